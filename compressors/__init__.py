@@ -1,0 +1,1 @@
+"""Gradient compressors, one algorithm per file."""

@@ -1,0 +1,1 @@
+"""Density controllers, one algorithm per file."""

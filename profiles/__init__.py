@@ -1,0 +1,1 @@
+"""Network conditions, one kind per file."""
