@@ -1,0 +1,34 @@
+# Two commands from a fresh clone: `make quickstart` and `make test`. They need Python >= 3.11 and make.
+PYTHON := $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+RUN := $(VENV)/bin/python
+INSTALLED := $(VENV)/.installed
+
+.PHONY: setup quickstart test lint bench clean
+
+setup: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt scripts/system-packages
+	@test -n "$(PYTHON)" || { echo "need Python >= 3.11 with venv (Debian: apt-get install python3-venv)"; exit 1; }
+	sh scripts/system-packages
+	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+quickstart: setup
+	$(RUN) -m harness +experiment=quickstart
+
+test: setup
+	$(RUN) -m pytest
+
+lint: setup
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+
+bench: setup
+	for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(RUN) $$file || exit 1; done
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache *.egg-info
