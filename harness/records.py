@@ -35,7 +35,7 @@ class Evaluation(NamedTuple):
 
 
 class LinkSample(NamedTuple):
-    """One row of links.csv; rates and times are emulated, bytes are counted since the link came up."""
+    """One row of links.csv; rates and times are emulated, bytes count from the link's start."""
 
     time_s: float
     link: str  # up<node> or down<node>
@@ -80,10 +80,15 @@ class Table:
 
 
 class Events:
-    """Appends to events.jsonl what happened and when (`time_s` on the emulated clock, None before step 0)."""
+    """Appends to events.jsonl what happened and when.
+
+    `time_s` is on the emulated clock, None before step 0.
+    """
 
     def __init__(self, run_dir: Path) -> None:
-        self._file = os.open(run_dir / "events.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._file = os.open(
+            run_dir / "events.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644
+        )
 
     def append(self, event: str, time_s: float | None = None, **details: Any) -> None:
         line = json.dumps({"event": event, "time_s": time_s, **details}) + "\n"

@@ -1,0 +1,78 @@
+"""The clock of a run: seconds since step 0, shared by the ranks and the profile player."""
+
+import mmap
+import struct
+import time
+
+_READY = 0  # byte set once every rank waits for step 0
+_ACTIVE = 1  # byte holding the number of the valid slot
+_SLOTS = 2
+_SLOT = struct.Struct(
+    "dd"
+)  # origin + pauses so far; when the current pause began, nan while running
+_NAN = float("nan")
+
+
+class Clock:
+    """Counts while training runs and stands still while it is paused for evaluation.
+
+    Lives in anonymous shared memory: create it before forking, then every process reads one time.
+    One process at a time writes: the supervisor starts it, rank 0 pauses and resumes it. Real
+    seconds are `now`; emulated ones, `time_s`, are real seconds divided by the dilation.
+    """
+
+    def __init__(self, dilation: float = 1.0) -> None:
+        self.dilation = dilation
+        self._memory = mmap.mmap(-1, _SLOTS + 2 * _SLOT.size)
+        self._write(_NAN, _NAN)
+
+    def call_ready(self) -> None:
+        """Every rank is waiting for step 0."""
+        self._memory[_READY] = 1
+
+    @property
+    def ready(self) -> bool:
+        return self._memory[_READY] == 1
+
+    def start(self) -> None:
+        """Step 0 begins now."""
+        self._write(time.monotonic(), _NAN)
+
+    def pause(self) -> None:
+        origin, _ = self._read()
+        self._write(origin, time.monotonic())
+
+    def resume(self) -> None:
+        origin, paused_at = self._read()
+        self._write(origin + time.monotonic() - paused_at, _NAN)
+
+    @property
+    def running(self) -> bool:
+        origin, paused_at = self._read()
+        return origin == origin and paused_at != paused_at
+
+    def wait_running(self) -> None:
+        """Return once whoever stopped the clock has started it again."""
+        while not self.running:
+            time.sleep(0.0001)
+
+    def now(self) -> float:
+        """Real seconds since step 0 without the pauses; nan before step 0."""
+        origin, paused_at = self._read()
+        return (time.monotonic() if paused_at != paused_at else paused_at) - origin
+
+    def time_s(self) -> float | None:
+        """Emulated seconds since step 0; None before step 0."""
+        now = self.now()
+        return None if now != now else now / self.dilation
+
+    def _read(self) -> tuple[float, float]:
+        offset = _SLOTS + self._memory[_ACTIVE] * _SLOT.size
+        origin, paused_at = _SLOT.unpack_from(self._memory, offset)
+        return origin, paused_at
+
+    def _write(self, origin: float, paused_at: float) -> None:
+        # Fill the idle slot, then switch to it: a reader never sees half a change.
+        idle = 1 - self._memory[_ACTIVE]
+        _SLOT.pack_into(self._memory, _SLOTS + idle * _SLOT.size, origin, paused_at)
+        self._memory[_ACTIVE] = idle

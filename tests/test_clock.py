@@ -1,0 +1,44 @@
+"""The run's clock: stands still while paused, one time in every process."""
+
+import multiprocessing
+import time
+
+from harness.clock import Clock
+
+
+def test_no_time_before_step_0_and_seconds_after():
+    clock = Clock(dilation=2.0)
+    assert clock.time_s() is None and not clock.running
+    clock.start()
+    assert clock.running
+    first = clock.now()
+    time.sleep(0.02)
+    assert clock.now() >= first + 0.02
+    now, emulated = clock.now(), clock.time_s()
+    assert now / 2 <= emulated <= clock.now() / 2
+
+
+def test_a_pause_takes_no_time():
+    clock = Clock()
+    clock.start()
+    clock.pause()
+    before = clock.now()
+    time.sleep(0.05)
+    assert clock.now() == before and not clock.running
+    clock.resume()
+    assert before <= clock.now() < before + 0.05
+
+
+def _pause_from_elsewhere(clock):
+    clock.pause()
+    clock.call_ready()
+
+
+def test_all_processes_share_one_clock():
+    clock = Clock()
+    clock.start()
+    other = multiprocessing.get_context("fork").Process(target=_pause_from_elsewhere, args=(clock,))
+    other.start()
+    other.join()
+    assert clock.ready and not clock.running
+    assert clock.now() == clock.now()
