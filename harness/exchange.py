@@ -1,0 +1,220 @@
+"""The gradient exchange: DDP's buckets go to one communication thread that runs the algorithm.
+
+DDP calls `hook` with each bucket as backward produces it and gets a future. The thread takes the
+buckets in order and runs plain blocking code: compensate, compress, communicate, decompress.
+Backward goes on meanwhile, so every algorithm overlaps, and blocking times are exact.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.futures import Future
+
+from compressors.base import Bucket, Compressor
+from controllers.base import Controller, Observation
+from harness.clock import Clock
+from harness.feedback import Feedback
+from harness.workers import Workers
+
+JOIN_S = 5.0  # the thread ends between two buckets; longer means a collective hangs
+
+
+class ExchangeError(RuntimeError):
+    """The exchange failed; its cause is the error of the communication thread."""
+
+
+class Job(NamedTuple):
+    """One bucket on its way through the thread."""
+
+    buffer: Tensor  # [n]; the mean gradient is written here
+    names: tuple[str, ...]
+    gradients: list[Tensor]  # views of buffer by parameter
+    due: float  # real seconds on the clock before which it may not be sent
+    future: Future
+    ready_event: Any  # CUDA event after which buffer holds the gradient, None on the CPU
+
+
+class Exchanged(NamedTuple):
+    """What one exchange took, in real seconds and bytes."""
+
+    compute_end: float  # clock time at which the last bucket was ready, or due if that was later
+    late_s: float  # how much the last bucket missed its due time; 0 without pacing
+    compress_s: float
+    comm_s: float
+    exposed_s: float  # part of comm_s after compute_end
+    sent_bytes: int
+    received_bytes: int
+    dense_bytes: int
+    density: float
+
+
+@dataclass
+class _Tally:
+    """Sums over the buckets of the exchange in progress."""
+
+    buckets: int = 0
+    share: float = 0.0  # of backward, of the buckets handed over so far
+    dense_bytes: int = 0
+    compress_s: float = 0.0
+    compute_end: float = 0.0
+    late_s: float = 0.0
+
+
+@dataclass
+class Exchange:
+    """Owns the communication thread, the residual and the controller's decisions of one rank.
+
+    `shares` gives each parameter's share of backward; `release` maps the share of backward done so
+    far to the clock time at which a bucket may be sent (None: as soon as it is ready).
+    """
+
+    compressor: Compressor
+    controller: Controller
+    agree: str  # local | min | mean
+    feedback: Feedback
+    workers: Workers
+    clock: Clock
+    names: dict[int, str]  # id of parameter -> name
+    shares: dict[str, float]
+    error: BaseException | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._release: Callable[[float], float] | None = None
+        self._tally = _Tally()
+        self._density = 1.0
+        self._seen: Observation | None = None
+        self._step = 0
+        self._stream: Any = None
+        self._thread = threading.Thread(target=self._serve, name="exchange", daemon=True)
+        self._thread.start()
+
+    # Called by the training thread.
+
+    def begin(self, release: Callable[[float], float] | None) -> None:
+        """A new exchange; call before backward."""
+        self._raise_if_failed()
+        self._release = release
+        self._tally = _Tally()
+        self._sent_before = self.workers.sent_bytes
+        self._received_before = self.workers.received_bytes
+        self._seconds_before = self.workers.seconds
+        self.workers.intervals.clear()
+
+    def hook(self, state: object, bucket: torch.distributed.GradBucket) -> Future[Tensor]:
+        """DDP communication hook."""
+        names = tuple(self.names[id(parameter)] for parameter in bucket.parameters())
+        return self.submit(bucket.buffer(), names, bucket.gradients())
+
+    def submit(self, buffer: Tensor, names: tuple[str, ...], gradients: list[Tensor]) -> Future:
+        """Queue one bucket; the future's value is `buffer` holding the mean gradient."""
+        tally, now = self._tally, self.clock.now()
+        tally.share += sum(self.shares[name] for name in names)
+        due = self._release(tally.share) if self._release else now
+        tally.late_s = max(0.0, now - due)
+        tally.compute_end = max(due, now)
+        on_cuda = buffer.is_cuda
+        future: Future = Future(devices=[buffer.device]) if on_cuda else Future()
+        event = torch.cuda.current_stream().record_event() if on_cuda else None
+        self._queue.put(Job(buffer, names, gradients, due, future, event))
+        return future
+
+    def finish(self) -> Exchanged:
+        """Totals of this exchange; call when all its futures are done (backward has returned)."""
+        self._raise_if_failed()
+        tally, workers = self._tally, self.workers
+        end = tally.compute_end - self.clock.now() + time.monotonic()  # on the collectives' clock
+        exposed = sum(max(0.0, stop - max(start, end)) for start, stop in workers.intervals)
+        return Exchanged(
+            compute_end=tally.compute_end,
+            late_s=tally.late_s,
+            compress_s=tally.compress_s,
+            comm_s=workers.seconds - self._seconds_before,
+            exposed_s=exposed,
+            sent_bytes=workers.sent_bytes - self._sent_before,
+            received_bytes=workers.received_bytes - self._received_before,
+            dense_bytes=tally.dense_bytes,
+            density=self._density,
+        )
+
+    def observe(self, seen: Observation) -> None:
+        """What the controller will see when it chooses the next exchange's density."""
+        self._seen = seen
+        self._step = seen.step + 1
+
+    def close(self) -> None:
+        """End the thread; raises ExchangeError when it hangs in a collective."""
+        self._queue.put(None)
+        self._thread.join(JOIN_S)
+        if self._thread.is_alive():
+            raise ExchangeError(f"the communication thread did not end within {JOIN_S} s")
+
+    def _raise_if_failed(self) -> None:
+        if self.error is not None:
+            raise ExchangeError(str(self.error)) from self.error
+
+    # Called by the communication thread.
+
+    def _serve(self) -> None:
+        while (job := self._queue.get()) is not None:
+            try:
+                if self.error is not None:
+                    raise ExchangeError("an earlier bucket failed") from self.error
+                self._reduce_on_its_device(job)
+                job.future.set_result(job.buffer)
+            except BaseException as error:  # whatever it is, backward must not wait for ever
+                self.error = self.error or error
+                job.future.set_exception(error)  # type: ignore[arg-type]
+            del job  # do not keep the last bucket alive while waiting for the next
+
+    def _reduce_on_its_device(self, job: Job) -> None:
+        if job.ready_event is None:
+            self._reduce(job)
+            return
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(job.buffer.device)
+        with torch.cuda.device(job.buffer.device), torch.cuda.stream(self._stream):
+            self._stream.wait_event(job.ready_event)
+            job.buffer.record_stream(self._stream)
+            self._reduce(job)
+
+    def _reduce(self, job: Job) -> None:
+        _sleep_until(job.due, self.clock)
+        tally = self._tally
+        if tally.buckets == 0:
+            self._density = self._decide()
+        begin, seconds = time.monotonic(), self.workers.seconds
+        sizes = [gradient.numel() for gradient in job.gradients]
+        grad = self.feedback.compensate(job.names, sizes, job.buffer)
+        gradients = [
+            part.view(gradient.shape)
+            for part, gradient in zip(grad.split(sizes), job.gradients, strict=True)
+        ]
+        bucket = Bucket(tally.buckets, self._step, grad, gradients, job.names)
+        reduced = self.compressor.reduce(bucket, self._density, self.workers)
+        if reduced.mean.data_ptr() != job.buffer.data_ptr():
+            job.buffer.copy_(reduced.mean)
+        self.feedback.keep(job.names, reduced.unsent)
+        tally.buckets += 1
+        tally.dense_bytes += 4 * job.buffer.numel()
+        tally.compress_s += time.monotonic() - begin - (self.workers.seconds - seconds)
+
+    def _decide(self) -> float:
+        density = self.controller.density(self._seen)
+        if self.agree != "local":
+            density = self.workers.agree(density, self.agree)
+        if not 0 < density <= 1:
+            raise ValueError(f"controller chose density {density}, allowed (0, 1]")
+        return density
+
+
+def _sleep_until(due: float, clock: Clock) -> None:
+    wait = due - clock.now()
+    if wait > 0:
+        time.sleep(wait)

@@ -1,0 +1,79 @@
+"""Error feedback: what a worker did not send is added to its next gradient (Karimireddy, 2019)."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Feedback(Protocol):
+    """What happens to the part of a gradient that compression left out."""
+
+    def compensate(self, names: tuple[str, ...], sizes: list[int], grad: Tensor) -> Tensor:
+        """The tensor to compress, [n], for the bucket of parameters `names` of `sizes` elements."""
+        ...
+
+    def keep(self, names: tuple[str, ...], unsent: Tensor | None) -> None:
+        """Remember what was left out of that tensor; None: nothing."""
+        ...
+
+
+class Forget:
+    """No error feedback: the gradient is compressed as it is, the rest is lost."""
+
+    def compensate(self, names: tuple[str, ...], sizes: list[int], grad: Tensor) -> Tensor:
+        return grad
+
+    def keep(self, names: tuple[str, ...], unsent: Tensor | None) -> None:
+        return None
+
+
+class Residual:
+    """e <- (g + e) - sent, in float32, per parameter.
+
+    Held as one flat tensor per bucket. DDP changes its buckets after the first iteration, their
+    count, members and the order inside; residuals are then carried over by parameter name.
+    """
+
+    def __init__(self) -> None:
+        self._buckets: dict[tuple[str, ...], Tensor] = {}
+        self._sizes: dict[tuple[str, ...], list[int]] = {}
+
+    def compensate(self, names: tuple[str, ...], sizes: list[int], grad: Tensor) -> Tensor:
+        residual = self._buckets.get(names)
+        if residual is None:
+            residual = self._carried_over(names, sizes, grad)
+        return residual.add_(grad)
+
+    def keep(self, names: tuple[str, ...], unsent: Tensor | None) -> None:
+        residual = self._buckets[names]
+        if unsent is None:
+            residual.zero_()
+        elif unsent.data_ptr() != residual.data_ptr():
+            residual.copy_(unsent)
+
+    def by_parameter(self) -> dict[str, Tensor]:
+        """Every parameter's residual, [its elements]; views of what is held."""
+        return {
+            name: part
+            for names, flat in self._buckets.items()
+            for name, part in zip(names, flat.split(self._sizes[names]), strict=True)
+        }
+
+    def _carried_over(self, names: tuple[str, ...], sizes: list[int], grad: Tensor) -> Tensor:
+        known = self.by_parameter()
+        flat = torch.zeros_like(grad)
+        for name, part in zip(names, flat.split(sizes), strict=True):
+            if name in known:
+                part.copy_(known[name])
+        self._forget(set(names))
+        self._buckets[names], self._sizes[names] = flat, sizes
+        return flat
+
+    def _forget(self, names: set[str]) -> None:
+        """Drop `names` from the buckets that held them; what else those held stays, by itself."""
+        for old in [bucket for bucket in self._buckets if names & set(bucket)]:
+            parts = self._buckets.pop(old).split(self._sizes.pop(old))
+            for name, part in zip(old, parts, strict=True):
+                if name not in names:
+                    self._buckets[(name,)], self._sizes[(name,)] = part, [part.numel()]
