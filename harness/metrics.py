@@ -1,0 +1,226 @@
+"""What a run achieved and how methods compare: pure functions of the tables of `harness.load`."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+UNSTABLE_STEPS = 2  # DDP settles its bucket layout in them; throughput and breakdown leave them out
+LOWER_IS_BETTER = ("perplexity", "ppl", "loss", "error")
+RESAMPLES = 10_000
+AVERAGED = ["final", "time_s", "throughput", "time_to_target_s", "speedup"]
+AVERAGED += ["normalised_throughput", "density", "volume_ratio"]
+
+
+class Interval(NamedTuple):
+    """Mean over seeds with its 95 % bootstrap interval; below two seeds the interval is nan."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class TimeToTarget(NamedTuple):
+    """Time of the first evaluation that met the target; censored (> time_s) if none did."""
+
+    time_s: float
+    reached: bool
+
+
+class Breakdown(NamedTuple):
+    """Mean seconds per step; where parts overlap, their sum exceeds the iteration."""
+
+    compute_s: float
+    compress_s: float
+    exposed_s: float
+    iteration_s: float
+
+
+class Measured(NamedTuple):
+    """What one run achieved; nan where it has no such number."""
+
+    method: str
+    seed: int
+    metric: str
+    final: float  # at the last evaluation
+    diverged: bool  # loss or quality ended non-finite
+    time_s: float
+    throughput: float  # samples/s of all workers together
+    time_to_target_s: float
+    reached: bool
+    density: float
+    volume_ratio: float
+    compute_s: float  # from here on a `Breakdown`
+    compress_s: float
+    exposed_s: float
+    iteration_s: float
+
+
+def measure(run: Any, steps: pd.DataFrame, evaluations: pd.DataFrame) -> Measured:
+    """All metrics of one run; `run` is a row of `load.runs`."""
+    first = evaluations.metric.iloc[0] if len(evaluations) else ""
+    metric = run.metric if isinstance(run.metric, str) else first
+    total_s = total_time_s(steps)
+    to_target = time_to_target(evaluations, metric, run.target, total_s)
+    return Measured(
+        method=run.method,
+        seed=run.seed,
+        metric=metric,
+        final=final_value(evaluations, metric),
+        diverged=diverged(steps, evaluations, metric, replay=run.compute == "replay"),
+        time_s=total_s,
+        throughput=throughput(steps),
+        time_to_target_s=to_target.time_s,
+        reached=to_target.reached,
+        density=float(steps.density.mean()),
+        volume_ratio=volume_ratio(steps),
+        **breakdown(steps)._asdict(),
+    )
+
+
+def total_time_s(steps: pd.DataFrame) -> float:
+    """Training clock when the last worker ended its last step."""
+    return float(steps.time_s.max())
+
+
+def throughput(steps: pd.DataFrame) -> float:
+    """Samples/s of all workers after the first `UNSTABLE_STEPS` steps; nan for a shorter run."""
+    ends = steps.groupby("step").time_s.max()
+    if len(ends) <= UNSTABLE_STEPS:
+        return float("nan")
+    counted = steps[steps.step > ends.index[UNSTABLE_STEPS - 1]]
+    return float(counted.samples.sum() / (ends.iloc[-1] - ends.iloc[UNSTABLE_STEPS - 1]))
+
+
+def breakdown(steps: pd.DataFrame) -> Breakdown:
+    """Mean over workers and over the steps after the first `UNSTABLE_STEPS`."""
+    ends = steps.groupby("step").time_s.max()
+    counted = steps[steps.step.isin(ends.index[UNSTABLE_STEPS:])]
+    iteration_s = ends.diff().iloc[UNSTABLE_STEPS:].mean()
+    return Breakdown._make([*counted[list(Breakdown._fields[:-1])].mean(), iteration_s])
+
+
+def volume_ratio(steps: pd.DataFrame) -> float:
+    """Bytes sent over the bytes of a dense ring all-reduce, 2 (P - 1) / P per dense byte."""
+    workers = steps["rank"].nunique()
+    dense = 2 * (workers - 1) / workers * steps.dense_bytes.sum() if workers else 0
+    return float(steps.sent_bytes.sum() / dense) if dense else float("nan")
+
+
+def final_value(evaluations: pd.DataFrame, metric: str) -> float:
+    """Value of the last evaluation; nan when there is none."""
+    values = evaluations[evaluations.metric == metric].sort_values("step").value
+    return float(values.iloc[-1]) if len(values) else float("nan")
+
+
+def lower_is_better(metric: str) -> bool:
+    return any(word in metric.lower() for word in LOWER_IS_BETTER)
+
+
+def quality(metric: str, value: float) -> float:
+    """Larger is better: the value itself, its inverse for perplexity and losses."""
+    return float(np.divide(1, value)) if lower_is_better(metric) else value
+
+
+def time_to_target(
+    evaluations: pd.DataFrame, metric: str, target: float | None, total_s: float
+) -> TimeToTarget:
+    """When an evaluation first met the target; (nan, False) without target or evaluations."""
+    seen = evaluations[evaluations.metric == metric].sort_values("step")
+    if target is None or np.isnan(target) or seen.empty:
+        return TimeToTarget(float("nan"), False)
+    met = seen[seen.value <= target if lower_is_better(metric) else seen.value >= target]
+    return TimeToTarget(met.time_s.iloc[0], True) if len(met) else TimeToTarget(total_s, False)
+
+
+def diverged(steps: pd.DataFrame, evaluations: pd.DataFrame, metric: str, replay: bool) -> bool:
+    """True when a worker's last loss or the last evaluation is not finite; replay has neither."""
+    if replay:
+        return False
+    losses = steps[steps.step == steps.step.max()].loss
+    evaluated = (evaluations.metric == metric).any()
+    bad_end = evaluated and not np.isfinite(final_value(evaluations, metric))
+    return bool(bad_end or not np.isfinite(losses).all())
+
+
+def interval(values: pd.Series) -> Interval:
+    """Mean of the known values and percentile bootstrap interval, the same on every call."""
+    known = values.dropna().to_numpy(float)
+    if len(known) < 2:
+        mean = float(known[0]) if len(known) else float("nan")
+        return Interval(mean, float("nan"), float("nan"))
+    drawn = np.random.default_rng(0).choice(known, (RESAMPLES, len(known)))
+    low, high = np.percentile(drawn.mean(axis=1), [2.5, 97.5])
+    return Interval(float(known.mean()), float(low), float(high))
+
+
+def normalise(measured: pd.DataFrame, baseline: str = "allreduce") -> pd.DataFrame:
+    """Adds speedup and normalised_throughput: each run over the baseline's of its seed, else nan.
+
+    speedup is quality_T / time_T over the baseline's (DC2); a diverged run has quality 0.
+    """
+    goal = [quality(*pair) for pair in zip(measured.metric, measured.final, strict=True)]
+    pace = pd.Series(goal, measured.index).mask(measured.diverged, 0.0) / measured.time_s
+    base = measured.assign(pace=pace)[measured.method == baseline].set_index("seed")
+    of_seed = base[["pace", "throughput"]].replace(0.0, np.nan).reindex(measured.seed)
+    return measured.assign(
+        speedup=pace / of_seed.pace.to_numpy(),
+        normalised_throughput=measured.throughput / of_seed.throughput.to_numpy(),
+    )
+
+
+def compare(measured: pd.DataFrame, baseline: str = "allreduce") -> pd.DataFrame:
+    """One row per method, baseline first: means over seeds, and x_low, x_high of their intervals.
+
+    `measured` has one `Measured` per row. `time_to_target_s` is a lower bound without interval
+    where fewer than `seeds` runs reached the target.
+    """
+    groups = normalise(measured, baseline).groupby("method")
+    rows = [_method_row(str(method), runs) for method, runs in groups]
+    rows.sort(key=lambda row: (row["method"] != baseline, row["method"]))
+    return pd.DataFrame(rows)
+
+
+def _method_row(method: str, runs: pd.DataFrame) -> dict[str, Any]:
+    row: dict[str, Any] = {"method": method, "metric": runs.metric.iloc[0], "seeds": len(runs)}
+    row |= {"diverged": int(runs.diverged.sum()), "reached": int(runs.reached.sum())}
+    for name in AVERAGED:
+        of_seeds = interval(runs[name])
+        if name == "time_to_target_s" and row["reached"] < row["seeds"]:
+            of_seeds = Interval(of_seeds.mean, float("nan"), float("nan"))
+        row |= {name: of_seeds.mean, f"{name}_low": of_seeds.low, f"{name}_high": of_seeds.high}
+    return row | {part: runs[part].mean() for part in Breakdown._fields}
+
+
+def density_over_time(steps: pd.DataFrame) -> pd.DataFrame:
+    """time_s, density of every step of one run, mean over workers."""
+    by_step = steps.groupby("step")
+    return pd.DataFrame({"time_s": by_step.time_s.max(), "density": by_step.density.mean()})
+
+
+def goodput_over_time(steps: pd.DataFrame, window_s: float | None = None) -> pd.DataFrame:
+    """time_s, goodput_mbit of one run: bits received by a worker in the `window_s` before, over it.
+
+    Without `window_s`: a fiftieth of the run, at least three mean steps.
+    """
+    by_step = steps.groupby("step")
+    ends = np.concatenate([[0.0], by_step.time_s.max()])
+    received = np.concatenate([[0.0], by_step.received_bytes.mean().cumsum()])
+    window_s = window_s or max(ends[-1] / 50, 3 * float(np.diff(ends).mean()))
+    times = ends[ends >= window_s]
+    gained = np.interp(times, ends, received) - np.interp(times - window_s, ends, received)
+    return pd.DataFrame({"time_s": times, "goodput_mbit": gained * 8 / 1e6 / window_s})
+
+
+def planned_rate(links: pd.DataFrame) -> pd.DataFrame:
+    """time_s, planned_mbit of the slowest link, at every sample."""
+    table = links.pivot_table(index="time_s", columns="link", values="planned_mbit")
+    return table.ffill().min(axis=1).rename("planned_mbit").reset_index()
+
+
+def curve(evaluations: pd.DataFrame) -> pd.DataFrame:
+    """step, time_s, value, low, high of a method: `evaluations` of its seeds, of one metric."""
+    by_step = evaluations.groupby("step")
+    values = pd.DataFrame([interval(group.value) for _, group in by_step], columns=Interval._fields)
+    times = by_step.time_s.mean().reset_index()
+    return times.join(values.rename(columns={"mean": "value"}))
