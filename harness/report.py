@@ -1,0 +1,230 @@
+"""Compares the methods of a sweep: `python -m harness.report DIR` prints a table, draws figures."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from harness import figures, load, metrics
+
+WIDTH = 100  # where the output is no terminal
+METHOD_WIDTH = 20  # a longer name is folded
+COLUMNS = {
+    "time_s": "time\n(s)",
+    "throughput": "samples\n/s",
+    "time_to_target_s": "target\nafter (s)",
+    "speedup": "norm.\nspeed-up",
+    "normalised_throughput": "norm.\nsamples/s",
+    "density": "mean\ndensity",
+    "volume_ratio": "volume\nratio",
+}
+
+
+class Comparison(NamedTuple):
+    """The methods that ran under one setting; what the table and the figures are made of."""
+
+    title: str
+    name: str  # of its folder, where a report holds several
+    baseline: str
+    runs: pd.DataFrame  # rows of `load.runs` that count, one per method and seed
+    steps: dict[str, pd.DataFrame]  # by path of the run
+    evaluations: dict[str, pd.DataFrame]
+    measured: pd.DataFrame  # rows of `metrics.Measured`
+    table: pd.DataFrame  # `metrics.compare`
+
+
+def report(folder: Path | str, baseline: str = "allreduce", out: Path | str | None = None) -> Path:
+    """Print the comparisons of the runs in `folder`, write figures and csv; returns where.
+
+    Raises `load.NoRuns` when `folder` holds no run that counts.
+    """
+    folder = Path(folder)
+    out = Path(out) if out else folder / "report"
+    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+    runs = _newest(load.runs(folder))
+    _say_left_out(console, runs)
+    counted = runs[runs.left_out == ""]
+    if counted.empty:
+        raise load.NoRuns(f"no succeeded and valid run in {folder}")
+    found = [compare(group, baseline) for _, group in counted.groupby("setting", sort=False)]
+    for comparison in found:
+        _show(console, comparison)
+        _write(console, comparison, out / comparison.name if len(found) > 1 else out)
+    return out
+
+
+def compare(runs: pd.DataFrame, baseline: str = "allreduce") -> Comparison:
+    """Reads and measures `runs`, rows of `load.runs` that count and share one setting."""
+    steps = {path: load.steps(path) for path in runs.path}
+    evaluations = {path: load.evaluations(path) for path in runs.path}
+    rows: Any = runs.itertuples()
+    measured = pd.DataFrame(
+        [metrics.measure(row, steps[row.path], evaluations[row.path]) for row in rows]
+    )
+    first = runs.iloc[0]
+    name = f"{first.experiment}-{first.setting}"
+    table = metrics.compare(measured, baseline)
+    return Comparison(_title(first), name, baseline, runs, steps, evaluations, measured, table)
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """What a reader must know to read the table right."""
+    table, measured = comparison.table, comparison.measured
+    said = [
+        "times are emulated seconds; "
+        f"samples/s: of all workers, without the first {metrics.UNSTABLE_STEPS} steps"
+    ]
+    if table.seeds.max() > 1:
+        said.append("±: half the 95 % bootstrap interval of the mean over seeds")
+    else:
+        said.append("one seed per method: no intervals")
+    said += _baseline_notes(comparison)
+    if measured.final.isna().all():
+        said.append("no evaluations: neither quality nor time to target nor speed-up")
+    elif comparison.runs.target.isna().all():
+        said.append("no target value was set: no time to target")
+    censored = measured[~measured.reached & measured.time_to_target_s.notna()]
+    if len(censored):
+        said.append(">: target not reached before the run ended, in how many runs of how many")
+    for row in table[table.diverged > 0].itertuples():
+        said.append(
+            f"{row.method}: {row.diverged} of {row.seeds} runs diverged, counted as speed-up 0"
+        )
+    return said
+
+
+def _baseline_notes(comparison: Comparison) -> list[str]:
+    measured, baseline = comparison.measured, comparison.baseline
+    said = [] if measured.method.nunique() > 1 else ["one method: nothing to compare it with"]
+    seeds = set(measured[measured.method == baseline].seed)
+    if not seeds:
+        return [*said, f"no run of {baseline} counts: the normalised columns are empty"]
+    said.append(f"norm.: over {baseline} of the same seed; speed-up is final quality / time")
+    alone = sorted(set(measured.seed) - seeds)
+    if alone:
+        said.append(f"no {baseline} with seed {', '.join(map(str, alone))}: not in norm. columns")
+    return said
+
+
+def draw(comparison: Comparison) -> dict[str, Callable[[], figures.Figure]]:
+    """How to draw each figure, by file name; drawing one without data raises ValueError."""
+    table, title = comparison.table, comparison.title
+    shown = comparison.runs.sort_values("seed").drop_duplicates("method").set_index("method")
+    one_seed = f"{title}; seed {', '.join(map(str, sorted(set(shown.seed))))}"
+    steps = {str(method): comparison.steps[path] for method, path in shown.path.items()}
+    density = {method: metrics.density_over_time(rows) for method, rows in steps.items()}
+    goodput = {method: metrics.goodput_over_time(rows) for method, rows in steps.items()}
+    longest = max(shown.path, key=lambda path: comparison.steps[path].time_s.max())
+    rate = metrics.planned_rate(load.links(longest))
+    metric = table.metric.iloc[0]
+    return {
+        "speedup": lambda: figures.speedup_bars(table, title),
+        "throughput": lambda: figures.throughput_bars(table, title),
+        "quality_time": lambda: figures.quality_time(table, title),
+        "quality_curves": lambda: figures.quality_curves(_curves(comparison), metric, title),
+        "density_time": lambda: figures.density_time(density, rate, one_seed),
+        "goodput_time": lambda: figures.goodput_time(goodput, rate, one_seed),
+        "breakdown": lambda: figures.breakdown_bars(table, title),
+    }
+
+
+def _curves(comparison: Comparison) -> dict[str, pd.DataFrame]:
+    metric = comparison.table.metric.iloc[0]
+    found = {}
+    for method, runs in comparison.runs.groupby("method"):
+        rows = pd.concat([comparison.evaluations[path] for path in runs.path])
+        found[str(method)] = metrics.curve(rows[rows.metric == metric])
+    return found
+
+
+def _newest(runs: pd.DataFrame) -> pd.DataFrame:
+    """`runs` where of those of one method and seed only the newest is not left out."""
+    by_age = runs[runs.left_out == ""].sort_values("ended")
+    older = by_age[by_age.duplicated(["setting", "method", "seed"], keep="last")].index
+    reason = runs.left_out.where(~runs.index.isin(older), "older run of the same method and seed")
+    return runs.assign(left_out=reason)
+
+
+def _say_left_out(console: Console, runs: pd.DataFrame) -> None:
+    left_out = runs[runs.left_out != ""]
+    if len(left_out):
+        console.print(f"{len(left_out)} of {len(runs)} runs are left out of averages and figures:")
+    for reason, group in left_out.groupby("left_out"):
+        names = [f"{row.method} seed {row.seed} ({row.run_id})" for _, row in group.iterrows()]
+        console.print(f"  {reason}: {', '.join(names)}", markup=False)
+
+
+def _title(run: Any) -> str:
+    parts = [f"{run.workers} workers", run.profile and f"profile {run.profile}", run.compute]
+    return f"{run.experiment}: {run.model} on {run.dataset}, {', '.join(filter(None, parts))}"
+
+
+def _show(console: Console, comparison: Comparison) -> None:
+    run = comparison.runs.iloc[0]
+    console.print(f"\n{comparison.title}", markup=False, style="bold")
+    if pd.notna(run.target):
+        console.print(f"target: {run.metric} {run.target:g}", markup=False)
+    table = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
+    longest = comparison.table.method.str.len().max()
+    table.add_column("method", overflow="fold", min_width=min(METHOD_WIDTH, longest))
+    metric = comparison.table.metric.iloc[0].replace("_", "\n")
+    for header in ["seeds", f"final\n{metric or 'quality'}", *COLUMNS.values()]:
+        table.add_column(header, justify="right")
+    for _, row in comparison.table.iterrows():
+        cells = [_cell(row, column) for column in ["final", *COLUMNS]]
+        table.add_row(row.method, str(row.seeds), *cells)
+    console.print(table)
+    for note in notes(comparison):
+        console.print(f"  {note}", markup=False)
+
+
+def _cell(row: pd.Series, column: str) -> str:
+    """Mean, and under it half the interval; "> 12" and how many runs reached a censored target."""
+    mean, low, high = (row[column + end] for end in ("", "_low", "_high"))
+    if column == "time_to_target_s" and row.reached < row.seeds and pd.notna(mean):
+        return f"> {_number(mean)}\n{row.reached} of {row.seeds}"
+    certain = pd.isna(low) or column in ("density", "volume_ratio")  # their intervals: see the csv
+    return _number(mean) + ("" if certain else f"\n±{_number((high - low) / 2, digits=2)}")
+
+
+def _number(value: float, digits: int = 3) -> str:
+    if pd.isna(value):
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.{digits}g}"
+
+
+def _write(console: Console, comparison: Comparison, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    comparison.table.to_csv(out / "comparison.csv", index=False)
+    written = [out / "comparison.csv"]
+    for name, drawn in draw(comparison).items():
+        try:
+            written += figures.save(drawn(), out / name)
+        except figures.NothingToDraw as missing:
+            console.print(f"  no figure {name}: {missing}", markup=False)
+    for path in written:
+        console.print(str(path), markup=False, soft_wrap=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m harness.report", description=__doc__)
+    parser.add_argument("folder", type=Path, help="results root, experiment or run directory")
+    parser.add_argument("--baseline", default="allreduce", help="method to normalise by")
+    parser.add_argument("--out", type=Path, help="where to write; default: FOLDER/report")
+    asked = parser.parse_args()
+    try:
+        report(asked.folder, asked.baseline, asked.out)
+    except load.NoRuns as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
