@@ -1,4 +1,4 @@
-"""What a compression algorithm sees: the bucket to reduce, the other workers, and what it returns."""
+"""What a compression algorithm sees: the bucket to reduce, the other workers, what it returns."""
 
 from typing import NamedTuple, Protocol
 
@@ -8,11 +8,11 @@ from torch import Tensor
 class Bucket(NamedTuple):
     """The run of gradients DDP hands over at once, residual already added.
 
-    `grad` belongs to the compressor during `reduce`: it may be overwritten, and `Reduced.unsent` may
-    be the same memory. `gradients` are its views by parameter, with the parameters' shapes.
+    `grad` belongs to the compressor during `reduce`: it may be overwritten, and `Reduced.unsent`
+    may be the same memory. `gradients` are its views by parameter, with the parameters' shapes.
     """
 
-    index: int  # position in this exchange, 0 for the bucket that is ready first
+    index: int  # type: ignore[assignment]  # in this exchange, 0 for the one that is ready first
     step: int  # exchange number, 0 for the first
     grad: Tensor  # [n], float32
     gradients: list[Tensor]  # views of grad, in order
@@ -37,7 +37,10 @@ class Workers(Protocol):
         ...
 
     def all_gather(self, *tensors: Tensor) -> list[tuple[Tensor, ...]]:
-        """Every worker's tensors, by rank. One length for all tensors of a worker; lengths may differ between workers."""
+        """Every worker's tensors, by rank.
+
+        One length for all tensors of a worker; lengths may differ between workers.
+        """
         ...
 
 
@@ -47,5 +50,5 @@ class Compressor(Protocol):
     uniform_density: bool  # True when all workers must use one density
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of what the workers contribute of `bucket.grad` at `density`, the fraction kept, in (0, 1]."""
+        """Mean of what the workers contribute of `bucket.grad`; `density` in (0, 1] is kept."""
         ...

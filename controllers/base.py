@@ -22,7 +22,7 @@ class Controller(Protocol):
     """Chooses the density of every exchange from what the previous ones took."""
 
     def density(self, seen: Observation | None) -> float:
-        """Density in (0, 1] for the next exchange; `seen` is the last one, None before the first."""
+        """Density in (0, 1] for the next exchange; `seen` is the last, None before the first."""
         ...
 
     def state(self) -> dict[str, float]:

@@ -13,10 +13,10 @@ class Link(NamedTuple):
 
 
 class Profile(Protocol):
-    """What the network does over time; pure and seeded, so it can be plotted, replayed and tested."""
+    """What the network does over time; pure and seeded: can be plotted, replayed and tested."""
 
     def link(self, time_s: float, node: int) -> Link:
-        """Conditions of `node`'s link `time_s` emulated seconds after step 0 (time_s < 0 counts as 0)."""
+        """Conditions of `node`'s link, `time_s` emulated seconds after step 0 (< 0 counts as 0)."""
         ...
 
     def flows(self, time_s: float) -> int:
