@@ -1,0 +1,41 @@
+"""Random-k sparsification: each worker sends k entries drawn without replacement (Stich, 2018).
+
+The values are sent as they are, not scaled by n/k: the mean is biased towards zero, and only error
+feedback makes up for it, as in DC2 (Abdelmoniem & Canini, 2021), which draws per worker.
+"""
+
+from dataclasses import dataclass, field
+
+from compressors.base import Bucket, Reduced, Workers
+from compressors.draw import generator, positions
+from compressors.sparse import average, index_dtype, take_out_
+
+
+@dataclass
+class RandomK:
+    seed: int = 0  # the positions follow from (seed, step, bucket), and the rank if not shared
+    shared: bool = True  # all workers send the same positions: only values travel
+    index_dtype: str = "int32"  # of positions on the wire, when not shared
+    uniform_density: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._wire_dtype = index_dtype(self.index_dtype)
+        self.uniform_density = self.shared
+
+    def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
+        """Mean of every worker's random k of `bucket.grad`, [n], k = max(1, floor(density n)).
+
+        Shared: one all-reduce of 4k bytes. Otherwise each worker contributes 8k bytes (12k with
+        int64) to an all-gather. `unsent` is `bucket.grad`, set to zero where it was sent.
+        """
+        grad, n = bucket.grad, bucket.grad.numel()
+        k = max(1, int(density * n))
+        key = (self.seed, bucket.step, bucket.index)
+        own = () if self.shared else (workers.rank,)
+        index = positions(n, k, generator(*key, *own)).to(grad.device)
+        values = take_out_(grad, index)
+        if self.shared:
+            mean = grad.new_zeros(n).index_copy_(0, index, workers.all_reduce(values))
+        else:
+            mean = average(values, index.to(self._wire_dtype), n, workers)
+        return Reduced(mean, unsent=grad)
