@@ -1,0 +1,53 @@
+"""The average of sparse vectors, and the parameters that are refused."""
+
+import pytest
+import torch
+
+from compressors.randomk import RandomK
+from compressors.sampled_topk import SampledTopK
+from compressors.sparse import average, take_out_
+from compressors.topk import TopK
+from tests.compressors.threads import ThreadWorkers, together
+
+
+def test_values_at_one_position_add_up() -> None:
+    def work(workers: ThreadWorkers) -> list[float]:
+        index = torch.tensor([1, 2 + workers.rank], dtype=torch.int32)
+        return average(torch.tensor([1.0, 4.0]), index, 4, workers).tolist()
+
+    assert together(2, work) == [[0.0, 1.0, 2.0, 2.0]] * 2
+
+
+def test_lengths_may_differ() -> None:
+    def work(workers: ThreadWorkers) -> list[float]:
+        k = workers.rank  # the first contributes nothing
+        return average(torch.full((k,), 2.0), torch.arange(k), 3, workers).tolist()
+
+    assert together(2, work) == [[1.0, 0.0, 0.0]] * 2
+
+
+def test_what_is_taken_out_is_gone() -> None:
+    grad = torch.tensor([1.0, 2.0, 3.0])
+    assert take_out_(grad, torch.tensor([0, 2])).tolist() == [1.0, 3.0]
+    assert grad.tolist() == [0.0, 2.0, 0.0]
+
+
+@pytest.mark.parametrize("kind", [TopK, RandomK, SampledTopK])
+def test_an_unknown_index_type_is_refused(kind: type) -> None:
+    with pytest.raises(ValueError, match="index_dtype must be int32 or int64, got 'int16'"):
+        kind(index_dtype="int16")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("share", 0, r"in \(0, 1\]"),
+        ("share", 1.5, r"in \(0, 1\]"),
+        ("rounds", -1, ">= 0"),
+        ("low", 1.0, r"in \(0, 1\)"),
+        ("high", 1.0, "> 1"),
+    ],
+)
+def test_sampled_topk_names_what_it_refuses(key: str, value: float, allowed: str) -> None:
+    with pytest.raises(ValueError, match=f"{key} must be {allowed}, got {value}"):
+        SampledTopK(**{key: value})
