@@ -1,0 +1,22 @@
+"""The same density at every exchange: the uniform baselines of the papers."""
+
+from typing import ClassVar
+
+from controllers.base import Observation
+
+
+class Fixed:
+    """Not a dataclass: its field would hide the method of the same name."""
+
+    same_everywhere: ClassVar[bool] = True  # all workers choose one density without agreeing
+
+    def __init__(self, density: float = 1.0) -> None:
+        if not (isinstance(density, (int, float)) and 0 < density <= 1):
+            raise ValueError(f"density must be in (0, 1], got {density!r}")
+        self._density = density
+
+    def density(self, seen: Observation | None) -> float:
+        return self._density
+
+    def state(self) -> dict[str, float]:
+        return {}
