@@ -1,0 +1,179 @@
+"""DC2, delay-aware compression control: DA1 to DA5 (Abdelmoniem & Canini, 2021, Algorithm 1).
+
+k is the density; d, m, a and r are the monitor's last delay, minimum, average and gradient. A delay
+below target means spare capacity, so k rises; above it, k falls. Defaults are Table I.
+
+The bodies of DA2 and DA3 cannot be read in the paper, and k_0 is not given. Our readings:
+- the band of DA2 and DA3 is around a, and d_var is a share of it (`d_var_mode: relative`): as
+  seconds, 0.05 serves neither exchanges of milliseconds nor of 20 s;
+- DA2 decreases to beta k (`md_mode: beta`), which gives the paper's mean density; k_0 is 0.1;
+- DA4 increases by k_inc as printed (`da4_ai: kinc`), not by k/2 as the text says.
+"""
+
+from dataclasses import dataclass, field
+
+from controllers.base import Observation
+from controllers.delay_monitor import DelayMonitor
+
+NEGLIGIBLE_S = 1e-12  # a smaller delay, or difference of delays, is no divisor
+
+
+@dataclass(kw_only=True)
+class DC2:
+    """What the five share: the monitor, the bounds and one decision per exchange."""
+
+    k_0: float = 0.1  # density of the first exchange, in [k_min, k_max]
+    k_min: float = 0.005  # in (0, k_max]
+    k_max: float = 0.3  # in [k_min, 1]
+    window: int = 50  # exchanges the average and the gradient look back
+    _monitor: DelayMonitor = field(init=False, repr=False)
+    _k: float = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check("k_max", self.k_max, 0 < self.k_max <= 1, "in (0, 1]")
+        _check("k_min", self.k_min, 0 < self.k_min <= self.k_max, f"in (0, {self.k_max}] (k_max)")
+        inside = self.k_min <= self.k_0 <= self.k_max
+        _check("k_0", self.k_0, inside, f"in [{self.k_min}, {self.k_max}] (k_min, k_max)")
+        self._monitor = DelayMonitor(self.window)
+        self._k = self.k_0
+
+    def density(self, seen: Observation | None) -> float:
+        """Density for the next exchange, in [k_min, k_max]; k_0 before the first."""
+        if seen is not None:
+            self._monitor.update(seen.delay_s)
+            monitor = self._monitor
+            k = self._next(
+                self._k, monitor.delay_s, monitor.minimum_s, monitor.average_s, monitor.gradient_s
+            )
+            self._k = min(self.k_max, max(self.k_min, k))
+        return self._k
+
+    def state(self) -> dict[str, float]:
+        """The monitor's d, m, a and r in seconds; empty before the first exchange."""
+        monitor = self._monitor
+        if monitor.minimum_s == float("inf"):
+            return {}
+        return {
+            "d": monitor.delay_s,
+            "m": monitor.minimum_s,
+            "a": monitor.average_s,
+            "r": monitor.gradient_s,
+        }
+
+    def _next(self, k: float, d: float, m: float, a: float, r: float) -> float:
+        """The next density, before it is clamped."""
+        raise NotImplementedError
+
+
+@dataclass(kw_only=True)
+class DA1(DC2):
+    """By the distance from the average; of order 1, so it jumps between the bounds."""
+
+    def _next(self, k: float, d: float, m: float, a: float, r: float) -> float:
+        if d - m < NEGLIGIBLE_S:  # the limit is +inf, or no change when all delays are equal
+            return k if d == a else self.k_max
+        return k - (d - a) / (d - m)
+
+
+@dataclass(kw_only=True)
+class _Band(DC2):
+    """Up by k_inc below a band around the average delay, down above it, constant inside."""
+
+    d_var: float = 0.05  # half width of the band: share of the average, or seconds if absolute
+    d_var_mode: str = "relative"  # relative | absolute
+    k_inc: float = 0.005
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check("d_var", self.d_var, self.d_var >= 0, ">= 0")
+        _check_choice("d_var_mode", self.d_var_mode, "relative", "absolute")
+        _check("k_inc", self.k_inc, self.k_inc >= 0, ">= 0")
+
+    def _next(self, k: float, d: float, m: float, a: float, r: float) -> float:
+        margin = self.d_var * a if self.d_var_mode == "relative" else self.d_var
+        if d < a - margin:
+            return k + self.k_inc
+        return self._decrease(k) if d > a + margin else k
+
+    def _decrease(self, k: float) -> float:
+        raise NotImplementedError
+
+
+@dataclass(kw_only=True)
+class DA2(_Band):
+    """Additive increase, multiplicative decrease."""
+
+    beta: float = 0.8
+    md_mode: str = "beta"  # beta: k -> beta k;  one_minus_beta: k -> (1 - beta) k
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check("beta", self.beta, 0 < self.beta < 1, "in (0, 1)")
+        _check_choice("md_mode", self.md_mode, "beta", "one_minus_beta")
+
+    def _decrease(self, k: float) -> float:
+        return k * (self.beta if self.md_mode == "beta" else 1 - self.beta)
+
+
+@dataclass(kw_only=True)
+class DA3(_Band):
+    """Additive increase, additive decrease."""
+
+    k_dec: float = 0.005
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check("k_dec", self.k_dec, self.k_dec >= 0, ">= 0")
+
+    def _decrease(self, k: float) -> float:
+        return k - self.k_dec
+
+
+@dataclass(kw_only=True)
+class DA4(DC2):
+    """TIMELY: by the gradient of the delay, normalised by the minimum."""
+
+    k_inc: float = 0.005
+    beta: float = 0.8
+    da4_ai: str = "kinc"  # increase by k_inc (kinc) or by k/2 (half_k)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check("k_inc", self.k_inc, self.k_inc >= 0, ">= 0")
+        _check("beta", self.beta, 0 < self.beta < 1, "in (0, 1)")
+        _check_choice("da4_ai", self.da4_ai, "kinc", "half_k")
+
+    def _next(self, k: float, d: float, m: float, a: float, r: float) -> float:
+        x = r / max(m, NEGLIGIBLE_S)
+        if x < 0:
+            return k + (self.k_inc if self.da4_ai == "kinc" else k / 2)
+        return k * (1 - self.beta * x)
+
+
+@dataclass(kw_only=True)
+class DA5(DA4):
+    """TIMELY with a low threshold, alpha m, and a high one, alpha a; DA4 between them."""
+
+    alpha: float = 1.25
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check("alpha", self.alpha, self.alpha >= 1, ">= 1")
+
+    def _next(self, k: float, d: float, m: float, a: float, r: float) -> float:
+        low, high = self.alpha * m, self.alpha * a
+        if d < low:
+            return k + self.k_inc
+        if d > high:
+            return k * (1 - self.beta * (d - high) / (d - low))
+        return super()._next(k, d, m, a, r)
+
+
+def _check(key: str, value: float, good: bool, allowed: str) -> None:
+    if not good:
+        raise ValueError(f"{key} must be {allowed}, got {value}")
+
+
+def _check_choice(key: str, value: str, *allowed: str) -> None:
+    if value not in allowed:
+        raise ValueError(f"{key} must be {' or '.join(allowed)}, got {value!r}")
