@@ -1,0 +1,68 @@
+"""Anonymous network namespaces: no name, file or holder process; a descriptor keeps one alive."""
+
+import ctypes
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _call(name: str, *arguments: int) -> None:
+    """Call libc's `name`; OSError with its errno when it fails (os.setns exists from 3.12 only)."""
+    if getattr(_libc, name)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name} to a network namespace: {os.strerror(number)}")
+
+
+def _open_own() -> int:
+    return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+
+class Namespace:
+    """One network namespace, held by its descriptor; the kernel removes it after the last user."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    @classmethod
+    def current(cls) -> "Namespace":
+        """The calling thread's namespace."""
+        return cls(_open_own())
+
+    @classmethod
+    def create(cls) -> "Namespace":
+        """A new, empty one; OSError without CAP_SYS_ADMIN in this user namespace."""
+        made: list[int | OSError] = []
+
+        def leave_and_open() -> None:
+            try:
+                _call("unshare", CLONE_NEWNET)
+                made.append(_open_own())
+            except OSError as error:
+                made.append(error)
+
+        thread = threading.Thread(target=leave_and_open)
+        thread.start()
+        thread.join()
+        if isinstance(made[0], OSError):
+            raise made[0]
+        return cls(made[0])
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Put the calling thread, and what it opens and forks, here; put it back afterwards."""
+        back = _open_own()
+        try:
+            _call("setns", self.descriptor, CLONE_NEWNET)
+            try:
+                yield
+            finally:
+                _call("setns", back, CLONE_NEWNET)
+        finally:
+            os.close(back)
+
+    def close(self) -> None:
+        os.close(self.descriptor)

@@ -1,0 +1,140 @@
+"""Proof of shaping: one TCP flow per link and direction, measured at the receiver."""
+
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from harness.network.namespaces import Namespace
+
+PAYLOAD_SHARE = 1448 / 1514  # TCP payload per Ethernet frame at MTU 1500 with timestamps
+LOWEST_OK, HIGHEST_OK = 0.93, 1.03  # measured / expected
+_FEWEST_BYTES = 32 * 1448  # measured at any rate, so a slow link takes longer
+_CHUNK_BYTES = 1 << 18
+_WINDOW_S = 0.1
+_PATIENCE_S = 20.0  # for one chunk of bytes to arrive, or a connection to be made
+
+
+class Probe(NamedTuple):
+    """One link's payload rate, in emulated Mbit/s."""
+
+    link: str
+    planned_mbit: float
+    expected_mbit: float  # planned, less headers
+    measured_mbit: float
+    ok: bool
+
+
+class Path(NamedTuple):
+    """From where to where a flow runs, and the real rate it should find."""
+
+    sender: Namespace
+    receiver: Namespace
+    address: str  # of the receiver
+    rate_mbit: float
+
+
+class Flow:
+    """A TCP connection whose sender never pauses; sockets stay in the namespace they began in."""
+
+    def __init__(self, path: Path, seconds: float, queue_bytes: int | None) -> None:
+        """Connect; measure for `seconds`, or for as long as 32 packets take if that is longer."""
+        expected = path.rate_mbit * PAYLOAD_SHARE * 125_000
+        window_bytes = None
+        if queue_bytes:  # what is under way shall neither overflow it nor take long to drain
+            window_bytes = min(queue_bytes // 4, max(_FEWEST_BYTES // 2, int(expected * _WINDOW_S)))
+        # the first part is slow start and what an idle shaper lets through at once
+        self._warm_bytes = max(expected * seconds / 2, _FEWEST_BYTES / 2)
+        self._measured_bytes = max(expected * seconds, _FEWEST_BYTES)
+        self._receiver, self._sender = _connect(path, window_bytes)
+        self._done = threading.Event()
+        self.measured_mbit = 0.0
+        self._threads = [threading.Thread(target=run) for run in (self._send, self._receive)]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def join(self) -> float:
+        """Payload rate in real Mbit/s; 0 when the flow stalled."""
+        for thread in self._threads:
+            thread.join()
+        self._sender.close()
+        self._receiver.close()
+        return self.measured_mbit
+
+    def _send(self) -> None:
+        chunk = memoryview(bytearray(_CHUNK_BYTES))
+        while not self._done.is_set():
+            try:
+                self._sender.send(chunk)
+            except TimeoutError:
+                continue
+
+    def _receive(self) -> None:
+        buffer = bytearray(_CHUNK_BYTES)
+        total, start, start_total = 0, 0.0, 0
+        try:
+            while not start or total - start_total < self._measured_bytes:
+                # MSG_TRUNC: counted by the kernel, not copied
+                total += self._receiver.recv_into(buffer, 0, socket.MSG_TRUNC)
+                if not start and total >= self._warm_bytes:
+                    start, start_total = time.monotonic(), total
+            elapsed = time.monotonic() - start
+            self.measured_mbit = (total - start_total) / elapsed / 125_000
+        except TimeoutError:
+            pass  # stays 0, which no tolerance accepts
+        finally:
+            self._done.set()
+
+
+def _connect(path: Path, window_bytes: int | None) -> tuple[socket.socket, socket.socket]:
+    """Receiving and sending end of a new connection."""
+    with ExitStack() as stack:
+        with path.receiver.entered():
+            listener = stack.enter_context(socket.create_server((path.address, 0)))
+        with path.sender.entered():
+            sender = socket.socket()
+        if window_bytes:
+            sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, window_bytes)
+        sender.settimeout(_PATIENCE_S)
+        sender.connect(listener.getsockname())
+        receiver, _ = listener.accept()
+    receiver.settimeout(_PATIENCE_S)
+    sender.settimeout(0.1)
+    # nothing is left under way when the flow ends
+    sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    return receiver, sender
+
+
+def measure(paths: Sequence[Path], seconds: float, queue_bytes: int | None = None) -> list[float]:
+    """Payload rate of each path in real Mbit/s, all at the same time.
+
+    `queue_bytes`: of the paths, which the flows then never fill; None lets TCP find its way.
+    """
+    flows = [Flow(path, seconds, queue_bytes) for path in paths]
+    for flow in flows:
+        flow.start()
+    return [flow.join() for flow in flows]
+
+
+def groups(paths: Sequence[Path], total_mbit: float) -> list[list[int]]:
+    """Numbers of the paths, in runs whose rates together stay below `total_mbit`."""
+    found: list[list[int]] = []
+    room = 0.0
+    for number, path in enumerate(paths):
+        if not found or path.rate_mbit > room:
+            found.append([])
+            room = total_mbit
+        found[-1].append(number)
+        room -= path.rate_mbit
+    return found
+
+
+def judge(link: str, planned_mbit: float, measured_mbit: float) -> Probe:
+    """Whether `link` carries what it should."""
+    expected = planned_mbit * PAYLOAD_SHARE
+    ok = LOWEST_OK * expected <= measured_mbit <= HIGHEST_OK * expected
+    return Probe(link, planned_mbit, expected, measured_mbit, ok)
