@@ -1,0 +1,1 @@
+"""Laws of the emulated network; each runs in namespaces of its own."""

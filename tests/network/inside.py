@@ -1,0 +1,69 @@
+"""Runs a test function as process 1 of fresh namespaces, so that the test process never changes."""
+
+import functools
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from profiles.base import Link
+
+ROOT = Path(__file__).parents[2]
+SPACES = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"]
+MAPPED = ["--user", "--map-root-user"]
+
+
+def start(
+    python: str, arguments: Sequence[str], before: Sequence[str] = (), mapped: bool | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `python` in fresh namespaces, `mapped` to root in a user namespace unless root."""
+    user = MAPPED if (os.geteuid() != 0 if mapped is None else mapped) else []
+    command = [*before, *SPACES, *user, python, *arguments]
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+    )
+
+
+@functools.cache
+def refusal() -> str:
+    """Why this machine cannot run a function inside; empty when it can."""
+    tried = start(sys.executable, ["-c", "pass"])
+    return tried.stderr.strip() if tried.returncode else ""
+
+
+def inside(law: Callable[[], None]) -> Callable[[], None]:
+    """A test that runs `law` inside; it fails with what `law` raised."""
+
+    @functools.wraps(law)
+    def test() -> None:
+        if refusal():
+            pytest.skip(f"namespaces are refused here: {refusal()}")
+        done = start(sys.executable, ["-m", __name__, law.__module__, law.__name__])
+        assert done.returncode == 0, done.stderr
+
+    return pytest.mark.network(test)
+
+
+class Flat:
+    """The same rate for ever."""
+
+    def __init__(self, rate_mbit: float, **more: float) -> None:
+        self.conditions = Link(rate_mbit, **more)
+
+    def link(self, time_s: float, node: int) -> Link:
+        return self.conditions
+
+    def flows(self, time_s: float) -> int:
+        return 0
+
+    def range_mbit(self) -> tuple[float, float]:
+        return self.conditions.rate_mbit, self.conditions.rate_mbit
+
+
+if __name__ == "__main__":
+    getattr(importlib.import_module(sys.argv[1]), sys.argv[2]).__wrapped__()
