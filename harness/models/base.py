@@ -1,0 +1,103 @@
+"""What the harness asks of a model: a network for the data's shape, and its published times."""
+
+import copy
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+Shape = tuple[int, int, int]  # channels, height, width of one sample
+
+
+@dataclass(frozen=True)
+class Times:
+    """Emulated seconds of one step at `batch_size` samples on `device`, for one input shape."""
+
+    forward_s: float
+    backward_s: float
+    batch_size: int
+    device: str
+    source: str  # where the figures come from
+
+    def __post_init__(self) -> None:
+        for name in ("forward_s", "backward_s", "batch_size"):
+            value = getattr(self, name)
+            if not 0 < value < float("inf"):
+                raise ValueError(f"times.{name} must be a finite number > 0, got {value}")
+
+    def at(self, batch_size: int) -> "Times":
+        """Times of a step with `batch_size` samples, in proportion to the batch."""
+        ratio = batch_size / self.batch_size
+        return Times(
+            self.forward_s * ratio, self.backward_s * ratio, batch_size, self.device, self.source
+        )
+
+
+class Architecture(Protocol):
+    """A choice of `conf/model`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def times(self) -> Times | None:
+        """None: the run has to measure its compute."""
+        ...
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        """A network from [batch, *shape] to [batch, classes], initialised by the global generator.
+
+        Raises ValueError for a shape it cannot take.
+        """
+        ...
+
+
+def one_of(key: str, value: object, choices: tuple[object, ...]) -> None:
+    """Raise ValueError unless `value` is among `choices`."""
+    if value not in choices:
+        raise ValueError(f"{key} must be one of {', '.join(map(str, choices))}, got {value!r}")
+
+
+def backward_shares(model: nn.Module, shape: Shape) -> dict[str, float]:
+    """Share of backward's time that each parameter's layer takes; sums to 1.
+
+    Backward costs a layer about twice its forward, so the shares are those of `multiply_adds`.
+    """
+    counts = multiply_adds(model, shape)
+    total = sum(counts.values())
+    return {name: count / total for name, count in counts.items()}
+
+
+def multiply_adds(model: nn.Module, shape: Shape) -> dict[str, int]:
+    """Multiply-adds of one sample's forward pass, by parameter name.
+
+    The weight of a convolution or linear layer has the layer's; any other parameter counts one per
+    element of its layer's output. Found by running a copy on the meta device: no data is touched.
+    """
+    shadow = copy.deepcopy(model).to("meta").eval()
+    counts: dict[str, int] = defaultdict(int)
+
+    for prefix, layer in shadow.named_modules():
+        own = {name: value.numel() for name, value in layer.named_parameters(prefix, recurse=False)}
+
+        def count(
+            layer: nn.Module, inputs: object, output: Tensor, own: dict[str, int] = own
+        ) -> None:
+            for name, elements in own.items():
+                counts[name] += _cost(layer, name.rpartition(".")[2], elements, output)
+
+        if own:
+            layer.register_forward_hook(count)
+    with torch.no_grad():
+        shadow(torch.empty(1, *shape, device="meta"))
+    return {name: counts[name] for name, _ in model.named_parameters()}
+
+
+def _cost(layer: nn.Module, parameter: str, elements: int, output: Tensor) -> int:
+    if parameter == "weight" and isinstance(layer, nn.Conv2d):
+        return elements * output.shape[-2] * output.shape[-1]
+    if parameter == "weight" and isinstance(layer, nn.Linear):
+        return elements * (output.numel() // layer.out_features)
+    return output.numel()

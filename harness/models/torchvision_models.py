@@ -1,0 +1,78 @@
+"""torchvision's ResNets (He et al., 2016) and VGG16 (Simonyan and Zisserman, 2015)."""
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from harness.models.base import Shape, Times, one_of
+
+# torchvision is imported where a network is built: reading a configuration stays quick.
+
+
+@dataclass(frozen=True)
+class ResNet:
+    """torchvision's; the CIFAR stem is one 3x3 convolution of stride 1 and no pooling."""
+
+    name: str
+    depth: int
+    stem: str = "imagenet"  # imagenet | cifar
+    times: Times | None = None
+
+    def __post_init__(self) -> None:
+        one_of("depth", self.depth, (18, 34, 50, 101, 152))
+        one_of("stem", self.stem, ("imagenet", "cifar"))
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        from torchvision import models
+
+        network = getattr(models, f"resnet{self.depth}")(num_classes=classes)
+        width = network.conv1.out_channels
+        if self.stem == "cifar":
+            network.conv1 = nn.Conv2d(shape[0], width, 3, padding=1, bias=False)
+            network.maxpool = nn.Identity()
+        elif shape[0] != network.conv1.in_channels:
+            network.conv1 = nn.Conv2d(shape[0], width, 7, stride=2, padding=3, bias=False)
+        nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
+        return network
+
+
+@dataclass(frozen=True)
+class VGG16:
+    """Configuration D; for CIFAR one hidden layer of 512 instead of two of 4096."""
+
+    name: str = "vgg16"
+    stem: str = "imagenet"  # imagenet | cifar
+    batch_norm: bool = False
+    dropout: float = 0.5
+    times: Times | None = None
+
+    def __post_init__(self) -> None:
+        one_of("stem", self.stem, ("imagenet", "cifar"))
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        from torchvision.models.vgg import VGG, cfgs, make_layers
+
+        if min(shape[1:]) < 32:
+            raise ValueError(f"{self.name} halves its input five times: needs 32 px, got {shape}")
+        features = make_layers(cfgs["D"], batch_norm=self.batch_norm)
+        if shape[0] != 3:
+            features[0] = nn.Conv2d(shape[0], 64, 3, padding=1)
+        if self.stem == "imagenet":
+            return VGG(features, num_classes=classes, dropout=self.dropout)
+        network = nn.Sequential(
+            features,
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(512, 512),
+            nn.ReLU(),
+            nn.Dropout(self.dropout),
+            nn.Linear(512, classes),
+        )
+        for layer in network.modules():  # by fan-in: without batch norm the signal has to keep up
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
+        return network

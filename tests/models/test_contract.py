@@ -1,0 +1,80 @@
+"""Laws of every model: each yaml of conf/model is tested by being there."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from harness.models.base import Times, backward_shares, multiply_adds
+
+CHOICES = {path.stem: path for path in sorted(Path("conf/model").glob("*.yaml"))}
+STAND_IN = "convnet_as_"
+IMAGES_PER_S = 367  # ResNet-50 on one V100, the source of the other figures
+
+
+def build(name: str) -> Any:
+    return instantiate(OmegaConf.load(CHOICES[name]))
+
+
+def home(name: str) -> tuple[tuple[int, int, int], int]:
+    """Shape and classes of the data the model's times hold for."""
+    if "convnet" in name:
+        return (1, 8, 8), 10
+    return ((3, 32, 32), 10) if "cifar" in name or name == "resnet20" else ((3, 224, 224), 1000)
+
+
+def network(name: str) -> torch.nn.Module:
+    shape, classes = home(name)
+    with torch.device("meta"):
+        return build(name).build(shape, classes)
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_takes_a_batch_to_one_score_per_class(name):
+    shape, classes = home(name)
+    scores = network(name)(torch.empty(4, *shape, device="meta"))
+    assert scores.shape == (4, classes)
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_fits_other_channels_and_classes(name):
+    shape = (2, *home(name)[0][1:])
+    with torch.device("meta"):
+        model = build(name).build(shape, 7)
+    assert model(torch.empty(3, *shape, device="meta")).shape == (3, 7)
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_shares_of_backward_cover_every_parameter_and_sum_to_one(name):
+    model = network(name)
+    shares = backward_shares(model, home(name)[0])
+    assert list(shares) == [parameter for parameter, _ in model.named_parameters()]
+    assert sum(shares.values()) == pytest.approx(1)
+    assert min(shares.values()) > 0
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_name_is_the_files_and_times_are_complete(name):
+    architecture = build(name)
+    assert architecture.name == name
+    assert isinstance(architecture.times, Times)
+    assert architecture.times.source and architecture.times.device
+
+
+@pytest.mark.parametrize("name", [name for name in CHOICES if "convnet" not in name])
+def test_times_are_in_proportion_to_multiply_adds(name):
+    work = [sum(multiply_adds(network(n), home(n)[0]).values()) for n in (name, "resnet50")]
+    times = build(name).times.at(160)
+    expected = 160 / IMAGES_PER_S * work[0] / work[1]
+    assert times.forward_s == pytest.approx(expected / 3, rel=1e-3)
+    assert times.backward_s == pytest.approx(expected * 2 / 3, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", [name for name in CHOICES if name.startswith(STAND_IN)])
+def test_stand_in_takes_the_times_of_the_papers_batch(name):
+    stands_for, times = build(name.removeprefix(STAND_IN)).times, build(name).times
+    assert (times.batch_size, stands_for.batch_size) == (16, 160)
+    assert (times.forward_s, times.backward_s) == (stands_for.forward_s, stands_for.backward_s)
