@@ -1,0 +1,61 @@
+"""What the harness asks of a data set: its shape, whether it is there, and its samples."""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from torch import Tensor
+
+Shape = tuple[int, int, int]  # channels, height, width of one sample
+Batch = tuple[Tensor, Tensor]  # inputs [n, *shape] float32, labels [n] int64
+Plan = Iterable[tuple[Tensor, tuple[int, ...]]]  # per batch: indices [n], key of its randomness
+
+
+class Samples(Protocol):
+    """One split. The batches are a function of the plan alone, whatever ran before."""
+
+    def __len__(self) -> int: ...
+
+    def stream(self, plan: Plan) -> Iterator[Batch]:
+        """One batch per entry of `plan`, in order; the plan may be endless."""
+        ...
+
+
+class DataSet(Protocol):
+    """A choice of `conf/dataset`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def shape(self) -> Shape: ...
+
+    @property
+    def classes(self) -> int: ...
+
+    @property
+    def metric(self) -> str:
+        """What evaluation calls the share of right answers."""
+        ...
+
+    def check(self) -> None:
+        """Quickly, before anything is built: raise FileNotFoundError if files are missing."""
+        ...
+
+    def train(self) -> Samples: ...
+
+    def test(self) -> Samples: ...
+
+
+def data_folder(folder: str | None) -> Path:
+    """`folder`, or if null $GRADNET_DATA, or if unset ~/data."""
+    return Path(folder or os.environ.get("GRADNET_DATA") or "~/data").expanduser()
+
+
+def not_found(name: str, folder: Path, problem: str, layout: str) -> FileNotFoundError:
+    """The one message for data that is not there."""
+    return FileNotFoundError(
+        f"{name} not found in {folder}: {problem}. Expected {layout}. Nothing is downloaded: put "
+        "it there, set GRADNET_DATA or dataset.folder to its folder, or use scale=laptop"
+    )

@@ -1,0 +1,54 @@
+"""Small data sets in the real formats: CIFAR's Python batches, ImageNet's class folders."""
+
+import hashlib
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from torchvision import datasets
+
+from harness.data.cifar import FILES
+
+IMAGES_PER_FILE = 20
+
+
+def write_cifar(folder: Path, classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write every file of the archive and have torchvision expect these files' checksums."""
+    name, files = FILES[classes]
+    (folder / name).mkdir()
+    source = np.random.default_rng(0)
+    sums = {}
+    for file in files:
+        labels = "labels" if classes == 10 else "fine_labels"
+        content: dict[str, object] = {
+            "data": source.integers(0, 256, (IMAGES_PER_FILE, 3072), dtype=np.uint8),
+            labels: source.integers(0, classes, IMAGES_PER_FILE).tolist(),
+        }
+        if "meta" in file:
+            key = "label_names" if classes == 10 else "fine_label_names"
+            content = {key: [f"class {number}" for number in range(classes)]}
+        raw = pickle.dumps(content, protocol=2)
+        (folder / name / file).write_bytes(raw)
+        sums[file] = hashlib.md5(raw).hexdigest()
+
+    published = {10: datasets.CIFAR10, 100: datasets.CIFAR100}[classes]
+    for split in ("train_list", "test_list"):
+        expected = [[file, sums[file]] for file, _ in getattr(published, split)]
+        monkeypatch.setattr(published, split, expected)
+    meta = published.meta | {"md5": sums[published.meta["filename"]]}
+    monkeypatch.setattr(published, "meta", meta)
+
+
+def write_folders(folder: Path, classes: int, train: int, val: int) -> None:
+    """Write JPEG files of different sizes, `train` and `val` to a class."""
+    source = np.random.default_rng(0)
+    for split, count in (("train", train), ("val", val)):
+        for label in range(classes):
+            place = folder / split / f"n{label:08}"
+            place.mkdir(parents=True)
+            for number in range(count):
+                size = (*source.integers(20, 40, 2), 3)
+                pixels = source.integers(0, 256, size, dtype=np.uint8)
+                Image.fromarray(pixels).save(place / f"{place.name}_{number}.JPEG")
