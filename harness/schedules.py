@@ -1,0 +1,93 @@
+"""Learning-rate schedules: factors on the base rate as pure functions of a run's progress."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+class Schedule(Protocol):
+    """A choice of `optimizer.schedule`."""
+
+    def factor(self, step: int, steps: int) -> float:
+        """What the base rate is multiplied by in `step` of 0 .. `steps` - 1."""
+        ...
+
+
+def _in_unit(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise ValueError(f"schedule {name} must be in [0, 1], got {value}")
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The base rate throughout."""
+
+    def factor(self, step: int, steps: int) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Multiplied by `gamma` once more at each milestone, a fraction of the run."""
+
+    milestones: Sequence[float]
+    gamma: float = 0.1
+
+    def __post_init__(self) -> None:
+        for milestone in self.milestones:
+            _in_unit("milestones", milestone)
+        _in_unit("gamma", self.gamma)
+
+    def factor(self, step: int, steps: int) -> float:
+        return self.gamma ** sum(step >= round(share * steps) for share in self.milestones)
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """Half a cosine from 1 to `floor` (Loshchilov and Hutter, 2017, without restarts)."""
+
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        _in_unit("floor", self.floor)
+
+    def factor(self, step: int, steps: int) -> float:
+        left = (1 + math.cos(math.pi * step / steps)) / 2
+        return self.floor + (1 - self.floor) * left
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """From 1 to `floor` as a power of what is left of the run; power 1 is a straight line."""
+
+    power: float = 1.0
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.power > 0:
+            raise ValueError(f"schedule power must be > 0, got {self.power}")
+        _in_unit("floor", self.floor)
+
+    def factor(self, step: int, steps: int) -> float:
+        return self.floor + (1 - self.floor) * (1 - step / steps) ** self.power
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """A straight line from `start` to 1 over the first `share` of the run, times `then`.
+
+    `then` sees the whole run's progress, so its milestones do not move.
+    """
+
+    share: float
+    then: Schedule = field(default_factory=Constant)
+    start: float = 0.0
+
+    def __post_init__(self) -> None:
+        _in_unit("share", self.share)
+        _in_unit("start", self.start)
+
+    def factor(self, step: int, steps: int) -> float:
+        done = min(1.0, (step + 1) / max(1, round(self.share * steps)))
+        return (self.start + (1 - self.start) * done) * self.then.factor(step, steps)
