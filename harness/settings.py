@@ -1,0 +1,138 @@
+"""A run's settings as plain values: read from the resolved configuration, checked, and built."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+PARTS = ("model", "dataset", "compressor", "controller", "profile", "network")
+NOT_IDENTITY = ("results", "rerun", "report")  # where, whether and how shown, not what
+
+
+class BadSetting(ValueError):
+    """A setting the user has to change; the message names key, value and what is allowed."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The resolved configuration of one run."""
+
+    config: dict[str, Any]
+
+    @classmethod
+    def read(cls, run_dir: Path) -> "Settings":
+        """Settings of an existing run directory."""
+        return cls(yaml.safe_load((run_dir / "config.yaml").read_text()))
+
+    def __getitem__(self, key: str) -> Any:
+        """Value of a dotted key, such as `emulation.dilation`."""
+        value: Any = self.config
+        for part in key.split("."):
+            value = value[part]
+        return value
+
+    def identity(self) -> dict[str, Any]:
+        """What the run id is a hash of: everything but paths and display."""
+        return {key: value for key, value in self.config.items() if key not in NOT_IDENTITY}
+
+    def build(self, part: str) -> Any:
+        """The object one of PARTS (or `optimizer.schedule`) describes.
+
+        Raises BadSetting with the section's name in front of what the object itself says.
+        """
+        section = dict(self[part])
+        section.pop("agree", None)
+        try:
+            return instantiate(OmegaConf.create(section))
+        except InstantiationException as error:
+            cause = error.__cause__ or error
+            raise BadSetting(f"{part}: {cause}") from error
+
+    def total_steps(self, steps_per_epoch: int) -> int:
+        """Steps of the run, from `steps` or `epochs`."""
+        return self["steps"] or round(self["epochs"] * steps_per_epoch)
+
+    def check(self) -> dict[str, Any]:
+        """Every part, built; raises BadSetting at the first value that cannot work."""
+        _check_numbers(self)
+        parts = {part: self.build(part) for part in PARTS}
+        self.build("optimizer.schedule")
+        _check_fit(self, parts)
+        return parts
+
+
+def _require(good: bool, key: str, value: Any, allowed: str) -> None:
+    if not good:
+        raise BadSetting(f"{key} must be {allowed}, got {value!r}")
+
+
+def _is_whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _check_numbers(settings: Settings) -> None:
+    whole = {"workers": 1, "workers_per_node": 1, "batch_size": 1}
+    whole |= {"seed": 0, "eval_every": 1, "checkpoint_every": 0}
+    for key, least in whole.items():
+        value = settings[key]
+        _require(_is_whole(value, least), key, value, f"a whole number >= {least}")
+    for key in ("emulation.dilation", "bucket_mb", "timeouts.start_s", "timeouts.stop_s"):
+        value = settings[key]
+        _require(_is_number(value) and value > 0, key, value, "a number > 0")
+    for key in ("optimizer.lr", "optimizer.momentum", "optimizer.weight_decay"):
+        value = settings[key]
+        _require(_is_number(value) and value >= 0, key, value, "a number >= 0")
+    for key in ("steps", "epochs", "timeouts.exchange_s"):
+        value = settings[key]
+        _require(value is None or (_is_number(value) and value > 0), key, value, "> 0 or null")
+    _require(settings["steps"] is None or _is_whole(settings["steps"], 1), "steps",
+             settings["steps"], "a whole number >= 1")  # fmt: skip
+    workers, shared = settings["workers"], settings["workers_per_node"]
+    _require(workers % shared == 0, "workers_per_node", shared, f"a divisor of workers={workers}")
+    both = (settings["steps"], settings["epochs"])
+    _require(both.count(None) == 1, "steps, epochs", both, "one number and one null")
+    for key, choices in {
+        "device": ("auto", "cpu", "cuda"),
+        "emulation.compute": ("measured", "paced", "replay"),
+        "controller.agree": ("local", "min", "mean"),
+        "error_feedback": (True, False),
+        "rerun": (True, False),
+        "report": (True, False),
+    }.items():
+        allowed = "one of " + ", ".join(str(choice).lower() for choice in choices)
+        _require(settings[key] in choices, key, settings[key], allowed)
+    name = settings["experiment"]
+    _require(isinstance(name, str) and name not in ("", ".", "..") and "/" not in name,
+             "experiment", name, "a folder name")  # fmt: skip
+
+
+def _check_fit(settings: Settings, parts: dict[str, Any]) -> None:
+    """What single values cannot show: parts that do not go together, data that is not there."""
+    compute = settings["emulation.compute"]
+    if compute != "measured" and parts["model"].times is None:
+        raise BadSetting(
+            f"emulation.compute must be measured for model {parts['model'].name}, which has no "
+            f"published compute times, got {compute!r}; or give model.times"
+        )
+    same = getattr(parts["controller"], "same_everywhere", False)
+    if parts["compressor"].uniform_density and settings["controller.agree"] == "local" and not same:
+        raise BadSetting(
+            "controller.agree must be min or mean for a compressor that needs one density on all "
+            f"workers ({settings['compressor']['_target_']}), got 'local'"
+        )
+    weights = settings["initial_weights"]
+    if weights is not None and not Path(weights).is_file():
+        raise BadSetting(f"initial_weights must be a checkpoint file, got {weights!r}")
+    if compute != "replay":
+        try:
+            parts["dataset"].check()
+        except FileNotFoundError as error:
+            raise BadSetting(f"dataset: {error}") from error

@@ -1,0 +1,43 @@
+"""Sweeps: Hydra's own sweeper, with every run checked before the first one starts."""
+
+import sys
+from typing import Any
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from harness.settings import BadSetting, Settings
+
+
+class CheckFirst(Callback):
+    """A bad value anywhere stops the sweep before it costs anything."""
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        loader = GlobalHydra.instance().config_loader()
+        swept = [f"{key}={value}" for key, value in (config.hydra.sweeper.params or {}).items()]
+        parser = OverridesParser.create(config_loader=loader)
+        overrides = parser.parse_overrides(swept + list(config.hydra.overrides.task))
+        [runs] = BasicSweeper.split_arguments(overrides, None)
+        for run in runs:
+            check_or_exit(plain_settings(loader.load_sweep_config(config, run)))
+
+
+def check_or_exit(settings: Settings) -> None:
+    """End the program with one line when a setting cannot work (Hydra would print a traceback)."""
+    try:
+        settings.check()
+    except BadSetting as error:
+        sys.exit(f"harness: {error}")
+
+
+def plain_settings(config: DictConfig) -> Settings:
+    """Hydra's configuration as plain values, without Hydra's own section."""
+    copy = config.copy()
+    with open_dict(copy):
+        copy.pop("hydra", None)
+    values = OmegaConf.to_container(copy, resolve=True, throw_on_missing=True)
+    assert isinstance(values, dict)
+    return Settings({str(key): value for key, value in values.items()})
