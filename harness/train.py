@@ -1,0 +1,149 @@
+"""The training loop of one rank: gradients, exchange, update, records; evaluation off the clock."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from controllers.base import Observation
+from harness.clock import Clock
+from harness.exchange import Exchange, Exchanged
+from harness.pace import Pace
+from harness.records import Evaluation, Events, Step, Table
+
+UNSETTLED_STEPS = 2  # DDP lays out its buckets anew after the first; caches fill
+OVERRUN_SHARE = 0.01  # of its step: a bucket later than that was not paced
+
+
+class Gradients(Protocol):
+    """Where a rank's gradients come from: a model on data, or sizes alone."""
+
+    samples: int  # per step at this rank
+
+    def compute(self, step: int) -> float:
+        """Hand every bucket of `step` to the exchange, wait for the means, return the loss."""
+        ...
+
+    def update(self, step: int) -> None:
+        """Optimizer step with the mean gradients."""
+        ...
+
+    def evaluate(self) -> dict[str, float]:
+        """Metrics on the test set, equal on every rank; empty when there is nothing to evaluate."""
+        ...
+
+    def save(self, path: Path, step: int) -> None:
+        """Write a checkpoint."""
+        ...
+
+
+@dataclass
+class Loop:
+    """One rank's run from step 0 to its end. Ranks meet (`barrier`) whenever the clock stops."""
+
+    rank: int
+    steps: int
+    eval_every: int
+    checkpoint_every: int  # 0: only at the end
+    run_dir: Path
+    gradients: Gradients
+    exchange: Exchange
+    pace: Pace
+    clock: Clock
+    barrier: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        self._rows = Table(self.run_dir, "steps.csv")
+        self._evaluations = Table(self.run_dir, "evaluations.csv")
+        self._events = Events(self.run_dir)
+
+    def run(self) -> int:
+        """Train; returns how many steps overran their pace."""
+        overruns = 0
+        begin = self._start()
+        for step in range(self.steps):
+            self.exchange.begin(self.pace.release(begin))
+            loss = self.gradients.compute(step)
+            took = self.exchange.finish()
+            end = self.clock.now()
+            self._record(step, loss, begin, end, took)
+            overrun = took.late_s > OVERRUN_SHARE * (end - begin)
+            overruns += overrun and step >= UNSETTLED_STEPS
+            self.gradients.update(step)  # counted in the next step, as is its batch
+            self._stop_clock_for_the_rest(step + 1)
+            begin = end
+        return overruns
+
+    def _start(self) -> float:
+        self.barrier()
+        if self.rank == 0:
+            self.clock.call_ready()
+        self.clock.wait_running()
+        return self.clock.now()
+
+    def _record(self, step: int, loss: float, begin: float, end: float, took: Exchanged) -> None:
+        emulated = 1 / self.clock.dilation
+        seen = Observation(
+            step=step,
+            time_s=end * emulated,
+            density=took.density,
+            delay_s=took.comm_s * emulated,
+            compress_s=took.compress_s * emulated,
+            compute_s=(took.compute_end - begin) * emulated,
+            exposed_s=took.exposed_s * emulated,
+            sent_bytes=took.sent_bytes,
+            received_bytes=took.received_bytes,
+            dense_bytes=took.dense_bytes,
+        )
+        row = Step(
+            step=step,
+            rank=self.rank,
+            time_s=seen.time_s,
+            loss=loss,
+            samples=self.gradients.samples,
+            compute_s=seen.compute_s,
+            compress_s=seen.compress_s,
+            comm_s=seen.delay_s,
+            exposed_s=seen.exposed_s,
+            sent_bytes=seen.sent_bytes,
+            received_bytes=seen.received_bytes,
+            dense_bytes=seen.dense_bytes,
+            density=seen.density,
+            controller=json.dumps(self.exchange.controller.state()),
+        )
+        self._rows.append(row)
+        self.exchange.observe(seen)
+
+    def _stop_clock_for_the_rest(self, done: int) -> None:
+        """Evaluate and save where `done` steps call for it, while the clock stands still."""
+        last = done == self.steps
+        evaluate = last or done % self.eval_every == 0
+        save = last or (self.checkpoint_every and done % self.checkpoint_every == 0)
+        if not (evaluate or save):
+            return
+        self.barrier()
+        if self.rank == 0:
+            self.clock.pause()
+        if evaluate:
+            self._evaluate(done)
+        if save and self.rank == 0:
+            self._save(done)
+        self.barrier()
+        if self.rank == 0 and not last:
+            self.clock.resume()
+        if not last:
+            self.clock.wait_running()
+
+    def _evaluate(self, done: int) -> None:
+        metrics = self.gradients.evaluate()
+        if self.rank == 0 and metrics:
+            time_s = self.clock.now() / self.clock.dilation
+            rows = [Evaluation(done, time_s, name, value) for name, value in metrics.items()]
+            self._evaluations.append(*rows)
+
+    def _save(self, done: int) -> None:
+        folder = self.run_dir / "checkpoint"
+        folder.mkdir(exist_ok=True)
+        self.gradients.save(folder / "model.pt", done)
+        self._events.append("checkpoint", self.clock.time_s(), step=done)
