@@ -54,7 +54,7 @@ TABLES: dict[str, type] = {
 
 
 def _field(value: object) -> str:
-    text = repr(value) if isinstance(value, float) else str(value)
+    text = repr(float(value)) if isinstance(value, float) else str(value)
     if any(mark in text for mark in ',"\n'):
         text = '"' + text.replace('"', '""') + '"'
     return text

@@ -1,0 +1,70 @@
+"""What a result depends on beside its configuration: code, versions, machine, network."""
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("torch", "torchvision", "numpy", "pyroute2", "hydra-core", "scikit-learn")
+ALLOCATOR = {
+    # Fresh tensors above 32 MB would be page-faulted at every use; the same for every method.
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
+    "MALLOC_TRIM_THRESHOLD_": str(8 << 30),
+    "OMP_NUM_THREADS": "1",
+}
+
+
+def describe() -> dict[str, Any]:
+    """Everything of this machine and checkout that is known before a network exists."""
+    return {
+        "git": _git(),
+        "versions": {name: _version(name) for name in PACKAGES} | {"python": _python()},
+        "kernel": platform.release(),
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "load_average": os.getloadavg(),
+        "root": os.geteuid() == 0,
+        "boot_id": boot_id(),
+        "environment": {key: os.environ.get(key) for key in ALLOCATOR},
+    }
+
+
+def boot_id() -> str:
+    """Changes with every boot: tells a live process id from one of an earlier life."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _python() -> str:
+    return platform.python_version()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _git() -> dict[str, Any] | None:
+    """Commit and whether the checkout differs from it; None outside a checkout."""
+    here = Path(__file__).resolve().parents[1]
+    command = ["git", "-C", str(here)]
+    try:
+        commit = _output([*command, "rev-parse", "HEAD"])
+        return {"commit": commit, "dirty": bool(_output([*command, "status", "--porcelain"]))}
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _output(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _cpu() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()

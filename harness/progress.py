@@ -1,0 +1,77 @@
+"""Live progress of a run in the terminal: step, loss, density, goodput, time left."""
+
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from harness.records import Step
+from harness.settings import Settings
+
+LINE_EVERY_S = 10.0  # without a terminal: one plain line
+
+
+class Progress:
+    """Follows rank 0's rows of steps.csv."""
+
+    def __init__(self, run_dir: Path, settings: Settings) -> None:
+        self._path = run_dir / "steps.csv"
+        self._label = f"{settings['method.name']} seed {settings['seed']}"
+        self._steps = settings["steps"]  # None when the run is given in epochs
+        self._offset = 0
+        self._last: dict[str, str] = {}
+        self._bytes = 0
+        self._console = Console(stderr=True)
+        self._live: Live | None = None
+        self._began = self._printed = time.monotonic()
+
+    def __enter__(self) -> "Progress":
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, transient=True, refresh_per_second=4)
+            self._live.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def update(self) -> None:
+        """Read what has been written since and show it."""
+        self._read()
+        if self._live is not None:
+            self._live.update(Text(self._line()))
+        elif time.monotonic() - self._printed > LINE_EVERY_S:
+            self._printed = time.monotonic()
+            self._console.print(self._line(), highlight=False, soft_wrap=True)
+
+    def _read(self) -> None:
+        with self._path.open() as file:
+            file.seek(self._offset)
+            text = file.read()
+        complete = text[: text.rfind("\n") + 1]
+        self._offset += len(complete)
+        for line in complete.splitlines():
+            row = dict(zip(Step._fields, line.split(","), strict=False))
+            if row["rank"] == "0":
+                self._last = row
+                self._bytes += int(row["received_bytes"])
+
+    def _line(self) -> str:
+        if not self._last:
+            return f"{self._label}: starting ({time.monotonic() - self._began:.0f} s)"
+        row, done = self._last, int(self._last["step"]) + 1
+        time_s = float(row["time_s"])
+        goodput = self._bytes * 8e-6 / time_s if time_s else 0.0
+        return (
+            f"{self._label}: step {done}/{self._steps or '?'}  loss {float(row['loss']):.4f}  "
+            f"density {float(row['density']):.4f}  goodput {goodput:.1f} Mbit/s  "
+            f"clock {time_s:.1f} s  {self._left(done)}"
+        )
+
+    def _left(self, done: int) -> str:
+        if not self._steps:
+            return ""
+        spent = time.monotonic() - self._began
+        return f"ETA {spent / done * (self._steps - done):.0f} s"

@@ -1,0 +1,239 @@
+"""Process 1 of a run: brings its network up, starts and watches the agents, proves, tears down.
+
+Runs in namespaces of its own, so the kernel removes every process, interface and namespace of the
+run when this process ends, however it ends. Standard input is the runner's: its end means that
+the runner wants to stop, or is dead.
+"""
+
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness import environment, launch, status, verdict
+from harness.clock import Clock
+from harness.records import Events, Table, read_events, write_json
+from harness.settings import Settings
+
+POLL_S = 0.02
+
+
+class Interrupted(Exception):
+    """The runner asked to stop, or died."""
+
+
+class RunFailed(Exception):
+    """A rank, an agent or the network failed; the message is the cause."""
+
+
+@dataclass
+class Agents:
+    """The torchrun agents of a run, by process id."""
+
+    run_dir: Path
+    workers: int
+    running: dict[int, int] = field(default_factory=dict)  # pid -> node
+    endings: dict[int, int] = field(default_factory=dict)  # node -> exit code, negative: signal
+
+    def reap(self) -> None:
+        """Collect every child that ended, orphans of killed agents included."""
+        while True:
+            try:
+                pid, wait_status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid in self.running:
+                self.endings[self.running.pop(pid)] = os.waitstatus_to_exitcode(wait_status)
+
+    @property
+    def failed(self) -> bool:
+        return any(self.endings.values())
+
+    def all_ranks_finished(self) -> bool:
+        finished = [
+            event for event in read_events(self.run_dir) if event["event"] == "rank_finished"
+        ]
+        return len(finished) == self.workers
+
+
+def main() -> None:
+    """Entry point: `python -m harness.supervise RUN_DIR`, as process 1 of a pid namespace."""
+    run_dir = Path(sys.argv[1])
+    if os.getpid() != 1:
+        sys.exit("harness.supervise is started by harness.run in namespaces of its own")
+    try:
+        _supervise(run_dir)
+    except Interrupted as interruption:
+        status.end(run_dir, "interrupted", str(interruption))
+    except RunFailed as failure:
+        status.end(run_dir, "failed", str(failure))
+    except Exception as error:
+        traceback.print_exc()
+        status.end(run_dir, "failed", f"{type(error).__name__}: {error}")
+    finally:
+        _kill_everyone()
+
+
+def _supervise(run_dir: Path) -> None:
+    settings = Settings.read(run_dir)
+    nodes = settings["workers"] // settings["workers_per_node"]
+    profile, star = settings.build("profile"), settings.build("network")
+    clock, events = Clock(settings["emulation.dilation"]), Events(run_dir)
+    with star.up(nodes, profile, clock.dilation) as network:
+        probes = network.probe()
+        proof = {"probe": [probe._asdict() for probe in probes], "readback": network.verify()}
+        found = {**environment.describe(), "seed": settings["seed"], "dilation": clock.dilation}
+        found |= {"network": network.describe(), "proof": proof}
+        write_json(run_dir / "environment.json", found)
+        if proof["readback"]:
+            raise RunFailed("network is not as intended: " + "; ".join(proof["readback"]))
+        events.append("network_up", nodes=nodes)
+        timeout_s = exchange_timeout_s(settings, profile)
+        agents = _start(run_dir, settings, network, (clock, timeout_s))
+        with _played(network, clock, run_dir, events) as player:
+            _reach_step_0(agents, clock, player, settings["timeouts.start_s"])
+            before = network.bytes()
+            clock.start()
+            events.append("step_0", 0.0)
+            _follow(agents, player, settings["timeouts.stop_s"])
+        proof["readback"] = network.verify()
+        passed = {link: count - before[link] for link, count in network.bytes().items()}
+    _conclude(run_dir, settings, agents, proof, passed)
+
+
+def exchange_timeout_s(settings: Settings, profile: Any) -> float:
+    """Real seconds one collective may take; generous, as a silent peer is rare and slow is not."""
+    if settings["timeouts.exchange_s"] is not None:
+        return settings["timeouts.exchange_s"]
+    lowest_mbit = profile.range_mbit()[0] / settings["emulation.dilation"]
+    largest_bytes = 4 * settings["bucket_mb"] * (1 << 20)
+    return max(60.0, 10 * largest_bytes * 8 / (lowest_mbit * 1e6))
+
+
+def _start(run_dir: Path, settings: Settings, network: Any, arguments: tuple) -> Agents:
+    job = launch.Job(
+        run_dir=run_dir,
+        nodes=network.size,
+        workers_per_node=settings["workers_per_node"],
+        first_address=network.addresses[0],
+        start_s=settings["timeouts.start_s"],
+        arguments=arguments,
+    )
+    agents = Agents(run_dir, settings["workers"])
+    for index, address in enumerate(network.addresses):
+        node = launch.Node(index, address, network.interface)
+        agents.running[launch.start_agent(node, job, network.entered)] = index
+    return agents
+
+
+@contextmanager
+def _played(network: Any, clock: Clock, run_dir: Path, events: Events) -> Iterator[Any]:
+    player = network.play(clock, Table(run_dir, "links.csv"), events)
+    try:
+        yield player
+    except BaseException:
+        # The first failure is the cause; one of the player's own is only told.
+        try:
+            player.stop()
+        except Exception:
+            traceback.print_exc()
+        raise
+    player.stop()
+
+
+def _reach_step_0(agents: Agents, clock: Clock, player: Any, start_s: float) -> None:
+    deadline = time.monotonic() + start_s
+    while not clock.ready:
+        _watch(agents, player)
+        if agents.endings:
+            _fail(agents, wait_s=1.0)
+        if time.monotonic() > deadline:
+            raise RunFailed(f"not every rank was ready within timeouts.start_s = {start_s} s")
+
+
+def _follow(agents: Agents, player: Any, stop_s: float) -> None:
+    """Return when every agent has ended well, or badly after all results were written."""
+    while agents.running:
+        _watch(agents, player)
+        if agents.failed and not agents.all_ranks_finished():
+            _fail(agents, wait_s=stop_s)
+    if agents.failed and not agents.all_ranks_finished():
+        _fail(agents, wait_s=0)
+
+
+def _watch(agents: Agents, player: Any) -> None:
+    readable, _, _ = select.select([0], [], [], POLL_S)
+    if readable and not (said := os.read(0, 1)):
+        raise Interrupted("the runner stopped or died")
+    elif readable and said == b"s":
+        raise Interrupted("stopped by the user")
+    agents.reap()
+    if player.error is not None:
+        raise RunFailed(f"the network's player failed: {player.error}")
+
+
+def _fail(agents: Agents, wait_s: float) -> None:
+    """Give the other ranks `wait_s` to report, then raise the cause."""
+    deadline = time.monotonic() + wait_s
+    while agents.running and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+        agents.reap()
+    raise RunFailed(cause(agents))
+
+
+def cause(agents: Agents) -> str:
+    """The first failure that is not a consequence of another."""
+    events = read_events(agents.run_dir)
+    reports = [event for event in events if event["event"] == "rank_failed"]
+    for node, code in agents.endings.items():
+        if code < 0:
+            return f"the torchrun agent of node {node} was killed by {_signal(code)}"
+    for report in sorted(reports, key=lambda report: report["monotonic"]):
+        if not report["peer"]:
+            return f"rank {report['rank']}: {report['error']}"
+    reported = {report["rank"] for report in reports}
+    for event in events:
+        if event["event"] == "worker_lost" and event["rank"] not in reported:
+            code = event["exitcode"]
+            how = f"was killed by {_signal(code)}" if code < 0 else f"exited with status {code}"
+            return f"rank {event['rank']} {how}"
+    for report in reports:
+        return f"rank {report['rank']}: {report['error']}"
+    return "; ".join(f"node {node}: agent exited with {c}" for node, c in agents.endings.items())
+
+
+def _signal(code: int) -> str:
+    return signal.Signals(-code).name
+
+
+def _conclude(
+    run_dir: Path, settings: Settings, agents: Agents, proof: dict, passed: dict[str, int]
+) -> None:
+    """Write summary.json and the final state."""
+    summary = verdict.summarize(run_dir, settings, proof, passed)
+    endings = {node: code for node, code in agents.endings.items() if code}
+    summary["bad_exits_after_results"] = endings  # results are whole; teardown was not
+    write_json(run_dir / "summary.json", summary)
+    reasons = summary["reasons"]
+    status.end(run_dir, "invalid" if reasons else "succeeded", "; ".join(reasons) or None)
+
+
+def _kill_everyone() -> None:
+    """End every other process of this pid namespace; as process 1, -1 reaches nothing else."""
+    try:
+        os.kill(-1, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+if __name__ == "__main__":
+    main()
