@@ -1,0 +1,30 @@
+"""Parts that fail on purpose; named by `_target_` in tests of how failures are shown."""
+
+from dataclasses import dataclass
+
+from compressors.base import Bucket, Reduced, Workers
+
+
+@dataclass
+class BreaksAtStep:
+    """Dense reduction that raises on one rank at one step."""
+
+    step: int = 3
+    rank: int = 1
+    uniform_density: bool = True
+
+    def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
+        if bucket.step == self.step and workers.rank == self.rank:
+            raise ArithmeticError("this compressor breaks on purpose")
+        return Reduced(workers.all_reduce(bucket.grad), None)
+
+
+@dataclass
+class DiffersByRank:
+    """Every rank keeps its own gradient: the weights drift apart."""
+
+    uniform_density: bool = True
+
+    def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
+        workers.all_reduce(bucket.grad.clone())
+        return Reduced(bucket.grad.clone().add_(workers.rank), None)

@@ -1,0 +1,103 @@
+"""Starts the product as a user does, and looks for what it may have left behind."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DEADLINE_S = 60
+
+# A short run on real shaped packets, small enough for two cores.
+TINY = (
+    "workers=2",
+    "steps=6",
+    "model=convnet",
+    "dataset=digits",
+    "profile=static",
+    "profile.rate_mbit=200",
+    "emulation.compute=replay",
+)
+
+
+def command(*overrides: str, results: Path) -> list[str]:
+    return [sys.executable, "-m", "harness", *overrides, f"results={results}", "report=false"]
+
+
+def harness(*overrides: str, results: Path) -> subprocess.CompletedProcess[str]:
+    """Run `python -m harness` to its end."""
+    return subprocess.run(
+        command(*overrides, results=results),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+
+
+def start(*overrides: str, results: Path) -> subprocess.Popen[str]:
+    """Start `python -m harness` in a process group of its own, as a terminal does."""
+    return subprocess.Popen(
+        command(*overrides, results=results),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        process_group=0,
+    )
+
+
+def runs(results: Path) -> list[Path]:
+    return sorted(path.parent for path in results.glob("*/*/status.json"))
+
+
+def state(run: Path) -> str:
+    return json.loads((run / "status.json").read_text())["state"]
+
+
+def until(condition: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> object:
+    """Poll until `condition` answers something true, and return that."""
+    end = time.monotonic() + deadline_s
+    while time.monotonic() < end:
+        if answer := condition():
+            return answer
+        time.sleep(0.02)
+    raise AssertionError(f"{what}: not within {deadline_s} s")
+
+
+def training(results: Path, steps: int = 2) -> Path | None:
+    """The run that has done `steps` steps already, if there is one."""
+    for run in runs(results):
+        rows = run / "steps.csv"
+        if rows.exists() and len(rows.read_text().splitlines()) > 2 * steps:
+            return run
+    return None
+
+
+def processes(pattern: str) -> list[int]:
+    """Ids of the processes whose command line contains `pattern`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            if pattern in line:
+                found.append(int(entry.name))
+    return found
+
+
+def network_namespaces() -> set[str]:
+    """Every network namespace some process of this machine lives in."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                found.add(os.readlink(entry / "ns" / "net"))
+            except OSError:
+                continue
+    return found

@@ -1,0 +1,318 @@
+"""Whole runs on real shaped packets: records, resume, failures, and nothing left behind."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pandas as pd
+import pytest
+
+from harness.records import TABLES
+from tests.launching import (
+    ROOT,
+    TINY,
+    harness,
+    network_namespaces,
+    processes,
+    runs,
+    start,
+    state,
+    training,
+    until,
+)
+
+pytestmark = pytest.mark.launch
+
+LONG = (*TINY, "steps=100000")
+
+
+def table(run, name):
+    return pd.read_csv(run / name)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """One real training run: digits, top-k with error feedback, paced, evaluated twice."""
+    results = tmp_path_factory.mktemp("trained")
+    done = harness(
+        "workers=2",
+        "steps=20",
+        "eval_every=10",
+        "method=topk_0.1",
+        "model=convnet_as_resnet20",
+        "emulation.compute=paced",
+        "emulation.dilation=10",
+        "profile=fluctuating",
+        "profile.low_mbit=100",
+        "profile.high_mbit=400",
+        "profile.min_s=0.05",
+        "profile.max_s=0.1",
+        results=results,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    [run] = runs(results)
+    return run
+
+
+def test_a_run_directory_holds_what_the_design_promises(trained):
+    for name, row in TABLES.items():
+        assert tuple(table(trained, name).columns) == row._fields
+        assert len(table(trained, name)) > 0
+    for name in ("config.yaml", "status.json", "environment.json", "summary.json", "events.jsonl"):
+        assert (trained / name).stat().st_size > 0
+    assert (trained / "checkpoint" / "model.pt").stat().st_size > 0
+    for rank in range(2):
+        assert (trained / "logs" / f"rank{rank}.log").exists()
+    assert state(trained) == "succeeded"
+
+
+def test_environment_and_proof_are_written_before_step_0(trained):
+    environment = json.loads((trained / "environment.json").read_text())
+    assert environment["git"]["commit"] and environment["versions"]["torch"]
+    assert environment["dilation"] == 10
+    assert all(probe["ok"] for probe in environment["proof"]["probe"])
+    events = [json.loads(line) for line in (trained / "events.jsonl").read_text().splitlines()]
+    names = [event["event"] for event in events]
+    assert names.index("network_up") < names.index("step_0")
+
+
+def test_the_arithmetic_of_the_steps(trained):
+    steps = table(trained, "steps.csv")
+    assert sorted(set(steps["rank"])) == [0, 1]
+    for _, rows in steps.groupby("rank"):
+        assert rows["step"].tolist() == list(range(20))
+        assert rows["time_s"].is_monotonic_increasing
+    assert (steps["exposed_s"] <= steps["comm_s"] + 1e-9).all()
+    assert (steps["compute_s"] > 0).all() and (steps["compress_s"] > 0).all()
+    assert (steps["samples"] == 16).all()
+    assert (steps["density"] == 0.1).all()
+    assert steps["dense_bytes"].nunique() == 1
+    # Exact top-k: 8 bytes for each of k values, and one int64 per worker for the lengths.
+    k_bytes = 8 * 0.1 * steps["dense_bytes"] / 4
+    lengths_bytes = 2 * (2 - 1) * 8
+    assert (steps["sent_bytes"] <= k_bytes + 8 * lengths_bytes).all()
+    assert (steps["sent_bytes"] >= 0.98 * k_bytes).all()
+    assert (steps["received_bytes"] == steps["sent_bytes"]).all()
+
+
+def test_evaluations_stand_on_the_training_clock(trained):
+    evaluations, steps = table(trained, "evaluations.csv"), table(trained, "steps.csv")
+    accuracy = evaluations[evaluations["metric"] == "accuracy"]
+    assert accuracy["step"].tolist() == [10, 20]
+    for row in accuracy.itertuples():
+        at = steps[(steps["step"] == row.step - 1) & (steps["rank"] == 0)]["time_s"].item()
+        following = steps[(steps["step"] == row.step) & (steps["rank"] == 0)]["time_s"]
+        assert at <= row.time_s and (row.time_s <= following).all()
+    assert accuracy["value"].between(0, 1).all()
+
+
+def test_the_profile_was_played_on_both_directions_of_every_link(trained):
+    links = table(trained, "links.csv")
+    assert set(links["link"]) == {"up0", "down0", "up1", "down1"}
+    assert links["planned_mbit"].between(100, 400).all()
+    assert links["planned_mbit"].nunique() > 4
+    for _, rows in links.groupby("link"):
+        assert rows["bytes"].is_monotonic_increasing
+
+
+def test_the_same_seed_gives_the_same_weights(trained, tmp_path):
+    import torch
+
+    config = (trained / "config.yaml").read_text()
+    assert "seed: 0" in config
+    overrides = (
+        "workers=2", "steps=20", "eval_every=10", "method=topk_0.1", "model=convnet_as_resnet20",
+        "emulation.compute=paced", "emulation.dilation=10", "profile.rate_mbit=1000",
+    )  # fmt: skip
+    done = harness(*overrides, results=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [again] = runs(tmp_path)
+    first, second = (
+        torch.load(run / "checkpoint" / "model.pt", weights_only=True)["model"]
+        for run in (trained, again)
+    )
+    for name, value in first.items():
+        assert torch.equal(value, second[name]), name
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["method=no_such"], ["no_such", "method", "allreduce"]),
+        (["method=topk_0.1", "controller.density=0"], ["controller", "(0, 1]", "0"]),
+        (["method=topk_0.1", "controller.density=1.5"], ["controller", "(0, 1]", "1.5"]),
+        (["workers=0"], ["workers", ">= 1", "0"]),
+        (["profile.rate_mbit=-5"], ["profile", "rate_mbit", "-5"]),
+        (["stepz=3"], ["stepz"]),
+        (["controller.densty=0.1"], ["densty"]),
+        (["steps=3", "epochs=1"], ["steps, epochs"]),
+        (["emulation.dilation=0"], ["emulation.dilation", "> 0", "0"]),
+        (["emulation.compute=guessed"], ["emulation.compute", "paced", "guessed"]),
+        (["workers=4", "workers_per_node=3"], ["workers_per_node", "divisor", "3"]),
+        (["network.congestion_control=no_such"], ["congestion", "no_such"]),
+    ],
+)
+def test_bad_input_names_key_value_and_range_and_starts_nothing(overrides, said, tmp_path):
+    done = harness(*overrides, results=tmp_path)
+    assert done.returncode != 0
+    text = done.stdout + done.stderr
+    for word in said:
+        assert word in text
+    assert "Traceback" not in text
+    if "congestion" not in said[0]:  # that one only the kernel can refuse
+        assert runs(tmp_path) == []
+
+
+def test_a_bad_value_stops_a_sweep_before_its_first_run(tmp_path):
+    done = harness("-m", *TINY, "workers=2,0", results=tmp_path)
+    assert done.returncode != 0 and "workers must be" in done.stdout + done.stderr
+    assert runs(tmp_path) == []
+
+
+def test_without_its_data_set_an_experiment_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRADNET_DATA", str(tmp_path / "nowhere"))
+    done = harness("+experiment=dc2_imagenet_dynamic", results=tmp_path / "out")
+    text = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert str(tmp_path / "nowhere") in text and "train" in text and "scale=laptop" in text
+    assert len(text.strip().splitlines()) <= 3
+    assert runs(tmp_path / "out") == []
+
+
+def test_a_sweep_skips_what_succeeded_and_redoes_the_rest(tmp_path):
+    sweep = ("-m", *TINY, "seed=0,1")
+    assert harness(*sweep, results=tmp_path).returncode == 0
+    first, second = runs(tmp_path)
+    kept = (first / "status.json").read_text()
+    status = json.loads((second / "status.json").read_text())
+    (second / "status.json").write_text(json.dumps(status | {"state": "failed"}))
+    done = harness(*sweep, results=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (first / "status.json").read_text() == kept
+    assert state(second) == "succeeded"
+    assert harness(*sweep, "rerun=true", results=tmp_path).returncode == 0
+    assert (first / "status.json").read_text() != kept
+
+
+def test_a_failing_worker_shows_its_traceback_and_ends_the_run(tmp_path):
+    done = harness(*TINY, "compressor._target_=tests.faults.BreaksAtStep", results=tmp_path)
+    text = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "rank 1: ArithmeticError: this compressor breaks on purpose" in text
+    assert "tests/faults.py" in text
+    [run] = runs(tmp_path)
+    assert state(run) == "failed"
+
+
+def test_weights_that_drift_apart_make_a_run_invalid(tmp_path):
+    done = harness(
+        "workers=2", "steps=3", "profile.rate_mbit=500",
+        "compressor._target_=tests.faults.DiffersByRank", results=tmp_path,
+    )  # fmt: skip
+    assert done.returncode != 0
+    [run] = runs(tmp_path)
+    assert state(run) == "invalid"
+    summary = json.loads((run / "summary.json").read_text())
+    assert not summary["valid"] and "weights differ" in " ".join(summary["reasons"])
+
+
+def nothing_left(run, namespaces):
+    until(lambda: not processes(str(run)) and not processes("harness: "), "all processes gone", 10)
+    until(lambda: network_namespaces() <= namespaces, "all namespaces gone", 10)
+    assert not [
+        name for name in os.listdir("/sys/class/net") if name.startswith(("br", "up", "p0"))
+    ]
+
+
+def victim(kind):
+    """Process id to kill: the runner is known to its parent, others by their titles."""
+    [pid] = processes({"agent": "torchrun agent of node 1", "worker": "worker rank 1"}[kind])
+    return pid
+
+
+@pytest.mark.parametrize("kind", ["runner", "agent", "worker", "supervisor"])
+def test_kill_9_leaves_nothing_and_the_same_command_completes(kind, tmp_path):
+    namespaces = network_namespaces()
+    running = start("-m", *TINY, "steps=60", "seed=0,1", results=tmp_path)
+    run = until(lambda: training(tmp_path), "training")
+    if kind == "supervisor":
+        target = max(processes("harness.supervise"))  # unshare's child, not unshare itself
+    else:
+        target = running.pid if kind == "runner" else victim(kind)
+    os.kill(target, signal.SIGKILL)
+    if kind == "runner":
+        running.wait()
+        until(lambda: state(run) != "running", "the truth in status.json", 10)
+        assert state(run) == "interrupted"
+    else:
+        began = time.monotonic()
+        until(lambda: state(run) != "running", "the end of the run", 20)
+        assert state(run) == "failed"
+        took = time.monotonic() - began
+        assert took < 5  # a promise, not a speed: the others must not wait for a timeout
+        output, _ = running.communicate(timeout=120)
+        assert ("the supervisor ended" if kind == "supervisor" else "SIGKILL") in output
+        assert running.returncode == 1
+    nothing_left(run, namespaces)
+    again = harness("-m", *TINY, "steps=60", "seed=0,1", results=tmp_path)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert [state(path) for path in runs(tmp_path)] == ["succeeded"] * 2
+    if kind != "runner":
+        assert "skipped" in again.stdout + again.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_in_order_and_the_sweep_goes_on_later(number, tmp_path):
+    namespaces = network_namespaces()
+    running = start(*LONG, results=tmp_path)
+    run = until(lambda: training(tmp_path), "training")
+    os.kill(running.pid, number)
+    output, _ = running.communicate(timeout=10)
+    assert running.returncode == 130
+    assert state(run) == "interrupted"
+    assert "Traceback" not in output
+    nothing_left(run, namespaces)
+
+
+def test_a_silent_peer_ends_the_run_within_the_timeout(tmp_path):
+    running = start(*LONG, "timeouts.exchange_s=5", results=tmp_path)
+    run = until(lambda: training(tmp_path), "training")
+    os.kill(victim("worker"), signal.SIGSTOP)
+    began = time.monotonic()
+    output, _ = running.communicate(timeout=60)
+    assert state(run) == "failed"
+    assert 4 < time.monotonic() - began < 20
+    assert "Timed out" in output
+
+
+def test_two_workers_share_a_node(tmp_path):
+    done = harness(*TINY, "workers=4", "workers_per_node=2", results=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [run] = runs(tmp_path)
+    assert set(table(run, "links.csv")["link"]) == {"up0", "down0", "up1", "down1"}
+    assert sorted(set(table(run, "steps.csv")["rank"])) == [0, 1, 2, 3]
+
+
+def test_without_root_the_same_command_works(tmp_path):
+    """In a user namespace where we are an ordinary user without capabilities."""
+    ordinary = ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--"]
+    if subprocess.run([*ordinary, "true"], capture_output=True).returncode != 0:
+        pytest.skip("this machine allows no user namespaces")
+    from tests.launching import command
+
+    done = subprocess.run(
+        [*ordinary, *command(*TINY, results=tmp_path)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    [run] = runs(tmp_path)
+    assert state(run) == "succeeded"
+    assert json.loads((run / "environment.json").read_text())["root"] is False
+
+
+def test_the_log_of_a_run_is_quiet_about_success(tmp_path):
+    done = harness(*TINY, results=tmp_path)
+    assert done.returncode == 0
+    assert not re.search(r"warning|error", done.stderr, re.IGNORECASE)
