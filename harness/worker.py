@@ -62,10 +62,10 @@ def _run(run_dir: Path, rank: int, clock: Clock, exchange_timeout_s: float) -> N
         drifted=drifted,
         steps=loop.steps,
     )
-    _leave(loop, group)
+    leave(loop, group)
 
 
-def _leave(loop: Loop, group: dist.ProcessGroup) -> None:
+def leave(loop: Loop, group: dist.ProcessGroup) -> None:
     """Thread first, then peers, then objects, then groups: any other order was seen to abort."""
     loop.exchange.close()
     dist.barrier()

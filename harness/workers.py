@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-CHUNK_BYTES = 256 * 1024  # of the ring all-gather: small enough to pipeline, large enough for gloo
+CHUNK_BYTES = 512 * 1024  # of the ring all-gather: small enough to pipeline, large enough for gloo
 
 
 @dataclass

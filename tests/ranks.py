@@ -18,7 +18,7 @@ TIMEOUT_S = 60
 def run_ranks(size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
     """`function(*arguments)` at every rank of a gloo group of `size`; results by rank."""
     context = multiprocessing.get_context("fork")
-    port = _free_port()
+    port = free_port()
     results = context.SimpleQueue()
     ranks = [
         context.Process(target=_rank, args=(rank, size, port, function, arguments, results))
@@ -57,7 +57,7 @@ def _rank(
         results.put((rank, False, traceback.format_exc()))
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

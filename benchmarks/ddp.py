@@ -1,0 +1,87 @@
+"""Dense through the harness against plain DDP on the same shaped link; target >= 0.98.
+
+Both train the same model; iterations alternate between them, so drifting machines hit both alike.
+
+    python benchmarks/ddp.py [--nodes 2] [--mbit 200] [--steps 20]
+"""
+
+import argparse
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+from inside import enclosed, on_ranks
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from compressors.dense import Dense
+from controllers.fixed import Fixed
+from harness.clock import Clock
+from harness.exchange import Exchange
+from harness.feedback import Forget
+from harness.workers import Workers
+
+WIDTH, LAYERS, BATCH = 725, 6, 256  # 12.6 MB of gradients
+BUCKET_MB = 2.0
+UNSETTLED = 3  # DDP lays out its buckets anew, connections open
+
+
+def _model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)))
+
+
+def _exchange(model: nn.Module) -> Exchange:
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    clock = Clock()
+    clock.start()
+    shares = {name: 1 / len(names) for name in names.values()}
+    workers = Workers(dist.new_group())
+    return Exchange(Dense(), Fixed(1.0), "local", Forget(), workers, clock, names, shares)
+
+
+def seconds(steps: int) -> tuple[list[float], list[float]]:
+    """Seconds of each step on this rank: plain DDP's, and the harness's."""
+    plain = DistributedDataParallel(_model(), bucket_cap_mb=BUCKET_MB)
+    model = _model()
+    exchange = _exchange(model)
+    ours = DistributedDataParallel(model, bucket_cap_mb=BUCKET_MB)
+    ours.register_comm_hook(None, exchange.hook)
+    taken: tuple[list[float], list[float]] = ([], [])
+    inputs = torch.randn(BATCH, WIDTH)
+    for _ in range(steps + UNSETTLED):
+        for arm, ddp in enumerate((plain, ours)):
+            dist.barrier()
+            begin = time.monotonic()
+            if arm == 1:
+                exchange.begin(None)
+            ddp(inputs).square().mean().backward()
+            taken[arm].append(time.monotonic() - begin)
+            ddp.zero_grad()
+    exchange.close()
+    return taken[0][UNSETTLED:], taken[1][UNSETTLED:]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=2)
+    parser.add_argument("--mbit", type=float, default=200)
+    parser.add_argument("--steps", type=int, default=20)
+    arguments = parser.parse_args()
+    by_rank = on_ranks(arguments.nodes, arguments.mbit, seconds, arguments.steps)
+    plain, ours = (
+        [max(steps) for steps in zip(*(rank[arm] for rank in by_rank), strict=True)]
+        for arm in (0, 1)
+    )
+    ratio = statistics.median(plain) / statistics.median(ours)
+    print(
+        f"{arguments.nodes} nodes, {arguments.mbit:.0f} Mbit/s: plain DDP "
+        f"{1e3 * statistics.median(plain):.1f} ms, harness {1e3 * statistics.median(ours):.1f} ms "
+        f"a step; throughput ratio {ratio:.3f} (target >= 0.98)"
+    )
+
+
+if __name__ == "__main__":
+    enclosed()
+    main()
