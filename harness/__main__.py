@@ -13,8 +13,6 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from harness import run, sweep
-from harness.load import NoRuns
-from harness.report import report
 
 CONF = str(Path(__file__).resolve().parents[1] / "conf")
 log = logging.getLogger("harness")
@@ -59,6 +57,9 @@ def main() -> NoReturn:
 
 
 def _report(folder: Path) -> None:
+    from harness.load import NoRuns  # pandas and matplotlib: not before they are needed
+    from harness.report import report
+
     try:
         report(folder)
     except NoRuns as nothing:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = ("torch", "torchvision", "numpy", "pyroute2", "hydra-core", "scikit-learn")
+ALL_USERS = (1 << 32) - 1
 ALLOCATOR = {
     # Fresh tensors above 32 MB would be page-faulted at every use; the same for every method.
     "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
@@ -26,7 +27,7 @@ def describe() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "load_average": os.getloadavg(),
-        "root": os.geteuid() == 0,
+        "root": _is_root(),
         "boot_id": boot_id(),
         "environment": {key: os.environ.get(key) for key in ALLOCATOR},
     }
@@ -35,6 +36,12 @@ def describe() -> dict[str, Any]:
 def boot_id() -> str:
     """Changes with every boot: tells a live process id from one of an earlier life."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _is_root() -> bool:
+    """Whether root of the machine, not only of a user namespace."""
+    inside, outside, count = map(int, Path("/proc/self/uid_map").read_text().split()[:3])
+    return os.geteuid() == 0 and (inside, outside, count) == (0, 0, ALL_USERS)
 
 
 def _python() -> str:

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from harness.exchange import Exchange, ExchangeError
 
 MIB = 1 << 20
-FIRST_BUCKET_BYTES = MIB  # DDP's own, so that communication starts early
+FIRST_BUCKET_MB, BUCKET_MB = 1, 25  # DDP's own; the first is small so that sending starts early
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Trained:
     exchange: Exchange
     samples: int
     device: torch.device
-    bucket_mb: float
+    bucket_mb: float | None  # None: DDP's own sizes
     metric: str
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class Replayed:
     parameters: dict[str, int]
     exchange: Exchange
     samples: int
-    bucket_mb: float
+    bucket_mb: float | None  # None: DDP's own sizes
     seed: int
     _buckets: list[tuple[tuple[str, ...], list[int], Tensor, Tensor]] = field(
         default_factory=list, init=False
@@ -133,16 +133,26 @@ class Replayed:
         return None
 
 
-def bucket_names(parameters: dict[str, int], bucket_mb: float) -> list[tuple[str, ...]]:
-    """DDP's buckets by parameter name: last parameter first, 1 MiB, then `bucket_mb` MiB each."""
-    buckets, current, filled = [], [], 0
-    limit = min(FIRST_BUCKET_BYTES, bucket_mb * MIB)
+def bucket_names(parameters: dict[str, int], bucket_mb: float | None) -> list[tuple[str, ...]]:
+    """DDP's buckets by parameter name, last parameter first.
+
+    Each is full at `bucket_mb` MiB; None means DDP's own sizes, 1 MiB and then 25.
+    """
+    buckets: list[tuple[str, ...]] = []
+    current: list[str] = []
+    filled, limit = 0, (bucket_mb or FIRST_BUCKET_MB) * MIB
     for name in reversed(parameters):
         current.append(name)
         filled += 4 * parameters[name]
         if filled >= limit:
             buckets.append(tuple(current))
-            current, filled, limit = [], 0, bucket_mb * MIB
+            current, filled, limit = [], 0, (bucket_mb or BUCKET_MB) * MIB
     if current:
         buckets.append(tuple(current))
     return buckets
+
+
+def largest_bucket_bytes(parameters: dict[str, int], bucket_mb: float | None) -> int:
+    """Bytes of the largest of those buckets; one parameter may be more than a full one."""
+    buckets = bucket_names(parameters, bucket_mb)
+    return max(4 * sum(parameters[name] for name in names) for names in buckets)

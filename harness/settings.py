@@ -84,13 +84,13 @@ def _check_numbers(settings: Settings) -> None:
     for key, least in whole.items():
         value = settings[key]
         _require(_is_whole(value, least), key, value, f"a whole number >= {least}")
-    for key in ("emulation.dilation", "bucket_mb", "timeouts.start_s", "timeouts.stop_s"):
+    for key in ("emulation.dilation", "timeouts.start_s", "timeouts.stop_s"):
         value = settings[key]
         _require(_is_number(value) and value > 0, key, value, "a number > 0")
     for key in ("optimizer.lr", "optimizer.momentum", "optimizer.weight_decay"):
         value = settings[key]
         _require(_is_number(value) and value >= 0, key, value, "a number >= 0")
-    for key in ("steps", "epochs", "timeouts.exchange_s"):
+    for key in ("steps", "epochs", "bucket_mb", "timeouts.exchange_s"):
         value = settings[key]
         _require(value is None or (_is_number(value) and value > 0), key, value, "> 0 or null")
     _require(settings["steps"] is None or _is_whole(settings["steps"], 1), "steps",

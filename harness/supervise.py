@@ -17,12 +17,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from harness import environment, launch, status, verdict
 from harness.clock import Clock
+from harness.gradients import largest_bucket_bytes
 from harness.records import Events, Table, read_events, write_json
 from harness.settings import Settings
 
 POLL_S = 0.02
+LEAST_TIMEOUT_S, PATIENCE = 60.0, 10  # of a collective; times its bucket at the lowest rate
 
 
 class Interrupted(Exception):
@@ -114,9 +118,13 @@ def exchange_timeout_s(settings: Settings, profile: Any) -> float:
     """Real seconds one collective may take; generous, as a silent peer is rare and slow is not."""
     if settings["timeouts.exchange_s"] is not None:
         return settings["timeouts.exchange_s"]
-    lowest_mbit = profile.range_mbit()[0] / settings["emulation.dilation"]
-    largest_bytes = 4 * settings["bucket_mb"] * (1 << 20)
-    return max(60.0, 10 * largest_bytes * 8 / (lowest_mbit * 1e6))
+    data = settings.build("dataset")
+    with torch.device("meta"):
+        model = settings.build("model").build(data.shape, data.classes)
+    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    largest_bits = 8 * largest_bucket_bytes(sizes, settings["bucket_mb"])
+    lowest_bits_per_s = 1e6 * profile.range_mbit()[0] / settings["emulation.dilation"]
+    return max(LEAST_TIMEOUT_S, PATIENCE * largest_bits / lowest_bits_per_s)
 
 
 def _start(run_dir: Path, settings: Settings, network: Any, arguments: tuple) -> Agents:

@@ -1,0 +1,66 @@
+"""Who imports whom, and which outside world has which single owner."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+OURS = {"compressors", "controllers", "profiles", "harness"}
+MAY_IMPORT = {
+    "compressors": set(),
+    "controllers": set(),
+    "profiles": set(),
+    "harness": {"compressors", "controllers", "profiles"},
+}
+OWNERS = {
+    "pyroute2": {"harness/network"},
+    "matplotlib": {"harness/figures.py"},
+    "torch.distributed": {
+        "harness/workers.py",  # collectives
+        "harness/worker.py",  # start-up and leaving
+        "harness/gradients.py",  # evaluation
+        "harness/launch.py",  # agents
+    },
+}
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            found.add(node.module or "")
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found
+
+
+def sources(package: str) -> list[Path]:
+    found = list((ROOT / package).rglob("*.py"))
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_package_imports_only_what_it_may(package):
+    for path in sources(package):
+        tops = {name.split(".")[0] for name in imports(path)}
+        assert tops & OURS <= MAY_IMPORT[package] | {package}, path
+
+
+@pytest.mark.parametrize("package", ["controllers", "profiles"])
+def test_controllers_and_profiles_need_only_the_standard_library(package):
+    import sys
+
+    for path in sources(package):
+        for name in imports(path):
+            top = name.split(".")[0]
+            assert top == package or top in sys.stdlib_module_names, f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("library", OWNERS)
+def test_every_outside_world_has_one_owner(library):
+    for path in sources("harness") + sources("compressors"):
+        if any(name == library or name.startswith(f"{library}.") for name in imports(path)):
+            place = str(path.relative_to(ROOT))
+            assert any(place.startswith(owner) for owner in OWNERS[library]), place

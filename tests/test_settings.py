@@ -1,0 +1,75 @@
+"""Settings: every experiment composes at both scales, and its run id names what decides it."""
+
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from harness import run
+from harness.settings import BadSetting
+from harness.sweep import plain_settings
+
+CONF = Path(__file__).resolve().parents[1] / "conf"
+EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
+METHODS = sorted(path.stem for path in (CONF / "method").glob("*.yaml"))
+
+
+def settings(*overrides: str):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return plain_settings(compose("config", overrides=list(overrides)))
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_experiment_can_start_on_any_machine_at_laptop_scale(experiment, monkeypatch):
+    monkeypatch.setenv("GRADNET_DATA", "/nowhere")
+    found = settings(f"+experiment={experiment}", "scale=laptop")
+    found.check()
+    assert found["experiment"] == experiment
+    assert found["emulation.compute"] == "paced"
+
+
+@pytest.mark.parametrize("experiment", [name for name in EXPERIMENTS if name != "quickstart"])
+def test_at_paper_scale_only_the_data_is_missing(experiment, monkeypatch):
+    monkeypatch.setenv("GRADNET_DATA", "/nowhere")
+    found = settings(f"+experiment={experiment}")
+    assert found["workers"] == 8
+    with pytest.raises(BadSetting, match=r"/nowhere.*scale=laptop"):
+        found.check()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_goes_with_the_default_workload(method):
+    found = settings(f"method={method}")
+    found.check()
+    assert found["method.name"] == method
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_the_first_lines_of_an_experiment_are_its_command(experiment):
+    lines = (CONF / "experiment" / f"{experiment}.yaml").read_text().splitlines()
+    assert lines[0] == "# @package _global_"
+    assert "python -m harness" in lines[1] and f"+experiment={experiment}" in lines[1]
+
+
+def test_the_run_id_depends_on_what_decides_the_result_and_on_nothing_else():
+    one = run.run_dir_of(settings())
+    assert run.run_dir_of(settings("results=/elsewhere", "rerun=true")).name == one.name
+    assert run.run_dir_of(settings("report=false")).name == one.name
+    for other in ("seed=1", "steps=7", "profile.rate_mbit=17", "method=topk_0.1"):
+        assert run.run_dir_of(settings(other)).name != one.name
+
+
+def test_a_compressor_that_needs_one_density_refuses_controllers_that_differ():
+    shared = ("method=dc2_randomk_da2", "compressor.shared=true")
+    with pytest.raises(BadSetting, match=r"controller\.agree must be min or mean"):
+        settings(*shared).check()
+    settings(*shared, "controller.agree=min").check()
+
+
+def test_the_same_profile_for_every_method_and_seed():
+    profiles = {
+        str(settings("+experiment=quickstart", f"method={method}", f"seed={seed}")["profile"])
+        for method in METHODS
+        for seed in (0, 1)
+    }
+    assert len(profiles) == 1
