@@ -38,9 +38,10 @@ class Clock:
         """Step 0 begins now."""
         self._write(time.monotonic(), _NAN)
 
-    def pause(self) -> None:
+    def pause(self, at: float) -> None:
+        """Stand still at `at` on this clock, a moment ago: meeting to stop takes no time either."""
         origin, _ = self._read()
-        self._write(origin, time.monotonic())
+        self._write(origin, origin + at)
 
     def resume(self) -> None:
         origin, paused_at = self._read()

@@ -167,7 +167,6 @@ class Exchange:
                 if self.error is not None:
                     raise ExchangeError("an earlier bucket failed") from self.error
                 self._reduce_on_its_device(job)
-                job.future.set_result(job.buffer)
             except BaseException as error:  # whatever it is, backward must not wait for ever
                 self.error = self.error or error
                 job.future.set_exception(error)  # type: ignore[arg-type]
@@ -176,6 +175,7 @@ class Exchange:
     def _reduce_on_its_device(self, job: Job) -> None:
         if job.ready_event is None:
             self._reduce(job)
+            job.future.set_result(job.buffer)
             return
         if self._stream is None:
             self._stream = torch.cuda.Stream(job.buffer.device)
@@ -183,6 +183,7 @@ class Exchange:
             self._stream.wait_event(job.ready_event)
             job.buffer.record_stream(self._stream)
             self._reduce(job)
+            job.future.set_result(job.buffer)  # inside: the future remembers this stream
 
     def _reduce(self, job: Job) -> None:
         _sleep_until(job.due, self.clock)

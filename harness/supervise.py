@@ -58,15 +58,10 @@ class Agents:
             if pid in self.running:
                 self.endings[self.running.pop(pid)] = os.waitstatus_to_exitcode(wait_status)
 
-    @property
-    def failed(self) -> bool:
-        return any(self.endings.values())
-
     def all_ranks_finished(self) -> bool:
-        finished = [
-            event for event in read_events(self.run_dir) if event["event"] == "rank_finished"
-        ]
-        return len(finished) == self.workers
+        """Whether every rank has written all its results."""
+        events = read_events(self.run_dir)
+        return sum(event["event"] == "rank_finished" for event in events) == self.workers
 
 
 def main() -> None:
@@ -169,13 +164,17 @@ def _reach_step_0(agents: Agents, clock: Clock, player: Any, start_s: float) -> 
 
 
 def _follow(agents: Agents, player: Any, stop_s: float) -> None:
-    """Return when every agent has ended well, or badly after all results were written."""
-    while agents.running:
+    """Return when every agent has ended, or no longer needs to: all results are written.
+
+    An agent waits for its peers at the end; one that died after its results must not hold the rest.
+    """
+    deadline = None
+    while agents.running and (deadline is None or time.monotonic() < deadline):
         _watch(agents, player)
-        if agents.failed and not agents.all_ranks_finished():
-            _fail(agents, wait_s=stop_s)
-    if agents.failed and not agents.all_ranks_finished():
-        _fail(agents, wait_s=0)
+        if agents.endings and deadline is None:
+            if not agents.all_ranks_finished():
+                _fail(agents, wait_s=stop_s)
+            deadline = time.monotonic() + stop_s
 
 
 def _watch(agents: Agents, player: Any) -> None:
@@ -228,8 +227,12 @@ def _conclude(
 ) -> None:
     """Write summary.json and the final state."""
     summary = verdict.summarize(run_dir, settings, proof, passed)
-    endings = {node: code for node, code in agents.endings.items() if code}
-    summary["bad_exits_after_results"] = endings  # results are whole; teardown was not
+    # The results are whole; leaving was not.
+    summary["bad_exits_after_results"] = {
+        node: agents.endings.get(node, "did not end")
+        for node in range(settings["workers"] // settings["workers_per_node"])
+        if agents.endings.get(node) != 0
+    }
     write_json(run_dir / "summary.json", summary)
     reasons = summary["reasons"]
     status.end(run_dir, "invalid" if reasons else "succeeded", "; ".join(reasons) or None)

@@ -122,9 +122,10 @@ class Loop:
         save = last or (self.checkpoint_every and done % self.checkpoint_every == 0)
         if not (evaluate or save):
             return
+        arrived = self.clock.now()
         self.barrier()
         if self.rank == 0:
-            self.clock.pause()
+            self.clock.pause(arrived)
         if evaluate:
             self._evaluate(done)
         if save and self.rank == 0:

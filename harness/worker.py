@@ -94,7 +94,7 @@ def _loop(
         controller=settings.build("controller"),
         agree=settings["controller.agree"],
         feedback=_feedback(settings),
-        workers=Workers(group),
+        workers=Workers(group, device),
         clock=clock,
         names=names,
         shares=backward_shares(model, data.shape),

@@ -22,6 +22,7 @@ class Workers:
     """
 
     group: dist.ProcessGroup
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     intervals: list[tuple[float, float]] = field(default_factory=list)  # monotonic, of collectives
     sent_bytes: int = field(default=0, init=False)
     received_bytes: int = field(default=0, init=False)
@@ -42,7 +43,7 @@ class Workers:
 
     def agree(self, value: float, how: str) -> float:
         """One value for all: `how` is `min` or `mean` of theirs."""
-        shared = torch.tensor([value], dtype=torch.float64)
+        shared = torch.tensor([value], dtype=torch.float64, device=self.device)
         op = {"min": dist.ReduceOp.MIN, "mean": dist.ReduceOp.SUM}[how]
         with _Timed(self):
             dist.all_reduce(shared, op=op, group=self.group)
@@ -57,17 +58,17 @@ class Workers:
         """
         lengths = self._lengths(tensors[0].numel())
         item_bytes = sum(tensor.element_size() for tensor in tensors)
-        pieces = [torch.empty(length * item_bytes, dtype=torch.uint8) for length in lengths]
-        torch.cat([tensor.view(torch.uint8) for tensor in tensors], out=pieces[self.rank])
+        mine = torch.cat([tensor.view(torch.uint8) for tensor in tensors])
         with _Timed(self):
-            self._ring(pieces)
+            exchange = self._padded if self.device.type == "cuda" else self._ring
+            pieces = exchange(mine, [length * item_bytes for length in lengths])
         sizes = [piece.numel() for piece in pieces]
         self._count(sum(sizes) - sizes[(self.rank + 1) % self.size], sum(sizes) - sizes[self.rank])
         pairs = zip(pieces, lengths, strict=True)
         return [_unpack(piece, length, tensors) for piece, length in pairs]
 
     def _lengths(self, own: int) -> list[int]:
-        lengths = torch.zeros(self.size, dtype=torch.int64)
+        lengths = torch.zeros(self.size, dtype=torch.int64, device=self.device)
         lengths[self.rank] = own
         with _Timed(self):
             dist.all_reduce(lengths, group=self.group)
@@ -75,13 +76,23 @@ class Workers:
         self._count(volume, volume)
         return lengths.tolist()
 
-    def _ring(self, pieces: list[Tensor]) -> None:
-        """Fill all pieces from the ring: every chunk is passed on as soon as it arrives.
+    def _padded(self, mine: Tensor, sizes: list[int]) -> list[Tensor]:
+        """Every worker's piece by one all-gather of the longest size: NCCL has no tagged sends."""
+        longest = max(sizes)
+        padded = torch.nn.functional.pad(mine, (0, longest - mine.numel()))
+        gathered = padded.new_empty(self.size, longest)
+        dist.all_gather_into_tensor(gathered.view(-1), padded, group=self.group)
+        return [row[:size].clone() for row, size in zip(gathered, sizes, strict=True)]
+
+    def _ring(self, mine: Tensor, sizes: list[int]) -> list[Tensor]:
+        """Every worker's piece from the ring: each chunk is passed on as soon as it arrives.
 
         Reaches the bound of the busiest link, total minus smallest piece, also when sizes differ.
         """
+        pieces = [torch.empty(size, dtype=torch.uint8) for size in sizes]
+        pieces[self.rank] = mine
         if self.size == 1:
-            return
+            return pieces
         before, after = (self.rank - 1) % self.size, (self.rank + 1) % self.size
         chunks = [piece.split(CHUNK_BYTES) if piece.numel() else () for piece in pieces]
         owners = [(self.rank - distance) % self.size for distance in range(1, self.size)]
@@ -101,6 +112,7 @@ class Workers:
                 outgoing.append(self._send(chunks[owner][number], after, tag))
         for departure in outgoing:
             departure.wait()
+        return pieces
 
     def _send(self, chunk: Tensor, peer: int, tag: int) -> dist.Work:
         work = dist.isend(chunk, group=self.group, group_dst=peer, tag=tag)
@@ -118,18 +130,24 @@ class Workers:
 
 
 class _Timed:
-    """Adds the time a block of collectives takes."""
+    """Adds the time a block of collectives takes; on a GPU it is all that is in the stream then."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
 
     def __enter__(self) -> None:
+        self._wait_for_gpu()
         self._begin = time.monotonic()
 
     def __exit__(self, *failure: object) -> None:
+        self._wait_for_gpu()
         end = time.monotonic()
         self._workers.seconds += end - self._begin
         self._workers.intervals.append((self._begin, end))
+
+    def _wait_for_gpu(self) -> None:
+        if self._workers.device.type == "cuda":
+            torch.cuda.current_stream(self._workers.device).synchronize()
 
 
 def _unpack(piece: Tensor, length: int, like: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

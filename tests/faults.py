@@ -1,5 +1,6 @@
 """Parts that fail on purpose; named by `_target_` in tests of how failures are shown."""
 
+import os
 from dataclasses import dataclass
 
 from compressors.base import Bucket, Reduced, Workers
@@ -28,3 +29,17 @@ class DiffersByRank:
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
         workers.all_reduce(bucket.grad.clone())
         return Reduced(bucket.grad.clone().add_(workers.rank), None)
+
+
+@dataclass
+class DiesWhenLeaving:
+    """Dense reduction; rank 1's process dies when its exchange is taken apart."""
+
+    uniform_density: bool = True
+
+    def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
+        return Reduced(workers.all_reduce(bucket.grad), None)
+
+    def __del__(self) -> None:
+        if os.environ.get("RANK") == "1":
+            os._exit(7)

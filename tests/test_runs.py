@@ -207,6 +207,14 @@ def test_a_failing_worker_shows_its_traceback_and_ends_the_run(tmp_path):
     assert state(run) == "failed"
 
 
+def test_a_bad_exit_after_the_results_is_not_a_failed_run(tmp_path):
+    done = harness(*TINY, "compressor._target_=tests.faults.DiesWhenLeaving", results=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [run] = runs(tmp_path)
+    assert state(run) == "succeeded"
+    assert "1" in json.loads((run / "summary.json").read_text())["bad_exits_after_results"]
+
+
 def test_weights_that_drift_apart_make_a_run_invalid(tmp_path):
     done = harness(
         "workers=2", "steps=3", "profile.rate_mbit=500",

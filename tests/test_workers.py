@@ -29,8 +29,10 @@ def test_all_reduce_is_the_mean_and_counts_ring_bytes(size):
         assert sent == received == 2 * (size - 1) * 4 * n // size
 
 
-def _gather(lengths):
+def _gather(lengths, padded):
     workers = _workers()
+    if padded:  # what a GPU uses, over gloo
+        workers._ring = workers._padded
     mine = lengths[workers.rank]
     generator = torch.Generator().manual_seed(workers.rank)
     values = torch.randn(mine, generator=generator)
@@ -39,6 +41,7 @@ def _gather(lengths):
     return [(v.numpy(), i.numpy()) for v, i in gathered], workers.sent_bytes, workers.received_bytes
 
 
+@pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize(
     "lengths",
     [
@@ -50,11 +53,11 @@ def _gather(lengths):
         (CHUNK_BYTES, 3, CHUNK_BYTES // 2 + 1, 1),
     ],
 )
-def test_all_gather_returns_every_workers_tensors_whatever_their_lengths(lengths):
+def test_all_gather_returns_every_workers_tensors_whatever_their_lengths(lengths, padded):
     size = len(lengths)
     item_bytes = 12
     lengths_bytes = 2 * (size - 1) * 8 * size // size
-    for rank, (gathered, sent, received) in enumerate(run_ranks(size, _gather, lengths)):
+    for rank, (gathered, sent, received) in enumerate(run_ranks(size, _gather, lengths, padded)):
         for owner, (values, index) in enumerate(gathered):
             generator = torch.Generator().manual_seed(owner)
             np.testing.assert_array_equal(
