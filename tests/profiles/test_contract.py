@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
-from omegaconf import OmegaConf
 
 CHOICES = {path.stem: path for path in sorted(Path("conf/profile").glob("*.yaml"))}
 TIMES_S = [0.1 * tick for tick in range(3000)] + [1e3, 1024.0, 5e3, 86_400.0]
 
 
 def build(name: str, seed: int = 0) -> Any:
-    part = OmegaConf.load(CHOICES[name])
-    return instantiate(OmegaConf.merge({"seed": seed, "part": part}).part)
+    with initialize_config_dir(str(Path("conf").absolute()), version_base="1.3"):
+        return instantiate(compose("config", [f"profile={name}", f"seed={seed}"]).profile)
 
 
 @pytest.mark.parametrize("name", CHOICES)
