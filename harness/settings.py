@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
@@ -127,6 +128,11 @@ def _check_fit(settings: Settings, parts: dict[str, Any]) -> None:
         raise BadSetting(
             "controller.agree must be min or mean for a compressor that needs one density on all "
             f"workers ({settings['compressor']['_target_']}), got 'local'"
+        )
+    if settings["device"] == "cuda" and torch.cuda.device_count() < settings["workers"]:
+        raise BadSetting(
+            f"device must be cpu or auto for {settings['workers']} workers on "
+            f"{torch.cuda.device_count()} GPUs (each worker needs its own), got 'cuda'"
         )
     weights = settings["initial_weights"]
     if weights is not None and not Path(weights).is_file():

@@ -191,10 +191,11 @@ def _feedback(settings: Settings) -> Feedback:
 
 
 def _device(settings: Settings) -> torch.device:
-    wanted = settings["device"]
-    if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
+    """A GPU of its own for every rank of this machine, or the CPU; NCCL cannot share one."""
+    wanted, gpus = settings["device"], torch.cuda.device_count()
+    if wanted == "cpu" or (wanted == "auto" and gpus < settings["workers"]):
         return torch.device("cpu")
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+    device = torch.device("cuda", int(os.environ["RANK"]))
     torch.cuda.set_device(device)
     return device
 

@@ -138,6 +138,22 @@ def test_the_same_seed_gives_the_same_weights(trained, tmp_path):
         assert torch.equal(value, second[name]), name
 
 
+def test_a_checkpoint_is_what_the_next_run_starts_from(trained, tmp_path):
+    import torch
+
+    saved = trained / "checkpoint" / "model.pt"
+    standing_still = ("steps=1", "optimizer.lr=0", "optimizer.weight_decay=0")
+    overrides = ("workers=2", "model=convnet_as_resnet20", f"initial_weights={saved}")
+    done = harness(*overrides, *standing_still, results=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [again] = runs(tmp_path)
+    first, second = (
+        torch.load(path, weights_only=True)["model"]
+        for path in (saved, again / "checkpoint" / "model.pt")
+    )
+    assert all(torch.equal(value, second[name]) for name, value in first.items())
+
+
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
@@ -152,6 +168,8 @@ def test_the_same_seed_gives_the_same_weights(trained, tmp_path):
         (["emulation.dilation=0"], ["emulation.dilation", "> 0", "0"]),
         (["emulation.compute=guessed"], ["emulation.compute", "paced", "guessed"]),
         (["workers=4", "workers_per_node=3"], ["workers_per_node", "divisor", "3"]),
+        (["device=cuda", "workers=100"], ["device", "cpu or auto", "cuda"]),
+        (["initial_weights=/nowhere/model.pt"], ["initial_weights", "/nowhere/model.pt"]),
         (["network.congestion_control=no_such"], ["congestion", "no_such"]),
     ],
 )
@@ -256,11 +274,8 @@ def test_kill_9_leaves_nothing_and_the_same_command_completes(kind, tmp_path):
         until(lambda: state(run) != "running", "the truth in status.json", 10)
         assert state(run) == "interrupted"
     else:
-        began = time.monotonic()
-        until(lambda: state(run) != "running", "the end of the run", 20)
+        until(lambda: state(run) != "running", "the end, long before any timeout", 10)
         assert state(run) == "failed"
-        took = time.monotonic() - began
-        assert took < 5  # a promise, not a speed: the others must not wait for a timeout
         output, _ = running.communicate(timeout=120)
         assert ("the supervisor ended" if kind == "supervisor" else "SIGKILL") in output
         assert running.returncode == 1
