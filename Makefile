@@ -1,4 +1,4 @@
-# Two commands from a fresh clone: `make quickstart` and `make test`. They need Python >= 3.11 and make.
+# Two commands from a fresh clone: `make quickstart` and `make test`; Python >= 3.11 is all they need.
 PYTHON := $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
@@ -28,7 +28,8 @@ lint: setup
 	$(RUN) -m mypy
 
 bench: setup
-	for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(RUN) $$file || exit 1; done
+	for name in goodput collectives ddp compression; do \
+		echo "== $$name"; $(RUN) benchmarks/$$name.py || exit 1; done
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache *.egg-info
