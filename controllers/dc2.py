@@ -10,6 +10,7 @@ The bodies of DA2 and DA3 cannot be read in the paper, and k_0 is not given. Our
 - DA4 increases by k_inc as printed (`da4_ai: kinc`), not by k/2 as the text says.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 from controllers.base import Observation
@@ -19,7 +20,7 @@ NEGLIGIBLE_S = 1e-12  # a smaller delay, or difference of delays, is no divisor
 
 
 @dataclass(kw_only=True)
-class DC2:
+class DC2(ABC):
     """What the five share: the monitor, the bounds and one decision per exchange."""
 
     k_0: float = 0.1  # density of the first exchange, in [k_min, k_max]
@@ -60,9 +61,9 @@ class DC2:
             "r": monitor.gradient_s,
         }
 
+    @abstractmethod
     def _next(self, k: float, d: float, m: float, a: float, r: float) -> float:
         """The next density, before it is clamped."""
-        raise NotImplementedError
 
 
 @dataclass(kw_only=True)
@@ -95,8 +96,9 @@ class _Band(DC2):
             return k + self.k_inc
         return self._decrease(k) if d > a + margin else k
 
+    @abstractmethod
     def _decrease(self, k: float) -> float:
-        raise NotImplementedError
+        """The density after a delay above the band."""
 
 
 @dataclass(kw_only=True)
