@@ -12,7 +12,7 @@ import time
 
 from harness.network.probe import PAYLOAD_SHARE, Path, measure
 from harness.network.star import Star
-from profiles.base import Link
+from profiles.base import Extremes, Link, Way
 
 RATES_MBIT = (10, 50, 200, 800, 1000, 2000, 5000, 10_000)
 LEAST = 0.95
@@ -25,14 +25,14 @@ class Flat:
     def __init__(self, rate_mbit: float) -> None:
         self.rate_mbit = rate_mbit
 
-    def link(self, time_s: float, node: int) -> Link:
+    def link(self, time_s: float, node: int, way: Way) -> Link:
         return Link(self.rate_mbit)
 
     def flows(self, time_s: float) -> int:
         return 0
 
-    def range_mbit(self) -> tuple[float, float]:
-        return self.rate_mbit, self.rate_mbit
+    def extremes(self) -> Extremes:
+        return Extremes(self.rate_mbit, self.rate_mbit)
 
 
 def one(rate_mbit: float, seconds: float, congestion_control: str) -> float:

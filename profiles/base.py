@@ -1,28 +1,47 @@
 """Network conditions as pure functions of time."""
 
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
+
+Way = Literal["up", "down"]  # from a node into the network, or from the network down to it
+WAYS: tuple[Way, Way] = ("up", "down")
 
 
 class Link(NamedTuple):
-    """Conditions of one node's link, the same up and down."""
+    """Conditions of one direction of a link; a packet between two nodes crosses two of them."""
 
     rate_mbit: float
-    delay_ms: float = 0.0  # one way
-    jitter_ms: float = 0.0
+    delay_ms: float = 0.0  # one way, of this direction alone
+    jitter_ms: float = 0.0  # delays are uniform in delay_ms +- jitter_ms
     loss: float = 0.0  # share of packets, in [0, 1)
+    reorder: float = 0.0  # share of packets that overtake the delay, in [0, 1)
+
+
+class Extremes(NamedTuple):
+    """What no link of a profile is ever beyond: lowest and highest rate, most of the rest."""
+
+    lowest_mbit: float
+    highest_mbit: float
+    delay_ms: float = 0.0
+    jitter_ms: float = 0.0
+    loss: float = 0.0
+    reorder: float = 0.0
+    flows: int = 0
 
 
 class Profile(Protocol):
     """What the network does over time; pure and seeded: can be plotted, replayed and tested."""
 
-    def link(self, time_s: float, node: int) -> Link:
-        """Conditions of `node`'s link, `time_s` emulated seconds after step 0 (< 0 counts as 0)."""
+    def link(self, time_s: float, node: int, way: Way) -> Link:
+        """Conditions of one direction of `node`'s link, `time_s` emulated seconds after step 0.
+
+        Times before 0 count as 0.
+        """
         ...
 
     def flows(self, time_s: float) -> int:
         """Competing iperf3 flows at `time_s`."""
         ...
 
-    def range_mbit(self) -> tuple[float, float]:
-        """Lowest and highest rate any node is ever given; sizes queues, bursts and timeouts."""
+    def extremes(self) -> Extremes:
+        """Bounds over all times, nodes and ways; size queues and timeouts, and say what is used."""
         ...

@@ -10,8 +10,8 @@ from functools import lru_cache
 from random import Random
 from typing import NamedTuple
 
-from profiles.base import Link
-from profiles.limits import check_above_zero, check_path
+from profiles.limits import check_above_zero
+from profiles.rated import Rated
 
 FIRST_HORIZON_S = 1024.0  # a trace is made this long, and doubled when time passes its end
 
@@ -24,21 +24,18 @@ class Trace(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Fluctuating:
+class Fluctuating(Rated):
     low_mbit: float
     high_mbit: float  # >= low_mbit
     min_s: float  # shortest segment
     max_s: float  # longest segment, >= min_s
     seed: int = 0  # with the node, all that the rates depend on
     shared: bool = False  # one trace for all nodes
-    delay_ms: float = 0.0  # one way
-    jitter_ms: float = 0.0
-    loss: float = 0.0  # share of packets, in [0, 1)
 
     def __post_init__(self) -> None:
         check_above_zero(low_mbit=self.low_mbit, high_mbit=self.high_mbit)
         check_above_zero(min_s=self.min_s, max_s=self.max_s)
-        check_path(self.delay_ms, self.jitter_ms, self.loss)
+        super().__post_init__()
         if self.low_mbit > self.high_mbit:
             raise ValueError(
                 f"low_mbit must be in (0, {self.high_mbit}] (high_mbit), got {self.low_mbit}"
@@ -46,17 +43,12 @@ class Fluctuating:
         if self.min_s > self.max_s:
             raise ValueError(f"min_s must be in (0, {self.max_s}] (max_s), got {self.min_s}")
 
-    def link(self, time_s: float, node: int) -> Link:
-        time_s = max(0.0, time_s)
+    def mbit(self, time_s: float, node: int) -> float:
         horizon_s = FIRST_HORIZON_S
         while horizon_s <= time_s:
             horizon_s *= 2
         ends_s, rates_mbit = _trace(self, "all" if self.shared else str(node), horizon_s)
-        rate = rates_mbit[bisect_right(ends_s, time_s)]
-        return Link(rate, self.delay_ms, self.jitter_ms, self.loss)
-
-    def flows(self, time_s: float) -> int:
-        return 0
+        return rates_mbit[bisect_right(ends_s, time_s)]
 
     def range_mbit(self) -> tuple[float, float]:
         return self.low_mbit, self.high_mbit

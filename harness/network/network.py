@@ -57,7 +57,7 @@ class Network:
 
     def planned(self, time_s: float, node: int) -> Link:
         """The profile's conditions; ValueError when they need more than a rate."""
-        link = self.profile.link(time_s, node)
+        link = self.profile.link(time_s, node, "up")
         if link.delay_ms or link.jitter_ms or link.loss:
             raise ValueError(
                 f"network netns shapes the rate only; {self.profile} asks for delay_ms="

@@ -35,7 +35,7 @@ class Star:
         Fixed in bytes like a switch's buffer, so it means more ms when the rate drops, and nothing
         queued is lost by a change. Emulated time and rate, so dilation leaves the bytes alone.
         """
-        wanted = profile.range_mbit()[1] * 125 * self.queue_ms
+        wanted = profile.extremes().highest_mbit * 125 * self.queue_ms
         return round(min(MOST_QUEUE_BYTES, max(FEWEST_QUEUE_BYTES, wanted)))
 
     @contextmanager
@@ -66,7 +66,7 @@ class Star:
             raise ValueError(f"nodes must be in [1, {wiring.MOST_NODES}], got {nodes}")
         if not dilation > 0:
             raise ValueError(f"emulation.dilation must be > 0, got {dilation}")
-        for rate_mbit in profile.range_mbit():
+        for rate_mbit in profile.extremes()[:2]:
             links.rate_bytes(rate_mbit / dilation)
         wiring.require_known(self.congestion_control)
 

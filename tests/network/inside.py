@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from profiles.base import Link
+from profiles.base import Extremes, Link, Way
 
 ROOT = Path(__file__).parents[2]
 SPACES = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"]
@@ -55,14 +55,14 @@ class Flat:
     def __init__(self, rate_mbit: float, **more: float) -> None:
         self.conditions = Link(rate_mbit, **more)
 
-    def link(self, time_s: float, node: int) -> Link:
+    def link(self, time_s: float, node: int, way: Way) -> Link:
         return self.conditions
 
     def flows(self, time_s: float) -> int:
         return 0
 
-    def range_mbit(self) -> tuple[float, float]:
-        return self.conditions.rate_mbit, self.conditions.rate_mbit
+    def extremes(self) -> Extremes:
+        return Extremes(self.conditions.rate_mbit, *self.conditions)
 
 
 if __name__ == "__main__":

@@ -12,18 +12,18 @@ from harness import records
 from harness.network import links
 from harness.network.player import Deadlines
 from harness.network.star import Star
-from profiles.base import Link
+from profiles.base import Extremes, Link, Way
 from tests.network.inside import Flat, inside
 
 
 class Steps(Flat):
     """Gains 10 Mbit/s every emulated second; node 1 stays where it was."""
 
-    def link(self, time_s: float, node: int) -> Link:
+    def link(self, time_s: float, node: int, way: Way) -> Link:
         return Link(10.0 + (0 if node else 10 * int(time_s)))
 
-    def range_mbit(self) -> tuple[float, float]:
-        return 10.0, 1000.0
+    def extremes(self) -> Extremes:
+        return Extremes(10.0, 1000.0)
 
 
 class HandClock:

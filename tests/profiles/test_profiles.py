@@ -17,20 +17,20 @@ PINNED_MBIT = [118.18475, 405.02662, 272.232775, 792.432348, 599.881403, 545.948
 
 
 def rates(profile: Fluctuating, node: int, seconds: int = 2000) -> list[float]:
-    return [profile.link(float(second), node).rate_mbit for second in range(seconds)]
+    return [profile.link(float(second), node, "up").rate_mbit for second in range(seconds)]
 
 
 def test_static_rates_may_differ_by_node() -> None:
     profile = Static(rate_mbit=[100, 50], delay_ms=2.0, loss=0.01)  # type: ignore[arg-type]
-    assert profile.link(9.0, 1) == (50, 2.0, 0.0, 0.01)
+    assert profile.link(9.0, 1, "up") == (50, 2.0, 0.0, 0.01, 0.0)
     assert profile.range_mbit() == (50, 100)
     with pytest.raises(ValueError, match=r"rate_mbit must have a rate for node 2, got \[100, 50\]"):
-        profile.link(0.0, 2)
+        profile.link(0.0, 2, "up")
 
 
 def test_degrading_takes_every_step_and_stays_at_the_end() -> None:
     profile = Degrading(start_mbit=2000, end_mbit=300, step_mbit=200, step_s=60)
-    seen = [profile.link(time_s, 0).rate_mbit for time_s in (0, 59.9, 60, 479, 480, 540, 1e6)]
+    seen = [profile.link(time_s, 0, "up").rate_mbit for time_s in (0, 59.9, 60, 479, 480, 540, 1e6)]
     assert seen == [2000, 2000, 1800, 600, 400, 300, 300]
     assert profile.range_mbit() == (300, 2000)
 
@@ -59,9 +59,11 @@ def test_rates_are_pinned_and_equal_in_another_process() -> None:
     """A change here changes every published figure with this profile."""
     code = (
         "from profiles.fluctuating import Fluctuating as F; p = F(100, 900, 10, 30, seed=1);"
-        "print([round(p.link(t, n).rate_mbit, 6) for n in (0, 1) for t in (5000.0, 0.0, 100.0)])"
+        "print([round(p.link(t, n, 'up').rate_mbit, 6) for n in (0, 1) for t in (5000.0, 0.0, 100.0)])"
     )
-    here = [round(DYNAMIC.link(t, n).rate_mbit, 6) for n in (0, 1) for t in (5000.0, 0.0, 100.0)]
+    here = [
+        round(DYNAMIC.link(t, n, "up").rate_mbit, 6) for n in (0, 1) for t in (5000.0, 0.0, 100.0)
+    ]
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert there.stdout.strip() == str(here)
     assert here == PINNED_MBIT
