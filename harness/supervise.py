@@ -22,7 +22,7 @@ import torch
 from harness import environment, launch, status, verdict
 from harness.clock import Clock
 from harness.gradients import largest_bucket_bytes
-from harness.records import Events, Table, read_events, write_json
+from harness.records import Events, read_events, write_json
 from harness.settings import Settings
 
 POLL_S = 0.02
@@ -85,11 +85,10 @@ def main() -> None:
 def _supervise(run_dir: Path) -> None:
     settings = Settings.read(run_dir)
     nodes = settings["workers"] // settings["workers_per_node"]
-    profile, star = settings.build("profile"), settings.build("network")
+    profile, topology = settings.build("profile"), settings.build("network")
     clock, events = Clock(settings["emulation.dilation"]), Events(run_dir)
-    with star.up(nodes, profile, clock.dilation) as network:
-        probes = network.probe()
-        proof = {"probe": [probe._asdict() for probe in probes], "readback": network.verify()}
+    with topology.up(nodes, profile, clock.dilation) as network:
+        proof = _proof(network)
         found = {**environment.describe(), "seed": settings["seed"], "dilation": clock.dilation}
         found |= {"network": network.describe(), "proof": proof}
         write_json(run_dir / "environment.json", found)
@@ -105,8 +104,20 @@ def _supervise(run_dir: Path) -> None:
             events.append("step_0", 0.0)
             _follow(agents, player, settings["timeouts.stop_s"])
         proof["readback"] = network.verify()
+        proof["audit"] = player.audit.summary()
+        proof["flows"] = [flow._asdict() for flow in player.flows]
         passed = {link: count - before[link] for link, count in network.bytes().items()}
     _conclude(run_dir, settings, agents, proof, passed)
+
+
+def _proof(network: Any) -> dict[str, Any]:
+    """What shows, before step 0, that the network is as it is said to be."""
+    return {
+        "ceiling": network.ceiling()._asdict(),
+        "probe": [probe._asdict() for probe in network.probe()],
+        "round_trips": [trip._asdict() for trip in network.round_trips()],
+        "readback": network.verify(),
+    }
 
 
 def exchange_timeout_s(settings: Settings, profile: Any) -> float:
@@ -132,15 +143,15 @@ def _start(run_dir: Path, settings: Settings, network: Any, arguments: tuple) ->
         arguments=arguments,
     )
     agents = Agents(run_dir, settings["workers"])
-    for index, address in enumerate(network.addresses):
-        node = launch.Node(index, address, network.interface)
+    for index in network.local:
+        node = launch.Node(index, network.addresses[index], network.interface)
         agents.running[launch.start_agent(node, job, network.entered)] = index
     return agents
 
 
 @contextmanager
 def _played(network: Any, clock: Clock, run_dir: Path, events: Events) -> Iterator[Any]:
-    player = network.play(clock, Table(run_dir, "links.csv"), events)
+    player = network.play(clock, run_dir, events)
     try:
         yield player
     except BaseException:

@@ -13,6 +13,10 @@ OVERRUN_STEPS = 0.01  # share of steps that may miss their pace
 BYPASS_SHARE = 0.98  # of what the collectives sent has to be seen by the shaper
 EXCESS_SHARE = 1.25  # headers, acknowledgements and evaluation stay below
 EXCESS_BYTES = 8 << 20  # start-up and evaluation of small models
+LEAST_HEADROOM = 2.0  # what the machine carries unshaped, over what the links may ask for
+CARRIED_SHARE = 1.02  # of what a shaper's rates add up to
+OFF_PLAN_SHARE = 0.01  # of the samples of links
+LEAST_IDLE_SHARE = 0.02  # of the processors, when computation is paced
 
 
 def summarize(
@@ -28,12 +32,15 @@ def summarize(
     proof = {**proof, "passed_bytes": passed, "sent_bytes_by_node": sent}
     reasons = [
         *_probe_reasons(proof["probe"]),
+        *_round_trip_reasons(proof["round_trips"]),
+        *_host_reasons(proof["ceiling"], proof["audit"], settings),
+        *_audit_reasons(proof["audit"], settings),
         *(f"network changed: {problem}" for problem in proof["readback"]),
         *_pace_reasons(ends, settings),
         *_drift_reasons(ends),
     ]
     if settings["workers_per_node"] == 1:
-        reasons += _bytes_reasons(sent, passed)
+        reasons += _bytes_reasons(sent, _cross_bytes(proof["flows"]), passed)
     return {
         "valid": not reasons,
         "reasons": reasons,
@@ -62,6 +69,54 @@ def _probe_reasons(probes: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+def _round_trip_reasons(trips: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"round trip {trip['name']} took {trip['measured_ms']} ms before step 0, "
+        f"expected {trip['planned_ms']}"
+        for trip in trips
+        if not trip["ok"]
+    ]
+
+
+def _host_reasons(
+    ceiling: dict[str, Any], audit: dict[str, Any], settings: Settings
+) -> list[str]:
+    """What shows that this machine was the bottleneck, not the network."""
+    reasons = []
+    needed, carried = ceiling["needed_mbit"], ceiling["carried_mbit"]
+    if carried is not None and carried < LEAST_HEADROOM * needed:
+        reasons.append(
+            f"with open shapers this machine carries {carried:.0f} Mbit/s, less than "
+            f"{LEAST_HEADROOM:g} x the {needed:.0f} its links may ask for; raise emulation.dilation"
+        )
+    idle = audit["cpu_idle_share"]
+    paced = settings["emulation.compute"] != "measured"
+    if paced and idle is not None and idle < LEAST_IDLE_SHARE:
+        reasons.append(
+            f"the processors were idle for {idle:.1%} of the run, less than {LEAST_IDLE_SHARE:.0%}; "
+            "raise emulation.dilation or use fewer workers"
+        )
+    return reasons
+
+
+def _audit_reasons(audit: dict[str, Any], settings: Settings) -> list[str]:
+    """What shows that the links did not follow the plan."""
+    reasons = []
+    if audit["carried_over_allowed"] is not None and audit["carried_over_allowed"] > CARRIED_SHARE:
+        over = audit["carried_over_allowed"]
+        reasons.append(f"a link carried {over:.3f} x what its shaper should have let through")
+    if (audit["off_plan_share"] or 0.0) > OFF_PLAN_SHARE:
+        share = audit["off_plan_share"]
+        reasons.append(f"{share:.1%} of the link samples were not at their planned rate")
+    period_ms = settings["network.update_s"] * 1000
+    if (audit["late_ms_p99"] or 0.0) > period_ms:
+        reasons.append(
+            f"conditions came {audit['late_ms_p99']:.0f} ms late (99 %), more than network.update_s "
+            f"= {period_ms:.0f} ms; raise it or use fewer nodes"
+        )
+    return reasons
+
+
 def _pace_reasons(ends: list[dict[str, Any]], settings: Settings) -> list[str]:
     if settings["emulation.compute"] == "measured":
         return []
@@ -79,9 +134,22 @@ def _drift_reasons(ends: list[dict[str, Any]]) -> list[str]:
     return ["the ranks' weights differ"] if any(event["drifted"] for event in ends) else []
 
 
-def _bytes_reasons(sent: dict[int, int], passed: dict[str, int]) -> list[str]:
+def _cross_bytes(flows: list[dict[str, Any]]) -> dict[int, int]:
+    """What competing flows sent from each node; those of a trunk come from hosts of their own."""
+    sent: dict[int, int] = defaultdict(int)
+    for flow in flows:
+        sender = flow["pair"].partition("-")[0]
+        if sender.isdigit():
+            sent[int(sender)] += flow["sent_bytes"]
+    return sent
+
+
+def _bytes_reasons(
+    sent: dict[int, int], cross: dict[int, int], passed: dict[str, int]
+) -> list[str]:
     reasons = []
-    for node, count in sent.items():
+    for node in sent:
+        count = sent[node] + cross.get(node, 0)
         seen = passed[f"up{node}"]
         if seen < BYPASS_SHARE * count:
             reasons.append(

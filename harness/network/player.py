@@ -1,4 +1,8 @@
-"""Plays a profile on a network while training runs, and samples its links."""
+"""Plays a profile on a network while training runs, and samples its links.
+
+The plan is the profile at multiples of a fixed emulated time: it depends neither on when this
+thread wakes nor on the method that trains, so all runs of a comparison are given the same.
+"""
 
 import threading
 import time
@@ -6,13 +10,21 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyroute2 import IPRoute
 
+from harness.network.audit import Audit
+from harness.network.contention import Contention, FlowRecord
+from harness.network.direction import Direction
 from harness.records import Events, LinkSample, Table
+from profiles.base import Link
 
 if TYPE_CHECKING:
     from harness.network.network import Network
 
+MOST_MISSED = 1000  # moments of the plan; after more, only the last is told
+
 
 class Clock(Protocol):
+    dilation: float
+
     def time_s(self) -> float | None:
         """Emulated seconds since step 0, None before it; stands still while training is paused."""
         ...
@@ -25,13 +37,13 @@ class Deadlines:
         self.period_s = period_s
         self.next_s = time.monotonic()
 
-    def take(self) -> float | None:
-        """Seconds since the deadline that has come, None when none has; moves on to the next."""
+    def take(self) -> bool:
+        """Whether a deadline has come; moves on to the next."""
         late_s = time.monotonic() - self.next_s
         if late_s < 0:
-            return None
+            return False
         self.next_s += self.period_s * (1 + late_s // self.period_s)
-        return late_s
+        return True
 
 
 class Player:
@@ -45,21 +57,34 @@ class Player:
         events: Events,
         update_s: float,
         sample_s: float,
+        contention: Contention | None = None,
     ) -> None:
         self._network, self._clock = network, clock
         self._table, self._events = links_table, events
+        self._update_s = update_s / clock.dilation  # emulated
+        self._moment = -1  # the last of the plan that was looked at
         self._updates, self._samples = Deadlines(update_s), Deadlines(sample_s)
+        self._contention, self._wanted = contention, 0
+        self.flows: list[FlowRecord] = []  # the competing flows there were, once stopped
+        self.audit = Audit(network.directions)
         self._stopping = threading.Event()
-        self.error: Exception | None = None
+        self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="player", daemon=True)
         self._thread.start()
 
+    @property
+    def error(self) -> Exception | None:
+        """What failed so far, in this thread or in the competing flows."""
+        return self._error or (self._contention.error if self._contention else None)
+
     def stop(self) -> None:
-        """End the thread after a last sample; raises what failed in it."""
+        """End the thread after a last sample, and the competing flows; raises what failed."""
         self._stopping.set()
         self._thread.join()
-        if self.error:
-            raise self.error
+        if self._contention:
+            self.flows = self._contention.stop()
+        if self._error:
+            raise self._error
 
     def _run(self) -> None:
         try:
@@ -70,40 +95,75 @@ class Player:
                     self._stopping.wait(max(0.0, wake_s - time.monotonic()))
                 self._sample(ip)
         except Exception as error:
-            self.error = error
+            self._error = error
 
     def _tick(self, ip: IPRoute) -> None:
-        late_s = self._updates.take()
-        time_s = self._clock.time_s()
-        if late_s is not None and time_s is not None:
-            for node in range(self._network.size):
-                if self._network.apply(ip, time_s, node):
-                    self._log(time_s, late_s, node)
-        if self._samples.take() is not None:
+        if self._updates.take():
+            self._follow(ip)
+        if self._samples.take():
             self._sample(ip)
 
-    def _log(self, planned_s: float, late_s: float, node: int) -> None:
-        self._events.append(
-            "condition",
-            self._clock.time_s(),
-            planned_s=planned_s,
-            late_ms=late_s * 1000,  # real, of the tick
-            node=node,
-            planned_mbit=self._network.planned(planned_s, node).rate_mbit,
-            applied_mbit=self._network.applied_mbit[f"down{node}"],
-        )
-
-    def _sample(self, ip: IPRoute) -> None:
-        """One row for every link; none before step 0."""
+    def _follow(self, ip: IPRoute) -> None:
+        """Bring about what the plan has for now; what was missed is told as not applied."""
         time_s = self._clock.time_s()
         if time_s is None:
             return
-        rates = [self._network.planned(time_s, n).rate_mbit for n in range(self._network.size)]
-        rows = [
-            LinkSample(
-                time_s, name, rates[int(name.lstrip("updown"))],
-                self._network.applied_mbit[name], *counted,
-            )
-            for name, counted in self._network.counters(ip).items()
-        ]  # fmt: skip
+        now = int(time_s / self._update_s + 1e-6)
+        if now <= self._moment:
+            return
+        for moment in range(max(self._moment + 1, now - MOST_MISSED), now):
+            if changes := self._changes(moment):
+                self._log(moment, changes, applied=False)
+        if changes := self._changes(now):
+            for direction, planned in changes:
+                direction.apply(ip, planned)
+            self._log(now, changes, applied=True)
+        self._moment = now
+        self._compete(now)
+
+    def _changes(self, moment: int) -> list[tuple[Direction, Link]]:
+        """What the plan changes at `moment`."""
+        planned_s = moment * self._update_s
+        found = []
+        for direction in self._network.directions:
+            planned = direction.conditions(planned_s)
+            if planned != direction.planned:
+                direction.planned = planned
+                found.append((direction, planned))
+        return found
+
+    def _log(self, moment: int, changes: list[tuple[Direction, Link]], applied: bool) -> None:
+        time_s = self._clock.time_s()
+        assert time_s is not None
+        planned_s = moment * self._update_s
+        late_ms = (time_s - planned_s) * self._clock.dilation * 1000  # real
+        if applied:
+            self.audit.changed(late_ms)
+        links = {direction.name: planned._asdict() for direction, planned in changes}
+        self._events.append(
+            "conditions", time_s, planned_s=planned_s, links=links, applied=applied, late_ms=late_ms
+        )
+
+    def _compete(self, moment: int) -> None:
+        if self._contention is None:
+            return
+        planned_s = moment * self._update_s
+        flows = self._network.profile.flows(planned_s)
+        if flows != self._wanted:
+            self._wanted = flows
+            self._contention.want(flows, planned_s)
+
+    def _sample(self, ip: IPRoute) -> None:
+        """One row for every direction; none before step 0."""
+        time_s = self._clock.time_s()
+        if time_s is None:
+            return
+        counted = self._network.counters(ip)
+        self.audit.sample(counted)
+        rows = []
+        for direction in self._network.directions:
+            planned, applied = direction.planned, direction.applied_mbit
+            self.audit.compare(planned.rate_mbit, applied)
+            counters = counted[direction.name]
+            rows.append(LinkSample(time_s, direction.name, planned.rate_mbit, applied, *counters))
         self._table.append(*rows)

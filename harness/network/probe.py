@@ -11,6 +11,7 @@ from harness.network.namespaces import Namespace
 
 PAYLOAD_SHARE = 1448 / 1514  # TCP payload per Ethernet frame at MTU 1500 with timestamps
 LOWEST_OK, HIGHEST_OK = 0.93, 1.03  # measured / expected
+TOGETHER_MBIT = 4000.0  # real rate that flows of one probe may sum to, on two cores
 _FEWEST_BYTES = 32 * 1448  # measured at any rate, so a slow link takes longer
 _CHUNK_BYTES = 1 << 18
 _WINDOW_S = 0.1
@@ -25,6 +26,14 @@ class Probe(NamedTuple):
     expected_mbit: float  # planned, less headers
     measured_mbit: float
     ok: bool
+
+
+class Ends(NamedTuple):
+    """From where to where a flow runs."""
+
+    sender: Namespace
+    receiver: Namespace
+    address: str  # of the receiver
 
 
 class Path(NamedTuple):
@@ -48,7 +57,7 @@ class Flow:
         # the first part is slow start and what an idle shaper lets through at once
         self._warm_bytes = max(expected * seconds / 2, _FEWEST_BYTES / 2)
         self._measured_bytes = max(expected * seconds, _FEWEST_BYTES)
-        self._receiver, self._sender = _connect(path, window_bytes)
+        self._receiver, self._sender = connect(path, window_bytes)
         self._done = threading.Event()
         self.measured_mbit = 0.0
         self._threads = [threading.Thread(target=run) for run in (self._send, self._receive)]
@@ -90,7 +99,7 @@ class Flow:
             self._done.set()
 
 
-def _connect(path: Path, window_bytes: int | None) -> tuple[socket.socket, socket.socket]:
+def connect(path: Path | Ends, window_bytes: int | None) -> tuple[socket.socket, socket.socket]:
     """Receiving and sending end of a new connection."""
     with ExitStack() as stack:
         with path.receiver.entered():
@@ -131,6 +140,19 @@ def groups(paths: Sequence[Path], total_mbit: float) -> list[list[int]]:
         found[-1].append(number)
         room -= path.rate_mbit
     return found
+
+
+def measure_in_turn(paths: Sequence[Path], seconds: float, queue_bytes: int) -> list[float]:
+    """As many at once as the machine can carry; a path that missed is measured again alone."""
+    measured = [0.0] * len(paths)
+    for group in groups(paths, TOGETHER_MBIT):
+        rates = measure([paths[n] for n in group], seconds, queue_bytes)
+        for number, rate_mbit in zip(group, rates, strict=True):
+            measured[number] = rate_mbit
+    for number, path in enumerate(paths):
+        if not judge("", path.rate_mbit, measured[number]).ok:
+            measured[number] = measure([path], seconds, queue_bytes)[0]
+    return measured
 
 
 def judge(link: str, planned_mbit: float, measured_mbit: float) -> Probe:

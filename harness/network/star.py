@@ -1,92 +1,139 @@
 """Star: nodes are namespaces of this machine, joined by a switch, each up- and downlink shaped."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from pyroute2 import IPRoute
 
-from harness.network import links, wiring
+from harness.network import wiring
+from harness.network.contention import Pair
+from harness.network.direction import Direction, Place, Source
+from harness.network.echo import Tour
+from harness.network.namespaces import Namespace
 from harness.network.network import Network
-from profiles.base import Profile
+from harness.network.probe import Ends
+from harness.network.topology import Topology
+from profiles.base import WAYS, Profile, Way
 
-FEWEST_QUEUE_BYTES, MOST_QUEUE_BYTES = 1 << 18, 1 << 26
 
+@dataclass(frozen=True, kw_only=True)
+class Star(Topology):
+    """The profile is of every node's own link; sites may be further apart than links say."""
 
-@dataclass(frozen=True)
-class Star:
-    """Real TCP over real shaped links; everything is owned by the calling process's namespaces."""
-
-    queue_ms: float = 50.0  # of the profile's highest rate; constant bytes at lower rates
-    congestion_control: str = "cubic"  # any that the kernel offers
-    update_s: float = 0.1  # real seconds between looks at the profile
-    sample_s: float = 0.25  # real seconds between rows of links.csv
-    probe_s: float = 0.5  # real seconds each link is measured before step 0
+    sites: tuple[int, ...] | None = None  # of each node, counted from 0
+    site_delays_ms: tuple[tuple[float, ...], ...] | None = None  # [from site][to site], one way
+    flows_between: tuple[tuple[int, int], ...] | None = None  # nodes; None: each and its next
 
     def __post_init__(self) -> None:
-        for name in ("queue_ms", "update_s", "sample_s", "probe_s"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"network.{name} must be > 0, got {getattr(self, name)}")
+        super().__post_init__()
+        for name in ("site_delays_ms", "flows_between"):
+            if (rows := getattr(self, name)) is not None:
+                object.__setattr__(self, name, tuple(tuple(row) for row in rows))
+        if self.sites is not None:
+            object.__setattr__(self, "sites", tuple(self.sites))
+        if (self.sites is None) != (self.site_delays_ms is None):
+            raise ValueError("sites and site_delays_ms must be given both or neither")
+        if self.site_delays_ms is not None:
+            _check_matrix(self.site_delays_ms)
+        for site in self.sites or ():
+            known = len(self.site_delays_ms or ())
+            if not (isinstance(site, int) and 0 <= site < known):
+                raise ValueError(f"sites must be whole numbers in [0, {known}), got {site!r}")
 
-    def queue_bytes(self, profile: Profile) -> int:
-        """Bytes each direction buffers: queue_ms at the highest rate, in [256 KiB, 64 MiB].
+    def check(self, nodes: int, profile: Profile, dilation: float) -> None:
+        super().check(nodes, profile, dilation)
+        if self.sites is not None and len(self.sites) != nodes:
+            raise ValueError(f"sites must name one site for each of {nodes} nodes, got {self.sites}")
+        for pair in self.flows_between or ():
+            good = len(pair) == 2 and pair[0] != pair[1]
+            if not good or not all(isinstance(n, int) and 0 <= n < nodes for n in pair):
+                allowed = f"pairs of different nodes in [0, {nodes})"
+                raise ValueError(f"flows_between must be {allowed}, got {list(pair)}")
 
-        Fixed in bytes like a switch's buffer, so it means more ms when the rate drops, and nothing
-        queued is lost by a change. Emulated time and rate, so dilation leaves the bytes alone.
-        """
-        wanted = profile.extremes().highest_mbit * 125 * self.queue_ms
-        return round(min(MOST_QUEUE_BYTES, max(FEWEST_QUEUE_BYTES, wanted)))
+    def is_cut(self, profile: Profile) -> bool:
+        return super().is_cut(profile) or self.sites is not None
 
-    @contextmanager
-    def up(self, nodes: int, profile: Profile, dilation: float) -> Iterator[Network]:
-        """`nodes` links shaped to the conditions of time 0; the switch is this thread's namespace.
+    def busiest_mbit(self, nodes: int, profile: Profile) -> float:
+        return nodes * profile.extremes().highest_mbit
 
-        It must be the run's own. ValueError for settings that cannot be met,
-        NetworkError when the kernel refuses.
-        """
-        self._check(nodes, profile, dilation)
-        with ExitStack() as held:
-            ip = held.enter_context(IPRoute())
-            wiring.require_empty(ip)
-            held.callback(wiring.remove, ip)
-            wiring.set_up_switch(ip)
-            wired = []
-            for number in range(nodes):
-                wired.append(wiring.add_node(ip, number, self.congestion_control))
-                held.callback(wired[-1].namespace.close)
-            settings = self._settings(profile) | {"congestion_control": self._verified(wired)}
-            network = Network(ip, wired, profile, dilation, settings)
-            held.callback(network.switch.close)
-            network.shape()
-            yield network
+    def lay(
+        self, ip: IPRoute, held: ExitStack, nodes: int, profile: Profile, dilation: float
+    ) -> Network:
+        cable = wiring.Cable(cut=self.is_cut(profile))
+        wired = [self.node(ip, held, number, profile, cable) for number in range(nodes)]
+        switch = Namespace.current()
+        held.callback(switch.close)
+        directions = [
+            Direction(
+                f"{way}{number}",
+                node_place(wired[number], way, self._sources(number, wired)),
+                partial(profile.link, node=number, way=way),
+                dilation,
+                self.queue(profile),
+                access_ends(wired[number], switch, way),
+            )
+            for number in range(nodes)
+            for way in WAYS
+        ]
+        settings = self.settings(nodes, profile, dilation)
+        tours = ring_tours(wired, directions) if nodes > 1 else []
+        return Network(ip, wired, directions, profile, settings, tours, self._pairs(wired))
 
-    def _check(self, nodes: int, profile: Profile, dilation: float) -> None:
-        if not 1 <= nodes <= wiring.MOST_NODES:
-            raise ValueError(f"nodes must be in [1, {wiring.MOST_NODES}], got {nodes}")
-        if not dilation > 0:
-            raise ValueError(f"emulation.dilation must be > 0, got {dilation}")
-        for rate_mbit in profile.extremes()[:2]:
-            links.rate_bytes(rate_mbit / dilation)
-        wiring.require_known(self.congestion_control)
+    def _sources(self, number: int, nodes: Sequence[wiring.Node]) -> list[Source]:
+        """Every site's nodes, and how far they are from node `number`."""
+        if self.sites is None or self.site_delays_ms is None:
+            return []
+        here = self.sites[number]
+        return [
+            Source(tuple(nodes[n].address for n, s in enumerate(self.sites) if s == site), row[here])
+            for site, row in enumerate(self.site_delays_ms)
+            if site in self.sites
+        ]
 
-    def _settings(self, profile: Profile) -> dict[str, Any]:
-        return {
-            "queue_ms": self.queue_ms,
-            "queue_bytes": self.queue_bytes(profile),
-            "burst_us": links.BURST_US,
-            "mtu_bytes": wiring.MTU_BYTES,
-            "update_s": self.update_s,
-            "sample_s": self.sample_s,
-            "probe_s": self.probe_s,
-        }
+    def _pairs(self, nodes: Sequence[wiring.Node]) -> list[Pair]:
+        size = len(nodes)
+        ring = tuple((n, (n + 1) % size) for n in range(size)) if size > 1 else ()
+        return [
+            Pair(f"{a}-{b}", nodes[a].namespace, nodes[b].namespace, nodes[b].address)
+            for a, b in self.flows_between or ring
+        ]
 
-    def _verified(self, nodes: list[wiring.Node]) -> str:
-        """The congestion control that a flow from every node really runs."""
-        for number, node in enumerate(nodes):
-            with node.namespace.entered():
-                found = wiring.read_congestion_control()
-            if found != self.congestion_control:
-                wanted = self.congestion_control
-                raise links.NetworkError(f"node {number} runs {found}, not {wanted}")
-        return self.congestion_control
+
+def node_place(node: wiring.Node, way: Way, sources: Sequence[Source] = ()) -> Place:
+    """Where one direction of `node`'s link is shaped."""
+    assert node.uplink is not None
+    if way == "up":
+        return Place(node.uplink, node.cut and node.cut.inner)
+    return Place(node.port, node.cut and node.cut.outer, sources)
+
+
+def access_ends(node: wiring.Node, switch: Namespace, way: Way) -> Ends:
+    """A flow that crosses one direction of `node`'s link alone: it ends or begins in the switch."""
+    if way == "up":
+        return Ends(node.namespace, switch, wiring.SWITCH)
+    return Ends(switch, node.namespace, node.address)
+
+
+def ring_tours(nodes: Sequence[wiring.Node], directions: Sequence[Direction]) -> list[Tour]:
+    """Round trips from each node to the next: every link is crossed both ways."""
+    by_name = {direction.name: direction for direction in directions}
+    found = []
+    for here, node in enumerate(nodes):
+        there = (here + 1) % len(nodes)
+        away, back = node.address, nodes[there].address
+        crossed = [(f"up{here}", away), (f"down{there}", away)]
+        crossed += [(f"up{there}", back), (f"down{here}", back)]
+        ends = Ends(node.namespace, nodes[there].namespace, back)
+        found.append(Tour(f"{here}-{there}", ends, [(by_name[n], a) for n, a in crossed]))
+    return found
+
+
+def _check_matrix(rows: tuple[tuple[float, ...], ...]) -> None:
+    for row in rows:
+        if len(row) != len(rows):
+            raise ValueError(f"site_delays_ms must be square, got a row of {len(row)}: {list(row)}")
+        for delay in row:
+            if not (isinstance(delay, (int, float)) and 0 <= delay < float("inf")):
+                raise ValueError(f"site_delays_ms must be numbers >= 0, got {delay!r}")

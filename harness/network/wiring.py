@@ -1,73 +1,67 @@
-"""Interfaces, addresses and routes of a star: every node's eth0 ends at a port of the switch.
+"""Interfaces, addresses and routes of emulated nodes: every eth0 ends at a port of the switch.
 
 The switch routes instead of bridging, and every neighbour is static: 64 nodes that all talk to each
 other would need 4032 ARP entries, the kernel keeps 1024 for all namespaces together. What a node
 sends enters its port and is redirected to an ifb, whose egress is the uplink's shaper; the port's
 own egress is the downlink's. So both shapers lie beyond the sender's stack, and its socket never
 feels their queue (TCP small queues would hide queueing and loss).
+
+Where packets are to be delayed or lost, the cable is cut: eth0 - outer | inner - port, patched
+together at layer 2, so that netem has interfaces of its own on the way up (inner) and down (outer).
 """
 
-import ctypes
-import errno
-import fcntl
-import socket
-import struct
-from pathlib import Path
 from typing import NamedTuple
 
 from pyroute2 import IPRoute
 from pyroute2.protocols import ETH_P_ALL
 
+from harness.network import impairments, stack
 from harness.network.links import NetworkError, attempt
 from harness.network.namespaces import Namespace
 
 SUBNET = "10.77.0.0/16"
+LEFT, RIGHT = "10.77.0.0/17", "10.77.128.0/17"  # the halves of a switch with a trunk
 SWITCH = "10.77.255.254"
 MOST_NODES = 4096
 INTERFACE = "eth0"
 MTU_BYTES = 1500
 GROUP = 77  # of all interfaces in the switch: one request removes them together
+REDIRECT = {"kind": "mirred", "direction": "egress", "action": "redirect"}
+INGRESS = 0xFFFF0000
 _FIRST_INDEX = 1000  # interface indices are chosen, so that none has to be looked up
-_INGRESS = 0xFFFF0000
+_PER_NODE = 4
+_TRUNK_INDEX = 100
 
-NODE_SYSCTLS = {
-    "net/ipv6/conf/default/disable_ipv6": "1",  # no router solicitations on the links
-    "net/ipv4/tcp_no_metrics_save": "1",  # a run must not inherit another's ssthresh
-    # packets handed to the link hold 1 ms of the flow's rate, not 64 KB because the round trip
-    # is short: a 64 KB packet is 52 ms of a 10 Mbit/s link
-    "net/ipv4/tcp_tso_rtt_log": "0",
-    "net/ipv4/tcp_rmem": "4096 131072 33554432",
-    "net/ipv4/tcp_wmem": "4096 16384 4194304",
-}
-SWITCH_SYSCTLS = NODE_SYSCTLS | {"net/ipv4/ip_forward": "1"}
+
+class Cut(NamedTuple):
+    """The ends of a cut cable, where netem sits."""
+
+    inner: int  # its egress is the way up: from the node, or from left to right
+    outer: int  # its egress is the way down
+
+
+class Cable(NamedTuple):
+    """How a node is joined to the switch."""
+
+    shaped: bool = True  # its uplink can be; its downlink always can
+    cut: bool = False
+    right: bool = False  # to the right half of the switch
 
 
 class Node(NamedTuple):
     namespace: Namespace
     address: str
     port: int  # index of the switch's interface to it; its egress is the downlink
-    uplink: int  # index of the ifb
+    uplink: int | None  # index of the ifb that what a shaped node sends is redirected to
+    cut: Cut | None
 
 
-def set_sysctls(values: dict[str, str]) -> None:
-    """Set them in the calling thread's namespace; those of newer kernels are left out."""
-    for name, value in values.items():
-        path = Path("/proc/sys", name)
-        if not path.exists():
-            continue
-        try:
-            path.write_text(value)
-        except OSError as error:
-            raise NetworkError(f"set sysctl {name} to {value}: {error.strerror}") from error
+class Trunk(NamedTuple):
+    """The cable between the halves of a switch; each end's egress is one direction's shaper."""
 
-
-def read_sysctls() -> dict[str, str]:
-    """Those that were set, as the calling thread's namespace holds them."""
-    paths = {name: Path("/proc/sys", name) for name in SWITCH_SYSCTLS}
-    return {
-        name: " ".join(path.read_text().split()) if path.exists() else "absent"
-        for name, path in paths.items()
-    }
+    left: int
+    right: int
+    cut: Cut | None
 
 
 def require_empty(ip: IPRoute) -> None:
@@ -79,8 +73,8 @@ def require_empty(ip: IPRoute) -> None:
             raise NetworkError(f"bring up a switch: {message}")
 
 
-def set_up_switch(ip: IPRoute) -> None:
-    set_sysctls(SWITCH_SYSCTLS)
+def set_up_switch(ip: IPRoute, sysctls: dict[str, str]) -> None:
+    stack.set_sysctls(sysctls | stack.FORWARDING)
     with attempt("set up the switch"):
         ip.link("set", index=1, state="up")
         ip.addr("add", index=1, address=SWITCH, prefixlen=32)
@@ -90,6 +84,7 @@ def remove(ip: IPRoute) -> None:
     """Take everything out of the switch again."""
     with attempt("remove the switch's interfaces"):
         ip.link("del", group=GROUP)
+        ip.flush_rules(family=2, priority=lambda priority: priority in _RULES)
         ip.addr("delete", index=1, address=SWITCH, prefixlen=32)
 
 
@@ -97,24 +92,30 @@ def _mac(side: int, number: int) -> str:
     return f"02:4d:00:{side:02x}:{number >> 8:02x}:{number & 255:02x}"
 
 
-def add_node(ip: IPRoute, number: int, congestion_control: str) -> Node:
+def _address(number: int, right: bool) -> str:
+    high, low = divmod(number + 1, 256)
+    return f"10.77.{high + 128 * right}.{low}"
+
+
+def add_node(
+    ip: IPRoute, number: int, sysctls: dict[str, str], congestion_control: str, cable: Cable
+) -> Node:
     """Wire node `number` to the switch, which is the calling thread's namespace; unshaped yet."""
-    node = Node(
-        Namespace.create(),
-        f"10.77.{(number + 1) >> 8}.{(number + 1) & 255}",
-        _FIRST_INDEX + 2 * number,
-        _FIRST_INDEX + 2 * number + 1,
-    )
+    first = _FIRST_INDEX + _PER_NODE * number
+    ends = Cut(first + 2, first + 3) if cable.cut else None
+    uplink = first + 1 if cable.shaped else None
+    node = Node(Namespace.create(), _address(number, cable.right), first, uplink, ends)
     with node.namespace.entered():
-        set_sysctls(NODE_SYSCTLS)  # before eth0 is there: it copies the default of disable_ipv6
-    _add_interfaces(ip, number, node)
+        stack.set_sysctls(sysctls)  # before eth0 is there: it copies the default of disable_ipv6
+    _lay_cable(ip, number, node)
+    _add_uplink(ip, number, node)
     route = {"metrics": {"cc_algo": congestion_control}}  # the sysctl is refused in a namespace
     with attempt(f"route to node {number} with congestion control {congestion_control}"):
         ip.neigh("add", dst=node.address, lladdr=_mac(0, number), ifindex=node.port, state=128)
         ip.route("add", dst=node.address, oif=node.port, scope="link", prefsrc=SWITCH, **route)
     with node.namespace.entered(), IPRoute() as inside:
         with attempt(f"set up {INTERFACE} of node {number}"):
-            eth0 = socket.if_nametoindex(INTERFACE)
+            [eth0] = inside.link_lookup(ifname=INTERFACE)
             inside.link("set", index=1, state="up")
             inside.addr("add", index=eth0, address=node.address, prefixlen=32)
             inside.link("set", index=eth0, state="up")
@@ -124,42 +125,84 @@ def add_node(ip: IPRoute, number: int, congestion_control: str) -> Node:
     return node
 
 
-def _add_interfaces(ip: IPRoute, number: int, node: Node) -> None:
-    port, uplink = f"p{number}", f"u{number}"
-    peer = {"ifname": INTERFACE, "address": _mac(0, number)}
-    peer_there = peer | {"net_ns_fd": node.namespace.descriptor}
-    with attempt(f"add veth {port} to node {number}"):
-        mine = {"ifname": port, "index": node.port, "address": _mac(1, number)}
-        ip.link("add", kind="veth", mtu=MTU_BYTES, group=GROUP, peer=peer_there, **mine)
-    with attempt(f"add ifb {uplink}"):
-        ip.link("add", kind="ifb", ifname=uplink, index=node.uplink, group=GROUP)
-    with attempt(f"redirect what node {number} sends to {uplink}"):
-        ip.tc("add", "ingress", node.port, _INGRESS)
-        redirect = {"kind": "mirred", "direction": "egress", "action": "redirect"}
-        ip.tc(
-            "add-filter", "u32", node.port, parent=_INGRESS, prio=1, protocol=ETH_P_ALL,
-            target=0x10001, keys=["0x0/0x0+0"], action=redirect | {"ifindex": node.uplink},
-        )  # fmt: skip
-        ip.link("set", index=node.uplink, state="up")
+def _lay_cable(ip: IPRoute, number: int, node: Node) -> None:
+    """A veth from the node's eth0 to its port, or, cut, one to each end and a patch between."""
+    eth0 = {"ifname": INTERFACE, "address": _mac(0, number)}
+    eth0 |= {"net_ns_fd": node.namespace.descriptor}
+    port = {"ifname": f"p{number}", "index": node.port, "address": _mac(1, number)}
+    with attempt(f"add the cable of node {number}"):
+        if node.cut is None:
+            _add_veth(ip, port, eth0)
+        else:
+            _add_veth(ip, {"ifname": f"o{number}", "index": node.cut.outer}, eth0)
+            _add_veth(ip, {"ifname": f"i{number}", "index": node.cut.inner}, port)
+            _patch(ip, node.cut, f"node {number}")
         ip.link("set", index=node.port, state="up")
 
 
-def read_congestion_control() -> str:
-    """What a TCP flow leaving the calling thread's namespace over its link really runs."""
-    with socket.socket() as flow:
-        flow.setblocking(False)
-        if flow.connect_ex((SWITCH, 9)) not in (0, errno.EINPROGRESS, errno.ECONNREFUSED):
-            raise NetworkError(f"read the congestion control: no route to {SWITCH}")
-        name = flow.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
-    return name.rstrip(b"\0").decode()
+def _add_veth(ip: IPRoute, mine: dict, peer: dict) -> None:
+    ends = {"peer": peer | {"mtu": MTU_BYTES, "group": GROUP}}
+    ip.link("add", kind="veth", mtu=MTU_BYTES, group=GROUP, **ends, **mine)
 
 
-def require_known(congestion_control: str) -> None:
-    """ValueError when this kernel does not offer `congestion_control`."""
-    available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
-    if congestion_control not in available:
-        offered = ", ".join(available)
-        raise ValueError(f"congestion_control must be one of {offered}, got {congestion_control!r}")
+def _patch(ip: IPRoute, cut: Cut, name: str) -> None:
+    for end in cut:
+        ip.link("set", index=end, state="up")
+    impairments.join(ip, cut.outer, cut.inner, name)
+
+
+def _add_uplink(ip: IPRoute, number: int, node: Node) -> None:
+    if node.uplink is None:
+        return
+    uplink = f"u{number}"
+    with attempt(f"add ifb {uplink}"):
+        ip.link("add", kind="ifb", ifname=uplink, index=node.uplink, group=GROUP)
+        ip.link("set", index=node.uplink, state="up")
+    with attempt(f"redirect what node {number} sends to {uplink}"):
+        ip.tc("add", "ingress", node.port, INGRESS)
+        ip.tc(
+            "add-filter", "u32", node.port, parent=INGRESS, prio=1, protocol=ETH_P_ALL,
+            target=0x10001, keys=["0x0/0x0+0"], action=REDIRECT | {"ifindex": node.uplink},
+        )  # fmt: skip
+
+
+_TABLES = {"left": 101, "right": 102}  # where each half sends what the other half's nodes own
+_RULES = (100, 101)  # priorities: what came over the trunk is delivered, before the halves ask
+
+
+def add_trunk(ip: IPRoute, cut: bool = False) -> Trunk:
+    """Join the halves of the switch: what goes from LEFT to RIGHT or back crosses this cable.
+
+    Both halves live in one namespace; rules by source and destination send traffic over the trunk.
+    """
+    left, right = _TRUNK_INDEX, _TRUNK_INDEX + 1
+    ends = Cut(_TRUNK_INDEX + 2, _TRUNK_INDEX + 3) if cut else None
+    near = {"ifname": "trunk_left", "index": left, "address": _mac(2, 0)}
+    far = {"ifname": "trunk_right", "index": right, "address": _mac(2, 1)}
+    with attempt("add the trunk"):
+        if ends is None:
+            _add_veth(ip, near, far)
+        else:
+            _add_veth(ip, {"ifname": "trunk_outer", "index": ends.outer}, near)
+            _add_veth(ip, {"ifname": "trunk_inner", "index": ends.inner}, far)
+            _patch(ip, ends, "the trunk")
+        for index in (left, right):
+            ip.link("set", index=index, state="up")
+    with attempt("route over the trunk"):
+        _send_over(ip, left, _mac(2, 1), _TABLES["left"], (LEFT, RIGHT))
+        _send_over(ip, right, _mac(2, 0), _TABLES["right"], (RIGHT, LEFT))
+    return Trunk(left, right, ends)
+
+
+def _send_over(ip: IPRoute, index: int, far_mac: str, table: int, halves: tuple[str, str]) -> None:
+    """What comes from the first half and goes to the other leaves by trunk end `index`."""
+    gateway = f"10.77.255.{index}"  # has a neighbour entry and no owner
+    ip.neigh("add", dst=gateway, lladdr=far_mac, ifindex=index, state=128)
+    ip.route("add", dst="0.0.0.0/0", gateway=gateway, oif=index, flags=["onlink"], table=table)
+    arrived, asking = _RULES
+    name = "trunk_left" if index == _TRUNK_INDEX else "trunk_right"
+    ip.rule("add", priority=arrived, iifname=name, table=254)
+    ip.rule("add", priority=asking, src=halves[0], dst=halves[1], table=table)
 
 
 def describe(ip: IPRoute) -> dict:
@@ -169,21 +212,10 @@ def describe(ip: IPRoute) -> dict:
             link.get_attr("IFLA_IFNAME"): {
                 "mtu_bytes": link.get_attr("IFLA_MTU"),
                 "gso_max_bytes": link.get_attr("IFLA_GSO_MAX_SIZE"),
+                "gso_max_packets": link.get_attr("IFLA_GSO_MAX_SEGS"),
             }
             for link in ip.get_links()
         }
     for name, interface in found.items():
-        interface |= read_offloads(name)
-    return {"sysctls": read_sysctls(), "interfaces": found}
-
-
-def read_offloads(interface: str) -> dict[str, bool]:
-    """Which offloads are on; they are left as the kernel sets them."""
-    found = {}
-    with socket.socket() as any_socket:
-        for name, command in (("tso", 0x1E), ("gso", 0x23), ("gro", 0x2B)):  # ETHTOOL_G...
-            value = ctypes.create_string_buffer(struct.pack("II", command, 0), 8)
-            request = struct.pack("16sP16x", interface.encode(), ctypes.addressof(value))
-            fcntl.ioctl(any_socket, 0x8946, request)  # SIOCETHTOOL
-            found[name] = bool(struct.unpack("II", value.raw)[1])
-    return found
+        interface |= stack.read_offloads(name)
+    return {"sysctls": stack.read_sysctls(), "interfaces": found}

@@ -1,0 +1,75 @@
+"""Evidence gathered while a network runs: plan kept, shapers not exceeded, machine not exhausted."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.network.direction import Direction
+from harness.network.links import BURST_US, Counters
+
+_LARGEST_PACKET_BYTES = 68_000  # a shaper lets one through whole, GSO included
+
+
+class Audit:
+    """Fed by the player with every sample of the links and every change; `summary` is the proof."""
+
+    def __init__(self, directions: Sequence[Direction]) -> None:
+        self._directions = directions
+        self._first: Mapping[str, Counters] = {}
+        self._last_s = 0.0
+        self._allowed = {d.name: 0.0 for d in directions}  # bytes the shaper may have let through
+        self._carried = {d.name: 0 for d in directions}
+        self._samples = self._off_plan = 0
+        self._late_ms: list[float] = []
+        self._cpu = _cpu_ticks()
+
+    def changed(self, late_ms: float) -> None:
+        self._late_ms.append(late_ms)
+
+    def sample(self, counted: Mapping[str, Counters]) -> None:
+        """Counters of all links, now."""
+        now_s = time.monotonic()
+        if not self._first:
+            self._first, self._last_s = counted, now_s
+            self._cpu = _cpu_ticks()
+        for direction in self._directions:
+            name = direction.name
+            highest_mbit = direction.take_highest_mbit()
+            self._allowed[name] += highest_mbit * 125_000 * (now_s - self._last_s)
+            self._carried[name] = counted[name].bytes - self._first[name].bytes
+        self._last_s = now_s
+
+    def compare(self, planned_mbit: float, applied_mbit: float) -> None:
+        """One row of links.csv: a rate is applied to within a byte a second."""
+        self._samples += 1
+        self._off_plan += abs(planned_mbit - applied_mbit) > 1e-4 + 1e-6 * planned_mbit
+
+    def summary(self) -> dict[str, float | int | None]:
+        """Worst of all links; shares in [0, 1], None where nothing was seen."""
+        late = sorted(self._late_ms)
+        return {
+            "changes": len(late),
+            "late_ms_p99": late[int(0.99 * (len(late) - 1))] if late else None,
+            "late_ms_max": late[-1] if late else None,
+            "off_plan_share": self._off_plan / self._samples if self._samples else None,
+            "carried_over_allowed": max(map(self._excess, self._directions), default=None),
+            "cpu_idle_share": _idle_share(self._cpu, _cpu_ticks()),
+        }
+
+    def _excess(self, direction: Direction) -> float:
+        """Bytes carried over what the shaper's rates add up to; above 1 it did not shape."""
+        burst = direction.highest_mbit * 125_000 * BURST_US / 1e6
+        allowed = self._allowed[direction.name] + burst + _LARGEST_PACKET_BYTES
+        return self._carried[direction.name] / allowed
+
+
+def _cpu_ticks() -> tuple[int, int]:
+    """Idle and all clock ticks of all processors since boot."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    ticks = [int(field) for field in fields]  # user nice system idle iowait irq softirq steal
+    return ticks[3] + ticks[4], sum(ticks)
+
+
+def _idle_share(before: tuple[int, int], after: tuple[int, int]) -> float | None:
+    total = after[1] - before[1]
+    return (after[0] - before[0]) / total if total else None

@@ -1,0 +1,131 @@
+"""One shaped direction of a network: its plan, what the kernel was told, what it holds."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pyroute2 import IPRoute
+
+from harness.network import impairments, links
+from harness.network.probe import Ends
+from profiles.base import Link
+
+
+class Source(NamedTuple):
+    """Nodes whose packets are delayed for longer than the link's own delay."""
+
+    addresses: tuple[str, ...]
+    delay_ms: float  # emulated, added
+
+
+class Place(NamedTuple):
+    """Where a direction is made: interface indices in the switch."""
+
+    shaper: int  # HTB and its queue are at this interface's egress
+    impairer: int | None = None  # netem is at this one's; None: nothing but the rate is shaped
+    sources: Sequence[Source] = ()  # every node's address is in one of them, or there are none
+
+
+class Direction:
+    """Follows `conditions`; rates and delays of the plan are emulated, of the kernel real."""
+
+    def __init__(
+        self,
+        name: str,
+        place: Place,
+        conditions: Callable[[float], Link],
+        dilation: float,
+        queue_bytes: int,
+        ends: Ends,
+    ) -> None:
+        self.name, self.place, self.conditions = name, place, conditions
+        self.dilation, self.queue_bytes = dilation, queue_bytes
+        self.ends = ends  # of a flow that crosses this direction and no other shaper
+        self.planned: Link = conditions(0.0)
+        self.intended: Link = self.planned  # what the kernel was last told
+        self.applied_mbit = 0.0  # emulated, as read back
+        self.highest_mbit = 0.0  # real, ever applied
+        self._recent_mbit = 0.0  # real, highest since it was last taken
+        self._lock = threading.Lock()  # of what is intended, against the player
+
+    def real(self, link: Link) -> Link:
+        """Dilated conditions: what the kernel is to do."""
+        return link._replace(
+            rate_mbit=link.rate_mbit / self.dilation,
+            delay_ms=link.delay_ms * self.dilation,
+            jitter_ms=link.jitter_ms * self.dilation,
+        )
+
+    def set_up(self, ip: IPRoute) -> None:
+        """Add shaper and netem, at the conditions of time 0."""
+        link = self.real(self.intended)
+        links.shape(ip, self.place.shaper, self.name, link.rate_mbit, self.queue_bytes)
+        if self.place.impairer is not None:
+            impairments.impair(ip, self.place.impairer, self.name, link, self.place.sources)
+        self._read_rate(ip)
+
+    def delay_ms(self, address: str) -> float:
+        """Planned at time 0, emulated, for packets from `address`."""
+        added = [s.delay_ms for s in self.place.sources if address in s.addresses]
+        return self.conditions(0.0).delay_ms + sum(added)
+
+    def open(self, ip: IPRoute) -> None:
+        """No limit, delay or loss, until conditions are applied."""
+        self.apply(ip, Link(links.HIGHEST_MBIT * self.dilation))
+
+    def clear(self, ip: IPRoute) -> None:
+        """The rate alone, without delay or loss, until conditions are applied."""
+        self.apply(ip, Link(self.intended.rate_mbit))
+
+    def apply(self, ip: IPRoute, planned: Link) -> bool:
+        """Give it conditions and read them back; False when it had them."""
+        if planned == self.intended:
+            return False
+        new, old = self.real(planned), self.real(self.intended)
+        with self._lock:
+            if links.rate_bytes(new.rate_mbit) != links.rate_bytes(old.rate_mbit):
+                links.change_rate(ip, self.place.shaper, self.name, new.rate_mbit)
+            if self.place.impairer is not None and new[1:] != old[1:]:
+                impairments.change(ip, self.place.impairer, self.name, new, self.place.sources)
+            self.intended = planned
+            self._read_rate(ip)
+        return True
+
+    def _read_rate(self, ip: IPRoute) -> None:
+        read_mbit, _ = links.read_rate(ip, self.place.shaper, self.name)
+        self.applied_mbit = read_mbit * self.dilation
+        self.highest_mbit = max(self.highest_mbit, read_mbit)
+        self._recent_mbit = max(self._recent_mbit, read_mbit)
+
+    def take_highest_mbit(self) -> float:
+        """Highest real rate since this was last asked."""
+        now_mbit = self.applied_mbit / self.dilation
+        highest, self._recent_mbit = max(self._recent_mbit, now_mbit), now_mbit
+        return highest
+
+    def problems(self, ip: IPRoute) -> list[str]:
+        """What differs between the kernel and the intent."""
+        found = []
+        with self._lock:
+            link = self.real(self.intended)
+            rate_mbit = links.rate_bytes(link.rate_mbit) / 125_000
+            intent = links.Shape(rate_mbit, links.BURST_US, self.queue_bytes)
+            try:
+                held = links.read_shape(ip, self.place.shaper, self.name)
+                if held != intent:
+                    found.append(f"{self.name} is {held}, intended {intent}")
+                if self.place.impairer is not None:
+                    found += impairments.problems(
+                        ip, self.place.impairer, self.name, link, self.place.sources
+                    )
+            except links.NetworkError as error:
+                found.append(str(error))
+        return found
+
+    def describe(self, ip: IPRoute) -> dict:
+        """What the kernel holds, real."""
+        held = links.read_shape(ip, self.place.shaper, self.name)._asdict()
+        held["kind"] = "htb + bfifo"
+        if self.place.impairer is not None:
+            held["netem"] = impairments.describe(ip, self.place.impairer, self.name)
+        return held

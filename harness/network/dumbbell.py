@@ -1,0 +1,118 @@
+"""Dumbbell: nodes at two halves of a switch, joined by one shaped trunk that all of them share."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from pyroute2 import IPRoute
+
+from harness.network import links, wiring
+from harness.network.contention import Pair
+from harness.network.direction import Direction, Place
+from harness.network.echo import Tour
+from harness.network.namespaces import Namespace
+from harness.network.network import Network
+from harness.network.probe import Ends
+from harness.network.star import access_ends, node_place
+from harness.network.topology import Topology
+from profiles.base import WAYS, Profile, Way
+
+TRUNK = 0  # the node whose link the profile is asked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dumbbell(Topology):
+    """The profile is of the trunk (up: left to right); access links are unshaped or `access`'s.
+
+    Two more hosts, one on each half, carry the competing flows, so these share the trunk alone.
+    """
+
+    left: int | None = None  # nodes on the left half; None: half of them, rounded up
+    access: Any = None  # profile of every node's own link; None: only the trunk is shaped
+
+    def check(self, nodes: int, profile: Profile, dilation: float) -> None:
+        super().check(nodes, profile, dilation)
+        if nodes < 2:
+            raise ValueError(f"a dumbbell needs at least 2 nodes, got {nodes}")
+        if self.left is not None and not (isinstance(self.left, int) and 1 <= self.left < nodes):
+            raise ValueError(f"left must be in [1, {nodes - 1}] or null, got {self.left!r}")
+        if self.access is not None:
+            for rate_mbit in self.access.extremes()[:2]:
+                links.rate_bytes(rate_mbit / dilation)
+            if self.access.extremes().flows:
+                raise ValueError("access must be a profile without competing flows: use the trunk's")
+
+    def is_cut(self, profile: Profile) -> bool:
+        return super().is_cut(profile) or (self.access is not None and super().is_cut(self.access))
+
+    def busiest_mbit(self, nodes: int, profile: Profile) -> float:
+        return 2 * profile.extremes().highest_mbit
+
+    def lay(
+        self, ip: IPRoute, held: ExitStack, nodes: int, profile: Profile, dilation: float
+    ) -> Network:
+        left = self.left or (nodes + 1) // 2
+        trunk = wiring.add_trunk(ip, cut=super().is_cut(profile))
+        shaped = self.access is not None
+        cut = shaped and super().is_cut(self.access)
+        wired = [
+            self.node(ip, held, n, profile, wiring.Cable(shaped, cut, right=n >= left))
+            for n in range(nodes)
+        ]
+        hosts = [
+            self.node(ip, held, nodes + k, profile, wiring.Cable(shaped=False, right=bool(k)))
+            for k in (0, 1)
+        ]
+        switch = Namespace.current()
+        held.callback(switch.close)
+        directions = [
+            Direction(
+                f"trunk_{way}",
+                _trunk_place(trunk, way),
+                partial(profile.link, node=TRUNK, way=way),
+                dilation,
+                self.queue(profile),
+                _across(hosts, way),
+            )
+            for way in WAYS
+        ]
+        settings = self.settings(nodes, profile, dilation) | {"left": left}
+        pairs = [Pair(f"trunk_{way}", *_across(hosts, way)) for way in WAYS]
+        over = zip(directions, (host.address for host in hosts), strict=True)
+        tours = [Tour("trunk", _across(hosts, "up"), list(over))]
+        if shaped:
+            access = self._access(wired, switch, dilation)
+            directions += access
+            tours += [Tour(up.name.replace("up", "node"), up.ends, [(up, ""), (down, "")])
+                      for up, down in zip(access[::2], access[1::2], strict=True)]
+        return Network(ip, wired, directions, profile, settings, tours, pairs)
+
+    def _access(
+        self, nodes: list[wiring.Node], switch: Namespace, dilation: float
+    ) -> list[Direction]:
+        queue = self.queue(self.access)
+        return [
+            Direction(
+                f"{way}{number}",
+                node_place(node, way),
+                partial(self.access.link, node=number, way=way),
+                dilation,
+                queue,
+                access_ends(node, switch, way),
+            )
+            for number, node in enumerate(nodes)
+            for way in WAYS
+        ]
+
+
+def _trunk_place(trunk: wiring.Trunk, way: Way) -> Place:
+    if way == "up":
+        return Place(trunk.left, trunk.cut and trunk.cut.inner)
+    return Place(trunk.right, trunk.cut and trunk.cut.outer)
+
+
+def _across(hosts: list[wiring.Node], way: Way) -> Ends:
+    """A flow between the two hosts, which crosses one direction of the trunk and nothing else."""
+    sender, receiver = hosts if way == "up" else hosts[::-1]
+    return Ends(sender.namespace, receiver.namespace, receiver.address)

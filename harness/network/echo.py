@@ -1,0 +1,89 @@
+"""Round trips of small packets over empty links: the proof of delays."""
+
+import selectors
+import socket
+import statistics
+import struct
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from harness.network.direction import Direction
+from harness.network.probe import Ends
+
+PACKETS, EVERY_S, PATIENCE_S = 21, 0.01, 2.0  # to each; between two; after the last
+SHARE_OK, SLACK_MS = 0.10, 5.0  # real; a timer of a 100 Hz kernel is 10 ms coarse
+_STAMP = struct.Struct("d")
+
+
+class RoundTrip(NamedTuple):
+    """Emulated ms of a tour; measured is the median, None when nothing came back."""
+
+    name: str
+    planned_ms: float
+    measured_ms: float | None
+    ok: bool
+
+
+class Tour(NamedTuple):
+    """There and back between two ends, and what is crossed, with the address of who sent."""
+
+    name: str
+    ends: Ends
+    crossed: Sequence[tuple[Direction, str]]
+
+    def planned_ms(self) -> float:
+        """Emulated, at time 0."""
+        return sum(direction.delay_ms(address) for direction, address in self.crossed)
+
+    def judge(self, measured_ms: float | None) -> RoundTrip:
+        """`measured_ms` is real; jitter may shift the median by no more than all of it."""
+        planned_ms, dilation = self.planned_ms(), self.crossed[0][0].dilation
+        if measured_ms is None:
+            return RoundTrip(self.name, planned_ms, None, False)
+        jitter_ms = sum(direction.conditions(0.0).jitter_ms for direction, _ in self.crossed)
+        slack_ms = SHARE_OK * planned_ms + jitter_ms + SLACK_MS / dilation
+        emulated_ms = measured_ms / dilation
+        ok = abs(emulated_ms - planned_ms) <= slack_ms
+        return RoundTrip(self.name, planned_ms, emulated_ms, ok)
+
+
+def round_trips_ms(ends: Sequence[Ends]) -> list[float | None]:
+    """Median round trip of each, all measured at the same time, in real ms."""
+    found: list[list[float]] = [[] for _ in ends]
+    with ExitStack() as held, selectors.DefaultSelector() as selector:
+        senders = []
+        for number, each in enumerate(ends):
+            with each.receiver.entered():
+                receiver = held.enter_context(socket.socket(type=socket.SOCK_DGRAM))
+            receiver.bind((each.address, 0))
+            with each.sender.entered():
+                sender = held.enter_context(socket.socket(type=socket.SOCK_DGRAM))
+            sender.connect(receiver.getsockname())
+            selector.register(receiver, selectors.EVENT_READ, None)
+            selector.register(sender, selectors.EVENT_READ, number)
+            senders.append(sender)
+        start_s, sent = time.monotonic(), 0
+        while any(len(times) < PACKETS for times in found):
+            now_s = time.monotonic()
+            if now_s > start_s + PACKETS * EVERY_S + PATIENCE_S:
+                break
+            if sent < PACKETS and now_s >= start_s + sent * EVERY_S:
+                sent += 1
+                for sender in senders:
+                    sender.send(_STAMP.pack(time.monotonic()))
+            _answer(selector, found)
+    return [statistics.median(times) if times else None for times in found]
+
+
+def _answer(selector: selectors.BaseSelector, found: list[list[float]]) -> None:
+    """Send back what arrived at a receiver; note when it came back to its sender."""
+    for key, _ in selector.select(EVERY_S / 2):
+        end = key.fileobj
+        assert isinstance(end, socket.socket)
+        packet, source = end.recvfrom(_STAMP.size)
+        if key.data is None:
+            end.sendto(packet, source)
+        else:
+            found[key.data].append((time.monotonic() - _STAMP.unpack(packet)[0]) * 1000)

@@ -1,0 +1,158 @@
+"""What every emulated network is told: queues, TCP, periods; and how one is brought up."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
+from typing import Any
+
+from pyroute2 import IPRoute
+
+from harness.network import contention, impairments, links, stack, wiring
+from harness.network.network import Network
+from profiles.base import WAYS, Profile
+
+FEWEST_QUEUE_BYTES, MOST_QUEUE_BYTES = 1 << 18, 1 << 26
+OFFLOADS = ("auto", "keep", "off")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topology(ABC):
+    """Real TCP over real shaped links; everything is owned by the calling process's namespaces."""
+
+    queue_ms: float | None = 50.0  # of the profile's highest rate; constant bytes at lower rates
+    queue_bytes: int | None = None  # instead of queue_ms
+    congestion_control: str = "cubic"  # any that the kernel offers
+    cross_congestion_control: str | None = None  # of competing flows; None: the same
+    offload: str = "auto"  # auto | keep | off: whether nodes hand the link packets of many MTUs
+    receive_buffer_bytes: int = 32 << 20  # most that one socket may take
+    send_buffer_bytes: int = 4 << 20
+    update_s: float = 0.1  # real seconds between looks at the profile
+    sample_s: float = 0.25  # real seconds between rows of links.csv
+    probe_s: float = 0.5  # real seconds each link is measured before step 0
+
+    def __post_init__(self) -> None:
+        for name in ("update_s", "sample_s", "probe_s"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be > 0, got {getattr(self, name)}")
+        queue = (self.queue_ms, self.queue_bytes)
+        if queue.count(None) != 1:
+            raise ValueError(f"queue_ms, queue_bytes must be one number and one null, got {queue}")
+        if not (self.queue_ms or self.queue_bytes or 0) > 0:
+            raise ValueError(f"queue_ms or queue_bytes must be > 0, got {queue}")
+        for name in ("receive_buffer_bytes", "send_buffer_bytes"):
+            if not 1 << 16 <= getattr(self, name) < 1 << 31:
+                raise ValueError(f"{name} must be in [65536, 2147483647], got {getattr(self, name)}")
+        if self.offload not in OFFLOADS:
+            raise ValueError(f"offload must be one of {', '.join(OFFLOADS)}, got {self.offload!r}")
+
+    @abstractmethod
+    def lay(
+        self, ip: IPRoute, held: ExitStack, nodes: int, profile: Profile, dilation: float
+    ) -> Network:
+        """Wire `nodes` in the calling thread's namespace, unshaped; `held` releases them."""
+
+    @abstractmethod
+    def busiest_mbit(self, nodes: int, profile: Profile) -> float:
+        """Emulated rate of all flows that every shaper at its highest rate lets through at once."""
+
+    def check(self, nodes: int, profile: Profile, dilation: float) -> None:
+        """Raise what can be known before a network is started.
+
+        ValueError for settings that cannot be met, NetworkError for what this kernel lacks.
+        """
+        if not 1 <= nodes <= wiring.MOST_NODES:
+            raise ValueError(f"nodes must be in [1, {wiring.MOST_NODES}], got {nodes}")
+        if not dilation > 0:
+            raise ValueError(f"emulation.dilation must be > 0, got {dilation}")
+        extremes = profile.extremes()
+        for rate_mbit in (extremes.lowest_mbit, extremes.highest_mbit):
+            links.rate_bytes(rate_mbit / dilation)
+        for node in range(nodes):
+            for way in WAYS:
+                profile.link(0.0, node, way)
+        stack.require_known(self.congestion_control)
+        if self.cross_congestion_control is not None:
+            stack.require_known(self.cross_congestion_control)
+        if self.is_cut(profile):
+            impairments.require()
+        if extremes.flows:
+            contention.check()
+
+    def is_cut(self, profile: Profile) -> bool:
+        """Whether packets are ever delayed, lost or reordered, so that cables need netem."""
+        extremes = profile.extremes()
+        return bool(extremes.delay_ms or extremes.jitter_ms or extremes.loss or extremes.reorder)
+
+    def queue(self, profile: Profile) -> int:
+        """Bytes each direction buffers: queue_ms at the highest rate, in [256 KiB, 64 MiB].
+
+        Fixed in bytes like a switch's buffer, so it means more ms when the rate drops, and nothing
+        queued is lost by a change. Emulated time and rate, so dilation leaves the bytes alone.
+        """
+        if self.queue_bytes is not None:
+            return self.queue_bytes
+        assert self.queue_ms is not None
+        wanted = profile.extremes().highest_mbit * 125 * self.queue_ms
+        return round(min(MOST_QUEUE_BYTES, max(FEWEST_QUEUE_BYTES, wanted)))
+
+    def packets_alone(self, profile: Profile) -> bool:
+        """Whether nodes send packets of one MTU: netem would lose or reorder 64 KB as one packet."""
+        extremes = profile.extremes()
+        counted = bool(extremes.loss or extremes.reorder)
+        return self.offload == "off" or (self.offload == "auto" and counted)
+
+    @contextmanager
+    def up(self, nodes: int, profile: Profile, dilation: float) -> Iterator[Network]:
+        """A network shaped to the conditions of time 0; the switch is this thread's namespace.
+
+        It must be the run's own. ValueError for settings that cannot be met,
+        NetworkError when the kernel refuses.
+        """
+        self.check(nodes, profile, dilation)
+        with ExitStack() as held:
+            ip = held.enter_context(IPRoute())
+            wiring.require_empty(ip)
+            held.callback(wiring.remove, ip)
+            wiring.set_up_switch(ip, self._sysctls())
+            network = self.lay(ip, held, nodes, profile, dilation)
+            held.callback(network.switch.close)
+            self._verify(network)
+            network.set_up()
+            yield network
+
+    def _sysctls(self) -> dict[str, str]:
+        return stack.sysctls(self.receive_buffer_bytes, self.send_buffer_bytes)
+
+    def node(
+        self, ip: IPRoute, held: ExitStack, number: int, profile: Profile, cable: wiring.Cable
+    ) -> wiring.Node:
+        """One wired node, with its namespace in `held`."""
+        made = wiring.add_node(ip, number, self._sysctls(), self.congestion_control, cable)
+        held.callback(made.namespace.close)
+        if self.packets_alone(profile):
+            with made.namespace.entered(), IPRoute() as inside:
+                impairments.one_packet_each(inside, wiring.INTERFACE)
+        return made
+
+    def settings(self, nodes: int, profile: Profile, dilation: float) -> dict[str, Any]:
+        """Everything the network was told, for the record of a run."""
+        told = {field.name: getattr(self, field.name) for field in fields(self)}
+        return told | {
+            "busiest_mbit": self.busiest_mbit(nodes, profile),
+            "dilation": dilation,
+            "queue_bytes": self.queue(profile),
+            "burst_us": links.BURST_US,
+            "mtu_bytes": wiring.MTU_BYTES,
+            "packets_of_one_mtu": self.packets_alone(profile),
+            "cross_congestion_control": self.cross_congestion_control or self.congestion_control,
+        }
+
+    def _verify(self, network: Network) -> None:
+        """The congestion control that a flow from every node really runs is the one asked for."""
+        for number in range(network.size):
+            with network.entered(number):
+                found = stack.congestion_control_to(wiring.SWITCH)
+            if found != self.congestion_control:
+                wanted = self.congestion_control
+                raise links.NetworkError(f"node {number} runs {found}, not {wanted}")
