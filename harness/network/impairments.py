@@ -1,0 +1,194 @@
+"""Delay, jitter, loss and reordering of one direction of a link: netem; owns its units.
+
+netem sits on two interfaces of its own, a and b, in the middle of a cable that was cut: never with
+the shaper (netem under HTB starves other classes, and its limit counts packets), never on a
+sender's own stack (TCP would see the loss as a local refusal). What enters a leaves b and the other
+way round, so b's root qdisc impairs the way away from a's cable end and a's the way back to it.
+
+Jitter is netem's default: uniform in delay +- jitter, drawn for each packet alone, so a packet may
+overtake the one before it: jitter reorders. Reordering sends a share of packets without the delay.
+netem takes a segmentation-offload packet of 64 KB for one packet: see `one_packet_each`.
+"""
+
+import ctypes
+import errno
+import fcntl
+import math
+import socket
+import struct
+from typing import NamedTuple
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+from pyroute2.netlink.rtnl import TC_H_ROOT
+from pyroute2.protocols import ETH_P_ALL
+
+from harness.network.links import NetworkError, attempt
+from harness.network.namespaces import Namespace
+from profiles.base import Link
+
+# Never reached, as senders' socket buffers bound what is under way: netem's default of 1000 drops
+# what 10 Gbit/s and 2 ms hold, which nobody asked for.
+LIMIT_PACKETS = 1 << 20
+HIGHEST_DELAY_MS = 270_000.0  # 2^32 ticks of 64 ns
+HIGHEST_JITTER_MS = 2_000.0  # the kernel draws from 31 bits of ns
+HANDLE = 0x20000
+_TICKS_PER_US = 15.625
+_CERTAIN = 2**32 - 1  # the kernel's probability of 1
+_INGRESS = 0xFFFF0000
+_LOOPBACK = 1  # index of lo in every namespace
+_SIOCETHTOOL, _ETHTOOL_STSO = 0x8946, 0x1F
+
+MISSING = (
+    "this kernel has no netem (CONFIG_NET_SCH_NETEM), which delay_ms, jitter_ms, loss and reorder "
+    "need: run `modprobe sch_netem` as root of the machine (kernels of Ubuntu and of clouds keep "
+    "it in the package linux-modules-extra-$(uname -r)), or boot a kernel that has it; profiles "
+    "that only set rates run here"
+)
+
+
+class Impairment(NamedTuple):
+    """What netem does to one direction, as asked for or as the kernel holds it; real times."""
+
+    delay_us: int
+    jitter_us: int
+    loss: float  # share of packets
+    reorder: float  # share of packets
+    limit_packets: int
+
+    def agrees(self, other: "Impairment") -> bool:
+        """Equal up to the kernel's rounding: a tick of 64 ns, probabilities of 32 bits."""
+        times = (self.delay_us - other.delay_us, self.jitter_us - other.jitter_us)
+        shares = (self.loss - other.loss, self.reorder - other.reorder)
+        return (
+            max(map(abs, times)) <= 1
+            and max(map(abs, shares)) <= 2 / _CERTAIN
+            and self.limit_packets == other.limit_packets
+        )
+
+
+def intended(link: Link) -> Impairment:
+    """What `link`, its times real, asks of netem; ValueError beyond what netem can hold."""
+    for key, value, highest in (
+        ("delay_ms", link.delay_ms, HIGHEST_DELAY_MS),
+        ("jitter_ms", link.jitter_ms, min(HIGHEST_JITTER_MS, link.delay_ms)),
+    ):
+        if not 0 <= value <= highest:
+            span = f"[0, {highest}] real ms (emulation.dilation multiplies it)"
+            raise ValueError(f"{key} must be in {span}, got {value}")
+    for key, value in (("loss", link.loss), ("reorder", link.reorder)):
+        if not 0 <= value < 1:
+            raise ValueError(f"{key} must be in [0, 1), got {value}")
+    times = (round(1000 * link.delay_ms), round(1000 * link.jitter_ms))
+    return Impairment(*times, link.loss, link.reorder, LIMIT_PACKETS)
+
+
+def available() -> bool:
+    """Whether this kernel has netem; tried on the loopback of a namespace that ends with the call.
+
+    The kernel may load its module for it, also for an ordinary user's namespace.
+    OSError without CAP_SYS_ADMIN in this user namespace.
+    """
+    scratch = Namespace.create()
+    try:
+        with scratch.entered(), IPRoute() as ip, attempt("try netem on a loopback of our own"):
+            try:
+                ip.tc("add", "netem", _LOOPBACK, HANDLE, limit=LIMIT_PACKETS)
+            except NetlinkError as error:
+                if error.code == errno.ENOENT:
+                    return False
+                raise
+            return True
+    finally:
+        scratch.close()
+
+
+def require() -> None:
+    """NetworkError that says how to get netem, when this kernel has none."""
+    if not available():
+        raise NetworkError(MISSING)
+
+
+def join(ip: IPRoute, a_index: int, b_index: int, name: str) -> None:
+    """Patch two interfaces: what enters one leaves the other; sets both up."""
+    for here, there in ((a_index, b_index), (b_index, a_index)):
+        redirect = {"kind": "mirred", "direction": "egress", "action": "redirect"}
+        with attempt(f"patch the cable of {name}"):
+            ip.tc("add", "ingress", here, _INGRESS)
+            ip.tc(
+                "add-filter", "u32", here, parent=_INGRESS, prio=1, protocol=ETH_P_ALL,
+                target=0x10001, keys=["0x0/0x0+0"], action=redirect | {"ifindex": there},
+            )  # fmt: skip
+            ip.link("set", index=here, state="up")
+
+
+def impair(
+    ip: IPRoute, index: int, name: str, link: Link, parent: int = TC_H_ROOT, handle: int = HANDLE
+) -> None:
+    """Impair what leaves interface `index`, link `name`; `link` in real ms, its rate unused."""
+    with attempt(f"add netem to {name}"):
+        ip.tc("add", "netem", index, handle, parent=parent, **_options(intended(link)))
+
+
+def change(
+    ip: IPRoute, index: int, name: str, link: Link, parent: int = TC_H_ROOT, handle: int = HANDLE
+) -> bool:
+    """Impair `index` otherwise while traffic flows; False when it was so.
+
+    Packets under way keep the delay they were given, so after a shorter one later packets may
+    overtake them; none is lost.
+    """
+    asked = intended(link)
+    if read(ip, index, name, handle).agrees(asked):
+        return False
+    with attempt(f"change the netem of {name}"):  # replaces every option, given or not
+        ip.tc("change", "netem", index, handle, parent=parent, **_options(asked))
+    return True
+
+
+def read(ip: IPRoute, index: int, name: str, handle: int = HANDLE) -> Impairment:
+    """What the kernel holds for link `name`; NetworkError when gone or of another kind."""
+    with attempt(f"read back the netem of {name}"):
+        found = [q for q in ip.get_qdiscs(index) if q["handle"] == handle]
+    if not found or found[0].get_attr("TCA_KIND") != "netem":
+        raise NetworkError(f"read back the netem of {name}: it is gone or of another kind")
+    options = found[0].get_attr("TCA_OPTIONS")
+    overtakes = options.get_attr("TCA_NETEM_REORDER")
+    # without a gap the kernel reorders nothing, but still tells the last probability
+    share = overtakes["prob_reorder"] / _CERTAIN if overtakes and options["gap"] else 0.0
+    return Impairment(
+        round(options["delay"] / _TICKS_PER_US),
+        round(options["jitter"] / _TICKS_PER_US),
+        options["loss"] / _CERTAIN,
+        share,
+        options["limit"],
+    )
+
+
+def one_packet_each(interface: str) -> None:
+    """Make `interface`, in the calling thread's namespace, send packets of at most one MTU.
+
+    Else the loss of one packet of netem's is the loss of up to 44 of TCP's, all neighbours. TCP is
+    still cut in software, which costs 2.8 times the processor time per byte; asking TCP for packets
+    of one segment (gso_max_segs) costs 13 times. The receiver needs nothing: a veth joins none.
+    """
+    value = ctypes.create_string_buffer(struct.pack("II", _ETHTOOL_STSO, 0), 8)
+    request = struct.pack("16sP16x", interface.encode(), ctypes.addressof(value))
+    try:
+        with socket.socket() as any_socket:
+            fcntl.ioctl(any_socket, _SIOCETHTOOL, request)
+    except OSError as error:
+        message = f"turn segmentation offload of {interface} off: {error.strerror}"
+        raise NetworkError(message) from error
+
+
+def _options(asked: Impairment) -> dict[str, float]:
+    """In pyroute2's units: whole microseconds and percent."""
+    return {
+        "delay": asked.delay_us,
+        "jitter": asked.jitter_us,
+        "loss": 100 * asked.loss,
+        "prob_reorder": 100 * asked.reorder,
+        "gap": math.ceil(asked.reorder),  # 1: every packet may overtake
+        "limit": asked.limit_packets,
+    }
