@@ -10,6 +10,8 @@ from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+from harness.network.links import NetworkError
+
 PARTS = ("model", "dataset", "compressor", "controller", "profile", "network")
 NOT_IDENTITY = ("results", "rerun", "report")  # where, whether and how shown, not what
 
@@ -117,6 +119,12 @@ def _check_numbers(settings: Settings) -> None:
 
 def _check_fit(settings: Settings, parts: dict[str, Any]) -> None:
     """What single values cannot show: parts that do not go together, data that is not there."""
+    nodes = settings["workers"] // settings["workers_per_node"]
+    dilation = settings["emulation.dilation"]
+    try:
+        parts["network"].check(nodes, parts["profile"], dilation)
+    except (ValueError, NetworkError) as error:
+        raise BadSetting(f"network: {error}") from error
     compute = settings["emulation.compute"]
     if compute != "measured" and parts["model"].times is None:
         raise BadSetting(

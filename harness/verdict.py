@@ -78,9 +78,7 @@ def _round_trip_reasons(trips: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _host_reasons(
-    ceiling: dict[str, Any], audit: dict[str, Any], settings: Settings
-) -> list[str]:
+def _host_reasons(ceiling: dict[str, Any], audit: dict[str, Any], settings: Settings) -> list[str]:
     """What shows that this machine was the bottleneck, not the network."""
     reasons = []
     needed, carried = ceiling["needed_mbit"], ceiling["carried_mbit"]
@@ -93,8 +91,8 @@ def _host_reasons(
     paced = settings["emulation.compute"] != "measured"
     if paced and idle is not None and idle < LEAST_IDLE_SHARE:
         reasons.append(
-            f"the processors were idle for {idle:.1%} of the run, less than {LEAST_IDLE_SHARE:.0%}; "
-            "raise emulation.dilation or use fewer workers"
+            f"the processors were idle for {idle:.1%} of the run, less than "
+            f"{LEAST_IDLE_SHARE:.0%}; raise emulation.dilation or use fewer workers"
         )
     return reasons
 
@@ -111,8 +109,8 @@ def _audit_reasons(audit: dict[str, Any], settings: Settings) -> list[str]:
     period_ms = settings["network.update_s"] * 1000
     if (audit["late_ms_p99"] or 0.0) > period_ms:
         reasons.append(
-            f"conditions came {audit['late_ms_p99']:.0f} ms late (99 %), more than network.update_s "
-            f"= {period_ms:.0f} ms; raise it or use fewer nodes"
+            f"conditions came {audit['late_ms_p99']:.0f} ms late (99 %), more than "
+            f"network.update_s = {period_ms:.0f} ms; raise it or use fewer nodes"
         )
     return reasons
 

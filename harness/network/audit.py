@@ -1,4 +1,4 @@
-"""Evidence gathered while a network runs: plan kept, shapers not exceeded, machine not exhausted."""
+"""Evidence from a network at work: plan kept, shapers not exceeded, machine not exhausted."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -8,6 +8,7 @@ from harness.network.direction import Direction
 from harness.network.links import BURST_US, Counters
 
 _LARGEST_PACKET_BYTES = 68_000  # a shaper lets one through whole, GSO included
+_SHORTEST_S = 2.0  # of a run whose idle processor time says anything
 
 
 class Audit:
@@ -19,9 +20,10 @@ class Audit:
         self._last_s = 0.0
         self._allowed = {d.name: 0.0 for d in directions}  # bytes the shaper may have let through
         self._carried = {d.name: 0 for d in directions}
+        self._highest = {d.name: 0.0 for d in directions}  # real Mbit/s
         self._samples = self._off_plan = 0
         self._late_ms: list[float] = []
-        self._cpu = _cpu_ticks()
+        self._cpu, self._cpu_s = _cpu_ticks(), time.monotonic()
 
     def changed(self, late_ms: float) -> None:
         self._late_ms.append(late_ms)
@@ -29,14 +31,17 @@ class Audit:
     def sample(self, counted: Mapping[str, Counters]) -> None:
         """Counters of all links, now."""
         now_s = time.monotonic()
-        if not self._first:
-            self._first, self._last_s = counted, now_s
-            self._cpu = _cpu_ticks()
+        if first := not self._first:
+            self._first = counted
+            self._cpu, self._cpu_s = _cpu_ticks(), now_s
         for direction in self._directions:
             name = direction.name
-            highest_mbit = direction.take_highest_mbit()
-            self._allowed[name] += highest_mbit * 125_000 * (now_s - self._last_s)
+            recent_mbit = direction.take_highest_mbit()
             self._carried[name] = counted[name].bytes - self._first[name].bytes
+            if first:
+                continue
+            self._highest[name] = max(self._highest[name], recent_mbit)
+            self._allowed[name] += recent_mbit * 125_000 * (now_s - self._last_s)
         self._last_s = now_s
 
     def compare(self, planned_mbit: float, applied_mbit: float) -> None:
@@ -53,12 +58,18 @@ class Audit:
             "late_ms_max": late[-1] if late else None,
             "off_plan_share": self._off_plan / self._samples if self._samples else None,
             "carried_over_allowed": max(map(self._excess, self._directions), default=None),
-            "cpu_idle_share": _idle_share(self._cpu, _cpu_ticks()),
+            "cpu_idle_share": self._idle_share(),
         }
+
+    def _idle_share(self) -> float | None:
+        """Of all processors, since the first sample."""
+        idle, total = (now - then for now, then in zip(_cpu_ticks(), self._cpu, strict=True))
+        long_enough = time.monotonic() - self._cpu_s >= _SHORTEST_S
+        return idle / total if total and long_enough else None
 
     def _excess(self, direction: Direction) -> float:
         """Bytes carried over what the shaper's rates add up to; above 1 it did not shape."""
-        burst = direction.highest_mbit * 125_000 * BURST_US / 1e6
+        burst = self._highest[direction.name] * 125_000 * BURST_US / 1e6
         allowed = self._allowed[direction.name] + burst + _LARGEST_PACKET_BYTES
         return self._carried[direction.name] / allowed
 
@@ -68,8 +79,3 @@ def _cpu_ticks() -> tuple[int, int]:
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
     ticks = [int(field) for field in fields]  # user nice system idle iowait irq softirq steal
     return ticks[3] + ticks[4], sum(ticks)
-
-
-def _idle_share(before: tuple[int, int], after: tuple[int, int]) -> float | None:
-    total = after[1] - before[1]
-    return (after[0] - before[0]) / total if total else None

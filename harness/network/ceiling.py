@@ -36,6 +36,8 @@ def capacity_mbit(ends: Sequence[Ends], seconds: float) -> float:
                 sender.send(chunk)
             except TimeoutError:
                 continue
+            except (ConnectionResetError, BrokenPipeError):
+                return  # the receiver has stopped
 
     def receive(number: int, receiver: socket.socket) -> None:
         buffer = bytearray(_CHUNK_BYTES)

@@ -2,11 +2,11 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyroute2 import IPRoute
 
-from harness.network import impairments, links
+from harness.network import impairments, links, sources
 from harness.network.probe import Ends
 from profiles.base import Link
 
@@ -44,7 +44,6 @@ class Direction:
         self.planned: Link = conditions(0.0)
         self.intended: Link = self.planned  # what the kernel was last told
         self.applied_mbit = 0.0  # emulated, as read back
-        self.highest_mbit = 0.0  # real, ever applied
         self._recent_mbit = 0.0  # real, highest since it was last taken
         self._lock = threading.Lock()  # of what is intended, against the player
 
@@ -56,18 +55,20 @@ class Direction:
             jitter_ms=link.jitter_ms * self.dilation,
         )
 
-    def set_up(self, ip: IPRoute) -> None:
-        """Add shaper and netem, at the conditions of time 0."""
-        link = self.real(self.intended)
-        links.shape(ip, self.place.shaper, self.name, link.rate_mbit, self.queue_bytes)
-        if self.place.impairer is not None:
-            impairments.impair(ip, self.place.impairer, self.name, link, self.place.sources)
-        self._read_rate(ip)
-
     def delay_ms(self, address: str) -> float:
         """Planned at time 0, emulated, for packets from `address`."""
         added = [s.delay_ms for s in self.place.sources if address in s.addresses]
         return self.conditions(0.0).delay_ms + sum(added)
+
+    def set_up(self, ip: IPRoute) -> None:
+        """Add shaper and netem, at the conditions of time 0."""
+        link, impairer = self.real(self.intended), self.place.impairer
+        links.shape(ip, self.place.shaper, self.name, link.rate_mbit, self.queue_bytes)
+        if impairer is not None and self.place.sources:
+            sources.impair(ip, impairer, self.name, self._classes(self.intended))
+        elif impairer is not None:
+            impairments.impair(ip, impairer, self.name, link)
+        self._read_rate(ip)
 
     def open(self, ip: IPRoute) -> None:
         """No limit, delay or loss, until conditions are applied."""
@@ -85,16 +86,34 @@ class Direction:
         with self._lock:
             if links.rate_bytes(new.rate_mbit) != links.rate_bytes(old.rate_mbit):
                 links.change_rate(ip, self.place.shaper, self.name, new.rate_mbit)
-            if self.place.impairer is not None and new[1:] != old[1:]:
-                impairments.change(ip, self.place.impairer, self.name, new, self.place.sources)
+                self._read_rate(ip)
+            if new[1:] != old[1:]:
+                self._impair(ip, planned)
             self.intended = planned
-            self._read_rate(ip)
         return True
+
+    def _impair(self, ip: IPRoute, planned: Link) -> None:
+        impairer = self.place.impairer
+        if impairer is None:
+            raise ValueError(f"{self.name} has no netem for {planned}: beyond the extremes()")
+        for number, each in enumerate(self._classes(planned)):
+            sources.change(ip, impairer, self.name, number, each.link)
+        if not self.place.sources:
+            impairments.change(ip, impairer, self.name, self.real(planned))
+
+    def _classes(self, planned: Link) -> list[sources.Sources]:
+        """What packets of each source meet, real."""
+        return [
+            sources.Sources(
+                source.addresses,
+                self.real(planned._replace(delay_ms=planned.delay_ms + source.delay_ms)),
+            )
+            for source in self.place.sources
+        ]
 
     def _read_rate(self, ip: IPRoute) -> None:
         read_mbit, _ = links.read_rate(ip, self.place.shaper, self.name)
         self.applied_mbit = read_mbit * self.dilation
-        self.highest_mbit = max(self.highest_mbit, read_mbit)
         self._recent_mbit = max(self._recent_mbit, read_mbit)
 
     def take_highest_mbit(self) -> float:
@@ -107,25 +126,36 @@ class Direction:
         """What differs between the kernel and the intent."""
         found = []
         with self._lock:
-            link = self.real(self.intended)
-            rate_mbit = links.rate_bytes(link.rate_mbit) / 125_000
-            intent = links.Shape(rate_mbit, links.BURST_US, self.queue_bytes)
+            rate_mbit = links.rate_bytes(self.real(self.intended).rate_mbit) / 125_000
+            shape = links.Shape(rate_mbit, links.BURST_US, self.queue_bytes)
             try:
-                held = links.read_shape(ip, self.place.shaper, self.name)
-                if held != intent:
-                    found.append(f"{self.name} is {held}, intended {intent}")
-                if self.place.impairer is not None:
-                    found += impairments.problems(
-                        ip, self.place.impairer, self.name, link, self.place.sources
-                    )
+                if (held := links.read_shape(ip, self.place.shaper, self.name)) != shape:
+                    found.append(f"{self.name} is {held}, intended {shape}")
+                for netem, intended in self._netems(ip):
+                    if not netem.agrees(intended):
+                        found.append(f"{self.name} is {netem}, intended {intended}")
             except links.NetworkError as error:
                 found.append(str(error))
         return found
 
-    def describe(self, ip: IPRoute) -> dict:
+    def _netems(self, ip: IPRoute) -> list[tuple[impairments.Impairment, impairments.Impairment]]:
+        """Every netem as the kernel holds it, and as intended."""
+        if self.place.impairer is None:
+            return []
+        classes = self._classes(self.intended)
+        if not classes:
+            held = impairments.read(ip, self.place.impairer, self.name)
+            return [(held, impairments.intended(self.real(self.intended)))]
+        return [
+            (
+                sources.read(ip, self.place.impairer, self.name, number),
+                impairments.intended(each.link),
+            )
+            for number, each in enumerate(classes)
+        ]
+
+    def describe(self, ip: IPRoute) -> dict[str, Any]:
         """What the kernel holds, real."""
         held = links.read_shape(ip, self.place.shaper, self.name)._asdict()
-        held["kind"] = "htb + bfifo"
-        if self.place.impairer is not None:
-            held["netem"] = impairments.describe(ip, self.place.impairer, self.name)
-        return held
+        netems = [netem._asdict() for netem, _ in self._netems(ip)]
+        return held | {"kind": "htb + bfifo", "netem": netems}

@@ -8,9 +8,9 @@ from typing import Any
 from pyroute2 import IPRoute
 
 from harness.network import links, wiring
-from harness.network.contention import Pair
 from harness.network.direction import Direction, Place
 from harness.network.echo import Tour
+from harness.network.iperf import Pair
 from harness.network.namespaces import Namespace
 from harness.network.network import Network
 from harness.network.probe import Ends
@@ -41,7 +41,9 @@ class Dumbbell(Topology):
             for rate_mbit in self.access.extremes()[:2]:
                 links.rate_bytes(rate_mbit / dilation)
             if self.access.extremes().flows:
-                raise ValueError("access must be a profile without competing flows: use the trunk's")
+                raise ValueError(
+                    "access must be a profile without competing flows: use the trunk's"
+                )
 
     def is_cut(self, profile: Profile) -> bool:
         return super().is_cut(profile) or (self.access is not None and super().is_cut(self.access))
@@ -84,8 +86,10 @@ class Dumbbell(Topology):
         if shaped:
             access = self._access(wired, switch, dilation)
             directions += access
-            tours += [Tour(up.name.replace("up", "node"), up.ends, [(up, ""), (down, "")])
-                      for up, down in zip(access[::2], access[1::2], strict=True)]
+            tours += [
+                Tour(up.name.replace("up", "node"), up.ends, [(up, ""), (down, "")])
+                for up, down in zip(access[::2], access[1::2], strict=True)
+            ]
         return Network(ip, wired, directions, profile, settings, tours, pairs)
 
     def _access(

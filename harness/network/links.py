@@ -128,6 +128,4 @@ def counters(ip: IPRoute) -> dict[int, Counters]:
 def received_bytes(ip: IPRoute) -> dict[int, int]:
     """Bytes of Ethernet frames that arrived at every interface here, by index."""
     with attempt("read the counters of all interfaces"):
-        return {
-            link["index"]: link.get_attr("IFLA_STATS64")["rx_bytes"] for link in ip.get_links()
-        }
+        return {link["index"]: link.get_attr("IFLA_STATS64")["rx_bytes"] for link in ip.get_links()}

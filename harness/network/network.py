@@ -9,13 +9,14 @@ from pyroute2 import IPRoute
 
 from harness.network import links, wiring
 from harness.network.ceiling import Ceiling, capacity_mbit
-from harness.network.contention import Contention, Pair
+from harness.network.contention import Contention
 from harness.network.direction import Direction
+from harness.network.echo import RoundTrip, Tour, round_trips_ms
+from harness.network.iperf import Pair
 from harness.network.namespaces import Namespace
 from harness.network.player import Clock, Player
-from harness.network.echo import RoundTrip, Tour, round_trips_ms
-from harness.network.probe import Path as Flow
 from harness.network.probe import Ends, Probe, judge, measure_in_turn
+from harness.network.probe import Path as Flow
 from harness.records import Events, Table
 from profiles.base import WAYS, Profile
 
@@ -74,7 +75,7 @@ class Network:
         """Each direction's payload rate at time 0, without delay or loss; all up, then all down."""
         for direction in self.directions:
             direction.clear(self._ip)
-        found = {}
+        found: dict[str, float] = {}
         for way in WAYS:
             together = [d for d in self.directions if way in d.name]
             flows = [Flow(*d.ends, d.real(d.intended).rate_mbit) for d in together]
@@ -83,8 +84,7 @@ class Network:
             found |= {d.name: rate for d, rate in zip(together, rates, strict=True)}
         self._restore()
         return [
-            judge(d.name, d.intended.rate_mbit, found[d.name] * d.dilation)
-            for d in self.directions
+            judge(d.name, d.intended.rate_mbit, found[d.name] * d.dilation) for d in self.directions
         ]
 
     def round_trips(self) -> list[RoundTrip]:

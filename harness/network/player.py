@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 from pyroute2 import IPRoute
 
 from harness.network.audit import Audit
-from harness.network.contention import Contention, FlowRecord
+from harness.network.contention import Contention
 from harness.network.direction import Direction
+from harness.network.iperf import FlowRecord
 from harness.records import Events, LinkSample, Table
 from profiles.base import Link
 
@@ -111,14 +112,15 @@ class Player:
         now = int(time_s / self._update_s + 1e-6)
         if now <= self._moment:
             return
-        for moment in range(max(self._moment + 1, now - MOST_MISSED), now):
+        plan = {}
+        for moment in range(max(self._moment + 1, now - MOST_MISSED), now + 1):
             if changes := self._changes(moment):
-                self._log(moment, changes, applied=False)
-        if changes := self._changes(now):
-            for direction, planned in changes:
-                direction.apply(ip, planned)
-            self._log(now, changes, applied=True)
+                plan[moment] = changes
         self._moment = now
+        for direction in self._network.directions:
+            direction.apply(ip, direction.planned)
+        for moment, changes in plan.items():
+            self._log(moment, changes, applied=moment == max(plan))
         self._compete(now)
 
     def _changes(self, moment: int) -> list[tuple[Direction, Link]]:

@@ -27,7 +27,9 @@ BUFFERS = {"net/ipv4/tcp_rmem": "4096 131072 {}", "net/ipv4/tcp_wmem": "4096 163
 def sysctls(receive_buffer_bytes: int, send_buffer_bytes: int) -> dict[str, str]:
     """What every namespace is given; the buffers are the most that one socket may take."""
     sizes = (receive_buffer_bytes, send_buffer_bytes)
-    sized = {name: text.format(size) for (name, text), size in zip(BUFFERS.items(), sizes)}
+    sized = {
+        name: text.format(size) for (name, text), size in zip(BUFFERS.items(), sizes, strict=True)
+    }
     return PINNED | sized
 
 

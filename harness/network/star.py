@@ -8,9 +8,9 @@ from functools import partial
 from pyroute2 import IPRoute
 
 from harness.network import wiring
-from harness.network.contention import Pair
 from harness.network.direction import Direction, Place, Source
 from harness.network.echo import Tour
+from harness.network.iperf import Pair
 from harness.network.namespaces import Namespace
 from harness.network.network import Network
 from harness.network.probe import Ends
@@ -45,7 +45,9 @@ class Star(Topology):
     def check(self, nodes: int, profile: Profile, dilation: float) -> None:
         super().check(nodes, profile, dilation)
         if self.sites is not None and len(self.sites) != nodes:
-            raise ValueError(f"sites must name one site for each of {nodes} nodes, got {self.sites}")
+            raise ValueError(
+                f"sites must name one site for each of {nodes} nodes, got {self.sites}"
+            )
         for pair in self.flows_between or ():
             good = len(pair) == 2 and pair[0] != pair[1]
             if not good or not all(isinstance(n, int) and 0 <= n < nodes for n in pair):
@@ -87,7 +89,9 @@ class Star(Topology):
             return []
         here = self.sites[number]
         return [
-            Source(tuple(nodes[n].address for n, s in enumerate(self.sites) if s == site), row[here])
+            Source(
+                tuple(nodes[n].address for n, s in enumerate(self.sites) if s == site), row[here]
+            )
             for site, row in enumerate(self.site_delays_ms)
             if site in self.sites
         ]

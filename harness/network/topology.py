@@ -8,7 +8,7 @@ from typing import Any
 
 from pyroute2 import IPRoute
 
-from harness.network import contention, impairments, links, stack, wiring
+from harness.network import impairments, iperf, links, stack, wiring
 from harness.network.network import Network
 from profiles.base import WAYS, Profile
 
@@ -42,7 +42,9 @@ class Topology(ABC):
             raise ValueError(f"queue_ms or queue_bytes must be > 0, got {queue}")
         for name in ("receive_buffer_bytes", "send_buffer_bytes"):
             if not 1 << 16 <= getattr(self, name) < 1 << 31:
-                raise ValueError(f"{name} must be in [65536, 2147483647], got {getattr(self, name)}")
+                raise ValueError(
+                    f"{name} must be in [65536, 2147483647], got {getattr(self, name)}"
+                )
         if self.offload not in OFFLOADS:
             raise ValueError(f"offload must be one of {', '.join(OFFLOADS)}, got {self.offload!r}")
 
@@ -77,7 +79,7 @@ class Topology(ABC):
         if self.is_cut(profile):
             impairments.require()
         if extremes.flows:
-            contention.check()
+            iperf.check()
 
     def is_cut(self, profile: Profile) -> bool:
         """Whether packets are ever delayed, lost or reordered, so that cables need netem."""
@@ -97,7 +99,7 @@ class Topology(ABC):
         return round(min(MOST_QUEUE_BYTES, max(FEWEST_QUEUE_BYTES, wanted)))
 
     def packets_alone(self, profile: Profile) -> bool:
-        """Whether nodes send packets of one MTU: netem would lose or reorder 64 KB as one packet."""
+        """Whether nodes send packets of one MTU: netem loses or reorders 64 KB as one packet."""
         extremes = profile.extremes()
         counted = bool(extremes.loss or extremes.reorder)
         return self.offload == "off" or (self.offload == "auto" and counted)
@@ -131,8 +133,8 @@ class Topology(ABC):
         made = wiring.add_node(ip, number, self._sysctls(), self.congestion_control, cable)
         held.callback(made.namespace.close)
         if self.packets_alone(profile):
-            with made.namespace.entered(), IPRoute() as inside:
-                impairments.one_packet_each(inside, wiring.INTERFACE)
+            with made.namespace.entered():
+                impairments.one_packet_each(wiring.INTERFACE)
         return made
 
     def settings(self, nodes: int, profile: Profile, dilation: float) -> dict[str, Any]:

@@ -10,6 +10,7 @@ Where packets are to be delayed or lost, the cable is cut: eth0 - outer | inner 
 together at layer 2, so that netem has interfaces of its own on the way up (inner) and down (outer).
 """
 
+import socket
 from typing import NamedTuple
 
 from pyroute2 import IPRoute
@@ -20,7 +21,7 @@ from harness.network.links import NetworkError, attempt
 from harness.network.namespaces import Namespace
 
 SUBNET = "10.77.0.0/16"
-LEFT, RIGHT = "10.77.0.0/17", "10.77.128.0/17"  # the halves of a switch with a trunk
+LEFT, RIGHT = "10.77.0.0/18", "10.77.128.0/18"  # halves of a switch with a trunk; SWITCH in neither
 SWITCH = "10.77.255.254"
 MOST_NODES = 4096
 INTERFACE = "eth0"
@@ -30,7 +31,6 @@ REDIRECT = {"kind": "mirred", "direction": "egress", "action": "redirect"}
 INGRESS = 0xFFFF0000
 _FIRST_INDEX = 1000  # interface indices are chosen, so that none has to be looked up
 _PER_NODE = 4
-_TRUNK_INDEX = 100
 
 
 class Cut(NamedTuple):
@@ -101,13 +101,12 @@ def add_node(
     ip: IPRoute, number: int, sysctls: dict[str, str], congestion_control: str, cable: Cable
 ) -> Node:
     """Wire node `number` to the switch, which is the calling thread's namespace; unshaped yet."""
-    first = _FIRST_INDEX + _PER_NODE * number
-    ends = Cut(first + 2, first + 3) if cable.cut else None
-    uplink = first + 1 if cable.shaped else None
-    node = Node(Namespace.create(), _address(number, cable.right), first, uplink, ends)
+    port = _FIRST_INDEX + _PER_NODE * number
+    uplink = port + 1 if cable.shaped else None
+    node = Node(Namespace.create(), _address(number, cable.right), port, uplink, None)
     with node.namespace.entered():
         stack.set_sysctls(sysctls)  # before eth0 is there: it copies the default of disable_ipv6
-    _lay_cable(ip, number, node)
+    node = node._replace(cut=_lay_cable(ip, number, node, cable.cut))
     _add_uplink(ip, number, node)
     route = {"metrics": {"cc_algo": congestion_control}}  # the sysctl is refused in a namespace
     with attempt(f"route to node {number} with congestion control {congestion_control}"):
@@ -115,7 +114,7 @@ def add_node(
         ip.route("add", dst=node.address, oif=node.port, scope="link", prefsrc=SWITCH, **route)
     with node.namespace.entered(), IPRoute() as inside:
         with attempt(f"set up {INTERFACE} of node {number}"):
-            [eth0] = inside.link_lookup(ifname=INTERFACE)
+            eth0 = socket.if_nametoindex(INTERFACE)
             inside.link("set", index=1, state="up")
             inside.addr("add", index=eth0, address=node.address, prefixlen=32)
             inside.link("set", index=eth0, state="up")
@@ -125,30 +124,28 @@ def add_node(
     return node
 
 
-def _lay_cable(ip: IPRoute, number: int, node: Node) -> None:
+def _lay_cable(ip: IPRoute, number: int, node: Node, is_cut: bool) -> Cut | None:
     """A veth from the node's eth0 to its port, or, cut, one to each end and a patch between."""
     eth0 = {"ifname": INTERFACE, "address": _mac(0, number)}
-    eth0 |= {"net_ns_fd": node.namespace.descriptor}
+    there = eth0 | {"net_ns_fd": node.namespace.descriptor}
     port = {"ifname": f"p{number}", "index": node.port, "address": _mac(1, number)}
+    cut = None
     with attempt(f"add the cable of node {number}"):
-        if node.cut is None:
-            _add_veth(ip, port, eth0)
+        if is_cut:
+            outer = {"ifname": f"o{number}", "index": node.port + 2}
+            _add_veth(ip, outer, there)
+            _add_veth(ip, port, {"ifname": f"i{number}"})
+            cut = Cut(socket.if_nametoindex(f"i{number}"), node.port + 2)
+            impairments.join(ip, cut.outer, cut.inner, f"node {number}")
         else:
-            _add_veth(ip, {"ifname": f"o{number}", "index": node.cut.outer}, eth0)
-            _add_veth(ip, {"ifname": f"i{number}", "index": node.cut.inner}, port)
-            _patch(ip, node.cut, f"node {number}")
+            _add_veth(ip, port, there)
         ip.link("set", index=node.port, state="up")
+    return cut
 
 
 def _add_veth(ip: IPRoute, mine: dict, peer: dict) -> None:
     ends = {"peer": peer | {"mtu": MTU_BYTES, "group": GROUP}}
     ip.link("add", kind="veth", mtu=MTU_BYTES, group=GROUP, **ends, **mine)
-
-
-def _patch(ip: IPRoute, cut: Cut, name: str) -> None:
-    for end in cut:
-        ip.link("set", index=end, state="up")
-    impairments.join(ip, cut.outer, cut.inner, name)
 
 
 def _add_uplink(ip: IPRoute, number: int, node: Node) -> None:
@@ -166,7 +163,9 @@ def _add_uplink(ip: IPRoute, number: int, node: Node) -> None:
         )  # fmt: skip
 
 
-_TABLES = {"left": 101, "right": 102}  # where each half sends what the other half's nodes own
+_TRUNK = ("trunk_left", "trunk_right")
+_TABLES = (101, 102)  # of routes: where each half sends what the other half's nodes own
+_MAIN = 254
 _RULES = (100, 101)  # priorities: what came over the trunk is delivered, before the halves ask
 
 
@@ -175,33 +174,33 @@ def add_trunk(ip: IPRoute, cut: bool = False) -> Trunk:
 
     Both halves live in one namespace; rules by source and destination send traffic over the trunk.
     """
-    left, right = _TRUNK_INDEX, _TRUNK_INDEX + 1
-    ends = Cut(_TRUNK_INDEX + 2, _TRUNK_INDEX + 3) if cut else None
-    near = {"ifname": "trunk_left", "index": left, "address": _mac(2, 0)}
-    far = {"ifname": "trunk_right", "index": right, "address": _mac(2, 1)}
+    near = {"ifname": _TRUNK[0], "address": _mac(2, 0)}
+    far = {"ifname": _TRUNK[1], "address": _mac(2, 1)}
+    ends = None
     with attempt("add the trunk"):
-        if ends is None:
-            _add_veth(ip, near, far)
+        if cut:
+            _add_veth(ip, near, {"ifname": "trunk_outer"})
+            _add_veth(ip, far, {"ifname": "trunk_inner"})
+            ends = Cut(*map(socket.if_nametoindex, ("trunk_inner", "trunk_outer")))
+            impairments.join(ip, ends.outer, ends.inner, "the trunk")
         else:
-            _add_veth(ip, {"ifname": "trunk_outer", "index": ends.outer}, near)
-            _add_veth(ip, {"ifname": "trunk_inner", "index": ends.inner}, far)
-            _patch(ip, ends, "the trunk")
+            _add_veth(ip, near, far)
+        left, right = map(socket.if_nametoindex, _TRUNK)
         for index in (left, right):
             ip.link("set", index=index, state="up")
     with attempt("route over the trunk"):
-        _send_over(ip, left, _mac(2, 1), _TABLES["left"], (LEFT, RIGHT))
-        _send_over(ip, right, _mac(2, 0), _TABLES["right"], (RIGHT, LEFT))
+        _send_over(ip, left, 0, (LEFT, RIGHT))
+        _send_over(ip, right, 1, (RIGHT, LEFT))
     return Trunk(left, right, ends)
 
 
-def _send_over(ip: IPRoute, index: int, far_mac: str, table: int, halves: tuple[str, str]) -> None:
+def _send_over(ip: IPRoute, index: int, side: int, halves: tuple[str, str]) -> None:
     """What comes from the first half and goes to the other leaves by trunk end `index`."""
-    gateway = f"10.77.255.{index}"  # has a neighbour entry and no owner
-    ip.neigh("add", dst=gateway, lladdr=far_mac, ifindex=index, state=128)
+    gateway, table = f"10.77.255.{side}", _TABLES[side]  # it has a neighbour entry and no owner
+    ip.neigh("add", dst=gateway, lladdr=_mac(2, 1 - side), ifindex=index, state=128)
     ip.route("add", dst="0.0.0.0/0", gateway=gateway, oif=index, flags=["onlink"], table=table)
     arrived, asking = _RULES
-    name = "trunk_left" if index == _TRUNK_INDEX else "trunk_right"
-    ip.rule("add", priority=arrived, iifname=name, table=254)
+    ip.rule("add", priority=arrived, iifname=_TRUNK[side], table=_MAIN)
     ip.rule("add", priority=asking, src=halves[0], dst=halves[1], table=table)
 
 

@@ -29,8 +29,8 @@ class Steps(Flat):
 class HandClock:
     """A clock that a test sets."""
 
-    def __init__(self, now: float | None = None) -> None:
-        self.now = now
+    def __init__(self, now: float | None = None, dilation: float = 1.0) -> None:
+        self.now, self.dilation = now, dilation
 
     def time_s(self) -> float | None:
         return self.now
@@ -50,32 +50,34 @@ def read_links(run_dir: Path) -> list[dict[str, str]]:
 
 @inside
 def test_a_change_is_applied_read_back_and_recorded() -> None:
-    clock = HandClock()
+    clock = HandClock(dilation=2.0)
     with (
         TemporaryDirectory() as folder,
         Star(update_s=0.01, sample_s=0.01).up(2, Steps(10.0), 2.0) as network,
     ):
         run_dir = Path(folder)
-        table = records.Table(run_dir, "links.csv")
-        table.header()
-        player = network.play(clock, table, records.Events(run_dir))
-        assert network.applied_mbit["up0"] == 10.0
+        records.Table(run_dir, "links.csv").header()
+        player = network.play(clock, run_dir, records.Events(run_dir))
+        up0, down0 = network.directions[:2]
+        assert up0.applied_mbit == 10.0
         assert read_links(run_dir) == []  # nothing before step 0
         clock.now = 3.5
-        wait_for(lambda: network.applied_mbit["up0"] == 40.0)
-        held, _ = links.read_rate(network._ip, network._indices["up0"], "up0")
+        wait_for(lambda: up0.applied_mbit == 40.0)
+        held, _ = links.read_rate(network._ip, up0.place.shaper, "up0")
         assert held == 20.0, held  # real: dilation 2
         wait_for(lambda: any(row["applied_mbit"] == "40.0" for row in read_links(run_dir)))
         clock.now = 5.0
-        wait_for(lambda: network.applied_mbit["down0"] == 60.0)
+        wait_for(lambda: down0.applied_mbit == 60.0)
         player.stop()
         last = {row["link"]: row for row in read_links(run_dir)[-4:]}
         assert set(last) == {"up0", "down0", "up1", "down1"}, last
         assert last["up0"]["planned_mbit"] == last["up0"]["applied_mbit"] == "60.0", last
         assert last["up1"]["applied_mbit"] == "10.0", last
-        conditions = [e for e in records.read_events(run_dir) if e["event"] == "condition"]
-        assert [(e["node"], e["applied_mbit"]) for e in conditions] == [(0, 40.0), (0, 60.0)]
-        assert [e["planned_s"] for e in conditions] == [3.5, 5.0], conditions
+        told = [e for e in records.read_events(run_dir) if e["event"] == "conditions"]
+        assert [e["planned_s"] for e in told] == [1.0, 2.0, 3.0, 4.0, 5.0], told
+        assert [e["applied"] for e in told] == [False, False, True, False, True], told
+        assert [e["links"]["up0"]["rate_mbit"] for e in told] == [20, 30, 40, 50, 60], told
+        assert all(set(e["links"]) == {"up0", "down0"} for e in told), told
         assert network.verify() == []
 
 
@@ -86,14 +88,13 @@ def test_a_paused_clock_holds_the_conditions() -> None:
         TemporaryDirectory() as folder,
         Star(update_s=0.01, sample_s=0.01).up(1, Steps(10.0), 1.0) as network,
     ):
-        table = records.Table(Path(folder), "links.csv")
-        table.header()
-        player = network.play(clock, table, records.Events(Path(folder)))
+        records.Table(Path(folder), "links.csv").header()
+        player = network.play(clock, Path(folder), records.Events(Path(folder)))
         wait_for(lambda: len(read_links(Path(folder))) > 20)
         player.stop()
         rows = read_links(Path(folder))[2:]  # the first may precede the first change
         assert {(r["time_s"], r["applied_mbit"]) for r in rows} == {("2.0", "30.0")}, rows
-        assert len(records.read_events(Path(folder))) == 1
+        assert len(records.read_events(Path(folder))) == 2  # 20 and 30 Mbit/s
 
 
 @inside
@@ -103,8 +104,7 @@ def test_what_fails_in_the_thread_is_raised_by_stop() -> None:
         TemporaryDirectory() as folder,
         Star(update_s=0.01).up(1, Steps(10.0), 1.0) as network,
     ):
-        table, events = records.Table(Path(folder), "links.csv"), records.Events(Path(folder))
-        player = network.play(clock, table, events)
+        player = network.play(clock, Path(folder), records.Events(Path(folder)))
         assert player.error is None
         clock.now = 1e9
         wait_for(lambda: player.error is not None)
@@ -117,14 +117,15 @@ def test_a_change_under_traffic_is_what_a_flow_then_gets() -> None:
     from harness.network import probe
 
     with Star().up(2, Steps(10.0), 1.0) as network:
-        for node in (0, 1):
-            network.apply(network._ip, 9.0, node)
+        for direction in network.directions:
+            direction.apply(network._ip, direction.conditions(9.0))
         (a, b), queue = network.nodes, network.describe()["queue_bytes"]
         path = probe.Path(b.namespace, a.namespace, a.address, 10.0)  # up1 stayed at 10
         assert probe.judge("", 10.0, probe.measure([path], 0.3, queue)[0]).ok
         path = probe.Path(network.switch, a.namespace, a.address, 100.0)
         assert probe.judge("", 100.0, probe.measure([path], 0.3, queue)[0]).ok
-        assert not network.apply(network._ip, 9.0, 0)  # nothing left to change
+        up0 = network.directions[0]
+        assert not up0.apply(network._ip, up0.conditions(9.0))  # nothing left to change
 
 
 def test_missed_deadlines_are_skipped_and_the_others_stay_on_the_grid(
@@ -133,8 +134,8 @@ def test_missed_deadlines_are_skipped_and_the_others_stay_on_the_grid(
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     deadlines = Deadlines(0.5)
-    assert deadlines.take() == 0.0
-    assert deadlines.take() is None
+    assert deadlines.take()
+    assert not deadlines.take()
     now[0] = 102.25
-    assert deadlines.take() == 1.75
+    assert deadlines.take()
     assert deadlines.next_s == 102.5

@@ -10,12 +10,19 @@ from pyroute2 import IPRoute
 
 from harness.network import links
 from harness.network.namespaces import Namespace
+from harness.network.network import Network
 from harness.network.star import Star
 from tests.network.inside import Flat, inside, refusal, start
 
 
 def interfaces() -> list[str]:
     return sorted(name for _, name in socket.if_nameindex())
+
+
+def shaper(network: Network, name: str) -> int:
+    """Index of the interface whose egress shapes direction `name`."""
+    [found] = [d.place.shaper for d in network.directions if d.name == name]
+    return found
 
 
 @inside
@@ -38,10 +45,10 @@ def test_rates_are_divided_by_dilation_and_reported_emulated() -> None:
 @inside
 def test_a_link_that_somebody_slowed_fails_the_probe_and_the_read_back() -> None:
     with Star(probe_s=0.2).up(2, Flat(100.0), 1.0) as network:
-        links.change_rate(network._ip, network._indices["down1"], "down1", 50.0)
+        links.change_rate(network._ip, shaper(network, "down1"), "down1", 50.0)
         assert [p.link for p in network.probe() if not p.ok] == ["down1"]
         assert [problem.split()[0] for problem in network.verify()] == ["down1"]
-        network._ip.tc("del", "htb", network._indices["up0"], links.ROOT)
+        network._ip.tc("del", "htb", shaper(network, "up0"), links.ROOT)
         assert "up0: it is gone" in network.verify()[0], network.verify()
 
 
@@ -77,8 +84,8 @@ def test_what_cannot_be_met_is_refused() -> None:
     with pytest.raises(ValueError, match="congestion_control must be one of .*got 'nosuch'"):
         with Star(congestion_control="nosuch").up(2, Flat(100.0), 1.0):
             pass
-    with pytest.raises(ValueError, match="shapes the rate only.*delay_ms=5"):
-        with Star().up(2, Flat(100.0, delay_ms=5.0), 1.0):
+    with pytest.raises(ValueError, match="offload must be one of auto, keep, off, got 'never'"):
+        with Star(offload="never").up(2, Flat(100.0), 1.0):
             pass
     with pytest.raises(ValueError, match=r"Mbit/s, got 0.0"):
         with Star().up(2, Flat(0.0), 1.0):
