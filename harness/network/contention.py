@@ -13,7 +13,7 @@ from harness.network import wiring
 from harness.network.iperf import Flow, FlowRecord, Pair
 from harness.network.links import NetworkError
 from harness.network.namespaces import Namespace
-from harness.network.sockets import Sockets
+from harness.network.sockets import Connection, Sockets
 from harness.records import Events
 
 _FIRST_PORT = 5201
@@ -137,7 +137,7 @@ class Contention:
     def _await(
         self, flows: list[Flow], what: str, waiting: Callable[[list[Flow]], list[Flow]]
     ) -> None:
-        """Look until none of `flows` is `waiting`; NetworkError for one that died or took too long."""
+        """Look until no flow is `waiting`; NetworkError for one that died or is too slow."""
         deadline = time.monotonic() + _BEGIN_S
         while not self._stopping and (flows := waiting(flows)):
             self._require_running()
@@ -153,8 +153,9 @@ class Contention:
 
     def _silent(self, flows: list[Flow], wish: Wish) -> list[Flow]:
         """Those whose data does not flow yet; tells of the others."""
-        self._look(flows)
+        seen = self._connections(flows)
         for flow in flows:
+            flow.find(seen[flow.pair.sender.descriptor])
             if flow.flowing:
                 flow.started_s = self._time_s()
                 self._tell("flow_started", flow.started_s, flow, wish)
@@ -193,9 +194,13 @@ class Contention:
 
     def _look(self, flows: list[Flow]) -> list[Flow]:
         """Read how much each has sent; those that still send, or have data left to deliver."""
-        places = {flow.pair.sender.descriptor: flow.pair.sender for flow in flows}
-        seen = {key: self._of(place).connections() for key, place in places.items()}
+        seen = self._connections(flows)
         return [flow for flow in flows if flow.look(seen[flow.pair.sender.descriptor])]
+
+    def _connections(self, flows: list[Flow]) -> dict[int, list[Connection]]:
+        """What the senders of `flows` have open, by descriptor of the namespace."""
+        places = {flow.pair.sender.descriptor: flow.pair.sender for flow in flows}
+        return {key: self._of(place).connections() for key, place in places.items()}
 
     def _of(self, namespace: Namespace) -> Sockets:
         if namespace.descriptor not in self._sockets:

@@ -162,22 +162,23 @@ class Flow:
             send += ["-C", self.congestion_control]
         self.client = Child(send, self.pair.sender, self._folder / self.name)
 
+    def find(self, connections: list[Connection]) -> None:
+        """Recognise its own among those of the sender's namespace, once it carries data."""
+        for found in connections:
+            if found.port == self.port and found.sent_bytes > _CONTROL_BYTES:
+                self._local_port, self._since = found.local_port, time.monotonic()
+
     def look(self, connections: list[Connection]) -> bool:
         """Take its counter from those of the sender's namespace; whether it still sends."""
-        mine = [found for found in connections if found.port == self.port]
-        if self._local_port is None:
-            data = [found for found in mine if found.sent_bytes > _CONTROL_BYTES]
-            if data:
-                self._local_port, self._since = data[0].local_port, time.monotonic()
-        for found in mine:
-            if found.local_port == self._local_port:
+        for found in connections:
+            if (found.local_port, found.port) == (self._local_port, self.port):
                 self.sent_bytes = found.sent_bytes
                 return True
         return False
 
     @property
     def flowing(self) -> bool:
-        """Whether its data has been seen to flow, by look()."""
+        """Whether its data has been seen to flow, by find()."""
         return self._local_port is not None
 
     def require_running(self) -> None:
