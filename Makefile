@@ -20,6 +20,7 @@ quickstart: setup
 	$(RUN) -m harness +experiment=quickstart
 
 test: setup
+	sh scripts/system-packages test
 	$(RUN) -m pytest
 
 lint: setup

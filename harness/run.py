@@ -23,6 +23,7 @@ from harness.settings import BadSetting, Settings
 
 STOP_S = 8.0  # for the supervisor to end after Ctrl-C, before it is killed
 POLL_S = 0.1
+LOCK = "gradnet-run"  # abstract socket that the run now going on holds
 SHELL_SIGNAL = 128  # plus the signal's number: how a shell, and unshare, tells of one
 
 
@@ -150,7 +151,7 @@ def _machine_to_ourselves() -> Iterator[None]:
     told = False
     while True:
         try:
-            lock.bind("\0gradnet-run")
+            lock.bind("\0" + LOCK)
             break
         except OSError:
             if not told:

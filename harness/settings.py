@@ -1,5 +1,6 @@
 """A run's settings as plain values: read from the resolved configuration, checked, and built."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from harness.network.links import NetworkError
+from profiles import recordings
+from profiles.base import WAYS, Profile
 
 PARTS = ("model", "dataset", "compressor", "controller", "profile", "network")
+FILE_KEYS = ("path", "initial_weights")  # whose values are files that decide a result
 NOT_IDENTITY = ("results", "rerun", "report")  # where, whether and how shown, not what
 
 
@@ -39,8 +43,11 @@ class Settings:
         return value
 
     def identity(self) -> dict[str, Any]:
-        """What the run id is a hash of: everything but paths and display."""
-        return {key: value for key, value in self.config.items() if key not in NOT_IDENTITY}
+        """What the run id is a hash of: no display, but what is in the files that are named."""
+        deciding = {key: value for key, value in self.config.items() if key not in NOT_IDENTITY}
+        found = {name: recordings.find(name) for name in _files(deciding)}
+        files = {name: recordings.digest(file) for name, file in found.items() if file}
+        return deciding | ({"files": files} if files else {})
 
     def build(self, part: str) -> Any:
         """The object one of PARTS (or `optimizer.schedule`) describes.
@@ -50,7 +57,7 @@ class Settings:
         section = dict(self[part])
         section.pop("agree", None)
         try:
-            return instantiate(OmegaConf.create(section))
+            return instantiate(OmegaConf.create(section), _convert_="all")
         except InstantiationException as error:
             cause = error.__cause__ or error
             raise BadSetting(f"{part}: {cause}") from error
@@ -61,11 +68,20 @@ class Settings:
 
     def check(self) -> dict[str, Any]:
         """Every part, built; raises BadSetting at the first value that cannot work."""
-        _check_numbers(self)
+        check_numbers(self)
         parts = {part: self.build(part) for part in PARTS}
         self.build("optimizer.schedule")
         _check_fit(self, parts)
         return parts
+
+
+def _files(value: Any) -> Iterator[str]:
+    """Every file that a configuration names, at any depth."""
+    if isinstance(value, dict):
+        yield from (value[key] for key in FILE_KEYS if isinstance(value.get(key), str))
+    if isinstance(value, (dict, list)):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _files(inner)
 
 
 def _require(good: bool, key: str, value: Any, allowed: str) -> None:
@@ -81,7 +97,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _check_numbers(settings: Settings) -> None:
+def check_numbers(settings: Settings) -> None:
+    """Every value that is no part; raises BadSetting at the first that cannot work."""
     whole = {"workers": 1, "workers_per_node": 1, "batch_size": 1}
     whole |= {"seed": 0, "eval_every": 1, "checkpoint_every": 0}
     for key, least in whole.items():
@@ -117,12 +134,23 @@ def _check_numbers(settings: Settings) -> None:
              "experiment", name, "a folder name")  # fmt: skip
 
 
+def check_nodes(settings: Settings, profile: Profile) -> int:
+    """How many nodes there are; BadSetting when the profile has no link for one of them."""
+    nodes = settings["workers"] // settings["workers_per_node"]
+    for node in range(nodes):
+        for way in WAYS:
+            try:
+                profile.link(0.0, node, way)
+            except ValueError as error:
+                raise BadSetting(f"profile: {error}") from error
+    return nodes
+
+
 def _check_fit(settings: Settings, parts: dict[str, Any]) -> None:
     """What single values cannot show: parts that do not go together, data that is not there."""
-    nodes = settings["workers"] // settings["workers_per_node"]
-    dilation = settings["emulation.dilation"]
+    nodes = check_nodes(settings, parts["profile"])
     try:
-        parts["network"].check(nodes, parts["profile"], dilation)
+        parts["network"].check(nodes, parts["profile"], settings["emulation.dilation"])
     except (ValueError, NetworkError) as error:
         raise BadSetting(f"network: {error}") from error
     compute = settings["emulation.compute"]

@@ -1,6 +1,7 @@
 """Sweeps: Hydra's own sweeper, with every run checked before the first one starts."""
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -16,13 +17,19 @@ class CheckFirst(Callback):
     """A bad value anywhere stops the sweep before it costs anything."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        loader = GlobalHydra.instance().config_loader()
-        swept = [f"{key}={value}" for key, value in (config.hydra.sweeper.params or {}).items()]
-        parser = OverridesParser.create(config_loader=loader)
-        overrides = parser.parse_overrides(swept + list(config.hydra.overrides.task))
-        [runs] = BasicSweeper.split_arguments(overrides, None)
-        for run in runs:
-            check_or_exit(plain_settings(loader.load_sweep_config(config, run)))
+        for settings in runs(config):
+            check_or_exit(settings)
+
+
+def runs(config: DictConfig) -> Iterator[Settings]:
+    """Every run of the sweep that `config`, composed by the Hydra that is up, describes."""
+    loader = GlobalHydra.instance().config_loader()
+    swept = [f"{key}={value}" for key, value in (config.hydra.sweeper.params or {}).items()]
+    parser = OverridesParser.create(config_loader=loader)
+    overrides = parser.parse_overrides(swept + list(config.hydra.overrides.task))
+    [choices] = BasicSweeper.split_arguments(overrides, None)
+    for choice in choices:
+        yield plain_settings(loader.load_sweep_config(config, choice))
 
 
 def check_or_exit(settings: Settings) -> None:

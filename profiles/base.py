@@ -1,5 +1,6 @@
 """Network conditions as pure functions of time."""
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple, Protocol
 
 Way = Literal["up", "down"]  # from a node into the network, or from the network down to it
@@ -26,6 +27,12 @@ class Extremes(NamedTuple):
     loss: float = 0.0
     reorder: float = 0.0
     flows: int = 0
+
+
+def widest(parts: Iterable[Extremes]) -> Extremes:
+    """Bounds of several profiles of which any may be seen."""
+    lowest, highest, *most = zip(*parts, strict=True)
+    return Extremes(min(lowest), max(highest), *map(max, most))
 
 
 class Profile(Protocol):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from profiles.limits import check_above_zero
+from profiles.limits import check_lasting, check_mbit, check_order
 from profiles.rated import Rated
 
 
@@ -16,13 +16,10 @@ class Degrading(Rated):
     step_s: float
 
     def __post_init__(self) -> None:
-        check_above_zero(start_mbit=self.start_mbit, end_mbit=self.end_mbit)
-        check_above_zero(step_mbit=self.step_mbit, step_s=self.step_s)
+        check_mbit(start_mbit=self.start_mbit, end_mbit=self.end_mbit, step_mbit=self.step_mbit)
+        check_lasting(step_s=self.step_s)
+        check_order(end_mbit=self.end_mbit, start_mbit=self.start_mbit)
         super().__post_init__()
-        if self.end_mbit > self.start_mbit:
-            raise ValueError(
-                f"end_mbit must be in (0, {self.start_mbit}] (start_mbit), got {self.end_mbit}"
-            )
 
     def mbit(self, time_s: float, node: int) -> float:
         return max(self.end_mbit, self.start_mbit - time_s // self.step_s * self.step_mbit)

@@ -1,22 +1,92 @@
-"""What a link may be given; refused where a profile is built, with key, value and range."""
+"""What a profile may be given; refused where it is built, with key, value and range."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+MOST_MBIT = 1_000_000  # 1 Tbit/s
+MOST_S = 1e9  # 30 years
+LEAST_LASTING_S = 0.001  # shorter than any look at a profile; more of them than memory holds
+MOST_DELAY_MS = 60_000  # a minute
 
 
-def check_above_zero(**values: float) -> None:
-    """Every value, by its key, is a positive finite number."""
+def is_number(value: Any) -> bool:
+    """A finite float or an int that fits in one; a bool is neither."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return -sys.float_info.max <= value <= sys.float_info.max
+
+
+def check_mbit(**values: Any) -> None:
+    """Every value, by its key, is a rate."""
     for key, value in values.items():
-        if not (isinstance(value, (int, float)) and 0 < value < float("inf")):
-            raise ValueError(f"{key} must be a number > 0, got {value!r}")
+        if not (is_number(value) and 0 < value <= MOST_MBIT):
+            raise ValueError(f"{key} must be a number in (0, {MOST_MBIT}], got {value!r}")
 
 
-def check_path(delay_ms: float, jitter_ms: float, loss: float, reorder: float) -> None:
+def check_lasting(**values: Any) -> None:
+    """Every value is the length in seconds of something that happens over and over."""
+    for key, value in values.items():
+        check_between(LEAST_LASTING_S, MOST_S, **{key: value})
+
+
+def check_between(least: float, most: float, **values: Any) -> None:
+    """Every value is a number in [least, most]."""
+    for key, value in values.items():
+        if not (is_number(value) and least <= value <= most):
+            raise ValueError(f"{key} must be a number in [{least:g}, {most:g}], got {value!r}")
+
+
+def check_share(**values: Any) -> None:
+    """Every value is in [0, 1)."""
+    for key, value in values.items():
+        if not (is_number(value) and 0 <= value < 1):
+            raise ValueError(f"{key} must be a number in [0, 1), got {value!r}")
+
+
+def check_order(**values: float) -> None:
+    """Two numbers above 0, the first at most the second."""
+    (low_key, low), (high_key, high) = values.items()
+    if low > high:
+        raise ValueError(f"{low_key} must be in (0, {high}] ({high_key}), got {low}")
+
+
+def check_whole(least: int, most: float = float("inf"), **values: Any) -> None:
+    """Every value is a whole number in [least, most]."""
+    allowed = f">= {least}" if most == float("inf") else f"in [{least}, {most}]"
+    for key, value in values.items():
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not (whole and least <= value <= most):
+            raise ValueError(f"{key} must be a whole number {allowed}, got {value!r}")
+
+
+def check_choice(choices: tuple[Any, ...], **values: Any) -> None:
+    """Every value is one of `choices`, and of its type."""
+    for key, value in values.items():
+        if not any(type(value) is type(choice) and value == choice for choice in choices):
+            named = " or ".join(str(choice).lower() for choice in choices)
+            raise ValueError(f"{key} must be {named}, got {value!r}")
+
+
+def check_path(delay_ms: Any, jitter_ms: Any, loss: Any, reorder: Any) -> None:
     """What a link does to packets beside its rate."""
-    for key, value in (("delay_ms", delay_ms), ("jitter_ms", jitter_ms)):
-        if not (isinstance(value, (int, float)) and 0 <= value < float("inf")):
-            raise ValueError(f"{key} must be a number >= 0, got {value!r}")
-    for key, value in (("loss", loss), ("reorder", reorder)):
-        if not (isinstance(value, (int, float)) and 0 <= value < 1):
-            raise ValueError(f"{key} must be in [0, 1), got {value!r}")
+    check_between(0, MOST_DELAY_MS, delay_ms=delay_ms, jitter_ms=jitter_ms)
+    check_share(loss=loss, reorder=reorder)
     if jitter_ms > delay_ms:
         raise ValueError(f"jitter_ms must be in [0, {delay_ms}] (delay_ms), got {jitter_ms}")
     if reorder and not delay_ms:
         raise ValueError(f"reorder must be 0 without a delay_ms to overtake, got {reorder}")
+
+
+def check_profile(**values: Any) -> None:
+    """Every value is a profile."""
+    for key, value in values.items():
+        if not all(callable(getattr(value, name, None)) for name in ("link", "flows", "extremes")):
+            raise ValueError(f"{key} must be a profile (a section with _target_), got {value!r}")
+
+
+def as_tuple(key: str, value: Any, of_what: str) -> tuple[Any, ...]:
+    """A list, Hydra's too, as a tuple that can be hashed."""
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes)) or not len(value):
+        raise ValueError(f"{key} must be a list of {of_what}, got {value!r}")
+    return tuple(value)

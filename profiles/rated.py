@@ -1,17 +1,20 @@
 """What profiles share that are a rate over time, on a path that does not change."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
+from random import Random
 
 from profiles.base import Extremes, Link, Way
-from profiles.limits import check_path
+from profiles.limits import check_choice, check_path, check_whole
+from profiles.segments import value_at
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rated(ABC):
     """A profile that only has to give `mbit` and `range_mbit`; both ways are alike."""
 
-    delay_ms: float = 0.0  # one way, of each direction of each link
+    delay_ms: float = 0.0  # one way, of each direction of each link, in [0, 60000]
     jitter_ms: float = 0.0  # at most delay_ms
     loss: float = 0.0  # share of packets, in [0, 1)
     reorder: float = 0.0  # share of packets that overtake the delay, in [0, 1); needs a delay
@@ -37,3 +40,23 @@ class Rated(ABC):
     def extremes(self) -> Extremes:
         path = (self.delay_ms, self.jitter_ms, self.loss, self.reorder)
         return Extremes(*self.range_mbit(), *path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnRate(Rated):
+    """A rate that changes at random; it only has to give `draws` and `range_mbit`."""
+
+    seed: int = 0  # with the node, all that the rates depend on; >= 0
+    shared: bool = False  # one series for all nodes
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole(0, seed=self.seed)
+        check_choice((True, False), shared=self.shared)
+
+    @abstractmethod
+    def draws(self, random: Random) -> Iterator[tuple[float, float]]:
+        """Lengths in seconds and rates, one after the other, forever."""
+
+    def mbit(self, time_s: float, node: int) -> float:
+        return value_at(self, "all" if self.shared else str(node), time_s)

@@ -15,7 +15,7 @@ MAY_IMPORT = {
 }
 OWNERS = {
     "pyroute2": {"harness/network"},
-    "matplotlib": {"harness/figures.py"},
+    "matplotlib": {"harness/figures.py", "harness/drawings.py"},
     "torch.distributed": {
         "harness/workers.py",  # collectives
         "harness/worker.py",  # start-up and leaving

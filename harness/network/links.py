@@ -20,6 +20,7 @@ LOWEST_MBIT, HIGHEST_MBIT = 0.001, 400_000.0
 BURST_US = 2000
 QUANTUM_BYTES = 60_000  # one class per qdisc: only keeps the kernel from choosing and warning
 ROOT, CLASS, LEAF = 0x10000, 0x10001, 0x100000
+_MINOR = CLASS - ROOT  # of the shaped class, below any root
 _TICKS_PER_US = 15.625  # packet scheduler ticks of 64 ns
 
 
@@ -74,25 +75,33 @@ def _class_options(rate: int) -> dict[str, float]:
 
 def shape(ip: IPRoute, index: int, name: str, rate_mbit: float, queue_bytes: int) -> None:
     """Shape what leaves interface `index`, link `name`, to a real rate."""
-    options = _class_options(rate_bytes(rate_mbit))
     with attempt(f"add an htb shaper of {rate_mbit} Mbit/s to {name}"):
         ip.tc("add", "htb", index, ROOT, default=CLASS & 0xFFFF)
-        ip.tc("add-class", "htb", index, CLASS, parent=ROOT, **options)
+    add_class(ip, index, name, rate_mbit, queue_bytes)
+
+
+def add_class(
+    ip: IPRoute, index: int, name: str, rate_mbit: float, queue_bytes: int, root: int = ROOT
+) -> None:
+    """Add the shaped class and its queue below the htb qdisc `root`, which is there."""
+    options = _class_options(rate_bytes(rate_mbit))
+    with attempt(f"add a class of {rate_mbit} Mbit/s to {name}"):
+        ip.tc("add-class", "htb", index, root + _MINOR, parent=root, **options)
     with attempt(f"add a queue of {queue_bytes} bytes to {name}"):
-        ip.tc("add", "bfifo", index, LEAF, parent=CLASS, limit=queue_bytes)
+        ip.tc("add", "bfifo", index, LEAF, parent=root + _MINOR, limit=queue_bytes)
 
 
-def change_rate(ip: IPRoute, index: int, name: str, rate_mbit: float) -> None:
+def change_rate(ip: IPRoute, index: int, name: str, rate_mbit: float, root: int = ROOT) -> None:
     """Re-shape `index` while traffic flows; its queue and tokens survive."""
     options = _class_options(rate_bytes(rate_mbit))
     with attempt(f"change {name} to {rate_mbit} Mbit/s"):
-        ip.tc("change-class", "htb", index, CLASS, parent=ROOT, **options)
+        ip.tc("change-class", "htb", index, root + _MINOR, parent=root, **options)
 
 
-def read_rate(ip: IPRoute, index: int, name: str) -> tuple[float, int]:
+def read_rate(ip: IPRoute, index: int, name: str, root: int = ROOT) -> tuple[float, int]:
     """Real rate in Mbit/s and burst in us that the kernel holds for link `name`."""
     with attempt(f"read back the class of {name}"):
-        found = [c for c in ip.get_classes(index) if c["handle"] == CLASS]
+        found = [c for c in ip.get_classes(index) if c["handle"] == root + _MINOR]
     if not found:
         raise NetworkError(f"read back the class of {name}: it is gone")
     options = found[0].get_attr("TCA_OPTIONS")
@@ -102,11 +111,11 @@ def read_rate(ip: IPRoute, index: int, name: str) -> tuple[float, int]:
     return min(rates, ceilings) / 125_000, int(held["buffer"] / _TICKS_PER_US)
 
 
-def read_shape(ip: IPRoute, index: int, name: str) -> Shape:
+def read_shape(ip: IPRoute, index: int, name: str, root: int = ROOT) -> Shape:
     """Class and queue of link `name`; NetworkError when either is gone or of another kind."""
-    rate_mbit, burst_us = read_rate(ip, index, name)
+    rate_mbit, burst_us = read_rate(ip, index, name, root)
     with attempt(f"read back the queue of {name}"):
-        leaves = [q for q in ip.get_qdiscs(index) if q["parent"] == CLASS]
+        leaves = [q for q in ip.get_qdiscs(index) if q["parent"] == root + _MINOR]
     if not leaves or leaves[0].get_attr("TCA_KIND") != "bfifo":
         raise NetworkError(f"read back the queue of {name}: it is gone or of another kind")
     return Shape(rate_mbit, burst_us, leaves[0].get_attr("TCA_OPTIONS")["limit"])
@@ -117,7 +126,7 @@ def counters(ip: IPRoute) -> dict[int, Counters]:
     found = {}
     with attempt("read the counters of all links"):
         for qdisc in ip.get_qdiscs():
-            if qdisc.get_attr("TCA_KIND") == "htb" and qdisc["handle"] == ROOT:
+            if qdisc.get_attr("TCA_KIND") == "bfifo" and qdisc["handle"] == LEAF:
                 stats = qdisc.get_attr("TCA_STATS2")
                 queue = stats.get_attr("TCA_STATS_QUEUE")
                 sent = stats.get_attr("TCA_STATS_BASIC")["bytes"]

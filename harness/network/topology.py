@@ -10,7 +10,7 @@ from pyroute2 import IPRoute
 
 from harness.network import impairments, iperf, links, stack, wiring
 from harness.network.network import Network
-from profiles.base import WAYS, Profile
+from profiles.base import Profile
 
 FEWEST_QUEUE_BYTES, MOST_QUEUE_BYTES = 1 << 18, 1 << 26
 OFFLOADS = ("auto", "keep", "off")
@@ -70,9 +70,6 @@ class Topology(ABC):
         extremes = profile.extremes()
         for rate_mbit in (extremes.lowest_mbit, extremes.highest_mbit):
             links.rate_bytes(rate_mbit / dilation)
-        for node in range(nodes):
-            for way in WAYS:
-                profile.link(0.0, node, way)
         stack.require_known(self.congestion_control)
         if self.cross_congestion_control is not None:
             stack.require_known(self.cross_congestion_control)

@@ -1,48 +1,71 @@
 """Laws of every profile: each yaml of conf/profile is tested by being there."""
 
+import pickle
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
 
-from profiles.base import WAYS, Way
+from harness.settings import Settings
+from harness.sweep import plain_settings
+from profiles.base import WAYS, Link, Way
 
-CHOICES = {path.stem: path for path in sorted(Path("conf/profile").glob("*.yaml"))}
-TIMES_S = [0.1 * tick for tick in range(3000)] + [1e3, 1024.0, 5e3, 86_400.0]
+CHOICES = sorted(path.stem for path in Path("conf/profile").glob("*.yaml"))
+NODES = (0, 1, 7)
+TIMES_S = [0.25 * tick for tick in range(1200)] + [1e3, 1024.0, 5e3, 50_000.0]
+CALLS: list[tuple[float, int, Way]]
+CALLS = [(time_s, node, way) for time_s in TIMES_S for node in NODES for way in WAYS]
 
 
-def build(name: str, seed: int = 0) -> Any:
+def settings(*overrides: str) -> Settings:
     with initialize_config_dir(str(Path("conf").absolute()), version_base="1.3"):
-        return instantiate(compose("config", [f"profile={name}", f"seed={seed}"]).profile)
+        return plain_settings(compose("config", list(overrides)))
+
+
+def build(name: str, *overrides: str) -> Any:
+    return settings(f"profile={name}", *overrides).build("profile")
 
 
 @pytest.mark.parametrize("name", CHOICES)
 def test_it_is_pure_in_any_order(name: str) -> None:
-    calls: list[tuple[float, int, Way]]
-    calls = [(time_s, node, way) for time_s in TIMES_S for node in (0, 1, 7) for way in WAYS]
-    forward, shuffled = build(name), build(name)
-    expected = {call: forward.link(*call) for call in calls}
-    random.Random("order").shuffle(calls)
-    assert all(shuffled.link(*call) == expected[call] for call in calls)
+    forward, shuffled = build(name), build(name, "seed=5")
+    expected = {call: forward.link(*call) for call in CALLS}
+    flows = [forward.flows(time_s) for time_s in TIMES_S]
+    order = random.Random("order").sample(CALLS, len(CALLS))
+    assert all(shuffled.link(*call) == expected[call] for call in order)
+    assert [shuffled.flows(time_s) for time_s in reversed(TIMES_S)] == flows[::-1]
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_every_link_is_within_range(name: str) -> None:
+def test_no_link_leaves_the_extremes(name: str) -> None:
     profile = build(name)
-    low, high = profile.extremes()[:2]
-    assert 0 < low <= high
-    for time_s in TIMES_S:
-        link = profile.link(time_s, 3, "up")
-        assert low <= link.rate_mbit <= high
-        assert link.delay_ms >= 0 and link.jitter_ms >= 0 and 0 <= link.loss < 1
-        assert profile.flows(time_s) >= 0
+    most = profile.extremes()
+    assert 0 < most.lowest_mbit <= most.highest_mbit
+    for link in {profile.link(*call) for call in CALLS}:
+        assert isinstance(link, Link)
+        assert most.lowest_mbit <= link.rate_mbit <= most.highest_mbit
+        assert 0 <= link.jitter_ms <= link.delay_ms <= most.delay_ms
+        assert link.jitter_ms <= most.jitter_ms
+        assert 0 <= link.loss <= most.loss < 1
+        assert 0 <= link.reorder <= most.reorder < 1
+    assert all(0 <= profile.flows(time_s) <= most.flows for time_s in TIMES_S)
 
 
 @pytest.mark.parametrize("name", CHOICES)
 def test_before_the_start_is_the_start(name: str) -> None:
     profile = build(name)
-    assert profile.link(-5.0, 2, "up") == profile.link(0.0, 2, "up")
+    for way in WAYS:
+        assert profile.link(-5.0, 2, way) == profile.link(0.0, 2, way)
     assert profile.flows(-5.0) == profile.flows(0.0)
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_equal_profiles_are_one_key_and_survive_a_pickle(name: str) -> None:
+    profile = build(name)
+    copy = pickle.loads(pickle.dumps(profile))
+    assert {profile: "found"}[copy] == {copy: "found"}[build(name)] == "found"
+    assert [copy.link(*call) for call in CALLS[::50]] == [
+        profile.link(*call) for call in CALLS[::50]
+    ]

@@ -1,0 +1,113 @@
+"""What the kernel is and offers: interfaces, queues, congestion controls, and the whole network."""
+
+import platform
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.doctor import trial
+from harness.doctor.composition import Composition
+from harness.doctor.findings import Finding, needed
+from harness.network import capabilities
+
+ROOT = Path("/")
+CLOCK = Path("sys/devices/system/clocksource/clocksource0/current_clocksource")
+TCP = Path("/proc/sys/net/ipv4")
+SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies")  # a reading costs microseconds
+MODULES = {"veth": "veth", "ifb": "ifb", "htb + bfifo": "sch_htb"} | {
+    "ingress + u32 + mirred": "-a sch_ingress cls_u32 act_mirred"
+}
+GET_NETEM = (
+    "sudo modprobe sch_netem (Ubuntu and clouds keep it in linux-modules-extra-$(uname -r)); else "
+    "boot a kernel with CONFIG_NET_SCH_NETEM"
+)
+
+
+def kernel(root: Path = ROOT) -> Iterator[Finding]:
+    clock = (root / CLOCK).read_text().strip() if (root / CLOCK).exists() else "unknown"
+    yield Finding("kernel", "ok", f"Linux {platform.release()}, {around(root)}, clock {clock}")
+    if clock in SLOW_CLOCKS:
+        means = "readings of the time are slow; short steps are measured badly"
+        yield Finding("clock", "warn", clock, means, "boot with clocksource=tsc if the CPU has it")
+
+
+def around(root: Path) -> str:
+    """What the machine whose files are under `root` seems to be, or to run in."""
+    if "microsoft" in (root / "proc/version").read_text().lower():
+        return "WSL"
+    if any((root / mark).exists() for mark in (".dockerenv", "run/.containerenv")):
+        return "container"
+    processor = (root / "proc/cpuinfo").read_text()
+    if "User Mode Linux" in processor:
+        return "user-mode Linux"
+    flags = [line for line in processor.splitlines() if line.startswith("flags")]
+    return "virtual machine" if flags and "hypervisor" in flags[0].split() else "real machine"
+
+
+def links(asked: Sequence[Composition]) -> Iterator[Finding]:
+    """Each kind tried, then each network asked for brought up and taken down."""
+    networks = trial.asked(asked)
+    try:
+        tried = trial.attempt(networks)
+    except RuntimeError as error:
+        yield Finding("links", "missing", f"could not be tried: {error}", "no run can start")
+        return
+    refused = {kind: tried.kinds[kind] for kind in capabilities.NEEDED if tried.kinds[kind]}
+    for kind, reason in refused.items():
+        enable = f"sudo modprobe {MODULES[kind]}, or boot a kernel that has it"
+        yield Finding(kind, "missing", reason, "every run needs it", enable)
+    if not refused:
+        others = [kind for kind in capabilities.OTHERS if not tried.kinds[kind]]
+        yield Finding("links", "ok", ", ".join([*capabilities.NEEDED, *others]), "tried")
+    yield _netem(not tried.kinds["netem"], asked)
+    yield from _networks(networks, tried.networks)
+
+
+def _netem(there: bool, asked: Sequence[Composition]) -> Finding:
+    wanted: dict[str, float] = {}
+    for run in asked:
+        for name, value in run.impairments.items():
+            wanted[name] = max(value, wanted.get(name, 0))
+    if there:
+        return Finding("netem", "ok", "delay, jitter, loss and reordering", "tried")
+    means = "profiles that only set rates run"
+    if wanted:
+        means = "the profile has " + ", ".join(f"{key} {most:g}" for key, most in wanted.items())
+    return Finding("netem", needed(bool(wanted)), "not in this kernel", means, GET_NETEM)
+
+
+def _networks(networks: Sequence[dict[str, Any]], refusals: Sequence[str]) -> Iterator[Finding]:
+    """Whether those asked for came up."""
+    for network, refusal in zip(networks, refusals, strict=True):
+        profile = str(network["profile"].get("name") or network["profile"]["_target_"])
+        nodes = network["workers"] // network["workers_per_node"]
+        what = f"{nodes} nodes, profile {profile.rsplit('.', 1)[-1].lower()}"
+        if refusal:
+            yield Finding("network", "missing", refusal, f"{what}: did not come up")
+        else:
+            yield Finding("network", "ok", what, "brought up, read back as intended, removed")
+
+
+def tcp(asked: Sequence[Composition], settings: Path = TCP) -> Iterator[Finding]:
+    """Congestion controls, and whether one flow's buffers hold what is under way on a link."""
+    there = (settings / "tcp_available_congestion_control").read_text().split()
+    default = (settings / "tcp_congestion_control").read_text().strip()
+    wanted = sorted({run.settings["network"]["congestion_control"] for run in asked})
+    means = f"the machine's default is {default}; runs use {' '.join(wanted)}"
+    yield Finding("congestion", "ok", " ".join(there), means)
+    for name in wanted:
+        if name not in there:
+            enable = f"sudo modprobe tcp_{name}, or network.congestion_control={there[0]}"
+            yield Finding(name, "missing", "not offered by this kernel", "asked for", enable)
+    buffer_bytes = min(run.settings["network"]["send_buffer_bytes"] for run in asked)
+    under_way = max((_under_way_bytes(run) for run in asked), default=0)
+    if under_way > buffer_bytes / 2:  # the kernel counts its own overhead, up to as much again
+        found = f"{under_way / 1e6:.1f} MB may be under way to a peer and back"
+        means = f"one flow sends {buffer_bytes / 2e6:.1f} MB at most before it has to wait"
+        yield Finding("buffers", "warn", found, means, "raise network.send_buffer_bytes")
+
+
+def _under_way_bytes(run: Composition) -> float:
+    """Of a flow that fills the fastest link: a round trip is two links each way."""
+    most = run.parts["profile"].extremes()
+    return most.highest_mbit * 125 * 4 * most.delay_ms  # emulated rate x time = real rate x time

@@ -1,0 +1,111 @@
+"""Whether the machine carries the run: cores, memory, disk, limits, and who else uses it."""
+
+import os
+import resource
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+from harness.doctor.composition import Composition
+from harness.doctor.findings import Finding
+from harness.run import LOCK
+
+GIB = 1 << 30
+# Measured, quickstart on CPU: runner and supervisor 0.66 GiB; a worker with its agent 0.3 GiB of
+# memory that it shares with nobody, share of the common pages included.
+BASE_BYTES, WORKER_BYTES = 0.7 * GIB, 0.3 * GIB
+COPIES = 7  # float32: weights, gradients, buckets, momentum, residual, compensated, received
+LEAST_DISK_BYTES, LEAST_SHARED_BYTES = GIB, GIB // 4
+BASE_FILES, FILES_PER_WORKER = 128, 8
+LEDGERS = Path("/var/lib/gradnet")
+MEMORY = Path("/proc/meminfo")
+
+
+def cores(asked: Sequence[Composition]) -> Iterator[Finding]:
+    count = len(os.sched_getaffinity(0))
+    workers = max((run.settings["workers"] for run in asked), default=0)
+    found = f"{count} cores for {workers} workers" if workers else f"{count} cores"
+    measured = [run for run in asked if run.settings["emulation.compute"] == "measured"]
+    if any(run.settings["workers"] > count and not run.on_gpus for run in measured):
+        means = "with emulation.compute=measured, workers are slowed by each other"
+        yield Finding("cores", "warn", found, means, "emulation.compute=paced, or fewer workers")
+    else:
+        yield Finding("cores", "ok", found)
+
+
+def memory(asked: Sequence[Composition], meminfo: Path = MEMORY) -> Iterator[Finding]:
+    lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+    free = int(lines["MemAvailable"].split()[0]) * 1024
+    needs = max((_needed_bytes(run) for run in asked), default=BASE_BYTES)
+    found = f"{free / GIB:.1f} GiB available"
+    means = f"runs need about {needs / GIB:.1f} GiB, batches and activations not counted"
+    if needs > free:
+        enable = "fewer workers, a smaller model, or scale=laptop"
+        yield Finding("memory", "warn", found, means, enable)
+    else:
+        yield Finding("memory", "ok", found, means)
+
+
+def _needed_bytes(run: Composition) -> float:
+    replay = run.settings["emulation.compute"] == "replay"
+    data = run.parts["dataset"]
+    with torch.device("meta"):
+        model = run.parts["model"].build(data.shape, data.classes)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    each = WORKER_BYTES + (2 if replay else COPIES) * 4 * parameters
+    return BASE_BYTES + run.settings["workers"] * each
+
+
+def disk(asked: Sequence[Composition]) -> Iterator[Finding]:
+    for folder in sorted({str(run.settings["results"]) for run in asked} or {"results"}):
+        path = Path(folder).absolute()
+        while not path.exists():
+            path = path.parent
+        free = shutil.disk_usage(path).free
+        found = f"{free / GIB:.1f} GiB free in {folder}"
+        if not os.access(path, os.W_OK | os.X_OK):
+            enable = "results=FOLDER that you may write to"
+            yield Finding("disk", "missing", f"{path} is not writable", "results go there", enable)
+        elif free < LEAST_DISK_BYTES:
+            yield Finding("disk", "warn", found, "a long sweep needs more", "results=ELSEWHERE")
+        else:
+            yield Finding("disk", "ok", found)
+
+
+def shared_memory() -> Iterator[Finding]:
+    size = shutil.disk_usage("/dev/shm").total
+    found = f"/dev/shm of {size / GIB:.1f} GiB"
+    if size < LEAST_SHARED_BYTES:
+        means = "data sets read by processes (imagenet) pass their batches through it"
+        enable = "sudo mount -o remount,size=2g /dev/shm; docker run --shm-size=2g"
+        yield Finding("shared", "warn", found, means, enable)
+    else:
+        yield Finding("shared", "ok", found)
+
+
+def open_files(asked: Sequence[Composition]) -> Iterator[Finding]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    workers = max((run.settings["workers"] for run in asked), default=0)
+    needs = BASE_FILES + FILES_PER_WORKER * workers
+    if soft != resource.RLIM_INFINITY and soft < needs:
+        means = f"{workers} workers need about {needs}"
+        yield Finding("files", "warn", f"{soft} open files a process", means, f"ulimit -n {needs}")
+    else:
+        yield Finding("files", "ok", f"{soft} open files a process")
+
+
+def others(sockets: Path = Path("/proc/net/unix"), ledgers: Path = LEDGERS) -> Iterator[Finding]:
+    """A run that goes on, and what dead ones left behind."""
+    held = any(line.split()[-1] == f"@{LOCK}" for line in sockets.read_text().splitlines())
+    if held:
+        means = "the next run waits for its end; both would spoil each other's timings"
+        yield Finding("runs", "warn", "one is going on on this machine", means)
+    else:
+        yield Finding("runs", "ok", "none is going on")
+    left = sorted(path.name for path in ledgers.glob("*.json"))
+    if left:
+        means = f"{ledgers} says what a run changed: it goes on, or died"
+        found = f"{len(left)} ledgers of changes to this machine"
+        yield Finding("leftovers", "warn", found, means, "python -m harness.clean")

@@ -1,0 +1,115 @@
+"""Draws the conditions each node would see, and runs nothing.
+
+python -m harness.preview [GROUP=CHOICE] [KEY=VALUE] [+experiment=NAME] [--seconds S] [--out FILE]
+"""
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from harness.drawings import Seen, conditions, names
+from harness.settings import BadSetting, Settings, check_nodes, check_numbers
+from harness.sweep import plain_settings
+from profiles.base import Profile
+
+CONF = str(Path(__file__).resolve().parents[1] / "conf")
+MOST_S = 100_000  # a day and some; random profiles are drawn up to there
+MOST_LOOKS = 3000  # more than a figure has pixels
+TICK_S = 0.1  # the network looks at a profile no more often
+FORMATS = (".png", ".pdf", ".svg")
+
+
+class Parser(argparse.ArgumentParser):
+    """Ends with one line and status 1, as for every other bad value."""
+
+    def error(self, message: str) -> NoReturn:
+        sys.exit(f"harness.preview: {message}")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Draw, print the figure's path and the table; one line and exit status 1 for a bad value."""
+    try:
+        preview(_parsed(arguments))
+    except (BadSetting, HydraException, OmegaConfBaseException, OSError) as error:
+        said = " ".join(str(error).split("Config search path")[0].split())
+        sys.exit(f"harness.preview: {said}")
+
+
+def preview(wanted: argparse.Namespace) -> None:
+    """Compose as a run would, look at its profile, draw, print."""
+    if not 1 <= wanted.seconds <= MOST_S:
+        raise BadSetting(f"--seconds must be in [1, {MOST_S}], got {wanted.seconds:g}")
+    settings, name = composed(wanted.overrides)
+    out = wanted.out or Path(settings["results"]) / f"preview_{name}.png"
+    if out.suffix not in FORMATS:
+        raise BadSetting(f"--out must end in one of {', '.join(FORMATS)}, got {str(out)!r}")
+    check_numbers(settings)
+    profile = settings.build("profile")
+    nodes = check_nodes(settings, profile)
+    times_s = looks_s(wanted.seconds)
+    seen = look(profile, nodes, times_s)
+    flows = np.array([profile.flows(time_s) for time_s in times_s])
+    figure = conditions(times_s, seen, flows, f"profile {name}, {nodes} nodes")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out, dpi=150)
+    print(out)
+    print(table(seen, int(flows.max())))
+
+
+def composed(overrides: Sequence[str]) -> tuple[Settings, str]:
+    """The settings of one run, and the name of its profile; what a sweep would vary stays out."""
+    with initialize_config_dir(CONF, version_base="1.3"):
+        config = compose("config", list(overrides), return_hydra_config=True)
+        name = str(config.hydra.runtime.choices["profile"])
+    return plain_settings(config), name
+
+
+def looks_s(seconds: float) -> np.ndarray:
+    """Times to look at a profile, from 0 to `seconds`."""
+    return np.linspace(0, seconds, 1 + min(MOST_LOOKS, math.ceil(seconds / TICK_S)))
+
+
+def look(profile: Profile, nodes: int, times_s: np.ndarray) -> list[Seen]:
+    """What every node sees; nodes that see the same are together, ordered by the first."""
+    found: dict[bytes, Seen] = {}
+    for node in range(nodes):
+        up = np.array([profile.link(time_s, node, "up") for time_s in times_s])
+        down = np.array([profile.link(time_s, node, "down") for time_s in times_s])
+        same = found.setdefault(up.tobytes() + down.tobytes(), Seen([], up, down))
+        same.nodes.append(node)
+    return list(found.values())
+
+
+def table(seen: list[Seen], most_flows: int) -> str:
+    """Lowest, mean and highest rate, and the most of the rest, a line per group of nodes."""
+    head = ("", "lowest", "mean", "highest Mbit/s", "delay ms", "loss %", "flows")
+    rows: list[tuple[str, ...]] = [head]
+    for each in seen:
+        ways = {"": each.up} if each.symmetric else {" up": each.up, " down": each.down}
+        for way, links in ways.items():
+            rates, most = links[:, 0], links.max(axis=0)
+            numbers = (rates.min(), rates.mean(), rates.max(), most[1], 100 * most[3], most_flows)
+            rows.append((names(each.nodes) + way, *(f"{number:.4g}" for number in numbers)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    cells = [[cell.rjust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
+    return "\n".join("  ".join(row) for row in cells)
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = Parser(prog="python -m harness.preview", description=__doc__)
+    parser.add_argument("overrides", nargs="*", help="as for python -m harness")
+    parser.add_argument("--seconds", type=float, default=600.0, help="emulated, from step 0 (600)")
+    parser.add_argument("--out", type=Path, help="a .png, .pdf or .svg; default: in results/")
+    return parser.parse_intermixed_args(arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Replay of a packet-delivery trace of Mahimahi (Netravali et al., 2015) as rates.
+
+Each line is a whole millisecond at which the link could deliver one packet of 1500 bytes; the
+trace starts over at its last line's time. Opportunities are counted in bins; (start, end] of a bin
+is its own, so that the last line counts, and an opportunity at 0 belongs to the first.
+"""
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from profiles.limits import MOST_S, check_between, check_choice, check_mbit, check_whole
+from profiles.rated import Rated
+from profiles.recordings import read
+
+PACKET_KBIT = 12  # 1500 bytes; over milliseconds this is Mbit/s
+LONGEST_MS = 86_400_000  # a day; bins of it fit in memory
+WHOLE = re.compile(r"\d{1,12}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Mahimahi(Rated):
+    """Both ways alike, and all nodes but for `stagger_s`."""
+
+    path: str  # absolute, from the working directory, or the name of one in profiles/traces
+    bin_ms: int = 500  # in which opportunities are counted, in [10, 60000]
+    floor_mbit: float = 0.1  # least rate, also of a bin without opportunities: no link stands still
+    end: str = "loop"  # loop: start over; hold: keep the last bin
+    stagger_s: float = 0.0  # node n reads the trace n * stagger_s further on
+    digest: str = field(init=False, repr=False)  # of the file: traces are equal where contents are
+    _length_s: float = field(init=False, repr=False, compare=False)
+    _rates_mbit: list[float] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_whole(10, 60_000, bin_ms=self.bin_ms)
+        check_mbit(floor_mbit=self.floor_mbit)
+        check_choice(("loop", "hold"), end=self.end)
+        check_between(0, MOST_S, stagger_s=self.stagger_s)
+        super().__post_init__()
+        recording = read(self.path)
+        times_ms = parse(self.path, recording.lines)
+        rates = [max(self.floor_mbit, rate) for rate in binned_mbit(times_ms, self.bin_ms)]
+        check_mbit(**{f"{self.path}: its highest rate": max(rates)})
+        object.__setattr__(self, "digest", recording.digest)
+        object.__setattr__(self, "_length_s", times_ms[-1] / 1000)
+        object.__setattr__(self, "_rates_mbit", rates)
+
+    def mbit(self, time_s: float, node: int) -> float:
+        at_s = time_s + node * self.stagger_s
+        if self.end == "loop":
+            at_s %= self._length_s
+        return self._rates_mbit[min(int(at_s * 1000 / self.bin_ms), len(self._rates_mbit) - 1)]
+
+    def range_mbit(self) -> tuple[float, float]:
+        return min(self._rates_mbit), max(self._rates_mbit)
+
+
+def parse(path: Any, lines: list[str]) -> list[int]:
+    """Times in ms, in order; ValueError names file, line and value."""
+    times_ms: list[int] = []
+    for place, line in enumerate(lines, start=1):
+        where = f"{path}:{place}"
+        if not (WHOLE.fullmatch(line) and int(line) <= LONGEST_MS):
+            raise ValueError(f"{where}: must be whole ms in [0, {LONGEST_MS}], got {line!r}")
+        if times_ms and int(line) < times_ms[-1]:
+            raise ValueError(f"{where}: must be >= {times_ms[-1]} ms (the line before), got {line}")
+        times_ms.append(int(line))
+    if times_ms[-1] == 0:
+        raise ValueError(f"{path}:{len(lines)}: the last line must be above 0 ms, got 0")
+    return times_ms
+
+
+def binned_mbit(times_ms: list[int], bin_ms: int) -> list[float]:
+    """Rate of each bin of the trace; the last bin may be shorter."""
+    length_ms = times_ms[-1]
+    counts = Counter(max(0, math.ceil(time_ms / bin_ms) - 1) for time_ms in times_ms)
+    return [
+        PACKET_KBIT * counts[place] / min(bin_ms, length_ms - place * bin_ms)
+        for place in range(math.ceil(length_ms / bin_ms))
+    ]

@@ -1,0 +1,55 @@
+"""Values drawn at random that hold for a while: made as far as time has come, then kept.
+
+A longer series begins with the shorter, so a value depends on seed, name and time alone.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from random import Random
+from typing import NamedTuple, Protocol
+
+FIRST_HORIZON_S = 1024.0  # a series is made this long, and doubled when time passes its end
+
+
+class Drawn(Protocol):
+    """What draws a series; equal only where the series are."""
+
+    def __hash__(self) -> int: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    def draws(self, random: Random) -> Iterator[tuple[float, float]]:
+        """Lengths in seconds and values, one after the other, forever."""
+        ...
+
+
+class Segments(NamedTuple):
+    """`values[i]` holds until `ends_s[i]`."""
+
+    ends_s: Sequence[float]
+    values: Sequence[float]
+
+
+def value_at(drawn: Drawn, name: str, time_s: float) -> float:
+    """Value at `time_s` >= 0 of the series that `name` and the seed decide."""
+    horizon_s = FIRST_HORIZON_S
+    while horizon_s <= time_s:
+        horizon_s *= 2
+    ends_s, values = _segments(drawn, name, horizon_s)
+    return values[bisect_right(ends_s, time_s)]
+
+
+@lru_cache(maxsize=1024)
+def _segments(drawn: Drawn, name: str, horizon_s: float) -> Segments:
+    random = Random(f"{drawn.seed}/{name}")  # text is hashed by SHA-512: equal on every Python
+    end_s, ends_s, values = 0.0, array("d"), array("d")
+    for length_s, value in drawn.draws(random):
+        end_s += length_s
+        ends_s.append(end_s)
+        values.append(value)
+        if end_s > horizon_s:
+            return Segments(ends_s, values)
+    raise AssertionError(f"{drawn} draws no more after {end_s} s")
