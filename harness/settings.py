@@ -54,13 +54,22 @@ class Settings:
 
         Raises BadSetting with the section's name in front of what the object itself says.
         """
-        section = dict(self[part])
-        section.pop("agree", None)
+        section = self._section(part)
         try:
             return instantiate(OmegaConf.create(section), _convert_="all")
         except InstantiationException as error:
             cause = error.__cause__ or error
             raise BadSetting(f"{part}: {cause}") from error
+
+    def _section(self, part: str) -> dict[str, Any]:
+        """What a part is made of."""
+        try:
+            section = self[part]
+        except KeyError:
+            section = None
+        if not isinstance(section, dict) or "_target_" not in section:
+            raise BadSetting(f"{part} must be a section with _target_, got {section!r}")
+        return {key: value for key, value in section.items() if key != "agree"}
 
     def total_steps(self, steps_per_epoch: int) -> int:
         """Steps of the run, from `steps` or `epochs`."""

@@ -80,8 +80,7 @@ def _networks(networks: Sequence[dict[str, Any]], refusals: Sequence[str]) -> It
     """Whether those asked for came up."""
     for network, refusal in zip(networks, refusals, strict=True):
         profile = str(network["profile"].get("name") or network["profile"]["_target_"])
-        nodes = network["workers"] // network["workers_per_node"]
-        what = f"{nodes} nodes, profile {profile.rsplit('.', 1)[-1].lower()}"
+        what = f"{network['nodes']} nodes, profile {profile.rsplit('.', 1)[-1].lower()}"
         if refusal:
             yield Finding("network", "missing", refusal, f"{what}: did not come up")
         else:

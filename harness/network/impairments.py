@@ -21,10 +21,10 @@ from typing import NamedTuple
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.netlink.rtnl import TC_H_ROOT
-from pyroute2.protocols import ETH_P_ALL
 
 from harness.network.links import NetworkError, attempt
 from harness.network.namespaces import Namespace
+from harness.network.redirect import redirect
 from profiles.base import Link
 
 # Never reached, as senders' socket buffers bound what is under way: netem's default of 1000 drops
@@ -35,7 +35,6 @@ HIGHEST_JITTER_MS = 2_000.0  # the kernel draws from 31 bits of ns
 HANDLE = 0x20000
 _TICKS_PER_US = 15.625
 _CERTAIN = 2**32 - 1  # the kernel's probability of 1
-_INGRESS = 0xFFFF0000
 _LOOPBACK = 1  # index of lo in every namespace
 _SIOCETHTOOL, _ETHTOOL_STSO = 0x8946, 0x1F
 
@@ -110,15 +109,13 @@ def require() -> None:
 
 
 def join(ip: IPRoute, a_index: int, b_index: int, name: str) -> None:
-    """Patch two interfaces: what enters one leaves the other; sets both up."""
-    for here, there in ((a_index, b_index), (b_index, a_index)):
-        redirect = {"kind": "mirred", "direction": "egress", "action": "redirect"}
-        with attempt(f"patch the cable of {name}"):
-            ip.tc("add", "ingress", here, _INGRESS)
-            ip.tc(
-                "add-filter", "u32", here, parent=_INGRESS, prio=1, protocol=ETH_P_ALL,
-                target=0x10001, keys=["0x0/0x0+0"], action=redirect | {"ifindex": there},
-            )  # fmt: skip
+    """Patch two interfaces: what enters one leaves the other; sets both up.
+
+    a's cable leads to the sender, whose packets are set free: without a delay netem would not.
+    """
+    for here, there, free in ((a_index, b_index, True), (b_index, a_index, False)):
+        redirect(ip, here, there, name, free)
+        with attempt(f"set up the cable of {name}"):
             ip.link("set", index=here, state="up")
 
 

@@ -7,6 +7,7 @@ known by a pidfd, which stays its own whoever collects it, and not by an id that
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from harness.network.sockets import Connection
 
 OLDEST = (3, 9)
 _INSTALL = "apt-get install iperf3"
+_COMMON_END_S = 1.0  # for a process to follow the one that it talks to
 _CONTROL_BYTES = 4096  # iperf3 says far less on the connection that controls a test
 
 
@@ -112,6 +114,12 @@ class Child:
         except json.JSONDecodeError:
             return {}
 
+    def wait(self, seconds: float) -> None:
+        """Return when it has ended, or after `seconds`."""
+        waiting = select.poll()  # unlike select, for descriptors above 1023 too
+        waiting.register(self.descriptor, select.POLLIN)
+        waiting.poll(seconds * 1000)
+
     def signal(self, number: signal.Signals) -> None:
         """Send it `number`, unless it has ended."""
         if not self.ended:
@@ -183,10 +191,14 @@ class Flow:
 
     def require_running(self) -> None:
         """NetworkError when one of its processes ended by itself, naming the one that began it."""
+        if not any(child.ended for child in self.children):
+            return
+        for child in self.children:
+            # one ends by the other's end, and may be seen to end first
+            child.wait(_COMMON_END_S)
         ended = sorted((c for c in self.children if c.ended), key=lambda child: not child.killed)
-        if ended:
-            role = "server" if ended[0] is self.server else "client"
-            raise NetworkError(f"competing {self.name}: its iperf3 {role} {ended[0].ending()}")
+        role = "server" if ended[0] is self.server else "client"
+        raise NetworkError(f"competing {self.name}: its iperf3 {role} {ended[0].ending()}")
 
     @property
     def ended(self) -> bool:

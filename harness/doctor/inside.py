@@ -1,0 +1,31 @@
+"""Run by `trial` in the enclosure of a run: tries kinds of links and whole networks, answers JSON.
+
+Standard input: the networks, as `trial.asked` gives them. It does without torch, to be soon done.
+"""
+
+import json
+import sys
+from typing import Any
+
+from hydra.utils import instantiate
+
+from harness.network.capabilities import offered
+from harness.network.links import NetworkError
+
+
+def main() -> None:
+    refusals = [_refusal(**network) for network in json.load(sys.stdin)]
+    print(json.dumps({"kinds": offered(), "networks": refusals}))
+
+
+def _refusal(network: dict[str, Any], profile: dict[str, Any], nodes: int, dilation: float) -> str:
+    """Why this network does not come up; "" when it does and reads back as intended."""
+    try:
+        with instantiate(network).up(nodes, instantiate(profile), dilation) as up:
+            return "; ".join(up.verify())
+    except (NetworkError, ValueError) as error:
+        return str(error)
+
+
+if __name__ == "__main__":
+    main()
