@@ -65,7 +65,7 @@ def _fresh(run_dir: Path, settings: Settings) -> None:
     if run_dir.exists():
         shutil.rmtree(run_dir)
     (run_dir / "logs").mkdir(parents=True)
-    _temporary(run_dir).mkdir()
+    status.temporary(run_dir).mkdir()
     status.begin(run_dir)
     (run_dir / "config.yaml").write_text(yaml.safe_dump(settings.config, sort_keys=False))
     for name in TABLES:
@@ -82,7 +82,7 @@ def _supervised(run_dir: Path, settings: Settings) -> None:
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
-            env=os.environ | environment.ALLOCATOR | {"TMPDIR": str(_temporary(run_dir))},
+            env=os.environ | environment.ALLOCATOR | {"TMPDIR": str(status.temporary(run_dir))},
             start_new_session=True,  # Ctrl-C is ours to pass on
         )
     try:
@@ -96,14 +96,9 @@ def _supervised(run_dir: Path, settings: Settings) -> None:
             status.end(run_dir, "interrupted", "stopped by the user")
         raise
     finally:
-        shutil.rmtree(_temporary(run_dir), ignore_errors=True)
+        shutil.rmtree(status.temporary(run_dir), ignore_errors=True)
     if status.state(run_dir) == "running":
         status.end(run_dir, "failed", _unreported(process, run_dir))
-
-
-def _temporary(run_dir: Path) -> Path:
-    """Where the run's processes keep temporary files, so that none stay behind elsewhere."""
-    return run_dir / "tmp"
 
 
 def _stop(process: subprocess.Popen) -> None:

@@ -35,6 +35,11 @@ def state(run_dir: Path) -> str | None:
     return content["state"]
 
 
+def temporary(run_dir: Path) -> Path:
+    """Where a run's processes keep temporary files, so that none stay behind elsewhere."""
+    return run_dir / "tmp"
+
+
 def _alive(content: dict[str, Any]) -> bool:
     if content["boot_id"] != boot_id():
         return False

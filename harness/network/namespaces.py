@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -66,3 +67,17 @@ class Namespace:
 
     def close(self) -> None:
         os.close(self.descriptor)
+
+
+def find(inode: int) -> Namespace | None:
+    """The network namespace with this inode, of a process or a mount seen from here."""
+    mounts = [line.split(" - ") for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    mounted = [Path(place.split()[4]) for place, kind in mounts if kind.startswith("nsfs ")]
+    own = Path("/proc/thread-self/ns/net")
+    for path in (own, *Path("/proc").glob("[0-9]*/ns/net"), *mounted):
+        try:
+            if path.stat().st_ino == inode:
+                return Namespace(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError:
+            continue  # it ended meanwhile, or is not ours to see
+    return None

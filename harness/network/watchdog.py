@@ -1,0 +1,75 @@
+"""Guards an interface: restores it when its run dies, however, or when its time is up.
+
+`python -m harness.network.watchdog LEDGER LIMIT_S -- COMMAND...` leaves a process of its own
+session behind and becomes COMMAND, so it is on guard before the interface is touched and outside
+of every namespace that ends with the run. It ends when COMMAND has ended.
+"""
+
+import os
+import select
+import signal
+import sys
+import syslog
+import time
+from pathlib import Path
+from typing import NoReturn
+
+from setproctitle import setproctitle
+
+from harness.network import ledger
+from harness.network.links import NetworkError
+
+OWNER = "GRADNET_GUARD"  # environment variable of COMMAND: the name of its guard
+
+
+def command(path: Path, limit_s: float) -> list[str]:
+    """Prefix of a command that shall be guarded by the ledger `path`."""
+    return [sys.executable, "-m", "harness.network.watchdog", str(path), str(limit_s), "--"]
+
+
+def main() -> NoReturn:
+    path, limit_s, guarded = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[4:]
+    owner = f"{os.getpid()}.{time.clock_gettime_ns(time.CLOCK_BOOTTIME)}"
+    process = os.pidfd_open(os.getpid())  # stays that of COMMAND; closed by exec
+    between = os.fork()
+    if between == 0:
+        if os.fork() == 0:
+            _detach(path)
+            _guard(process, path, owner, limit_s)
+        os._exit(0)
+    os.waitpid(between, 0)
+    os.execvpe(guarded[0], guarded, os.environ | {OWNER: owner})
+
+
+def _detach(path: Path) -> None:
+    """Hold nothing of the run: no terminal, folder or file."""
+    os.setsid()
+    os.chdir("/")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the run is told too; its end is what counts
+    setproctitle(f"harness: watchdog of {path.name.removesuffix(ledger.SUFFIX)}")
+
+
+def _guard(process: int, path: Path, owner: str, limit_s: float) -> NoReturn:
+    """Wait for the end of the run or of its time, restore, exit 0; 1 when that failed."""
+    syslog.openlog("gradnet", syslog.LOG_PID)
+    ended = select.poll()
+    ended.register(process, select.POLLIN)
+    try:
+        if not ended.poll(1000 * limit_s):
+            for line in ledger.restore_from_living(path, owner):
+                syslog.syslog(syslog.LOG_WARNING, f"removed after {limit_s} s: {line}")
+            ended.poll()
+        for line in ledger.wait_and_settle(path, owner):
+            syslog.syslog(syslog.LOG_WARNING, f"removed after the run died: {line}")
+    except (NetworkError, OSError) as error:
+        syslog.syslog(syslog.LOG_ERR, f"{error}; run python -m harness.clean")
+        os._exit(1)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
