@@ -3,8 +3,8 @@
 The switch routes instead of bridging, and every neighbour is static: 64 nodes that all talk to each
 other would need 4032 ARP entries, the kernel keeps 1024 for all namespaces together. What a node
 sends enters its port and is redirected to an ifb, whose egress is the uplink's shaper; the port's
-own egress is the downlink's. So both shapers lie beyond the sender's stack, and its socket never
-feels their queue (TCP small queues would hide queueing and loss).
+own egress is the downlink's. So both shapers lie beyond the sender's stack, and packets are set
+free of its socket on the way (TCP small queues would hide queueing and loss).
 
 Where packets are to be delayed or lost, the cable is cut: eth0 - outer | inner - port, patched
 together at layer 2, so that netem has interfaces of its own on the way up (inner) and down (outer).
@@ -14,11 +14,11 @@ import socket
 from typing import NamedTuple
 
 from pyroute2 import IPRoute
-from pyroute2.protocols import ETH_P_ALL
 
 from harness.network import impairments, stack
 from harness.network.links import NetworkError, attempt
 from harness.network.namespaces import Namespace
+from harness.network.redirect import redirect
 from harness.network.stack import require_known  # noqa: F401
 
 SUBNET = "10.77.0.0/16"
@@ -28,8 +28,6 @@ MOST_NODES = 4096
 INTERFACE = "eth0"
 MTU_BYTES = 1500
 GROUP = 77  # of all interfaces in the switch: one request removes them together
-REDIRECT = {"kind": "mirred", "direction": "egress", "action": "redirect"}
-INGRESS = 0xFFFF0000
 _FIRST_INDEX = 1000  # interface indices are chosen, so that none has to be looked up
 _PER_NODE = 4
 
@@ -156,12 +154,8 @@ def _add_uplink(ip: IPRoute, number: int, node: Node) -> None:
     with attempt(f"add ifb {uplink}"):
         ip.link("add", kind="ifb", ifname=uplink, index=node.uplink, group=GROUP)
         ip.link("set", index=node.uplink, state="up")
-    with attempt(f"redirect what node {number} sends to {uplink}"):
-        ip.tc("add", "ingress", node.port, INGRESS)
-        ip.tc(
-            "add-filter", "u32", node.port, parent=INGRESS, prio=1, protocol=ETH_P_ALL,
-            target=0x10001, keys=["0x0/0x0+0"], action=REDIRECT | {"ifindex": node.uplink},
-        )  # fmt: skip
+    # without a delay on the way, the sender's socket would feel the queue
+    redirect(ip, node.port, node.uplink, f"p{number}", free=True)
 
 
 _TRUNK = ("trunk_left", "trunk_right")
