@@ -15,7 +15,7 @@ from harness.doctor.findings import Finding, told
 from harness.doctor.show import plain, verdict
 from harness.network import capabilities
 from harness.run import LOCK
-from tests.launching import ROOT, TINY, harness, network_namespaces
+from tests.launching import ROOT, TINY, harness, network_namespaces, until
 from tests.network.inside import MAPPED
 from tests.network.test_rootless import as_user, interpreter
 
@@ -79,7 +79,7 @@ def test_the_exit_status_says_whether_the_run_then_works(overrides, tmp_path):
 def test_it_leaves_nothing_behind_and_text_says_the_same_as_json(tmp_path):
     namespaces, interfaces = network_namespaces(), set(os.listdir("/sys/class/net"))
     as_text, as_json = doctor(*TINY), doctor("--json", *TINY)
-    assert network_namespaces() <= namespaces
+    until(lambda: network_namespaces() <= namespaces, "all namespaces gone", 10)
     assert set(os.listdir("/sys/class/net")) == interfaces
     names = [line.split()[1] for line in as_text.stdout.splitlines() if line[:3] == "  o"]
     ok = [name for name, found in findings(as_json).items() if found["mark"] == "ok"]
