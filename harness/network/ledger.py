@@ -16,7 +16,7 @@ from pathlib import Path
 from pyroute2 import IPRoute
 
 from harness.environment import boot_id
-from harness.network import namespaces, nic, wiring
+from harness.network import namespaces, nic, stack
 from harness.network.links import NetworkError, attempt
 from harness.network.nic import Nic
 
@@ -67,7 +67,7 @@ def entry(ip: IPRoute, found: Nic, owner: str, run: str, limit_s: float) -> Entr
         index=found.index,
         mac=found.mac,
         qdiscs=nic.qdiscs(ip, found.index),
-        offloads=wiring.read_offloads(found.name),
+        offloads=stack.read_offloads(found.name),
         adds=[f"root qdisc {nic.HANDLE >> 16:x}:", "ingress qdisc", f"interface {found.ifb}"],
         owner=owner,
         pid=os.getpid(),
