@@ -26,6 +26,7 @@ from harness.records import Events, read_events, write_json
 from harness.settings import Settings
 
 POLL_S = 0.02
+OWN_CHILDREN = 0x20000000  # __WNOTHREAD: not the iperf3 processes that another thread started
 LEAST_TIMEOUT_S, PATIENCE = 60.0, 10  # of a collective; times its bucket at the lowest rate
 
 
@@ -50,7 +51,7 @@ class Agents:
         """Collect every child that ended, orphans of killed agents included."""
         while True:
             try:
-                pid, wait_status = os.waitpid(-1, os.WNOHANG)
+                pid, wait_status = os.waitpid(-1, os.WNOHANG | OWN_CHILDREN)
             except ChildProcessError:
                 return
             if pid == 0:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.network import wiring
+from harness.network import stack
 from harness.network.iperf import Flow, FlowRecord, Pair
 from harness.network.links import NetworkError
 from harness.network.namespaces import Namespace
@@ -45,7 +45,7 @@ class Contention:
         self._controls: Sequence[str | None] = several or congestion_control or [None]
         for control in self._controls:
             if control is not None:
-                wiring.require_known(control)
+                stack.require_known(control)
         self._folder, self._pairs, self._events = folder, list(pairs), events
         self._time_s = time_s
         self._levels: list[list[Flow]] = []  # the n-th flow of every pair; the last ones go first

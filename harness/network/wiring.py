@@ -19,7 +19,6 @@ from harness.network import impairments, stack
 from harness.network.links import NetworkError, attempt
 from harness.network.namespaces import Namespace
 from harness.network.redirect import redirect
-from harness.network.stack import require_known  # noqa: F401
 
 SUBNET = "10.77.0.0/16"
 LEFT, RIGHT = "10.77.0.0/18", "10.77.128.0/18"  # halves of a switch with a trunk; SWITCH in neither
