@@ -59,6 +59,24 @@ def test_the_run_id_depends_on_what_decides_the_result_and_on_nothing_else():
         assert run.run_dir_of(settings(other)).name != one.name
 
 
+def test_the_run_id_depends_on_what_is_in_the_files_that_are_named(tmp_path):
+    """At any depth: here a trace inside another profile."""
+    trace = tmp_path / "own.csv"
+    nested = ("profile=scaled", "profile@profile.of=trace", f"profile.of.path={trace}")
+    trace.write_text("time_s,rate_mbit\n0,10\n5,20\n")
+    before = run.run_dir_of(settings(*nested)).name
+    assert run.run_dir_of(settings(*nested)).name == before
+    trace.write_text("time_s,rate_mbit\n0,10\n5,21\n")
+    assert run.run_dir_of(settings(*nested)).name != before
+    assert "files" not in settings("profile=markov").identity()
+
+
+def test_a_network_must_have_a_link_for_every_node():
+    with pytest.raises(BadSetting, match=r"profile: rate_mbit must have a rate for node 2"):
+        settings("profile.rate_mbit=[10,20]", "workers=3").check()
+    settings("profile.rate_mbit=[10,20]", "workers=4", "workers_per_node=2").check()
+
+
 def test_a_compressor_that_needs_one_density_refuses_controllers_that_differ():
     shared = ("method=dc2_randomk_da2", "compressor.shared=true")
     with pytest.raises(BadSetting, match=r"controller\.agree must be min or mean"):

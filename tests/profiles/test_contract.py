@@ -2,6 +2,7 @@
 
 import pickle
 import random
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ CALLS: list[tuple[float, int, Way]]
 CALLS = [(time_s, node, way) for time_s in TIMES_S for node in NODES for way in WAYS]
 
 
+@cache
 def settings(*overrides: str) -> Settings:
     with initialize_config_dir(str(Path("conf").absolute()), version_base="1.3"):
         return plain_settings(compose("config", list(overrides)))
