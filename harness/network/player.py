@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from harness.network.network import Network
 
 MOST_MISSED = 1000  # moments of the plan; after more, only the last is told
+PAUSED_S = 0.005  # real, between looks at a clock that stands still
 
 
 class Clock(Protocol):
@@ -64,7 +65,8 @@ class Player:
         self._table, self._events = links_table, events
         self._update_s = update_s / clock.dilation  # emulated
         self._moment = -1  # the last of the plan that was looked at
-        self._updates, self._samples = Deadlines(update_s), Deadlines(sample_s)
+        self._seen_s: float | None = None  # of the clock, when it was last looked at
+        self._samples = Deadlines(sample_s)
         self._contention, self._wanted = contention, 0
         self.flows: list[FlowRecord] = []  # the competing flows there were, once stopped
         self.audit = Audit(network.directions)
@@ -91,18 +93,21 @@ class Player:
         try:
             with self._network.switch.entered(), IPRoute() as ip:
                 while not self._stopping.is_set():
-                    self._tick(ip)
-                    wake_s = min(self._updates.next_s, self._samples.next_s)
-                    self._stopping.wait(max(0.0, wake_s - time.monotonic()))
+                    self._follow(ip)
+                    if self._samples.take():
+                        self._sample(ip)
+                    until_sample_s = self._samples.next_s - time.monotonic()
+                    self._stopping.wait(max(0.0, min(until_sample_s, self._until_moment_s())))
                 self._sample(ip)
         except Exception as error:
             self._error = error
 
-    def _tick(self, ip: IPRoute) -> None:
-        if self._updates.take():
-            self._follow(ip)
-        if self._samples.take():
-            self._sample(ip)
+    def _until_moment_s(self) -> float:
+        """Real seconds to the next moment of the plan; a while, where the clock stands still."""
+        seen_s, self._seen_s = self._seen_s, self._clock.time_s()
+        if self._seen_s is None or self._seen_s == seen_s:
+            return PAUSED_S
+        return ((self._moment + 1) * self._update_s - self._seen_s) * self._clock.dilation
 
     def _follow(self, ip: IPRoute) -> None:
         """Bring about what the plan has for now; what was missed is told as not applied."""
