@@ -137,6 +137,8 @@ def test_delay_needs_netem_and_rates_do_not(there, monkeypatch):
         assert found.mark == ("ok" if there else mark)
         assert there or "sch_netem" in found.enable
     assert there or "delay_ms 5" in found.means
+    [wan] = [f for f in kernel.links(runs(*TINY, "workers=4", "network=wan")) if f.name == "netem"]
+    assert wan.mark == ("ok" if there else "missing")
 
 
 def test_a_kind_of_link_that_the_kernel_lacks_is_named_with_its_module(monkeypatch):
@@ -232,10 +234,10 @@ def test_a_run_that_goes_on_and_ledgers_of_dead_ones_are_told(tmp_path):
         [held] = machine.others(ledgers=tmp_path)
     assert held.mark == "warn" and "going on" in held.found
     write(tmp_path / "net/unix", "Num RefCount Protocol Flags Type St Inode Path\n")
-    write(tmp_path / "eth7.json", "{}")
+    write(tmp_path / "eth7.ledger.json", "{}")
     free, left = machine.others(tmp_path / "net/unix", tmp_path)
     assert free.mark == "ok"
-    assert left.mark == "warn" and left.enable == "python -m harness.clean"
+    assert left.mark == "warn" and "`python -m harness.clean`" in left.enable
 
 
 def test_too_little_memory_is_a_warning_with_the_need(tmp_path):

@@ -14,7 +14,11 @@ from harness.sweep import plain_settings, runs
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SWEEP = ("-m", "--multirun")
-ALWAYS_THERE = {"_target_": "harness.data.digits.Digits"}
+ANYWHERE = {  # parts that every machine can have
+    "dataset": {"_target_": "harness.data.digits.Digits"},
+    "profile": {"_target_": "profiles.static.Static", "rate_mbit": 100.0},
+    "network": {"_target_": "harness.network.star.Star", "congestion_control": "reno"},
+}
 
 
 class Composition(NamedTuple):
@@ -41,6 +45,11 @@ class Composition(NamedTuple):
         return {name: value for name, value in found.items() if value}
 
     @property
+    def needs_netem(self) -> bool:
+        """Whether the profile or the network itself delays, loses or reorders packets."""
+        return self.parts["network"].is_cut(self.parts["profile"])
+
+    @property
     def flows(self) -> int:
         return self.parts["profile"].extremes().flows
 
@@ -61,9 +70,10 @@ def compose(arguments: Sequence[str]) -> list[Settings]:
 def build(settings: Settings) -> Composition:
     """Its parts; BadSetting for values that work on no machine.
 
-    What this machine may lack, files of a data set and GPUs, is left to the checks of those.
+    What this machine may lack, files of a data set, GPUs or queues of the kernel, is left to the
+    checks of those.
     """
-    config = settings.config | {"dataset": ALWAYS_THERE}
+    config = settings.config | ANYWHERE
     if config["device"] == "cuda":
         config["device"] = "auto"
     Settings(config).check()

@@ -5,6 +5,7 @@ Standard input: the networks, as `trial.asked` gives them. It does without torch
 
 import json
 import sys
+from functools import partial
 from typing import Any
 
 from hydra.utils import instantiate
@@ -20,8 +21,9 @@ def main() -> None:
 
 def _refusal(network: dict[str, Any], profile: dict[str, Any], nodes: int, dilation: float) -> str:
     """Why this network does not come up; "" when it does and reads back as intended."""
+    build = partial(instantiate, _convert_="all")
     try:
-        with instantiate(network).up(nodes, instantiate(profile), dilation) as up:
+        with build(network).up(nodes, build(profile), dilation) as up:
             return "; ".join(up.verify())
     except (NetworkError, ValueError) as error:
         return str(error)

@@ -68,12 +68,15 @@ def _netem(there: bool, asked: Sequence[Composition]) -> Finding:
     for run in asked:
         for name, value in run.impairments.items():
             wanted[name] = max(value, wanted.get(name, 0))
+    needs = any(run.needs_netem for run in asked)
     if there:
         return Finding("netem", "ok", "delay, jitter, loss and reordering", "tried")
     means = "profiles that only set rates run"
     if wanted:
         means = "the profile has " + ", ".join(f"{key} {most:g}" for key, most in wanted.items())
-    return Finding("netem", needed(bool(wanted)), "not in this kernel", means, GET_NETEM)
+    elif needs:
+        means = "the network asked for adds delays of its own"
+    return Finding("netem", needed(needs), "not in this kernel", means, GET_NETEM)
 
 
 def _networks(networks: Sequence[dict[str, Any]], refusals: Sequence[str]) -> Iterator[Finding]:
@@ -92,15 +95,15 @@ def tcp(asked: Sequence[Composition], settings: Path = TCP) -> Iterator[Finding]
     there = (settings / "tcp_available_congestion_control").read_text().split()
     default = (settings / "tcp_congestion_control").read_text().strip()
     wanted = sorted({run.settings["network"]["congestion_control"] for run in asked})
-    means = f"the machine's default is {default}; runs use {' '.join(wanted)}"
+    means = f"the machine's default is {default}; runs use {' '.join(wanted) or 'their own'}"
     yield Finding("congestion", "ok", " ".join(there), means)
     for name in wanted:
         if name not in there:
             enable = f"sudo modprobe tcp_{name}, or network.congestion_control={there[0]}"
             yield Finding(name, "missing", "not offered by this kernel", "asked for", enable)
-    buffer_bytes = min(run.settings["network"]["send_buffer_bytes"] for run in asked)
-    under_way = max((_under_way_bytes(run) for run in asked), default=0)
-    if under_way > buffer_bytes / 2:  # the kernel counts its own overhead, up to as much again
+    pairs = {(_under_way_bytes(run), run.settings["network"]["send_buffer_bytes"]) for run in asked}
+    short = [(sent, held) for sent, held in pairs if sent > held / 2]  # the kernel's overhead
+    for under_way, buffer_bytes in sorted(short):
         found = f"{under_way / 1e6:.1f} MB may be under way to a peer and back"
         means = f"one flow sends {buffer_bytes / 2e6:.1f} MB at most before it has to wait"
         yield Finding("buffers", "warn", found, means, "raise network.send_buffer_bytes")

@@ -8,19 +8,20 @@ from pathlib import Path
 
 import torch
 
+from harness.clean import LEDGERS
 from harness.doctor.composition import Composition
 from harness.doctor.findings import Finding
+from harness.network.ledger import SUFFIX
 from harness.run import LOCK
 
 GIB = 1 << 30
-# Measured, quickstart on CPU: runner and supervisor 0.66 GiB; a worker with its agent 0.3 GiB of
-# memory that it shares with nobody, share of the common pages included.
+# Measured on CPU, proportional set sizes: runner and supervisor 0.6 to 0.7 GiB; a worker of the
+# quickstart with its agent 0.30 GiB, of VGG16 (61 MB of weights) 0.52 GiB.
 BASE_BYTES, WORKER_BYTES = 0.7 * GIB, 0.3 * GIB
 COPIES = 7  # float32: weights, gradients, buckets, momentum, residual, compensated, received
 LEAST_DISK_BYTES, LEAST_SHARED_BYTES = GIB, GIB // 4
 BASE_FILES, FILES_PER_WORKER = 128, 8
-LEDGERS = Path("/var/lib/gradnet")
-MEMORY = Path("/proc/meminfo")
+MEMORY, SOCKETS = Path("/proc/meminfo"), Path("/proc/net/unix")
 
 
 def cores(asked: Sequence[Composition]) -> Iterator[Finding]:
@@ -96,7 +97,7 @@ def open_files(asked: Sequence[Composition]) -> Iterator[Finding]:
         yield Finding("files", "ok", f"{soft} open files a process")
 
 
-def others(sockets: Path = Path("/proc/net/unix"), ledgers: Path = LEDGERS) -> Iterator[Finding]:
+def others(sockets: Path = SOCKETS, ledgers: Path = Path(LEDGERS)) -> Iterator[Finding]:
     """A run that goes on, and what dead ones left behind."""
     held = any(line.split()[-1] == f"@{LOCK}" for line in sockets.read_text().splitlines())
     if held:
@@ -104,8 +105,9 @@ def others(sockets: Path = Path("/proc/net/unix"), ledgers: Path = LEDGERS) -> I
         yield Finding("runs", "warn", "one is going on on this machine", means)
     else:
         yield Finding("runs", "ok", "none is going on")
-    left = sorted(path.name for path in ledgers.glob("*.json"))
+    left = sorted(ledgers.glob(f"*{SUFFIX}"))
     if left:
-        means = f"{ledgers} says what a run changed: it goes on, or died"
-        found = f"{len(left)} ledgers of changes to this machine"
-        yield Finding("leftovers", "warn", found, means, "python -m harness.clean")
+        found = f"{len(left)} in {ledgers}"
+        means = "a run changed an interface of this machine, and goes on or died"
+        enable = "`python -m harness.clean` puts back what dead runs changed"
+        yield Finding("ledgers", "warn", found, means, enable)

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -56,7 +55,7 @@ def _on_terminal(groups: Groups, command: str) -> None:
     console = Console(highlight=False)
     for group, findings in groups.items():
         console.print(group, style="bold")
-        table = Table(box=box.SIMPLE, show_header=False, show_edge=False, pad_edge=False)
+        table = Table.grid(padding=(0, 1))
         table.add_column(width=9)
         table.add_column(width=NAME_WIDTH)
         table.add_column(overflow="fold")
