@@ -24,6 +24,7 @@ class Place(NamedTuple):
     shaper: int  # HTB and its queue are at this interface's egress
     impairer: int | None = None  # netem is at this one's; None: nothing but the rate is shaped
     sources: Sequence[Source] = ()  # every node's address is in one of them, or there are none
+    root: int | None = None  # handle of the HTB that is there already; None: it is to be added
 
 
 class Direction:
@@ -63,7 +64,11 @@ class Direction:
     def set_up(self, ip: IPRoute) -> None:
         """Add shaper and netem, at the conditions of time 0."""
         link, impairer = self.real(self.intended), self.place.impairer
-        links.shape(ip, self.place.shaper, self.name, link.rate_mbit, self.queue_bytes)
+        if self.place.root is None:
+            links.add_root(ip, self.place.shaper, self.name)
+        links.add_class(
+            ip, self.place.shaper, self.name, link.rate_mbit, self.queue_bytes, self._root
+        )
         if impairer is not None and self.place.sources:
             sources.impair(ip, impairer, self.name, self._classes(self.intended))
         elif impairer is not None:
@@ -85,7 +90,7 @@ class Direction:
         new, old = self.real(planned), self.real(self.intended)
         with self._lock:
             if links.rate_bytes(new.rate_mbit) != links.rate_bytes(old.rate_mbit):
-                links.change_rate(ip, self.place.shaper, self.name, new.rate_mbit)
+                links.change_rate(ip, self.place.shaper, self.name, new.rate_mbit, self._root)
                 self._read_rate(ip)
             if new[1:] != old[1:]:
                 self._impair(ip, planned)
@@ -112,7 +117,7 @@ class Direction:
         ]
 
     def _read_rate(self, ip: IPRoute) -> None:
-        read_mbit, _ = links.read_rate(ip, self.place.shaper, self.name)
+        read_mbit, _ = links.read_rate(ip, self.place.shaper, self.name, self._root)
         self.applied_mbit = read_mbit * self.dilation
         self._recent_mbit = max(self._recent_mbit, read_mbit)
 
@@ -129,7 +134,7 @@ class Direction:
             rate_mbit = links.rate_bytes(self.real(self.intended).rate_mbit) / 125_000
             shape = links.Shape(rate_mbit, links.BURST_US, self.queue_bytes)
             try:
-                if (held := links.read_shape(ip, self.place.shaper, self.name)) != shape:
+                if (held := self._held(ip)) != shape:
                     found.append(f"{self.name} is {held}, intended {shape}")
                 for netem, intended in self._netems(ip):
                     if not netem.agrees(intended):
@@ -137,6 +142,13 @@ class Direction:
             except links.NetworkError as error:
                 found.append(str(error))
         return found
+
+    @property
+    def _root(self) -> int:
+        return links.ROOT if self.place.root is None else self.place.root
+
+    def _held(self, ip: IPRoute) -> links.Shape:
+        return links.read_shape(ip, self.place.shaper, self.name, self._root)
 
     def _netems(self, ip: IPRoute) -> list[tuple[impairments.Impairment, impairments.Impairment]]:
         """Every netem as the kernel holds it, and as intended."""
@@ -156,6 +168,6 @@ class Direction:
 
     def describe(self, ip: IPRoute) -> dict[str, Any]:
         """What the kernel holds, real."""
-        held = links.read_shape(ip, self.place.shaper, self.name)._asdict()
+        held = self._held(ip)._asdict()
         netems = [netem._asdict() for netem, _ in self._netems(ip)]
         return held | {"kind": "htb + bfifo", "netem": netems}

@@ -75,9 +75,14 @@ def _class_options(rate: int) -> dict[str, float]:
 
 def shape(ip: IPRoute, index: int, name: str, rate_mbit: float, queue_bytes: int) -> None:
     """Shape what leaves interface `index`, link `name`, to a real rate."""
-    with attempt(f"add an htb shaper of {rate_mbit} Mbit/s to {name}"):
-        ip.tc("add", "htb", index, ROOT, default=CLASS & 0xFFFF)
+    add_root(ip, index, name)
     add_class(ip, index, name, rate_mbit, queue_bytes)
+
+
+def add_root(ip: IPRoute, index: int, name: str, root: int = ROOT, default: int = _MINOR) -> None:
+    """Add the htb qdisc `root`; what no filter matches goes to its class `default`."""
+    with attempt(f"add htb {root >> 16:x}: to {name}"):
+        ip.tc("add", "htb", index, root, default=default)
 
 
 def add_class(

@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
@@ -50,14 +50,9 @@ class Flow:
 
     def __init__(self, path: Path, seconds: float, queue_bytes: int | None) -> None:
         """Connect; measure for `seconds`, or for as long as 32 packets take if that is longer."""
-        expected = path.rate_mbit * PAYLOAD_SHARE * 125_000
-        window_bytes = None
-        if queue_bytes:  # what is under way shall neither overflow it nor take long to drain
-            window_bytes = min(queue_bytes // 4, max(_FEWEST_BYTES // 2, int(expected * _WINDOW_S)))
-        # the first part is slow start and what an idle shaper lets through at once
-        self._warm_bytes = max(expected * seconds / 2, _FEWEST_BYTES / 2)
-        self._measured_bytes = max(expected * seconds, _FEWEST_BYTES)
-        self._receiver, self._sender = connect(path, window_bytes)
+        self._rate_mbit, self._seconds = path.rate_mbit, seconds
+        window = window_bytes(path.rate_mbit, queue_bytes) if queue_bytes else None
+        self._receiver, self._sender = connect(path, window)
         self._done = threading.Event()
         self.measured_mbit = 0.0
         self._threads = [threading.Thread(target=run) for run in (self._send, self._receive)]
@@ -75,47 +70,78 @@ class Flow:
         return self.measured_mbit
 
     def _send(self) -> None:
-        chunk = memoryview(bytearray(_CHUNK_BYTES))
-        while not self._done.is_set():
-            try:
-                self._sender.send(chunk)
-            except TimeoutError:
-                continue
+        send_until(self._sender, self._done.is_set)
 
     def _receive(self) -> None:
-        buffer = bytearray(_CHUNK_BYTES)
-        total, start, start_total = 0, 0.0, 0
         try:
-            while not start or total - start_total < self._measured_bytes:
-                # MSG_TRUNC: counted by the kernel, not copied
-                total += self._receiver.recv_into(buffer, 0, socket.MSG_TRUNC)
-                if not start and total >= self._warm_bytes:
-                    start, start_total = time.monotonic(), total
-            elapsed = time.monotonic() - start
-            self.measured_mbit = (total - start_total) / elapsed / 125_000
-        except TimeoutError:
-            pass  # stays 0, which no tolerance accepts
+            self.measured_mbit = received_mbit(self._receiver, self._rate_mbit, self._seconds)
         finally:
             self._done.set()
 
 
-def connect(path: Path | Ends, window_bytes: int | None) -> tuple[socket.socket, socket.socket]:
+def window_bytes(rate_mbit: float, queue_bytes: int) -> int:
+    """What a sender may have under way: neither overflows the queue nor takes long to drain."""
+    expected = rate_mbit * PAYLOAD_SHARE * 125_000
+    return min(queue_bytes // 4, max(_FEWEST_BYTES // 2, int(expected * _WINDOW_S)))
+
+
+def send_until(sender: socket.socket, done: Callable[[], bool]) -> None:
+    """Send without a pause until `done`, or until the receiver has closed."""
+    chunk = memoryview(bytearray(_CHUNK_BYTES))
+    while not done():
+        try:
+            sender.send(chunk)
+        except TimeoutError:
+            continue
+        except (ConnectionResetError, BrokenPipeError):
+            return
+
+
+def received_mbit(receiver: socket.socket, rate_mbit: float, seconds: float) -> float:
+    """Payload that comes, in real Mbit/s, over `seconds` at `rate_mbit`; 0 when it stalls."""
+    expected = rate_mbit * PAYLOAD_SHARE * 125_000
+    # the first part is slow start and what an idle shaper lets through at once
+    warm_bytes = max(expected * seconds / 2, _FEWEST_BYTES / 2)
+    measured_bytes = max(expected * seconds, _FEWEST_BYTES)
+    buffer = bytearray(_CHUNK_BYTES)
+    total, start, start_total = 0, 0.0, 0
+    try:
+        while not start or total - start_total < measured_bytes:
+            # MSG_TRUNC: counted by the kernel, not copied
+            total += (came := receiver.recv_into(buffer, 0, socket.MSG_TRUNC))
+            if not came:
+                return 0.0  # the sender is gone
+            if not start and total >= warm_bytes:
+                start, start_total = time.monotonic(), total
+    except TimeoutError:
+        return 0.0  # which no tolerance accepts
+    return (total - start_total) / (time.monotonic() - start) / 125_000
+
+
+def connect(path: Path | Ends, window: int | None) -> tuple[socket.socket, socket.socket]:
     """Receiving and sending end of a new connection."""
     with ExitStack() as stack:
         with path.receiver.entered():
             listener = stack.enter_context(socket.create_server((path.address, 0)))
         with path.sender.entered():
             sender = socket.socket()
-        if window_bytes:
-            sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, window_bytes)
+        if window:
+            sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, window)
         sender.settimeout(_PATIENCE_S)
         sender.connect(listener.getsockname())
         receiver, _ = listener.accept()
-    receiver.settimeout(_PATIENCE_S)
-    sender.settimeout(0.1)
-    # nothing is left under way when the flow ends
-    sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    make_ready(receiver, sender)
     return receiver, sender
+
+
+def make_ready(receiver: socket.socket | None, sender: socket.socket | None) -> None:
+    """Set what measuring expects of the ends of a connection that are here."""
+    if receiver:
+        receiver.settimeout(_PATIENCE_S)
+    if sender:
+        sender.settimeout(0.1)
+        # nothing is left under way when the flow ends
+        sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
 
 def measure(paths: Sequence[Path], seconds: float, queue_bytes: int | None = None) -> list[float]:

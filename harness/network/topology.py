@@ -1,4 +1,4 @@
-"""What every emulated network is told: queues, TCP, periods; and how one is brought up."""
+"""What every emulated network is told about TCP; and how one is brought up."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -10,36 +10,24 @@ from pyroute2 import IPRoute
 
 from harness.network import impairments, iperf, links, stack, wiring
 from harness.network.network import Network
+from harness.network.shaping import Shaping
 from profiles.base import Profile
 
-FEWEST_QUEUE_BYTES, MOST_QUEUE_BYTES = 1 << 18, 1 << 26
 OFFLOADS = ("auto", "keep", "off")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Topology(ABC):
+class Topology(Shaping, ABC):
     """Real TCP over real shaped links; everything is owned by the calling process's namespaces."""
 
-    queue_ms: float | None = 50.0  # of the profile's highest rate; constant bytes at lower rates
-    queue_bytes: int | None = None  # instead of queue_ms
     congestion_control: str = "cubic"  # any that the kernel offers
     cross_congestion_control: str | None = None  # of competing flows; None: the same
     offload: str = "auto"  # auto | keep | off: whether nodes hand the link packets of many MTUs
     receive_buffer_bytes: int = 32 << 20  # most that one socket may take
     send_buffer_bytes: int = 4 << 20
-    update_s: float = 0.1  # real seconds between looks at the profile
-    sample_s: float = 0.25  # real seconds between rows of links.csv
-    probe_s: float = 0.5  # real seconds each link is measured before step 0
 
     def __post_init__(self) -> None:
-        for name in ("update_s", "sample_s", "probe_s"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be > 0, got {getattr(self, name)}")
-        queue = (self.queue_ms, self.queue_bytes)
-        if queue.count(None) != 1:
-            raise ValueError(f"queue_ms, queue_bytes must be one number and one null, got {queue}")
-        if not (self.queue_ms or self.queue_bytes or 0) > 0:
-            raise ValueError(f"queue_ms or queue_bytes must be > 0, got {queue}")
+        super().__post_init__()
         for name in ("receive_buffer_bytes", "send_buffer_bytes"):
             if not 1 << 16 <= getattr(self, name) < 1 << 31:
                 raise ValueError(
@@ -82,18 +70,6 @@ class Topology(ABC):
         """Whether packets are ever delayed, lost or reordered, so that cables need netem."""
         extremes = profile.extremes()
         return bool(extremes.delay_ms or extremes.jitter_ms or extremes.loss or extremes.reorder)
-
-    def queue(self, profile: Profile) -> int:
-        """Bytes each direction buffers: queue_ms at the highest rate, in [256 KiB, 64 MiB].
-
-        Fixed in bytes like a switch's buffer, so it means more ms when the rate drops, and nothing
-        queued is lost by a change. Emulated time and rate, so dilation leaves the bytes alone.
-        """
-        if self.queue_bytes is not None:
-            return self.queue_bytes
-        assert self.queue_ms is not None
-        wanted = profile.extremes().highest_mbit * 125 * self.queue_ms
-        return round(min(MOST_QUEUE_BYTES, max(FEWEST_QUEUE_BYTES, wanted)))
 
     def packets_alone(self, profile: Profile) -> bool:
         """Whether nodes send packets of one MTU: netem loses or reorders 64 KB as one packet."""

@@ -1,0 +1,52 @@
+"""What every shaped network is told, emulated or real: queues, periods; and where its runs live."""
+
+from dataclasses import dataclass
+
+from profiles.base import Profile
+
+FEWEST_QUEUE_BYTES, MOST_QUEUE_BYTES = 1 << 18, 1 << 26
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shaping:
+    """Queues and periods; the whole run is on this machine unless a network says otherwise."""
+
+    queue_ms: float | None = 50.0  # of the profile's highest rate; constant bytes at lower rates
+    queue_bytes: int | None = None  # instead of queue_ms
+    update_s: float = 0.1  # real seconds between looks at the profile
+    sample_s: float = 0.25  # real seconds between rows of links.csv
+    probe_s: float = 0.5  # real seconds each link is measured before step 0
+
+    def __post_init__(self) -> None:
+        for name in ("update_s", "sample_s", "probe_s"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be > 0, got {getattr(self, name)}")
+        queue = (self.queue_ms, self.queue_bytes)
+        if queue.count(None) != 1:
+            raise ValueError(f"queue_ms, queue_bytes must be one number and one null, got {queue}")
+        if not (self.queue_ms or self.queue_bytes or 0) > 0:
+            raise ValueError(f"queue_ms or queue_bytes must be > 0, got {queue}")
+
+    def queue(self, profile: Profile) -> int:
+        """Bytes each direction buffers: queue_ms at the highest rate, in [256 KiB, 64 MiB].
+
+        Fixed in bytes like a switch's buffer, so it means more ms when the rate drops, and nothing
+        queued is lost by a change. Emulated time and rate, so dilation leaves the bytes alone.
+        """
+        if self.queue_bytes is not None:
+            return self.queue_bytes
+        assert self.queue_ms is not None
+        wanted = profile.extremes().highest_mbit * 125 * self.queue_ms
+        return round(min(MOST_QUEUE_BYTES, max(FEWEST_QUEUE_BYTES, wanted)))
+
+    def machines_of_run(self) -> int:
+        """How many machines a run is on."""
+        return 1
+
+    def place(self, run_id: str) -> str:
+        """Where, below the experiment's folder, this machine keeps a run."""
+        return run_id
+
+    def enclosure(self, alone: list[str]) -> list[str]:
+        """Command prefix for the supervisor; `alone` gives it a network of its own."""
+        return alone
