@@ -28,14 +28,9 @@ class Loan:
 
 @contextmanager
 def borrowed(
-    ip: IPRoute,
-    interface: str,
-    peers: Sequence[str],
-    rates_mbit: tuple[float, float],
-    queue_bytes: int,
-    loan: Loan,
+    ip: IPRoute, interface: str, peers: Sequence[str], control_port: int, loan: Loan
 ) -> Iterator[tuple[Nic, int]]:
-    """`interface` shaped towards and from `peers`, and the index of the ifb; see nic.shape.
+    """`interface`, prepared to shape what goes to and comes from `peers`; and its ifb's index.
 
     NetworkError, before any change, when it is in use, configured by somebody, or the ledger
     cannot be written.
@@ -48,7 +43,7 @@ def borrowed(
     nic.require_free(ip, found)
     ledger = Ledger(path, entry(ip, found, loan.owner, loan.run, loan.limit_s))
     try:
-        yield found, nic.shape(ip, found, peers, rates_mbit, queue_bytes)
+        yield found, nic.prepare(ip, found, peers, control_port)
     except BaseException:
         # The first failure is the cause; one of the restoring is only told: the guard goes on.
         try:

@@ -54,6 +54,12 @@ class Network:
         """`value` of every machine that is part of the run: this one."""
         return [value]
 
+    def check(self) -> None:
+        """Raise when the run has ended on another machine; no other machine is part of it."""
+
+    def collect(self, run_dir: Path) -> None:
+        """Bring all machines' records into `run_dir` of the first; they are there."""
+
     def set_up(self) -> None:
         """Add every shaper and netem, at the conditions of time 0."""
         for direction in self.directions:

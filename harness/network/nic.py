@@ -1,4 +1,4 @@
-"""One real interface: shape what it sends to, and gets from, some addresses; take that off again.
+"""One real interface: lead what it sends to, and gets from, some addresses to a shaper; undo it.
 
 Ours are a root qdisc with a handle nobody else uses, an ingress qdisc whose filters have a
 preference nobody else uses, and one ifb. What goes to the peers passes the shaped class of the
@@ -26,10 +26,12 @@ PREFERENCE = 0x4D4E
 IFB_PREFIX = "gradnet"
 IFB_ALIAS = "gradnet: from the peers"
 UNSHAPED_PACKETS = 1000  # queue of all other traffic, as long as pfifo_fast's
-_SHAPED, _UNSHAPED = HANDLE + 1, HANDLE + 2
+SHAPED = HANDLE + 1
+_UNSHAPED = HANDLE + 2
 _UNSHAPED_LEAF = 0x4D4F0000
 _INGRESS = 0xFFFF0000
-_SOURCE, _DESTINATION = 12, 16  # offsets in an IPv4 header
+_SOURCE, _DESTINATION, _PORTS = 12, 16, 20  # offsets in an IPv4 header without options
+_TCP = "0x00060000/0x00ff0000+8"
 _LOOPBACK, _UP = 8, 1  # flags of an interface
 
 
@@ -111,34 +113,35 @@ def require_free(ip: IPRoute, nic: Nic) -> None:
         )
 
 
-def shape(
-    ip: IPRoute, nic: Nic, peers: Sequence[str], rates_mbit: tuple[float, float], queue_bytes: int
-) -> int:
-    """Shape traffic to and from the IPv4 addresses `peers`; index of the ifb, root also HANDLE.
+def prepare(ip: IPRoute, nic: Nic, peers: Sequence[str], control_port: int) -> int:
+    """Lead traffic to and from the IPv4 addresses `peers` to where it can be shaped.
 
-    `rates_mbit`: real, of what is sent and of what comes.
+    That is class SHAPED of qdisc HANDLE, of `nic` for what is sent and of the ifb, whose index is
+    returned, for what comes. The classes are still to be added; until then all passes. Nothing of
+    TCP port `control_port` is led there: the machines have to hear of each other.
     """
     numbers = [int(IPv4Address(peer)) for peer in peers]
-    up_mbit, down_mbit = rates_mbit
     with attempt(f"add ifb {nic.ifb}"):
         ip.link("add", kind="ifb", ifname=nic.ifb)
         ifb = socket.if_nametoindex(nic.ifb)
         ip.link("set", index=ifb, ifalias=IFB_ALIAS)
-        ip.tc("add", "htb", ifb, HANDLE, default=_SHAPED & 0xFFFF)
-    links.add_class(ip, ifb, f"what {nic.name} gets", down_mbit, queue_bytes, HANDLE)
+    links.add_root(ip, ifb, nic.ifb, HANDLE, SHAPED & 0xFFFF)
     with attempt(f"set up {nic.ifb}"):
         ip.link("set", index=ifb, state="up")
-    with attempt(f"add htb {HANDLE >> 16:x}: to {nic.name}"):
-        ip.tc("add", "htb", nic.index, HANDLE, default=_UNSHAPED & 0xFFFF)
+    links.add_root(ip, nic.index, nic.name, HANDLE, _UNSHAPED & 0xFFFF)
     _let_all_pass(ip, nic)
-    links.add_class(ip, nic.index, f"what {nic.name} sends", up_mbit, queue_bytes, HANDLE)
+    redirect = {"kind": "mirred", "direction": "egress", "action": "redirect", "ifindex": ifb}
     with attempt(f"match the peers of {nic.name}"):
-        for number in numbers:
-            _match(ip, nic.index, HANDLE, number, _DESTINATION, _SHAPED)
         ip.tc("add", "ingress", nic.index, _INGRESS)
-        redirect = {"kind": "mirred", "direction": "egress", "action": "redirect", "ifindex": ifb}
+        for parent in (HANDLE, _INGRESS):
+            for ports in (control_port << 16, control_port):  # source, destination
+                mask = 0xFFFF0000 if ports > 0xFFFF else 0xFFFF
+                keys = [_TCP, f"{ports:#010x}/{mask:#010x}+{_PORTS}"]
+                _match(ip, nic.index, parent, _UNSHAPED, keys)
         for number in numbers:
-            _match(ip, nic.index, _INGRESS, number, _SOURCE, _SHAPED, action=redirect)
+            address = f"{number:#010x}/0xffffffff"
+            _match(ip, nic.index, HANDLE, SHAPED, [f"{address}+{_DESTINATION}"])
+            _match(ip, nic.index, _INGRESS, SHAPED, [f"{address}+{_SOURCE}"], action=redirect)
     return ifb
 
 
@@ -152,15 +155,17 @@ def _let_all_pass(ip: IPRoute, nic: Nic) -> None:
             "add-class", "htb", nic.index, _UNSHAPED, parent=HANDLE,
             quantum=links.QUANTUM_BYTES, **options,
         )  # fmt: skip
-        ip.tc("add", "pfifo", nic.index, _UNSHAPED_LEAF, parent=_UNSHAPED, limit=UNSHAPED_PACKETS)
+        leaf, limit = _UNSHAPED_LEAF, UNSHAPED_PACKETS
+        ip.tc("add", "pfifo", nic.index, leaf, parent=_UNSHAPED, limit=limit)
 
 
 def _match(
-    ip: IPRoute, index: int, parent: int, number: int, offset: int, target: int, **action: dict
+    ip: IPRoute, index: int, parent: int, target: int, keys: list[str], **action: dict
 ) -> None:
+    """In the order of the calls: the first filter that matches decides."""
     ip.tc(
         "add-filter", "u32", index, parent=parent, prio=PREFERENCE, protocol=ETH_P_IP,
-        target=target, keys=[f"{number:#010x}/0xffffffff+{offset}"], **action,
+        target=target, keys=keys, **action,
     )  # fmt: skip
 
 

@@ -181,8 +181,15 @@ def measure_in_turn(paths: Sequence[Path], seconds: float, queue_bytes: int) -> 
     return measured
 
 
-def judge(link: str, planned_mbit: float, measured_mbit: float) -> Probe:
-    """Whether `link` carries what it should."""
-    expected = planned_mbit * PAYLOAD_SHARE
+def payload_share(mtu_bytes: int) -> float:
+    """TCP payload per Ethernet frame: 20 bytes of IP, 32 of TCP, 14 of Ethernet are not."""
+    return (mtu_bytes - 52) / (mtu_bytes + 14)
+
+
+def judge(
+    link: str, planned_mbit: float, measured_mbit: float, share: float = PAYLOAD_SHARE
+) -> Probe:
+    """Whether `link` carries what it should: `share` of its rate."""
+    expected = planned_mbit * share
     ok = LOWEST_OK * expected <= measured_mbit <= HIGHEST_OK * expected
     return Probe(link, planned_mbit, expected, measured_mbit, ok)

@@ -14,12 +14,13 @@ from typing import NoReturn
 
 from pyroute2 import IPRoute
 
-from harness.network import watchdog
+from harness.network import links, nic, watchdog
 from harness.network.borrowed import Loan, borrowed
 from harness.network.namespaces import Namespace
 
 INTERFACE = "eth1"
 QUEUE_BYTES = 1 << 20
+CONTROL_PORT = 29400
 
 
 def address(machine: int, net: int = 0) -> str:
@@ -84,10 +85,16 @@ def guards() -> list[int]:
     return found
 
 
+def shape(ip: IPRoute, found: nic.Nic, ifb: int, up_mbit: float, down_mbit: float) -> None:
+    links.add_class(ip, found.index, "up", up_mbit, QUEUE_BYTES, nic.HANDLE)
+    links.add_class(ip, ifb, "down", down_mbit, QUEUE_BYTES, nic.HANDLE)
+
+
 def _borrow(ledger: Path) -> None:
     loan = Loan(ledger.parent, "test", os.environ[watchdog.OWNER], 60.0)
     with IPRoute() as ip:
-        with borrowed(ip, INTERFACE, [address(1)], (50.0, 50.0), QUEUE_BYTES, loan):
+        with borrowed(ip, INTERFACE, [address(1)], CONTROL_PORT, loan) as (found, ifb):
+            shape(ip, found, ifb, 50.0, 50.0)
             print("shaped", flush=True)
             sys.stdin.read()
 

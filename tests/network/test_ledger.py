@@ -18,7 +18,7 @@ from harness.network.borrowed import Loan, borrowed
 from tests.launching import until
 from tests.network import machines
 from tests.network.inside import inside
-from tests.network.machines import INTERFACE, QUEUE_BYTES, address
+from tests.network.machines import CONTROL_PORT, INTERFACE, address
 
 MARK = "4d4e:"
 
@@ -217,8 +217,8 @@ def test_a_failure_between_restores_what_was_added() -> None:
 def borrow(path: Path, up_mbit: float = 50.0) -> None:
     loan = Loan(path.parent, "test", "nobody", 60.0)
     with IPRoute() as ip:
-        with borrowed(ip, INTERFACE, [address(1)], (up_mbit, 50.0), QUEUE_BYTES, loan):
-            pass
+        with borrowed(ip, INTERFACE, [address(1)], CONTROL_PORT, loan) as (found, ifb):
+            machines.shape(ip, found, ifb, up_mbit, 50.0)
 
 
 def dead(path: Path) -> None:

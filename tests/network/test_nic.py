@@ -1,27 +1,31 @@
 """A real interface is shaped towards the job's peers only, and is as it was afterwards."""
 
+import socket
+
 import pytest
 from pyroute2 import IPRoute
 
 from harness.network import links, nic
 from harness.network.namespaces import Namespace
-from harness.network.probe import PAYLOAD_SHARE, Path, measure
+from harness.network.probe import PAYLOAD_SHARE, Path, measure_in_turn
 from tests.launching import until
 from tests.network import machines
 from tests.network.inside import inside
-from tests.network.machines import INTERFACE, QUEUE_BYTES, address
+from tests.network.machines import CONTROL_PORT, INTERFACE, QUEUE_BYTES, address
 
 FREE_MBIT = 400.0
 
 
 def shape(ip: IPRoute, up_mbit: float = 40.0, down_mbit: float = 20.0) -> nic.Nic:
     found = nic.find(ip, INTERFACE)
-    nic.shape(ip, found, [address(1)], (up_mbit, down_mbit), QUEUE_BYTES)
+    ifb = nic.prepare(ip, found, [address(1)], CONTROL_PORT)
+    machines.shape(ip, found, ifb, up_mbit, down_mbit)
     return found
 
 
 def goodput(sender: Namespace, receiver: Namespace, to: str, expected_mbit: float) -> float:
-    return measure([Path(sender, receiver, to, expected_mbit)], 0.4, QUEUE_BYTES)[0]
+    path = Path(sender, receiver, to, expected_mbit)
+    return measure_in_turn([path], 0.5, QUEUE_BYTES)[0]
 
 
 @inside
@@ -35,6 +39,24 @@ def test_both_ways_of_a_peer_are_shaped_and_others_are_not() -> None:
         assert 0.93 < down / (20.0 * PAYLOAD_SHARE) < 1.03, down
         assert goodput(here, there, address(1, net=1), FREE_MBIT) > FREE_MBIT
         assert goodput(there, here, address(0, net=1), FREE_MBIT) > FREE_MBIT
+
+
+@inside
+def test_what_the_machines_say_to_each_other_is_not_shaped() -> None:
+    with machines.pair() as (here, there):
+        with here.entered(), IPRoute() as ip:
+            ways = (shape(ip).index, ip.link_lookup(kind="ifb")[0])
+            before = [links.counters(ip)[index].bytes for index in ways]
+            with there.entered():
+                listener = socket.create_server((address(1), CONTROL_PORT))
+            with socket.create_connection(listener.getsockname()) as near, listener:
+                far, _ = listener.accept()
+                near.sendall(bytes(1 << 16))
+                far.sendall(bytes(1 << 16))
+                for end in (near, far):
+                    assert len(end.recv(1 << 16, socket.MSG_WAITALL)) == 1 << 16
+                far.close()
+            assert [links.counters(ip)[index].bytes for index in ways] == before
 
 
 @inside
