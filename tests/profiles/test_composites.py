@@ -42,7 +42,7 @@ def test_factors_multiply_rates_and_delays() -> None:
 
 def test_the_most_flows_of_any_part_compete() -> None:
     four, two = (Contended(FAST, parallel=flows, on_s=60, off_s=10) for flows in (4, 2))
-    for profile in (ByNode(four, {0: two}), Asymmetric(up=two, down=four)):
+    for profile in (ByNode(two, {0: four}), Asymmetric(up=two, down=four)):
         assert [profile.flows(time_s) for time_s in (0.0, 65.0, 70.0)] == [4, 0, 4]
         assert profile.extremes().flows == 4
     assert LossBursts(Scaled(two), 20, 2, 0.1).flows(0.0) == 2
