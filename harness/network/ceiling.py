@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from harness.network.probe import Ends, connect
@@ -31,18 +32,16 @@ def capacity_mbit(ends: Sequence[Ends], seconds: float) -> float:
 
     def send(sender: socket.socket) -> None:
         chunk = memoryview(bytearray(_CHUNK_BYTES))
-        while not stopping.is_set():
-            try:
-                sender.send(chunk)
-            except TimeoutError:
-                continue
-            except (ConnectionResetError, BrokenPipeError):
-                return  # the receiver has stopped
+        with suppress(ConnectionResetError, BrokenPipeError):  # the other end has stopped
+            while not stopping.is_set():
+                with suppress(TimeoutError):
+                    sender.send(chunk)
 
     def receive(number: int, receiver: socket.socket) -> None:
         buffer = bytearray(_CHUNK_BYTES)
-        while not stopping.is_set():
-            received[number] += receiver.recv_into(buffer, 0, socket.MSG_TRUNC)
+        with suppress(ConnectionResetError):
+            while not stopping.is_set():
+                received[number] += receiver.recv_into(buffer, 0, socket.MSG_TRUNC)
 
     threads = [threading.Thread(target=send, args=(sender,)) for _, sender in pairs]
     threads += [
