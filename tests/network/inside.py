@@ -30,22 +30,30 @@ def start(
 
 
 @functools.cache
-def refusal() -> str:
+def refusal(mapped: bool | None = None) -> str:
     """Why this machine cannot run a function inside; empty when it can."""
-    tried = start(sys.executable, ["-c", "pass"])
+    tried = start(sys.executable, ["-c", "pass"], mapped=mapped)
     return tried.stderr.strip() if tried.returncode else ""
 
 
-def inside(law: Callable[[], None]) -> Callable[[], None]:
-    """A test that runs `law` inside; it fails with what `law` raised."""
+def inside(law: Callable[[], None]) -> Callable[..., None]:
+    """Tests that run `law` inside, as root of the machine and of a user namespace alone.
 
-    @functools.wraps(law)
-    def test() -> None:
-        if refusal():
-            pytest.skip(f"namespaces are refused here: {refusal()}")
-        done = start(sys.executable, ["-m", __name__, law.__module__, law.__name__])
+    They fail with what `law` raised. An ordinary user has no more than the second.
+    """
+
+    @pytest.mark.parametrize("who", ["root", "rootless"] if os.geteuid() == 0 else ["rootless"])
+    def test(who: str) -> None:
+        mapped = who == "rootless"
+        if refusal(mapped):
+            pytest.skip(f"namespaces are refused here: {refusal(mapped)}")
+        done = start(
+            sys.executable, ["-m", __name__, law.__module__, law.__name__], mapped=mapped
+        )
         assert done.returncode == 0, done.stderr
 
+    test.law = law  # type: ignore[attr-defined]
+    test.__name__, test.__doc__, test.__module__ = law.__name__, law.__doc__, law.__module__
     return pytest.mark.network(test)
 
 
@@ -66,4 +74,4 @@ class Flat:
 
 
 if __name__ == "__main__":
-    getattr(importlib.import_module(sys.argv[1]), sys.argv[2]).__wrapped__()
+    getattr(importlib.import_module(sys.argv[1]), sys.argv[2]).law()
