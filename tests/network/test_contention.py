@@ -93,7 +93,8 @@ def test_counts_agree_with_the_shaper_and_every_flow_has_its_json() -> None:
             heard = json.loads((here.folder / f"{record.name}.server.json").read_text())
             assert record.congestion_control == said["end"]["sender_tcp_congestion"] == control
             assert len(said["intervals"]) >= 2 and len(heard["intervals"]) >= 2
-            assert said["end"]["sum_sent"]["bytes"] >= record.sent_bytes
+            written = said["end"]["sum_sent"]["bytes"]  # the last moment may be missing
+            assert written >= 0.95 * record.sent_bytes, (written, record)
         assert len(list(here.folder.iterdir())) == 6, "empty files are left"
 
 
