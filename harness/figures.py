@@ -1,9 +1,7 @@
 """Figures of a comparison: DataFrames of `harness.metrics` in, matplotlib Figures out."""
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
-from zlib import crc32
+from collections.abc import Mapping
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -11,71 +9,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-LOOK: Any = {
-    "font.size": 10,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "0.88",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "hatch.linewidth": 0.6,
-    "legend.frameon": False,
-    "pdf.fonttype": 42,  # text stays text, as journals ask
-}
+from harness.look import LOOK, NothingToDraw, Style, legend, sheet, styles
+
 RATE: Any = {"color": "0.45", "linewidth": 1.2, "linestyle": (0, (4, 2))}
-SHEET_LETTERS = 96  # of a legend, side by side
 FAR = 8  # a time axis whose ends differ by this factor is logarithmic
-
-
-class NothingToDraw(ValueError):
-    """The table has no number for the figure; an empty figure would say less."""
-
-
-class Style(NamedTuple):
-    """How a method looks in every figure; markers and hatches tell it apart without colour."""
-
-    color: str
-    marker: str
-    hatch: str
-    linestyle: str = "-"
-
-
-BASELINE = Style("black", "o", "")
-# Colours of Okabe & Ito (2008) and Tol (2021), safe for colour-blind readers, none near white.
-# The named methods own the first styles; every other name finds its own among the last.
-STYLES = {
-    "topk_0.1": Style("#0072B2", "s", "//"),
-    "topk_0.001": Style("#E69F00", "^", "\\\\"),
-    "dc2_da2": Style("#009E73", "D", "xx"),
-    "dc2_da3": Style("#CC79A7", "v", ".."),
-    "dc2_da4": Style("#56B4E9", "P", "--"),
-    "dc2_da5": Style("#D55E00", "X", "||"),
-    "randomk_0.1": Style("#332288", "<", "++"),
-    "randomk_0.001": Style("#882255", ">", "o"),
-    "netsense": Style("#999933", "*", "*"),
-}
-OTHER_STYLES = [
-    Style("#D55E00", "p", "/.", "--"),
-    Style("#332288", "d", "\\.", "--"),
-    Style("#009E73", "h", "-/", "--"),
-    Style("#882255", "8", "|.", "--"),
-    Style("#E69F00", "H", "-.", "--"),
-    Style("#0072B2", "s", "x.", "--"),
-    Style("#CC79A7", "^", "+.", "--"),
-    Style("#999933", "D", "|/", "--"),
-    Style("#56B4E9", "v", "o-", "--"),
-]
-
-
-def styles(methods: Iterable[str]) -> dict[str, Style]:
-    """Style of each method, by its name; other names share one only beyond nine in a figure."""
-    chosen: dict[str, Style] = {}
-    for method in sorted(set(methods)):
-        place = crc32(method.encode())
-        near = [OTHER_STYLES[(place + step) % 9] for step in range(9)]
-        free = next((style for style in near if style not in chosen.values()), near[0])
-        chosen[method] = BASELINE if method == "allreduce" else STYLES.get(method, free)
-    return chosen
 
 
 @mpl.rc_context(LOOK)
@@ -110,7 +47,7 @@ def quality_time(comparison: pd.DataFrame, title: str = "") -> Figure:
     axes.margins(0.12)
     _time_axis(axes, shown.time_s, "total training time")
     axes.set_ylabel(f"final {shown.metric.iloc[0].replace('_', ' ')}")
-    return _legend(figure, axes)
+    return legend(figure, axes)
 
 
 @mpl.rc_context(LOOK)
@@ -128,7 +65,7 @@ def quality_curves(curves: Mapping[str, pd.DataFrame], metric: str, title: str =
     ends = pd.Series([curve.time_s.max() for curve in curves.values()])
     _time_axis(axes, ends, "training time")
     axes.set_ylabel(metric.replace("_", " "))
-    return _legend(figure, axes)
+    return legend(figure, axes)
 
 
 @mpl.rc_context(LOOK)
@@ -138,7 +75,7 @@ def density_time(
     """Density over time, a line per method, the planned link rate beneath."""
     _known(pd.concat(series.values()), "density")
     with_rate = rate is not None and not rate.empty
-    figure = _sheet(title, height=5.0 if with_rate else 3.6)
+    figure = sheet(title, 5.0 if with_rate else 3.6)
     ratios = [2.2, 1] if with_rate else [1]
     panels = figure.subplots(len(ratios), 1, sharex=True, height_ratios=ratios, squeeze=False)[:, 0]
     for method, style in styles(series).items():
@@ -151,7 +88,7 @@ def density_time(
         panels[1].set_ylabel("slowest link\n(Mbit/s)")
         panels[1].set_ylim(bottom=0)
     _cut(panels[-1], series)
-    return _legend(figure, panels[0])
+    return legend(figure, panels[0])
 
 
 @mpl.rc_context(LOOK)
@@ -170,7 +107,7 @@ def goodput_time(
     axes.set_ylabel("goodput per worker (Mbit/s)")
     axes.set_ylim(bottom=0)
     _cut(axes, series)
-    return _legend(figure, axes)
+    return legend(figure, axes)
 
 
 @mpl.rc_context(LOOK)
@@ -194,27 +131,11 @@ def breakdown_bars(comparison: pd.DataFrame, title: str = "") -> Figure:
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
     axes.set_xlabel("mean time per iteration (emulated s)")
-    return _legend(figure, axes)
-
-
-@mpl.rc_context(LOOK)
-def save(figure: Figure, path: Path) -> list[Path]:
-    """Write `path`.png and `path`.pdf; a dot inside the name stays."""
-    files = [path.with_name(path.name + suffix) for suffix in (".png", ".pdf")]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for file in files:
-        figure.savefig(file, dpi=150)
-    return files
-
-
-def _sheet(title: str, height: float) -> Figure:
-    figure = Figure(figsize=(7, height), layout="constrained")
-    figure.suptitle(title, fontsize=11)
-    return figure
+    return legend(figure, axes)
 
 
 def _figure(title: str, height: float = 4.2) -> tuple[Figure, Axes]:
-    figure = _sheet(title, height)
+    figure = sheet(title, height)
     return figure, figure.subplots()
 
 
@@ -286,12 +207,3 @@ def _cut(axes: Axes, series: Mapping[str, pd.DataFrame]) -> None:
     note = "" if end == last else f"; {slowest} goes on to {last:,.0f} s"
     axes.set_xlim(0, end * 1.02)
     axes.set_xlabel(f"training time (emulated s{note})")
-
-
-def _legend(figure: Figure, axes: Axes) -> Figure:
-    handles, labels = axes.get_legend_handles_labels()
-    widths = [len(label) + 6 for label in labels]  # in letters, with the handle
-    one_row = sum(widths) <= SHEET_LETTERS
-    columns = len(labels) if one_row else max(1, min(4, SHEET_LETTERS // max(widths)))
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns)
-    return figure

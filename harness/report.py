@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from harness import figures, load, metrics
+from harness import figures, load, look, metrics
 
 WIDTH = 100  # where the output is no terminal
 METHOD_WIDTH = 20  # a longer name is folded
@@ -112,7 +112,7 @@ def _baseline_notes(comparison: Comparison) -> list[str]:
     return said
 
 
-def draw(comparison: Comparison) -> dict[str, Callable[[], figures.Figure]]:
+def draw(comparison: Comparison) -> dict[str, Callable[[], look.Figure]]:
     """How to draw each figure, by file name; drawing one without data raises ValueError."""
     table, title = comparison.table, comparison.title
     shown = comparison.runs.sort_values("seed").drop_duplicates("method").set_index("method")
@@ -205,8 +205,8 @@ def _write(console: Console, comparison: Comparison, out: Path) -> None:
     written = [out / "comparison.csv"]
     for name, drawn in draw(comparison).items():
         try:
-            written += figures.save(drawn(), out / name)
-        except figures.NothingToDraw as missing:
+            written += look.save(drawn(), out / name)
+        except look.NothingToDraw as missing:
             console.print(f"  no figure {name}: {missing}", markup=False)
     for path in written:
         console.print(str(path), markup=False, soft_wrap=True)

@@ -15,7 +15,13 @@ MAY_IMPORT = {
 }
 OWNERS = {
     "pyroute2": {"harness/network"},
-    "matplotlib": {"harness/figures.py", "harness/drawings.py"},
+    "matplotlib": {
+        "harness/look.py",  # of every figure
+        "harness/figures.py",  # comparisons
+        "harness/drawings.py",  # profiles
+        "harness/topologies.py",  # networks
+        "harness/traffic.py",  # what links carried
+    },
     "torch.distributed": {
         "harness/workers.py",  # collectives
         "harness/worker.py",  # start-up and leaving

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.container import BarContainer
 
-from harness import figures
+from harness import figures, look
 
 METHODS = ["allreduce", "topk_0.1", "dc2_da2"]
 
@@ -43,12 +43,12 @@ def assert_not_empty(figure) -> None:
 
 
 def test_styles_depend_on_the_name_alone_and_differ():
-    many = [*figures.STYLES, "allreduce", "powersgd", "qsgd", "a_name_of_tomorrow"]
-    chosen = figures.styles(many)
+    many = [*look.STYLES, "allreduce", "powersgd", "qsgd", "a_name_of_tomorrow"]
+    chosen = look.styles(many)
     assert len(set(chosen.values())) == len(many)
     assert len({(style.color, style.marker) for style in chosen.values()}) == len(many)
-    assert figures.styles(["dc2_da2", "topk_0.1"])["dc2_da2"] == chosen["dc2_da2"]
-    assert figures.styles(["qsgd", "topk_0.1"])["qsgd"] == figures.styles(["qsgd"])["qsgd"]
+    assert look.styles(["dc2_da2", "topk_0.1"])["dc2_da2"] == chosen["dc2_da2"]
+    assert look.styles(["qsgd", "topk_0.1"])["qsgd"] == look.styles(["qsgd"])["qsgd"]
 
 
 @pytest.mark.parametrize("draw", [figures.speedup_bars, figures.throughput_bars])
@@ -88,7 +88,7 @@ def test_quality_curves_draw_every_evaluation_in_the_style_of_the_method():
     (axes,) = figure.axes
     assert lines(axes) == dict.fromkeys(sorted(METHODS), [[1, 0.1], [2, 0.2]])
     colors = {line.get_label(): to_hex(line.get_color()) for line in axes.get_lines()}
-    assert colors["topk_0.1"] == figures.STYLES["topk_0.1"].color.lower()
+    assert colors["topk_0.1"] == look.STYLES["topk_0.1"].color.lower()
     assert_not_empty(figure)
 
 
@@ -142,11 +142,11 @@ def test_breakdown_stacks_the_parts():
     ],
 )
 def test_without_numbers_there_is_no_figure(draw, column):
-    with pytest.raises(figures.NothingToDraw, match=column):
+    with pytest.raises(look.NothingToDraw, match=column):
         draw(comparison().assign(**{column: np.nan}))
 
 
 def test_save_writes_both_formats_with_embedded_text(tmp_path):
-    png, pdf = figures.save(figures.speedup_bars(comparison()), tmp_path / "new" / "topk_0.1")
+    png, pdf = look.save(figures.speedup_bars(comparison()), tmp_path / "new" / "topk_0.1")
     assert png.name == "topk_0.1.png" and png.read_bytes().startswith(b"\x89PNG")
     assert pdf.name == "topk_0.1.pdf" and b"/Type0" in pdf.read_bytes()  # font type 42
