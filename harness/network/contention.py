@@ -45,7 +45,7 @@ class Contention:
         self._controls: Sequence[str | None] = several or congestion_control or [None]
         for control in self._controls:
             if control is not None:
-                stack.require_known(control)
+                stack.require_known(congestion_control=control)
         self._folder, self._pairs, self._events = folder, list(pairs), events
         self._time_s = time_s
         self._levels: list[list[Flow]] = []  # the n-th flow of every pair; the last ones go first

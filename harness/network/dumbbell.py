@@ -17,6 +17,7 @@ from harness.network.probe import Ends
 from harness.network.star import access_ends, node_place
 from harness.network.topology import Topology
 from profiles.base import WAYS, Profile, Way
+from profiles.limits import check_profile, check_whole
 
 TRUNK = 0  # the node whose link the profile is asked for
 
@@ -31,12 +32,19 @@ class Dumbbell(Topology):
     left: int | None = None  # nodes on the left half; None: half of them, rounded up
     access: Any = None  # profile of every node's own link; None: only the trunk is shaped
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.left is not None:
+            check_whole(1, left=self.left)
+        if self.access is not None:
+            check_profile(access=self.access)
+
     def check(self, nodes: int, profile: Profile, dilation: float) -> None:
         super().check(nodes, profile, dilation)
         if nodes < 2:
             raise ValueError(f"a dumbbell needs at least 2 nodes, got {nodes}")
-        if self.left is not None and not (isinstance(self.left, int) and 1 <= self.left < nodes):
-            raise ValueError(f"left must be in [1, {nodes - 1}] or null, got {self.left!r}")
+        if self.left is not None:
+            check_whole(1, nodes - 1, left=self.left)
         if self.access is not None:
             for rate_mbit in self.access.extremes()[:2]:
                 links.rate_bytes(rate_mbit / dilation)

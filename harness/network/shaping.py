@@ -3,8 +3,12 @@
 from dataclasses import dataclass
 
 from profiles.base import Profile
+from profiles.limits import check_between, check_whole
 
-FEWEST_QUEUE_BYTES, MOST_QUEUE_BYTES = 1 << 18, 1 << 26
+FEWEST_QUEUE_BYTES, MOST_QUEUE_BYTES = 1 << 18, 1 << 26  # that queue_ms may come to
+LEAST_QUEUE_BYTES = 3000  # two packets
+QUEUE_MS = (0.01, 60_000.0)
+PERIOD_S = (0.001, 3600.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,14 +22,15 @@ class Shaping:
     probe_s: float = 0.5  # real seconds each link is measured before step 0
 
     def __post_init__(self) -> None:
-        for name in ("update_s", "sample_s", "probe_s"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be > 0, got {getattr(self, name)}")
+        check_between(*PERIOD_S, update_s=self.update_s, sample_s=self.sample_s)
+        check_between(*PERIOD_S, probe_s=self.probe_s)
+        if self.queue_ms is not None:
+            check_between(*QUEUE_MS, queue_ms=self.queue_ms)
+        if self.queue_bytes is not None:
+            check_whole(LEAST_QUEUE_BYTES, 1 << 30, queue_bytes=self.queue_bytes)
         queue = (self.queue_ms, self.queue_bytes)
         if queue.count(None) != 1:
             raise ValueError(f"queue_ms, queue_bytes must be one number and one null, got {queue}")
-        if not (self.queue_ms or self.queue_bytes or 0) > 0:
-            raise ValueError(f"queue_ms or queue_bytes must be > 0, got {queue}")
 
     def queue(self, profile: Profile) -> int:
         """Bytes each direction buffers: queue_ms at the highest rate, in [256 KiB, 64 MiB].

@@ -64,12 +64,12 @@ def congestion_control_to(address: str) -> str:
     return name.rstrip(b"\0").decode()
 
 
-def require_known(congestion_control: str) -> None:
-    """ValueError when this kernel does not offer `congestion_control`."""
+def require_known(**names: str) -> None:
+    """ValueError, naming its key, for a congestion control that this kernel does not offer."""
     available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
-    if congestion_control not in available:
-        offered = ", ".join(available)
-        raise ValueError(f"congestion_control must be one of {offered}, got {congestion_control!r}")
+    for key, name in names.items():
+        if name not in available:
+            raise ValueError(f"{key} must be one of {', '.join(available)}, got {name!r}")
 
 
 def read_offloads(interface: str) -> dict[str, bool]:

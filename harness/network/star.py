@@ -16,6 +16,7 @@ from harness.network.network import Network
 from harness.network.probe import Ends
 from harness.network.topology import Topology
 from profiles.base import WAYS, Profile, Way
+from profiles.limits import MOST_DELAY_MS, as_tuple, check_between, check_whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,17 +31,17 @@ class Star(Topology):
         super().__post_init__()
         for name in ("site_delays_ms", "flows_between"):
             if (rows := getattr(self, name)) is not None:
-                object.__setattr__(self, name, tuple(tuple(row) for row in rows))
+                rows = as_tuple(name, rows, "lists")
+                rows = tuple(as_tuple(name, row, "lists of numbers") for row in rows)
+                object.__setattr__(self, name, rows)
         if self.sites is not None:
-            object.__setattr__(self, "sites", tuple(self.sites))
+            object.__setattr__(self, "sites", as_tuple("sites", self.sites, "whole numbers"))
         if (self.sites is None) != (self.site_delays_ms is None):
             raise ValueError("sites and site_delays_ms must be given both or neither")
         if self.site_delays_ms is not None:
             _check_matrix(self.site_delays_ms)
         for site in self.sites or ():
-            known = len(self.site_delays_ms or ())
-            if not (isinstance(site, int) and 0 <= site < known):
-                raise ValueError(f"sites must be whole numbers in [0, {known}), got {site!r}")
+            check_whole(0, len(self.site_delays_ms or ()) - 1, sites=site)
 
     def check(self, nodes: int, profile: Profile, dilation: float) -> None:
         super().check(nodes, profile, dilation)
@@ -49,10 +50,10 @@ class Star(Topology):
                 f"sites must name one site for each of {nodes} nodes, got {self.sites}"
             )
         for pair in self.flows_between or ():
-            good = len(pair) == 2 and pair[0] != pair[1]
-            if not good or not all(isinstance(n, int) and 0 <= n < nodes for n in pair):
-                allowed = f"pairs of different nodes in [0, {nodes})"
-                raise ValueError(f"flows_between must be {allowed}, got {list(pair)}")
+            if len(pair) != 2 or pair[0] == pair[1]:
+                raise ValueError(f"flows_between must be pairs of nodes, got {list(pair)}")
+            for node in pair:
+                check_whole(0, nodes - 1, flows_between=node)
 
     def is_cut(self, profile: Profile) -> bool:
         return super().is_cut(profile) or self.sites is not None
@@ -139,5 +140,4 @@ def _check_matrix(rows: tuple[tuple[float, ...], ...]) -> None:
         if len(row) != len(rows):
             raise ValueError(f"site_delays_ms must be square, got a row of {len(row)}: {list(row)}")
         for delay in row:
-            if not (isinstance(delay, (int, float)) and 0 <= delay < float("inf")):
-                raise ValueError(f"site_delays_ms must be numbers >= 0, got {delay!r}")
+            check_between(0, MOST_DELAY_MS, site_delays_ms=delay)

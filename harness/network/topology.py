@@ -12,8 +12,10 @@ from harness.network import impairments, iperf, links, stack, wiring
 from harness.network.network import Network
 from harness.network.shaping import Shaping
 from profiles.base import Profile
+from profiles.limits import check_choice, check_whole
 
 OFFLOADS = ("auto", "keep", "off")
+BUFFER_BYTES = (1 << 16, (1 << 31) - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,13 +30,9 @@ class Topology(Shaping, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("receive_buffer_bytes", "send_buffer_bytes"):
-            if not 1 << 16 <= getattr(self, name) < 1 << 31:
-                raise ValueError(
-                    f"{name} must be in [65536, 2147483647], got {getattr(self, name)}"
-                )
-        if self.offload not in OFFLOADS:
-            raise ValueError(f"offload must be one of {', '.join(OFFLOADS)}, got {self.offload!r}")
+        check_whole(*BUFFER_BYTES, receive_buffer_bytes=self.receive_buffer_bytes)
+        check_whole(*BUFFER_BYTES, send_buffer_bytes=self.send_buffer_bytes)
+        check_choice(OFFLOADS, offload=self.offload)
 
     @abstractmethod
     def lay(
@@ -58,9 +56,9 @@ class Topology(Shaping, ABC):
         extremes = profile.extremes()
         for rate_mbit in (extremes.lowest_mbit, extremes.highest_mbit):
             links.rate_bytes(rate_mbit / dilation)
-        stack.require_known(self.congestion_control)
+        stack.require_known(congestion_control=self.congestion_control)
         if self.cross_congestion_control is not None:
-            stack.require_known(self.cross_congestion_control)
+            stack.require_known(cross_congestion_control=self.cross_congestion_control)
         if self.is_cut(profile):
             impairments.require()
         if extremes.flows:
