@@ -1,0 +1,108 @@
+"""Bytes that shapers saw against bytes that collectives and competing flows sent and received.
+
+No flow may pass around its shaper, and nothing but the run's own may pass through one.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+BYPASS_SHARE = 0.98  # of what was sent has to be seen by the shaper
+EXCESS_SHARE = 1.25  # headers, acknowledgements and evaluation stay below
+ACKNOWLEDGING_SHARE = 0.05  # of the bytes that go the other way
+EXCESS_BYTES = 8 << 20  # start-up and evaluation of small models
+
+
+class Bounds(NamedTuple):
+    """Payload that a link must have carried at least, and may have carried at most."""
+
+    least: float
+    most: float
+
+
+class Payload(NamedTuple):
+    """What each node's workers sent and received, in bytes."""
+
+    sent: dict[int, int]
+    received: dict[int, int]
+
+
+def payload(steps: list[dict[str, str]], workers_per_node: int) -> Payload:
+    """From the rows of steps.csv."""
+    found = Payload(defaultdict(int), defaultdict(int))
+    for row in steps:
+        node = int(row["rank"]) // workers_per_node
+        found.sent[node] += int(row["sent_bytes"])
+        found.received[node] += int(row["received_bytes"])
+    return Payload(dict(found.sent), dict(found.received))
+
+
+def doubts(
+    carried: Payload,
+    flows: list[dict[str, Any]],
+    passed: Mapping[str, int],
+    workers_per_node: int,
+    loss: float,
+) -> list[str]:
+    """Reasons; `passed` are bytes of frames through each link, `loss` is the profile's most.
+
+    Of several workers of a node, ring collectives send what only one of them sends to other nodes.
+    """
+    if len(carried.sent) < 2:
+        return []  # nothing leaves the node
+    reasons = []
+    slack = EXCESS_SHARE / (1 - loss) ** 2  # what is lost is sent again, and lost again
+    for link, bounds in _bounds(carried, flows, passed, workers_per_node).items():
+        seen = passed[link]
+        if seen < 0:
+            reasons.append(f"the bytes of {link} went back by {-seen}: its counter was replaced")
+        if seen < BYPASS_SHARE * bounds.least:
+            reasons.append(
+                f"{bounds.least:.0f} bytes were to cross {link}, its counter saw {seen}, less than "
+                f"{BYPASS_SHARE:g} x: there is a path around it"
+            )
+        if seen > slack * bounds.most + EXCESS_BYTES:
+            reasons.append(
+                f"at most {bounds.most:.0f} bytes were to cross {link}, its counter saw {seen}, "
+                f"more than {slack:.2f} x and {EXCESS_BYTES >> 20} MiB: other traffic shared it"
+            )
+    return reasons
+
+
+def _bounds(
+    carried: Payload, flows: list[dict[str, Any]], passed: Mapping[str, int], sharing: int
+) -> dict[str, Bounds]:
+    """Of every link that has a counter."""
+    cross = _cross(flows)
+    found = {}
+    for node, sent in carried.sent.items():
+        received = carried.received[node]
+        found[f"up{node}"] = _with(cross, f"up{node}", sent / sharing, sent, received)
+        found[f"down{node}"] = _with(cross, f"down{node}", received / sharing, received, sent)
+    # in whichever order, at least one node sends across each way of the trunk all that it sends
+    across, total = min(carried.sent.values()) / sharing, sum(carried.sent.values())
+    for link in ("trunk_up", "trunk_down"):
+        found[link] = _with(cross, link, across, total, total)
+    return {link: bounds for link, bounds in found.items() if link in passed}
+
+
+def _with(
+    cross: Mapping[str, tuple[int, int]], link: str, least: float, most: float, other_way: float
+) -> Bounds:
+    """Bounds of collectives, with competing flows and with what acknowledges the other way."""
+    received, sent = cross[link]
+    back = link.replace("up", "down") if "up" in link else link.replace("down", "up")
+    acknowledging = ACKNOWLEDGING_SHARE * (other_way + cross[back][1])
+    return Bounds(least + received, most + sent + acknowledging)
+
+
+def _cross(flows: list[dict[str, Any]]) -> Mapping[str, tuple[int, int]]:
+    """Bytes that competing flows delivered and sent, by link; those of a trunk cross it alone."""
+    found: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for flow in flows:
+        sender, _, receiver = flow["pair"].partition("-")
+        links = [f"up{sender}", f"down{receiver}"] if receiver else [flow["pair"]]
+        for link in links:
+            least, most = found[link]
+            found[link] = (least + (flow["received_bytes"] or 0), most + flow["sent_bytes"])
+    return found
