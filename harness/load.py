@@ -9,12 +9,15 @@ from typing import Any, NamedTuple, get_type_hints
 
 import pandas as pd
 from omegaconf import OmegaConf
+from yaml import YAMLError
 
 from harness import records, status
 
 # What must be equal for two runs to be compared; a comparison varies the rest, method and seed.
 CONDITIONS = ["experiment", "workers", "steps", "epochs", "batch_size", "target", "model"]
 CONDITIONS += ["dataset", "optimizer", "workers_per_node", "profile", "network", "emulation"]
+CONDITIONS += ["initial_weights", "device"]
+OF_A_MACHINE = ("network.machine", "network.interface", "network.ledger")  # conditions of none
 
 
 class NoRuns(ValueError):
@@ -56,7 +59,8 @@ def runs(folder: Path | str) -> pd.DataFrame:
         for depth in ("", "*/", "*/*/")
         for name in ("status.json", "config.yaml")
         for file in folder.glob(depth + name)
-        if not file.parent.name.startswith(".")  # Hydra's own .hydra/config.yaml
+        # Hydra's own .hydra/config.yaml, and what machines other than the first keep
+        if not any(part.startswith(".") for part in file.relative_to(folder).parts)
     }
     if not found:
         raise NoRuns(f"no runs in {folder}: no folder there holds a status.json")
@@ -94,7 +98,7 @@ def _run(path: Path) -> Run:
     summary = records.read_json(path / "summary.json") or {}
     state = status.state(path) or "interrupted"  # before it wrote its status
     reasons = "; ".join(map(str, summary.get("reasons") or []))
-    conditions = _flat({key: config[key] for key in CONDITIONS if key in config})
+    conditions = _conditions(config)
     emulation = config.get("emulation") or {}
     target = config.get("target") or {}
     return Run(
@@ -104,7 +108,7 @@ def _run(path: Path) -> Run:
         method=_name(config, "method"),
         model=_name(config, "model"),
         dataset=_name(config, "dataset"),
-        profile=_name(config, "profile"),
+        profile=_profile(config.get("profile")),
         seed=config.get("seed"),
         workers=config.get("workers"),
         batch_size=config.get("batch_size"),
@@ -116,10 +120,11 @@ def _run(path: Path) -> Run:
         state=state,
         valid=summary.get("valid"),
         reasons=reasons,
-        left_out=_left_out(state, summary.get("valid"), reasons, ending.get("error"))
+        left_out=_damaged(path, config)
+        or _left_out(state, summary.get("valid"), reasons, ending.get("error"))
         or ("" if _has_rows(path / "steps.csv") else "steps.csv holds no step"),
         ended=str(ending.get("ended") or ""),
-        setting=hashlib.sha256(json.dumps(conditions, default=str).encode()).hexdigest()[:8],
+        setting=hashlib.sha256(json.dumps(conditions).encode()).hexdigest()[:8],
         conditions=conditions,
     )
 
@@ -128,8 +133,21 @@ def _config(path: Path) -> dict[str, Any]:
     file = path / "config.yaml"
     if not file.exists():
         return {}
-    config: Any = OmegaConf.to_container(OmegaConf.load(file))
-    return config or {}
+    try:
+        config: Any = OmegaConf.to_container(OmegaConf.load(file))
+    except (OSError, ValueError, YAMLError):  # what cannot be read is told by _damaged
+        return {}
+    return config if isinstance(config, dict) else {}
+
+
+def _damaged(path: Path, config: dict[str, Any]) -> str:
+    """The first file that does not hold what it should; empty when all do."""
+    if (path / "config.yaml").exists() and "experiment" not in config:
+        return "config.yaml is damaged"
+    for name in ("status.json", "summary.json"):
+        if (path / name).exists() and records.read_json(path / name) is None:
+            return f"{name} is damaged"
+    return ""
 
 
 def _name(config: dict[str, Any], group: str) -> str | None:
@@ -138,6 +156,21 @@ def _name(config: dict[str, Any], group: str) -> str | None:
     if not isinstance(chosen, dict):
         return chosen
     return chosen.get("name") or str(chosen.get("_target_", "")).split(".")[-1].lower() or None
+
+
+def _profile(chosen: Any) -> str | None:
+    """A profile as it is said: `fluctuating`, `contended(lossy(static))`, `asymmetric(up slow)`."""
+    if not isinstance(chosen, dict):
+        return chosen
+    name = chosen.get("name") or (str(chosen.get("_target_", "")).split(".") * 2)[-2]
+    parts = []
+    for key, value in sorted(chosen.items(), key=lambda item: str(item[0])):
+        if isinstance(value, dict) and "_target_" in value:
+            parts.append((key, _profile(value)))
+        elif isinstance(value, dict):  # one for each node
+            parts += [(f"{key} {at}", _profile(value[at])) for at in sorted(value, key=str)]
+    said = [f"{part}" if key == "of" else f"{key} {part}" for key, part in parts]
+    return (f"{name}({', '.join(said)})" if said else name) or None
 
 
 def _left_out(state: str, valid: bool | None, reasons: str, error: object) -> str:
@@ -157,12 +190,29 @@ def _has_rows(path: Path) -> bool:
         return len([line for line in islice(file, 2) if line.endswith("\n")]) == 2
 
 
-def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested keys joined by dots, sorted: {"profile": {"name": "x"}} -> {"profile.name": "x"}."""
+def _conditions(config: dict[str, Any]) -> dict[str, Any]:
+    """What has to be equal, flat; each value as the network and the training see it."""
+    flat = _flat({key: config[key] for key in CONDITIONS if key in config})
+    return {key: value for key, value in flat.items() if key not in OF_A_MACHINE}
+
+
+def _flat(config: dict[Any, Any], prefix: str = "") -> dict[str, Any]:
+    """Keys joined by dots, sorted: {"profile": {"nodes": {0: "x"}}} -> {"profile.nodes.0": "x"}."""
     flat: dict[str, Any] = {}
-    for key, value in sorted(config.items()):
+    for key, value in sorted(config.items(), key=lambda item: str(item[0])):
         if isinstance(value, dict):
             flat |= _flat(value, f"{prefix}{key}.")
         else:
-            flat[prefix + key] = value
+            flat[f"{prefix}{key}"] = _plain(value)
     return flat
+
+
+def _plain(value: Any) -> Any:
+    """`value` such that equal ones are written equal: 200 is 200.0, dictionaries are sorted."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return _flat(value)
+    if isinstance(value, (bool, int, float, str)) or value is None:
+        return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    return str(value)

@@ -14,13 +14,14 @@ LINE_EVERY_S = 10.0  # without a terminal: one plain line
 
 
 class Progress:
-    """Follows rank 0's rows of steps.csv."""
+    """Follows the rows of one rank in steps.csv: rank 0, or the first that this machine has."""
 
     def __init__(self, run_dir: Path, settings: Settings) -> None:
         self._path = run_dir / "steps.csv"
         self._label = f"{settings['method.name']} seed {settings['seed']}"
         self._steps = settings["steps"]  # None when the run is given in epochs
         self._offset = 0
+        self._rank: str | None = None
         self._last: dict[str, str] = {}
         self._bytes = 0
         self._console = Console(stderr=True)
@@ -54,7 +55,10 @@ class Progress:
         self._offset += len(complete)
         for line in complete.splitlines():
             row = dict(zip(Step._fields, line.split(","), strict=False))
-            if row["rank"] == "0":
+            if row["rank"] == "rank":
+                continue  # the header
+            if self._rank in (None, row["rank"]) or row["rank"] == "0":
+                self._rank = row["rank"]
                 self._last = row
                 self._bytes += int(row["received_bytes"])
 

@@ -37,10 +37,14 @@ class Outcome(NamedTuple):
 
 
 def run_dir_of(settings: Settings) -> Path:
-    """results/<experiment>/<run id>; the id is a hash of what decides the result."""
+    """results/<experiment>/<run id>; the id is a hash of what decides the result.
+
+    A machine that is not the first of a run keeps its part elsewhere, by its network.
+    """
     text = json.dumps(settings.identity(), sort_keys=True)
     run_id = hashlib.sha256(text.encode()).hexdigest()[:12]
-    return Path(settings["results"]).absolute() / settings["experiment"] / run_id
+    place = settings.build("network").place(run_id)
+    return Path(settings["results"]).absolute() / settings["experiment"] / place
 
 
 def perform(settings: Settings) -> Outcome:
@@ -76,9 +80,10 @@ def _fresh(run_dir: Path, settings: Settings) -> None:
 
 def _supervised(run_dir: Path, settings: Settings) -> None:
     """Start the supervisor and follow it to its end; afterwards status.json says the truth."""
+    enclosed = settings.build("network").enclosure(enclosure())
     with (run_dir / "logs" / "supervisor.log").open("wb") as log:
         process = subprocess.Popen(
-            [*enclosure(), sys.executable, "-m", "harness.supervise", str(run_dir)],
+            [*enclosed, sys.executable, "-m", "harness.supervise", str(run_dir)],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

@@ -18,6 +18,7 @@ from profiles.base import WAYS, Profile
 PARTS = ("model", "dataset", "compressor", "controller", "profile", "network")
 FILE_KEYS = ("path", "initial_weights")  # whose values are files that decide a result
 NOT_IDENTITY = ("results", "rerun", "report")  # where, whether and how shown, not what
+NOT_IDENTITY_OF_NETWORK = ("machine", "interface", "ledger")  # differ between machines of a run
 
 
 class BadSetting(ValueError):
@@ -45,6 +46,8 @@ class Settings:
     def identity(self) -> dict[str, Any]:
         """What the run id is a hash of: no display, but what is in the files that are named."""
         deciding = {key: value for key, value in self.config.items() if key not in NOT_IDENTITY}
+        network = deciding["network"].items()
+        deciding["network"] = {k: v for k, v in network if k not in NOT_IDENTITY_OF_NETWORK}
         found = {name: recordings.find(name) for name in _files(deciding)}
         files = {name: recordings.digest(file) for name, file in found.items() if file}
         return deciding | ({"files": files} if files else {})
@@ -82,6 +85,15 @@ class Settings:
         self.build("optimizer.schedule")
         _check_fit(self, parts)
         return parts
+
+
+def leaves(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every value of nested mappings, with the keys that lead to it."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from leaves(inner, (*keys, str(key)))
+    else:
+        yield keys, value
 
 
 def _files(value: Any) -> Iterator[str]:
@@ -174,9 +186,10 @@ def _check_fit(settings: Settings, parts: dict[str, Any]) -> None:
             "controller.agree must be min or mean for a compressor that needs one density on all "
             f"workers ({settings['compressor']['_target_']}), got 'local'"
         )
-    if settings["device"] == "cuda" and torch.cuda.device_count() < settings["workers"]:
+    workers_here = settings["workers"] // parts["network"].machines_of_run()
+    if settings["device"] == "cuda" and torch.cuda.device_count() < workers_here:
         raise BadSetting(
-            f"device must be cpu or auto for {settings['workers']} workers on "
+            f"device must be cpu or auto for {workers_here} workers on "
             f"{torch.cuda.device_count()} GPUs (each worker needs its own), got 'cuda'"
         )
     weights = settings["initial_weights"]

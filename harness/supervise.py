@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +22,11 @@ import torch
 from harness import environment, launch, status, verdict
 from harness.clock import Clock
 from harness.gradients import largest_bucket_bytes
-from harness.records import Events, read_events, write_json
-from harness.settings import Settings
+from harness.network.audit import worst
+from harness.network.rendezvous import Ended
+from harness.records import Events, read_events, refusal, write_json
+from harness.settings import Settings, leaves
+from harness.worker import Here
 
 POLL_S = 0.02
 OWN_CHILDREN = 0x20000000  # __WNOTHREAD: not the iperf3 processes that another thread started
@@ -33,9 +36,13 @@ LEAST_TIMEOUT_S, PATIENCE = 60.0, 10  # of a collective; times its bucket at the
 class Interrupted(Exception):
     """The runner asked to stop, or died."""
 
+    state = "interrupted"
+
 
 class RunFailed(Exception):
     """A rank, an agent or the network failed; the message is the cause."""
+
+    state = "failed"
 
 
 @dataclass
@@ -43,7 +50,8 @@ class Agents:
     """The torchrun agents of a run, by process id."""
 
     run_dir: Path
-    workers: int
+    workers: int  # ranks of this machine
+    look_elsewhere: Callable[[], None]  # raises when the run has ended on another machine
     running: dict[int, int] = field(default_factory=dict)  # pid -> node
     endings: dict[int, int] = field(default_factory=dict)  # node -> exit code, negative: signal
 
@@ -60,7 +68,7 @@ class Agents:
                 self.endings[self.running.pop(pid)] = os.waitstatus_to_exitcode(wait_status)
 
     def all_ranks_finished(self) -> bool:
-        """Whether every rank has written all its results."""
+        """Whether every rank of this machine has written all its results."""
         events = read_events(self.run_dir)
         return sum(event["event"] == "rank_finished" for event in events) == self.workers
 
@@ -72,13 +80,11 @@ def main() -> None:
         sys.exit("harness.supervise is started by harness.run in namespaces of its own")
     try:
         _supervise(run_dir)
-    except Interrupted as interruption:
-        status.end(run_dir, "interrupted", str(interruption))
-    except RunFailed as failure:
-        status.end(run_dir, "failed", str(failure))
+    except (Interrupted, RunFailed, Ended) as end:
+        status.end(run_dir, end.state, str(end))
     except Exception as error:
-        traceback.print_exc()
         status.end(run_dir, "failed", f"{type(error).__name__}: {error}")
+        traceback.print_exc()  # last: there may be no room for it
     finally:
         _kill_everyone()
 
@@ -89,6 +95,7 @@ def _supervise(run_dir: Path) -> None:
     profile, topology = settings.build("profile"), settings.build("network")
     clock, events = Clock(settings["emulation.dilation"]), Events(run_dir)
     with topology.up(nodes, profile, clock.dilation) as network:
+        _require_same(network.gather("settings", settings.identity()))
         proof = _proof(network)
         found = {**environment.describe(), "seed": settings["seed"], "dilation": clock.dilation}
         found |= {"network": network.describe(), "proof": proof}
@@ -100,15 +107,27 @@ def _supervise(run_dir: Path) -> None:
         agents = _start(run_dir, settings, network, (clock, timeout_s))
         with _played(network, clock, run_dir, events) as player:
             _reach_step_0(agents, clock, player, settings["timeouts.start_s"])
+            network.gather("step 0", None)
             before = network.bytes()
             clock.start()
             events.append("step_0", 0.0)
             _follow(agents, player, settings["timeouts.stop_s"])
-        proof["readback"] = network.verify()
-        proof["audit"] = player.audit.summary()
-        proof["flows"] = [flow._asdict() for flow in player.flows]
         passed = {link: count - before[link] for link, count in network.bytes().items()}
-    _conclude(run_dir, settings, agents, proof, passed)
+        proof["readback"] = sum(network.gather("readback", network.verify()), [])
+        proof["audit"] = worst(network.gather("audit", player.audit.summary()))
+        proof["flows"] = [flow._asdict() for flow in player.flows]
+        summary = _judge(run_dir, settings, network, agents, (proof, passed))
+    _conclude(run_dir, summary)
+
+
+def _require_same(identities: list[dict[str, Any]]) -> None:
+    """Every machine of the run was given the same settings."""
+    flat = [{".".join(keys): value for keys, value in leaves(each)} for each in identities]
+    for machine, other in enumerate(flat):
+        for key in sorted({*flat[0], *other}):
+            here, there = flat[0].get(key), other.get(key)
+            if here != there:
+                raise RunFailed(f"{key} is {here!r} on machine 0 and {there!r} on {machine}")
 
 
 def _proof(network: Any) -> dict[str, Any]:
@@ -117,7 +136,7 @@ def _proof(network: Any) -> dict[str, Any]:
         "ceiling": network.ceiling()._asdict(),
         "probe": [probe._asdict() for probe in network.probe()],
         "round_trips": [trip._asdict() for trip in network.round_trips()],
-        "readback": network.verify(),
+        "readback": sum(network.gather("readback", network.verify()), []),
     }
 
 
@@ -135,15 +154,17 @@ def exchange_timeout_s(settings: Settings, profile: Any) -> float:
 
 
 def _start(run_dir: Path, settings: Settings, network: Any, arguments: tuple) -> Agents:
+    each = settings["workers_per_node"]
+    here = Here(network.local[0] * each, len(network.local) * each)
     job = launch.Job(
         run_dir=run_dir,
         nodes=network.size,
-        workers_per_node=settings["workers_per_node"],
+        workers_per_node=each,
         first_address=network.addresses[0],
         start_s=settings["timeouts.start_s"],
-        arguments=arguments,
+        arguments=(*arguments, here),
     )
-    agents = Agents(run_dir, settings["workers"])
+    agents = Agents(run_dir, here.workers, network.check)
     for index in network.local:
         node = launch.Node(index, network.addresses[index], network.interface)
         agents.running[launch.start_agent(node, job, network.entered)] = index
@@ -195,18 +216,31 @@ def _watch(agents: Agents, player: Any) -> None:
         raise Interrupted("the runner stopped or died")
     elif readable and said == b"s":
         raise Interrupted("stopped by the user")
+    agents.look_elsewhere()
     agents.reap()
     if player.error is not None:
         raise RunFailed(f"the network's player failed: {player.error}")
 
 
 def _fail(agents: Agents, wait_s: float) -> None:
-    """Give the other ranks `wait_s` to report, then raise the cause."""
+    """Give the other ranks, and machines, `wait_s` to report, then raise the cause."""
     deadline = time.monotonic() + wait_s
     while agents.running and time.monotonic() < deadline:
         time.sleep(POLL_S)
         agents.reap()
+    while not _is_ours(agents) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+        agents.look_elsewhere()
     raise RunFailed(cause(agents))
+
+
+def _is_ours(agents: Agents) -> bool:
+    """Whether something failed here that is no consequence of another's end."""
+    events = read_events(agents.run_dir)
+    reports = {e["rank"]: e["peer"] for e in events if e["event"] == "rank_failed"}
+    lost = {event["rank"] for event in events if event["event"] == "worker_lost"}
+    killed = any(code < 0 for code in agents.endings.values())
+    return killed or not all(reports.values()) or bool(lost - set(reports))
 
 
 def cause(agents: Agents) -> str:
@@ -224,9 +258,11 @@ def cause(agents: Agents) -> str:
         if event["event"] == "worker_lost" and event["rank"] not in reported:
             code = event["exitcode"]
             how = f"was killed by {_signal(code)}" if code < 0 else f"exited with status {code}"
-            return f"rank {event['rank']} {how}"
+            return refusal(agents.run_dir) or f"rank {event['rank']} {how}"
     for report in reports:
         return f"rank {report['rank']}: {report['error']}"
+    if full := refusal(agents.run_dir):
+        return full  # nobody could report
     return "; ".join(f"node {node}: agent exited with {c}" for node, c in agents.endings.items())
 
 
@@ -234,17 +270,25 @@ def _signal(code: int) -> str:
     return signal.Signals(-code).name
 
 
-def _conclude(
-    run_dir: Path, settings: Settings, agents: Agents, proof: dict, passed: dict[str, int]
-) -> None:
-    """Write summary.json and the final state."""
-    summary = verdict.summarize(run_dir, settings, proof, passed)
+def _judge(
+    run_dir: Path, settings: Settings, network: Any, agents: Agents, evidence: tuple[dict, dict]
+) -> dict[str, Any]:
+    """The summary: written by the machine of node 0 from the records of all, equal on all."""
+    proof, passed = evidence
+    network.collect(run_dir)
+    passed = {k: v for each in network.gather("passed", passed) for k, v in each.items()}
     # The results are whole; leaving was not.
-    summary["bad_exits_after_results"] = {
-        node: agents.endings.get(node, "did not end")
-        for node in range(settings["workers"] // settings["workers_per_node"])
-        if agents.endings.get(node) != 0
-    }
+    codes = [[node, agents.endings.get(node, "did not end")] for node in network.local]
+    exits = network.gather("exits", [[node, code] for node, code in codes if code != 0])
+    summary = None
+    if 0 in network.local:
+        summary = verdict.summarize(run_dir, settings, proof, passed)
+        summary["bad_exits_after_results"] = dict(sum(exits, []))
+    return network.gather("summary", summary)[0]
+
+
+def _conclude(run_dir: Path, summary: dict[str, Any]) -> None:
+    """Write summary.json and the final state."""
     write_json(run_dir / "summary.json", summary)
     reasons = summary["reasons"]
     status.end(run_dir, "invalid" if reasons else "succeeded", "; ".join(reasons) or None)

@@ -52,6 +52,7 @@ class Loop:
     pace: Pace
     clock: Clock
     barrier: Callable[[], None]
+    keeps_clock: bool = True  # of its machine; one rank of each does
 
     def __post_init__(self) -> None:
         self._rows = Table(self.run_dir, "steps.csv")
@@ -77,7 +78,7 @@ class Loop:
 
     def _start(self) -> float:
         self.barrier()
-        if self.rank == 0:
+        if self.keeps_clock:
             self.clock.call_ready()
         self.clock.wait_running()
         return self.clock.now()
@@ -124,14 +125,14 @@ class Loop:
             return
         arrived = self.clock.now()
         self.barrier()
-        if self.rank == 0:
+        if self.keeps_clock:
             self.clock.pause(arrived)
         if evaluate:
             self._evaluate(done)
         if save and self.rank == 0:
             self._save(done)
         self.barrier()
-        if self.rank == 0 and not last:
+        if self.keeps_clock and not last:
             self.clock.resume()
         if not last:
             self.clock.wait_running()

@@ -8,6 +8,7 @@ import time
 import traceback
 from datetime import timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -28,29 +29,39 @@ from harness.workers import Workers
 PEER_LOST = ("Connection closed by peer", "Connection reset by peer", "Timed out waiting")
 
 
-def main(run_dir: str, clock: Clock, exchange_timeout_s: float) -> None:
+class Here(NamedTuple):
+    """The ranks of this machine."""
+
+    first_rank: int
+    workers: int
+
+
+def main(run_dir: str, clock: Clock, exchange_timeout_s: float, here: Here) -> None:
     """Run this rank, as torchrun's environment names it; never returns normally after a failure."""
     rank = int(os.environ["RANK"])
     folder = Path(run_dir)
     log_to(folder / "logs" / f"rank{rank}.log")
     try:
-        _run(folder, rank, clock, exchange_timeout_s)
+        _run(folder, rank, clock, exchange_timeout_s, here)
     except BaseException as error:
-        _report(folder, rank, error)
-        os._exit(1)  # finalization would keep the sockets open and the peers waiting
+        try:
+            _report(folder, rank, error)
+        finally:  # also on a full disk
+            os._exit(1)  # finalization would keep the sockets open and the peers waiting
 
 
-def _run(run_dir: Path, rank: int, clock: Clock, exchange_timeout_s: float) -> None:
+def _run(run_dir: Path, rank: int, clock: Clock, exchange_timeout_s: float, here: Here) -> None:
     settings = Settings.read(run_dir)
     events = Events(run_dir)
-    device = _device(settings)
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // settings["workers"]))
+    device = _device(settings, rank, here)
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // here.workers))
     torch.manual_seed(settings["seed"])
     timeout = timedelta(seconds=exchange_timeout_s)
     dist.init_process_group(_backend(device), timeout=timeout)
     group = dist.new_group(timeout=timeout)  # does not inherit the timeout
     assert isinstance(group, dist.ProcessGroup)  # all ranks belong to it
     loop = _loop(run_dir, settings, rank, clock, group, device)
+    loop.keeps_clock = rank == here.first_rank
     events.append("rank_ready", rank=rank)
     overruns = loop.run()
     drifted = _drifted(loop.gradients)
@@ -190,12 +201,12 @@ def _feedback(settings: Settings) -> Feedback:
     return Residual() if settings["error_feedback"] else Forget()
 
 
-def _device(settings: Settings) -> torch.device:
+def _device(settings: Settings, rank: int, here: Here) -> torch.device:
     """A GPU of its own for every rank of this machine, or the CPU; NCCL cannot share one."""
     wanted, gpus = settings["device"], torch.cuda.device_count()
-    if wanted == "cpu" or (wanted == "auto" and gpus < settings["workers"]):
+    if wanted == "cpu" or (wanted == "auto" and gpus < here.workers):
         return torch.device("cpu")
-    device = torch.device("cuda", int(os.environ["RANK"]))
+    device = torch.device("cuda", rank - here.first_rank)
     torch.cuda.set_device(device)
     return device
 
@@ -229,7 +240,6 @@ def log_to(path: Path) -> None:
 def _report(run_dir: Path, rank: int, error: BaseException) -> None:
     """Leave the cause where the runner finds it, and the traceback in this rank's log."""
     text = "".join(traceback.format_exception(error))
-    print(text, file=sys.stderr, flush=True)
     chain = _causes(error)
     peer = any(mark in str(cause) for cause in chain for mark in PEER_LOST)
     peer |= isinstance(error, KeyboardInterrupt)  # sent to a worker whose agent has died
@@ -241,6 +251,7 @@ def _report(run_dir: Path, rank: int, error: BaseException) -> None:
         traceback=text,
         monotonic=time.monotonic(),
     )
+    print(text, file=sys.stderr, flush=True)
 
 
 def _causes(error: BaseException) -> list[BaseException]:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from harness.network.direction import Direction
 from harness.network.links import BURST_US, Counters
@@ -72,6 +73,15 @@ class Audit:
         burst = self._highest[direction.name] * 125_000 * BURST_US / 1e6
         allowed = self._allowed[direction.name] + burst + _LARGEST_PACKET_BYTES
         return self._carried[direction.name] / allowed
+
+
+def worst(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One summary of all machines: the least idle processors, else the highest value."""
+    found = {}
+    for key in summaries[0]:
+        seen = [summary[key] for summary in summaries if summary[key] is not None]
+        found[key] = (min if key == "cpu_idle_share" else max)(seen, default=None)
+    return found
 
 
 def _cpu_ticks() -> tuple[int, int]:

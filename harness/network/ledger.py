@@ -40,8 +40,7 @@ class Entry:
     qdiscs: list[dict[str, str]]  # before
     offloads: dict[str, bool]  # left as they are
     adds: list[str]  # what we may add
-    owner: str  # name of the run's guard
-    pid: int  # of the owner, where it runs; for people
+    owner: str  # name of the run's guard, which begins with a process id
     run: str
     began: str
     until: str
@@ -70,7 +69,6 @@ def entry(ip: IPRoute, found: Nic, owner: str, run: str, limit_s: float) -> Entr
         offloads=stack.read_offloads(found.name),
         adds=[f"root qdisc {nic.HANDLE >> 16:x}:", "ingress qdisc", f"interface {found.ifb}"],
         owner=owner,
-        pid=os.getpid(),
         run=run,
         began=now.isoformat(timespec="seconds"),
         until=(now + timedelta(seconds=limit_s)).isoformat(timespec="seconds"),
@@ -114,7 +112,8 @@ def settle(path: Path, dry_run: bool = False) -> list[str]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             known = read(path)
-            raise InUse(f"{known.interface} is shaped by {known.run} (pid {known.pid})") from None
+            pid = known.owner.partition(".")[0]
+            raise InUse(f"{known.interface} is shaped by {known.run} (pid {pid})") from None
         if not _is_same(file, path):
             return []  # somebody else has just restored it
         return _restore(path, read(path), dry_run)
@@ -166,7 +165,7 @@ def read(path: Path) -> Entry:
 
 def _kinds() -> dict[str, type]:
     return {"boot_id": str, "namespace": int, "interface": str, "index": int, "mac": str,
-            "owner": str, "pid": int, "run": str}  # fmt: skip
+            "owner": str, "run": str}  # fmt: skip
 
 
 def _restore(path: Path, known: Entry, dry_run: bool) -> list[str]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Address
+from socket import AF_INET
 from typing import Any, NamedTuple
 
 from pyroute2 import IPRoute
@@ -73,6 +74,21 @@ def find(ip: IPRoute, name: str) -> Nic:
             return Nic(name, link["index"], link.get_attr("IFLA_ADDRESS") or "")
     names = ", ".join(sorted(other for _, other in socket.if_nameindex()))
     raise NetworkError(f"shape {name}: no such interface; there are {names}")
+
+
+def addresses(ip: IPRoute, nic: Nic) -> list[str]:
+    """IPv4 addresses of an interface; NetworkError when it has none."""
+    with attempt(f"read the addresses of {nic.name}"):
+        found = [a.get_attr("IFA_LOCAL") for a in ip.get_addr(index=nic.index, family=AF_INET)]
+    if not found:
+        raise NetworkError(f"shape {nic.name}: it has no IPv4 address, which network=host needs")
+    return found
+
+
+def mtu_bytes(ip: IPRoute, nic: Nic) -> int:
+    with attempt(f"read the MTU of {nic.name}"):
+        [link] = ip.get_links(nic.index)
+    return link.get_attr("IFLA_MTU")
 
 
 def qdiscs(ip: IPRoute, index: int) -> list[dict[str, str]]:

@@ -34,20 +34,22 @@ def main() -> NoReturn:
     between = os.fork()
     if between == 0:
         if os.fork() == 0:
-            _detach(path)
+            _detach(path, process)
             _guard(process, path, owner, limit_s)
         os._exit(0)
     os.waitpid(between, 0)
     os.execvpe(guarded[0], guarded, os.environ | {OWNER: owner})
 
 
-def _detach(path: Path) -> None:
-    """Hold nothing of the run: no terminal, folder or file."""
+def _detach(path: Path, process: int) -> None:
+    """Hold nothing of the run: no terminal, folder, file or lock; of descriptors only `process`."""
     os.setsid()
     os.chdir("/")
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)
+    os.closerange(3, process)
+    os.closerange(process + 1, os.sysconf("SC_OPEN_MAX"))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the run is told too; its end is what counts
     setproctitle(f"harness: watchdog of {path.name.removesuffix(ledger.SUFFIX)}")
