@@ -1,13 +1,10 @@
 """Runs and tables are read as written; what does not count is kept, with the reason."""
 
-import os
-
 import numpy as np
 import pytest
 
-from harness import load
-from harness.environment import boot_id
-from harness.records import Evaluation
+from harness import load, status
+from harness.records import Evaluation, read_json, write_json
 from tests import records_by_hand as by_hand
 
 
@@ -36,6 +33,38 @@ def test_methods_and_seeds_share_a_setting_other_conditions_do_not(experiment):
     settings = load.runs(experiment).set_index("run_id").setting
     assert settings.drop("other").nunique() == 1
     assert settings["other"] != settings["allreduce-0"]
+
+
+def test_conditions_deep_in_a_profile_or_network_tell_settings_apart(tmp_path):
+    def contended(rate_mbit, nodes, sites):
+        static = {"_target_": "profiles.static.Static", "rate_mbit": rate_mbit}
+        straggler = {"_target_": "profiles.by_node.ByNode", "default": static, "nodes": nodes}
+        return {
+            "profile": {"_target_": "profiles.contended.Contended", "of": straggler},
+            "network": {"sites": sites, "site_delays_ms": [[0, 1], [1, 0]]},
+        }
+
+    slow = {"_target_": "profiles.square.Square", "high_mbit": 5}
+    changed = [
+        (10, {0: slow}, [0, 1]),
+        (10.0, {"0": slow | {"high_mbit": 5.0}}, [0, 1]),
+        (11, {0: slow}, [0, 1]),
+        (10, {0: slow, "1": slow}, [0, 1]),
+        (10, {0: slow}, [1, 0]),
+    ]
+    for number, parts in enumerate(changed):
+        by_hand.run(tmp_path / str(number), by_hand.config("topk", **contended(*parts)))
+    runs = load.runs(tmp_path)
+    assert runs.setting[0] == runs.setting[1] and runs.setting.nunique() == 4
+    assert runs.profile[3] == "contended(by_node(default static, nodes 0 square, nodes 1 square))"
+    assert runs.conditions[0]["profile.of.nodes.0.high_mbit"] == 5
+
+
+def test_what_differs_between_machines_of_a_run_is_no_condition(tmp_path):
+    for machine, name in enumerate(("eth0", "eno1")):
+        network = {"machine": machine, "interface": name, "update_s": 0.1}
+        by_hand.run(tmp_path / name, by_hand.config("topk", network=network))
+    assert load.runs(tmp_path).setting.nunique() == 1
 
 
 def test_a_folder_without_runs_is_named(tmp_path):
@@ -100,14 +129,11 @@ def test_runs_that_do_not_count_are_kept_with_the_reason(tmp_path, status, summa
 
 
 @pytest.mark.parametrize(
-    "pid, boot, state",
-    [
-        (os.getpid(), None, "running"),
-        (2**30, None, "interrupted"),
-        (os.getpid(), "x", "interrupted"),
-    ],
+    "changed, state",
+    [({}, "running"), ({"pid": 2**30}, "interrupted"), ({"boot_id": "x"}, "interrupted")],
 )
-def test_running_without_its_process_is_interrupted(tmp_path, pid, boot, state):
-    status = {"state": "running", "pid": pid, "boot_id": boot or boot_id()}
-    run = by_hand.run(tmp_path / "r", by_hand.config("topk"), status=status)
+def test_running_without_its_process_is_interrupted(tmp_path, changed, state):
+    run = by_hand.run(tmp_path / "r", by_hand.config("topk"))
+    status.begin(run)
+    write_json(run / "status.json", read_json(run / "status.json") | changed)
     assert load.runs(run).state.tolist() == [state]
