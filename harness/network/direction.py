@@ -1,7 +1,7 @@
 """One shaped direction of a network: its plan, what the kernel was told, what it holds."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from pyroute2 import IPRoute
@@ -9,6 +9,8 @@ from pyroute2 import IPRoute
 from harness.network import impairments, links, sources
 from harness.network.probe import Ends
 from profiles.base import Link
+
+_telling = threading.Lock()  # while what is intended and what the kernel holds may differ
 
 
 class Source(NamedTuple):
@@ -46,7 +48,6 @@ class Direction:
         self.intended: Link = self.planned  # what the kernel was last told
         self.applied_mbit = 0.0  # emulated, as read back
         self._recent_mbit = 0.0  # real, highest since it was last taken
-        self._lock = threading.Lock()  # of what is intended, against the player
 
     def real(self, link: Link) -> Link:
         """Dilated conditions: what the kernel is to do."""
@@ -73,7 +74,7 @@ class Direction:
             sources.impair(ip, impairer, self.name, self._classes(self.intended))
         elif impairer is not None:
             impairments.impair(ip, impairer, self.name, link)
-        self._read_rate(ip)
+        self.holds(links.read_rate(ip, self.place.shaper, self.name, self._root)[0])
 
     def open(self, ip: IPRoute) -> None:
         """No limit, delay or loss, until conditions are applied."""
@@ -85,19 +86,10 @@ class Direction:
 
     def apply(self, ip: IPRoute, planned: Link) -> bool:
         """Give it conditions and read them back; False when it had them."""
-        if planned == self.intended:
-            return False
-        new, old = self.real(planned), self.real(self.intended)
-        with self._lock:
-            if links.rate_bytes(new.rate_mbit) != links.rate_bytes(old.rate_mbit):
-                links.change_rate(ip, self.place.shaper, self.name, new.rate_mbit, self._root)
-                self._read_rate(ip)
-            if new[1:] != old[1:]:
-                self._impair(ip, planned)
-            self.intended = planned
-        return True
+        return apply(ip, [(self, planned)]) == 1
 
-    def _impair(self, ip: IPRoute, planned: Link) -> None:
+    def impair(self, ip: IPRoute, planned: Link) -> None:
+        """All but the rate of `planned`."""
         impairer = self.place.impairer
         if impairer is None:
             raise ValueError(f"{self.name} has no netem for {planned}: beyond the extremes()")
@@ -116,8 +108,8 @@ class Direction:
             for source in self.place.sources
         ]
 
-    def _read_rate(self, ip: IPRoute) -> None:
-        read_mbit, _ = links.read_rate(ip, self.place.shaper, self.name, self._root)
+    def holds(self, read_mbit: float) -> None:
+        """The kernel was found to hold this real rate."""
         self.applied_mbit = read_mbit * self.dilation
         self._recent_mbit = max(self._recent_mbit, read_mbit)
 
@@ -130,7 +122,7 @@ class Direction:
     def problems(self, ip: IPRoute) -> list[str]:
         """What differs between the kernel and the intent."""
         found = []
-        with self._lock:
+        with _telling:
             rate_mbit = links.rate_bytes(self.real(self.intended).rate_mbit) / 125_000
             shape = links.Shape(rate_mbit, links.BURST_US, self.queue_bytes)
             try:
@@ -142,6 +134,10 @@ class Direction:
             except links.NetworkError as error:
                 found.append(str(error))
         return found
+
+    @property
+    def shaper(self) -> links.Shaper:
+        return links.Shaper(self.name, self.place.shaper, self._root)
 
     @property
     def _root(self) -> int:
@@ -171,3 +167,28 @@ class Direction:
         held = self._held(ip)._asdict()
         netems = [netem._asdict() for netem, _ in self._netems(ip)]
         return held | {"kind": "htb + bfifo", "netem": netems}
+
+
+def apply(ip: IPRoute, wanted: Iterable[tuple[Direction, Link]]) -> int:
+    """Give directions conditions at once and read them back; how many had others.
+
+    A ValueError is of one that the kernel cannot be told, and nothing was changed. A NetworkError
+    names those that the kernel refused: the others were changed, and these stay intended.
+    """
+    changing = [(each, planned) for each, planned in wanted if planned != each.intended]
+    reshaped, impaired = [], []
+    for each, planned in changing:
+        new, old = each.real(planned), each.real(each.intended)
+        if links.rate_bytes(new.rate_mbit) != links.rate_bytes(old.rate_mbit):
+            reshaped.append((each, new.rate_mbit))
+        if new[1:] != old[1:]:
+            impaired.append((each, planned))
+    with _telling:
+        for each, planned in changing:
+            each.intended = planned
+        held_mbit = links.change_rates(ip, [(each.shaper, rate) for each, rate in reshaped])
+        for (each, _), read_mbit in zip(reshaped, held_mbit, strict=True):
+            each.holds(read_mbit)
+        for each, planned in impaired:
+            each.impair(ip, planned)
+    return len(changing)

@@ -6,7 +6,9 @@ until a late timer fires. It is therefore a constant time, which is also what th
 never changes with the rate, and a link that was idle gains the same share of a second at any rate.
 """
 
-from collections.abc import Iterator
+import errno
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -14,18 +16,36 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.netlink.rtnl.tcmsg import plugins, sched_pfifo
 
+from harness.network import batch, classes
+
 plugins["bfifo"] = sched_pfifo  # same options; pyroute2 0.9 lacks the name and would take the root
 
 LOWEST_MBIT, HIGHEST_MBIT = 0.001, 400_000.0
 BURST_US = 2000
 QUANTUM_BYTES = 60_000  # one class per qdisc: only keeps the kernel from choosing and warning
-ROOT, CLASS, LEAF = 0x10000, 0x10001, 0x100000
-_MINOR = CLASS - ROOT  # of the shaped class, below any root
-_TICKS_PER_US = 15.625  # packet scheduler ticks of 64 ns
+ROOT, LEAF = 0x10000, 0x100000
+_MINOR = 1  # of the shaped class, below any root
+_REASONS = {
+    errno.EPERM: "no CAP_NET_ADMIN here",
+    errno.ENOENT: "not there, or this kernel lacks it",
+    errno.ENODEV: "its interface is gone",
+}
 
 
 class NetworkError(RuntimeError):
     """The kernel refused something; the message names the attempt and the object."""
+
+
+class Shaper(NamedTuple):
+    """Where a link is shaped: an interface, and the htb there that has its class."""
+
+    name: str  # of the link, for errors
+    interface: int
+    root: int = ROOT
+
+    @property
+    def place(self) -> classes.Class:
+        return classes.Class(self.interface, self.root + _MINOR, self.root)
 
 
 class Shape(NamedTuple):
@@ -48,9 +68,12 @@ def attempt(what: str) -> Iterator[None]:
     try:
         yield
     except NetlinkError as error:
-        reason = {1: "no CAP_NET_ADMIN here", 2: "not there, or this kernel lacks it"}
-        detail = reason.get(error.code, error.args[1])
-        raise NetworkError(f"{what}: {detail} (netlink error {error.code})") from error
+        raise refused(what, error.code) from error
+
+
+def refused(what: str, code: int) -> NetworkError:
+    """What to raise when the kernel answered `code` to the attempt `what`."""
+    return NetworkError(f"{what}: {_REASONS.get(code, os.strerror(code))} (netlink error {code})")
 
 
 def rate_bytes(rate_mbit: float) -> int:
@@ -59,18 +82,6 @@ def rate_bytes(rate_mbit: float) -> int:
         span = f"[{LOWEST_MBIT}, {HIGHEST_MBIT:.0f}]"
         raise ValueError(f"link rate must be in {span} Mbit/s, got {rate_mbit}")
     return round(rate_mbit * 125_000)
-
-
-def _class_options(rate: int) -> dict[str, float]:
-    # half a microsecond more than BURST_US: pyroute2 cuts to whole microseconds
-    burst_bytes = rate * (BURST_US + 0.5) / 1e6
-    return {
-        "rate": rate,
-        "ceil": rate,
-        "burst": burst_bytes,
-        "cburst": burst_bytes,
-        "quantum": QUANTUM_BYTES,
-    }
 
 
 def shape(ip: IPRoute, index: int, name: str, rate_mbit: float, queue_bytes: int) -> None:
@@ -89,53 +100,77 @@ def add_class(
     ip: IPRoute, index: int, name: str, rate_mbit: float, queue_bytes: int, root: int = ROOT
 ) -> None:
     """Add the shaped class and its queue below the htb qdisc `root`, which is there."""
-    options = _class_options(rate_bytes(rate_mbit))
-    with attempt(f"add a class of {rate_mbit} Mbit/s to {name}"):
-        ip.tc("add-class", "htb", index, root + _MINOR, parent=root, **options)
+    place = Shaper(name, index, root).place
+    request = classes.tell(place, rate_bytes(rate_mbit), BURST_US, QUANTUM_BYTES, add=True)
+    [answer] = batch.ask(ip, [request])
+    if isinstance(answer, int):
+        raise refused(f"add a class of {rate_mbit} Mbit/s to {name}", answer)
     with attempt(f"add a queue of {queue_bytes} bytes to {name}"):
         ip.tc("add", "bfifo", index, LEAF, parent=root + _MINOR, limit=queue_bytes)
 
 
 def change_rate(ip: IPRoute, index: int, name: str, rate_mbit: float, root: int = ROOT) -> None:
     """Re-shape `index` while traffic flows; its queue and tokens survive."""
-    options = _class_options(rate_bytes(rate_mbit))
-    with attempt(f"change {name} to {rate_mbit} Mbit/s"):
-        ip.tc("change-class", "htb", index, root + _MINOR, parent=root, **options)
+    change_rates(ip, [(Shaper(name, index, root), rate_mbit)])
+
+
+def change_rates(ip: IPRoute, wanted: Sequence[tuple[Shaper, float]]) -> list[float]:
+    """Re-shape links at once; the real rate in Mbit/s that the kernel then holds of each.
+
+    NetworkError names all that were refused; the others are then changed nevertheless.
+    """
+    requests = [
+        classes.tell(shaper.place, rate_bytes(rate_mbit), BURST_US, QUANTUM_BYTES)
+        for shaper, rate_mbit in wanted
+    ]
+    found, failures = [], []
+    for (shaper, rate_mbit), answer in zip(wanted, batch.ask(ip, requests), strict=True):
+        what = f"change {shaper.name} to {rate_mbit} Mbit/s"
+        if isinstance(answer, int):
+            failures.append(str(refused(what, answer)))
+        else:
+            found.append(_held(what, answer).rate / 125_000)
+    if failures:
+        raise NetworkError("; ".join(failures))
+    return found
+
+
+def _held(what: str, answer: bytes) -> classes.Held:
+    if (found := classes.held(answer)) is None:
+        raise NetworkError(f"{what}: its class is of another kind")
+    return found
 
 
 def read_rate(ip: IPRoute, index: int, name: str, root: int = ROOT) -> tuple[float, int]:
     """Real rate in Mbit/s and burst in us that the kernel holds for link `name`."""
-    with attempt(f"read back the class of {name}"):
-        found = [c for c in ip.get_classes(index) if c["handle"] == root + _MINOR]
-    if not found:
-        raise NetworkError(f"read back the class of {name}: it is gone")
-    options = found[0].get_attr("TCA_OPTIONS")
-    held = options.get_attr("TCA_HTB_PARMS")
-    rates = options.get_attr("TCA_HTB_RATE64") or held["rate"]
-    ceilings = options.get_attr("TCA_HTB_CEIL64") or held["ceil"]
-    return min(rates, ceilings) / 125_000, int(held["buffer"] / _TICKS_PER_US)
+    what = f"read back the class of {name}"
+    [answer] = batch.ask(ip, [classes.ask_for(Shaper(name, index, root).place)])
+    if answer == errno.ENOENT:
+        raise NetworkError(f"{what}: it is gone")
+    if isinstance(answer, int):
+        raise refused(what, answer)
+    found = _held(what, answer)
+    return found.rate / 125_000, found.burst_us
 
 
 def read_shape(ip: IPRoute, index: int, name: str, root: int = ROOT) -> Shape:
     """Class and queue of link `name`; NetworkError when either is gone or of another kind."""
     rate_mbit, burst_us = read_rate(ip, index, name, root)
-    with attempt(f"read back the queue of {name}"):
-        leaves = [q for q in ip.get_qdiscs(index) if q["parent"] == root + _MINOR]
-    if not leaves or leaves[0].get_attr("TCA_KIND") != "bfifo":
+    [answer] = batch.ask(ip, [classes.ask_for_leaf(Shaper(name, index, root).place)])
+    queue = None if isinstance(answer, int) else classes.queue(answer)
+    if queue is None:
         raise NetworkError(f"read back the queue of {name}: it is gone or of another kind")
-    return Shape(rate_mbit, burst_us, leaves[0].get_attr("TCA_OPTIONS")["limit"])
+    return Shape(rate_mbit, burst_us, queue.limit_bytes)
 
 
 def counters(ip: IPRoute) -> dict[int, Counters]:
     """Counters of every shaped interface here, by index, from one dump."""
     found = {}
     with attempt("read the counters of all links"):
-        for qdisc in ip.get_qdiscs():
-            if qdisc.get_attr("TCA_KIND") == "bfifo" and qdisc["handle"] == LEAF:
-                stats = qdisc.get_attr("TCA_STATS2")
-                queue = stats.get_attr("TCA_STATS_QUEUE")
-                sent = stats.get_attr("TCA_STATS_BASIC")["bytes"]
-                found[qdisc["index"]] = Counters(sent, queue["backlog"], queue["drops"])
+        for answer in batch.dump(ip, *classes.all_qdiscs()):
+            index, handle = classes.place(answer)
+            if handle == LEAF and (queue := classes.queue(answer)):
+                found[index] = Counters(queue.bytes, queue.backlog_bytes, queue.drops)
     return found
 
 
