@@ -24,7 +24,7 @@ from harness.clock import Clock
 from harness.gradients import largest_bucket_bytes
 from harness.network.audit import worst
 from harness.network.rendezvous import Ended
-from harness.records import Events, read_events, refusal, write_json
+from harness.records import Events, read_events, write_json
 from harness.settings import Settings, leaves
 from harness.worker import Here
 
@@ -83,8 +83,8 @@ def main() -> None:
     except (Interrupted, RunFailed, Ended) as end:
         status.end(run_dir, end.state, str(end))
     except Exception as error:
+        traceback.print_exc()
         status.end(run_dir, "failed", f"{type(error).__name__}: {error}")
-        traceback.print_exc()  # last: there may be no room for it
     finally:
         _kill_everyone()
 
@@ -258,11 +258,9 @@ def cause(agents: Agents) -> str:
         if event["event"] == "worker_lost" and event["rank"] not in reported:
             code = event["exitcode"]
             how = f"was killed by {_signal(code)}" if code < 0 else f"exited with status {code}"
-            return refusal(agents.run_dir) or f"rank {event['rank']} {how}"
+            return f"rank {event['rank']} {how}"
     for report in reports:
         return f"rank {report['rank']}: {report['error']}"
-    if full := refusal(agents.run_dir):
-        return full  # nobody could report
     return "; ".join(f"node {node}: agent exited with {c}" for node, c in agents.endings.items())
 
 
