@@ -80,7 +80,7 @@ def _config(node: Node, job: Job) -> LaunchConfig:
         min_nodes=job.nodes,
         max_nodes=job.nodes,
         nproc_per_node=job.workers_per_node,
-        run_id=job.run_dir.name,
+        run_id="run",  # equal on all machines; the rendezvous is of one run anyway
         rdzv_backend="static",
         rdzv_endpoint=f"{job.first_address}:{PORT}",
         rdzv_configs={"rank": node.number, "timeout": job.start_s},
