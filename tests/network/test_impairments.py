@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from pyroute2 import IPRoute
 
-from harness.network import impairments, links, sources, wiring
+from harness.network import impairments, links, sources, stack
 from harness.network.impairments import Impairment
 from harness.network.links import NetworkError
 from harness.network.namespaces import Namespace
@@ -44,7 +44,7 @@ def cut_cable(*more: str) -> Iterator[Cable]:
             peer["address"] = f"02:00:00:00:00:{end.address[-1]:0>2}"
             for namespace in (Namespace.current(), end.namespace):
                 with namespace.entered():
-                    wiring.set_sysctls(wiring.NODE_SYSCTLS)  # no packets but the law's own
+                    stack.set_sysctls(stack.PINNED)  # no packets but the law's own
             ip.link("add", kind="veth", ifname=f"cut{index}", index=index, peer=peer)
             with end.namespace.entered(), IPRoute() as inside_end:
                 eth0 = socket.if_nametoindex("eth0")
@@ -121,9 +121,9 @@ def test_a_patched_cable_carries_whole_segments() -> None:
 @inside
 def test_only_segmentation_offload_is_turned_off() -> None:
     with cut_cable() as cable, cable.near.namespace.entered():
-        before = wiring.read_offloads("eth0")
+        before = stack.read_offloads("eth0")
         impairments.one_packet_each("eth0")
-        assert wiring.read_offloads("eth0") == before | {"tso": False}
+        assert stack.read_offloads("eth0") == before | {"tso": False}
         with pytest.raises(NetworkError, match="offload of eth7 off: No such device"):
             impairments.one_packet_each("eth7")
 
@@ -169,12 +169,12 @@ def test_each_way_is_delayed_alone_and_a_round_trip_takes_both() -> None:
     with cut_cable() as cable:
         for index in (A, B):
             impairments.impair(cable.ip, index, f"way {index}", Link(RATE_MBIT))
-        for there_ms, back_ms in ((1.0, 1.0), (20.0, 0.0), (5.0, 30.0), (50.0, 50.0)):
+        for there_ms, back_ms in ((1.0, 1.0), (20.0, 0.0), (0.0, 40.0), (50.0, 50.0)):
             impairments.change(cable.ip, B, "there", Link(RATE_MBIT, there_ms))
             impairments.change(cable.ip, A, "back", Link(RATE_MBIT, back_ms))
             taken_ms = statistics.median(round_trips_ms(cable.near, cable.far, 15))
             print(f"asked {there_ms} + {back_ms} ms, round trip {taken_ms:.2f} ms")
-            assert near(taken_ms, there_ms + back_ms, least=2.0), (there_ms, back_ms, taken_ms)
+            assert near(taken_ms, there_ms + back_ms), (there_ms, back_ms, taken_ms)
 
 
 @virtual
@@ -182,11 +182,11 @@ def test_jitter_is_uniform_around_the_delay_and_reorders() -> None:
     with cut_cable() as cable:
         impairments.impair(cable.ip, B, "up0", Link(RATE_MBIT, 20.0, 10.0))
         taken_ms = round_trips_ms(cable.near, cable.far, 150)
-        assert near(statistics.median(taken_ms), 20.0), taken_ms
-        spread_ms = statistics.pstdev(taken_ms)
-        print(f"jitter 10 ms: standard deviation {spread_ms:.2f} ms, uniform {10 / 3**0.5:.2f}")
-        assert near(spread_ms, 10.0 / 3**0.5, share=0.25, least=0), spread_ms
-        assert min(taken_ms) >= 9.9 and near(max(taken_ms), 30.0, share=0.2), taken_ms
+        low_ms, median_ms, high_ms = statistics.quantiles(taken_ms, n=4)
+        print(f"20 ms +- 10: quarters at {low_ms:.1f}, {median_ms:.1f}, {high_ms:.1f} ms")
+        assert min(taken_ms) >= 9.9, min(taken_ms)
+        for measured_ms, wanted_ms in ((low_ms, 15.0), (median_ms, 20.0), (high_ms, 25.0)):
+            assert near(measured_ms, wanted_ms, least=4.0), (low_ms, median_ms, high_ms)
         order = arrivals(cable.near, cable.far, 300)
         assert sorted(order) == list(range(300)) != order
 
@@ -285,7 +285,7 @@ def test_sources_are_as_far_as_each_is_said_to_be() -> None:
     with cut_cable("10.0.0.3", "10.0.0.4") as cable:
         close, distant, other = (cable.also_near(f"10.0.0.{n}") for n in (1, 3, 4))
         classes = [
-            sources.Sources([close.address], Link(RATE_MBIT, 5.0)),
+            sources.Sources([close.address], Link(RATE_MBIT, 10.0)),
             sources.Sources([distant.address], Link(RATE_MBIT, 40.0, loss=0.2)),
         ]
         sources.impair(cable.ip, B, "down1", classes)
@@ -296,11 +296,11 @@ def test_sources_are_as_far_as_each_is_said_to_be() -> None:
         assert sources.change(cable.ip, B, "down1", 1, Link(RATE_MBIT, 40.0))
         assert not sources.change(cable.ip, B, "down1", 1, Link(RATE_MBIT, 40.0))
         with datagrams(close, cable.far) as (busy, _):
-            for source, delay_ms in ((close, 5.0), (distant, 40.0), (other, 0.0)):
+            for source, delay_ms in ((close, 10.0), (distant, 40.0), (other, 0.0)):
                 for _ in range(50):
                     busy.send(bytes(1000))
                 taken_ms = statistics.median(round_trips_ms(source, cable.far, 15))
                 print(f"from {source.address} asked {delay_ms} ms, took {taken_ms:.2f} ms")
-                assert near(taken_ms, delay_ms, least=2.0), (source.address, taken_ms)
+                assert near(taken_ms, delay_ms), (source.address, taken_ms)
         with pytest.raises(NetworkError, match="netem of down1 from 2: it is gone"):
             sources.read(cable.ip, B, "down1", 2)

@@ -33,12 +33,12 @@ def virtual(law: Law) -> Callable[[pytest.FixtureRequest], None]:
 
     def test(request: pytest.FixtureRequest) -> None:
         here = [item for item in request.session.items if item.module is request.module]
-        selected = (getattr(item.function, "law", None) for item in here)
+        selected = (getattr(item.function, "virtual", None) for item in here)
         names = tuple(chosen.__name__ for chosen in selected if chosen)
         raised = results(law.__module__, names).get(law.__name__, "the machine ended before it")
         assert not raised, raised
 
-    test.law, test.__doc__ = law, law.__doc__  # type: ignore[attr-defined]
+    test.virtual, test.__doc__ = law, law.__doc__  # type: ignore[attr-defined]
     for mark in (pytest.mark.network, pytest.mark.timeout(SESSION_S + 60)):
         test = mark(test)
     return test
@@ -88,7 +88,7 @@ def main(module: str, names: Sequence[str]) -> None:
     """In the machine: one JSON line for each law, as soon as it ended."""
     laws = importlib.import_module(module)
     for name in names:
-        print(json.dumps([name, raised_by(getattr(laws, name).law)]), flush=True)
+        print(json.dumps([name, raised_by(getattr(laws, name).virtual)]), flush=True)
 
 
 if __name__ == "__main__":
