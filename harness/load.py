@@ -93,26 +93,26 @@ def _table(run: Path, name: str) -> pd.DataFrame:
 
 
 def _run(path: Path) -> Run:
-    config = _config(path)
+    told = config(path)
     ending = records.read_json(path / "status.json") or {}
     summary = records.read_json(path / "summary.json") or {}
     state = status.state(path) or "interrupted"  # before it wrote its status
     reasons = "; ".join(map(str, summary.get("reasons") or []))
-    conditions = _conditions(config)
-    emulation = config.get("emulation") or {}
-    target = config.get("target") or {}
+    conditions = _conditions(told)
+    emulation = told.get("emulation") or {}
+    target = told.get("target") or {}
     return Run(
         path=str(path),
         run_id=path.resolve().name,
-        experiment=config.get("experiment") or path.resolve().parent.name,
-        method=_name(config, "method"),
-        model=_name(config, "model"),
-        dataset=_name(config, "dataset"),
-        profile=_profile(config.get("profile")),
-        seed=config.get("seed"),
-        workers=config.get("workers"),
-        batch_size=config.get("batch_size"),
-        steps=config.get("steps"),
+        experiment=told.get("experiment") or path.resolve().parent.name,
+        method=_name(told, "method"),
+        model=_name(told, "model"),
+        dataset=_name(told, "dataset"),
+        profile=_profile(told.get("profile")),
+        seed=told.get("seed"),
+        workers=told.get("workers"),
+        batch_size=told.get("batch_size"),
+        steps=told.get("steps"),
         dilation=emulation.get("dilation"),
         compute=emulation.get("compute"),
         metric=target.get("metric"),
@@ -120,7 +120,7 @@ def _run(path: Path) -> Run:
         state=state,
         valid=summary.get("valid"),
         reasons=reasons,
-        left_out=_damaged(path, config)
+        left_out=_damaged(path, told)
         or _left_out(state, summary.get("valid"), reasons, ending.get("error"))
         or ("" if _has_rows(path / "steps.csv") else "steps.csv holds no step"),
         ended=str(ending.get("ended") or ""),
@@ -129,15 +129,16 @@ def _run(path: Path) -> Run:
     )
 
 
-def _config(path: Path) -> dict[str, Any]:
-    file = path / "config.yaml"
+def config(run: Path | str) -> dict[str, Any]:
+    """config.yaml of the run directory `run` as plain values; empty where it cannot be read."""
+    file = Path(run) / "config.yaml"
     if not file.exists():
         return {}
     try:
-        config: Any = OmegaConf.to_container(OmegaConf.load(file))
+        found: Any = OmegaConf.to_container(OmegaConf.load(file))
     except (OSError, ValueError, YAMLError):  # what cannot be read is told by _damaged
         return {}
-    return config if isinstance(config, dict) else {}
+    return found if isinstance(found, dict) else {}
 
 
 def _damaged(path: Path, config: dict[str, Any]) -> str:
