@@ -28,6 +28,11 @@ class Flow(NamedTuple):
     retransmits: int
 
 
+def near(value: float, wanted: float, share: float = 0.1, least: float = 5.0) -> bool:
+    """Whether a measured value is as wanted; `least` is a tolerance in its unit."""
+    return abs(value - wanted) <= max(share * wanted, least)
+
+
 @contextmanager
 def datagrams(sender: End, receiver: End) -> Iterator[tuple[socket.socket, socket.socket]]:
     """A connected UDP socket at each end."""

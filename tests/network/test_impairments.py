@@ -18,7 +18,7 @@ from harness.network.links import NetworkError
 from harness.network.namespaces import Namespace
 from profiles.base import Link
 from tests.network.inside import inside
-from tests.network.packets import End, arrivals, datagrams, flow, round_trips_ms
+from tests.network.packets import End, arrivals, datagrams, flow, near, round_trips_ms
 from tests.network.virtual import virtual
 
 A, B = 100, 101  # indices: near eth0 - a | b - eth0 far; b delays the way to far, a the way back
@@ -29,9 +29,6 @@ class Cable(NamedTuple):
     ip: IPRoute
     near: End
     far: End
-
-    def also_near(self, address: str) -> End:
-        return self.near._replace(address=address)
 
 
 @contextmanager
@@ -64,10 +61,6 @@ def counted(ip: IPRoute, index: int) -> dict[str, Any]:
     found = [q for q in ip.get_qdiscs(index) if q["handle"] == impairments.HANDLE]
     stats = found[0].get_attr("TCA_STATS2")
     return dict(stats.get_attr("TCA_STATS_BASIC")) | dict(stats.get_attr("TCA_STATS_QUEUE"))
-
-
-def near(value: float, wanted: float, share: float = 0.1, least: float = 5.0) -> bool:
-    return abs(value - wanted) <= max(share * wanted, least)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +276,7 @@ def test_rate_and_delay_on_one_path_are_both_right() -> None:
 @virtual
 def test_sources_are_as_far_as_each_is_said_to_be() -> None:
     with cut_cable("10.0.0.3", "10.0.0.4") as cable:
-        close, distant, other = (cable.also_near(f"10.0.0.{n}") for n in (1, 3, 4))
+        close, distant, other = (cable.near._replace(address=f"10.0.0.{n}") for n in (1, 3, 4))
         classes = [
             sources.Sources([close.address], Link(RATE_MBIT, 10.0)),
             sources.Sources([distant.address], Link(RATE_MBIT, 40.0, loss=0.2)),

@@ -18,7 +18,7 @@ from harness.network.star import Star
 from profiles.base import Link, Way
 from tests.launching import ROOT, TINY, command, runs, state
 from tests.network.inside import Flat, inside
-from tests.network.packets import End, arrivals, flow, round_trips_ms
+from tests.network.packets import End, arrivals, flow, near, round_trips_ms
 from tests.network.virtual import virtual
 
 JOB_S = 230
@@ -49,10 +49,6 @@ def round_trip_ms(network: Network) -> float:
     """The median between the first two nodes."""
     first, second, *_ = ends(network)
     return statistics.median(round_trips_ms(first, second, 15))
-
-
-def near(value: float, wanted: float, share: float = 0.1, least: float = 5.0) -> bool:
-    return abs(value - wanted) <= max(share * wanted, least)
 
 
 @virtual
