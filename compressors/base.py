@@ -32,20 +32,40 @@ class Workers(Protocol):
     rank: int
     size: int
 
-    def all_reduce(self, tensor: Tensor) -> Tensor:
-        """Mean over workers of `tensor` (any shape, the same on all); may reuse its memory."""
+    def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
+        """Mean or sum over workers of `tensor` (any shape, the same on all); may reuse its memory.
+
+        Integers can only be summed. The result has the same bits on every worker.
+        """
         ...
 
-    def all_gather(self, *tensors: Tensor) -> list[tuple[Tensor, ...]]:
-        """Every worker's tensors, by rank.
+    def all_gather(self, *tensors: Tensor, equal: bool = False) -> list[tuple[Tensor, ...]]:
+        """Every worker's tensors, 1-D and of any types, by rank.
 
-        One length for all tensors of a worker; lengths may differ between workers.
+        Lengths may differ between tensors and between workers; `equal` promises that they do not
+        between workers, and saves the round trip that tells them.
+        """
+        ...
+
+    def all_to_all(self, *pieces: list[Tensor], equal: bool = False) -> list[tuple[Tensor, ...]]:
+        """What every worker sent to this one, by rank: one tensor for each argument.
+
+        Each argument lists a 1-D tensor for every worker, all of one type; lengths may differ.
+        `equal` promises that all workers send the lengths this one sends, and saves a round trip.
         """
         ...
 
 
 class Compressor(Protocol):
-    """A gradient reduction: compress, exchange, decompress, in straight-line blocking code."""
+    """A gradient reduction: compress, exchange, decompress, in straight-line blocking code.
+
+    Laws that every one of them is tested for (tests/compressors/test_contract.py) unless a class
+    attribute says otherwise:
+    - `is_mean = False`: the result is not the mean of `grad - unsent` over workers;
+    - `has_level = False`: `density` is ignored, the bytes sent do not depend on it;
+    - `rounding`: of a value on its way, relative to the largest of the bucket (default 1e-6);
+    - `largest`: above this magnitude a gradient is refused with OverflowError (default infinity).
+    """
 
     uniform_density: bool  # True when all workers must use one density
 

@@ -9,6 +9,7 @@ from compressors.base import Bucket, Reduced, Workers
 @dataclass
 class Dense:
     uniform_density: ClassVar[bool] = False  # whatever was chosen, the density is 1
+    has_level: ClassVar[bool] = False
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
         """Mean of `bucket.grad`, [n], by one all-reduce of 4n bytes; nothing is left unsent."""

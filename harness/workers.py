@@ -1,7 +1,8 @@
 """The other workers over torch.distributed: blocking collectives, every byte and second counted.
 
 Sizes are per rank and direction: a ring all-reduce of b bytes sends 2(P-1)/P b; an all-gather sends
-what the next rank does not own and receives what is not its own.
+what the next rank does not own and receives what is not its own; an all-to-all sends and receives
+what has another rank at its other end.
 """
 
 import time
@@ -32,9 +33,13 @@ class Workers:
         self.rank = self.group.rank()
         self.size = self.group.size()
 
-    def all_reduce(self, tensor: Tensor) -> Tensor:
-        """Mean over workers, in the tensor's own memory; multiplied by 1/P first, as DDP does."""
-        tensor.mul_(1 / self.size)
+    def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
+        """Mean (multiplied by 1/P first, as DDP does) or sum, in the tensor's own memory.
+
+        Added up in the tensor's type, in an order of the ring's: P - 1 roundings.
+        """
+        if op == "mean":
+            tensor.mul_(1 / self.size)
         with _Timed(self):
             dist.all_reduce(tensor, group=self.group)
         volume = 2 * (self.size - 1) * tensor.nbytes // self.size
@@ -51,30 +56,55 @@ class Workers:
         self._count(volume, volume)
         return shared.item() / (self.size if how == "mean" else 1)
 
-    def all_gather(self, *tensors: Tensor) -> list[tuple[Tensor, ...]]:
-        """Every worker's tensors (1-D, equal length here; lengths may differ between workers).
+    def all_gather(self, *tensors: Tensor, equal: bool = False) -> list[tuple[Tensor, ...]]:
+        """Every worker's tensors (1-D, any types), by rank; any length may differ anywhere.
 
-        The tensors of one worker travel as one piece. Costs one small all-reduce for the lengths.
+        The tensors of one worker travel as one piece. Costs one small all-reduce for the lengths,
+        unless `equal` promises that all workers bring the lengths that this one brings.
         """
-        lengths = self._lengths(tensors[0].numel())
-        item_bytes = sum(tensor.element_size() for tensor in tensors)
+        own = [tensor.numel() for tensor in tensors]
+        lengths = [own] * self.size if equal else self._lengths(own)
         mine = torch.cat([tensor.view(torch.uint8) for tensor in tensors])
         with _Timed(self):
             exchange = self._padded if self.device.type == "cuda" else self._ring
-            pieces = exchange(mine, [length * item_bytes for length in lengths])
+            pieces = exchange(mine, [_nbytes(piece, tensors) for piece in lengths])
         sizes = [piece.numel() for piece in pieces]
         self._count(sum(sizes) - sizes[(self.rank + 1) % self.size], sum(sizes) - sizes[self.rank])
-        pairs = zip(pieces, lengths, strict=True)
-        return [_unpack(piece, length, tensors) for piece, length in pairs]
+        return [_unpack(*pair, tensors) for pair in zip(pieces, lengths, strict=True)]
 
-    def _lengths(self, own: int) -> list[int]:
-        lengths = torch.zeros(self.size, dtype=torch.int64, device=self.device)
-        lengths[self.rank] = own
+    def all_to_all(self, *pieces: list[Tensor], equal: bool = False) -> list[tuple[Tensor, ...]]:
+        """What every worker sent to this one, by rank; any length may differ anywhere.
+
+        Each argument has one tensor (1-D, one type) for every worker. Costs one small all-to-all
+        for the lengths, unless `equal` promises that all workers send the lengths this one sends.
+        """
+        like = tuple(column[self.rank] for column in pieces)
+        leaving = [[column[peer].numel() for column in pieces] for peer in range(self.size)]
+        arriving = [leaving[self.rank]] * self.size if equal else self._swapped(leaving)
+        mine = torch.cat(
+            [column[peer].view(torch.uint8) for peer in range(self.size) for column in pieces]
+        )
+        outgoing = [_nbytes(piece, like) for piece in leaving]
+        incoming = [_nbytes(piece, like) for piece in arriving]
+        theirs = mine.new_empty(sum(incoming))
         with _Timed(self):
-            dist.all_reduce(lengths, group=self.group)
-        volume = 2 * (self.size - 1) * lengths.nbytes // self.size
+            dist.all_to_all_single(theirs, mine, incoming, outgoing, group=self.group)
+        self._count(sum(outgoing) - outgoing[self.rank], sum(incoming) - incoming[self.rank])
+        return [_unpack(*pair, like) for pair in zip(theirs.split(incoming), arriving, strict=True)]
+
+    def _lengths(self, own: list[int]) -> list[list[int]]:
+        lengths = torch.zeros(self.size, len(own), dtype=torch.int64, device=self.device)
+        lengths[self.rank] = torch.tensor(own)
+        return self.all_reduce(lengths, op="sum").tolist()
+
+    def _swapped(self, leaving: list[list[int]]) -> list[list[int]]:
+        ours = torch.tensor(leaving, dtype=torch.int64, device=self.device)
+        theirs = torch.empty_like(ours)
+        with _Timed(self):
+            dist.all_to_all_single(theirs, ours, group=self.group)
+        volume = ours.nbytes // self.size * (self.size - 1)
         self._count(volume, volume)
-        return lengths.tolist()
+        return theirs.tolist()
 
     def _padded(self, mine: Tensor, sizes: list[int]) -> list[Tensor]:
         """Every worker's piece by one all-gather of the longest size: NCCL has no tagged sends."""
@@ -150,12 +180,17 @@ class _Timed:
             torch.cuda.current_stream(self._workers.device).synchronize()
 
 
-def _unpack(piece: Tensor, length: int, like: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _nbytes(lengths: list[int], like: tuple[Tensor, ...]) -> int:
+    """Bytes of tensors of these `lengths` and the types of `like`."""
+    return sum(length * tensor.element_size() for length, tensor in zip(lengths, like, strict=True))
+
+
+def _unpack(piece: Tensor, lengths: list[int], like: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     parts, offset = [], 0
-    for tensor in like:
+    for tensor, length in zip(like, lengths, strict=True):
         stop = offset + length * tensor.element_size()
         part = piece[offset:stop]
-        aligned = offset % tensor.element_size() == 0
+        aligned = part.storage_offset() % tensor.element_size() == 0
         parts.append((part if aligned else part.clone()).view(tensor.dtype))
         offset = stop
     return tuple(parts)

@@ -1,12 +1,18 @@
 """The average of sparse vectors, and the parameters that are refused."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
+from torch import Tensor
 
+from compressors.base import Reduced
 from compressors.randomk import RandomK
 from compressors.sampled_topk import SampledTopK
 from compressors.sparse import average, take_out_
 from compressors.topk import TopK
+from tests.compressors.reductions import gradient, run
 from tests.compressors.threads import ThreadWorkers, together
 
 
@@ -51,3 +57,35 @@ def test_an_unknown_index_type_is_refused(kind: type) -> None:
 def test_sampled_topk_names_what_it_refuses(key: str, value: float, allowed: str) -> None:
     with pytest.raises(ValueError, match=f"{key} must be {allowed}, got {value}"):
         SampledTopK(**{key: value})
+
+
+def sent(grad: Tensor, reduced: Reduced) -> Tensor:
+    """Which entries of `grad` were sent, [n]; the others must be in `unsent` to the bit."""
+    assert reduced.unsent is not None
+    missing = reduced.unsent.view(torch.int32) != grad.view(torch.int32)
+    assert torch.all(reduced.unsent[missing] == 0)
+    return missing
+
+
+@pytest.mark.parametrize("density", [0.001, 0.01, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("n", [7, 20_000])
+@pytest.mark.parametrize(
+    ("make", "bytes_of"),
+    [
+        (TopK, lambda k, entries: 8 * k),
+        (lambda: TopK(index_dtype="int64"), lambda k, entries: 12 * k),
+        (SampledTopK, lambda k, entries: 8 * entries),
+        (RandomK, lambda k, entries: 4 * k),
+        (lambda: RandomK(shared=False), lambda k, entries: 8 * k),
+    ],
+)
+def test_entries_are_sent_whole_and_bytes_are_those_promised(
+    make: Callable[[], Any], bytes_of: Callable[[int, int], int], n: int, density: float
+) -> None:
+    for grad, reduced, contributed in run(make, [gradient(n, 0), gradient(n, 1)], density):
+        k, entries = max(1, int(density * n)), int(sent(grad, reduced).count_nonzero())
+        assert contributed == bytes_of(k, entries)
+        if make is SampledTopK:
+            assert min(k, 0.7 * k) <= entries <= 1.3 * k
+        else:
+            assert entries == k

@@ -27,39 +27,85 @@ class Meeting:
         self._barrier.wait(DEADLINE_S)
         return everything
 
+    def leave(self) -> None:
+        """This worker failed: the others need not wait."""
+        self._barrier.abort()
+
 
 @dataclass
 class ThreadWorkers:
-    """One rank. Records the bytes it contributed."""
+    """One rank. Records the bytes it contributed; its own piece of an all-to-all does not count."""
 
     rank: int
     meeting: Meeting
     reduced_bytes: int = field(default=0, init=False)  # tensors given to all_reduce
     gathered_bytes: int = field(default=0, init=False)  # tensors given to all_gather
+    routed_bytes: int = field(default=0, init=False)  # tensors given to all_to_all, for others
 
     @property
     def size(self) -> int:
         return self.meeting.size
 
-    def all_reduce(self, tensor: Tensor) -> Tensor:
+    @property
+    def contributed_bytes(self) -> int:
+        return self.reduced_bytes + self.gathered_bytes + self.routed_bytes
+
+    def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
         self.reduced_bytes += tensor.nbytes
-        parts = self.meeting.exchange(self.rank, tensor.clone())
-        assert len({part.shape for part in parts}) == 1, "all_reduce of different shapes"
+        part = tensor.mul(1 / self.size) if op == "mean" else tensor.clone()
+        parts = self.meeting.exchange(self.rank, part)
+        assert len({(part.shape, part.dtype) for part in parts}) == 1, (
+            "all_reduce of unlike tensors"
+        )
         tensor.zero_()
         for part in parts:
-            tensor.add_(part, alpha=1 / self.size)
+            tensor.add_(part)
         return tensor
 
-    def all_gather(self, *tensors: Tensor) -> list[tuple[Tensor, ...]]:
-        assert len({len(tensor) for tensor in tensors}) == 1
+    def all_gather(self, *tensors: Tensor, equal: bool = False) -> list[tuple[Tensor, ...]]:
         self.gathered_bytes += sum(tensor.nbytes for tensor in tensors)
-        return self.meeting.exchange(self.rank, tuple(tensor.clone() for tensor in tensors))
+        brought = self.meeting.exchange(self.rank, tuple(tensor.clone() for tensor in tensors))
+        _check([(shapes(theirs), shapes(tensors)) for theirs in brought], equal)
+        return [tuple(tensor.clone() for tensor in theirs) for theirs in brought]
+
+    def all_to_all(self, *pieces: list[Tensor], equal: bool = False) -> list[tuple[Tensor, ...]]:
+        assert all(len(column) == self.size for column in pieces), "one piece to every worker"
+        for_each = [tuple(tensor.clone() for tensor in row) for row in zip(*pieces, strict=True)]
+        others = [row for peer, row in enumerate(for_each) if peer != self.rank]
+        self.routed_bytes += sum(tensor.nbytes for row in others for tensor in row)
+        brought = self.meeting.exchange(self.rank, for_each)
+        arrived = [theirs[self.rank] for theirs in brought]
+        _check([(shapes(theirs), shapes(for_each[self.rank])) for theirs in arrived], equal)
+        return arrived
+
+
+def shapes(tensors: tuple[Tensor, ...]) -> list[tuple[torch.dtype, int]]:
+    """(type, length) of each of some 1-D tensors."""
+    assert all(tensor.dim() == 1 for tensor in tensors), "pieces must be 1-D"
+    return [(tensor.dtype, len(tensor)) for tensor in tensors]
+
+
+def _check(pairs: list[tuple[list, list]], equal: bool) -> None:
+    for theirs, ours in pairs:
+        assert [kind for kind, _ in theirs] == [kind for kind, _ in ours], "types differ"
+        assert theirs == ours or not equal, "lengths differ, against the promise"
 
 
 def together(size: int, work: Callable[[ThreadWorkers], Any]) -> list[Any]:
-    """The results of `work` on `size` workers at once, by rank."""
+    """The results of `work` on `size` workers at once, by rank; raises the first failure."""
     torch.set_num_threads(1)
     meeting = Meeting(size)
+
+    def guarded(rank: int) -> Any:
+        try:
+            return work(ThreadWorkers(rank, meeting))
+        except BaseException:
+            meeting.leave()
+            raise
+
     with ThreadPoolExecutor(size) as pool:
-        futures = [pool.submit(work, ThreadWorkers(rank, meeting)) for rank in range(size)]
-        return [future.result(DEADLINE_S) for future in futures]
+        futures = [pool.submit(guarded, rank) for rank in range(size)]
+    failures = [failure for future in futures if (failure := future.exception())]
+    for failure in sorted(failures, key=lambda one: isinstance(one, threading.BrokenBarrierError)):
+        raise failure
+    return [future.result() for future in futures]
