@@ -38,6 +38,7 @@ class Peer:
     def __init__(self, connection: socket.socket, machine: int | None = None) -> None:
         self.connection, self.machine = connection, machine
         self.messages: list[dict[str, Any]] = []
+        self.alive = True
         self._unread = b""
         connection.setblocking(False)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -54,6 +55,10 @@ class Peer:
 
     def read(self) -> bool:
         """Take in what has come; False when the other end is gone, or none of us."""
+        self.alive = self.alive and self._take_in()
+        return self.alive
+
+    def _take_in(self) -> bool:
         try:
             while data := self.connection.recv(_READ_BYTES):
                 *lines, self._unread = (self._unread + data).split(b"\n")
@@ -72,7 +77,6 @@ class Rendezvous:
         """`stop`: a file descriptor; waiting ends, as interrupted, when it becomes readable."""
         self.machine, self.machines, self._stop = machine, machines, stop
         self._peers: list[Peer] = []  # of machine 0: all others, in order; of these: machine 0
-        self._over = False
 
     def join(self, master: str, port: int, patience_s: float) -> None:
         """Return once all are there; NetworkError when some do not come in `patience_s`."""
@@ -107,15 +111,14 @@ class Rendezvous:
             self._look(peer)
 
     def leave(self, error: BaseException | None) -> None:
-        """Tell the others why this machine ends, unless all has been said, and close."""
+        """Tell the others why this machine ends (None: all is done), and close."""
         state = getattr(error, "state", "failed")
         text = str(error) or type(error).__name__
         if type(error) is not Ended:  # they know of that, or are told by machine 0
             text = f"machine {self.machine}: {text}"
         for peer in self._peers:
             try:
-                if error is not None:
-                    peer.send({"ended": state, "text": text})
+                peer.send({"ended": state, "text": text} if error else {"name": "the end"})
             except OSError:
                 pass  # it is gone as well
             peer.connection.close()
@@ -207,9 +210,9 @@ class Rendezvous:
             raise Ended(f"machine {peer.machine} disappeared", "failed")
 
     def _receive(self, peer: Peer, name: str, deadline: float) -> Any:
-        everyone = [other.connection for other in self._peers]
         self.check()
         while not peer.messages:
+            everyone = [other.connection for other in self._peers if other.alive]
             self._wait(everyone, deadline, f"machine {peer.machine} did not come to {name}")
             self.check()
         message = peer.messages.pop(0)

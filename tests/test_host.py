@@ -1,0 +1,233 @@
+"""A run on two machines, each with a command of its own; here they are namespaces and a cable."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from harness.__main__ import CONF
+from harness.load import runs
+from harness.network.host import Host
+from harness.network.namespaces import Namespace
+from tests import launching
+from tests.launching import TINY, until
+from tests.network import machines
+from tests.network.inside import Flat, inside
+from tests.network.machines import INTERFACE, address
+
+DEADLINE_S = 55
+
+
+class Job:
+    """Two machines and the command that each of them was given."""
+
+    def __init__(self, hosts: tuple[Namespace, Namespace], folder: Path) -> None:
+        self.hosts, self.folder = hosts, folder
+        self.before = [self.state(number) for number in (0, 1)]
+        self.commands: list[subprocess.Popen[str]] = []
+
+    def results(self, number: int) -> Path:
+        return self.folder / f"machine{number}"
+
+    def state(self, number: int) -> str:
+        with self.hosts[number].entered():
+            return machines.state()
+
+    def start(self, number: int, *overrides: str) -> subprocess.Popen[str]:
+        """Give machine `number` its command."""
+        settings = {
+            "interface": INTERFACE,
+            "machine": number,
+            "machines": 2,
+            "master": address(0),
+            "ledger": self.folder / "ledgers" / str(number),
+        }
+        options = [f"network.{key}={value}" for key, value in settings.items()]
+        with self.hosts[number].entered():
+            command = launching.start(
+                *TINY, "network=host", *options, *overrides, results=self.results(number)
+            )
+        self.commands.append(command)
+        return command
+
+    def outputs(self) -> list[str]:
+        return [command.communicate(timeout=DEADLINE_S)[0] for command in self.commands]
+
+    def run_dir(self, number: int) -> Path:
+        place = "*/*/status.json" if number == 0 else "*/.machines/*/status.json"
+        [found] = self.results(number).glob(place)
+        return found.parent
+
+    def shaped(self) -> bool:
+        return all("4d4e:" in self.state(number) for number in (0, 1))
+
+    def training(self) -> bool:
+        try:
+            rows = [(self.run_dir(n) / "steps.csv").read_text().splitlines() for n in (0, 1)]
+        except (ValueError, FileNotFoundError):
+            return False
+        return all(len(each) > 3 for each in rows)
+
+    def restored(self) -> None:
+        until(lambda: [self.state(n) for n in (0, 1)] == self.before, "restored", DEADLINE_S)
+        assert not list(self.folder.glob("ledgers/*/*.json"))
+
+
+@contextmanager
+def job() -> Iterator[Job]:
+    with machines.pair() as hosts, tempfile.TemporaryDirectory() as folder:
+        made = Job(hosts, Path(folder))
+        yield made
+        made.restored()
+
+
+def ending(run_dir: Path) -> dict:
+    return json.loads((run_dir / "status.json").read_text())
+
+
+@inside
+def test_two_machines_train_together_and_machine_0_has_all_results() -> None:
+    with job() as two:
+        two.start(0)
+        two.start(1)
+        until(two.shaped, "both interfaces are shaped", DEADLINE_S)
+        outputs = two.outputs()
+        assert [command.returncode for command in two.commands] == [0, 0], outputs
+        [run] = runs(two.results(0)).to_dict("records")
+        assert run["state"] == "succeeded" and run["left_out"] == "", run
+        summary = json.loads((two.run_dir(0) / "summary.json").read_text())
+        names = [probe["link"] for probe in summary["proof"]["probe"]]
+        assert names == ["up0-down1", "up1-down0"], names
+        assert set(summary["proof"]["passed_bytes"]) == {"up0", "down0", "up1", "down1"}
+        steps = (two.run_dir(0) / "steps.csv").read_text().splitlines()[1:]
+        assert [row.split(",")[:2] for row in steps] == [
+            [str(s), r] for s in range(6) for r in "01"
+        ]
+        links = (two.run_dir(0) / "links.csv").read_text()
+        assert all(f",{name}," in links for name in ("up0", "down0", "up1", "down1"))
+        assert ending(two.run_dir(1))["state"] == "succeeded"
+        environment = json.loads((two.run_dir(0) / "environment.json").read_text())
+        assert len(environment["network"]["machines"]) == 2
+
+
+LONG = ("steps=4000",)
+
+
+def both_training(two: Job) -> None:
+    two.start(0, *LONG)
+    two.start(1, *LONG)
+    until(two.training, "both machines train", DEADLINE_S)
+    assert two.shaped()
+
+
+@inside
+def test_a_machine_that_disappears_ends_the_run_on_the_other_by_name() -> None:
+    with job() as two:
+        both_training(two)
+        processes = launching.processes(str(two.run_dir(1)))
+        two.commands[1].kill()
+        for process in processes:
+            os.kill(process, signal.SIGKILL)
+        output = two.outputs()[0]
+        assert two.commands[0].returncode == 1 and "machine 1 disappeared" in output, output
+        assert ending(two.run_dir(0))["state"] == "failed"
+
+
+@inside
+def test_kill_9_of_one_runner_ends_both_and_restores_both() -> None:
+    with job() as two:
+        both_training(two)
+        two.commands[0].kill()
+        outputs = two.outputs()
+        assert "machine 0: the runner stopped or died" in outputs[1], outputs
+        assert ending(two.run_dir(1))["state"] == "interrupted"
+
+
+@inside
+def test_ctrl_c_on_one_machine_ends_both_in_order() -> None:
+    with job() as two:
+        both_training(two)
+        two.commands[1].send_signal(signal.SIGINT)
+        outputs = two.outputs()
+        assert "machine 1: stopped by the user" in outputs[0], outputs
+        assert [ending(two.run_dir(n))["state"] for n in (0, 1)] == ["interrupted"] * 2
+        assert two.commands[1].returncode == 130
+
+
+@inside
+def test_settings_that_differ_are_named_on_both_machines() -> None:
+    with job() as two:
+        two.start(0)
+        two.start(1, "profile.rate_mbit=100")
+        for output in two.outputs():
+            assert "profile.rate_mbit is 200 on machine 0 and 100 on 1" in output, output
+
+
+@inside
+def test_waiting_for_a_machine_ends_in_time_and_with_ctrl_c() -> None:
+    with job() as two:
+        two.start(0, "network.join_s=2")
+        [output] = two.outputs()
+        assert "machines [1] did not come to 10.0.0.1:29400 in time" in output, output
+        waiting = two.start(0, "rerun=true")
+        until(lambda: "29400" in listening(two.hosts[0]), "it waits", DEADLINE_S)
+        waiting.send_signal(signal.SIGINT)
+        assert waiting.wait(6) == 130
+
+
+def listening(host: Namespace) -> str:
+    with host.entered():
+        return subprocess.run(["ss", "-Hltn"], capture_output=True, text=True).stdout
+
+
+GOOD: dict[str, Any] = {"interface": "lo", "machine": 0, "machines": 2, "master": "10.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("interface", None, "interface must be a name such as eth1, got None"),
+        ("machine", None, r"machine must be a whole number in \[0, 1\], got None"),
+        ("machine", 2, r"machine must be a whole number in \[0, 1\], got 2"),
+        ("machines", 1, "machines must be a whole number >= 2, got 1"),
+        ("master", "fe80::1", "master must be .* IPv4 only, got 'fe80::1'"),
+        ("port", 0, r"port must be a whole number in \[1, 65535\], got 0"),
+        ("time_limit_s", 0, "time_limit_s must be"),
+    ],
+)
+def test_bad_settings_are_refused_by_key(key: str, value: object, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        Host(**GOOD | {key: value})
+
+
+@pytest.mark.parametrize("more", [{"delay_ms": 5.0}, {"loss": 0.01}])
+def test_profiles_that_ask_for_more_than_rates_are_refused(more: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=f"host shapes rates only.*{next(iter(more))}"):
+        Host(**GOOD).check(2, Flat(10.0, **more), 1.0)
+
+
+def test_without_the_right_to_shape_one_line_says_so(tmp_path: Path) -> None:
+    without = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    options = [f"network.{key}={value}" for key, value in GOOD.items()]
+    command = launching.command(*TINY, "network=host", *options, results=tmp_path)
+    done = subprocess.run(
+        [*without, *command], cwd=launching.ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1 and "host needs root on every machine" in done.stderr, done
+
+
+def test_under_slurm_the_place_of_a_machine_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_NODEID", "3")
+    monkeypatch.setenv("SLURM_NNODES", "4")
+    with initialize_config_dir(CONF, version_base="1.3"):
+        config = compose("config", ["network=host"])
+    assert (config.network.machine, config.network.machines) == (3, 4)
