@@ -59,9 +59,9 @@ def _ask_at_once(ip: IPRoute, requests: Sequence[Request]) -> list[bytes | int]:
     flags = [ECHO | ACK if number == last else ECHO for number in numbers]
     ip.send(b"".join(map(_message, requests, numbers, flags)))
     found: dict[int, bytes | int] = {}
-    ended = False
+    receive, ended = ip.recv, False  # looked up once: pyroute2 takes longer for it than the kernel
     while not ended:  # with the last request's acknowledgement, which follows its answer
-        for kind, number, body in _messages(ip.recv(_READ_BYTES)):
+        for kind, number, body in _messages(receive(_READ_BYTES)):
             if kind != _ERROR:
                 found[number] = body
             elif code := -struct.unpack_from("=i", body)[0]:

@@ -1,7 +1,8 @@
 """Plays a profile on a network while training runs, and samples its links.
 
 The plan is the profile at multiples of a fixed emulated time: it depends neither on when this
-thread wakes nor on the method that trains, so all runs of a comparison are given the same.
+thread wakes nor on the method that trains, so all runs of a comparison are given the same. Events
+of `conditions` tell it: the first all of every link, each later one what changes at its moment.
 """
 
 import threading
@@ -12,7 +13,7 @@ from pyroute2 import IPRoute
 
 from harness.network.audit import Audit
 from harness.network.contention import Contention
-from harness.network.direction import Direction
+from harness.network.direction import apply
 from harness.network.iperf import FlowRecord
 from harness.records import Events, LinkSample, Table
 from profiles.base import Link
@@ -65,6 +66,7 @@ class Player:
         self._table, self._events = links_table, events
         self._update_s = update_s / clock.dilation  # emulated
         self._moment = -1  # the last of the plan that was looked at
+        self._told: dict[str, Link] = {}  # what the events so far say of each link
         self._seen_s: float | None = None  # of the clock, when it was last looked at
         self._samples = Deadlines(sample_s)
         self._contention, self._wanted = contention, 0
@@ -122,33 +124,44 @@ class Player:
             if changes := self._changes(moment):
                 plan[moment] = changes
         self._moment = now
-        for direction in self._network.directions:
-            direction.apply(ip, direction.planned)
-        for moment, changes in plan.items():
-            self._log(moment, changes, applied=moment == max(plan))
+        if plan:
+            self._bring_about(ip, plan)
         self._compete(now)
 
-    def _changes(self, moment: int) -> list[tuple[Direction, Link]]:
-        """What the plan changes at `moment`."""
+    def _bring_about(self, ip: IPRoute, plan: dict[int, dict[str, dict[str, float]]]) -> None:
+        """Apply the sum of all moments of `plan`, and tell each."""
+        last = max(plan)
+        if apply(ip, [(direction, direction.planned) for direction in self._network.directions]):
+            self.audit.changed(self._late_ms(last))
+        for moment, changes in plan.items():
+            self._log(moment, changes, applied=moment == last)
+
+    def _changes(self, moment: int) -> dict[str, dict[str, float]]:
+        """What the plan changes at `moment`: fields of Link, by link."""
         planned_s = moment * self._update_s
-        found = []
+        found = {}
         for direction in self._network.directions:
             planned = direction.conditions(planned_s)
-            if planned != direction.planned:
-                direction.planned = planned
-                found.append((direction, planned))
+            told = self._told.get(direction.name)
+            if planned != told:
+                found[direction.name] = _difference(planned, told)
+                self._told[direction.name] = direction.planned = planned
         return found
 
-    def _log(self, moment: int, changes: list[tuple[Direction, Link]], applied: bool) -> None:
+    def _late_ms(self, moment: int) -> float:
+        """Real milliseconds since `moment` of the plan."""
         time_s = self._clock.time_s()
         assert time_s is not None
-        planned_s = moment * self._update_s
-        late_ms = (time_s - planned_s) * self._clock.dilation * 1000  # real
-        if applied:
-            self.audit.changed(late_ms)
-        links = {direction.name: planned._asdict() for direction, planned in changes}
+        return (time_s - moment * self._update_s) * self._clock.dilation * 1000
+
+    def _log(self, moment: int, changes: dict[str, dict[str, float]], applied: bool) -> None:
         self._events.append(
-            "conditions", time_s, planned_s=planned_s, links=links, applied=applied, late_ms=late_ms
+            "conditions",
+            self._clock.time_s(),
+            planned_s=moment * self._update_s,
+            links=changes,
+            applied=applied,
+            late_ms=self._late_ms(moment),
         )
 
     def _compete(self, moment: int) -> None:
@@ -174,3 +187,14 @@ class Player:
             counters = counted[direction.name]
             rows.append(LinkSample(time_s, direction.name, planned.rate_mbit, applied, *counters))
         self._table.append(*rows)
+
+
+def _difference(planned: Link, told: Link | None) -> dict[str, float]:
+    """Fields of `planned` that are not as `told`; all, when nothing was."""
+    if told is None:
+        return planned._asdict()
+    return {
+        name: value
+        for name, value, before in zip(Link._fields, planned, told, strict=True)
+        if value != before
+    }

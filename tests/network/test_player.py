@@ -1,6 +1,7 @@
 """The player follows the profile by the run's clock, and links.csv says what the kernel held."""
 
 import csv
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from harness import records
 from harness.network import links
+from harness.network.network import Network
 from harness.network.player import Deadlines
 from harness.network.star import Star
 from profiles.base import Extremes, Link, Way
@@ -48,6 +50,10 @@ def read_links(run_dir: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def told_by(run_dir: Path) -> list[dict]:
+    return [e for e in records.read_events(run_dir) if e["event"] == "conditions"]
+
+
 @inside
 def test_a_change_is_applied_read_back_and_recorded() -> None:
     clock = HandClock(dilation=2.0)
@@ -73,12 +79,60 @@ def test_a_change_is_applied_read_back_and_recorded() -> None:
         assert set(last) == {"up0", "down0", "up1", "down1"}, last
         assert last["up0"]["planned_mbit"] == last["up0"]["applied_mbit"] == "60.0", last
         assert last["up1"]["applied_mbit"] == "10.0", last
-        told = [e for e in records.read_events(run_dir) if e["event"] == "conditions"]
-        assert [e["planned_s"] for e in told] == [1.0, 2.0, 3.0, 4.0, 5.0], told
-        assert [e["applied"] for e in told] == [False, False, True, False, True], told
-        assert [e["links"]["up0"]["rate_mbit"] for e in told] == [20, 30, 40, 50, 60], told
-        assert all(set(e["links"]) == {"up0", "down0"} for e in told), told
+        told = told_by(run_dir)
+        assert [e["planned_s"] for e in told] == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0], told
+        assert [e["applied"] for e in told] == [False, False, False, True, False, True], told
+        assert told[0]["links"] == dict.fromkeys(last, Link(10.0)._asdict()), told
+        for event, mbit in zip(told[1:], (20, 30, 40, 50, 60), strict=True):
+            assert event["links"] == dict.fromkeys(("up0", "down0"), {"rate_mbit": mbit}), event
+        assert player.audit.summary()["changes"] == 2
         assert network.verify() == []
+
+
+class Wild(Flat):
+    """Rates and delays that change at times of their own, of each link."""
+
+    def link(self, time_s: float, node: int, way: Way) -> Link:
+        rate_mbit = 10.0 + int(time_s * (7 + node)) % 5
+        return Link(rate_mbit, loss=0.0 if way == "up" else int(time_s) % 2 / 100)
+
+
+def planned_by(told: list[dict]) -> list[dict[str, Link]]:
+    """Conditions of every link from each event on, rebuilt."""
+    found: list[dict[str, Link]] = []
+    for event in told:
+        known = dict(found[-1]) if found else {}
+        for name, fields in event["links"].items():
+            known[name] = known[name]._replace(**fields) if name in known else Link(**fields)
+        found.append(known)
+    return found
+
+
+def told_to(network: Network, looks_s: list[float]) -> list[dict]:
+    """Conditions told by a player that looks at the plan at these times only."""
+    with TemporaryDirectory() as folder:
+        records.Table(Path(folder), "links.csv").header()
+        clock = HandClock()
+        player = network.play(clock, Path(folder), records.Events(Path(folder)))
+        for clock.now in looks_s:
+            wait_for(lambda: player._moment == int(clock.now * 10 + 1e-6))  # type: ignore[operator]
+        player.stop()
+        return told_by(Path(folder))
+
+
+@inside
+def test_the_plan_can_be_rebuilt_and_is_told_alike_however_late_the_player_is() -> None:
+    plans = []
+    with Star(update_s=0.1).up(2, Wild(10.0), 1.0) as network:
+        for direction in network.directions:
+            direction.impair = lambda ip, planned: None  # not every kernel has netem
+        for looks_s in ([0.0, 0.7, 0.75, 2.0, 5.0], [5.0]):
+            told = told_to(network, looks_s)
+            plans.append(json.dumps([(event["planned_s"], event["links"]) for event in told]))
+            for event, known in zip(told, planned_by(told), strict=True):
+                for d in network.directions:
+                    assert known[d.name] == d.conditions(event["planned_s"]), (event, d.name)
+    assert plans[0] == plans[1]
 
 
 @inside
@@ -94,7 +148,7 @@ def test_a_paused_clock_holds_the_conditions() -> None:
         player.stop()
         rows = read_links(Path(folder))[2:]  # the first may precede the first change
         assert {(r["time_s"], r["applied_mbit"]) for r in rows} == {("2.0", "30.0")}, rows
-        assert len(records.read_events(Path(folder))) == 2  # 20 and 30 Mbit/s
+        assert len(told_by(Path(folder))) == 3  # 10, 20 and 30 Mbit/s
 
 
 @inside
