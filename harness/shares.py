@@ -2,6 +2,7 @@
 
 import json
 import os
+from heapq import merge
 from pathlib import Path
 
 from harness.records import TABLES
@@ -18,15 +19,21 @@ def share(run_dir: Path) -> dict[str, str]:
     return found
 
 
+def _when(row: str) -> float:
+    """Step or time: the first column of every table."""
+    return float(row.partition(",")[0])
+
+
 def join(run_dir: Path, others: list[dict[str, str]]) -> None:
-    """Add the shares of machines 1, 2, ...; rows in the order of their steps or times."""
+    """Add the shares of machines 1, 2, ...; rows in the order of their steps or times.
+
+    Those of one machine stay in the order it wrote them: its clock steps back when it is paused.
+    """
     for name in TABLES:
         header, *rows = (run_dir / name).read_text().splitlines(keepends=True)
-        for other in others:
-            rows += other[name].splitlines(keepends=True)
-        rows.sort(key=lambda row: float(row.partition(",")[0]))
+        parts = [rows, *(other[name].splitlines(keepends=True) for other in others)]
         draft = run_dir / f".{name}"
-        draft.write_text(header + "".join(rows))
+        draft.write_text(header + "".join(merge(*parts, key=_when)))
         os.replace(draft, run_dir / name)
     with (run_dir / EVENTS).open("a") as file:
         for number, other in enumerate(others, 1):
