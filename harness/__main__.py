@@ -1,18 +1,21 @@
 """Command line: `python -m harness [GROUP=CHOICE] [KEY=VALUE] [+experiment=NAME]`; -m sweeps."""
 
 import logging
+import os
 import signal
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 import hydra
-from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from harness import run, sweep
+from harness.run import SHELL_SIGNAL
+from harness.settings import BadSetting
 
 CONF = str(Path(__file__).resolve().parents[1] / "conf")
 log = logging.getLogger("harness")
@@ -20,11 +23,12 @@ log = logging.getLogger("harness")
 
 @hydra.main(config_path=CONF, config_name="config", version_base="1.3")
 def compose(config: DictConfig) -> str:
-    """One composition: check it, run it, say how it ended."""
+    """One composition, checked already: run it, say how it ended."""
     settings = sweep.plain_settings(config)
-    if HydraConfig.get().mode == RunMode.RUN:
-        sweep.check_or_exit(settings)  # a sweep has checked all of its runs already
-    outcome = run.perform(settings)
+    try:
+        outcome = run.perform(settings)
+    except BadSetting as error:
+        sys.exit(f"harness: {error}")
     label = f"{settings['method.name']} seed {settings['seed']}: {outcome.run_dir}"
     if outcome.skipped:
         log.info("skipped, succeeded before: %s (rerun=true to run again)", label)
@@ -44,12 +48,12 @@ _folders: dict[Path, None] = {}  # of the experiments that were run, in order
 
 def main() -> NoReturn:
     """Compose, run, report; exit status 1 for a bad setting or a run that did not succeed."""
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGINT, _interrupt)  # a shell ignores it for background jobs
+    _on_signals(_interrupt)
     try:
         compose()
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
+        with suppress(OSError):  # the terminal may be gone
+            print("interrupted; the same command goes on from here", file=sys.stderr)
         sys.exit(130)
     for folder in _folders:
         _report(folder)
@@ -66,11 +70,24 @@ def _report(folder: Path) -> None:
         print(f"no report: {nothing}", file=sys.stderr)
 
 
+def _on_signals(handler: Callable[[int, FrameType | None], None]) -> None:
+    """Let `handler` meet what asks us to end; SIGHUP not under nohup, which has it ignored."""
+    signal.signal(signal.SIGTERM, handler)
+    signal.signal(signal.SIGINT, handler)  # a shell ignores it for background jobs
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, handler)  # the terminal was closed
+
+
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """First signal: stop in order. Second: at once, the kernel cleans up."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    """First signal: stop in order."""
+    _on_signals(_at_once)
     raise KeyboardInterrupt
+
+
+def _at_once(number: int, frame: FrameType | None) -> None:
+    """Later ones: kill the run, which we then record; without one, end."""
+    if not run.kill():
+        os._exit(SHELL_SIGNAL + number)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Live progress of a run in the terminal: step, loss, density, goodput, time left."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -36,11 +37,16 @@ class Progress:
 
     def __exit__(self, *failure: object) -> None:
         if self._live is not None:
-            self._live.stop()
+            with suppress(OSError):
+                self._live.stop()
 
     def update(self) -> None:
-        """Read what has been written since and show it."""
+        """Read what has been written since and show it, unless the terminal is gone."""
         self._read()
+        with suppress(OSError):
+            self._show()
+
+    def _show(self) -> None:
         if self._live is not None:
             self._live.update(Text(self._line()))
         elif time.monotonic() - self._printed > LINE_EVERY_S:

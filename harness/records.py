@@ -1,5 +1,6 @@
 """The run directory: names, columns and writers of every file in it; the only writer of results."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -46,6 +47,9 @@ class LinkSample(NamedTuple):
     drops: int
 
 
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+BLOCK_BYTES = 4096  # that a file takes at least; what refusal() tries to write
+
 TABLES: dict[str, type] = {
     "steps.csv": Step,
     "evaluations.csv": Evaluation,
@@ -65,15 +69,16 @@ class Table:
 
     def __init__(self, run_dir: Path, name: str) -> None:
         self.columns: tuple[str, ...] = TABLES[name]._fields  # type: ignore[attr-defined]
-        self._file = os.open(run_dir / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._path = run_dir / name
+        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def header(self) -> None:
-        os.write(self._file, (",".join(self.columns) + "\n").encode())
+        _write(self._file, ",".join(self.columns) + "\n", self._path)
 
     def append(self, *rows: tuple) -> None:
         """Write `rows` at once; a reader sees all of them or, after a crash, a torn last line."""
         text = "".join(",".join(map(_field, row)) + "\n" for row in rows)
-        os.write(self._file, text.encode())
+        _write(self._file, text, self._path)
 
     def close(self) -> None:
         os.close(self._file)
@@ -86,34 +91,86 @@ class Events:
     """
 
     def __init__(self, run_dir: Path) -> None:
-        self._file = os.open(
-            run_dir / "events.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644
-        )
+        self._path = run_dir / "events.jsonl"
+        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def append(self, event: str, time_s: float | None = None, **details: Any) -> None:
         line = json.dumps({"event": event, "time_s": time_s, **details}) + "\n"
-        os.write(self._file, line.encode())
+        _write(self._file, line, self._path)
+
+
+def _write(file: int, text: str, path: Path) -> None:
+    """Write all of `text`; OSError that names `path`, also when only a part of it found room."""
+    rest = text.encode()
+    while rest:
+        try:
+            rest = rest[os.write(file, rest) :]
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def write_json(path: Path, content: dict) -> None:
     """Replace `path` by `content` in one step: a reader sees the old file or the new one."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(content, indent=2, default=str) + "\n")
-    os.replace(temporary, path)
+    text = json.dumps(content, indent=2, default=str) + "\n"
+    try:
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            _write(file, text, path)
+        finally:
+            os.close(file)
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def overwrite_json(path: Path, content: dict) -> None:
+    """Replace `path` in the room that it has, for a full disk; a crash meanwhile may tear it."""
+    text = json.dumps(content, indent=2, default=str) + "\n"
+    file = os.open(path, os.O_WRONLY)
+    try:
+        _write(file, text, path)
+        os.ftruncate(file, len(text.encode()))
+    finally:
+        os.close(file)
 
 
 def read_json(path: Path) -> dict | None:
-    """Content of `path`, None when it does not exist."""
+    """Content of `path`; None when it does not exist or is damaged, so that it is no such file."""
     try:
-        return json.loads(path.read_text())
-    except FileNotFoundError:
+        content = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):  # neither JSON nor UTF-8
         return None
+    return content if isinstance(content, dict) else None
 
 
 def read_events(run_dir: Path) -> list[dict]:
-    """All complete lines of events.jsonl; a torn last line is ignored."""
+    """All whole lines of events.jsonl; torn ones are ignored: a full disk leaves them anywhere."""
     path = run_dir / "events.jsonl"
     if not path.exists():
         return []
-    lines = path.read_text().split("\n")
-    return [json.loads(line) for line in lines[:-1] if line]
+    events = []
+    for line in path.read_bytes().split(b"\n")[:-1]:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and "event" in event:
+            events.append(event)
+    return events
+
+
+def refusal(folder: Path) -> str:
+    """Why `folder` takes nothing more, found by writing a block; empty when it does."""
+    path = folder / f".room.{os.getpid()}"
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            _write(file, "\0" * BLOCK_BYTES, path)
+        finally:
+            os.close(file)
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        return f"{error.strerror}: {folder}"
+    return ""

@@ -5,12 +5,9 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,12 +15,14 @@ import yaml
 
 from harness import environment, status
 from harness.progress import Progress
-from harness.records import TABLES, Table, read_events, read_json
+from harness.records import TABLES, Table, read_events, read_json, refusal
 from harness.settings import BadSetting, Settings
+from harness.turn import machine_to_ourselves
 
 STOP_S = 8.0  # for the supervisor to end after Ctrl-C, before it is killed
 POLL_S = 0.1
-LOCK = "gradnet-run"  # abstract socket that the run now going on holds
+# the last that unshare of util-linux 2.38 says when a signal killed its child
+KILLED_IN_2_38 = "unshare: sigprocmask unblock failed: Invalid argument"
 SHELL_SIGNAL = 128  # plus the signal's number: how a shell, and unshare, tells of one
 
 
@@ -41,27 +40,84 @@ def run_dir_of(settings: Settings) -> Path:
 
     A machine that is not the first of a run keeps its part elsewhere, by its network.
     """
-    text = json.dumps(settings.identity(), sort_keys=True)
-    run_id = hashlib.sha256(text.encode()).hexdigest()[:12]
-    place = settings.build("network").place(run_id)
+    place = settings.build("network").place(_run_id(settings))
     return Path(settings["results"]).absolute() / settings["experiment"] / place
+
+
+def _run_id(settings: Settings) -> str:
+    text = json.dumps(settings.identity(), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def perform(settings: Settings) -> Outcome:
     """Run `settings` (checked already) unless a succeeded result exists; returns how it ended.
 
     KeyboardInterrupt ends the run in order, records it as interrupted, and is raised again.
+    BadSetting when its directory is in use or cannot be written.
     """
     run_dir = run_dir_of(settings)
-    if status.state(run_dir) == "succeeded" and not settings["rerun"]:
+    if _keep(run_dir, settings):
         return Outcome(run_dir, "succeeded", None, skipped=True)
-    with _machine_to_ourselves():
+    with machine_to_ourselves() as lock:
+        if _keep(run_dir, settings):  # the run that we waited for was this one
+            return Outcome(run_dir, "succeeded", None, skipped=True)
         if status.state(run_dir) == "running":
             raise BadSetting(f"{run_dir} is being run by another process")
-        _fresh(run_dir, settings)
-        _supervised(run_dir, settings)
-    ended = read_json(run_dir / "status.json") or {}
+        if damaged := _damaged(run_dir, settings):
+            print(f"{damaged} is damaged: its run is done again", file=sys.stderr)
+        _perform(run_dir, settings, lock)
+    ended = read_json(run_dir / "status.json") or _removed(run_dir)
     return Outcome(run_dir, ended["state"], ended.get("error"), skipped=False)
+
+
+def _perform(run_dir: Path, settings: Settings, lock: int) -> None:
+    """The run itself; however it ends, status.json tells it."""
+    try:
+        try:
+            _fresh(run_dir, settings)
+        except OSError as error:
+            _end(run_dir, "failed", str(error))
+            raise BadSetting(f"results: {run_dir} cannot be written: {error}") from error
+        _supervised(run_dir, settings, lock)
+    except KeyboardInterrupt:
+        _end(run_dir, "interrupted", "stopped by the user")
+        raise
+    except BaseException as error:
+        _end(run_dir, "failed", f"the runner failed: {type(error).__name__}: {error}")
+        raise
+    finally:
+        shutil.rmtree(status.temporary(run_dir), ignore_errors=True)
+
+
+def _end(run_dir: Path, state: str, error: str) -> None:
+    """Tell how the run ended, unless it told so itself."""
+    if status.state(run_dir) == "running":
+        status.end(run_dir, state, error)
+
+
+def _removed(run_dir: Path) -> dict[str, str]:
+    """Status of a run without one."""
+    return {"state": "failed", "error": f"{run_dir} was removed while the run went on"}
+
+
+def _keep(run_dir: Path, settings: Settings) -> bool:
+    """Whether a result is there already, and whole."""
+    succeeded = status.state(run_dir) == "succeeded" and not settings["rerun"]
+    return succeeded and not _damaged(run_dir, settings)
+
+
+def _damaged(run_dir: Path, settings: Settings) -> Path | None:
+    """The first file of an earlier run that does not hold what it should; None: all do."""
+    for name in ("status.json", "summary.json"):
+        path = run_dir / name
+        if path.exists() and read_json(path) is None:
+            return path
+    path = run_dir / "config.yaml"
+    try:
+        intact = not path.exists() or _run_id(Settings.read(run_dir)) == _run_id(settings)
+    except (ValueError, TypeError, AttributeError, yaml.YAMLError):
+        intact = False  # neither UTF-8 nor YAML, or no settings
+    return None if intact else path
 
 
 def _fresh(run_dir: Path, settings: Settings) -> None:
@@ -78,7 +134,10 @@ def _fresh(run_dir: Path, settings: Settings) -> None:
         table.close()
 
 
-def _supervised(run_dir: Path, settings: Settings) -> None:
+_running: list[subprocess.Popen] = []  # the supervisor, while there is one
+
+
+def _supervised(run_dir: Path, settings: Settings, lock: int) -> None:
     """Start the supervisor and follow it to its end; afterwards status.json says the truth."""
     enclosed = settings.build("network").enclosure(enclosure())
     with (run_dir / "logs" / "supervisor.log").open("wb") as log:
@@ -89,21 +148,30 @@ def _supervised(run_dir: Path, settings: Settings) -> None:
             stderr=log,
             env=os.environ | environment.ALLOCATOR | {"TMPDIR": str(status.temporary(run_dir))},
             start_new_session=True,  # Ctrl-C is ours to pass on
+            pass_fds=[lock],
         )
+    _running.append(process)
     try:
         with Progress(run_dir, settings) as progress:
             while process.poll() is None:
                 progress.update()
                 time.sleep(POLL_S)
+    except FileNotFoundError as gone:
+        _stop(process)
+        status.end(run_dir, "failed", f"{gone.filename} was removed while the run went on")
     except BaseException:
         _stop(process)
-        if status.state(run_dir) == "running":
-            status.end(run_dir, "interrupted", "stopped by the user")
         raise
     finally:
-        shutil.rmtree(status.temporary(run_dir), ignore_errors=True)
-    if status.state(run_dir) == "running":
-        status.end(run_dir, "failed", _unreported(process, run_dir))
+        _running.remove(process)
+    _end(run_dir, "failed", _unreported(process, run_dir))
+
+
+def kill() -> bool:
+    """End the run that goes on at once; False when there is none. For a second Ctrl-C."""
+    for process in _running:
+        process.kill()  # unshare takes the whole pid namespace with it
+    return bool(_running)
 
 
 def _stop(process: subprocess.Popen) -> None:
@@ -117,17 +185,19 @@ def _stop(process: subprocess.Popen) -> None:
     try:
         process.wait(STOP_S)
     except subprocess.TimeoutExpired:
-        process.kill()  # unshare takes the whole pid namespace with it
+        process.kill()
         process.wait()
 
 
 def _unreported(process: subprocess.Popen, run_dir: Path) -> str:
     """Why a supervisor ended without saying so itself."""
-    log = (run_dir / "logs" / "supervisor.log").read_text(errors="replace").strip()
-    last = log.splitlines()[-1] if log else "no output"
     if process.returncode < 0 or process.returncode > SHELL_SIGNAL:
         number = abs(process.returncode) % SHELL_SIGNAL
         return f"the supervisor was killed by {signal.Signals(number).name}"
+    log = (run_dir / "logs" / "supervisor.log").read_text(errors="replace").strip()
+    if log.endswith(KILLED_IN_2_38):
+        return "the supervisor was killed by a signal that unshare does not tell"
+    last = refusal(run_dir) or (log.splitlines()[-1] if log else "no output")
     return f"the supervisor ended with status {process.returncode}: {last}"
 
 
@@ -139,29 +209,6 @@ def enclosure() -> list[str]:
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     kinds = ["--net", "--mount", "--pid", "--fork", "--kill-child=SIGKILL"]
     return ["unshare", *user, *kinds, "--mount-proc", "--"]
-
-
-@contextmanager
-def _machine_to_ourselves() -> Iterator[None]:
-    """Hold the machine while running: two runs at once would spoil each other's timings.
-
-    The lock is an abstract socket, so it leaves no file and goes with its process.
-    """
-    lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    told = False
-    while True:
-        try:
-            lock.bind("\0" + LOCK)
-            break
-        except OSError:
-            if not told:
-                print("waiting: another run is going on on this machine", file=sys.stderr)
-            told = True
-            time.sleep(1.0)
-    try:
-        yield
-    finally:
-        lock.close()
 
 
 def failure_report(outcome: Outcome) -> str:

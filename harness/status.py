@@ -6,33 +6,51 @@ from pathlib import Path
 from typing import Any
 
 from harness.environment import boot_id
-from harness.records import read_json, write_json
+from harness.records import NO_SPACE, overwrite_json, read_json, write_json
 
 FINAL = ("succeeded", "failed", "interrupted", "invalid")
+MOST_TOLD = 2000  # characters of an error, so that status.json stays within one block
 
 
 def begin(run_dir: Path) -> None:
     """This process now runs `run_dir`."""
-    content = {"state": "running", "pid": os.getpid(), "boot_id": boot_id(), "started": _now()}
-    write_json(run_dir / "status.json", content)
+    owner = {"pid": os.getpid(), "pid_since": _since(os.getpid()), "boot_id": boot_id()}
+    write_json(run_dir / "status.json", {"state": "running", **owner, "started": _now()})
 
 
 def end(run_dir: Path, state: str, error: str | None = None, **details: Any) -> None:
-    """The run ended in `state`, one of FINAL; `error` says why in one line."""
+    """The run ended in `state`, one of FINAL; `error` says why in one line.
+
+    Told on a full disk too, which has no room for a second file; not told in a directory that
+    somebody has removed, or is removing.
+    """
     assert state in FINAL
-    known = read_json(run_dir / "status.json") or {}
-    details = {"state": state, "ended": _now(), "error": error, **details}
-    write_json(run_dir / "status.json", known | details)
+    path = run_dir / "status.json"
+    if not path.exists():
+        return
+    error = error and error[:MOST_TOLD]
+    content = (read_json(path) or {}) | {"state": state, "ended": _now(), "error": error, **details}
+    try:
+        write_json(path, content)
+    except OSError as refused:
+        if refused.errno not in NO_SPACE:
+            raise
+        overwrite_json(path, content)
 
 
 def state(run_dir: Path) -> str | None:
-    """State of a run; a running one whose process is gone counts as interrupted. None: no run."""
-    content = read_json(run_dir / "status.json")
-    if content is None:
+    """State of a run; a running one whose process is gone counts as interrupted. None: no run.
+
+    So does one whose status.json is damaged.
+    """
+    path = run_dir / "status.json"
+    if not path.exists():
         return None
-    if content["state"] == "running" and not _alive(content):
-        return "interrupted"
-    return content["state"]
+    content = read_json(path) or {}
+    told = content.get("state")
+    if told == "running" and _alive(content):
+        return "running"
+    return told if told in FINAL else "interrupted"
 
 
 def temporary(run_dir: Path) -> Path:
@@ -41,15 +59,22 @@ def temporary(run_dir: Path) -> Path:
 
 
 def _alive(content: dict[str, Any]) -> bool:
-    if content["boot_id"] != boot_id():
+    """Whether the process that began the run still is: its id may be another's by now."""
+    pid = content.get("pid")
+    if content.get("boot_id") != boot_id() or not isinstance(pid, int):
         return False
+    since = _since(pid)
+    return since is not None and content.get("pid_since", since) == since
+
+
+def _since(pid: int) -> int | None:
+    """When process `pid` began, in clock ticks since boot; None when it has ended."""
     try:
-        os.kill(content["pid"], 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's: alive
-        return True
-    return True
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    state, began = fields[0], fields[19]  # the 3rd and 22nd of proc(5)
+    return None if state in "ZX" else int(began)
 
 
 def _now() -> str:

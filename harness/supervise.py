@@ -24,7 +24,7 @@ from harness.clock import Clock
 from harness.gradients import largest_bucket_bytes
 from harness.network.audit import worst
 from harness.network.rendezvous import Ended
-from harness.records import Events, read_events, write_json
+from harness.records import Events, read_events, refusal, write_json
 from harness.settings import Settings, leaves
 from harness.worker import Here
 
@@ -81,12 +81,17 @@ def main() -> None:
     try:
         _supervise(run_dir)
     except (Interrupted, RunFailed, Ended) as end:
-        status.end(run_dir, end.state, str(end))
+        status.end(run_dir, end.state, _told(run_dir, str(end)))
     except Exception as error:
-        traceback.print_exc()
-        status.end(run_dir, "failed", f"{type(error).__name__}: {error}")
+        status.end(run_dir, "failed", _told(run_dir, f"{type(error).__name__}: {error}"))
+        traceback.print_exc()  # last: there may be no room for it
     finally:
         _kill_everyone()
+
+
+def _told(run_dir: Path, error: str) -> str:
+    """`error`, after what may have kept the others from telling theirs: no room."""
+    return "; ".join(filter(None, [refusal(run_dir), error]))
 
 
 def _supervise(run_dir: Path) -> None:

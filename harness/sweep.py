@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -10,11 +11,15 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from harness.records import refusal
 from harness.settings import BadSetting, Settings
 
 
 class CheckFirst(Callback):
-    """A bad value anywhere stops the sweep before it costs anything."""
+    """A bad value anywhere stops a run, or a whole sweep, before it costs anything."""
+
+    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
+        check_or_exit(plain_settings(config))
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         for settings in runs(config):
@@ -36,8 +41,20 @@ def check_or_exit(settings: Settings) -> None:
     """End the program with one line when a setting cannot work (Hydra would print a traceback)."""
     try:
         settings.check()
+        _check_folder(Path(settings["results"]).absolute())
     except BadSetting as error:
         sys.exit(f"harness: {error}")
+
+
+def _check_folder(results: Path) -> None:
+    """Results can be written; BadSetting when they cannot."""
+    wanted = "results must be a folder that can be written"
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadSetting(f"{wanted}, got {results}: {error.strerror}") from error
+    if why := refusal(results):
+        raise BadSetting(f"{wanted}, got {why}")
 
 
 def plain_settings(config: DictConfig) -> Settings:

@@ -113,7 +113,7 @@ class Contention:
 
     def _begin(self, wish: Wish) -> None:
         """Start what is missing, all at once; return when its data flows, or stop() is called."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(exist_ok=True)
         new: list[Flow] = []
         while len(self._levels) < wish.flows:
             self._levels.append([])  # before it is filled: whatever happens, it will be ended
