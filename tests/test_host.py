@@ -163,6 +163,15 @@ def test_ctrl_c_on_one_machine_ends_both_in_order() -> None:
 
 
 @inside
+def test_a_run_past_its_time_is_ended_and_its_interface_restored() -> None:
+    with job() as two:
+        two.start(0, *LONG, "network.time_limit_s=15")
+        two.start(1, *LONG)
+        for output in two.outputs():
+            assert "eth1 is no longer shaped: network.time_limit_s = 15 is over" in output, output
+
+
+@inside
 def test_settings_that_differ_are_named_on_both_machines() -> None:
     with job() as two:
         two.start(0)

@@ -138,10 +138,15 @@ def wait_and_settle(path: Path, owner: str) -> list[str]:
         os.close(file)
 
 
-def restore_from_living(path: Path, owner: str) -> list[str]:
-    """Take the interface from `owner`, whose time is up; nothing when it is not its own."""
-    if not path.exists() or read(path).owner != owner:
-        return []
+def left_s(path: Path, owner: str) -> float | None:
+    """Seconds that `owner` may keep the interface; None when it does not have it, or not yet."""
+    if not path.exists() or (known := read(path)).owner != owner:
+        return None
+    return max(0.0, known.until_boottime_s - time.clock_gettime(time.CLOCK_BOOTTIME))
+
+
+def restore_from_living(path: Path) -> list[str]:
+    """Take the interface from its owner, whose time is up."""
     return _restore(path, read(path), dry_run=False)
 
 

@@ -12,6 +12,7 @@ from harness import environment
 from harness.network import nic, probe, stack
 from harness.network.ceiling import Ceiling
 from harness.network.direction import Direction
+from harness.network.links import Counters, NetworkError
 from harness.network.network import Network
 from harness.network.nic import Nic
 from harness.network.probe import Probe
@@ -118,6 +119,16 @@ class Machines(Network):
                 probe.make_ready(None, end)
                 probe.send_until(end, lambda: False)
         return self.gather("rate of a probe", measured)[receiver]
+
+    def counters(self, ip: IPRoute | None = None) -> dict[str, Counters]:
+        """Of this machine's directions; NetworkError when somebody has taken the shaping away."""
+        try:
+            return super().counters(ip)
+        except KeyError:
+            raise NetworkError(
+                f"{self.interface} is no longer shaped: network.time_limit_s = "
+                f"{self._settings['time_limit_s']} is over, or somebody removed it"
+            ) from None
 
     def bytes(self) -> dict[str, int]:
         """Bytes of Ethernet frames that passed this machine's shapers so far."""

@@ -64,7 +64,8 @@ def state() -> str:
 
 def run(ledger: Path, limit_s: float = 60.0) -> subprocess.Popen[str]:
     """Start a guarded run that borrows INTERFACE at 50 Mbit/s; return once it is shaped."""
-    command = [*watchdog.command(ledger, limit_s), sys.executable, "-m", __name__, str(ledger)]
+    command = [*watchdog.command(ledger, limit_s), sys.executable, "-m", __name__]
+    command += [str(ledger), str(limit_s)]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -90,8 +91,8 @@ def shape(ip: IPRoute, found: nic.Nic, ifb: int, up_mbit: float, down_mbit: floa
     links.add_class(ip, ifb, "down", down_mbit, QUEUE_BYTES, nic.HANDLE)
 
 
-def _borrow(ledger: Path) -> None:
-    loan = Loan(ledger.parent, "test", os.environ[watchdog.OWNER], 60.0)
+def _borrow(ledger: Path, limit_s: float) -> None:
+    loan = Loan(ledger.parent, "test", os.environ[watchdog.OWNER], limit_s)
     with IPRoute() as ip:
         with borrowed(ip, INTERFACE, [address(1)], CONTROL_PORT, loan) as (found, ifb):
             shape(ip, found, ifb, 50.0, 50.0)
@@ -105,4 +106,4 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _interrupt)
-    _borrow(Path(sys.argv[1]))
+    _borrow(Path(sys.argv[1]), float(sys.argv[2]))

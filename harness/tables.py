@@ -1,0 +1,103 @@
+"""Tables of a report, as they are printed: methods compared, proof, runs left out."""
+
+import textwrap
+from typing import Any
+
+import pandas as pd
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+WIDTH = 100  # where the output is no terminal
+METHOD_WIDTH = 20  # a longer name is folded
+COLUMNS = {
+    "time_s": "time\n(s)",
+    "throughput": "samples\n/s",
+    "time_to_target_s": "target\nafter (s)",
+    "speedup": "norm.\nspeed-up",
+    "normalised_throughput": "norm.\nsamples/s",
+    "density": "mean\ndensity",
+    "volume_ratio": "volume\nratio",
+}
+PROOF_COLUMNS = (
+    "runs",
+    "probe over\nexpected",
+    "unshaped\nover needed",
+    "idle\n(%)",
+    "plan late\n(ms, 99 %)",
+    "drops",
+    "bytes seen\nover sent",
+)
+
+
+def comparison(compared: pd.DataFrame) -> Table:
+    """Of `metrics.compare`: a row per method."""
+    table = _table(compared.method)
+    metric = compared.metric.iloc[0].replace("_", "\n")
+    for header in ["seeds", f"final\n{metric or 'quality'}", *COLUMNS.values()]:
+        table.add_column(header, justify="right")
+    for _, row in compared.iterrows():
+        cells = [_cell(row, column) for column in ["final", *COLUMNS]]
+        table.add_row(row.method, str(row.seeds), *cells)
+    return table
+
+
+def _table(methods: pd.Series) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
+    longest = methods.str.len().max()
+    table.add_column("method", overflow="fold", min_width=min(METHOD_WIDTH, longest))
+    return table
+
+
+def proof(worst: pd.DataFrame) -> Table:
+    """Of `proof.by_method`: a row per method, the worst of its runs."""
+    table = _table(worst.method)
+    for header in PROOF_COLUMNS:
+        table.add_column(header, justify="right")
+    for _, row in worst.iterrows():
+        low, high = _number(row.bytes_low, 4), _number(row.bytes_high, 4)
+        table.add_row(
+            row.method,
+            str(row.runs),
+            _number(row.probe, 4),
+            _number(row.headroom),
+            _number(100 * row.idle_share, 2),
+            _number(row.late_ms, 2),
+            _number(row.drops),
+            low if low == high else f"{low}–{high}",
+        )
+    return table
+
+
+def left_out(runs: pd.DataFrame) -> list[str]:
+    """Lines that name every run that does not count, and why; `runs` of `load.runs`, all of them.
+
+    Each reason why a run is invalid has lines of its own.
+    """
+    absent = runs[runs.left_out != ""]
+    if absent.empty:
+        return []
+    lines = [f"{len(absent)} of {len(runs)} runs are left out of averages and figures:"]
+    for reason, group in absent.groupby("left_out"):
+        rows: Any = group.itertuples()
+        names = ", ".join(f"{row.method} seed {row.seed} ({row.run_id})" for row in rows)
+        reasons = group.reasons.iloc[0].split("\n") if group.state.iloc[0] == "invalid" else []
+        lines.append(f"  {'invalid' if reasons else str(reason)}: {names}")
+        for each in reasons:
+            fill = textwrap.TextWrapper(WIDTH, initial_indent="    - ", subsequent_indent="      ")
+            lines += fill.wrap(each)
+    return lines
+
+
+def _cell(row: pd.Series, column: str) -> str:
+    """Mean, and under it half the interval; "> 12" and how many runs reached a censored target."""
+    mean, low, high = (row[column + end] for end in ("", "_low", "_high"))
+    if column == "time_to_target_s" and row.reached < row.seeds and pd.notna(mean):
+        return f"> {_number(mean)}\n{row.reached} of {row.seeds}"
+    certain = pd.isna(low) or column in ("density", "volume_ratio")  # their intervals: see the csv
+    return _number(mean) + ("" if certain else f"\n±{_number((high - low) / 2, digits=2)}")
+
+
+def _number(value: float, digits: int = 3) -> str:
+    if pd.isna(value):
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.{digits}g}"
