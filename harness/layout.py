@@ -49,7 +49,7 @@ def read(run: Path | str) -> Layout | None:
     settings = load.config(run)
     per_node = settings.get("workers_per_node", 1)
     seen = _extremes(run, network, dilation)
-    for name, planned in samples.groupby("link").planned_mbit:
+    for name, planned in samples[samples.link.isin(list(seen))].groupby("link").planned_mbit:
         low, high = seen[str(name)].rate_mbit
         rate = Range(min(low, float(planned.min())), max(high, float(planned.max())))
         seen[str(name)] = seen[str(name)]._replace(rate_mbit=rate)

@@ -44,7 +44,7 @@ class Run(NamedTuple):
     target: float | None
     state: str
     valid: bool | None  # None before the run was judged
-    reasons: str
+    reasons: str  # of a run that is not valid, one a line
     left_out: str  # why figures and averages leave the run out; "" = it counts
     ended: str
     setting: str  # short hash of `conditions`: runs of one setting may be compared
@@ -97,7 +97,7 @@ def _run(path: Path) -> Run:
     ending = records.read_json(path / "status.json") or {}
     summary = records.read_json(path / "summary.json") or {}
     state = status.state(path) or "interrupted"  # before it wrote its status
-    reasons = "; ".join(map(str, summary.get("reasons") or []))
+    reasons = list(map(str, summary.get("reasons") or []))
     conditions = _conditions(told)
     emulation = told.get("emulation") or {}
     target = told.get("target") or {}
@@ -119,9 +119,9 @@ def _run(path: Path) -> Run:
         target=target.get("value"),
         state=state,
         valid=summary.get("valid"),
-        reasons=reasons,
+        reasons="\n".join(reasons),
         left_out=_damaged(path, told)
-        or _left_out(state, summary.get("valid"), reasons, ending.get("error"))
+        or _left_out(state, summary.get("valid"), "; ".join(reasons), ending.get("error"))
         or ("" if _has_rows(path / "steps.csv") else "steps.csv holds no step"),
         ended=str(ending.get("ended") or ""),
         setting=hashlib.sha256(json.dumps(conditions).encode()).hexdigest()[:8],

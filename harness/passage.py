@@ -20,6 +20,13 @@ class Bounds(NamedTuple):
     most: float
 
 
+class Competing(NamedTuple):
+    """Bytes of competing flows on a link."""
+
+    delivered: int
+    sent: int
+
+
 class Payload(NamedTuple):
     """What each node's workers sent and received, in bytes."""
 
@@ -73,7 +80,7 @@ def _bounds(
     carried: Payload, flows: list[dict[str, Any]], passed: Mapping[str, int], sharing: int
 ) -> dict[str, Bounds]:
     """Of every link that has a counter."""
-    cross = _cross(flows)
+    cross = competing_bytes(flows)
     found = {}
     for node, sent in carried.sent.items():
         received = carried.received[node]
@@ -87,22 +94,22 @@ def _bounds(
 
 
 def _with(
-    cross: Mapping[str, tuple[int, int]], link: str, least: float, most: float, other_way: float
+    cross: Mapping[str, Competing], link: str, least: float, most: float, other_way: float
 ) -> Bounds:
     """Bounds of collectives, with competing flows and with what acknowledges the other way."""
-    received, sent = cross[link]
     back = link.replace("up", "down") if "up" in link else link.replace("down", "up")
-    acknowledging = ACKNOWLEDGING_SHARE * (other_way + cross[back][1])
-    return Bounds(least + received, most + sent + acknowledging)
+    acknowledging = ACKNOWLEDGING_SHARE * (other_way + cross[back].sent)
+    return Bounds(least + cross[link].delivered, most + cross[link].sent + acknowledging)
 
 
-def _cross(flows: list[dict[str, Any]]) -> Mapping[str, tuple[int, int]]:
-    """Bytes that competing flows delivered and sent, by link; those of a trunk cross it alone."""
-    found: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+def competing_bytes(flows: list[dict[str, Any]]) -> Mapping[str, Competing]:
+    """What competing flows delivered and sent, by link; those of a trunk cross it alone."""
+    found: dict[str, Competing] = defaultdict(lambda: Competing(0, 0))
     for flow in flows:
         sender, _, receiver = flow["pair"].partition("-")
         links = [f"up{sender}", f"down{receiver}"] if receiver else [flow["pair"]]
         for link in links:
-            least, most = found[link]
-            found[link] = (least + (flow["received_bytes"] or 0), most + flow["sent_bytes"])
+            delivered, sent = found[link]
+            more = flow["received_bytes"] or 0
+            found[link] = Competing(delivered + more, sent + flow["sent_bytes"])
     return found

@@ -7,23 +7,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
-from harness import figures, load, look, metrics
-
-WIDTH = 100  # where the output is no terminal
-METHOD_WIDTH = 20  # a longer name is folded
-COLUMNS = {
-    "time_s": "time\n(s)",
-    "throughput": "samples\n/s",
-    "time_to_target_s": "target\nafter (s)",
-    "speedup": "norm.\nspeed-up",
-    "normalised_throughput": "norm.\nsamples/s",
-    "density": "mean\ndensity",
-    "volume_ratio": "volume\nratio",
-}
+from harness import (
+    carried,
+    figures,
+    layout,
+    load,
+    look,
+    metrics,
+    proof,
+    tables,
+    topologies,
+    traffic,
+)
 
 
 class Comparison(NamedTuple):
@@ -37,6 +34,7 @@ class Comparison(NamedTuple):
     evaluations: dict[str, pd.DataFrame]
     measured: pd.DataFrame  # rows of `metrics.Measured`
     table: pd.DataFrame  # `metrics.compare`
+    proofs: pd.DataFrame  # rows of `proof.Proof`
 
 
 def report(folder: Path | str, baseline: str = "allreduce", out: Path | str | None = None) -> Path:
@@ -46,15 +44,16 @@ def report(folder: Path | str, baseline: str = "allreduce", out: Path | str | No
     """
     folder = Path(folder)
     out = Path(out) if out else folder / "report"
-    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else tables.WIDTH, highlight=False)
     runs = _newest(load.runs(folder))
-    _say_left_out(console, runs)
+    for line in tables.left_out(runs):
+        console.print(line, markup=False, soft_wrap=True)
     counted = runs[runs.left_out == ""]
     if counted.empty:
         raise load.NoRuns(f"no succeeded and valid run in {folder}")
     found = [compare(group, baseline) for _, group in counted.groupby("setting", sort=False)]
     for comparison in found:
-        _show(console, comparison)
+        _show(console, comparison, differences(comparison, found))
         _write(console, comparison, out / comparison.name if len(found) > 1 else out)
     return out
 
@@ -70,7 +69,10 @@ def compare(runs: pd.DataFrame, baseline: str = "allreduce") -> Comparison:
     first = runs.iloc[0]
     name = f"{first.experiment}-{first.setting}"
     table = metrics.compare(measured, baseline)
-    return Comparison(_title(first), name, baseline, runs, steps, evaluations, measured, table)
+    return Comparison(
+        _title(first), name, baseline, runs, steps, evaluations, measured, table,
+        proof.of_runs(runs),
+    )  # fmt: skip
 
 
 def notes(comparison: Comparison) -> list[str]:
@@ -123,7 +125,11 @@ def draw(comparison: Comparison) -> dict[str, Callable[[], look.Figure]]:
     longest = max(shown.path, key=lambda path: comparison.steps[path].time_s.max())
     rate = metrics.planned_rate(load.links(longest))
     metric = table.metric.iloc[0]
+    one = str(comparison.baseline if comparison.baseline in shown.index else shown.index[0])
+    one_run = f"{title}\n{one}, seed {shown.seed[one]}"
     return {
+        "network": lambda: _network(shown.path[one], title),
+        "links_time": lambda: _links_time(shown.path[one], one_run),
         "speedup": lambda: figures.speedup_bars(table, title),
         "throughput": lambda: figures.throughput_bars(table, title),
         "quality_time": lambda: figures.quality_time(table, title),
@@ -132,6 +138,19 @@ def draw(comparison: Comparison) -> dict[str, Callable[[], look.Figure]]:
         "goodput_time": lambda: figures.goodput_time(goodput, rate, one_seed),
         "breakdown": lambda: figures.breakdown_bars(table, title),
     }
+
+
+def _network(run: str, title: str) -> look.Figure:
+    found = layout.read(run)
+    if found is None:
+        raise look.NothingToDraw(f"{run} does not say what its network was")
+    return topologies.network(found, title)
+
+
+def _links_time(run: str, title: str) -> look.Figure:
+    links = load.links(run)
+    over_time = carried.over_time(links[links.link.isin(carried.shown_links(links))])
+    return traffic.links_time(over_time, carried.competing(run, over_time.time_s.max()), title)
 
 
 def _curves(comparison: Comparison) -> dict[str, pd.DataFrame]:
@@ -151,58 +170,37 @@ def _newest(runs: pd.DataFrame) -> pd.DataFrame:
     return runs.assign(left_out=reason)
 
 
-def _say_left_out(console: Console, runs: pd.DataFrame) -> None:
-    left_out = runs[runs.left_out != ""]
-    if len(left_out):
-        console.print(f"{len(left_out)} of {len(runs)} runs are left out of averages and figures:")
-    for reason, group in left_out.groupby("left_out"):
-        names = [f"{row.method} seed {row.seed} ({row.run_id})" for _, row in group.iterrows()]
-        console.print(f"  {reason}: {', '.join(names)}", markup=False)
-
-
 def _title(run: Any) -> str:
     parts = [f"{run.workers} workers", run.profile and f"profile {run.profile}", run.compute]
     return f"{run.experiment}: {run.model} on {run.dataset}, {', '.join(filter(None, parts))}"
 
 
-def _show(console: Console, comparison: Comparison) -> None:
+def differences(comparison: Comparison, others: list[Comparison]) -> list[str]:
+    """`key value` of the conditions that set a comparison apart from others."""
+    own, *rest = (each.runs.conditions.iloc[0] for each in [comparison, *others])
+    keys = {key for other in rest for key in {*own, *other} if own.get(key) != other.get(key)}
+    return [f"{key} {own[key]}" for key in sorted(keys) if key in own]
+
+
+def _show(console: Console, comparison: Comparison, apart: list[str]) -> None:
     run = comparison.runs.iloc[0]
     console.print(f"\n{comparison.title}", markup=False, style="bold")
+    if apart:
+        console.print(f"apart by: {', '.join(apart)}", markup=False)
     if pd.notna(run.target):
         console.print(f"target: {run.metric} {run.target:g}", markup=False)
-    table = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
-    longest = comparison.table.method.str.len().max()
-    table.add_column("method", overflow="fold", min_width=min(METHOD_WIDTH, longest))
-    metric = comparison.table.metric.iloc[0].replace("_", "\n")
-    for header in ["seeds", f"final\n{metric or 'quality'}", *COLUMNS.values()]:
-        table.add_column(header, justify="right")
-    for _, row in comparison.table.iterrows():
-        cells = [_cell(row, column) for column in ["final", *COLUMNS]]
-        table.add_row(row.method, str(row.seeds), *cells)
-    console.print(table)
+    console.print(tables.comparison(comparison.table))
     for note in notes(comparison):
         console.print(f"  {note}", markup=False)
-
-
-def _cell(row: pd.Series, column: str) -> str:
-    """Mean, and under it half the interval; "> 12" and how many runs reached a censored target."""
-    mean, low, high = (row[column + end] for end in ("", "_low", "_high"))
-    if column == "time_to_target_s" and row.reached < row.seeds and pd.notna(mean):
-        return f"> {_number(mean)}\n{row.reached} of {row.seeds}"
-    certain = pd.isna(low) or column in ("density", "volume_ratio")  # their intervals: see the csv
-    return _number(mean) + ("" if certain else f"\n±{_number((high - low) / 2, digits=2)}")
-
-
-def _number(value: float, digits: int = 3) -> str:
-    if pd.isna(value):
-        return "-"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.{digits}g}"
+    console.print("\nproof: the worst of each method's runs")
+    console.print(tables.proof(proof.by_method(comparison.proofs, list(comparison.table.method))))
 
 
 def _write(console: Console, comparison: Comparison, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     comparison.table.to_csv(out / "comparison.csv", index=False)
-    written = [out / "comparison.csv"]
+    comparison.proofs.to_csv(out / "proof.csv", index=False)
+    written = [out / "comparison.csv", out / "proof.csv"]
     for name, drawn in draw(comparison).items():
         try:
             written += look.save(drawn(), out / name)

@@ -5,7 +5,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from harness.records import Evaluation, LinkSample, Step, Table, write_json
+from harness.records import Evaluation, Events, LinkSample, Step, Table, write_json
 
 
 def step(number: int, rank: int = 0, **known: Any) -> Step:
@@ -52,12 +52,18 @@ def run(
     links: list[LinkSample] | None = None,
     status: dict[str, Any] | None = None,
     summary: dict[str, Any] | None = None,
+    environment: dict[str, Any] | None = None,
+    events: list[dict[str, Any]] | None = None,
 ) -> Path:
     """A run directory, succeeded and valid unless `status` and `summary` say otherwise."""
     path.mkdir(parents=True)
     OmegaConf.save(OmegaConf.create(config), path / "config.yaml")
     write_json(path / "status.json", {"state": "succeeded", "pid": 1, **(status or {})})
     write_json(path / "summary.json", {"valid": True, "reasons": [], **(summary or {})})
+    if environment is not None:
+        write_json(path / "environment.json", environment)
+    for event in events or []:
+        Events(path).append(**event)
     tables = {"steps.csv": steps, "evaluations.csv": evaluations, "links.csv": links}
     for name, rows in tables.items():
         table = Table(path, name)
@@ -90,6 +96,46 @@ def sweep(folder: Path, methods: dict[str, float], seeds: int = 2, steps: int = 
             ]
             run(folder / f"{method}-{seed}", config(method, seed), rows, evaluations, links)
     return folder
+
+
+def contended(path: Path, method: str = "allreduce", **other: Any) -> Path:
+    """A run of four workers on a dumbbell: 10 s at 8 Mbit/s, then 4; 1 MB each s; flows 2..5 s."""
+    rates = {second: 8.0 if second <= 10 else 4.0 for second in range(21)}
+    links = [
+        LinkSample(float(s), link, rate, rate, 7 + 10**6 * s, 1000 if s == 3 else 0, 2 * s)
+        for s, rate in rates.items()
+        for link in ("trunk_up", "trunk_down")
+    ]
+    held = {"rate_mbit": 4.0, "netem": [{"delay_us": 10_000, "jitter_us": 2000, "loss": 0.0}]}
+    changed = {"rate_mbit": 4.0, "delay_ms": 9.0, "jitter_ms": 1.0, "loss": 0.25, "reorder": 0.0}
+    network = {"left": 2, "queue_bytes": 50_000, "congestion_control": "cubic"}
+    network |= {"links": {"trunk_up": held, "trunk_down": held}}
+    flow = {"pair": "trunk_up", "flow": "flow0"}
+    events: list[dict[str, Any]] = [
+        {"event": "flow_started", "time_s": 2.0, **flow},
+        {"event": "flow_stopped", "time_s": 5.0, **flow},
+        {"event": "conditions", "time_s": 10.0, "planned_s": 10.0, "links": {"trunk_up": changed}},
+        {"event": "flow_started", "time_s": 15.0, **flow},
+    ]
+    proof = {
+        "ceiling": {"needed_mbit": 8.0, "carried_mbit": 80.0},
+        "probe": [
+            {"link": name, "measured_mbit": found, "expected_mbit": 10.0, "ok": True}
+            for name, found in (("trunk_up", 10.1), ("trunk_down", 9.5))
+        ],
+        "audit": {"cpu_idle_share": 0.5, "late_ms_p99": 3.0, "carried_over_allowed": 0.9},
+        "flows": [
+            {"pair": "0-1", "sent_bytes": 100, "received_bytes": 90, "retransmits": 4},
+        ],
+        "passed_bytes": {"up0": 220, "up1": 110, "trunk_up": 330},
+        "sent_bytes_by_node": {"0": 100, "1": 100},
+    }
+    steps = [step(number, rank, time_s=2.0 * number + 2) for number in range(10) for rank in (0, 1)]
+    return run(
+        path, config(method, workers=4), steps, None, links,
+        summary={"proof": proof, **other}, events=events,
+        environment={"dilation": 2.0, "network": network},
+    )  # fmt: skip
 
 
 def tear(path: Path) -> None:

@@ -198,6 +198,9 @@ def test_planned_rate_is_that_of_the_slowest_link():
     links = pd.DataFrame([LinkSample(time, link, rate, rate, 0, 0, 0) for time, link, rate in rows])
     assert metrics.planned_rate(links).planned_mbit.tolist() == [5, 2, 2]
     assert metrics.planned_rate(pd.DataFrame(columns=LinkSample._fields)).empty
+    rows = [(0.0, "up0", 9.0), (0.0, "trunk_up", 5.0), (1.0, "trunk_up", 11.0)]
+    links = pd.DataFrame([LinkSample(time, link, rate, rate, 0, 0, 0) for time, link, rate in rows])
+    assert metrics.planned_rate(links).planned_mbit.tolist() == [5, 9]  # the trunk is a link too
 
 
 def test_curve_averages_seeds_by_step():

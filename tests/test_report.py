@@ -12,7 +12,7 @@ from tests import records_by_hand as by_hand
 
 STEP_S = {"allreduce": 1.0, "topk_0.1": 0.5, "dc2_da2": 0.25}
 FIGURES = {"speedup", "throughput", "quality_time", "quality_curves"}
-FIGURES |= {"density_time", "goodput_time", "breakdown"}
+FIGURES |= {"density_time", "goodput_time", "breakdown", "links_time"}
 
 
 def drawn(out) -> set[str]:
@@ -128,6 +128,36 @@ def test_settings_are_never_mixed(tmp_path, capsys):
     other = by_hand.config("topk_0.1", workers=4)
     by_hand.run(folder / "four", other, [by_hand.step(n) for n in range(5)])
     out = report(folder)
-    assert "4 workers" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "4 workers" in text and "apart by: workers 2" in text and "apart by: workers 4" in text
     settings = load.runs(folder).setting.unique()
     assert {path.name for path in out.iterdir()} == {f"by_hand-{name}" for name in settings}
+
+
+def test_of_a_dumbbell_the_network_the_trunk_and_the_proof_are_shown(tmp_path, capsys):
+    folder = tmp_path / "r"
+    by_hand.contended(folder / "a")
+    by_hand.contended(folder / "b", "topk_0.1")
+    reasons = ["node 1 sent; its shaper did not see it", "a link was " + "very " * 20 + "late"]
+    bad = by_hand.contended(folder / "bad", "topk_0.1", valid=False, reasons=reasons)
+    (bad / "status.json").write_text('{"state": "invalid"}')
+    out = report(folder)
+    text = capsys.readouterr().out
+    assert {"network", "links_time"} <= drawn(out)
+    assert "1 of 3 runs are left out" in text and "  invalid: topk_0.1 seed 0 (bad)" in text
+    assert "    - node 1 sent; its shaper did not see it\n    - a link was very" in text
+    proof = pd.read_csv(out / "proof.csv").set_index("run_id")
+    assert set(proof.index) == {"a", "b"}
+    found = proof.loc["a"]
+    assert (found.probe, found.headroom, found.idle_share, found.late_ms) == (0.95, 10, 0.5, 3)
+    assert (found.drops, found.retransmits) == (80, 4)
+    assert (found.bytes_low, found.bytes_high) == pytest.approx((1.1, 1.1))
+    [row] = [line for line in text.splitlines() if line.startswith(" topk_0.1") and "0.95" in line]
+    assert row.split() == ["topk_0.1", "1", "0.95", "10", "50", "3", "80", "1.1"]
+
+
+def test_runs_that_say_nothing_of_their_proof_have_an_empty_one(tmp_path, capsys):
+    report(by_hand.sweep(tmp_path / "by_hand", {"allreduce": 1.0}, seeds=1))
+    text = capsys.readouterr().out
+    assert "no figure network" in text
+    assert pd.read_csv(tmp_path / "by_hand" / "report" / "proof.csv").probe.isna().all()
