@@ -18,7 +18,8 @@ from profiles.base import WAYS, Profile
 PARTS = ("model", "dataset", "compressor", "controller", "profile", "network")
 FILE_KEYS = ("path", "initial_weights")  # whose values are files that decide a result
 NOT_IDENTITY = ("results", "rerun", "report")  # where, whether and how shown, not what
-NOT_IDENTITY_OF_NETWORK = ("machine", "interface", "ledger")  # differ between machines of a run
+# may differ between the machines of a run, or only bound it
+NOT_IDENTITY_OF_NETWORK = ("machine", "interface", "ledger", "join_s", "time_limit_s")
 
 
 class BadSetting(ValueError):
