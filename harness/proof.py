@@ -39,7 +39,7 @@ def of_run(run: Any) -> Proof:
     audit, ceiling = proof.get("audit") or {}, proof.get("ceiling") or {}
     flows = proof.get("flows") or []
     probes = [each["measured_mbit"] / each["expected_mbit"] for each in proof.get("probe") or []]
-    bytes_ratios = _bytes_ratios(proof, flows)
+    bytes_ratios = _bytes_ratios(proof, run.conditions.get("workers_per_node", 1))
     return Proof(
         method=run.method,
         seed=run.seed,
@@ -65,11 +65,11 @@ def by_method(proofs: pd.DataFrame, methods: list[str]) -> pd.DataFrame:
     return groups.agg(worst).assign(probe=probe, runs=groups.size()).loc[methods].reset_index()
 
 
-def _bytes_ratios(proof: dict[str, Any], flows: list[dict[str, Any]]) -> list[float]:
-    """Of every uplink: what passed it over what its node and competing flows sent."""
+def _bytes_ratios(proof: dict[str, Any], sharing: float) -> list[float]:
+    """Of every uplink: what passed it over what was to: by workers in a ring, and competing."""
     passed, sent = proof.get("passed_bytes") or {}, proof.get("sent_bytes_by_node") or {}
-    competing = passage.competing_bytes(flows)
-    totals = {f"up{node}": count + competing[f"up{node}"].sent for node, count in sent.items()}
+    competing = passage.competing_bytes(proof.get("flows") or [])
+    totals = {f"up{n}": count / sharing + competing[f"up{n}"].sent for n, count in sent.items()}
     return [passed[link] / total for link, total in totals.items() if total and link in passed]
 
 

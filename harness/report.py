@@ -179,7 +179,8 @@ def differences(comparison: Comparison, others: list[Comparison]) -> list[str]:
     """`key value` of the conditions that set a comparison apart from others."""
     own, *rest = (each.runs.conditions.iloc[0] for each in [comparison, *others])
     keys = {key for other in rest for key in {*own, *other} if own.get(key) != other.get(key)}
-    return [f"{key} {own[key]}" for key in sorted(keys) if key in own]
+    told = {key: own[key] for key in sorted(keys) if key in own}
+    return [f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in told.items()]
 
 
 def _show(console: Console, comparison: Comparison, apart: list[str]) -> None:

@@ -6,13 +6,13 @@ import sys
 import pandas as pd
 import pytest
 
-from harness import load
+from harness import load, proof
 from harness.report import report
 from tests import records_by_hand as by_hand
 
 STEP_S = {"allreduce": 1.0, "topk_0.1": 0.5, "dc2_da2": 0.25}
 FIGURES = {"speedup", "throughput", "quality_time", "quality_curves"}
-FIGURES |= {"density_time", "goodput_time", "breakdown", "links_time"}
+FIGURES |= {"density_time", "goodput_time", "breakdown"}
 
 
 def drawn(out) -> set[str]:
@@ -146,9 +146,9 @@ def test_of_a_dumbbell_the_network_the_trunk_and_the_proof_are_shown(tmp_path, c
     assert {"network", "links_time"} <= drawn(out)
     assert "1 of 3 runs are left out" in text and "  invalid: topk_0.1 seed 0 (bad)" in text
     assert "    - node 1 sent; its shaper did not see it\n    - a link was very" in text
-    proof = pd.read_csv(out / "proof.csv").set_index("run_id")
-    assert set(proof.index) == {"a", "b"}
-    found = proof.loc["a"]
+    proofs = pd.read_csv(out / "proof.csv").set_index("run_id")
+    assert set(proofs.index) == {"a", "b"}
+    found = proofs.loc["a"]
     assert (found.probe, found.headroom, found.idle_share, found.late_ms) == (0.95, 10, 0.5, 3)
     assert (found.drops, found.retransmits) == (80, 4)
     assert (found.bytes_low, found.bytes_high) == pytest.approx((1.1, 1.1))
@@ -161,3 +161,12 @@ def test_runs_that_say_nothing_of_their_proof_have_an_empty_one(tmp_path, capsys
     text = capsys.readouterr().out
     assert "no figure network" in text
     assert pd.read_csv(tmp_path / "by_hand" / "report" / "proof.csv").probe.isna().all()
+
+
+def test_of_workers_who_share_a_node_a_part_of_the_bytes_is_expected(tmp_path):
+    run = by_hand.contended(tmp_path / "r" / "a")
+    text = (run / "config.yaml").read_text() + "workers_per_node: 2\n"
+    (run / "config.yaml").write_text(text)
+    table = proof.of_runs(load.runs(tmp_path / "r"))
+    found = [table.bytes_low[0], table.bytes_high[0]]
+    assert found == pytest.approx([220 / (100 / 2 + 100), 110 / (100 / 2)])

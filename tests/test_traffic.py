@@ -46,7 +46,7 @@ def test_many_links_are_a_band_with_their_median(tmp_path):
 
 
 def test_too_few_rows_are_no_figure(tmp_path):
-    rows = [LinkSample(0.0, "up0", 5.0, 5.0, 1, 0, 0)]
+    rows = [LinkSample(float(s), "up0", 5.0, 5.0, s, 0, 0) for s in range(3)]
     run = by_hand.run(tmp_path / "r", by_hand.config("topk"), links=rows)
     with pytest.raises(look.NothingToDraw, match=r"links\.csv"):
         traffic.links_time(carried.over_time(load.links(run)), [])
