@@ -164,7 +164,8 @@ def _supervised(run_dir: Path, settings: Settings, lock: int) -> None:
         raise
     finally:
         _running.remove(process)
-    _end(run_dir, "failed", _unreported(process, run_dir))
+    if status.state(run_dir) == "running":
+        status.end(run_dir, "failed", _unreported(process, run_dir))
 
 
 def kill() -> bool:

@@ -11,25 +11,24 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from harness import environment, launch, status, verdict
+from harness.agents import Agents, cause, is_ours
 from harness.clock import Clock
 from harness.gradients import largest_bucket_bytes
 from harness.network.audit import worst
 from harness.network.rendezvous import Ended
-from harness.records import Events, read_events, refusal, write_json
+from harness.records import Events, refusal, write_json
 from harness.settings import Settings, leaves
 from harness.worker import Here
 
 POLL_S = 0.02
-OWN_CHILDREN = 0x20000000  # __WNOTHREAD: not the iperf3 processes that another thread started
 LEAST_TIMEOUT_S, PATIENCE = 60.0, 10  # of a collective; times its bucket at the lowest rate
 
 
@@ -43,34 +42,6 @@ class RunFailed(Exception):
     """A rank, an agent or the network failed; the message is the cause."""
 
     state = "failed"
-
-
-@dataclass
-class Agents:
-    """The torchrun agents of a run, by process id."""
-
-    run_dir: Path
-    workers: int  # ranks of this machine
-    look_elsewhere: Callable[[], None]  # raises when the run has ended on another machine
-    running: dict[int, int] = field(default_factory=dict)  # pid -> node
-    endings: dict[int, int] = field(default_factory=dict)  # node -> exit code, negative: signal
-
-    def reap(self) -> None:
-        """Collect every child that ended, orphans of killed agents included."""
-        while True:
-            try:
-                pid, wait_status = os.waitpid(-1, os.WNOHANG | OWN_CHILDREN)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            if pid in self.running:
-                self.endings[self.running.pop(pid)] = os.waitstatus_to_exitcode(wait_status)
-
-    def all_ranks_finished(self) -> bool:
-        """Whether every rank of this machine has written all its results."""
-        events = read_events(self.run_dir)
-        return sum(event["event"] == "rank_finished" for event in events) == self.workers
 
 
 def main() -> None:
@@ -233,44 +204,10 @@ def _fail(agents: Agents, wait_s: float) -> None:
     while agents.running and time.monotonic() < deadline:
         time.sleep(POLL_S)
         agents.reap()
-    while not _is_ours(agents) and time.monotonic() < deadline:
+    while not is_ours(agents) and time.monotonic() < deadline:
         time.sleep(POLL_S)
         agents.look_elsewhere()
     raise RunFailed(cause(agents))
-
-
-def _is_ours(agents: Agents) -> bool:
-    """Whether something failed here that is no consequence of another's end."""
-    events = read_events(agents.run_dir)
-    reports = {e["rank"]: e["peer"] for e in events if e["event"] == "rank_failed"}
-    lost = {event["rank"] for event in events if event["event"] == "worker_lost"}
-    killed = any(code < 0 for code in agents.endings.values())
-    return killed or not all(reports.values()) or bool(lost - set(reports))
-
-
-def cause(agents: Agents) -> str:
-    """The first failure that is not a consequence of another."""
-    events = read_events(agents.run_dir)
-    reports = [event for event in events if event["event"] == "rank_failed"]
-    for node, code in agents.endings.items():
-        if code < 0:
-            return f"the torchrun agent of node {node} was killed by {_signal(code)}"
-    for report in sorted(reports, key=lambda report: report["monotonic"]):
-        if not report["peer"]:
-            return f"rank {report['rank']}: {report['error']}"
-    reported = {report["rank"] for report in reports}
-    for event in events:
-        if event["event"] == "worker_lost" and event["rank"] not in reported:
-            code = event["exitcode"]
-            how = f"was killed by {_signal(code)}" if code < 0 else f"exited with status {code}"
-            return f"rank {event['rank']} {how}"
-    for report in reports:
-        return f"rank {report['rank']}: {report['error']}"
-    return "; ".join(f"node {node}: agent exited with {c}" for node, c in agents.endings.items())
-
-
-def _signal(code: int) -> str:
-    return signal.Signals(-code).name
 
 
 def _judge(

@@ -1,9 +1,18 @@
 """Parts that fail on purpose; named by `_target_` in tests of how failures are shown."""
 
 import os
+import signal
+import time
 from dataclasses import dataclass
+from typing import Any
+
+from hydra.core.utils import JobReturn
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
 
 from compressors.base import Bucket, Reduced, Workers
+
+STEPS_BEFORE_GATE = 3
 
 
 @dataclass
@@ -43,3 +52,34 @@ class DiesWhenLeaving:
     def __del__(self) -> None:
         if os.environ.get("RANK") == "1":
             os._exit(7)
+
+
+@dataclass
+class WaitsAtGate:
+    """Dense reduction; waits for as long as the file $GATE exists, at a step or before the first.
+
+    So a fault meets a run under way, however fast or busy the machine is.
+    """
+
+    uniform_density: bool = True
+
+    def __post_init__(self) -> None:
+        if "RANK" in os.environ and os.environ.get("GATE_AT") == "start":
+            _wait_at_gate()
+
+    def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
+        if bucket.step == STEPS_BEFORE_GATE:
+            _wait_at_gate()
+        return Reduced(workers.all_reduce(bucket.grad), None)
+
+
+def _wait_at_gate() -> None:
+    while os.path.exists(os.environ.get("GATE", "")):
+        time.sleep(0.02)
+
+
+class InterruptsBetweenRuns(Callback):
+    """Ctrl-C at the end of every run of a sweep."""
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)

@@ -1,0 +1,73 @@
+"""The torchrun agents of a run, as their parent sees them: how they ended, and what was first."""
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.records import read_events
+
+OWN_CHILDREN = 0x20000000  # __WNOTHREAD: not the iperf3 processes that another thread started
+
+
+@dataclass
+class Agents:
+    """The torchrun agents of a run, by process id."""
+
+    run_dir: Path
+    workers: int  # ranks of this machine
+    look_elsewhere: Callable[[], None]  # raises when the run has ended on another machine
+    running: dict[int, int] = field(default_factory=dict)  # pid -> node
+    endings: dict[int, int] = field(default_factory=dict)  # node -> exit code, negative: signal
+
+    def reap(self) -> None:
+        """Collect every child that ended, orphans of killed agents included."""
+        while True:
+            try:
+                pid, wait_status = os.waitpid(-1, os.WNOHANG | OWN_CHILDREN)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid in self.running:
+                self.endings[self.running.pop(pid)] = os.waitstatus_to_exitcode(wait_status)
+
+    def all_ranks_finished(self) -> bool:
+        """Whether every rank of this machine has written all its results."""
+        events = read_events(self.run_dir)
+        return sum(event["event"] == "rank_finished" for event in events) == self.workers
+
+
+def is_ours(agents: Agents) -> bool:
+    """Whether something failed here that is no consequence of another's end."""
+    events = read_events(agents.run_dir)
+    reports = {e["rank"]: e["peer"] for e in events if e["event"] == "rank_failed"}
+    lost = {event["rank"] for event in events if event["event"] == "worker_lost"}
+    killed = any(code < 0 for code in agents.endings.values())
+    return killed or not all(reports.values()) or bool(lost - set(reports))
+
+
+def cause(agents: Agents) -> str:
+    """The first failure that is not a consequence of another."""
+    events = read_events(agents.run_dir)
+    reports = [event for event in events if event["event"] == "rank_failed"]
+    for node, code in agents.endings.items():
+        if code < 0:
+            return f"the torchrun agent of node {node} was killed by {_signal(code)}"
+    for report in sorted(reports, key=lambda report: report["monotonic"]):
+        if not report["peer"]:
+            return f"rank {report['rank']}: {report['error']}"
+    reported = {report["rank"] for report in reports}
+    for event in events:
+        if event["event"] == "worker_lost" and event["rank"] not in reported:
+            code = event["exitcode"]
+            how = f"was killed by {_signal(code)}" if code < 0 else f"exited with status {code}"
+            return f"rank {event['rank']} {how}"
+    for report in reports:
+        return f"rank {report['rank']}: {report['error']}"
+    return "; ".join(f"node {node}: agent exited with {c}" for node, c in agents.endings.items())
+
+
+def _signal(code: int) -> str:
+    return signal.Signals(-code).name

@@ -1,0 +1,201 @@
+"""What a fault must leave: nothing of its run, the truth on disk, earlier runs as they were."""
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import subprocess
+import termios
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from harness.turn import LOCK
+from tests.faults import STEPS_BEFORE_GATE
+from tests.launching import ROOT, TINY, command, harness, runs, until
+
+PLAIN = tuple(part for part in TINY if part.startswith("profile"))
+GATED = ("compressor._target_=tests.faults.WaitsAtGate", *(set(TINY) - set(PLAIN)))
+SOON_S = 30.0  # the end of a run that was hit; no timeout of a collective is that short
+SETTLED = ("succeeded", "invalid")  # a busy machine may spoil a run that works
+KINDS = ("net", "mnt", "pid", "user")
+
+
+class Traces(NamedTuple):
+    """What there is of a run that goes on."""
+
+    processes: dict[int, int]  # when each began
+    namespaces: set[str]
+    locks: set[str]  # inodes
+    interfaces: set[str]  # of ours, which the run must not add to
+    shared_memory: set[str]
+
+
+def traces(runner: int) -> Traces:
+    """Of the process `runner` and all that come from it."""
+    parents = {pid: parent for pid, (parent, _) in _alive().items()}
+    ours = {runner}
+    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    began = {pid: at for pid, (_, at) in _alive().items() if pid in ours}
+    namespaces = _namespaces(ours) - _namespaces(set(parents) - ours)
+    return Traces(began, namespaces, _locks(), *_shared())
+
+
+def _alive() -> dict[int, tuple[int, int]]:
+    """Parent and beginning of every process that has not ended."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        if fields[0] not in "ZX":
+            found[int(entry.name)] = (int(fields[1]), int(fields[19]))
+    return found
+
+
+def _namespaces(processes: set[int]) -> set[str]:
+    found = set()
+    for pid in processes:
+        for kind in KINDS:
+            try:
+                found.add(os.readlink(f"/proc/{pid}/ns/{kind}"))
+            except OSError:
+                continue
+    return found
+
+
+def _locks() -> set[str]:
+    lines = (line.split() for line in Path("/proc/net/unix").read_text().splitlines())
+    return {fields[6] for fields in lines if fields[-1] == f"@{LOCK}"}
+
+
+def _shared() -> tuple[set[str], set[str]]:
+    return {name for _, name in socket.if_nameindex()}, set(os.listdir("/dev/shm"))
+
+
+def remains(seen: Traces) -> list[str]:
+    """What is left of a run that has ended."""
+    alive = _alive()
+    interfaces, shared_memory = _shared()
+    left = [
+        f"process {pid}" for pid, at in seen.processes.items() if alive.get(pid, (0,))[-1] == at
+    ]
+    left += [f"namespace {name}" for name in _namespaces(set(alive)) & seen.namespaces]
+    left += [f"lock {inode}" for inode in _locks() & seen.locks]
+    left += [f"interface {name}" for name in interfaces - seen.interfaces]
+    return left + [f"/dev/shm/{name}" for name in shared_memory - seen.shared_memory]
+
+
+class Scene:
+    """A sweep with one finished run (seed 0), and a gate that holds the others at a step."""
+
+    def __init__(self, folder: Path, finished: Path | None) -> None:
+        self.results, self.temporary = folder / "results", folder / "temporary"
+        self.gate = folder / "gate"
+        self.temporary.mkdir(parents=True)
+        self.gate.touch()
+        self.kept: dict[str, bytes] = {}
+        self._started: list[subprocess.Popen[str]] = []
+        if finished:
+            self.keep(finished, self.results)
+
+    def keep(self, finished: Path, results: Path) -> None:
+        """Put the finished run among `results`; `intact` tells whether it stays as it is."""
+        self.finished = results / finished.parent.name / finished.name
+        shutil.copytree(finished, self.finished)
+        self.kept = contents(self.finished)
+
+    def start(
+        self,
+        *overrides: str,
+        before: Sequence[str] = (),
+        terminal: int | None = None,
+        **environment: str,
+    ) -> subprocess.Popen[str]:
+        """The sweep, as a user starts it: in a shell, by `before`, or at a `terminal`."""
+        own = {"TMPDIR": str(self.temporary), "GATE": str(self.gate)}
+        process = subprocess.Popen(
+            [*before, *command("-m", *GATED, *overrides, results=self.results)],
+            cwd=ROOT,
+            env=os.environ | own | environment,
+            stdin=terminal,
+            stdout=terminal or subprocess.PIPE,
+            stderr=terminal or subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            preexec_fn=terminal and partial(fcntl.ioctl, 0, termios.TIOCSCTTY, 0),
+        )
+        self._started.append(process)
+        return process
+
+    def under_way(self, results: Path | None = None) -> Path:
+        """The run that waits at the gate, once there is one."""
+        found = until(lambda: _at_gate(results or self.results), "a run at the gate", 120)
+        assert isinstance(found, Path)
+        return found
+
+    def open(self) -> None:
+        self.gate.unlink(missing_ok=True)
+
+    def settled(self, run: Path) -> dict:
+        """What status.json says, once it no longer says that the run goes on."""
+        until(lambda: status(run).get("state") != "running", "the truth in status.json", SOON_S)
+        return status(run)
+
+    def check(self, seen: Traces) -> None:
+        """Nothing is left of what was `seen`, and the finished run is as it was."""
+        end = time.monotonic() + SOON_S
+        while (left := remains(seen)) and time.monotonic() < end:
+            time.sleep(0.02)
+        assert not left and not os.listdir(self.temporary), left
+        self.intact()
+
+    def intact(self) -> None:
+        assert contents(self.finished) == self.kept
+
+    def __enter__(self) -> "Scene":
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        """End what a law that failed has left; the supervisors end by their runners' end."""
+        self.open()
+        for process in self._started:
+            process.kill()
+            process.wait()
+
+
+def _at_gate(results: Path) -> Path | None:
+    for run in runs(results):
+        rows = run / "steps.csv"
+        if status(run).get("state") == "running" and rows.exists():
+            if len(rows.read_text().splitlines()) > 2 * STEPS_BEFORE_GATE:
+                return run
+    return None
+
+
+def status(run: Path) -> dict:
+    try:
+        return json.loads((run / "status.json").read_text())
+    except FileNotFoundError:
+        return {}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file, byte for byte."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def finished_run(results: Path, *overrides: str) -> Path:
+    """Seed 0, ended well; where a busy machine has spoiled it, it is declared so."""
+    done = harness("-m", *GATED, *overrides, "seed=0", results=results)
+    [run] = runs(results)
+    told = status(run)
+    assert told["state"] in SETTLED, done.stdout + done.stderr
+    (run / "status.json").write_text(json.dumps(told | {"state": "succeeded"}))
+    return run
