@@ -1,0 +1,39 @@
+"""The same compressors over real collectives: equal bits at every rank, as between threads."""
+
+import torch
+import torch.distributed as dist
+
+from compressors.base import Bucket
+from harness.workers import Workers
+from tests.compressors.reductions import build, gradient, run, shapes_of, variants
+from tests.ranks import run_ranks
+
+SIZE, N, STEPS = 3, 5003, 2
+
+
+def reductions() -> dict[str, list[bytes]]:
+    """The means of every variant at this rank, and what was left unsent, as bytes."""
+    workers = Workers(dist.new_group())
+    answers = {}
+    for variant in variants():
+        compressor, means = build(variant), []
+        for step in range(STEPS):
+            grad = gradient(N, workers.rank)
+            parts = grad.split([torch.Size(shape).numel() for shape in shapes_of(N).values()])
+            shaped = zip(parts, shapes_of(N).values(), strict=True)
+            gradients = [part.view(shape) for part, shape in shaped]
+            bucket = Bucket(0, 4 + step, grad, gradients, tuple(shapes_of(N)))
+            means.append(compressor.reduce(bucket, 0.1, workers).mean.numpy().tobytes())
+        answers[variant] = means
+    return answers
+
+
+def test_ranks_agree_to_the_bit_and_with_threads() -> None:
+    ranks = run_ranks(SIZE, reductions)
+    for variant in variants():
+        assert all(answers[variant] == ranks[0][variant] for answers in ranks), variant
+        found = torch.frombuffer(bytearray(ranks[0][variant][0]), dtype=torch.float32)
+        expected = run(variant, [gradient(N, rank) for rank in range(SIZE)], 0.1)[0].reduced.mean
+        rounding = 2 * SIZE * getattr(build(variant), "rounding", 1e-6)
+        largest = float(gradient(N, 0).abs().max())
+        torch.testing.assert_close(found, expected, rtol=0, atol=rounding * largest)
