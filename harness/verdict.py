@@ -24,6 +24,7 @@ def summarize(
     ends = [event for event in events if event["event"] == "rank_finished"]
     carried = passage.payload(steps, settings["workers_per_node"])
     time_s = max((float(row["time_s"]) for row in steps), default=0.0)
+    loss = settings.build("profile").extremes().loss
     proof = {
         **proof,
         "passed_bytes": passed,
@@ -32,13 +33,7 @@ def summarize(
     }
     reasons = [
         *_network_reasons(settings, proof, events, _by_link(run_dir), time_s),
-        *passage.doubts(
-            carried,
-            proof["flows"],
-            passed,
-            settings["workers_per_node"],
-            settings.build("profile").extremes().loss,
-        ),
+        *passage.doubts(carried, proof["flows"], passed, settings["workers_per_node"], loss),
         *_pace_reasons(ends, settings),
         *_drift_reasons(ends),
     ]
