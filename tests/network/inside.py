@@ -18,14 +18,18 @@ MAPPED = ["--user", "--map-root-user"]
 
 
 def start(
-    python: str, arguments: Sequence[str], before: Sequence[str] = (), mapped: bool | None = None
+    python: str,
+    arguments: Sequence[str],
+    before: Sequence[str] = (),
+    mapped: bool | None = None,
+    timeout_s: float = 60,
 ) -> subprocess.CompletedProcess[str]:
     """Run `python` in fresh namespaces, `mapped` to root in a user namespace unless root."""
     user = MAPPED if (os.geteuid() != 0 if mapped is None else mapped) else []
     command = [*before, *SPACES, *user, python, *arguments]
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout_s
     )
 
 
@@ -47,9 +51,7 @@ def inside(law: Callable[[], None]) -> Callable[..., None]:
         mapped = who == "rootless"
         if refusal(mapped):
             pytest.skip(f"namespaces are refused here: {refusal(mapped)}")
-        done = start(
-            sys.executable, ["-m", __name__, law.__module__, law.__name__], mapped=mapped
-        )
+        done = start(sys.executable, ["-m", __name__, law.__module__, law.__name__], mapped=mapped)
         assert done.returncode == 0, done.stderr
 
     test.law = law  # type: ignore[attr-defined]
