@@ -1,7 +1,8 @@
 """Small integers as the bits they need: n codes of `width` bits in ceil(width n / 8) bytes.
 
 The lowest bit of every code comes first, then every second bit, and so on; eight to a byte, the
-first in its lowest bit. With width 1 these are the sign bits of the 1-bit methods.
+first in its lowest bit. With width 1 these are the sign bits of the 1-bit methods; with width 8
+there is nothing to pack, and codes stay as they are.
 """
 
 import numpy as np
@@ -17,6 +18,8 @@ def packed_bytes(n: int, width: int) -> int:
 
 def pack(codes: Tensor, width: int) -> Tensor:
     """Codes below 2**width, uint8 [n], as uint8 [packed_bytes(n, width)]."""
+    if width == BYTE:
+        return codes
     planes = torch.stack([codes >> bit & 1 for bit in range(width)]) if width > 1 else codes
     flat = planes.flatten()
     if flat.is_cuda:
@@ -26,6 +29,8 @@ def pack(codes: Tensor, width: int) -> Tensor:
 
 def unpack(packed: Tensor, width: int, n: int) -> Tensor:
     """The codes, uint8 [n], that `pack` made into `packed`."""
+    if width == BYTE:
+        return packed
     if packed.is_cuda:
         flat = _unpack_on_gpu(packed)[: width * n]
     else:
