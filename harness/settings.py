@@ -173,7 +173,7 @@ def _check_fit(settings: Settings, parts: dict[str, Any]) -> None:
     nodes = check_nodes(settings, parts["profile"])
     try:
         parts["network"].check(nodes, parts["profile"], settings["emulation.dilation"])
-    except (ValueError, NetworkError) as error:
+    except (ValueError, NetworkError, OSError) as error:
         raise BadSetting(f"network: {error}") from error
     compute = settings["emulation.compute"]
     if compute != "measured" and parts["model"].times is None:
