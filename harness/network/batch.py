@@ -61,7 +61,7 @@ def _ask_at_once(ip: IPRoute, requests: Sequence[Request]) -> list[bytes | int]:
     found: dict[int, bytes | int] = {}
     receive, ended = ip.recv, False  # looked up once: pyroute2 takes longer for it than the kernel
     while not ended:  # with the last request's acknowledgement, which follows its answer
-        for kind, number, body in _messages(receive(_READ_BYTES)):
+        for kind, number, body in messages(receive(_READ_BYTES)):
             if kind != _ERROR:
                 found[number] = body
             elif code := -struct.unpack_from("=i", body)[0]:
@@ -75,7 +75,7 @@ def dump(ip: IPRoute, kind: int, body: bytes) -> Iterator[bytes]:
     number = next(_NUMBERS)
     ip.send(_message(Request(kind, DUMP, body), number))
     while True:
-        for answered, to, answer in _messages(ip.recv(_READ_BYTES)):
+        for answered, to, answer in messages(ip.recv(_READ_BYTES)):
             if to == number and answered in (_ERROR, _DONE):
                 if code := -struct.unpack_from("=i", answer)[0]:
                     raise NetlinkError(code)
@@ -90,7 +90,7 @@ def _message(request: Request, number: int, more_flags: int = 0) -> bytes:
     return _HEADER.pack(length, request.kind, flags, number, 0) + request.body
 
 
-def _messages(data: bytes) -> Iterator[tuple[int, int, bytes]]:
+def messages(data: bytes) -> Iterator[tuple[int, int, bytes]]:
     """Type, number of the request, and body of each message in `data`."""
     start = 0
     while start + _HEADER.size <= len(data):
