@@ -192,10 +192,16 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def finished_run(results: Path, *overrides: str) -> Path:
-    """Seed 0, ended well; where a busy machine has spoiled it, it is declared so."""
+    """Seed 0, ended well."""
     done = harness("-m", *GATED, *overrides, "seed=0", results=results)
     [run] = runs(results)
-    told = status(run)
-    assert told["state"] in SETTLED, done.stdout + done.stderr
-    (run / "status.json").write_text(json.dumps(told | {"state": "succeeded"}))
+    assert status(run)["state"] in SETTLED, done.stdout + done.stderr
+    declare_good(run)
     return run
+
+
+def declare_good(run: Path) -> None:
+    """Where a busy machine has spoiled a run that ended: a law is about something else."""
+    for name, good in (("status.json", {"state": "succeeded"}), ("summary.json", {"valid": True})):
+        content = json.loads((run / name).read_text())
+        (run / name).write_text(json.dumps(content | good))

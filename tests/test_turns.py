@@ -22,13 +22,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return finished_run(tmp_path_factory.mktemp("before"), *PLAIN)
 
 
-@pytest.mark.parametrize("before", [(), ORDINARY], ids=["same user", "another user"])
-def test_the_same_command_waits_and_takes_over_from_one_killed(
-    before: tuple[str, ...], finished: Path, tmp_path: Path
+def test_the_same_command_waits_for_another_user_s_and_takes_over_when_it_is_killed(
+    finished: Path, tmp_path: Path
 ) -> None:
     """The second is to run what the first has left, in the same directory."""
     with Scene(tmp_path, finished) as scene:
-        first = scene.start(*SWEEP, before=before)
+        first = scene.start(*SWEEP, before=ORDINARY)
         run = scene.under_way()
         seen = traces(first.pid)
         second = scene.start(*SWEEP)
