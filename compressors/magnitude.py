@@ -40,6 +40,11 @@ def above(x: Tensor, bound: int) -> Tensor:
     return torch.from_numpy(np.concatenate(found))
 
 
+def at_least(x: Tensor, threshold: Tensor) -> Tensor:
+    """Positions in `x`, [n], of magnitude `threshold`, float32 [], or more, and not zero."""
+    return above(x, max(0, int(threshold.view(torch.int32)) - 1))
+
+
 def largest(x: Tensor, k: int) -> Tensor:
     """Positions of the k largest magnitudes of `x`, [k]; of equal ones those of lowest index.
 

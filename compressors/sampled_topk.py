@@ -16,7 +16,7 @@ from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
 from compressors.draw import generator
-from compressors.magnitude import above, largest, sample
+from compressors.magnitude import at_least, largest, sample
 from compressors.sparse import average, index_dtype, take_out_
 
 LEAST_RANK = 160  # of the threshold in the sample; its count is then good to 1 / sqrt(160) = 8 %
@@ -50,27 +50,29 @@ class SampledTopK:
         with int64) to an all-gather. `unsent` is `bucket.grad`, zero where it was sent.
         """
         grad, n = bucket.grad, bucket.grad.numel()
-        source = generator(self.seed, bucket.step, bucket.index, workers.rank)
-        start = int(torch.randint(1 << 31, (1,), generator=source))
-        index = self._select(grad, density, start)
+        index = self.select(grad, density, (bucket.step, bucket.index, workers.rank))
         values = take_out_(grad, index)
         mean = average(values, index.to(self._wire_dtype), n, workers)
         return Reduced(mean, unsent=grad)
 
-    def _select(self, grad: Tensor, density: float, start: int) -> Tensor:
-        """Positions of about k = density n entries of `grad`, [n]; int64 [K], ascending."""
+    def select(self, grad: Tensor, density: float, key: tuple[int, ...]) -> Tensor:
+        """Positions of about k = density n entries of `grad`, [n]; int64 [K], ascending.
+
+        The sample follows from the seed and `key`.
+        """
+        start = int(torch.randint(1 << 31, (1,), generator=generator(self.seed, *key)))
         k = max(1, int(density * grad.numel()))
         threshold = self._estimate(grad, density, start)
-        index = _at_least(grad, threshold)
+        index = at_least(grad, threshold)
         plenty = None  # what passed the highest threshold that was too low
         for _ in range(self.rounds):
             if index.numel() > self.high * k:
                 plenty, threshold = index, threshold * self.high
-                passed = _at_least(grad.index_select(0, plenty), threshold)
+                passed = at_least(grad.index_select(0, plenty), threshold)
                 index = plenty.index_select(0, passed)
             elif index.numel() < self.low * k and plenty is None:
                 threshold = threshold * self.low
-                index = _at_least(grad, threshold)
+                index = at_least(grad, threshold)
             else:
                 break
         if index.numel() > self.high * k:
@@ -86,8 +88,3 @@ class SampledTopK:
         rank = max(1, int(density * drawn.numel()))
         passed = largest(drawn.view(torch.float32), rank)
         return drawn.index_select(0, passed).min().view(torch.float32)
-
-
-def _at_least(grad: Tensor, threshold: Tensor) -> Tensor:
-    """Positions in `grad`, [n], of magnitude `threshold` or more and not zero."""
-    return above(grad, max(0, int(threshold.view(torch.int32)) - 1))
