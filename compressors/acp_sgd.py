@@ -1,0 +1,101 @@
+"""ACP-SGD: PowerSGD with one factor a step, P and Q in turn (Zhang et al., 2023, Algorithm 2).
+
+Step 0 computes P = M Q, with Q the last one made orthonormal, step 1 Q = M^T P, with P the last one
+made orthonormal, and so on: one product, one QR and one all-reduce a step, with no wait between
+two. The result is P Q^T with the mean factor, `unsent` M - P Q^T with this worker's own, which is
+known before the others' arrive. Vectors are not compressed: they travel with either factor. Meant
+for `error_feedback: true`. We differ in that nothing is drawn from a global generator, and workers
+start from equal factors without a broadcast. They get equal bits where they run the same kernels:
+on processors of one kind.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from compressors.base import Bucket, Reduced, Workers
+from compressors.lowrank import (
+    Part,
+    all_reduced,
+    check_rank,
+    most_rank,
+    nearest_rank,
+    orthonormal,
+    parts_of,
+    resized,
+)
+
+
+@dataclass
+class ACPSGD:
+    """Keeps P and Q of every matrix, by parameter name: DDP may lay out its buckets anew."""
+
+    rounding: ClassVar[float] = 1e-5  # a factor's elements are larger than the matrix's
+    rank: int | None = 4  # of the factors; null: that whose bytes are nearest to density x dense
+    reuse: bool = True  # start from the last factor; false: from a new random one at every step
+    seed: int = 0  # random factors follow from (seed, step, parameter), equal for all workers
+    uniform_density: bool = field(init=False)
+    has_level: bool = field(init=False)
+    lefts: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)  # P, [r, n]
+    rights: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)  # Q, [r, m]
+
+    def __post_init__(self) -> None:
+        check_rank(self.rank)
+        self.uniform_density = self.has_level = self.rank is None
+
+    def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
+        """Mean of `bucket.grad`, [n], its matrices as the factors have them.
+
+        One all-reduce: 4 (sum of r n, and V) bytes at even steps, 4 (sum of r m, and V) at odd
+        ones; the sums are over matrices [n, m] of ranks r = min(rank, n, m), V is the elements of
+        all else. `density` matters where `rank` is null.
+        """
+        mean = torch.empty_like(bucket.grad)
+        parts = parts_of(bucket, mean)
+        rank = self._rank(parts, density)
+        matrices = [part for part in parts if part.is_matrix]
+        vectors = [part for part in parts if not part.is_matrix]
+        computes_left = bucket.step % 2 == 0
+        known = [self._known(part, rank, bucket.step) for part in matrices]
+        own = []
+        for part, factor in zip(matrices, known, strict=True):
+            if computes_left:
+                own.append(factor.mm(part.grad.t()))
+                part.grad.addmm_(own[-1].t(), factor, alpha=-1)
+            else:
+                own.append(factor.mm(part.grad))
+                part.grad.addmm_(factor.t(), own[-1], alpha=-1)
+        reduced = all_reduced([*own, *(part.grad for part in vectors)], workers)
+        kept = self.lefts if computes_left else self.rights
+        for part, factor, new in zip(matrices, known, reduced[: len(own)], strict=True):
+            kept[part.name] = new
+            left, right = (new, factor) if computes_left else (factor, new)
+            torch.mm(left.t(), right, out=part.mean)
+        for part, exact in zip(vectors, reduced[len(own) :], strict=True):
+            part.mean.copy_(exact)
+            part.grad.zero_()
+        return Reduced(mean, unsent=bucket.grad)
+
+    def _rank(self, parts: list[Part], density: float) -> int:
+        """The field, or what brings the mean of an even and an odd step nearest to `density`."""
+        if self.rank is not None:
+            return self.rank
+        target = density * sum(part.grad.numel() for part in parts)
+        return nearest_rank(
+            target, most_rank(parts), lambda rank: sum(_volume(part, rank) for part in parts)
+        )
+
+    def _known(self, part: Part, rank: int, step: int) -> Tensor:
+        """The orthonormal factor this step multiplies with: Q, [r, m], at even ones, else P."""
+        kept, side = (self.rights, 1) if step % 2 == 0 else (self.lefts, 0)
+        last = kept.get(part.name) if self.reuse else None
+        key = (self.seed, step, *part.name.encode())
+        rows = resized(last, part.rank(rank), part.grad.shape[side], key)
+        return orthonormal(rows.to(part.grad.device))
+
+
+def _volume(part: Part, rank: int) -> float:
+    """Elements a worker contributes of `part`, in the mean of an even and an odd step."""
+    return part.rank(rank) * sum(part.grad.shape) / 2 if part.is_matrix else part.grad.numel()

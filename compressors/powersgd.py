@@ -1,0 +1,112 @@
+"""PowerSGD: every matrix as a product of two thin factors, by one power iteration (Vogels, 2019).
+
+Algorithms 1 and 2, per bucket: P = M Q, mean over workers; P made orthonormal; Q = M^T P, mean over
+workers; the result is P Q^T, and `unsent` M - P Q^T with these factors, as in the paper and in
+torch's powerSGD_hook. Vectors are not compressed: they travel with P. One bucket that holds the
+whole model is the paper's form: two all-reduces a step. Meant for `error_feedback: true`. We
+differ:
+- P is made orthonormal by QR, as in ACP-SGD's experiments: zeros and dependent columns are no case
+  of their own, where Gram-Schmidt divides by zero;
+- a kept Q has its columns divided by their largest magnitude, which changes no result but for
+  rounding: the factors of tiny and of huge gradients neither underflow nor overflow.
+Workers get equal bits where they run the same kernels: on processors of one kind.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from compressors.base import Bucket, Reduced, Workers
+from compressors.lowrank import (
+    Part,
+    all_reduced,
+    check_rank,
+    most_rank,
+    nearest_rank,
+    orthonormal,
+    parts_of,
+    resized,
+)
+
+
+@dataclass
+class PowerSGD:
+    """Keeps Q of every matrix, by parameter name: DDP may lay out its buckets anew."""
+
+    rank: int | None = 4  # of the factors; null: that whose bytes are nearest to density x dense
+    reuse: bool = True  # start from the last Q; false: from a new random one at every step
+    min_compression_rate: float = 1.0  # a matrix whose factors save less is sent whole, >= 0
+    start_step: int = 0  # steps before this one are dense
+    seed: int = 0  # the random Q follow from (seed, step, parameter), equal for all workers
+    uniform_density: bool = field(init=False)
+    has_level: bool = field(init=False)
+    queries: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)  # [r, m]
+
+    def __post_init__(self) -> None:
+        check_rank(self.rank)
+        if not self.min_compression_rate >= 0:
+            raise ValueError(f"min_compression_rate must be >= 0, got {self.min_compression_rate}")
+        if self.start_step < 0:
+            raise ValueError(f"start_step must be >= 0, got {self.start_step}")
+        self.uniform_density = self.has_level = self.rank is None
+
+    def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
+        """Mean of `bucket.grad`, [n], its matrices as the factors have them.
+
+        Two all-reduces: 4 (sum of r n, and V) bytes, and 4 (sum of r m); the sums are over matrices
+        [n, m] of ranks r = min(rank, n, m), V is the elements of all else. `density` matters where
+        `rank` is null.
+        """
+        if bucket.step < self.start_step:
+            return Reduced(workers.all_reduce(bucket.grad), unsent=None)
+        mean = torch.empty_like(bucket.grad)
+        parts = parts_of(bucket, mean)
+        rank = self._rank(parts, density)
+        matrices = [part for part in parts if self._saves(part, rank)]
+        whole = [part for part in parts if not self._saves(part, rank)]
+        queries = [self._query(part, rank, bucket.step) for part in matrices]
+        lefts = [query.mm(part.grad.t()) for query, part in zip(queries, matrices, strict=True)]
+        reduced = all_reduced([*lefts, *(part.grad for part in whole)], workers)
+        lefts = [orthonormal(left) for left in reduced[: len(lefts)]]
+        rights = [left.mm(part.grad) for left, part in zip(lefts, matrices, strict=True)]
+        for part, left, right in zip(matrices, lefts, all_reduced(rights, workers), strict=True):
+            torch.mm(left.t(), right, out=part.mean)
+            part.grad.sub_(part.mean)
+            self.queries[part.name] = _scaled(right)
+        for part, exact in zip(whole, reduced[len(lefts) :], strict=True):
+            part.mean.copy_(exact)
+            part.grad.zero_()
+        return Reduced(mean, unsent=bucket.grad)
+
+    def _rank(self, parts: list[Part], density: float) -> int:
+        if self.rank is not None:
+            return self.rank
+        target = density * sum(part.grad.numel() for part in parts)
+        return nearest_rank(
+            target, most_rank(parts), lambda rank: sum(self._volume(part, rank) for part in parts)
+        )
+
+    def _volume(self, part: Part, rank: int) -> int:
+        """Elements this worker contributes of `part`."""
+        if not self._saves(part, rank):
+            return part.grad.numel()
+        return part.rank(rank) * sum(part.grad.shape)
+
+    def _saves(self, part: Part, rank: int) -> bool:
+        if not part.is_matrix:
+            return False
+        factors = part.rank(rank) * sum(part.grad.shape)
+        return factors * self.min_compression_rate < part.grad.numel()
+
+    def _query(self, part: Part, rank: int, step: int) -> Tensor:
+        """Q to start from, [r, m]; rows it lacks are drawn."""
+        known = self.queries.get(part.name) if self.reuse else None
+        key = (self.seed, step, *part.name.encode())
+        return resized(known, part.rank(rank), part.grad.shape[1], key).to(part.grad.device)
+
+
+def _scaled(factor: Tensor) -> Tensor:
+    """`factor`, [r, m], every row divided by its largest magnitude."""
+    largest = factor.abs().amax(1, keepdim=True)
+    return factor / largest.where(largest > 0, 1)
