@@ -262,6 +262,15 @@ def test_a_probe_that_breaks_is_a_line_and_no_traceback():
     assert found == Finding("cores", "warn", "could not tell: ZeroDivisionError: on purpose")
 
 
+def test_an_interface_that_cannot_be_shaped_is_told_and_not_touched():
+    machines = ("network.machine=0", "network.machines=2", "network.master=10.0.0.1")
+    asked = runs("network=host", "network.interface=lo", *machines, "workers=2", "steps=1")
+    assert trial.asked(asked) == []  # other machines have to take part: it cannot come up here
+    [found] = [kernel._interface(run) for run in asked]
+    assert found.mark == "missing" and "shape lo: it is a loopback" in found.found
+    assert all(finding.mark == "ok" for finding in kernel.tcp(asked))
+
+
 def test_the_verdict_names_what_is_missing():
     groups = {"a": [Finding("x", "ok", ""), Finding("y", "missing", "", "", "do this")]}
     assert verdict(groups, "run") == (False, "cannot run here: run (missing: y)")

@@ -50,6 +50,11 @@ class Composition(NamedTuple):
         return self.parts["network"].is_cut(self.parts["profile"])
 
     @property
+    def is_on_real_interfaces(self) -> bool:
+        """Whether other machines have to take part."""
+        return self.parts["network"].machines_of_run() > 1
+
+    @property
     def flows(self) -> int:
         return self.parts["profile"].extremes().flows
 

@@ -9,6 +9,7 @@ from harness.doctor import trial
 from harness.doctor.composition import Composition
 from harness.doctor.findings import Finding, needed
 from harness.network import capabilities
+from harness.network.links import NetworkError
 
 ROOT = Path("/")
 CLOCK = Path("sys/devices/system/clocksource/clocksource0/current_clocksource")
@@ -61,6 +62,20 @@ def links(asked: Sequence[Composition]) -> Iterator[Finding]:
         yield Finding("links", "ok", ", ".join([*capabilities.NEEDED, *others]), "tried")
     yield _netem(not tried.kinds["netem"], asked)
     yield from _networks(networks, tried.networks)
+    for run in asked:
+        if run.is_on_real_interfaces:
+            yield _interface(run)
+
+
+def _interface(run: Composition) -> Finding:
+    """Whether this machine can take part in a run on real interfaces; changes nothing."""
+    name = str(run.settings["network"]["interface"])
+    try:
+        dilation = run.settings["emulation.dilation"]
+        run.parts["network"].check(run.nodes, run.parts["profile"], dilation)
+    except (NetworkError, ValueError, OSError) as refusal:
+        return Finding("network", "missing", str(refusal), f"interface {name} cannot be shaped")
+    return Finding("network", "ok", f"interface {name}", "there; shaped when all machines met")
 
 
 def _netem(there: bool, asked: Sequence[Composition]) -> Finding:
@@ -94,14 +109,18 @@ def tcp(asked: Sequence[Composition], settings: Path = TCP) -> Iterator[Finding]
     """Congestion controls, and whether one flow's buffers hold what is under way on a link."""
     there = (settings / "tcp_available_congestion_control").read_text().split()
     default = (settings / "tcp_congestion_control").read_text().strip()
-    wanted = sorted({run.settings["network"]["congestion_control"] for run in asked})
+    chosen = {run.settings["network"]["congestion_control"] for run in asked}
+    wanted = sorted(chosen - {None})
     means = f"the machine's default is {default}; runs use {' '.join(wanted) or 'their own'}"
     yield Finding("congestion", "ok", " ".join(there), means)
     for name in wanted:
         if name not in there:
             enable = f"sudo modprobe tcp_{name}, or network.congestion_control={there[0]}"
             yield Finding(name, "missing", "not offered by this kernel", "asked for", enable)
-    pairs = {(_under_way_bytes(run), run.settings["network"]["send_buffer_bytes"]) for run in asked}
+    emulated = [run for run in asked if not run.is_on_real_interfaces]
+    pairs = {
+        (_under_way_bytes(run), run.settings["network"]["send_buffer_bytes"]) for run in emulated
+    }
     short = [(sent, held) for sent, held in pairs if sent > held / 2]  # the kernel's overhead
     for under_way, buffer_bytes in sorted(short):
         found = f"{under_way / 1e6:.1f} MB may be under way to a peer and back"

@@ -44,6 +44,10 @@ class Shaping:
         wanted = profile.extremes().highest_mbit * 125 * self.queue_ms
         return round(min(MOST_QUEUE_BYTES, max(FEWEST_QUEUE_BYTES, wanted)))
 
+    def is_cut(self, profile: Profile) -> bool:
+        """Whether packets are ever delayed, lost or reordered, so that cables need netem."""
+        return False
+
     def machines_of_run(self) -> int:
         """How many machines a run is on."""
         return 1
