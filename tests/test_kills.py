@@ -13,7 +13,7 @@ import pytest
 from tests.aftermath import SETTLED, Scene, finished_run, status, traces
 from tests.launching import processes, until
 
-pytestmark = pytest.mark.launch
+pytestmark = [pytest.mark.launch, pytest.mark.timeout(600)]  # one sweep is for all laws
 
 FLOWS = ("profile=contended", "profile.of.rate_mbit=200", "profile.parallel=1")
 VICTIMS = {  # by what their command line says, and what the error must name
