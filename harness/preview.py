@@ -15,7 +15,7 @@ from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.drawings import Seen, conditions, names
+from harness.figures.conditions import Seen, conditions, names
 from harness.settings import BadSetting, Settings, check_nodes, check_numbers
 from harness.sweep import plain_settings
 from profiles.base import Profile

@@ -9,18 +9,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 from rich.console import Console
 
-from harness import (
-    carried,
-    figures,
-    layout,
-    load,
-    look,
-    metrics,
-    proof,
-    tables,
-    topologies,
-    traffic,
-)
+from harness import load, metrics, proof, tables
+from harness.figures import carried, layout, look, methods, topology, traffic
 
 
 class Comparison(NamedTuple):
@@ -130,13 +120,13 @@ def draw(comparison: Comparison) -> dict[str, Callable[[], look.Figure]]:
     return {
         "network": lambda: _network(shown.path[one], title),
         "links_time": lambda: _links_time(shown.path[one], one_run),
-        "speedup": lambda: figures.speedup_bars(table, title),
-        "throughput": lambda: figures.throughput_bars(table, title),
-        "quality_time": lambda: figures.quality_time(table, title),
-        "quality_curves": lambda: figures.quality_curves(_curves(comparison), metric, title),
-        "density_time": lambda: figures.density_time(density, rate, one_seed),
-        "goodput_time": lambda: figures.goodput_time(goodput, rate, one_seed),
-        "breakdown": lambda: figures.breakdown_bars(table, title),
+        "speedup": lambda: methods.speedup_bars(table, title),
+        "throughput": lambda: methods.throughput_bars(table, title),
+        "quality_time": lambda: methods.quality_time(table, title),
+        "quality_curves": lambda: methods.quality_curves(_curves(comparison), metric, title),
+        "density_time": lambda: methods.density_time(density, rate, one_seed),
+        "goodput_time": lambda: methods.goodput_time(goodput, rate, one_seed),
+        "breakdown": lambda: methods.breakdown_bars(table, title),
     }
 
 
@@ -144,7 +134,7 @@ def _network(run: str, title: str) -> look.Figure:
     found = layout.read(run)
     if found is None:
         raise look.NothingToDraw(f"{run} does not say what its network was")
-    return topologies.network(found, title)
+    return topology.network(found, title)
 
 
 def _links_time(run: str, title: str) -> look.Figure:

@@ -15,13 +15,7 @@ MAY_IMPORT = {
 }
 OWNERS = {
     "pyroute2": {"harness/network"},
-    "matplotlib": {
-        "harness/look.py",  # of every figure
-        "harness/figures.py",  # comparisons
-        "harness/drawings.py",  # profiles
-        "harness/topologies.py",  # networks
-        "harness/traffic.py",  # what links carried
-    },
+    "matplotlib": {"harness/figures"},
     "torch.distributed": {
         "harness/workers.py",  # collectives
         "harness/worker.py",  # start-up and leaving

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.drawings import Seen, conditions, names
+from harness.figures.conditions import Seen, conditions, names
 from harness.preview import composed, look, looks_s, main, table
 from tests.launching import ROOT
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.ticker import MaxNLocator
 
-from harness.look import LOOK
+from harness.figures.look import LOOK
 from profiles.base import Link
 
 MOST_ROWS = 8  # of curves; more nodes that differ are drawn as a map

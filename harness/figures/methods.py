@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.look import LOOK, NothingToDraw, Style, legend, sheet, styles
+from harness.figures.look import LOOK, NothingToDraw, Style, legend, sheet, styles
 
 RATE: Any = {"color": "0.45", "linewidth": 1.2, "linestyle": (0, (4, 2))}
 FAR = 8  # a time axis whose ends differ by this factor is logarithmic

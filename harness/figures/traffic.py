@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from harness.carried import Span
-from harness.look import LOOK, WIDTH_IN, NothingToDraw, sheet
+from harness.figures.carried import Span
+from harness.figures.look import LOOK, WIDTH_IN, NothingToDraw, sheet
 from profiles.base import WAYS
 
 CARRIED, PLANNED = "#0072B2", "0.25"  # Okabe & Ito (2008)

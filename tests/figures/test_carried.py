@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 
-from harness import carried, load
+from harness import load
+from harness.figures import carried
 from harness.records import LinkSample
 from tests import records_by_hand as by_hand
 

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.container import BarContainer
 
-from harness import figures, look
+from harness.figures import look, methods
 
 METHODS = ["allreduce", "topk_0.1", "dc2_da2"]
 
@@ -51,7 +51,7 @@ def test_styles_depend_on_the_name_alone_and_differ():
     assert look.styles(["qsgd", "topk_0.1"])["qsgd"] == look.styles(["qsgd"])["qsgd"]
 
 
-@pytest.mark.parametrize("draw", [figures.speedup_bars, figures.throughput_bars])
+@pytest.mark.parametrize("draw", [methods.speedup_bars, methods.throughput_bars])
 def test_bars_show_means_intervals_and_the_baseline(draw):
     figure = draw(comparison())
     (axes,) = figure.axes
@@ -65,13 +65,13 @@ def test_bars_show_means_intervals_and_the_baseline(draw):
 
 def test_a_diverged_method_is_a_bar_of_zero_that_says_so():
     table = comparison().assign(speedup=[1, 2, 0], speedup_low=np.nan, speedup_high=np.nan)
-    (axes,) = figures.speedup_bars(table).axes
+    (axes,) = methods.speedup_bars(table).axes
     assert bar_widths(axes)[2] == [0]
     assert "0 (diverged)" in [text.get_text() for text in axes.texts]
 
 
 def test_quality_time_has_one_point_per_method():
-    figure = figures.quality_time(comparison())
+    figure = methods.quality_time(comparison())
     (axes,) = figure.axes
     drawn = lines(axes)
     assert [drawn[method] for method in METHODS] == [[[1, 1]], [[2, 2]], [[3, 3]]]
@@ -84,7 +84,7 @@ def test_quality_curves_draw_every_evaluation_in_the_style_of_the_method():
         method: pd.DataFrame({"time_s": [1.0, 2], "value": [0.1, 0.2], "low": 0.0, "high": 0.3})
         for method in METHODS
     }
-    figure = figures.quality_curves(curves, "accuracy")
+    figure = methods.quality_curves(curves, "accuracy")
     (axes,) = figure.axes
     assert lines(axes) == dict.fromkeys(sorted(METHODS), [[1, 0.1], [2, 0.2]])
     colors = {line.get_label(): to_hex(line.get_color()) for line in axes.get_lines()}
@@ -95,19 +95,19 @@ def test_quality_curves_draw_every_evaluation_in_the_style_of_the_method():
 def test_density_is_drawn_above_the_link_rate():
     given = series("density")
     rate = pd.DataFrame({"time_s": [0.0, 20.0], "planned_mbit": [10.0, 5.0]})
-    figure = figures.density_time(given, rate)
+    figure = methods.density_time(given, rate)
     upper, lower = figure.axes
     for method in METHODS:
         assert lines(upper)[method] == given[method].to_numpy().tolist()
     assert list(lines(lower).values()) == [[[0, 10], [20, 5]]]
     assert_not_empty(figure)
-    assert len(figures.density_time(given, rate.iloc[:0]).axes) == 1
+    assert len(methods.density_time(given, rate.iloc[:0]).axes) == 1
 
 
 def test_goodput_is_drawn_beside_the_link_rate():
     given = series("goodput_mbit")
     rate = pd.DataFrame({"time_s": [0.0, 20.0], "planned_mbit": [10.0, 5.0]})
-    (axes,) = figures.goodput_time(given, rate).axes
+    (axes,) = methods.goodput_time(given, rate).axes
     drawn = lines(axes)
     assert drawn["planned rate, slowest link"] == [[0, 10], [20, 5]]
     assert drawn["dc2_da2"] == given["dc2_da2"].to_numpy().tolist()
@@ -116,13 +116,13 @@ def test_goodput_is_drawn_beside_the_link_rate():
 def test_an_axis_that_ends_before_the_slowest_method_says_so():
     given = series("density")
     given["allreduce"] = given["allreduce"].assign(time_s=given["allreduce"].time_s * 40)
-    (axes,) = figures.density_time(given).axes
+    (axes,) = methods.density_time(given).axes
     assert axes.get_xlim()[1] == pytest.approx(30 * 1.02)
     assert "allreduce goes on to 1,200 s" in axes.get_xlabel()
 
 
 def test_breakdown_stacks_the_parts():
-    figure = figures.breakdown_bars(comparison())
+    figure = methods.breakdown_bars(comparison())
     (axes,) = figure.axes
     drawn = np.array(bar_widths(axes))
     assert drawn == pytest.approx(np.array([[0.3] * 3, [0.1] * 3, [0.5, 0.2, 0.0]]))
@@ -135,10 +135,10 @@ def test_breakdown_stacks_the_parts():
 @pytest.mark.parametrize(
     "draw, column",
     [
-        (figures.speedup_bars, "speedup"),
-        (figures.throughput_bars, "normalised_throughput"),
-        (figures.quality_time, "final"),
-        (figures.breakdown_bars, "iteration_s"),
+        (methods.speedup_bars, "speedup"),
+        (methods.throughput_bars, "normalised_throughput"),
+        (methods.quality_time, "final"),
+        (methods.breakdown_bars, "iteration_s"),
     ],
 )
 def test_without_numbers_there_is_no_figure(draw, column):
@@ -147,6 +147,6 @@ def test_without_numbers_there_is_no_figure(draw, column):
 
 
 def test_save_writes_both_formats_with_embedded_text(tmp_path):
-    png, pdf = look.save(figures.speedup_bars(comparison()), tmp_path / "new" / "topk_0.1")
+    png, pdf = look.save(methods.speedup_bars(comparison()), tmp_path / "new" / "topk_0.1")
     assert png.name == "topk_0.1.png" and png.read_bytes().startswith(b"\x89PNG")
     assert pdf.name == "topk_0.1.pdf" and b"/Type0" in pdf.read_bytes()  # font type 42

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from harness.layout import Conditions, Layout, Range, way_of
-from harness.look import LOOK, sheet
+from harness.figures.layout import Conditions, Layout, Range, way_of
+from harness.figures.look import LOOK, sheet
 from profiles.base import WAYS
 
 MOST_NODES = 16  # more are drawn as some of them

@@ -6,8 +6,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import FancyBboxPatch
 
-from harness import layout, topologies
-from harness.layout import Conditions, Layout, Range
+from harness.figures import layout, topology
+from harness.figures.layout import Conditions, Layout, Range
 from tests import records_by_hand as by_hand
 
 ALONE = Conditions(Range(20, 312), Range(0, 0), Range(0, 0), Range(0, 0))
@@ -45,7 +45,7 @@ def texts(figure) -> list[str]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_nothing_overlaps_and_all_is_inside(case):
-    figure = topologies.network(CASES[case], "of a title")
+    figure = topology.network(CASES[case], "of a title")
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     shown = [text for text in figure.axes[0].texts if text.get_text()]
@@ -61,23 +61,23 @@ def test_nothing_overlaps_and_all_is_inside(case):
 
 
 def test_of_many_nodes_some_are_drawn_and_the_others_are_counted():
-    said = texts(topologies.network(CASES["star 64"]))
+    said = texts(topology.network(CASES["star 64"]))
     drawn = [text for text in said if text.startswith("node ")]
     assert len(drawn) == 8 and "node 63\n4 workers" in drawn
     assert "28 more\nnodes 3 to 30" in said and "28 more\nnodes 35 to 62" in said
     assert "64 nodes, of which some are drawn" in said
-    assert len([t for t in texts(topologies.network(CASES["star 16"])) if "node " in t]) == 16
+    assert len([t for t in texts(topology.network(CASES["star 16"])) if "node " in t]) == 16
 
 
 def test_both_ways_are_told_apart_only_where_they_differ():
-    said = texts(topologies.network(CASES["two ways 2"]))
+    said = texts(topology.network(CASES["two ways 2"]))
     assert "→ up 20.5–12,500 Mbit/s, 5–200 ± 1–20 ms, loss 1–5 %" in said
     assert "← down 5 Mbit/s" in said
-    assert texts(topologies.network(CASES["star 2"])).count("20–312 Mbit/s both ways") == 2
+    assert texts(topology.network(CASES["star 2"])).count("20–312 Mbit/s both ways") == 2
 
 
 def test_the_delays_between_sites_are_a_table():
-    said = texts(topologies.network(CASES["sites 4"]))
+    said = texts(topology.network(CASES["sites 4"]))
     assert "node 3, site 1" in said and "one-way delay between sites" in " ".join(said)
     assert said[said.index("from site 1") :][:3] == ["from site 1", "110", "0.5"]
 
@@ -91,7 +91,7 @@ def test_a_layout_is_what_the_run_directory_says(tmp_path):
     assert up.rate_mbit == (4, 8) and down.rate_mbit == (4, 8)  # held: 4 real, 8 emulated
     assert up.delay_ms == (5, 9) and down.delay_ms == (5, 5)  # 10 real ms at dilation 2
     assert up.jitter_ms == (1, 1) and up.loss == (0, 0.25)
-    said = texts(topologies.network(found))
+    said = texts(topology.network(found))
     assert "only the trunk is shaped" in said
     assert "rates and delays are emulated; an emulated second takes 2 real ones." in said[-3]
 
