@@ -1,0 +1,116 @@
+"""Threshold sparsification: send what exceeds a bound that a fitted distribution gives.
+
+Elements are taken to be Laplace or normal with the bucket's own mean and spread, and the threshold
+is where P(|X| >= threshold) is the density: one pass over the gradient, no sorting. The Laplace
+form is Appendix B of DCT (Gupta et al., 2021), there for activations, with its one-sided formula
+made two-sided; the normal form is GaussianK-SGD (Shi et al., 2019), without its corrections by 2 %
+steps. We add two bounds, since a gradient is neither:
+- at most `capacity` k entries are sent, k = density n: of more, the largest; the rest is `unsent`;
+- at least one is. Zeros are not sent otherwise.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from compressors.base import Bucket, Reduced, Workers
+from compressors.ef_signsgd import mean_magnitude
+from compressors.magnitude import at_least, largest
+from compressors.sparse import average, index_dtype, take_out_
+
+HALVINGS = 60  # of the interval the threshold lies in: to the last bit of a float64
+
+
+@dataclass
+class ThresholdTopK:
+    uniform_density: ClassVar[bool] = False
+    model: str = "laplace"  # laplace | normal
+    spread: str = "variance"  # variance: from the variance; magnitude: from the mean magnitude
+    capacity: float = 2.0  # entries sent at most, as a multiple of k, >= 1
+    index_dtype: str = "int32"  # of positions on the wire; int64 makes an entry 12 bytes, not 8
+
+    def __post_init__(self) -> None:
+        self._wire_dtype = index_dtype(self.index_dtype)
+        if self.model not in TAILS:
+            raise ValueError(f"model must be {' or '.join(TAILS)}, got {self.model!r}")
+        if self.spread not in ("variance", "magnitude"):
+            raise ValueError(f"spread must be variance or magnitude, got {self.spread!r}")
+        if not 1 <= self.capacity < math.inf:
+            raise ValueError(f"capacity must be in [1, inf), got {self.capacity}")
+
+    def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
+        """Mean, [n], of every worker's entries of `bucket.grad` above its own threshold.
+
+        With K entries, 1 <= K <= capacity max(1, floor(density n)), a worker contributes 8K bytes
+        (12K with int64) to an all-gather. `unsent` is `bucket.grad`, zero where it was sent.
+        """
+        grad, n = bucket.grad, bucket.grad.numel()
+        index = self._select(grad, density)
+        values = take_out_(grad, index)
+        mean = average(values, index.to(self._wire_dtype), n, workers)
+        return Reduced(mean, unsent=grad)
+
+    def _select(self, grad: Tensor, density: float) -> Tensor:
+        """Positions of the entries to send, int64 [K], ascending."""
+        k = max(1, int(density * grad.numel()))
+        threshold = self.threshold(grad, density)
+        if not math.isfinite(threshold):
+            return largest(grad, k)
+        index = at_least(grad, torch.tensor(threshold))
+        most = int(self.capacity * k)
+        if index.numel() > most:
+            index = index.index_select(0, largest(grad.index_select(0, index), most))
+        return index if index.numel() else largest(grad, 1)
+
+    def threshold(self, grad: Tensor, density: float) -> float:
+        """The magnitude the model exceeds with probability `density`; not finite if grad is not."""
+        n = grad.numel()
+        mean = float(grad.sum(dtype=torch.float64)) / n
+        tail, of_variance, of_magnitude = TAILS[self.model]
+        if self.spread == "variance":
+            square = float(torch.linalg.vector_norm(grad, dtype=torch.float64)) ** 2 / n
+            scale = of_variance * math.sqrt(max(0.0, square - mean**2))
+        else:
+            scale = of_magnitude * float(mean_magnitude(grad))
+        if not math.isfinite(mean + scale):
+            return math.nan
+        return _solve(lambda t: tail(t, mean, scale), density, abs(mean), scale)
+
+
+def _solve(tail: Callable[[float], float], density: float, mean: float, scale: float) -> float:
+    """Where `tail`, which falls from 1 at 0, is `density`."""
+    if scale == 0:
+        return mean
+    low, high = 0.0, mean + scale
+    while tail(high) > density:
+        low, high = high, 2 * high
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if tail(middle) > density else (low, middle)
+    return low
+
+
+def _laplace(t: float, mean: float, scale: float) -> float:
+    """P(|X| >= t), t >= 0, of a Laplace distribution around `mean`, magnitudes `scale` from it."""
+    mean = abs(mean)
+    below = math.exp(-(t + mean) / scale) / 2
+    if t >= mean:
+        return math.exp((mean - t) / scale) / 2 + below
+    return 1 - math.exp((t - mean) / scale) / 2 + below
+
+
+def _normal(t: float, mean: float, scale: float) -> float:
+    """P(|X| >= t), t >= 0, of a normal distribution of deviation `scale` around `mean`."""
+    root = scale * math.sqrt(2)
+    return (math.erfc((t - mean) / root) + math.erfc((t + mean) / root)) / 2
+
+
+# tail; scale over the deviation; scale over the mean magnitude (for a mean of 0)
+TAILS = {
+    "laplace": (_laplace, math.sqrt(0.5), 1.0),
+    "normal": (_normal, 1.0, math.sqrt(math.pi / 2)),
+}

@@ -1,0 +1,151 @@
+"""Thresholds from a model and thresholds that are kept, against float64, and how many they send."""
+
+import math
+from collections.abc import Callable
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from compressors.dct_dp import DCTDP
+from compressors.threshold_topk import ThresholdTopK
+from harness.feedback import Residual
+from tests.compressors.reductions import Outcome, Replica, Shapes, gradient, run
+from tests.compressors.threads import ThreadWorkers, together
+
+
+def laplace(n: int, mean: float, scale: float) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(5).laplace(mean, scale, n)).float()
+
+
+@pytest.mark.parametrize("spread", ["variance", "magnitude"])
+@pytest.mark.parametrize("density", [0.001, 0.01, 0.1, 0.5])
+def test_of_a_laplace_gradient_the_density_passes(density: float, spread: str) -> None:
+    grad = laplace(400_000, 0.0, 0.03)
+    outcome = run(lambda: ThresholdTopK(spread=spread), [grad], density)[0]
+    assert outcome.contributed_bytes / 8 == pytest.approx(density * 400_000, rel=0.12)
+
+
+@pytest.mark.parametrize("spread", ["variance", "magnitude"])
+@pytest.mark.parametrize("density", [0.001, 0.01, 0.1, 0.5])
+def test_of_a_normal_gradient_the_density_passes(density: float, spread: str) -> None:
+    grad = torch.from_numpy(np.random.default_rng(6).normal(0, 1e-4, 400_000)).float()
+    outcome = run(lambda: ThresholdTopK("normal", spread), [grad], density)[0]
+    assert outcome.contributed_bytes / 8 == pytest.approx(density * 400_000, rel=0.12)
+
+
+@pytest.mark.parametrize("density", [0.001, 0.05, 0.3, 0.9, 0.999])
+@pytest.mark.parametrize("mean", [0.0, 0.01, -0.2, 3.0])
+def test_the_threshold_solves_the_papers_equation(mean: float, density: float) -> None:
+    grad = laplace(1001, mean, 0.5)
+    exact = grad.double()
+    mu, deviation = float(exact.mean()), float(exact.var(correction=0)) ** 0.5
+    found = ThresholdTopK().threshold(grad, density)
+    b = deviation / 2**0.5
+    closed = b * math.log(math.cosh(mu / b) / density)
+    if closed >= abs(mu):
+        assert found == pytest.approx(closed, rel=1e-5)
+    else:
+        cdf = [math.exp(-abs(x - mu) / b) / 2 for x in (found, -found)]
+        cdf = [c if x < mu else 1 - c for c, x in zip(cdf, (found, -found), strict=True)]
+        assert 1 - cdf[0] + cdf[1] == pytest.approx(density, abs=1e-5)
+    normal = NormalDist(mu, deviation)
+    found = ThresholdTopK("normal").threshold(grad, density)
+    assert 1 - normal.cdf(found) + normal.cdf(-found) == pytest.approx(density, abs=1e-5)
+
+
+def test_capacity_bounds_what_is_sent_to_the_largest_of_it() -> None:
+    grad = torch.zeros(1000)
+    grad[:300] = torch.arange(1.0, 301.0) + 1000  # the threshold of 20 % is 741
+    ((_, (_, unsent), contributed),) = run(lambda: ThresholdTopK(capacity=1.2), [grad], 0.2)
+    assert contributed == 8 * 240
+    assert torch.equal(unsent.nonzero().flatten(), torch.arange(60))
+
+
+@pytest.mark.parametrize("grad", [torch.zeros(9), torch.tensor([1.0, -1.0] * 50), torch.ones(1)])
+def test_at_least_one_entry_is_sent(grad: torch.Tensor) -> None:
+    assert run(ThresholdTopK, [grad], 0.01)[0].contributed_bytes == 8
+
+
+SHAPES: Shapes = {"weight": (20, 30), "bias": (7,), "scale": (1,)}
+N = 608
+
+
+def dct(size: int, steps: int, make: Callable[[], DCTDP], density: float) -> list[list[Outcome]]:
+    def work(workers: ThreadWorkers) -> list[Outcome]:
+        replica = Replica(workers, make(), Residual())
+        grads = [gradient(N, 100 * workers.rank + step) for step in range(steps)]
+        return [replica.reduce(grad, density, step, of=SHAPES) for step, grad in enumerate(grads)]
+
+    return together(size, work)
+
+
+@pytest.mark.parametrize("density", [0.001, 0.05, 0.3, 1.0])
+@pytest.mark.parametrize("lifespan", [1, 3, 1000])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_dct_is_the_papers_recurrence(size: int, lifespan: int, density: float) -> None:
+    outcomes = dct(size, 7, lambda: DCTDP(lifespan), density)
+    errors, taus = np.zeros((size, N)), [[0.0] * 3 for _ in range(size)]
+    for step in range(7):
+        sent = np.zeros((size, N))
+        for rank in range(size):
+            w = gradient(N, 100 * rank + step).double().numpy() + errors[rank]
+            parts = np.split(w, [600, 607])
+            for which, part in enumerate(parts):
+                if step % lifespan == 0:
+                    place = min(int(part.size * (1 - density)), part.size - 1)
+                    taus[rank][which] = np.sort(np.abs(part))[place]
+            masks = [
+                np.abs(part) >= tau * (1 - 1e-6)
+                for part, tau in zip(parts, taus[rank], strict=True)
+            ]
+            mask = np.concatenate(masks)
+            sent[rank], errors[rank] = w * mask, w * ~mask
+            assert outcomes[rank][step].contributed_bytes == 8 * mask.sum()
+        for rank in range(size):
+            reduced = outcomes[rank][step].reduced
+            np.testing.assert_allclose(reduced.mean, sent.mean(0), rtol=0, atol=1e-4)
+            np.testing.assert_allclose(reduced.unsent, errors[rank], rtol=0, atol=1e-4)
+
+
+def test_dct_keeps_its_thresholds_by_parameter_until_the_density_changes() -> None:
+    def work(workers: ThreadWorkers) -> None:
+        replica = Replica(workers, DCTDP())
+        grad = gradient(N, 0)
+        assert replica.reduce(grad, 0.1, 0, of=SHAPES).contributed_bytes == 8 * (60 + 1 + 1)
+        weight = {"weight": (20, 30)}
+        assert replica.reduce(grad[:600] / 1e9, 0.1, 1, of=weight).contributed_bytes == 0
+        assert replica.reduce(grad[:600] * 1e9, 0.1, 2, of=weight).contributed_bytes == 8 * 600
+        assert replica.reduce(grad[:600] * 1e9, 0.2, 3, of=weight).contributed_bytes == 8 * 120
+
+    together(2, work)
+
+
+def test_dct_never_sends_zeros_nor_keeps_a_threshold_of_zero() -> None:
+    def work(workers: ThreadWorkers) -> list[int]:
+        replica = Replica(workers, DCTDP())
+        few = torch.zeros(100).index_fill_(0, torch.tensor([3, 5]), 1.0)
+        grads = [torch.zeros(100), few, gradient(100, 1), gradient(100, 1)]
+        steps = [
+            replica.reduce(grad, 0.1, step, of={"v": (100,)}) for step, grad in enumerate(grads)
+        ]
+        return [one.contributed_bytes // 8 for one in steps]
+
+    assert together(1, work) == [[0, 2, 10, 10]]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ThresholdTopK("cauchy"), "model must be laplace or normal, got 'cauchy'"),
+        (lambda: ThresholdTopK(spread="range"), "spread must be variance or magnitude, got 'range"),
+        (lambda: ThresholdTopK(capacity=0.9), r"capacity must be in \[1, inf\), got 0.9"),
+        (lambda: DCTDP(0), "lifespan must be >= 1, got 0"),
+        (lambda: DCTDP(index_dtype="int8"), "index_dtype must be int32 or int64, got 'int8'"),
+    ],
+)
+def test_what_is_out_of_range_is_refused(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
