@@ -1,0 +1,104 @@
+"""Deep gradient compression: sparse momentum SGD that accumulates before it sends (Lin, 2018).
+
+Algorithm 1 with momentum correction and factor masking, for every matrix by itself: u <- m u + g,
+v <- v + u; the largest entries of v are sent, and u and v are set to zero there. The thresholds are
+`sampled_topk`'s. The result is a step of momentum SGD, so the optimizer's own momentum must be 0,
+and what is not sent stays in v, so `error_feedback` must be false. Vectors are sent whole, and u is
+of their mean, as in the authors' code; so is the form with Nesterov's momentum. We differ:
+- local gradients are clipped to `clip_norm` / sqrt(P) for each bucket, not for the whole gradient;
+- weight decay is the optimizer's, and has no momentum.
+The density's warm-up is a controller, `warmup`.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from compressors.base import Bucket, Reduced, Workers
+from compressors.sampled_topk import SampledTopK
+from compressors.sparse import average, index_dtype, take_out_
+
+
+@dataclass
+class DGC:
+    """Keeps u and, of matrices, v, by parameter name: DDP may lay out its buckets anew."""
+
+    uniform_density: ClassVar[bool] = False
+    is_mean: ClassVar[bool] = False  # of this step's gradients: of sums of past ones
+    momentum: float = 0.9  # m, in [0, 1)
+    nesterov: bool = False
+    masking: bool = True  # momentum of what is sent is forgotten
+    clip_norm: float | None = None  # of the sum over workers of a bucket's gradients, > 0
+    selection: SampledTopK = field(default_factory=SampledTopK)
+    velocities: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)  # u
+    sums: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)  # v
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum must be in [0, 1), got {self.momentum}")
+        if self.clip_norm is not None and not self.clip_norm > 0:
+            raise ValueError(f"clip_norm must be > 0 or null, got {self.clip_norm}")
+        self._wire_dtype = index_dtype(self.selection.index_dtype)
+
+    def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
+        """Mean over workers, [n], of the entries of v that are sent, and u of vectors.
+
+        With K entries a worker contributes 8K bytes (12K with int64) to an all-gather, and 4 bytes
+        for each element of a vector to an all-reduce. Nothing is `unsent`: v has it.
+        """
+        self._clip_(bucket.grad, workers.size)
+        sizes = [part.numel() for part in bucket.gradients]
+        values, index, first = [], [], 0
+        for name, part in zip(bucket.names, bucket.gradients, strict=True):
+            if part.dim() > 1:
+                key = (bucket.step, workers.rank, *name.encode())
+                where = self._accumulated(name, part.flatten(), density, key)
+                values.append(take_out_(self.sums[name], where))
+                index.append(where + first)
+            first += part.numel()
+        mean = torch.zeros_like(bucket.grad)
+        if values:
+            mean = average(
+                torch.cat(values), torch.cat(index).to(self._wire_dtype), mean.numel(), workers
+            )
+        places = zip(bucket.names, bucket.gradients, mean.split(sizes), strict=True)
+        self._average_vectors_([place for place in places if place[1].dim() <= 1], workers)
+        return Reduced(mean, unsent=None)
+
+    def _accumulated(self, name: str, grad: Tensor, density: float, key: tuple[int, ...]) -> Tensor:
+        """Positions to send of v of matrix `name`, [n], `grad` having been added to it."""
+        step = self._step(name, grad)
+        if name not in self.sums:
+            self.sums[name] = torch.zeros_like(grad)
+        where = self.selection.select(self.sums[name].add_(step), density, key)
+        if self.masking:
+            self.velocities[name].index_fill_(0, where, 0)
+        return where
+
+    def _step(self, name: str, grad: Tensor) -> Tensor:
+        """Momentum's step for `grad`, [n]; may be u itself."""
+        if name not in self.velocities:
+            self.velocities[name] = torch.zeros_like(grad)
+        velocity = self.velocities[name]
+        if self.nesterov:
+            return velocity.add_(grad).mul_(self.momentum) + grad
+        return velocity.mul_(self.momentum).add_(grad)
+
+    def _average_vectors_(self, places: list[tuple[str, Tensor, Tensor]], workers: Workers) -> None:
+        """Write momentum's step for the mean of every (name, gradient, result) to its result."""
+        if not places:
+            return
+        sizes = [grad.numel() for _, grad, _ in places]
+        flat = workers.all_reduce(torch.cat([grad.flatten() for _, grad, _ in places]))
+        for (name, _, result), grad in zip(places, flat.split(sizes), strict=True):
+            result.copy_(self._step(name, grad))
+
+    def _clip_(self, grad: Tensor, size: int) -> None:
+        if self.clip_norm is None:
+            return
+        limit = self.clip_norm / size**0.5
+        norm = float(torch.linalg.vector_norm(grad, dtype=torch.float64))
+        if norm > limit:
+            grad.mul_(limit / norm)

@@ -1,0 +1,36 @@
+"""The warm-up of a density."""
+
+import pytest
+
+from controllers.base import Observation
+from controllers.warmup import WarmUp
+
+
+def densities(controller: WarmUp, steps: int) -> list[float]:
+    seen = [Observation(step, 0, 0, 0, 0, 0, 0, 0, 0, 0) for step in range(steps - 1)]
+    return [controller.density(one) for one in (None, *seen)]
+
+
+def test_the_papers_epochs() -> None:
+    found = densities(WarmUp(0.001, 0.25, stages=4, stage_steps=2), 11)
+    paper = [0.25, 0.0625, 0.015625, 0.004]
+    assert found == pytest.approx([k for k in paper for _ in range(2)] + [0.001] * 3, rel=0.02)
+    assert found[8:] == [0.001] * 3
+
+
+def test_no_stage_is_no_warm_up() -> None:
+    assert densities(WarmUp(0.5, stages=0), 3) == [0.5] * 3
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"density": 0}, r"density must be in \(0, 1\], got 0"),
+        ({"start": 1.5}, r"start must be in \(0, 1\], got 1.5"),
+        ({"stages": -1}, "stages must be a whole number >= 0, got -1"),
+        ({"stage_steps": 0}, "stage_steps must be a whole number >= 1, got 0"),
+    ],
+)
+def test_what_it_refuses(values: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        WarmUp(**values)
