@@ -34,7 +34,7 @@ def sample(x: Tensor, size: int, start: int = 0) -> Tensor:
 
 def above(x: Tensor, bound: int) -> Tensor:
     """Positions in `x`, [n], whose `bits` are greater than `bound`."""
-    if x.is_cuda:
+    if x.is_cuda or x.numel() == 0:
         return _where(bits(x) > bound)
     found = [_where_numpy(chunk > bound, first) for first, chunk in _chunks(x)]
     return torch.from_numpy(np.concatenate(found))
