@@ -3,7 +3,9 @@
 Bytes on the wire, and what a compressor promises beyond this, are in its own test file.
 """
 
+from copy import deepcopy
 from math import prod
+from typing import Any
 
 import pytest
 import torch
@@ -34,9 +36,8 @@ def variant(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def check(variant: str, outcomes: list[Outcome]) -> None:
+def check(compressor: Any, outcomes: list[Outcome]) -> None:
     """One mean for all, to the bit; and it is that of what the workers say they contributed."""
-    compressor = build(variant)
     first = outcomes[0].reduced.mean
     for grad, (mean, unsent), _ in outcomes:
         assert mean.dtype == torch.float32 and mean.shape == grad.shape
@@ -65,18 +66,26 @@ def test_the_mean_is_of_what_was_contributed(variant: str, kind: str, size: int)
         with pytest.raises(OverflowError):
             run(variant, grads, 0.1)
         return
-    check(variant, run(variant, grads, 0.1))
+    check(build(variant), run(variant, grads, 0.1))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_a_bucket_may_have_any_size(variant: str, size: int) -> None:
-    for n in SMALL:
-        for density in (0.001, 0.3, 1.0):
-            check(variant, run(variant, [gradient(n, rank) for rank in range(size)], density))
+    new = build(variant)
+
+    def work(workers: ThreadWorkers) -> list[Outcome]:
+        return [
+            Replica(workers, deepcopy(new)).reduce(gradient(n, workers.rank), density)
+            for n in SMALL
+            for density in (0.001, 0.3, 1.0)
+        ]
+
+    for of_all_workers in zip(*together(size, work), strict=True):
+        check(new, list(of_all_workers))
 
 
 def test_a_bucket_may_be_large(variant: str) -> None:
-    check(variant, run(variant, [gradient(3_000_001, rank) for rank in range(2)], 0.01))
+    check(build(variant), run(variant, [gradient(3_000_001, rank) for rank in range(2)], 0.01))
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
@@ -124,7 +133,7 @@ def test_bytes_grow_with_density_where_it_is_a_level(variant: str) -> None:
 
 def test_densities_may_differ_unless_declared_uniform(variant: str) -> None:
     densities = [0.1] * 3 if build(variant).uniform_density else [0.01, 0.1, 0.3]
-    check(variant, run(variant, [gradient(5000, rank) for rank in range(3)], densities))
+    check(build(variant), run(variant, [gradient(5000, rank) for rank in range(3)], densities))
 
 
 def test_a_repetition_is_equal_and_global_randomness_untouched(variant: str) -> None:
@@ -168,5 +177,6 @@ def test_replicas_stay_equal_over_steps_buckets_and_a_new_layout(variant: str, s
     results = together(size, lambda workers: descend(variant, workers))
     for weights, _ in results:
         assert torch.equal(bits(weights), bits(results[0][0]))
+    compressor = build(variant)
     for of_all_workers in zip(*(outcomes for _, outcomes in results), strict=True):
-        check(variant, list(of_all_workers))
+        check(compressor, list(of_all_workers))
