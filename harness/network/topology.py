@@ -12,7 +12,7 @@ from harness.network import impairments, iperf, links, stack, wiring
 from harness.network.network import Network
 from harness.network.shaping import Shaping
 from profiles.base import Profile
-from profiles.limits import check_choice, check_whole
+from profiles.limits import as_tuple, check_choice, check_whole
 
 OFFLOADS = ("auto", "keep", "off")
 BUFFER_BYTES = (1 << 16, (1 << 31) - 1)
@@ -23,7 +23,8 @@ class Topology(Shaping, ABC):
     """Real TCP over real shaped links; everything is owned by the calling process's namespaces."""
 
     congestion_control: str = "cubic"  # any that the kernel offers
-    cross_congestion_control: str | None = None  # of competing flows; None: the same
+    # of competing flows, or a list that they take in turn; None: the same as the nodes'
+    cross_congestion_control: str | tuple[str, ...] | None = None
     offload: str = "auto"  # auto | keep | off: whether nodes hand the link packets of many MTUs
     receive_buffer_bytes: int = 32 << 20  # most that one socket may take
     send_buffer_bytes: int = 4 << 20
@@ -57,12 +58,18 @@ class Topology(Shaping, ABC):
         for rate_mbit in (extremes.lowest_mbit, extremes.highest_mbit):
             links.rate_bytes(rate_mbit / dilation)
         stack.require_known(congestion_control=self.congestion_control)
-        if self.cross_congestion_control is not None:
-            stack.require_known(cross_congestion_control=self.cross_congestion_control)
+        for name in self._cross_congestion_controls():
+            stack.require_known(cross_congestion_control=name)
         if self.is_cut(profile):
             impairments.require()
         if extremes.flows:
             iperf.check()
+
+    def _cross_congestion_controls(self) -> tuple[str, ...]:
+        chosen = self.cross_congestion_control
+        if chosen is None or isinstance(chosen, str):
+            return (self.congestion_control if chosen is None else chosen,)
+        return as_tuple("cross_congestion_control", chosen, "names")
 
     def is_cut(self, profile: Profile) -> bool:
         """Whether packets are ever delayed, lost or reordered, so that cables need netem."""
@@ -118,7 +125,7 @@ class Topology(Shaping, ABC):
             "burst_us": links.BURST_US,
             "mtu_bytes": wiring.MTU_BYTES,
             "packets_of_one_mtu": self.packets_alone(profile),
-            "cross_congestion_control": self.cross_congestion_control or self.congestion_control,
+            "cross_congestion_control": self._cross_congestion_controls(),
         }
 
     def _verify(self, network: Network) -> None:

@@ -38,7 +38,8 @@ def outside(least: float, most: float) -> Values:
 FRACTION = st.floats(0.1, 0.9)
 PERIOD = outside(0.001, 3600) | NONE
 BUFFER = outside(65536, (1 << 31) - 1) | NONE | FRACTION
-WORD = TEXT | NONE | st.integers() | st.booleans() | st.lists(st.just("cubic"))
+WORD = TEXT | NONE | st.integers() | st.booleans()
+WORDS = st.sampled_from([["cubic"], []])
 NO_ROWS = TEXT | st.integers() | st.booleans() | st.just([]) | st.lists(st.integers(), min_size=1)
 CROOKED = st.sampled_from([[[1, 2], [3]], [[1, -1], [1, 1]], [["a", 1], [1, 1]], [[1]], [[True]]])
 PAIRS = st.sampled_from([[[0, 0]], [[0, 4]], [[0, 1, 2]], [[-1, 0]], [["a", "b"]], [[0.5, 1]]])
@@ -46,9 +47,10 @@ SITES = st.sampled_from([[0, 0, 1], [0, 0, 1, 3], [0, 0, 1, -1], [0, 0, 0, "a"],
 COMMON: dict[str, Values] = {
     "queue_ms": outside(0.01, 60_000),
     "queue_bytes": outside(3000, 1 << 30) | FRACTION,
-    "congestion_control": WORD,
-    "cross_congestion_control": WORD.filter(lambda value: value is not None),
-    "offload": WORD,
+    "congestion_control": WORD | WORDS,
+    "cross_congestion_control": WORD.filter(lambda value: value is not None)
+    | st.sampled_from([[], ["cubic", "nosuch"], [1], [None]]),
+    "offload": WORD | WORDS,
     "receive_buffer_bytes": BUFFER,
     "send_buffer_bytes": BUFFER,
     "update_s": PERIOD,
