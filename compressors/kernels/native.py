@@ -191,7 +191,7 @@ def add_collect(total, x, bound, compress, first, index, values, count):  # type
     """`collect` of total += x, in one pass: `total` is read and written once."""
     room = min(index.size, values.size) - BLOCK
     while first + BLOCK <= x.size and count <= room:
-        _add_block(total, x, first)
+        _add_block(total, x, first)  # type: ignore[call-arg]
         if compress:
             count = _compress_block(total, first, bound, index, values, count)  # type: ignore[call-arg]
         else:
