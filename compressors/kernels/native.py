@@ -239,11 +239,13 @@ def kth_largest(values, k):  # type: ignore[no-untyped-def]
 def keep(index, values, kth, ties, kept, kept_values):  # type: ignore[no-untyped-def]
     """Positions and values of what exceeds `kth`, and of the first `ties` equal to it.
 
-    `kept` and `kept_values` have one place more than there are of these.
+    `kept` and `kept_values` have one place more than there are of these; no more are kept.
     """
     count = 0
     keys = values.view(np.int32)
     for here in range(index.size):
+        if count == kept.size - 1:
+            break
         key = keys[here] & np.int32(MAGNITUDE)
         equal = key == kth and ties > 0
         kept[count] = index[here]
