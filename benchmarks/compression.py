@@ -15,11 +15,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from compressors import kernels
 from compressors.base import Bucket, Compressor
 from compressors.dense import Dense
-from compressors.magnitude import largest
+from compressors.ef_signsgd import EFSignSGD
+from compressors.magnitude import add_largest_, largest
 from compressors.randomk import RandomK
 from compressors.sampled_topk import SampledTopK
+from compressors.sparse import take_out_
 from compressors.topk import TopK
 from harness.environment import ALLOCATOR
 
@@ -37,7 +40,7 @@ class Alone:
     def all_reduce(self, tensor: Tensor) -> Tensor:
         return tensor
 
-    def all_gather(self, *tensors: Tensor) -> list[tuple[Tensor, ...]]:
+    def all_gather(self, *tensors: Tensor, equal: bool = False) -> list[tuple[Tensor, ...]]:
         return [tensors]
 
 
@@ -65,6 +68,7 @@ def main(n: int) -> None:
     torch.set_num_threads(1)
     original = gradient(n)
     grad = original.clone()
+    print(f"kernels: {kernels.path()}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     print(f"{n} elements, one thread{'':28}{'time':>8}    / x.sum()")
 
     def report(name: str, work: Callable[[], object]) -> None:
@@ -80,9 +84,14 @@ def main(n: int) -> None:
         k = int(density * n)
         report(f"topk {density}", reduction(TopK(), density))
         report(f"topk {density}, selection only", lambda k=k: largest(grad, k))
+        report(
+            f"topk {density}, adding a residual",
+            lambda k=k: take_out_(grad, add_largest_(grad, original, k)),
+        )
         report(f"sampled_topk {density}", reduction(SampledTopK(), density))
         report(f"randomk {density}, shared", reduction(RandomK(), density))
         report(f"randomk {density}, per worker", reduction(RandomK(shared=False), density))
+    report("ef_signsgd", reduction(EFSignSGD(), 1.0))
     report("torch.topk 0.01, for comparison", lambda: grad.abs().topk(n // 100, sorted=False))
 
 

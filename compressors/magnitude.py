@@ -19,7 +19,6 @@ CHUNK = 1 << 17  # elements; two chunks of int32 fit in a core's L2 cache
 SAMPLE = 16384  # elements; 0.2 ms, and enough that one pass over the vector nearly always suffices
 SIGMAS = 4.5  # by which a sampled bound lies below the estimate, so that it is rarely too high
 USUAL = 64  # of this many elements one is above a bound; where more are, it takes 2 % longer
-INDEX_END = 1 << 31  # the compiled kernels count in int32
 MAGNITUDE = 0x7FFFFFFF  # every bit of a float32 but its sign
 
 
@@ -43,7 +42,7 @@ def above(x: Tensor, bound: int) -> Tensor:
     """Positions in `x`, [n], whose `bits` are greater than `bound`."""
     if x.is_cuda or x.numel() == 0:
         return _where(bits(x) > bound)
-    if (native := _native(x)) is not None:
+    if (native := kernels.of(x)) is not None:
         index, _ = native.collect(x.numpy(), bound, x.numel() // USUAL)
         return torch.from_numpy(index.astype(np.int64))
     found = [_where_numpy(chunk > bound, first) for first, chunk in _chunks(x)]
@@ -62,7 +61,7 @@ def largest(x: Tensor, k: int) -> Tensor:
 
 def add_largest_(total: Tensor, x: Tensor, k: int) -> Tensor:
     """`largest` of total += x, [n] both; on the CPU `total` is read and written once."""
-    if _native(total) is None or _native(x) is None:
+    if kernels.of(total) is None or kernels.of(x) is None:
         return largest(total.add_(x), k)
     return _search(total, k, x)
 
@@ -101,7 +100,7 @@ def _collect(
     x: Tensor, bound: int, expected: int, added: Tensor | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions and values in `x`, or in x += added, whose `bits` are greater than `bound`."""
-    if (native := _native(x)) is not None:
+    if (native := kernels.of(x)) is not None:
         return native.collect(x.numpy(), bound, expected, None if added is None else added.numpy())
     found = above(x, bound).numpy()
     return found, x.numpy()[found]
@@ -113,12 +112,6 @@ def _ranked(index: np.ndarray, values: np.ndarray, k: int) -> Tensor:
         return torch.from_numpy(native.largest(kernels.Found(index, values), k)[0])
     kept = _largest(bits(torch.from_numpy(values)), k)
     return torch.from_numpy(index[kept.numpy()])
-
-
-def _native(x: Tensor) -> kernels.Compiled | None:
-    """The compiled kernels, when `x` is something they work on."""
-    fits = x.is_cpu and x.is_contiguous() and x.dtype == torch.float32 and x.numel() < INDEX_END
-    return kernels.compiled() if fits else None
 
 
 def _largest(keys: Tensor, k: int) -> Tensor:

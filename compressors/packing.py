@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from compressors import kernels
+
 BYTE = 8  # bits
 
 
@@ -44,6 +46,10 @@ def unpack(packed: Tensor, width: int, n: int) -> Tensor:
 
 def pack_signs(x: Tensor) -> Tensor:
     """A bit for every element of `x`, [n]: whether it is >= 0 (so zeros count as positive)."""
+    if (native := kernels.of(x)) is not None:
+        packed = torch.empty(packed_bytes(x.numel(), 1), dtype=torch.uint8)
+        native.signs.pack(x.numpy(), packed.numpy())
+        return packed
     return pack((x >= 0).view(torch.uint8), 1)
 
 
@@ -52,6 +58,11 @@ def add_signs_(total: Tensor, packed: Tensor, scale: Tensor) -> None:
 
     A scale that is not finite makes all of `total` NaN or infinite.
     """
+    native = kernels.of(total)
+    enough = packed.is_contiguous() and packed.numel() >= packed_bytes(total.numel(), 1)
+    if native is not None and enough:
+        native.signs.add(total.numpy(), packed.numpy(), scale.item())
+        return
     total.addcmul_(unpack(packed, 1, total.numel()).to(total.dtype), 2 * scale).sub_(scale)
 
 

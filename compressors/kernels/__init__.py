@@ -14,8 +14,11 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
-NAME = "compressors.kernels.native"
+NAMES = ("compressors.kernels.native", "compressors.kernels.signs")
+INDEX_END = 1 << 31  # positions are counted in int32
 TEST_SIZE = 1000  # elements; not a multiple of a block
 
 
@@ -30,6 +33,7 @@ class Compiled(NamedTuple):
     """Compiled kernels that passed the test."""
 
     kernels: Any  # the module compressors.kernels.native
+    signs: Any  # the module compressors.kernels.signs
     compress: bool  # whether the processor has an instruction for it
 
     def collect(
@@ -67,6 +71,12 @@ def compiled() -> Compiled | None:
     return _loaded()[0]
 
 
+def of(x: Tensor) -> Compiled | None:
+    """The compiled kernels, when `x` is something they work on."""
+    fits = x.is_cpu and x.is_contiguous() and x.dtype == torch.float32 and x.numel() < INDEX_END
+    return compiled() if fits else None
+
+
 def path() -> str:
     """Which code is active, and why when it is numpy."""
     return _loaded()[1]
@@ -77,9 +87,10 @@ def _loaded() -> tuple[Compiled | None, str]:
     reason = ""
     for cache in (_cache(), None):
         try:
-            kernels = _imported(cache)
+            modules = _imported(cache)
             for compress in (True, False) if _has_compress() else (False,):
-                if _is_right(found := Compiled(kernels, compress)):
+                found = Compiled(modules[0], modules[1], compress)
+                if _selects(found) and _signs(found):
                     return found, f"numba, {'compress' if compress else 'mask'}"
             return None, "numpy: the compiled kernels gave other results"
         except Exception as error:  # whatever a compiler may raise: numpy does the same
@@ -87,14 +98,15 @@ def _loaded() -> tuple[Compiled | None, str]:
     return None, reason
 
 
-def _imported(cache: Path | None) -> ModuleType:
-    """The module of kernels; numba and the module read NUMBA_CACHE_DIR when they are imported."""
-    sys.modules.pop(NAME, None)
+def _imported(cache: Path | None) -> list[ModuleType]:
+    """The modules of kernels; these and numba read NUMBA_CACHE_DIR when they are imported."""
     if cache is None:
         os.environ.pop("NUMBA_CACHE_DIR", None)
     else:
         os.environ["NUMBA_CACHE_DIR"] = str(cache)
-    return importlib.import_module(NAME)
+    for name in NAMES:
+        sys.modules.pop(name, None)
+    return [importlib.import_module(name) for name in NAMES]
 
 
 def _cache() -> Path | None:
@@ -117,7 +129,7 @@ def _has_compress() -> bool:
     return bool(binding.get_host_cpu_features().get("avx512f"))
 
 
-def _is_right(native: Compiled) -> bool:
+def _selects(native: Compiled) -> bool:
     """Whether the kernels agree with numpy on a vector with ties, zeros, NaN and infinities."""
     draw = np.random.default_rng(0).standard_normal
     x, other = draw(TEST_SIZE, np.float32).round(1), draw(TEST_SIZE, np.float32)
@@ -134,6 +146,20 @@ def _is_right(native: Compiled) -> bool:
     kept = np.sort(order[: TEST_SIZE // 3])
     index, values = native.largest(found, kept.size)
     return _equal(Found(index, values), Found(found.where[kept], found.values[kept]))
+
+
+def _signs(native: Compiled) -> bool:
+    """Whether signs are packed and added as numpy does it."""
+    x = np.random.default_rng(0).standard_normal(TEST_SIZE, np.float32)
+    x[::97], x[5::97] = np.nan, -0.0
+    packed = np.empty(-(-TEST_SIZE // 8), np.uint8)
+    native.signs.pack(x, packed)
+    scale, total = np.float32(0.3), x.copy()
+    native.signs.add(total, packed, scale)
+    positive = x >= 0
+    added = x + positive.astype(np.float32) * (2 * scale) - scale
+    expected = np.packbits(positive, bitorder="little")
+    return np.array_equal(packed, expected) and np.array_equal(total, added, equal_nan=True)
 
 
 def _by_numpy(x: np.ndarray, bound: int) -> Found:

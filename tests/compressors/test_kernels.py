@@ -6,6 +6,7 @@ import torch
 
 from compressors import kernels
 from compressors.magnitude import above, add_largest_, bits, largest
+from compressors.packing import add_signs_, pack_signs
 from tests.compressors.test_magnitude import INPUTS
 
 SIZES = (1, 15, 63, 64, 65, 1000, 4096, 100_001)
@@ -75,6 +76,21 @@ def test_strided_and_empty_vectors_are_searched(compiled: kernels.Compiled) -> N
     assert above(torch.empty(0), 0).numel() == 0
 
 
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("kind", INPUTS)
+def test_signs_are_those_of_numpy(kind: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, scales = inputs(kind, n), torch.tensor([0.3, -1e-40, 3e38, torch.inf, torch.nan])
+    packed, totals = pack_signs(x), [x.clone() for _ in scales]
+    for total, scale in zip(totals, scales, strict=True):
+        add_signs_(total, packed, scale)
+    monkeypatch.setattr(kernels, "compiled", lambda: None)
+    assert torch.equal(packed, pack_signs(x))
+    for total, scale in zip(totals, scales, strict=True):
+        expected = x.clone()
+        add_signs_(expected, packed, scale)
+        assert np.array_equal(total.numpy(), expected.numpy(), equal_nan=True)
+
+
 def load(monkeypatch: pytest.MonkeyPatch) -> tuple[kernels.Compiled | None, str]:
     """What a process would find at its first use."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", "")  # is put back, however the load leaves it
@@ -82,27 +98,36 @@ def load(monkeypatch: pytest.MonkeyPatch) -> tuple[kernels.Compiled | None, str]
 
 
 def test_without_numba_the_path_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "NAME", "compressors.kernels.missing")
+    monkeypatch.setattr(kernels, "NAMES", ("compressors.kernels.missing",))
     found, path = load(monkeypatch)
     assert found is None
     assert path.startswith("numpy: ModuleNotFoundError")
 
 
-def test_kernels_with_other_results_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = kernels.compiled().kernels
-    monkeypatch.setattr(kernels, "_imported", lambda cache: module)
+@pytest.mark.parametrize("broken", ["kth_largest", "collect", "add"])
+def test_kernels_with_other_results_are_not_used(
+    monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    modules = kernels.compiled()[:2]
+    monkeypatch.setattr(kernels, "_imported", lambda cache: modules)
     assert load(monkeypatch)[1].startswith("numba")
-    monkeypatch.setattr(module, "kth_largest", lambda values, k: (0, 1))
+    of = modules[1] if broken == "add" else modules[0]
+    wrong = {
+        "kth_largest": lambda values, k: (0, 1),
+        "collect": lambda x, *rest: (x.size, 0),
+        "add": lambda total, packed, scale: None,
+    }
+    monkeypatch.setattr(of, broken, wrong[broken])
     assert load(monkeypatch) == (None, "numpy: the compiled kernels gave other results")
 
 
 def test_a_cache_that_fails_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = kernels.compiled().kernels
+    modules = kernels.compiled()[:2]
 
-    def imported(cache: object) -> object:
+    def imported(cache: object) -> tuple:
         if cache is not None:
             raise RuntimeError("cannot cache function")
-        return module
+        return modules
 
     monkeypatch.setattr(kernels, "_imported", imported)
     assert load(monkeypatch)[1].startswith("numba")
