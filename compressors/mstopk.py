@@ -2,7 +2,8 @@
 
 A threshold is bisected between the mean and the largest magnitude. All above the lowest one that
 at most k entries reach are sent; of those between it and the highest that more reach, a run of
-consecutive ones fills up to k. The recipe is that of ACP-SGD (Zhang et al., 2023). We differ:
+consecutive ones fills up to k. ACP-SGD's baseline (Zhang et al., 2023, which says no more of it
+than that it searches by halves). We differ from the usual recipe:
 - bits of magnitudes are bisected, whose order is that of the floats: with heavy tails, values take
   all rounds to leave the range where nothing is; after 30 rounds what is sent is the top k, to
   the last bit of a magnitude, and of equal entries a random run;
