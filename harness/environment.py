@@ -7,7 +7,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("torch", "torchvision", "numpy", "pyroute2", "hydra-core", "scikit-learn")
+from compressors import kernels
+
+PACKAGES = ("torch", "torchvision", "numpy", "numba", "pyroute2", "hydra-core", "scikit-learn")
 ALL_USERS = (1 << 32) - 1
 ALLOCATOR = {
     # Fresh tensors above 32 MB would be page-faulted at every use; the same for every method.
@@ -24,6 +26,7 @@ def describe() -> dict[str, Any]:
         "versions": {name: _version(name) for name in PACKAGES} | {"python": _python()},
         "kernel": platform.release(),
         "cpu": _cpu(),
+        "kernels": kernels.path(),
         "cores": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "load_average": os.getloadavg(),

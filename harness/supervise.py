@@ -73,6 +73,7 @@ def _supervise(run_dir: Path) -> None:
     with topology.up(nodes, profile, clock.dilation) as network:
         _require_same(network.gather("settings", settings.identity()))
         proof = _proof(network)
+        # This also loads the compiled kernels, here, so that the ranks are forked with them.
         found = {**environment.describe(), "seed": settings["seed"], "dilation": clock.dilation}
         found |= {"network": network.describe(), "proof": proof}
         write_json(run_dir / "environment.json", found)

@@ -1,0 +1,151 @@
+"""Kernels on the CPU in machine code, where numba can make it, checked against numpy at first use.
+
+What cannot be compiled here, or is not right, is not used: callers then take numpy, with equal
+results. Compiled code is cached on disk; the first use on a machine takes about three seconds.
+"""
+
+import functools
+import importlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+NAME = "compressors.kernels.native"
+TEST_SIZE = 1000  # elements; not a multiple of a block
+
+
+class Found(NamedTuple):
+    """Entries of a vector, by ascending position."""
+
+    where: np.ndarray  # int32 [c]
+    values: np.ndarray  # float32 [c]
+
+
+class Compiled(NamedTuple):
+    """Compiled kernels that passed the test."""
+
+    kernels: Any  # the module compressors.kernels.native
+    compress: bool  # whether the processor has an instruction for it
+
+    def collect(
+        self, x: np.ndarray, bound: int, capacity: int, added: np.ndarray | None = None
+    ) -> Found:
+        """Entries of `x`, contiguous float32 [n], whose magnitude has bits above `bound`.
+
+        With `added`, of x += added. `capacity` is how many are expected; there may be more.
+        """
+        block = self.kernels.BLOCK
+        size = min(capacity, x.size) + block
+        index, values = np.empty(size, np.int32), np.empty(size, np.float32)
+        first = count = 0
+        while True:
+            state = (bound, self.compress, first, index, values, count)
+            if added is None:
+                first, count = self.kernels.collect(x, *state)
+            else:
+                first, count = self.kernels.add_collect(x, added, *state)
+            if first == x.size:
+                return Found(index[:count], values[:count])
+            size = min(2 * size, x.size + block)
+            index, values = _grown(index, size, count), _grown(values, size, count)
+
+    def largest(self, found: Found, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Positions, int64 [k], and values of the k largest; of equal ones the first."""
+        kth, ties = self.kernels.kth_largest(found.values, k)
+        index, values = np.empty(k + 1, np.int64), np.empty(k + 1, np.float32)
+        self.kernels.keep(*found, kth, ties, index, values)
+        return index[:k], values[:k]
+
+
+def compiled() -> Compiled | None:
+    """The compiled kernels, None when there are none; fork only after the first call."""
+    return _loaded()[0]
+
+
+def path() -> str:
+    """Which code is active, and why when it is numpy."""
+    return _loaded()[1]
+
+
+@functools.cache
+def _loaded() -> tuple[Compiled | None, str]:
+    reason = ""
+    for cache in (_cache(), None):
+        try:
+            kernels = _imported(cache)
+            for compress in (True, False) if _has_compress() else (False,):
+                if _is_right(found := Compiled(kernels, compress)):
+                    return found, f"numba, {'compress' if compress else 'mask'}"
+            return None, "numpy: the compiled kernels gave other results"
+        except Exception as error:  # whatever a compiler may raise: numpy does the same
+            reason = f"numpy: {type(error).__name__}: {error}".splitlines()[0]
+    return None, reason
+
+
+def _imported(cache: Path | None) -> ModuleType:
+    """The module of kernels; numba and the module read NUMBA_CACHE_DIR when they are imported."""
+    sys.modules.pop(NAME, None)
+    if cache is None:
+        os.environ.pop("NUMBA_CACHE_DIR", None)
+    else:
+        os.environ["NUMBA_CACHE_DIR"] = str(cache)
+    return importlib.import_module(NAME)
+
+
+def _cache() -> Path | None:
+    """A directory of our own that can be written, None when there is none."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    for place in (Path(home, "gradnet"), Path(tempfile.gettempdir(), f"gradnet-{os.getuid()}")):
+        try:
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=place).close()
+        except OSError:
+            continue
+        if place.stat().st_uid == os.getuid():  # the code in it will be executed
+            return place
+    return None
+
+
+def _has_compress() -> bool:
+    from llvmlite import binding
+
+    return bool(binding.get_host_cpu_features().get("avx512f"))
+
+
+def _is_right(native: Compiled) -> bool:
+    """Whether the kernels agree with numpy on a vector with ties, zeros, NaN and infinities."""
+    draw = np.random.default_rng(0).standard_normal
+    x, other = draw(TEST_SIZE, np.float32).round(1), draw(TEST_SIZE, np.float32)
+    x[::97], x[5::97], x[7::97] = np.nan, -np.inf, 1e-42
+    total = x.copy()
+    for bound in (0, int(np.float32(1.5).view(np.int32))):
+        if not _equal(native.collect(x, bound, 1), _by_numpy(x, bound)):
+            return False
+    added = native.collect(total, 0, TEST_SIZE, other)
+    if not _equal(added, _by_numpy(x + other, 0)) or not np.array_equal(total, x + other, True):
+        return False
+    found = native.collect(x, 0, TEST_SIZE)
+    order = np.argsort(-(found.values.view(np.int32) & 0x7FFFFFFF).astype(np.int64), kind="stable")
+    kept = np.sort(order[: TEST_SIZE // 3])
+    index, values = native.largest(found, kept.size)
+    return _equal(Found(index, values), Found(found.where[kept], found.values[kept]))
+
+
+def _by_numpy(x: np.ndarray, bound: int) -> Found:
+    where = np.flatnonzero((x.view(np.int32) & 0x7FFFFFFF) > bound)
+    return Found(where, x[where])
+
+
+def _equal(one: Found, other: Found) -> bool:
+    return np.array_equal(one.where, other.where) and np.array_equal(one.values, other.values, True)
+
+
+def _grown(array: np.ndarray, size: int, count: int) -> np.ndarray:
+    larger = np.empty(size, array.dtype)
+    larger[:count] = array[:count]
+    return larger

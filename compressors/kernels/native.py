@@ -1,0 +1,254 @@
+"""Selection by magnitude in machine code: numba loops around a few blocks of vector instructions.
+
+Magnitudes are the bits of |x| as an integer, as in compressors.magnitude. All kernels are in this
+one file: numba's cache does not notice when a kernel of another file has changed. No prange: its
+threads do not survive a fork. Positions are int32: n < 2**31.
+"""
+
+import os
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+BLOCK, LANES = 64, 16  # elements of a step; of them in a vector register
+MAGNITUDE = 0x7FFFFFFF  # every bit of a float32 but its sign
+COARSE, FINE = 11, 10  # bits of a radix level; 11 + 10 + 10 are those of a magnitude
+
+I16, I32, I64, F32 = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
+FLOATS, INTS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
+MASK = ir.VectorType(ir.IntType(1), LANES)
+
+OPTIONS: dict[str, Any] = {"nogil": True, "cache": "NUMBA_CACHE_DIR" in os.environ}
+FOUND = "UniTuple(int64, 2)"
+OUTPUT = "int32, boolean, int64, int32[::1], float32[::1], int64"
+
+
+def _at(context: Any, builder: Any, kind: Any, array: Any, first: Any, vector: Any) -> Any:
+    """Pointer to the `vector` that begins at element `first` of `array`."""
+    data = context.make_array(kind)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [first]), vector.as_pointer())
+
+
+def _load(builder: Any, pointer: Any) -> Any:
+    loaded = builder.load(pointer)
+    loaded.align = 4
+    return loaded
+
+
+def _store(builder: Any, value: Any, pointer: Any) -> None:
+    builder.store(value, pointer).align = 4
+
+
+def _splat(builder: Any, value: Any) -> Any:
+    """<LANES x i32> of one i32."""
+    one = builder.insert_element(ir.Constant(INTS, ir.Undefined), value, I32(0))
+    return builder.shuffle_vector(one, one, ir.Constant(INTS, [0] * LANES))
+
+
+def _exceeds(builder: Any, floats: Any, bound: Any) -> Any:
+    magnitude = builder.and_(builder.bitcast(floats, INTS), INTS([MAGNITUDE] * LANES))
+    return builder.icmp_signed(">", magnitude, bound)
+
+
+def _compress(builder: Any, vector: Any, mask: Any) -> Any:
+    """The elements under `mask` first; what follows them is undefined."""
+    kind, name = vector.type, "f32" if vector.type is FLOATS else "i32"
+    called = f"llvm.experimental.vector.compress.v{LANES}{name}"
+    function = builder.module.declare_intrinsic(
+        called, (), ir.FunctionType(kind, [kind, MASK, kind])
+    )
+    return builder.call(function, [vector, mask, ir.Constant(kind, ir.Undefined)])
+
+
+@intrinsic
+def _add_block(_: Any, total: Any, x: Any, first: Any) -> Any:
+    """Add x to total for the BLOCK elements from `first`."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        total, x, first = arguments
+        for lane in range(0, BLOCK, LANES):
+            here = builder.add(first, I64(lane))
+            into = _at(context, builder, signature.args[0], total, here, FLOATS)
+            other = _at(context, builder, signature.args[1], x, here, FLOATS)
+            _store(builder, builder.fadd(_load(builder, into), _load(builder, other)), into)
+        return context.get_dummy_value()
+
+    return types.void(total, x, first), emit
+
+
+@intrinsic
+def _exceeding(_: Any, x: Any, first: Any, bound: Any) -> Any:
+    """A bit for each of the BLOCK elements from `first`: whether its magnitude exceeds `bound`."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        x, first, bound = arguments
+        bounds, found = _splat(builder, bound), I64(0)
+        for lane in range(0, BLOCK, LANES):
+            here = builder.add(first, I64(lane))
+            floats = _load(builder, _at(context, builder, signature.args[0], x, here, FLOATS))
+            bits = builder.bitcast(_exceeds(builder, floats, bounds), I16)
+            found = builder.or_(found, builder.shl(builder.zext(bits, I64), I64(lane)))
+        return found
+
+    return types.uint64(x, first, bound), emit
+
+
+@intrinsic
+def _trailing_zeros(_: Any, bits: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(bits), emit
+
+
+@intrinsic
+def _compress_block(
+    _: Any, x: Any, first: Any, bound: Any, index: Any, values: Any, count: Any
+) -> Any:
+    """`_scan_block` by the processor's own compress; returns the new count."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        x, first, bound, index, values, count = arguments
+        kinds = signature.args
+        bounds, vectors = _splat(builder, bound), []
+        for lane in range(0, BLOCK, LANES):
+            here = builder.add(first, I64(lane))
+            floats = _load(builder, _at(context, builder, kinds[0], x, here, FLOATS))
+            vectors.append((lane, floats, _exceeds(builder, floats, bounds)))
+        any_bits = I16(0)
+        for _, _, mask in vectors:
+            any_bits = builder.or_(any_bits, builder.bitcast(mask, I16))
+        before = builder.block
+        with builder.if_then(builder.icmp_unsigned("!=", any_bits, I16(0)), likely=False):
+            base = _splat(builder, builder.trunc(first, I32))
+            total = count
+            for lane, floats, mask in vectors:
+                where = builder.add(base, INTS([lane + i for i in range(LANES)]))
+                for vector, kind, out in ((where, kinds[3], index), (floats, kinds[4], values)):
+                    into = _at(context, builder, kind, out, total, vector.type)
+                    _store(builder, _compress(builder, vector, mask), into)
+                hits = builder.ctpop(builder.bitcast(mask, I16))
+                total = builder.add(total, builder.zext(hits, I64))
+            inside = builder.block
+        result = builder.phi(I64)
+        result.add_incoming(count, before)
+        result.add_incoming(total, inside)
+        return result
+
+    return types.int64(x, first, bound, index, values, count), emit
+
+
+@njit(**OPTIONS)
+def _scan_block(x, first, bound, index, values, count):  # type: ignore[no-untyped-def]
+    """Append what exceeds `bound` of the BLOCK elements from `first`; returns the new count."""
+    found = _exceeding(x, first, bound)  # type: ignore[call-arg,var-annotated]
+    while found != 0:
+        here = first + _trailing_zeros(found)  # type: ignore[call-arg]
+        index[count] = here
+        values[count] = x[here]
+        count += 1
+        found &= found - np.uint64(1)
+    return count
+
+
+@njit(**OPTIONS)
+def _scan_rest(x, first, bound, index, values, count):  # type: ignore[no-untyped-def]
+    """The same for the elements from `first` to the end."""
+    keys = x.view(np.int32)
+    for here in range(first, x.size):
+        if (keys[here] & np.int32(MAGNITUDE)) > bound:
+            index[count] = here
+            values[count] = x[here]
+            count += 1
+    return count
+
+
+@njit(f"{FOUND}(float32[::1], {OUTPUT})", **OPTIONS)
+def collect(x, bound, compress, first, index, values, count):  # type: ignore[no-untyped-def]
+    """Append positions and values of what exceeds `bound` in `x` from `first` on, ascending.
+
+    Returns (first, count) after it. Ends before the end of `x` when fewer than BLOCK places are
+    left in `index` and `values`; what lies behind the count in these is undefined.
+    """
+    room = min(index.size, values.size) - BLOCK
+    while first + BLOCK <= x.size and count <= room:
+        if compress:
+            count = _compress_block(x, first, bound, index, values, count)  # type: ignore[call-arg]
+        else:
+            count = _scan_block(x, first, bound, index, values, count)
+        first += BLOCK
+    if first + BLOCK > x.size and count <= room:
+        count = _scan_rest(x, first, bound, index, values, count)
+        first = x.size
+    return first, count
+
+
+@njit(f"{FOUND}(float32[::1], float32[::1], {OUTPUT})", **OPTIONS)
+def add_collect(total, x, bound, compress, first, index, values, count):  # type: ignore[no-untyped-def]
+    """`collect` of total += x, in one pass: `total` is read and written once."""
+    room = min(index.size, values.size) - BLOCK
+    while first + BLOCK <= x.size and count <= room:
+        _add_block(total, x, first)  # type: ignore[call-arg]
+        if compress:
+            count = _compress_block(total, first, bound, index, values, count)  # type: ignore[call-arg]
+        else:
+            count = _scan_block(total, first, bound, index, values, count)
+        first += BLOCK
+    if first + BLOCK > x.size and count <= room:
+        for here in range(first, x.size):
+            total[here] += x[here]
+        count = _scan_rest(total, first, bound, index, values, count)
+        first = x.size
+    return first, count
+
+
+@njit(**OPTIONS)
+def _descend(histogram, k):  # type: ignore[no-untyped-def]
+    """The bin that holds the k-th largest, and its rank among those of the bin."""
+    at = histogram.size - 1
+    while histogram[at] < k:
+        k -= histogram[at]
+        at -= 1
+    return at, k
+
+
+@njit(f"{FOUND}(float32[::1], int64)", **OPTIONS)
+def kth_largest(values, k):  # type: ignore[no-untyped-def]
+    """Bits of the k-th largest magnitude, and how many of those equal to it are among the k."""
+    keys = values.view(np.int32)
+    coarse = np.zeros(1 << COARSE, np.int64)
+    for key in keys:
+        coarse[(key & np.int32(MAGNITUDE)) >> np.int32(2 * FINE)] += 1
+    found, k = _descend(coarse, k)
+    for level in (1, 0):
+        shift = np.int32(level * FINE)
+        fine = np.zeros(1 << FINE, np.int64)
+        for key in keys:
+            part = (key & np.int32(MAGNITUDE)) >> shift
+            if part >> np.int32(FINE) == found:
+                fine[part & np.int32((1 << FINE) - 1)] += 1
+        within, k = _descend(fine, k)
+        found = (found << FINE) | within
+    return found, k
+
+
+@njit("void(int32[::1], float32[::1], int64, int64, int64[::1], float32[::1])", **OPTIONS)
+def keep(index, values, kth, ties, kept, kept_values):  # type: ignore[no-untyped-def]
+    """Positions and values of what exceeds `kth`, and of the first `ties` equal to it.
+
+    `kept` and `kept_values` have one place more than there are of these; no more are kept.
+    """
+    count = 0
+    keys = values.view(np.int32)
+    for here in range(index.size):
+        if count == kept.size - 1:
+            break
+        key = keys[here] & np.int32(MAGNITUDE)
+        equal = key == kth and ties > 0
+        kept[count] = index[here]
+        kept_values[count] = values[here]
+        count += key > kth or equal
+        ties -= equal

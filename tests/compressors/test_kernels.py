@@ -1,0 +1,108 @@
+"""The compiled kernels have the results of numpy, bit for bit, on every path and when they fail."""
+
+import numpy as np
+import pytest
+import torch
+
+from compressors import kernels
+from compressors.magnitude import above, add_largest_, bits, largest
+from tests.compressors.test_magnitude import INPUTS
+
+SIZES = (1, 15, 63, 64, 65, 1000, 4096, 100_001)
+
+
+@pytest.fixture(params=["compress", "mask"])
+def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> kernels.Compiled:
+    """Both paths: LLVM has code for a compress on processors without one, too."""
+    found = kernels.compiled()
+    assert found is not None, kernels.path()
+    chosen = found._replace(compress=request.param == "compress")
+    monkeypatch.setattr(kernels, "compiled", lambda: chosen)
+    return chosen
+
+
+@pytest.fixture
+def with_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "compiled", lambda: None)
+
+
+def inputs(kind: str, n: int) -> torch.Tensor:
+    return INPUTS[kind](n, torch.Generator().manual_seed(n))
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("kind", INPUTS)
+def test_collect_equals_numpy(compiled: kernels.Compiled, kind: str, n: int) -> None:
+    x = inputs(kind, n)
+    keys = bits(x).numpy()
+    for bound in {0, int(keys[0]), int(keys.max()), int(np.median(keys)), int(keys.max()) - 1}:
+        where = np.flatnonzero(keys > bound)
+        for capacity in (1, n // 10, n):
+            found = compiled.collect(x.numpy(), bound, capacity)
+            assert np.array_equal(found.where, where)
+            assert np.array_equal(found.values.view(np.int32), x.numpy()[where].view(np.int32))
+        assert above(x, bound).tolist() == where.tolist()
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("kind", INPUTS)
+def test_adding_and_selecting_is_both(compiled: kernels.Compiled, kind: str, n: int) -> None:
+    grad = inputs(kind, n)
+    residual = 0.1 * inputs("normal", n)
+    total = residual + grad
+    for k in sorted({1, max(1, n // 100), max(1, n // 3), n}):
+        added = residual.clone()
+        assert torch.equal(add_largest_(added, grad, k), largest(total, k))
+        assert torch.equal(added.nan_to_num(), total.nan_to_num())
+        assert torch.equal(added.isnan(), total.isnan())
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_numpy_does_the_same(with_numpy: None, kind: str) -> None:
+    x = inputs(kind, 100_001)
+    order = np.argsort(-bits(x).numpy().astype(np.int64), kind="stable")
+    for k in (1, 1000, 33_333, x.numel()):
+        expected = np.sort(order[:k]).tolist()
+        assert largest(x, k).tolist() == expected
+        assert add_largest_(torch.zeros_like(x), x, k).tolist() == expected
+        assert above(x, 0).tolist() == x.numpy().nonzero()[0].tolist()
+
+
+def test_strided_and_empty_vectors_are_searched(compiled: kernels.Compiled) -> None:
+    x = inputs("normal", 1000)[::3]
+    assert above(x, 0).numel() == x.numel()
+    assert torch.equal(largest(x, 7), largest(x.contiguous(), 7))
+    assert above(torch.empty(0), 0).numel() == 0
+
+
+def load(monkeypatch: pytest.MonkeyPatch) -> tuple[kernels.Compiled | None, str]:
+    """What a process would find at its first use."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")  # is put back, however the load leaves it
+    return kernels._loaded.__wrapped__()
+
+
+def test_without_numba_the_path_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "NAME", "compressors.kernels.missing")
+    found, path = load(monkeypatch)
+    assert found is None
+    assert path.startswith("numpy: ModuleNotFoundError")
+
+
+def test_kernels_with_other_results_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = kernels.compiled().kernels
+    monkeypatch.setattr(kernels, "_imported", lambda cache: module)
+    assert load(monkeypatch)[1].startswith("numba")
+    monkeypatch.setattr(module, "kth_largest", lambda values, k: (0, 1))
+    assert load(monkeypatch) == (None, "numpy: the compiled kernels gave other results")
+
+
+def test_a_cache_that_fails_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = kernels.compiled().kernels
+
+    def imported(cache: object) -> object:
+        if cache is not None:
+            raise RuntimeError("cannot cache function")
+        return module
+
+    monkeypatch.setattr(kernels, "_imported", imported)
+    assert load(monkeypatch)[1].startswith("numba")
