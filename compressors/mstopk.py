@@ -2,7 +2,8 @@
 
 A threshold is bisected between the mean and the largest magnitude. All above the lowest one that
 at most k entries reach are sent; of those between it and the highest that more reach, a run of
-consecutive ones fills up to k. The recipe is that of ACP-SGD (Zhang et al., 2023). We differ:
+consecutive ones fills up to k. ACP-SGD's baseline (Zhang et al., 2023, which says no more of it
+than that it searches by halves). We differ from the usual recipe:
 - bits of magnitudes are bisected, whose order is that of the floats: with heavy tails, values take
   all rounds to leave the range where nothing is; after 30 rounds what is sent is the top k, to
   the last bit of a magnitude, and of equal entries a random run;
@@ -13,13 +14,14 @@ consecutive ones fills up to k. The recipe is that of ACP-SGD (Zhang et al., 202
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
 from compressors.draw import generator
-from compressors.ef_signsgd import mean_magnitude
-from compressors.magnitude import at_least, bits
+from compressors.magnitude import above, bits
+from compressors.moments import mean_magnitude
 from compressors.sparse import average, index_dtype, take_out_
 
 
@@ -51,13 +53,11 @@ class MSTopK:
 
     def _select(self, grad: Tensor, k: int, source: torch.Generator) -> Tensor:
         """Positions of k entries of `grad`, [n]; int64 [k]."""
-        open_ = at_least(grad, mean_magnitude(grad))
-        if open_.numel() < k:
-            open_ = torch.arange(grad.numel(), device=grad.device)
-        keys = bits(grad.index_select(0, open_))
-        taken: list[Tensor] = []
-        missing = k
-        low, high = int(keys.min()), int(keys.max()) + 1  # more than `missing` reach low, none high
+        keys = bits(grad)
+        likely = _where(keys, keys >= _bits_of(mean_magnitude(grad)))
+        keys = likely if likely.numel() >= k else keys
+        missing = k  # of the entries in [low, high), which are `keys`
+        low, high = int(keys.min()), int(keys.max()) + 1
         for _ in range(self.rounds):
             if missing == 0 or high - low == 1:
                 break
@@ -65,10 +65,26 @@ class MSTopK:
             reach = keys >= middle
             count = int(reach.count_nonzero())
             if count <= missing:
-                taken.append(open_[reach])
-                missing, high, reach = missing - count, middle, ~reach
+                missing, high = missing - count, middle
+                keys = _where(keys, reach.logical_not_())
             else:
                 low = middle
-            open_, keys = open_[reach], keys[reach]
-        start = int(torch.randint(open_.numel() - missing + 1, (1,), generator=source))
-        return torch.cat([*taken, open_[start : start + missing]])
+                keys = _where(keys, reach)
+        if missing == 0:
+            return above(grad, high - 1)
+        found = above(grad, low - 1)
+        certain = bits(grad.index_select(0, found)) >= high
+        spare = found[~certain]
+        start = int(torch.randint(spare.numel() - missing + 1, (1,), generator=source))
+        return torch.cat([found[certain], spare[start : start + missing]])
+
+
+def _bits_of(magnitude: float) -> int:
+    return int(bits(torch.tensor(magnitude)))
+
+
+def _where(keys: Tensor, mask: Tensor) -> Tensor:
+    """`keys[mask]`; by numpy's positions in a fifth of torch's time on the CPU."""
+    if keys.is_cuda:
+        return keys[mask]
+    return torch.from_numpy(keys.numpy()[np.flatnonzero(mask.numpy())])

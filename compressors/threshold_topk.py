@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.ef_signsgd import mean_magnitude
 from compressors.magnitude import at_least, largest
+from compressors.moments import mean, mean_magnitude, mean_square
 from compressors.sparse import average, index_dtype, take_out_
 
 HALVINGS = 60  # of the interval the threshold lies in: to the last bit of a float64
@@ -68,24 +68,22 @@ class ThresholdTopK:
 
     def threshold(self, grad: Tensor, density: float) -> float:
         """The magnitude the model exceeds with probability `density`; not finite if grad is not."""
-        n = grad.numel()
-        mean = float(grad.sum(dtype=torch.float64)) / n
-        tail, of_variance, of_magnitude = TAILS[self.model]
+        center = mean(grad)
+        tail, of_deviation, of_magnitude = TAILS[self.model]
         if self.spread == "variance":
-            square = float(torch.linalg.vector_norm(grad, dtype=torch.float64)) ** 2 / n
-            scale = of_variance * math.sqrt(max(0.0, square - mean**2))
+            scale = of_deviation * max(0.0, mean_square(grad) - center**2) ** 0.5
         else:
-            scale = of_magnitude * float(mean_magnitude(grad))
-        if not math.isfinite(mean + scale):
+            scale = of_magnitude * mean_magnitude(grad)
+        if not math.isfinite(center + scale):
             return math.nan
-        return _solve(lambda t: tail(t, mean, scale), density, abs(mean), scale)
+        return _solve(lambda t: tail(t, center, scale), density, abs(center), scale)
 
 
-def _solve(tail: Callable[[float], float], density: float, mean: float, scale: float) -> float:
+def _solve(tail: Callable[[float], float], density: float, center: float, scale: float) -> float:
     """Where `tail`, which falls from 1 at 0, is `density`."""
     if scale == 0:
-        return mean
-    low, high = 0.0, mean + scale
+        return center
+    low, high = 0.0, center + scale
     while tail(high) > density:
         low, high = high, 2 * high
     for _ in range(HALVINGS):
@@ -94,19 +92,19 @@ def _solve(tail: Callable[[float], float], density: float, mean: float, scale: f
     return low
 
 
-def _laplace(t: float, mean: float, scale: float) -> float:
-    """P(|X| >= t), t >= 0, of a Laplace distribution around `mean`, magnitudes `scale` from it."""
-    mean = abs(mean)
-    below = math.exp(-(t + mean) / scale) / 2
-    if t >= mean:
-        return math.exp((mean - t) / scale) / 2 + below
-    return 1 - math.exp((t - mean) / scale) / 2 + below
+def _laplace(t: float, center: float, scale: float) -> float:
+    """P(|X| >= t), t >= 0, of a Laplace distribution `scale` from `center` in the mean."""
+    center = abs(center)
+    below = math.exp(-(t + center) / scale) / 2
+    if t >= center:
+        return math.exp((center - t) / scale) / 2 + below
+    return 1 - math.exp((t - center) / scale) / 2 + below
 
 
-def _normal(t: float, mean: float, scale: float) -> float:
-    """P(|X| >= t), t >= 0, of a normal distribution of deviation `scale` around `mean`."""
+def _normal(t: float, center: float, scale: float) -> float:
+    """P(|X| >= t), t >= 0, of a normal distribution of deviation `scale` around `center`."""
     root = scale * math.sqrt(2)
-    return (math.erfc((t - mean) / root) + math.erfc((t + mean) / root)) / 2
+    return (math.erfc((t - center) / root) + math.erfc((t + center) / root)) / 2
 
 
 # tail; scale over the deviation; scale over the mean magnitude (for a mean of 0)

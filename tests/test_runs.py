@@ -103,7 +103,7 @@ def test_the_profile_was_played_on_both_directions_of_every_link(trained):
     links = table(trained, "links.csv")
     assert set(links["link"]) == {"up0", "down0", "up1", "down1"}
     assert links["planned_mbit"].between(100, 400).all()
-    assert links["planned_mbit"].nunique() > 4
+    assert links["planned_mbit"].nunique() > 2  # two nodes, and changes
     for _, rows in links.groupby("link"):
         assert rows["bytes"].is_monotonic_increasing
 
