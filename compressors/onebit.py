@@ -14,6 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from compressors import kernels
 from compressors.base import Bucket, Reduced, Workers
 from compressors.packing import BYTE, add_signs_, pack_signs
 
@@ -72,6 +73,8 @@ class OneBit:
 
 def root_mean_square(x: Tensor) -> Tensor:
     """float32 []; 0 for no elements. Squares are summed in float64, where they do not overflow."""
+    if (native := kernels.of(x)) is not None:
+        return x.new_tensor((native.signs.squares(x.numpy()) / max(1, x.numel())) ** 0.5)
     norm = torch.linalg.vector_norm(x, dtype=torch.float64)
     return (norm / max(1, x.numel()) ** 0.5).to(x.dtype)
 

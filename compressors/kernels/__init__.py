@@ -159,7 +159,11 @@ def _signs(native: Compiled) -> bool:
     positive = x >= 0
     added = x + positive.astype(np.float32) * (2 * scale) - scale
     expected = np.packbits(positive, bitorder="little")
-    return np.array_equal(packed, expected) and np.array_equal(total, added, equal_nan=True)
+    bits_are = np.array_equal(packed, expected) and np.array_equal(total, added, equal_nan=True)
+    finite = np.nan_to_num(x)
+    sums = (native.signs.magnitudes(finite), native.signs.squares(finite))
+    wide = np.abs(finite, dtype=np.float64)
+    return bits_are and np.allclose(sums, (wide.sum(), np.square(wide).sum()), rtol=1e-12)
 
 
 def _by_numpy(x: np.ndarray, bound: int) -> Found:

@@ -1,4 +1,4 @@
-"""Signs as bits in machine code: a numba loop around one vector instruction for each operation.
+"""Signs as bits in machine code, and their scale: loops around one vector instruction each.
 
 The bits are those of compressors.packing: eight to a byte, the first element in the lowest, 1 for
 what is >= 0. This file shares nothing with the other kernels: numba's cache would not notice when
@@ -19,6 +19,7 @@ F32, I64 = ir.FloatType(), ir.IntType(64)
 FLOATS, MASK = ir.VectorType(F32, BLOCK), ir.VectorType(ir.IntType(1), BLOCK)
 
 OPTIONS: dict[str, Any] = {"nogil": True, "cache": "NUMBA_CACHE_DIR" in os.environ}
+SUM = {"reassoc", "nsz"}  # of fast math, what a sum in vectors needs; NaN and infinity are kept
 
 
 def _pointers(context: Any, builder: Any, kinds: Any, arrays: Any, first: Any) -> tuple[Any, Any]:
@@ -101,3 +102,21 @@ def add(total, packed, scale):  # type: ignore[no-untyped-def]
     for here in range(whole, total.size):
         bit = np.float32((packed[here // BYTE] >> np.uint8(here % BYTE)) & 1)
         total[here] = np.float32(total[here] + bit * (scale + scale)) - scale
+
+
+@njit("float64(float32[::1])", fastmath=SUM, **OPTIONS)
+def magnitudes(x):  # type: ignore[no-untyped-def]
+    """The sum of |x|, in float64."""
+    total = 0.0
+    for value in x:
+        total += abs(np.float64(value))
+    return total
+
+
+@njit("float64(float32[::1])", fastmath=SUM, **OPTIONS)
+def squares(x):  # type: ignore[no-untyped-def]
+    """The sum of squares, in float64."""
+    total = 0.0
+    for value in x:
+        total += np.float64(value) * np.float64(value)
+    return total

@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from compressors import kernels
+from compressors.ef_signsgd import mean_magnitude
 from compressors.magnitude import above, add_largest_, bits, largest
+from compressors.onebit import root_mean_square
 from compressors.packing import add_signs_, pack_signs
 from tests.compressors.test_magnitude import INPUTS
 
@@ -89,6 +91,18 @@ def test_signs_are_those_of_numpy(kind: str, n: int, monkeypatch: pytest.MonkeyP
         expected = x.clone()
         add_signs_(expected, packed, scale)
         assert np.array_equal(total.numpy(), expected.numpy(), equal_nan=True)
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("kind", INPUTS)
+def test_scales_are_those_of_torch(kind: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums in another order: up to the last bit of the float32 they are rounded to."""
+    for x in (inputs(kind, n), 1e35 * inputs(kind, n), torch.empty(0)):
+        for scale in (mean_magnitude, root_mean_square):
+            with monkeypatch.context() as patch:
+                patch.setattr(kernels, "compiled", lambda: None)
+                expected = scale(x)
+            torch.testing.assert_close(scale(x), expected, rtol=2e-7, atol=2e-45, equal_nan=True)
 
 
 def load(monkeypatch: pytest.MonkeyPatch) -> tuple[kernels.Compiled | None, str]:
