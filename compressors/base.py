@@ -63,6 +63,7 @@ class Compressor(Protocol):
     attribute says otherwise:
     - `is_mean = False`: the result is not the mean of `grad - unsent` over workers;
     - `has_level = False`: `density` is ignored, the bytes sent do not depend on it;
+    - `replaces`: settings that must be off, because the compressor does their work;
     - `rounding`: of a value on its way, relative to the largest of the bucket (default 1e-6);
     - `largest`: above this magnitude a gradient is refused with OverflowError (default infinity).
     """

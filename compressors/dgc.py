@@ -27,6 +27,7 @@ class DGC:
 
     uniform_density: ClassVar[bool] = False
     is_mean: ClassVar[bool] = False  # of this step's gradients: of sums of past ones
+    replaces: ClassVar[tuple[str, ...]] = ("error_feedback", "optimizer.momentum")
     momentum: float = 0.9  # m, in [0, 1)
     nesterov: bool = False
     masking: bool = True  # momentum of what is sent is forgotten

@@ -181,6 +181,7 @@ def _check_fit(settings: Settings, parts: dict[str, Any]) -> None:
             f"emulation.compute must be measured for model {parts['model'].name}, which has no "
             f"published compute times, got {compute!r}; or give model.times"
         )
+    _check_replaced(settings, parts["compressor"])
     same = getattr(parts["controller"], "same_everywhere", False)
     if parts["compressor"].uniform_density and settings["controller.agree"] == "local" and not same:
         raise BadSetting(
@@ -201,3 +202,11 @@ def _check_fit(settings: Settings, parts: dict[str, Any]) -> None:
             parts["dataset"].check()
         except FileNotFoundError as error:
             raise BadSetting(f"dataset: {error}") from error
+
+
+def _check_replaced(settings: Settings, compressor: Any) -> None:
+    """What a compressor does itself must not be done once more around it."""
+    for key in getattr(compressor, "replaces", ()):
+        if value := settings[key]:
+            kind, off = type(compressor).__name__, "false" if value is True else 0
+            raise BadSetting(f"{key} must be {off} with {kind}, which does its work, got {value!r}")

@@ -71,6 +71,12 @@ def test_the_run_id_depends_on_what_is_in_the_files_that_are_named(tmp_path):
     assert "files" not in settings("profile=markov").identity()
 
 
+def test_what_a_compressor_does_itself_is_not_done_twice():
+    for key, value in (("error_feedback", "true"), ("optimizer.momentum", "0.9")):
+        with pytest.raises(BadSetting, match=rf"{key} must be (false|0) with DGC"):
+            settings("method=dgc", f"{key}={value}").check()
+
+
 def test_a_network_must_have_a_link_for_every_node():
     with pytest.raises(BadSetting, match=r"profile: rate_mbit must have a rate for node 2"):
         settings("profile.rate_mbit=[10,20]", "workers=3").check()
