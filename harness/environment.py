@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compressors import kernels
+from harness.boot import boot_id
 
 PACKAGES = ("torch", "torchvision", "numpy", "numba", "pyroute2", "hydra-core", "scikit-learn")
 ALL_USERS = (1 << 32) - 1
@@ -34,11 +35,6 @@ def describe() -> dict[str, Any]:
         "boot_id": boot_id(),
         "environment": {key: os.environ.get(key) for key in ALLOCATOR},
     }
-
-
-def boot_id() -> str:
-    """Changes with every boot: tells a live process id from one of an earlier life."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def _is_root() -> bool:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.environment import boot_id
+from harness.boot import boot_id
 from harness.records import NO_SPACE, overwrite_json, read_json, write_json
 
 FINAL = ("succeeded", "failed", "interrupted", "invalid")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pyroute2 import IPRoute
 
-from harness.environment import boot_id
+from harness.boot import boot_id
 from harness.network import namespaces, nic, stack
 from harness.network.links import NetworkError, attempt
 from harness.network.nic import Nic
