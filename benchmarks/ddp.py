@@ -20,6 +20,7 @@ from controllers.fixed import Fixed
 from harness.clock import Clock
 from harness.exchange import Exchange
 from harness.feedback import Forget
+from harness.reduction import Reduction
 from harness.workers import Workers
 
 WIDTH, LAYERS, BATCH = 725, 6, 256  # 12.6 MB of gradients
@@ -38,7 +39,8 @@ def _exchange(model: nn.Module) -> Exchange:
     clock.start()
     shares = {name: 1 / len(names) for name in names.values()}
     workers = Workers(dist.new_group())
-    return Exchange(Dense(), Fixed(1.0), "local", Forget(), workers, clock, names, shares)
+    reduction = Reduction(Dense(), Fixed(1.0), "local", Forget(), workers)
+    return Exchange(reduction, workers, clock, names, shares)
 
 
 def seconds(steps: int) -> tuple[list[float], list[float]]:

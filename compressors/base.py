@@ -17,6 +17,7 @@ class Bucket(NamedTuple):
     grad: Tensor  # [n], float32
     gradients: list[Tensor]  # views of grad, in order
     names: tuple[str, ...]  # of the parameters, in the same order
+    added: Tensor | None = None  # [n], read only: a compressor that `adds` adds it to grad first
 
 
 class Reduced(NamedTuple):
@@ -65,6 +66,8 @@ class Compressor(Protocol):
     - `has_level = False`: `density` is ignored, the bytes sent do not depend on it;
     - `replaces`: settings that must be off, because the compressor does their work;
     - `rounding`: of a value on its way, relative to the largest of the bucket (default 1e-6);
+    - `adds = True`: where there is error feedback, `grad` is the residual e and `added` the new
+      gradient g; the compressor adds them in a pass it makes anyway (default: `grad` is g + e);
     - `largest`: above this magnitude a gradient is refused with OverflowError (default infinity).
     """
 

@@ -16,10 +16,9 @@ import torch
 from torch import Tensor
 from torch.futures import Future
 
-from compressors.base import Bucket, Compressor
-from controllers.base import Controller, Observation
+from controllers.base import Observation
 from harness.clock import Clock
-from harness.feedback import Feedback
+from harness.reduction import Reduction
 from harness.workers import Workers
 
 JOIN_S = 5.0  # the thread ends between two buckets; longer means a collective hangs
@@ -45,6 +44,7 @@ class Exchanged(NamedTuple):
 
     compute_end: float  # clock time at which the last bucket was ready, or due if that was later
     late_s: float  # how much the last bucket missed its due time; 0 without pacing
+    hiding_s: float  # from when the first bucket could be sent to compute_end
     compress_s: float
     comm_s: float
     exposed_s: float  # part of comm_s after compute_end
@@ -62,23 +62,21 @@ class _Tally:
     share: float = 0.0  # of backward, of the buckets handed over so far
     dense_bytes: int = 0
     compress_s: float = 0.0
+    first_ready: float | None = None  # clock time
     compute_end: float = 0.0
     late_s: float = 0.0
 
 
 @dataclass
 class Exchange:
-    """Owns the communication thread, the residual and the controller's decisions of one rank.
+    """Owns the communication thread of one rank, which runs `reduction` on every bucket.
 
     `shares` gives each parameter's share of backward; `release` maps the share of backward done so
     far to the clock time at which a bucket may be sent (None: as soon as it is ready).
     """
 
-    compressor: Compressor
-    controller: Controller
-    agree: str  # local | min | mean
-    feedback: Feedback
-    workers: Workers
+    reduction: Reduction
+    workers: Workers  # those of the reduction, whose bytes and seconds are counted
     clock: Clock
     names: dict[int, str]  # id of parameter -> name
     shares: dict[str, float]
@@ -88,7 +86,6 @@ class Exchange:
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._release: Callable[[float], float] | None = None
         self._tally = _Tally()
-        self._density = 1.0
         self._seen: Observation | None = None
         self._step = 0
         self._stream: Any = None
@@ -119,6 +116,8 @@ class Exchange:
         due = self._release(tally.share) if self._release else now
         tally.late_s = max(0.0, now - due)
         tally.compute_end = max(due, now)
+        if tally.first_ready is None:
+            tally.first_ready = tally.compute_end
         on_cuda = buffer.is_cuda
         future: Future = Future(devices=[buffer.device]) if on_cuda else Future()
         event = torch.cuda.current_stream().record_event() if on_cuda else None
@@ -134,13 +133,14 @@ class Exchange:
         return Exchanged(
             compute_end=tally.compute_end,
             late_s=tally.late_s,
+            hiding_s=tally.compute_end - (tally.first_ready or tally.compute_end),
             compress_s=tally.compress_s,
             comm_s=workers.seconds - self._seconds_before,
             exposed_s=exposed,
             sent_bytes=workers.sent_bytes - self._sent_before,
             received_bytes=workers.received_bytes - self._received_before,
             dense_bytes=tally.dense_bytes,
-            density=self._density,
+            density=self.reduction.density,
         )
 
     def observe(self, seen: Observation) -> None:
@@ -189,30 +189,12 @@ class Exchange:
         _sleep_until(job.due, self.clock)
         tally = self._tally
         if tally.buckets == 0:
-            self._density = self._decide()
+            self.reduction.open(self._seen)
         begin, seconds = time.monotonic(), self.workers.seconds
-        sizes = [gradient.numel() for gradient in job.gradients]
-        grad = self.feedback.compensate(job.names, sizes, job.buffer)
-        gradients = [
-            part.view(gradient.shape)
-            for part, gradient in zip(grad.split(sizes), job.gradients, strict=True)
-        ]
-        bucket = Bucket(tally.buckets, self._step, grad, gradients, job.names)
-        reduced = self.compressor.reduce(bucket, self._density, self.workers)
-        if reduced.mean.data_ptr() != job.buffer.data_ptr():
-            job.buffer.copy_(reduced.mean)
-        self.feedback.keep(job.names, reduced.unsent)
+        self.reduction.reduce(self._step, tally.buckets, job.names, job.gradients, job.buffer)
         tally.buckets += 1
         tally.dense_bytes += 4 * job.buffer.numel()
         tally.compress_s += time.monotonic() - begin - (self.workers.seconds - seconds)
-
-    def _decide(self) -> float:
-        density = self.controller.density(self._seen)
-        if self.agree != "local":
-            density = self.workers.agree(density, self.agree)
-        if not 0 < density <= 1:
-            raise ValueError(f"controller chose density {density}, allowed (0, 1]")
-        return density
 
 
 def _sleep_until(due: float, clock: Clock) -> None:

@@ -9,20 +9,23 @@ from torch import Tensor
 class Feedback(Protocol):
     """What happens to the part of a gradient that compression left out."""
 
-    def compensate(self, names: tuple[str, ...], sizes: list[int], grad: Tensor) -> Tensor:
-        """The tensor to compress, [n], for the bucket of parameters `names` of `sizes` elements."""
+    def recall(self, names: tuple[str, ...], sizes: list[int], grad: Tensor) -> Tensor | None:
+        """The residual e, [n], of the bucket of parameters `names` of `sizes` elements.
+
+        The caller adds `grad` to it, in place. None: there is no residual.
+        """
         ...
 
     def keep(self, names: tuple[str, ...], unsent: Tensor | None) -> None:
-        """Remember what was left out of that tensor; None: nothing."""
+        """Remember what was left out of g + e; None: nothing."""
         ...
 
 
 class Forget:
     """No error feedback: the gradient is compressed as it is, the rest is lost."""
 
-    def compensate(self, names: tuple[str, ...], sizes: list[int], grad: Tensor) -> Tensor:
-        return grad
+    def recall(self, names: tuple[str, ...], sizes: list[int], grad: Tensor) -> None:
+        return None
 
     def keep(self, names: tuple[str, ...], unsent: Tensor | None) -> None:
         return None
@@ -39,11 +42,9 @@ class Residual:
         self._buckets: dict[tuple[str, ...], Tensor] = {}
         self._sizes: dict[tuple[str, ...], list[int]] = {}
 
-    def compensate(self, names: tuple[str, ...], sizes: list[int], grad: Tensor) -> Tensor:
+    def recall(self, names: tuple[str, ...], sizes: list[int], grad: Tensor) -> Tensor:
         residual = self._buckets.get(names)
-        if residual is None:
-            residual = self._carried_over(names, sizes, grad)
-        return residual.add_(grad)
+        return self._carried_over(names, sizes, grad) if residual is None else residual
 
     def keep(self, names: tuple[str, ...], unsent: Tensor | None) -> None:
         residual = self._buckets[names]

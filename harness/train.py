@@ -92,10 +92,12 @@ class Loop:
             delay_s=took.comm_s * emulated,
             compress_s=took.compress_s * emulated,
             compute_s=(took.compute_end - begin) * emulated,
+            hiding_s=took.hiding_s * emulated,
             exposed_s=took.exposed_s * emulated,
             sent_bytes=took.sent_bytes,
             received_bytes=took.received_bytes,
             dense_bytes=took.dense_bytes,
+            workers=self.exchange.workers.size,
         )
         row = Step(
             step=step,
@@ -111,7 +113,7 @@ class Loop:
             received_bytes=seen.received_bytes,
             dense_bytes=seen.dense_bytes,
             density=seen.density,
-            controller=json.dumps(self.exchange.controller.state()),
+            controller=json.dumps(self.exchange.reduction.controller.state()),
         )
         self._rows.append(row)
         self.exchange.observe(seen)

@@ -17,11 +17,12 @@ from harness.clock import Clock
 from harness.data.base import DataSet
 from harness.data.loader import Batches, shard
 from harness.exchange import Exchange
-from harness.feedback import Feedback, Forget, Residual
+from harness.feedback import Forget, Residual
 from harness.gradients import Replayed, Trained
 from harness.models.base import Architecture, backward_shares
 from harness.pace import Measured, Pace, Paced
 from harness.records import Events
+from harness.reduction import Reduction
 from harness.settings import Settings
 from harness.train import Gradients, Loop
 from harness.workers import Workers
@@ -100,12 +101,10 @@ def _loop(
         model = architecture.build(data.shape, data.classes)
     model = model if replay else model.to(device)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
+    workers = Workers(group, device)
     exchange = Exchange(
-        compressor=settings.build("compressor"),
-        controller=settings.build("controller"),
-        agree=settings["controller.agree"],
-        feedback=_feedback(settings),
-        workers=Workers(group, device),
+        reduction=_reduction(settings, workers),
+        workers=workers,
         clock=clock,
         names=names,
         shares=backward_shares(model, data.shape),
@@ -126,6 +125,16 @@ def _loop(
         pace=_pace(settings, architecture),
         clock=clock,
         barrier=_barrier,
+    )
+
+
+def _reduction(settings: Settings, workers: Workers) -> Reduction:
+    return Reduction(
+        compressor=settings.build("compressor"),
+        controller=settings.build("controller"),
+        agree=settings["controller.agree"],
+        feedback=Residual() if settings["error_feedback"] else Forget(),
+        workers=workers,
     )
 
 
@@ -195,10 +204,6 @@ def _pace(settings: Settings, architecture: Architecture) -> Pace:
 
 def _barrier() -> None:
     dist.barrier()
-
-
-def _feedback(settings: Settings) -> Feedback:
-    return Residual() if settings["error_feedback"] else Forget()
 
 
 def _device(settings: Settings, rank: int, here: Here) -> torch.device:

@@ -15,7 +15,9 @@ from compressors.base import Reduced
 from harness.clock import Clock
 from harness.exchange import Exchange, ExchangeError
 from harness.feedback import Forget, Residual
+from harness.reduction import Reduction
 from harness.workers import Workers
+from tests.controllers.observations import seen
 from tests.ranks import run_ranks
 
 BUCKET_MB = 0.02  # several buckets in a small model
@@ -79,9 +81,8 @@ def _exchange(model, compressor, feedback=None):
     clock.start()
     shares = {name: 1 / len(names) for name in names.values()}
     workers = Workers(dist.new_group())
-    return Exchange(
-        compressor, Constant(), "local", feedback or Forget(), workers, clock, names, shares
-    )
+    reduction = Reduction(compressor, Constant(), "local", feedback or Forget(), workers)
+    return Exchange(reduction, workers, clock, names, shares)
 
 
 def _train(steps, compressor=None, release=None):
@@ -195,14 +196,8 @@ def _fails_alone():
             with pytest.raises(ExchangeError):
                 exchange.begin(None)
             return step, repr(cause)
-        exchange.observe(_seen(step))
+        exchange.observe(seen(step))
     return None
-
-
-def _seen(step):
-    from controllers.base import Observation
-
-    return Observation(step, 0.0, 1.0, 0.1, 0.0, 0.1, 0.0, 1, 1, 1)
 
 
 def test_an_error_in_the_thread_ends_backward_with_its_cause():

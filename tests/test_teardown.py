@@ -16,6 +16,7 @@ from harness import worker
 from harness.clock import Clock
 from harness.exchange import Exchange
 from harness.feedback import Forget
+from harness.reduction import Reduction
 from harness.workers import Workers
 from tests.ranks import free_port
 
@@ -38,9 +39,9 @@ def _leave_busy(rank: int, port: int) -> None:
     clock = Clock()
     clock.start()
     held = Held()
-    held.exchange = Exchange(
-        Dense(), Fixed(1.0), "local", Forget(), Workers(group), clock, names, {"a": 1.0}
-    )
+    workers = Workers(group)
+    reduction = Reduction(Dense(), Fixed(1.0), "local", Forget(), workers)
+    held.exchange = Exchange(reduction, workers, clock, names, {"a": 1.0})
     held.ddp = DistributedDataParallel(model)
     held.exchange.begin(None)
     for _ in range(8):  # nobody waits for these

@@ -70,14 +70,27 @@ class Replica:
         """One bucket, [n], of parameters with shapes `of`."""
         of = of or shapes_of(grad.numel())
         names, sizes = tuple(of), [prod(shape) for shape in of.values()]
-        flat = self.feedback.compensate(names, sizes, grad.clone())
+        flat, added = self._compensated(names, sizes, grad.clone())
         parts = zip(flat.split(sizes), of.values(), strict=True)
-        bucket = Bucket(index, step, flat, [part.view(shape) for part, shape in parts], names)
-        before, bytes_before = flat.clone(), self.workers.contributed_bytes
+        views = [part.view(shape) for part, shape in parts]
+        bucket = Bucket(index, step, flat, views, names, added)
+        before = flat.clone() if added is None else flat + added
+        bytes_before = self.workers.contributed_bytes
         mean, unsent = self.compressor.reduce(bucket, density, self.workers)
         mean, unsent = mean.clone(), unsent if unsent is None else unsent.clone()
         self.feedback.keep(names, unsent)
         return Outcome(before, Reduced(mean, unsent), self.workers.contributed_bytes - bytes_before)
+
+    def _compensated(
+        self, names: tuple[str, ...], sizes: list[int], grad: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """As harness.reduction does it."""
+        residual = self.feedback.recall(names, sizes, grad)
+        if residual is None:
+            return grad, None
+        if getattr(self.compressor, "adds", False):
+            return residual, grad
+        return residual.add_(grad), None
 
 
 Make = Callable[[], Any]

@@ -9,12 +9,13 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from controllers.base import Observation
+from tests.controllers.observations import seen
 
 CHOICES = {path.stem: path for path in sorted(Path("conf/controller").glob("*.yaml"))}
 
 
 def observation(step: int, delay_s: float, density: float = 0.1) -> Observation:
-    return Observation(step, 0.1 * step, density, delay_s, 0.01, 0.05, delay_s / 2, 10, 10, 4000)
+    return seen(step, density=density, delay_s=delay_s, exposed_s=delay_s / 2)
 
 
 def build(name: str) -> Any:

@@ -2,13 +2,13 @@
 
 import pytest
 
-from controllers.base import Observation
 from controllers.warmup import WarmUp
+from tests.controllers.observations import seen
 
 
 def densities(controller: WarmUp, steps: int) -> list[float]:
-    seen = [Observation(step, 0, 0, 0, 0, 0, 0, 0, 0, 0) for step in range(steps - 1)]
-    return [controller.density(one) for one in (None, *seen)]
+    past = [seen(step) for step in range(steps - 1)]
+    return [controller.density(one) for one in (None, *past)]
 
 
 def test_the_papers_epochs() -> None:

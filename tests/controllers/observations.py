@@ -1,0 +1,24 @@
+"""Exchanges as a controller sees them, made by hand."""
+
+from typing import Any
+
+from controllers.base import Observation
+
+
+def seen(step: int, **values: Any) -> Observation:
+    """Exchange `step` of 4000 dense bytes between 4 workers, with `values` in place of defaults."""
+    usual = dict(
+        step=step,
+        time_s=0.1 * step,
+        density=0.1,
+        delay_s=0.1,
+        compress_s=0.01,
+        compute_s=0.05,
+        hiding_s=0.03,
+        exposed_s=0.05,
+        sent_bytes=10,
+        received_bytes=10,
+        dense_bytes=4000,
+        workers=4,
+    )
+    return Observation(**{**usual, **values})
