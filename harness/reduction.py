@@ -64,7 +64,7 @@ class Reduction:
     def _compensated(
         self, names: tuple[str, ...], sizes: list[int], gradient: Tensor
     ) -> tuple[Tensor, Tensor | None]:
-        """g + e; or e and the g that the compressor will add."""
+        """G + e; or e and the g that the compressor will add."""
         residual = self.feedback.recall(names, sizes, gradient)
         if residual is None:
             return gradient, None
