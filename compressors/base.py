@@ -18,6 +18,15 @@ class Bucket(NamedTuple):
     gradients: list[Tensor]  # views of grad, in order
     names: tuple[str, ...]  # of the parameters, in the same order
     added: Tensor | None = None  # [n], read only: a compressor that `adds` adds it to grad first
+    out: Tensor | None = None  # [n], room for the mean; it may share the memory of added or grad
+
+    def room(self) -> Tensor:
+        """Memory for the mean, [n], of any content.
+
+        It may be that of `added`, or of `grad` where nobody keeps `unsent`: write there only when
+        nothing is read from these any more.
+        """
+        return self.grad.new_empty(self.grad.shape) if self.out is None else self.out
 
 
 class Reduced(NamedTuple):

@@ -55,7 +55,7 @@ class Reduction:
             part.view(gradient.shape)
             for part, gradient in zip(grad.split(sizes), gradients, strict=True)
         ]
-        bucket = Bucket(index, step, grad, parts, names, added)
+        bucket = Bucket(index, step, grad, parts, names, added, out=buffer)
         reduced = self.compressor.reduce(bucket, self.density, self.workers)
         if reduced.mean.data_ptr() != buffer.data_ptr():
             buffer.copy_(reduced.mean)

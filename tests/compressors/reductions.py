@@ -58,11 +58,16 @@ def shapes_of(n: int) -> Shapes:
 
 @dataclass
 class Replica:
-    """One worker: its compressor and its error feedback."""
+    """One worker: its compressor and its error feedback.
+
+    `in_place`: the mean is written over the gradient where there is no feedback, as in a run; then
+    `Outcome.reduced.unsent` means nothing.
+    """
 
     workers: ThreadWorkers
     compressor: Any
     feedback: Feedback = field(default_factory=Forget)
+    in_place: bool = False
 
     def reduce(
         self, grad: Tensor, density: float, step: int = 0, index: int = 0, of: Shapes | None = None
@@ -70,10 +75,13 @@ class Replica:
         """One bucket, [n], of parameters with shapes `of`."""
         of = of or shapes_of(grad.numel())
         names, sizes = tuple(of), [prod(shape) for shape in of.values()]
-        flat, added = self._compensated(names, sizes, grad.clone())
+        buffer = grad.clone()
+        flat, added = self._compensated(names, sizes, buffer)
         parts = zip(flat.split(sizes), of.values(), strict=True)
         views = [part.view(shape) for part, shape in parts]
-        bucket = Bucket(index, step, flat, views, names, added)
+        apart = flat is buffer and not self.in_place
+        out = torch.full_like(grad, torch.nan) if apart else buffer
+        bucket = Bucket(index, step, flat, views, names, added, out)
         before = flat.clone() if added is None else flat + added
         bytes_before = self.workers.contributed_bytes
         mean, unsent = self.compressor.reduce(bucket, density, self.workers)

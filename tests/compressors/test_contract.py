@@ -4,6 +4,7 @@ Bytes on the wire, and what a compressor promises beyond this, are in its own te
 """
 
 from copy import deepcopy
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -144,6 +145,20 @@ def test_a_repetition_is_equal_and_global_randomness_untouched(variant: str) -> 
     for one, other in zip(first, second, strict=True):
         assert torch.equal(bits(one.reduced.mean), bits(other.reduced.mean))
         assert one.contributed_bytes == other.contributed_bytes
+
+
+def test_the_mean_may_take_the_place_of_the_gradient(variant: str) -> None:
+    """Where nothing is kept of it, nor of what is unsent."""
+
+    def work(workers: ThreadWorkers, in_place: bool) -> list[Tensor]:
+        replica = Replica(workers, build(variant), in_place=in_place)
+        grads = [gradient(5000, 2 * step + workers.rank) for step in range(3)]
+        return [replica.reduce(grad, 0.1, step).reduced.mean for step, grad in enumerate(grads)]
+
+    apart, in_place = (
+        together(2, partial(work, in_place=in_place))[0] for in_place in (False, True)
+    )
+    assert [bits(mean).tolist() for mean in in_place] == [bits(mean).tolist() for mean in apart]
 
 
 PARAMETERS: Shapes = {"embed": (12, 40), "bias": (33,), "kernel": (8, 3, 3, 3), "scale": (1,)}
