@@ -27,9 +27,13 @@ def bits(x: Tensor) -> Tensor:
     return x.view(torch.int32).bitwise_and(MAGNITUDE)
 
 
-def sample(x: Tensor, size: int, start: int = 0) -> Tensor:
-    """`bits` of at least min(size, n) elements of `x`, [n], evenly spaced; `start` shifts them."""
-    return bits(x[_spread(x, size, start)])
+def sample(x: Tensor, size: int, start: int = 0, added: Tensor | None = None) -> Tensor:
+    """`bits` of at least min(size, n) elements of `x`, or of x + added, [n], evenly spaced.
+
+    `start` shifts them.
+    """
+    some = _spread(x, size, start)
+    return bits(x[some] if added is None else x[some] + added[some])
 
 
 def _spread(x: Tensor, size: int, start: int = 0) -> slice:
@@ -54,6 +58,16 @@ def at_least(x: Tensor, threshold: Tensor) -> Tensor:
     return above(x, max(0, int(threshold.view(torch.int32)) - 1))
 
 
+def add_at_least_(total: Tensor, x: Tensor, threshold: Tensor) -> Tensor:
+    """`at_least` of total += x, [n] both; on the CPU `total` is read and written once."""
+    native = kernels.of(total)
+    if native is None or kernels.of(x) is None:
+        return at_least(total.add_(x), threshold)
+    bound = max(0, int(threshold.view(torch.int32)) - 1)
+    found = native.collect(total.numpy(), bound, total.numel() // USUAL, x.numpy())
+    return torch.from_numpy(found.where.astype(np.int64))
+
+
 def largest(x: Tensor, k: int) -> Tensor:
     """Positions of the k largest magnitudes of `x`, [k]; of equal ones those of lowest index."""
     return _largest(bits(x), k) if x.is_cuda else _search(x, k, None)
@@ -72,8 +86,7 @@ def _search(x: Tensor, k: int, added: Tensor | None) -> Tensor:
     A sample bounds the k-th magnitude from below, one pass collects what is above, and only that is
     ranked. A bound that was too high is lowered; at 0, entries above and equal to it are all.
     """
-    some = _spread(x, SAMPLE)
-    drawn = bits(x[some] if added is None else x[some] + added[some]).numpy()
+    drawn = sample(x, SAMPLE, added=added).numpy()
     expected = drawn.size * k / x.numel()  # of the sample, among the k largest
     reach = expected + SIGMAS * expected**0.5 + 1
     while True:

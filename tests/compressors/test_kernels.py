@@ -6,7 +6,15 @@ import torch
 
 from compressors import kernels
 from compressors.ef_signsgd import mean_magnitude
-from compressors.magnitude import above, add_largest_, bits, largest
+from compressors.magnitude import (
+    above,
+    add_at_least_,
+    add_largest_,
+    at_least,
+    bits,
+    largest,
+    sample,
+)
 from compressors.onebit import root_mean_square
 from compressors.packing import add_signs_, pack_signs
 from tests.compressors.test_magnitude import INPUTS
@@ -58,6 +66,23 @@ def test_adding_and_selecting_is_both(compiled: kernels.Compiled, kind: str, n: 
         assert torch.equal(add_largest_(added, grad, k), largest(total, k))
         assert torch.equal(added.nan_to_num(), total.nan_to_num())
         assert torch.equal(added.isnan(), total.isnan())
+
+
+@pytest.mark.parametrize("numpy", [False, True])
+@pytest.mark.parametrize("kind", INPUTS)
+def test_adding_and_comparing_is_both(
+    kind: str, numpy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grad = inputs(kind, 4097)
+    residual = 0.1 * inputs("normal", 4097)
+    total = residual + grad
+    if numpy:
+        monkeypatch.setattr(kernels, "compiled", lambda: None)
+    assert torch.equal(sample(residual, 100, 7, grad), sample(total, 100, 7))
+    for threshold in (total.abs().median(), torch.tensor(0.0), torch.tensor(torch.inf)):
+        added = residual.clone()
+        assert torch.equal(add_at_least_(added, grad, threshold), at_least(total, threshold))
+        assert np.array_equal(added.numpy(), total.numpy(), equal_nan=True)
 
 
 @pytest.mark.parametrize("kind", INPUTS)
