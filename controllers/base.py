@@ -18,6 +18,7 @@ class Observation(NamedTuple):
     # density, without waiting for the last of them to begin
     compress_s: float
     compute_s: float  # of the step, forward and backward
+    backward_s: float  # the backward part of it, which is what hides communication
     hiding_s: float  # from when the first bucket could be sent to the end of compute
     exposed_s: float  # communication that backward did not hide
     sent_bytes: int

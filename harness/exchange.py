@@ -43,6 +43,7 @@ class Exchanged(NamedTuple):
     """What one exchange took, in real seconds and bytes."""
 
     compute_end: float  # clock time at which the last bucket was ready, or due if that was later
+    backward_s: float  # from the beginning of backward to compute_end
     late_s: float  # how much the last bucket missed its due time; 0 without pacing
     hiding_s: float  # from when the first bucket could be sent to compute_end
     compress_s: float
@@ -62,6 +63,7 @@ class _Tally:
     share: float = 0.0  # of backward, of the buckets handed over so far
     dense_bytes: int = 0
     compress_s: float = 0.0
+    backward_begin: float = 0.0  # clock time
     first_ready: float | None = None  # clock time
     compute_end: float = 0.0
     late_s: float = 0.0
@@ -98,11 +100,16 @@ class Exchange:
         """A new exchange; call before backward."""
         self._raise_if_failed()
         self._release = release
-        self._tally = _Tally()
+        self._tally = _Tally(backward_begin=release(0.0) if release else self.clock.now())
         self._sent_before = self.workers.sent_bytes
         self._received_before = self.workers.received_bytes
         self._seconds_before = self.workers.seconds
         self.workers.intervals.clear()
+
+    def begin_backward(self) -> None:
+        """Forward is over; without this call, and a release, it is thought to take no time."""
+        if self._release is None:
+            self._tally.backward_begin = self.clock.now()
 
     def hook(self, state: object, bucket: torch.distributed.GradBucket) -> Future[Tensor]:
         """DDP communication hook."""
@@ -132,6 +139,7 @@ class Exchange:
         exposed = sum(max(0.0, stop - max(start, end)) for start, stop in workers.intervals)
         return Exchanged(
             compute_end=tally.compute_end,
+            backward_s=tally.compute_end - tally.backward_begin,
             late_s=tally.late_s,
             hiding_s=tally.compute_end - (tally.first_ready or tally.compute_end),
             compress_s=tally.compress_s,

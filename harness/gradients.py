@@ -46,6 +46,7 @@ class Trained:
     def compute(self, step: int) -> float:
         inputs, labels = next(self.batches)
         loss = cross_entropy(self._ddp(inputs.to(self.device)), labels.to(self.device))
+        self.exchange.begin_backward()
         try:
             loss.backward()
         except RuntimeError as error:

@@ -92,6 +92,7 @@ class Loop:
             delay_s=took.comm_s * emulated,
             compress_s=took.compress_s * emulated,
             compute_s=(took.compute_end - begin) * emulated,
+            backward_s=took.backward_s * emulated,
             hiding_s=took.hiding_s * emulated,
             exposed_s=took.exposed_s * emulated,
             sent_bytes=took.sent_bytes,

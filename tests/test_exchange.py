@@ -140,6 +140,35 @@ def test_pacing_releases_no_bucket_early_and_ends_backward_on_time():
         for (exchanged, end), before in zip(took[1:], ends, strict=False):
             assert end - before >= FORWARD_S + BACKWARD_S
             assert exchanged.compute_end - before >= FORWARD_S + BACKWARD_S
+            assert exchanged.backward_s == pytest.approx(BACKWARD_S + exchanged.late_s)
+
+
+def _timed_backward():
+    """Of 3 steps: how long backward took and could hide, and bounds from clock readings around."""
+    model = _model()
+    exchange = _exchange(model, Mean())
+    ddp = DistributedDataParallel(model, bucket_cap_mb=BUCKET_MB)
+    ddp.register_comm_hook(None, exchange.hook)
+    measured = []
+    for _ in range(3):
+        exchange.begin(None)
+        loss = ddp(torch.ones(8, 64)).square().mean()
+        before = exchange.clock.now()
+        exchange.begin_backward()
+        after = exchange.clock.now()
+        loss.backward()
+        took = exchange.finish()
+        bounds = took.compute_end - after, took.compute_end - before
+        measured.append((took.hiding_s, took.backward_s, *bounds))
+    exchange.close()
+    return measured
+
+
+def test_backward_is_measured_from_where_forward_ends():
+    for measured in run_ranks(2, _timed_backward):
+        for hiding_s, backward_s, least_s, most_s in measured:
+            assert hiding_s <= backward_s
+            assert least_s <= backward_s <= most_s
 
 
 def _conserve():

@@ -14,6 +14,7 @@ def seen(step: int, **values: Any) -> Observation:
         delay_s=0.1,
         compress_s=0.01,
         compute_s=0.05,
+        backward_s=0.04,
         hiding_s=0.03,
         exposed_s=0.05,
         sent_bytes=10,
