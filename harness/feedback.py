@@ -12,7 +12,7 @@ class Feedback(Protocol):
     def recall(self, names: tuple[str, ...], sizes: list[int], grad: Tensor) -> Tensor | None:
         """The residual e, [n], of the bucket of parameters `names` of `sizes` elements.
 
-        The caller adds `grad` to it, in place. None: there is no residual.
+        Called once an exchange; the caller adds `grad` to it, in place. None: there is none.
         """
         ...
 
@@ -32,19 +32,25 @@ class Forget:
 
 
 class Residual:
-    """e <- (g + e) - sent, in float32, per parameter.
+    """e <- (g + decay e) - sent, in float32, per parameter.
 
     Held as one flat tensor per bucket. DDP changes its buckets after the first iteration, their
     count, members and the order inside; residuals are then carried over by parameter name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, decay: float = 1.0) -> None:
+        """`decay` in [0, 1]; 1 is plain error feedback, below it what has waited long fades."""
+        if not 0 <= decay <= 1:
+            raise ValueError(f"residual_decay must be in [0, 1], got {decay}")
+        self._decay = decay
         self._buckets: dict[tuple[str, ...], Tensor] = {}
         self._sizes: dict[tuple[str, ...], list[int]] = {}
 
     def recall(self, names: tuple[str, ...], sizes: list[int], grad: Tensor) -> Tensor:
         residual = self._buckets.get(names)
-        return self._carried_over(names, sizes, grad) if residual is None else residual
+        if residual is None:
+            residual = self._carried_over(names, sizes, grad)
+        return residual if self._decay == 1 else residual.mul_(self._decay)
 
     def keep(self, names: tuple[str, ...], unsent: Tensor | None) -> None:
         residual = self._buckets[names]

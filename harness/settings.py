@@ -137,6 +137,8 @@ def check_numbers(settings: Settings) -> None:
         _require(value is None or (_is_number(value) and value > 0), key, value, "> 0 or null")
     _require(settings["steps"] is None or _is_whole(settings["steps"], 1), "steps",
              settings["steps"], "a whole number >= 1")  # fmt: skip
+    decay = settings["residual_decay"]
+    _require(_is_number(decay) and 0 <= decay <= 1, "residual_decay", decay, "a number in [0, 1]")
     workers, shared = settings["workers"], settings["workers_per_node"]
     _require(workers % shared == 0, "workers_per_node", shared, f"a divisor of workers={workers}")
     both = (settings["steps"], settings["epochs"])
@@ -151,6 +153,8 @@ def check_numbers(settings: Settings) -> None:
     }.items():
         allowed = "one of " + ", ".join(str(choice).lower() for choice in choices)
         _require(settings[key] in choices, key, settings[key], allowed)
+    _require(settings["error_feedback"] or decay == 1, "residual_decay", decay,
+             "1 without error_feedback, which it is a part of")  # fmt: skip
     name = settings["experiment"]
     _require(isinstance(name, str) and name not in ("", ".", "..") and "/" not in name,
              "experiment", name, "a folder name")  # fmt: skip

@@ -129,11 +129,12 @@ def _loop(
 
 
 def _reduction(settings: Settings, workers: Workers) -> Reduction:
+    decay = settings["residual_decay"]
     return Reduction(
         compressor=settings.build("compressor"),
         controller=settings.build("controller"),
         agree=settings["controller.agree"],
-        feedback=Residual() if settings["error_feedback"] else Forget(),
+        feedback=Residual(decay) if settings["error_feedback"] else Forget(),
         workers=workers,
     )
 

@@ -1,5 +1,6 @@
 """Error feedback: nothing is lost, also when DDP lays out its buckets anew."""
 
+import pytest
 import torch
 
 from harness.feedback import Forget, Residual
@@ -33,3 +34,34 @@ def test_without_feedback_the_gradient_passes_as_it_is():
     assert Forget().recall(("w",), [4], grad) is None
     Forget().keep(("w",), torch.ones(4))
     assert Forget().recall(("w",), [4], grad) is None
+
+
+def test_decay_fades_what_waits():
+    """Nothing of gradients of 4 is ever sent: what is added is the sum of decay^age 4."""
+    residual = Residual(0.5)
+    for expected in (0.0, 2.0, 3.0, 3.5):
+        added = residual.recall(("w",), [1], torch.zeros(1))
+        assert added.item() == expected
+        residual.keep(("w",), added + 4)
+
+
+def test_decay_counts_once_at_a_new_bucket_layout():
+    residual = Residual(0.5)
+    residual.recall(("a", "b"), [1, 1], torch.zeros(2))
+    residual.keep(("a", "b"), torch.tensor([8.0, 16.0]))
+    assert residual.recall(("b",), [1], torch.zeros(1)).tolist() == [8]
+    assert residual.recall(("a",), [1], torch.zeros(1)).tolist() == [4]
+
+
+def test_without_decay_the_residual_is_what_was_kept_to_the_bit():
+    kept = torch.randn(1000, generator=torch.Generator().manual_seed(1))
+    residual = Residual()
+    residual.recall(("w",), [1000], kept)
+    residual.keep(("w",), kept)
+    assert torch.equal(residual.recall(("w",), [1000], kept), kept)
+
+
+@pytest.mark.parametrize("decay", [-0.1, 1.1, float("nan")])
+def test_a_decay_that_cannot_be_is_refused(decay):
+    with pytest.raises(ValueError, match=r"residual_decay must be in \[0, 1\]"):
+        Residual(decay)

@@ -77,6 +77,18 @@ def test_what_a_compressor_does_itself_is_not_done_twice():
             settings("method=dgc", f"{key}={value}").check()
 
 
+@pytest.mark.parametrize("decay", [-0.1, 1.5, "null"])
+def test_a_decay_of_the_residual_is_a_share(decay):
+    with pytest.raises(BadSetting, match=r"residual_decay must be a number in \[0, 1\]"):
+        settings(f"residual_decay={decay}", "error_feedback=true").check()
+
+
+def test_a_decay_without_a_residual_is_refused():
+    with pytest.raises(BadSetting, match="residual_decay must be 1 without error_feedback"):
+        settings("residual_decay=0.9").check()
+    settings("residual_decay=0.9", "method=topk_0.1").check()
+
+
 def test_a_network_must_have_a_link_for_every_node():
     with pytest.raises(BadSetting, match=r"profile: rate_mbit must have a rate for node 2"):
         settings("profile.rate_mbit=[10,20]", "workers=3").check()
