@@ -1,0 +1,111 @@
+"""NetSenseML: as much as the bandwidth-delay product, by AIMD (Wang et al., 2025, Algorithm 1).
+
+The ratio is our density. What an exchange receives is its data size and the time it takes its RTT,
+from which BtlBw, RTprop and BDP follow. At start-up the ratio rises by beta_1 per exchange; then it
+is halved after an exchange of more than 0.9 BDP, and rises by beta_2 after any other.
+
+Such an RTT includes the transfer, L + size / rate, so that BDP is close to the smallest exchange
+seen, and the rule as printed keeps the ratio at its floor unless L is the larger part; published
+throughputs fit that. `bdp_gain` above 1 lifts it: the test is then `size > 0.9 bdp_gain BDP`.
+
+What the paper leaves open, as we read it:
+- beta_1 is 0.05. Start-up ends when an exchange takes twice the shortest seen, when TCP has sent
+  segments again (`loss_signal`), at ratio 1, or after 20 exchanges; the ratio then stays for one;
+- BtlBw and RTprop are over all exchanges, those of start-up included (`window`);
+- workers agree on the smallest ratio (`controller.agree: min`) and go on from that.
+"""
+
+from dataclasses import dataclass, field
+
+from controllers.base import Observation
+from controllers.path_monitor import PathMonitor
+from controllers.retransmissions import retransmitted
+
+
+@dataclass(kw_only=True)
+class NetSense:
+    """Keeps the path's estimates, the phase, and the count of segments sent again."""
+
+    ratio_0: float = 0.01  # of the first exchange, in [floor, 1]
+    floor: float = 0.005  # in (0, 1]
+    beta_1: float = 0.05  # added per exchange at start-up, >= 0
+    beta_2: float = 0.01  # added per exchange from then on, >= 0
+    alpha: float = 0.5  # factor after an exchange that was too large, in (0, 1)
+    bdp_share: float = 0.9  # of the BDP that may be used, > 0
+    bdp_gain: float = 1.0  # multiplies the BDP; 1: as published
+    window: int | str | None = None  # None: all; n: the last n; bbr: max of 10, min of 10 s
+    startup_steps: int = 20  # exchanges of start-up at most, >= 1
+    startup_rtt: float = 2.0  # it ends above this multiple of the shortest RTT, >= 1
+    loss_signal: bool = False  # it ends when TCP sends segments again; Linux only
+    _path: PathMonitor = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check("floor", self.floor, 0 < self.floor <= 1, "in (0, 1]")
+        _check("ratio_0", self.ratio_0, self.floor <= self.ratio_0 <= 1, f"in [{self.floor}, 1]")
+        _check("beta_1", self.beta_1, self.beta_1 >= 0, ">= 0")
+        _check("beta_2", self.beta_2, self.beta_2 >= 0, ">= 0")
+        _check("alpha", self.alpha, 0 < self.alpha < 1, "in (0, 1)")
+        _check("bdp_share", self.bdp_share, self.bdp_share > 0, "> 0")
+        _check("bdp_gain", self.bdp_gain, self.bdp_gain > 0, "> 0")
+        _check("startup_steps", self.startup_steps, self.startup_steps >= 1, ">= 1")
+        _check("startup_rtt", self.startup_rtt, self.startup_rtt >= 1, ">= 1")
+        self._path = PathMonitor(self.window)
+        self._startup_left: int = self.startup_steps
+        self._resent: int = self._retransmitted()
+
+    def density(self, seen: Observation | None) -> float:
+        """Ratio of the next exchange, in [floor, 1]; ratio_0 before the first."""
+        if seen is None:
+            return self.ratio_0
+        self._path.update(seen.time_s, seen.received_bytes, seen.delay_s)
+        return self._start_up(seen) if self._startup_left else self._sense(seen.density)
+
+    def state(self) -> dict[str, float]:
+        """BtlBw and EBB in bytes/s, RTprop in s, BDP in bytes, sensing 0 or 1; at first empty."""
+        path = self._path
+        if path.rtprop_s == float("inf"):
+            return {}
+        return {
+            "EBB": path.ebb,
+            "BtlBw": path.btlbw,
+            "RTprop": path.rtprop_s,
+            "BDP": path.bdp_bytes,
+            "sensing": float(self._startup_left == 0),
+        }
+
+    def _start_up(self, seen: Observation) -> float:
+        """Quickly up, until something says that it is enough."""
+        self._startup_left -= 1
+        resent, self._resent = self._resent, self._retransmitted()
+        if (
+            seen.delay_s > self.startup_rtt * self._path.shortest_s
+            or self._resent > resent
+            or seen.density >= 1
+            or self._startup_left == 0
+        ):
+            self._startup_left = 0
+            return seen.density
+        return min(1.0, seen.density + self.beta_1)
+
+    def _sense(self, ratio: float) -> float:
+        """Down when the exchange was more than the path holds, else slowly up."""
+        path = self._path
+        if path.size_bytes > self.bdp_share * self.bdp_gain * path.bdp_bytes:
+            return max(self.floor, self.alpha * ratio)
+        return min(1.0, ratio + self.beta_2)
+
+    def _retransmitted(self) -> int:
+        if not self.loss_signal:
+            return 0
+        try:
+            return retransmitted()
+        except OSError as error:
+            raise ValueError(
+                f"loss_signal must be false where the system does not count what TCP sends again "
+                f"(Linux does), got true: {error}"
+            ) from error
+
+
+def _check(key: str, value: float, good: bool, allowed: str) -> None:
+    if not good:
+        raise ValueError(f"{key} must be {allowed}, got {value}")
