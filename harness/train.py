@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from controllers.base import Observation
+from controllers.base import Controller, Observation
 from harness.clock import Clock
 from harness.exchange import Exchange, Exchanged
 from harness.pace import Pace
@@ -84,39 +84,9 @@ class Loop:
         return self.clock.now()
 
     def _record(self, step: int, loss: float, begin: float, end: float, took: Exchanged) -> None:
-        emulated = 1 / self.clock.dilation
-        seen = Observation(
-            step=step,
-            time_s=end * emulated,
-            density=took.density,
-            delay_s=took.comm_s * emulated,
-            compress_s=took.compress_s * emulated,
-            compute_s=(took.compute_end - begin) * emulated,
-            backward_s=took.backward_s * emulated,
-            hiding_s=took.hiding_s * emulated,
-            exposed_s=took.exposed_s * emulated,
-            sent_bytes=took.sent_bytes,
-            received_bytes=took.received_bytes,
-            dense_bytes=took.dense_bytes,
-            workers=self.exchange.workers.size,
-        )
-        row = Step(
-            step=step,
-            rank=self.rank,
-            time_s=seen.time_s,
-            loss=loss,
-            samples=self.gradients.samples,
-            compute_s=seen.compute_s,
-            compress_s=seen.compress_s,
-            comm_s=seen.delay_s,
-            exposed_s=seen.exposed_s,
-            sent_bytes=seen.sent_bytes,
-            received_bytes=seen.received_bytes,
-            dense_bytes=seen.dense_bytes,
-            density=seen.density,
-            controller=json.dumps(self.exchange.reduction.controller.state()),
-        )
-        self._rows.append(row)
+        workers, controller = self.exchange.workers.size, self.exchange.reduction.controller
+        seen = observed(step, begin, end, took, workers, self.clock.dilation)
+        self._rows.append(recorded(seen, self.rank, loss, self.gradients.samples, controller))
         self.exchange.observe(seen)
 
     def _stop_clock_for_the_rest(self, done: int) -> None:
@@ -152,3 +122,47 @@ class Loop:
         folder.mkdir(exist_ok=True)
         self.gradients.save(folder / "model.pt", done)
         self._events.append("checkpoint", self.clock.time_s(), step=done)
+
+
+def observed(
+    step: int, begin: float, end: float, took: Exchanged, workers: int, dilation: float
+) -> Observation:
+    """What a controller sees of a step from `begin` to `end` on a clock of real seconds."""
+    emulated = 1 / dilation
+    return Observation(
+        step=step,
+        time_s=end * emulated,
+        density=took.density,
+        delay_s=took.comm_s * emulated,
+        compress_s=took.compress_s * emulated,
+        compute_s=(took.compute_end - begin) * emulated,
+        backward_s=took.backward_s * emulated,
+        hiding_s=took.hiding_s * emulated,
+        exposed_s=took.exposed_s * emulated,
+        sent_bytes=took.sent_bytes,
+        received_bytes=took.received_bytes,
+        dense_bytes=took.dense_bytes,
+        workers=workers,
+    )
+
+
+def recorded(
+    seen: Observation, rank: int, loss: float, samples: int, controller: Controller
+) -> Step:
+    """The row of steps.csv that tells what `rank` saw of a step."""
+    return Step(
+        step=seen.step,
+        rank=rank,
+        time_s=seen.time_s,
+        loss=loss,
+        samples=samples,
+        compute_s=seen.compute_s,
+        compress_s=seen.compress_s,
+        comm_s=seen.delay_s,
+        exposed_s=seen.exposed_s,
+        sent_bytes=seen.sent_bytes,
+        received_bytes=seen.received_bytes,
+        dense_bytes=seen.dense_bytes,
+        density=seen.density,
+        controller=json.dumps(controller.state()),
+    )
