@@ -1,5 +1,6 @@
 """What a compression algorithm sees: the bucket to reduce, the other workers, what it returns."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
@@ -19,6 +20,7 @@ class Bucket(NamedTuple):
     names: tuple[str, ...]  # of the parameters, in the same order
     added: Tensor | None = None  # [n], read only: a compressor that `adds` adds it to grad first
     out: Tensor | None = None  # [n], room for the mean; it may share the memory of added or grad
+    parameters: Sequence[Tensor] = ()  # read only, in order, shaped; none where none are trained
 
     def room(self) -> Tensor:
         """Memory for the mean, [n], of any content.

@@ -8,7 +8,7 @@ Backward goes on meanwhile, so every algorithm overlaps, and blocking times are 
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -34,6 +34,7 @@ class Job(NamedTuple):
     buffer: Tensor  # [n]; the mean gradient is written here
     names: tuple[str, ...]
     gradients: list[Tensor]  # views of buffer by parameter
+    parameters: Sequence[Tensor]  # that are trained, in the same order; may be none
     due: float  # real seconds on the clock before which it may not be sent
     future: Future
     ready_event: Any  # CUDA event after which buffer holds the gradient, None on the CPU
@@ -114,9 +115,16 @@ class Exchange:
     def hook(self, state: object, bucket: torch.distributed.GradBucket) -> Future[Tensor]:
         """DDP communication hook."""
         names = tuple(self.names[id(parameter)] for parameter in bucket.parameters())
-        return self.submit(bucket.buffer(), names, bucket.gradients())
+        parameters = [parameter.detach() for parameter in bucket.parameters()]
+        return self.submit(bucket.buffer(), names, bucket.gradients(), parameters)
 
-    def submit(self, buffer: Tensor, names: tuple[str, ...], gradients: list[Tensor]) -> Future:
+    def submit(
+        self,
+        buffer: Tensor,
+        names: tuple[str, ...],
+        gradients: list[Tensor],
+        parameters: Sequence[Tensor] = (),
+    ) -> Future:
         """Queue one bucket; the future's value is `buffer` holding the mean gradient."""
         tally, now = self._tally, self.clock.now()
         tally.share += sum(self.shares[name] for name in names)
@@ -128,7 +136,7 @@ class Exchange:
         on_cuda = buffer.is_cuda
         future: Future = Future(devices=[buffer.device]) if on_cuda else Future()
         event = torch.cuda.current_stream().record_event() if on_cuda else None
-        self._queue.put(Job(buffer, names, gradients, due, future, event))
+        self._queue.put(Job(buffer, names, gradients, parameters, due, future, event))
         return future
 
     def finish(self) -> Exchanged:
@@ -199,7 +207,9 @@ class Exchange:
         if tally.buckets == 0:
             self.reduction.open(self._seen)
         begin, seconds = time.monotonic(), self.workers.seconds
-        self.reduction.reduce(self._step, tally.buckets, job.names, job.gradients, job.buffer)
+        self.reduction.reduce(
+            self._step, tally.buckets, job.names, job.gradients, job.buffer, job.parameters
+        )
         tally.buckets += 1
         tally.dense_bytes += 4 * job.buffer.numel()
         tally.compress_s += time.monotonic() - begin - (self.workers.seconds - seconds)

@@ -3,6 +3,7 @@
 The same under real packets, where a communication thread runs it, and in virtual time.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -42,12 +43,18 @@ class Reduction:
         self.density = density
 
     def reduce(
-        self, step: int, index: int, names: tuple[str, ...], gradients: list[Tensor], buffer: Tensor
+        self,
+        step: int,
+        index: int,
+        names: tuple[str, ...],
+        gradients: list[Tensor],
+        buffer: Tensor,
+        parameters: Sequence[Tensor] = (),
     ) -> None:
         """Turn `buffer`, [n], this worker's gradient, into the mean over workers.
 
         It is bucket `index` of exchange `step`; `gradients` are its views by parameter, of the
-        shapes and in the order of `names`.
+        shapes and in the order of `names`, and so are `parameters`, where any are trained.
         """
         sizes = [gradient.numel() for gradient in gradients]
         grad, added = self._compensated(names, sizes, buffer)
@@ -55,7 +62,7 @@ class Reduction:
             part.view(gradient.shape)
             for part, gradient in zip(grad.split(sizes), gradients, strict=True)
         ]
-        bucket = Bucket(index, step, grad, parts, names, added, out=buffer)
+        bucket = Bucket(index, step, grad, parts, names, added, buffer, parameters)
         reduced = self.compressor.reduce(bucket, self.density, self.workers)
         if reduced.mean.data_ptr() != buffer.data_ptr():
             buffer.copy_(reduced.mean)
