@@ -48,13 +48,19 @@ class Workers:
 
     def agree(self, value: float, how: str) -> float:
         """One value for all: `how` is `min` or `mean` of theirs."""
+        if how == "min":
+            return self.least([value])[0]
         shared = torch.tensor([value], dtype=torch.float64, device=self.device)
-        op = {"min": dist.ReduceOp.MIN, "mean": dist.ReduceOp.SUM}[how]
+        return self.all_reduce(shared, op="sum").item() / self.size
+
+    def least(self, values: list[float]) -> list[float]:
+        """Element by element the smallest of all workers' `values`, of which each has as many."""
+        shared = torch.tensor(values, dtype=torch.float64, device=self.device)
         with _Timed(self):
-            dist.all_reduce(shared, op=op, group=self.group)
+            dist.all_reduce(shared, op=dist.ReduceOp.MIN, group=self.group)
         volume = 2 * (self.size - 1) * shared.nbytes // self.size
         self._count(volume, volume)
-        return shared.item() / (self.size if how == "mean" else 1)
+        return shared.tolist()
 
     def all_gather(self, *tensors: Tensor, equal: bool = False) -> list[tuple[Tensor, ...]]:
         """Every worker's tensors (1-D, any types), by rank; any length may differ anywhere.

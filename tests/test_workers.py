@@ -159,6 +159,18 @@ def test_agreement_is_one_value_everywhere():
     assert answers[0] == pytest.approx((0.1, 0.2))
 
 
+def _least():
+    workers = _workers()
+    rank = float(workers.rank)
+    return workers.least([rank, -rank, 0.1, 7e-7 * (rank + 1)]), workers.sent_bytes
+
+
+def test_the_least_is_taken_element_by_element_and_counted():
+    for least, sent in run_ranks(3, _least):
+        assert least == [0.0, -2.0, 0.1, 7e-7]
+        assert sent == 2 * 2 * 4 * 8 // 3
+
+
 def _seconds():
     workers = _workers()
     workers.all_reduce(torch.ones(1000))
