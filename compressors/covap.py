@@ -1,0 +1,109 @@
+"""COVAP: every part of the gradient goes whole, once in I steps (Meng et al., 2023).
+
+Coarse-grained filter: unit t goes at step s if (t + s) mod I = 0; of the others the mean is zero.
+Units are DDP's buckets in the order in which they are ready, and a bucket of n elements, the median
+of all being m, is cut into min(I, floor(n / m)) even slices, each a unit. Nothing has to be agreed
+on, and no work is done but an addition. What waits is the residual e, which comes back as c e, with
+a coefficient c that rises to 1: meant for `error_feedback: true`. I is set by the controller, to
+the ratio of communication to computation (`controllers.covap`). The paper leaves open:
+- c, whose values are those of the authors' code (`init`, `ascend_range`, `ascend_steps`);
+- whose median m is. Of all buckets, as the rule says; or, as in its example, of those that the rule
+  would not cut (`median_scope: non_oversized`);
+- how a bucket is sliced: contiguously, so that a unit can be sent from where it lies;
+- what the first exchange does, of which not all buckets are known when the first goes, and one in
+  which buckets have changed. From the first bucket that is not as in the exchange before, every
+  bucket is one unit, numbered by its place. So from the second exchange of a layout, and at one I,
+  every unit goes exactly once in any I steps.
+"""
+
+from dataclasses import dataclass, field
+from math import ceil
+from statistics import median
+from typing import ClassVar
+
+import torch
+
+from compressors.base import Bucket, Reduced, Workers
+
+TOLERANCE = 1e-9  # relative: 1 / (1 / I), averaged over workers, is I
+SHORT = 8  # the largest I that begins with the first of these, (init, ascend_steps)
+SCHEDULES = (0.5, 50), (0.2, 100)
+
+
+@dataclass
+class COVAP:
+    """Keeps how large the buckets of the last exchange were; the residual is error feedback's."""
+
+    uniform_density: ClassVar[bool] = True
+    is_mean: ClassVar[bool] = False  # of gradient and residual: 1 - c of the residual is dropped
+    adds: ClassVar[bool] = True
+    median_scope: str = "all"  # all | non_oversized
+    init: float | None = None  # c of the first steps, in [0, 1]; None: 0.5, or 0.2 where I > 8
+    ascend_range: float = 0.1  # c grows by it, >= 0
+    ascend_steps: int | None = None  # after so many steps each, >= 1; None: 50, or 100 where I > 8
+    _last: list[int] = field(default_factory=list, init=False, repr=False)  # elements by bucket
+    _sizes: list[int] = field(default_factory=list, init=False, repr=False)  # now, so far
+
+    def __post_init__(self) -> None:
+        if (scope := self.median_scope) not in ("all", "non_oversized"):
+            raise ValueError(f"median_scope must be all or non_oversized, got {scope!r}")
+        if self.init is not None and not 0 <= self.init <= 1:
+            raise ValueError(f"init must be in [0, 1] or null, got {self.init}")
+        if not self.ascend_range >= 0:
+            raise ValueError(f"ascend_range must be >= 0, got {self.ascend_range}")
+        if self.ascend_steps is not None and not self.ascend_steps >= 1:
+            raise ValueError(f"ascend_steps must be >= 1 or null, got {self.ascend_steps}")
+
+    def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
+        """Mean, [n], of g + c e in the unit of the bucket whose turn it is, if any; 0 elsewhere.
+
+        A unit of u elements is an all-reduce of 4u bytes: 2 (P - 1) / P 4u sent. `unsent` is
+        g + c e, zero where it was sent.
+        """
+        grad, every = bucket.grad, interval(density)
+        if bucket.added is not None:
+            torch.add(bucket.added, grad, alpha=self.coefficient(bucket.step, every), out=grad)
+        first, end = self._turn(bucket, every)
+        if end - first == grad.numel():
+            return Reduced(workers.all_reduce(bucket.room().copy_(grad)), unsent=None)
+        sent = grad[first:end].clone()
+        grad[first:end] = 0
+        mean = bucket.room().zero_()
+        if first < end:
+            mean[first:end] = workers.all_reduce(sent)
+        return Reduced(mean, unsent=grad)
+
+    def coefficient(self, step: int, every: int) -> float:
+        """C, by which the residual is multiplied at `step`, with I = `every`."""
+        init, steps = SCHEDULES[every > SHORT]
+        init = init if self.init is None else self.init
+        return min(1.0, init + step // (self.ascend_steps or steps) * self.ascend_range)
+
+    def _turn(self, bucket: Bucket, every: int) -> tuple[int, int]:
+        """First element, and the one behind the last, of what is sent; they may be equal.
+
+        A bucket has at most I units, numbered without a gap: one at most has its turn.
+        """
+        index, n = bucket.index, bucket.grad.numel()
+        if index == 0:
+            self._last, self._sizes = self._sizes, []
+        self._sizes.append(n)
+        unit, parts = index, 1
+        if self._sizes == self._last[: index + 1]:
+            counts = shards(self._last, every, self.median_scope)
+            unit, parts = sum(counts[:index]), counts[index]
+        part = -(unit + bucket.step) % every
+        return (part * n // parts, (part + 1) * n // parts) if part < parts else (0, 0)
+
+
+def interval(density: float) -> int:
+    """I, the least whole number for which 1 / I is not above `density`."""
+    return max(1, ceil((1 - TOLERANCE) / density))
+
+
+def shards(sizes: list[int], every: int, scope: str = "all") -> list[int]:
+    """Into how many units, with I = `every`, each bucket is cut, of these `sizes` in elements."""
+    usual = median(sizes)
+    if scope == "non_oversized":
+        usual = median(size for size in sizes if size < 2 * usual)
+    return [min(every, max(1, int(size // usual))) for size in sizes]
