@@ -18,6 +18,7 @@ from torch.futures import Future
 
 from controllers.base import Observation
 from harness.clock import Clock
+from harness.norms import Norms
 from harness.reduction import Reduction
 from harness.workers import Workers
 
@@ -54,6 +55,7 @@ class Exchanged(NamedTuple):
     received_bytes: int
     dense_bytes: int
     density: float
+    norms: Norms
 
 
 @dataclass
@@ -157,6 +159,7 @@ class Exchange:
             received_bytes=workers.received_bytes - self._received_before,
             dense_bytes=tally.dense_bytes,
             density=self.reduction.density,
+            norms=self.reduction.norms(),
         )
 
     def observe(self, seen: Observation) -> None:

@@ -1,5 +1,6 @@
 """How large a gradient is, what waits beside it, and how much of both a compressor sent."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, nan
 from typing import NamedTuple
@@ -23,12 +24,28 @@ class Norms(NamedTuple):
 
 @dataclass
 class Squares:
-    """Sums of squares of an exchange's buckets so far."""
+    """Sums of squares, of an exchange's buckets so far."""
 
     gradient: float = 0.0  # g
     residual: float = 0.0  # e
     compensated: float = 0.0  # g + e
     unsent: float = 0.0
+
+    def add_input(self, gradient: Tensor, residual: Tensor | None) -> None:
+        """One bucket's g and e, each [n], before they are added; no e where nothing is kept."""
+        own = square(gradient)
+        self.gradient += own
+        if residual is None:
+            self.compensated += own
+            return
+        self.residual += square(residual)
+        pairs = zip(_parts(gradient), _parts(residual), strict=True)
+        self.compensated += sum(square(g + e) for g, e in pairs)
+
+    def add_unsent(self, unsent: Tensor | None) -> None:
+        """What one bucket left unsent, [n]; None: nothing."""
+        if unsent is not None:
+            self.unsent += square(unsent)
 
     def norms(self) -> Norms:
         """What was sent is taken as orthogonal to the rest, as the entries are that top-k picks."""
@@ -45,8 +62,11 @@ def square(x: Tensor) -> float:
     """|x|^2 of `x`, float32 [n], summed in float64: finite where every element is."""
     if (native := kernels.of(x)) is not None:
         return float(native.signs.squares(x.numpy()))
-    parts = x.split(CHUNK) if x.is_cpu else (x,)
-    return sum(float(torch.linalg.vector_norm(part.double()).square()) for part in parts)
+    return sum(float(torch.linalg.vector_norm(part.double()).square()) for part in _parts(x))
+
+
+def _parts(x: Tensor) -> Sequence[Tensor]:
+    return x.split(CHUNK) if x.is_cpu else (x,)
 
 
 def _ratio(part: float, whole: float) -> float:

@@ -143,6 +143,7 @@ def observed(
         received_bytes=took.received_bytes,
         dense_bytes=took.dense_bytes,
         workers=workers,
+        **took.norms._asdict(),
     )
 
 
