@@ -23,14 +23,18 @@ def take_out_(grad: Tensor, index: Tensor) -> Tensor:
     return values
 
 
-def average(values: Tensor, index: Tensor, n: int, workers: Workers) -> Tensor:
+def average(
+    values: Tensor, index: Tensor, n: int, workers: Workers, out: Tensor | None = None
+) -> Tensor:
     """Mean over workers, [n], of the vectors that hold `values` [k] at `index` [k], 0 elsewhere.
 
-    k may differ between workers; each contributes k (4 + bytes of an index) to an all-gather. All
-    workers add in the order of the ranks, so that their results have equal bits. The indices of one
-    worker must be distinct for that to hold on a GPU too.
+    It is written to `out`, [n], where that is given. k may differ between workers; each contributes
+    k (4 + bytes of an index) to an all-gather. All workers add in the order of the ranks, so that
+    their results have equal bits. The indices of one worker must be distinct for that to hold on a
+    GPU too.
     """
-    mean = values.new_zeros(n)
-    for part, where in workers.all_gather(values, index):
+    gathered = workers.all_gather(values, index)
+    mean = values.new_zeros(n) if out is None else out.zero_()
+    for part, where in gathered:
         mean.index_add_(0, where, part, alpha=1 / workers.size)
     return mean
