@@ -16,7 +16,7 @@ from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
 from compressors.draw import generator
-from compressors.magnitude import at_least, largest, sample
+from compressors.magnitude import add_at_least_, at_least, largest, sample
 from compressors.sparse import average, index_dtype, take_out_
 
 LEAST_RANK = 160  # of the threshold in the sample; its count is then good to 1 / sqrt(160) = 8 %
@@ -25,6 +25,7 @@ LEAST_RANK = 160  # of the threshold in the sample; its count is then good to 1 
 @dataclass
 class SampledTopK:
     uniform_density: ClassVar[bool] = False
+    adds: ClassVar[bool] = True
     share: float = 0.01  # of the elements that is sampled, in (0, 1]
     rounds: int = 10  # corrections of the threshold at most
     low: float = 0.7  # below low k entries the threshold is multiplied by low, in (0, 1)
@@ -44,26 +45,30 @@ class SampledTopK:
                 raise ValueError(f"{key} must be {allowed}, got {value}")
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean, [n], of every worker's entries of `bucket.grad` above its own threshold.
+        """Mean, [n], of every worker's entries of the gradient above its own threshold.
 
         With K entries, 1 <= K <= high max(1, floor(density n)), a worker contributes 8K bytes (12K
-        with int64) to an all-gather. `unsent` is `bucket.grad`, zero where it was sent.
+        with int64) to an all-gather. `unsent` is the gradient, zero where it was sent.
         """
         grad, n = bucket.grad, bucket.grad.numel()
-        index = self.select(grad, density, (bucket.step, bucket.index, workers.rank))
+        key = (bucket.step, bucket.index, workers.rank)
+        index = self.select(grad, density, key, bucket.added)
         values = take_out_(grad, index)
-        mean = average(values, index.to(self._wire_dtype), n, workers)
+        mean = average(values, index.to(self._wire_dtype), n, workers, bucket.room())
         return Reduced(mean, unsent=grad)
 
-    def select(self, grad: Tensor, density: float, key: tuple[int, ...]) -> Tensor:
+    def select(
+        self, grad: Tensor, density: float, key: tuple[int, ...], added: Tensor | None = None
+    ) -> Tensor:
         """Positions of about k = density n entries of `grad`, [n]; int64 [K], ascending.
 
-        The sample follows from the seed and `key`.
+        With `added`, of grad += added. The sample follows from the seed and `key`.
         """
         start = int(torch.randint(1 << 31, (1,), generator=generator(self.seed, *key)))
         k = max(1, int(density * grad.numel()))
-        threshold = self._estimate(grad, density, start)
-        index = at_least(grad, threshold)
+        size = max(int(self.share * grad.numel()), int(LEAST_RANK / density))
+        threshold = estimate(grad, density, size, start, added)
+        index = passing(grad, threshold, added)
         plenty = None  # what passed the highest threshold that was too low
         for _ in range(self.rounds):
             if index.numel() > self.high * k:
@@ -81,10 +86,20 @@ class SampledTopK:
             return plenty.index_select(0, largest(grad.index_select(0, plenty), k))
         return index if index.numel() else largest(grad, 1)
 
-    def _estimate(self, grad: Tensor, density: float, start: int) -> Tensor:
-        """Magnitude that a sample of `grad` exceeds as often as `density`; float32 []."""
-        size = max(int(self.share * grad.numel()), int(LEAST_RANK / density))
-        drawn = sample(grad, size, start)
-        rank = max(1, int(density * drawn.numel()))
-        passed = largest(drawn.view(torch.float32), rank)
-        return drawn.index_select(0, passed).min().view(torch.float32)
+
+def estimate(
+    x: Tensor, density: float, size: int, start: int, added: Tensor | None = None
+) -> Tensor:
+    """Magnitude that a sample of `x`, or of x + added, exceeds as often as `density`; float32 [].
+
+    The sample is `size` of the n elements, or all; `start` shifts it.
+    """
+    drawn = sample(x, size, start, added)
+    rank = max(1, int(density * drawn.numel()))
+    passed = largest(drawn.view(torch.float32), rank)
+    return drawn.index_select(0, passed).min().view(torch.float32)
+
+
+def passing(x: Tensor, threshold: Tensor, added: Tensor | None = None) -> Tensor:
+    """Positions in `x`, or in x += added, [n], of magnitude `threshold` or more, and not zero."""
+    return at_least(x, threshold) if added is None else add_at_least_(x, added, threshold)
