@@ -1,0 +1,113 @@
+"""Top-k by a threshold that is carried over from step to step: one pass, and no search.
+
+That the threshold of one step serves the next when it follows the count is from Ok-Topk (Li &
+Hoefler, 2022); the correction is ours. If K of n entries reached t, and k = density n are wanted,
+t sqrt(ln(n / k) / ln(n / K)) is next: right for a normal gradient, and half of the way for a
+Laplace one or a heavier tail. The first threshold, and one after which K is not in [low k, high k],
+is from a sample, as in `sampled_topk`. No more than `capacity` k entries are sent, of more the
+largest: the others stay in the residual. Zeros are not sent. Meant for `error_feedback: true`.
+
+Workers tell each other K and send that many entries. Filled up to the capacity they would not have
+to tell; that is fewer bytes only where (capacity - 1) k is below 4.
+"""
+
+from dataclasses import dataclass, field
+from math import inf, log, sqrt
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from compressors.base import Bucket, Reduced, Workers
+from compressors.draw import generator
+from compressors.magnitude import at_least, largest
+from compressors.sampled_topk import LEAST_RANK, estimate, passing
+from compressors.sparse import average, index_dtype, take_out_
+
+
+class Threshold(NamedTuple):
+    """A magnitude, and the share of a bucket that reached it."""
+
+    value: float
+    share: float
+
+
+@dataclass
+class CarriedTopK:
+    """Keeps the threshold of every bucket; a new one when DDP lays out its buckets anew."""
+
+    uniform_density: ClassVar[bool] = False
+    adds: ClassVar[bool] = True
+    low: float = 0.5  # fewer entries than low k: a new sample; in (0, 1)
+    high: float = 2.0  # more entries than high k: a new sample; > 1
+    capacity: float = 1.25  # entries sent at most, as a multiple of k, >= 1
+    seed: int = 0  # the samples follow from (seed, step, bucket, rank)
+    index_dtype: str = "int32"  # of positions on the wire; int64 makes an entry 12 bytes, not 8
+    thresholds: dict[tuple[str, ...], Threshold] = field(
+        default_factory=dict, init=False, repr=False
+    )
+
+    def __post_init__(self) -> None:
+        self._wire_dtype = index_dtype(self.index_dtype)
+        for key, value, good, allowed in (
+            ("low", self.low, 0 < self.low < 1, "in (0, 1)"),
+            ("high", self.high, 1 < self.high < inf, "> 1"),
+            ("capacity", self.capacity, 1 <= self.capacity < inf, ">= 1"),
+        ):
+            if not good:
+                raise ValueError(f"{key} must be {allowed}, got {value}")
+
+    def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
+        """Mean, [n], of every worker's entries of the gradient that reach its own threshold.
+
+        With K entries, K <= max(1, floor(capacity k)), a worker contributes 8K bytes (12K with
+        int64) to an all-gather. `unsent` is the gradient, zero where it was sent.
+        """
+        grad, n = bucket.grad, bucket.grad.numel()
+        k = max(1, int(density * n))
+        index = self._reaching(bucket, k, (bucket.step, bucket.index, workers.rank))
+        most = int(self.capacity * k)
+        if index.numel() > most:
+            index = index.index_select(0, largest(grad.index_select(0, index), most))
+        values = take_out_(grad, index)
+        mean = average(values, index.to(self._wire_dtype), n, workers, bucket.room())
+        return Reduced(mean, unsent=grad)
+
+    def _reaching(self, bucket: Bucket, k: int, key: tuple[int, ...]) -> Tensor:
+        """Positions of about k entries of the gradient; int64 [K], ascending. Adds `added`."""
+        grad, n = bucket.grad, bucket.grad.numel()
+        known = self._known(bucket.names)
+        value = None if known is None else moved(known, k / n)
+        if value is None:
+            threshold = self._sampled(grad, k / n, key, bucket.added)
+        else:
+            threshold = torch.tensor(value)
+        index = passing(grad, threshold, bucket.added)
+        too_few = index.numel() < self.low * k and value != 0  # what is zero lets everything pass
+        if value is not None and (too_few or index.numel() > self.high * k):
+            threshold = self._sampled(grad, k / n, key)
+            index = at_least(grad, threshold)
+        self.thresholds[bucket.names] = Threshold(float(threshold), index.numel() / n)
+        return index
+
+    def _known(self, names: tuple[str, ...]) -> Threshold | None:
+        """The threshold of a bucket; of one that is new, its parameters' old buckets go."""
+        if names not in self.thresholds:
+            for old in [old for old in self.thresholds if set(old) & set(names)]:
+                del self.thresholds[old]
+        return self.thresholds.get(names)
+
+    def _sampled(
+        self, grad: Tensor, share: float, key: tuple[int, ...], added: Tensor | None = None
+    ) -> Tensor:
+        start = int(torch.randint(1 << 31, (1,), generator=generator(self.seed, *key)))
+        return estimate(grad, share, int(LEAST_RANK / share), start, added)
+
+
+def moved(known: Threshold, share: float) -> float | None:
+    """The magnitude that `share` in (0, 1] is expected to reach; None if `known` cannot tell."""
+    if share == 1:
+        return 0.0
+    if not 0 < known.share < 1:
+        return None
+    return known.value * sqrt(log(share) / log(known.share))
