@@ -1,0 +1,175 @@
+"""What an exchange will take, learned at one worker from the ones before it.
+
+An exchange of b bytes takes T = a + b / r seconds, of which backward hides all but
+max(w T, T - h). Four quantities and how they are found:
+
+- b, bytes received at a density d: their sum over the sum of densities of the last exchanges
+  below 1, so that nothing is assumed of the compressor (indices, bits, ranks, intervals that send
+  a bucket every so often). Density 1 is apart, as it may be an all-reduce instead of an all-gather.
+- a: where the line through two exchanges in a row meets zero bytes, if their bytes differ
+  enough; the median of the last such pairs. A pair sees one state of the network: fits over longer
+  times mistake the controller's own answer, fewer bytes when the rate is low, for latency.
+- r: the smaller of the last rate and the median of the last three. It falls at once, rises at the
+  second better exchange, and forgets a single slow one after the next.
+- h and w, the hiding window and the share that is exposed whatever the rate. Buckets go out one by
+  one, and the last is ready only when backward ends. What an exchange hid (delay - exposed) is
+  therefore no measure of h: with a tenth of the bytes in the last bucket it is 0.9 T at every T,
+  and who aims below it sends less every time. The window is hiding_s, from the first bucket to the
+  end of backward, less the time compression takes the same thread; w is exposed / delay of
+  exchanges that fit in the window. Both are moving averages.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from statistics import median, median_low
+
+from controllers.base import Observation
+
+RECENT = 8  # exchanges whose bytes tell those of a density
+RATES = 3  # exchanges whose rates tell the rate
+PAIRS = 9  # whose lines tell the latency
+APART = 3  # times the bytes of the one in a pair are those of the other at least
+WEIGHT = 0.1  # of the new value in moving averages
+LEAST_TRANSFER = 0.1  # share of a delay that is transfer at least, so that noise in a is no rate
+NEGLIGIBLE_S = 1e-9  # a shorter transfer tells no rate
+
+
+@dataclass
+class Volume:
+    """Bytes received at a density.
+
+    `dense_factor`: those at density 1 as a multiple of the dense gradient's 4 n bytes, until such
+    an exchange was seen; None: as at other densities.
+    """
+
+    dense_factor: float | None = None
+    per_density: float = field(default=0.0, init=False)  # bytes per unit of density, below 1
+    _recent: deque[tuple[float, int]] = field(init=False, repr=False)
+    _dense: float | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._recent = deque(maxlen=RECENT)
+
+    def update(self, seen: Observation) -> None:
+        if seen.density >= 1:
+            self._dense = float(seen.received_bytes)
+        else:
+            self._recent.append((seen.density, seen.received_bytes))
+        if self._dense is None and self.dense_factor is not None:
+            self._dense = self.dense_factor * seen.dense_bytes
+        densities, received = zip(*self._recent or [(1.0, self._dense or 0.0)], strict=True)
+        self.per_density = sum(received) / sum(densities)
+
+    def bytes(self, density: float) -> float:
+        if density >= 1 and self._dense is not None:
+            return self._dense
+        return self.per_density * density
+
+    def density(self, budget_bytes: float) -> float:
+        """The largest density, in [0, 1], whose bytes are within the budget."""
+        if self.bytes(1.0) <= budget_bytes:
+            return 1.0
+        return min(1.0, budget_bytes / self.per_density) if self.per_density else 0.0
+
+
+@dataclass
+class Link:
+    """Latency a and rate r; before the first exchange with bytes, any number of them is free."""
+
+    latency_s: float = field(default=0.0, init=False)  # a
+    best: float = field(default=0.0, init=False)  # highest rate seen, bytes/s
+    _rates: deque[float] = field(init=False, repr=False)
+    _latencies: deque[float] = field(init=False, repr=False)  # of pairs
+    _last: tuple[int, float] = field(default=(0, 0.0), init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._rates, self._latencies = deque(maxlen=RATES), deque(maxlen=PAIRS)
+
+    def update(self, received_bytes: int, delay_s: float) -> None:
+        if not received_bytes:
+            return
+        small, large = sorted((self._last, (received_bytes, delay_s)))
+        self._last = (received_bytes, delay_s)
+        if small[0] and large[0] >= APART * small[0]:
+            slope = (large[1] - small[1]) / (large[0] - small[0])
+            self._latencies.append(min(small[1], max(0.0, small[1] - small[0] * slope)))
+            self.latency_s = median_low(self._latencies)
+        self._rates.append(received_bytes / self.transfer_s(delay_s))
+        self.best = max(self.best, self._rates[-1])
+
+    def transfer_s(self, delay_s: float) -> float:
+        """What of a delay was transfer."""
+        return max(delay_s - self.latency_s, LEAST_TRANSFER * delay_s, NEGLIGIBLE_S)
+
+    @property
+    def rate(self) -> float:
+        """R, bytes/s."""
+        if not self._rates:
+            return float("inf")
+        return min(self._rates[-1], median(self._rates))
+
+
+@dataclass
+class Hiding:
+    """Window h and always exposed share w; both 0 before the first exchange."""
+
+    window_s: float = field(default=0.0, init=False)  # h
+    exposed_share: float = field(default=0.0, init=False)  # w
+    _seen: int = field(default=0, init=False, repr=False)
+    _fitting: int = field(default=0, init=False, repr=False)  # exchanges within the window
+
+    def update(self, seen: Observation) -> None:
+        window_s = max(0.0, seen.hiding_s - seen.compress_s)
+        self.window_s = _average(self.window_s, window_s, self._seen)
+        self._seen += 1
+        if 0 < seen.delay_s <= self.window_s:
+            share = min(1.0, seen.exposed_s / seen.delay_s)
+            self.exposed_share = _average(self.exposed_share, share, self._fitting)
+            self._fitting += 1
+
+    def exposed_s(self, delay_s: float) -> float:
+        """What backward will not hide of an exchange of `delay_s`."""
+        return max(self.exposed_share * delay_s, delay_s - self.window_s)
+
+
+@dataclass
+class LinkModel:
+    """All of it, for one worker."""
+
+    dense_factor: float | None = None
+    exchanges: int = field(default=0, init=False)  # seen so far
+    volume: Volume = field(init=False)
+    link: Link = field(init=False)
+    hiding: Hiding = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.volume, self.link, self.hiding = Volume(self.dense_factor), Link(), Hiding()
+
+    def update(self, seen: Observation) -> None:
+        """Learn from one more exchange."""
+        self.exchanges += 1
+        self.volume.update(seen)
+        self.link.update(seen.received_bytes, seen.delay_s)
+        self.hiding.update(seen)
+
+    def transfer_s(self, density: float) -> float:
+        """Expected delay at `density` without the latency."""
+        return self.volume.bytes(density) / self.link.rate
+
+    def state(self) -> dict[str, float]:
+        """In emulated seconds and bytes; empty before the first exchange with bytes."""
+        if not self.link.best:
+            return {}
+        return {
+            "rate": self.link.rate,
+            "best_rate": self.link.best,
+            "latency": self.link.latency_s,
+            "window": self.hiding.window_s,
+            "exposed_share": self.hiding.exposed_share,
+            "per_density": self.volume.per_density,
+        }
+
+
+def _average(past: float, new: float, count: int) -> float:
+    """Moving average that begins with the first value."""
+    return new if count == 0 else past + WEIGHT * (new - past)
