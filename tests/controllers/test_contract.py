@@ -12,6 +12,12 @@ from controllers.base import Observation
 from tests.controllers.observations import seen
 
 CHOICES = {path.stem: path for path in sorted(Path("conf/controller").glob("*.yaml"))}
+RUN = {  # the keys of a run that a controller may refer to
+    "seed": 0,
+    "workers": 4,
+    "workers_per_node": 1,
+    "profile": OmegaConf.load("conf/profile/static.yaml"),
+}
 
 
 def observation(step: int, delay_s: float, density: float = 0.1) -> Observation:
@@ -19,7 +25,7 @@ def observation(step: int, delay_s: float, density: float = 0.1) -> Observation:
 
 
 def build(name: str) -> Any:
-    return instantiate(OmegaConf.merge({"seed": 0, "part": OmegaConf.load(CHOICES[name])}).part)
+    return instantiate(OmegaConf.merge(RUN, {"part": OmegaConf.load(CHOICES[name])}).part)
 
 
 def replay(name: str, delays_s: list[float]) -> tuple[list[float], list[dict[str, float]]]:

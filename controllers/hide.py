@@ -1,0 +1,45 @@
+"""Hide: the largest density whose exchange backward still hides, by the link model.
+
+Ours. Instead of a delay relative to its own past, as in DC2 and NetSenseML, the target is a time
+that costs nothing: the hiding window. With one bucket there is no window, and it sends `d_min`.
+"""
+
+from dataclasses import dataclass, field
+
+from controllers.base import Observation
+from controllers.limits import check_above, check_densities, check_share
+from controllers.link_model import LinkModel
+
+
+@dataclass(kw_only=True)
+class Hide:
+    """d = r (margin h - a) / bytes per density; agree on the minimum where workers differ."""
+
+    margin: float = 0.92  # share of the window to fill, in (0, 1]
+    d_min: float = 0.0005  # in (0, d_max]
+    d_max: float = 1.0  # in (0, 1]
+    start: tuple[float, ...] = (0.001, 0.01)  # of the first exchanges: latency, then rate
+    dense_factor: float | None = None  # bytes at density 1 over 4 n; None: as observed
+    _model: LinkModel = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_share(margin=self.margin)
+        check_densities(self.d_min, self.d_max, tuple(self.start))
+        if self.dense_factor is not None:
+            check_above(0, dense_factor=self.dense_factor)
+        self._model = LinkModel(self.dense_factor)
+
+    def density(self, seen: Observation | None) -> float:
+        """Those of `start` first, then in [d_min, d_max]."""
+        model = self._model
+        if seen is not None:
+            model.update(seen)
+        if model.exchanges < len(self.start):
+            return self.start[model.exchanges]
+        free_s = self.margin * model.hiding.window_s - model.link.latency_s
+        budget_bytes = max(0.0, free_s) * model.link.rate if model.link.best else float("inf")
+        return min(self.d_max, max(self.d_min, model.volume.density(budget_bytes)))
+
+    def state(self) -> dict[str, float]:
+        """The link model's quantities."""
+        return self._model.state()

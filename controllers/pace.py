@@ -1,0 +1,104 @@
+"""Pace: the density of most progress per second, by the link model.
+
+Ours. Steps to a target grow like d^-eps as the density falls, so progress per second is
+    d^eps / E[c + k + exposed(a + e b(d) / r)],
+with c and k the last step's compute and compression and e the errors of the model's last
+predictions (actual over predicted transfer). The expectation weighs, like a newsvendor, a little
+density against being exposed now and then; no margin is needed, and where hiding would take so
+small a density that it costs more steps than it saves seconds, exposure is accepted. Densities
+between the one that costs what density 1 does (1/P for 8-byte entries in an all-gather, where
+density 1 is an all-reduce) and 1 never win, so they are not excluded.
+
+`boost` (Pace+CR, off by default) raises eps where the gradient's norm changes, which Accordion
+(Agarwal et al., 2021) takes for a critical regime.
+"""
+
+from dataclasses import dataclass, field
+
+from controllers.base import Observation
+from controllers.errors import Errors
+from controllers.limits import check_above, check_at_least, check_densities, check_whole
+from controllers.link_model import NEGLIGIBLE_S, LinkModel
+from controllers.norm_change import NormChange
+
+CRITICAL_CHANGE = 0.5  # of the norm, for the whole boost; Accordion's threshold
+
+
+@dataclass(kw_only=True)
+class Pace:
+    """Agree on the minimum where workers differ."""
+
+    eps: float = 0.09  # elasticity of progress per step in the density, > 0
+    memory: int = 40  # prediction errors kept, >= 1
+    d_min: float = 0.0005  # in (0, d_max]
+    d_max: float = 1.0  # in (0, 1]
+    spacing: float = 1.17  # ratio of neighbouring densities tried, > 1
+    start: tuple[float, ...] = (0.001, 0.01)  # of the first exchanges: latency, then rate
+    dense_factor: float | None = None  # bytes at density 1 over 4 n; None: as observed
+    boost: float = 0.0  # eps is up to 1 + boost times as large in critical regimes, >= 0
+    boost_window: int = 25  # exchanges over which norms are averaged, >= 1
+    needs_norms: bool = field(init=False, repr=False)
+    _model: LinkModel = field(init=False, repr=False)
+    _errors: Errors = field(init=False, repr=False)
+    _change: NormChange = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_above(0, eps=self.eps)
+        check_whole(1, memory=self.memory, boost_window=self.boost_window)
+        check_densities(self.d_min, self.d_max, tuple(self.start))
+        check_above(1, spacing=self.spacing)
+        check_at_least(0, boost=self.boost)
+        if self.dense_factor is not None:
+            check_above(0, dense_factor=self.dense_factor)
+        self.needs_norms = self.boost > 0
+        self._model = LinkModel(self.dense_factor)
+        self._errors = Errors(self.memory)
+        self._change = NormChange(self.boost_window)
+        self._tried = tried(self.d_min, self.d_max, self.spacing)
+
+    def density(self, seen: Observation | None) -> float:
+        """Those of `start` first, then in [d_min, d_max]."""
+        if seen is not None:
+            self._learn(seen)
+        if self._model.exchanges < len(self.start):
+            return self.start[self._model.exchanges]
+        if seen is None or not self._model.link.best:
+            return self.d_max  # alone: nothing has to be sent
+        return self._best(seen.compute_s + seen.compress_s + NEGLIGIBLE_S)
+
+    def state(self) -> dict[str, float]:
+        """The link model's quantities, the last prediction's error and the eps in force."""
+        return self._model.state() | self._errors.state() | {"eps": self._eps()}
+
+    def _learn(self, seen: Observation) -> None:
+        model = self._model
+        expected_s = model.transfer_s(seen.density)
+        if model.exchanges >= len(self.start) and expected_s > NEGLIGIBLE_S:
+            self._errors.add(model.link.transfer_s(seen.delay_s) / expected_s)
+        model.update(seen)
+        if self.needs_norms:
+            self._change.update(seen.grad_norm)
+
+    def _best(self, base_s: float) -> float:
+        """The density of most progress per second, in steps that take `base_s` and what shows."""
+        volume, link, hiding = self._model.volume, self._model.link, self._model.hiding
+        rate, latency_s, eps = link.rate, link.latency_s, self._eps()
+
+        def speed(d: float) -> float:
+            exposed_s = self._errors.exposed_s(hiding, latency_s, volume.bytes(d) / rate)
+            return d**eps / (base_s + exposed_s)
+
+        return max(self._tried, key=speed)
+
+    def _eps(self) -> float:
+        return self.eps * (1 + self.boost * min(1.0, self._change.ratio / CRITICAL_CHANGE))
+
+
+def tried(d_min: float, d_max: float, spacing: float) -> list[float]:
+    """Densities from `d_min` up by factors of `spacing`, and `d_max`."""
+    densities = []
+    density = d_min
+    while density < d_max:
+        densities.append(density)
+        density *= spacing
+    return [*densities, d_max]
