@@ -1,0 +1,118 @@
+"""Oracle: knows the profile, and so the rate of the exchange to come; a bound for controllers.
+
+Ours. It decides like Hide, or with an `eps` like Pace, but on the mean rate over the coming hiding
+window of the slowest link: the least over nodes and ways of rate x `payload_share`, shared
+fairly with the competing flows (1 of flows + 1). Latency is what the profile's delays make of a
+ring's P - 1 hops, and what exchanges were seen to take beyond that and the known rate.
+
+It is greedy: one exchange at a time, without planning for the next change of the rate, and what a
+network loses besides (slow starts, queues) it only learns. So it bounds what a better estimate of
+the rate can bring, and not what a better plan could: the regret of a controller is its time to the
+target over the oracle's, same seed. Meant for a star, each node's link following the profile.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from controllers.base import Observation
+from controllers.limits import check, check_above, check_densities, check_share, check_whole
+from controllers.link_model import NEGLIGIBLE_S, Hiding, Volume
+from controllers.pace import tried
+
+BYTES_PER_MBIT = 125_000
+SAMPLES = 5  # looks at the profile over a hiding window
+OVERHEADS = 25  # exchanges whose latency beyond the profile's tells the next one's
+
+
+@dataclass(kw_only=True)
+class Oracle:
+    """`profile` has link(time_s, node, way) and flows(time_s), in emulated seconds and Mbit/s."""
+
+    profile: Any
+    workers: int
+    workers_per_node: int = 1
+    margin: float = 0.95  # share of the hiding window to fill, in (0, 1]
+    eps: float | None = None  # elasticity of progress in the density, > 0; None: hide
+    payload_share: float = 0.956  # of a link's rate: TCP's at 1500-byte packets, in (0, 1]
+    d_min: float = 0.0005  # in (0, d_max]
+    d_max: float = 1.0  # in (0, 1]
+    spacing: float = 1.17  # ratio of neighbouring densities tried, > 1
+    start: float = 0.001  # of the first exchange, which tells compute and bytes per density
+    dense_factor: float | None = None  # bytes at density 1 over 4 n; None: as observed
+    _volume: Volume = field(init=False, repr=False)
+    _hiding: Hiding = field(init=False, repr=False)
+    _overheads: deque[float] = field(init=False, repr=False)
+    _known: tuple[float, float] = field(default=(0.0, 0.0), init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check("profile", self.profile, hasattr(self.profile, "link"), "a network profile")
+        check_whole(1, workers=self.workers, workers_per_node=self.workers_per_node)
+        check_share(payload_share=self.payload_share, margin=self.margin)
+        check_densities(self.d_min, self.d_max, (self.start,))
+        check_above(1, spacing=self.spacing)
+        for key in ("eps", "dense_factor"):
+            if getattr(self, key) is not None:
+                check_above(0, **{key: getattr(self, key)})
+        self._volume, self._hiding = Volume(self.dense_factor), Hiding()
+        self._overheads = deque(maxlen=OVERHEADS)
+        self._tried = tried(self.d_min, self.d_max, self.spacing)
+
+    def density(self, seen: Observation | None) -> float:
+        """`start` first, then in [d_min, d_max]."""
+        if seen is None:
+            return self.start
+        self._learn(seen)
+        self._known = self._conditions(seen)
+        rate, hops_s = self._known
+        latency_s = hops_s + median(self._overheads)
+        if self.eps is None:
+            free_s = max(0.0, self.margin * self._hiding.window_s - latency_s)
+            return min(self.d_max, max(self.d_min, self._volume.density(free_s * rate)))
+        base_s, eps = seen.compute_s + seen.compress_s + NEGLIGIBLE_S, self.eps
+
+        def speed(d: float) -> float:
+            exposed_s = self._hiding.exposed_s(latency_s + self._volume.bytes(d) / rate)
+            return d**eps / (base_s + exposed_s)
+
+        return max(self._tried, key=speed)
+
+    def state(self) -> dict[str, float]:
+        """Known rate in bytes/s, latency and window in seconds; empty before the first exchange."""
+        if not self._overheads:
+            return {}
+        rate, hops_s = self._known
+        latency_s = hops_s + median(self._overheads)
+        return {"rate": rate, "latency": latency_s, "window": self._hiding.window_s}
+
+    def _learn(self, seen: Observation) -> None:
+        self._volume.update(seen)
+        self._hiding.update(seen)
+        rate, hops_s = self._known
+        if not rate:  # the first exchange: it was not asked for
+            rate, hops_s = self._conditions(seen._replace(time_s=seen.time_s - seen.compute_s))
+        over_s = seen.delay_s - hops_s - seen.received_bytes / rate
+        self._overheads.append(max(0.0, over_s))
+
+    def _conditions(self, seen: Observation) -> tuple[float, float]:
+        """Mean rate over the next hiding window, bytes/s, and the latency of the hops then."""
+        window_s = self._hiding.window_s
+        begin_s = seen.time_s + max(0.0, seen.compute_s - seen.hiding_s)
+        times_s = [begin_s + (i + 0.5) / SAMPLES * window_s for i in range(SAMPLES)]
+        return sum(map(self._rate, times_s)) / SAMPLES, self._hops_s(times_s[0])
+
+    def _rate(self, time_s: float) -> float:
+        """Of the slowest link at `time_s`, bytes/s."""
+        share = self.payload_share * BYTES_PER_MBIT / (1 + self.profile.flows(time_s))
+        return share * min(link.rate_mbit for link in self._links(time_s, ("up", "down")))
+
+    def _hops_s(self, time_s: float) -> float:
+        """What the slowest up and down delays make of P - 1 hops."""
+        slowest_ms = [max(link.delay_ms for link in self._links(time_s, (way,)))
+                      for way in ("up", "down")]  # fmt: skip
+        return (self.workers - 1) * sum(slowest_ms) / 1000
+
+    def _links(self, time_s: float, ways: tuple[str, ...]) -> list[Any]:
+        nodes = range(max(1, self.workers // self.workers_per_node))
+        return [self.profile.link(time_s, node, way) for node in nodes for way in ways]
