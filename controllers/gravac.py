@@ -1,0 +1,84 @@
+"""GraVAC: the density of most gain per second, found by halving once (Tyagi & Swany, 2023).
+
+After the paper and its public code: the gain of a density is |sent| / |g|, its compression
+throughput is samples per second times gain. From the least compression on, the density is halved
+while the gain stays above a threshold and the throughput still rises by more than omega. What was
+found is kept; where its gain falls below the threshold, training goes back to the least
+compression, and where that is not enough either, to dense exchanges, for a stretch.
+
+There both candidates are compressed in every step; here one exchange shows one density, so gains
+are means of a stretch, and a stretch decides on the next. Their code's jump from the first to the
+last ratio, and its gain of one ratio taken from another's tensors, are not copied. A search that
+has ended does not begin again, as there: a link that changes afterwards is not noticed.
+"""
+
+from dataclasses import dataclass, field
+from math import isfinite, sqrt
+from typing import ClassVar
+
+from controllers.base import Observation
+from controllers.limits import check, check_densities, check_share, check_whole
+
+DENSE = 1.0
+
+
+@dataclass(kw_only=True)
+class GraVAC:
+    needs_norms: ClassVar[bool] = True
+    d_min: float = 0.001  # most compression, in (0, d_max]
+    d_max: float = 0.1  # least compression, in (0, 1]
+    window: int = 25  # exchanges of a stretch, >= 1
+    gain: float = 0.7  # least |sent| / |g|, in (0, 1]
+    omega: float = 0.01  # least relative rise of the compression throughput, in (0, 1]
+    _used: float = field(init=False, repr=False)  # density of this stretch
+    _found: float | None = field(default=None, init=False, repr=False)  # None: still searching
+    _best: tuple[float, float] | None = field(default=None, init=False, repr=False)
+    _gains: list[float] = field(default_factory=list, init=False, repr=False)
+    _seconds: float = field(default=0.0, init=False, repr=False)
+    _last: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_densities(self.d_min, self.d_max, (self.d_max,))
+        check_whole(1, window=self.window)
+        check_share(gain=self.gain, omega=self.omega)
+        check("d_max", self.d_max, self.d_max < DENSE, "below 1, the density to fall back on")
+        self._used = self.d_max
+
+    def density(self, seen: Observation | None) -> float:
+        """In [d_min, d_max], or 1."""
+        if seen is None:
+            return self._used
+        self._gains.append(sqrt(seen.gain) if isfinite(seen.gain) else 0.0)
+        self._seconds += seen.compute_s + seen.compress_s + seen.exposed_s
+        if len(self._gains) == self.window:
+            gain = sum(self._gains) / self.window
+            throughput = gain * self.window / self._seconds if self._seconds else 0.0
+            self._last = {"gain": gain, "throughput": throughput}
+            self._used = self._next(gain, throughput)
+            self._gains, self._seconds = [], 0.0
+        return self._used
+
+    def state(self) -> dict[str, float]:
+        """Gain and compression throughput (steps/s) of the last stretch; empty before its end."""
+        return self._last
+
+    def _next(self, gain: float, throughput: float) -> float:
+        """Density of the next stretch."""
+        if self._found is not None:
+            return self._kept(gain)
+        best = self._best
+        rises = best is None or throughput > best[0] * (1 + self.omega)
+        if gain < self.gain or not rises:
+            self._found = best[1] if best else self.d_max
+            return self._found if best else DENSE
+        self._best = (throughput, self._used)
+        if self._used <= self.d_min:
+            self._found = self._used
+        return max(self.d_min, self._used / 2)
+
+    def _kept(self, gain: float) -> float:
+        """What was found, or what to fall back on from it for a stretch."""
+        assert self._found is not None
+        if gain >= self.gain:
+            return self._found
+        return self.d_max if self._used < self.d_max else DENSE
