@@ -127,6 +127,47 @@ def test_bytes_and_seconds_of_an_exchange_add_up():
             assert exchanged.compress_s >= 0 and exchanged.late_s == 0
 
 
+@dataclass
+class Looks:
+    """Notes which of the model's parameters it was shown where, and whether they fit."""
+
+    model: nn.Module
+    uniform_density: bool = True
+
+    def __post_init__(self):
+        self.fits, self.layouts = [], set()
+
+    def reduce(self, bucket, density, workers):
+        own = dict(self.model.named_parameters())
+        shown = zip(bucket.names, bucket.parameters, bucket.gradients, strict=True)
+        for name, parameter, gradient in shown:
+            self.fits.append(torch.equal(parameter, own[name]) and not parameter.requires_grad)
+            self.fits.append(parameter.shape == gradient.shape)
+        self.layouts.add(bucket.names)
+        return Reduced(workers.all_reduce(bucket.grad), None)
+
+
+def _look():
+    model = _model()
+    looks = Looks(model)
+    exchange = _exchange(model, looks)
+    ddp = DistributedDataParallel(model, bucket_cap_mb=BUCKET_MB)
+    ddp.register_comm_hook(None, exchange.hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        exchange.begin(None)
+        ddp(torch.ones(8, 64)).square().mean().backward()
+        optimizer.step()
+    exchange.close()
+    return looks.fits, len(looks.layouts)
+
+
+def test_a_bucket_shows_the_weights_of_now_in_the_order_of_its_gradients():
+    for fits, layouts in run_ranks(2, _look):
+        assert layouts > 1  # DDP did rebuild
+        assert len(fits) == 3 * 2 * 6 and all(fits)
+
+
 FORWARD_S, BACKWARD_S = 0.02, 0.1
 
 

@@ -68,6 +68,7 @@ class Replica:
     compressor: Any
     feedback: Feedback = field(default_factory=Forget)
     in_place: bool = False
+    weights: dict[str, Tensor] = field(default_factory=dict)  # by name; empty: nothing is trained
 
     def reduce(
         self, grad: Tensor, density: float, step: int = 0, index: int = 0, of: Shapes | None = None
@@ -81,7 +82,8 @@ class Replica:
         views = [part.view(shape) for part, shape in parts]
         apart = flat is buffer and not self.in_place
         out = torch.full_like(grad, torch.nan) if apart else buffer
-        bucket = Bucket(index, step, flat, views, names, added, out)
+        weights = [self.weights[name] for name in names] if self.weights else []
+        bucket = Bucket(index, step, flat, views, names, added, out, weights)
         before = flat.clone() if added is None else flat + added
         bytes_before = self.workers.contributed_bytes
         mean, unsent = self.compressor.reduce(bucket, density, self.workers)

@@ -1,0 +1,101 @@
+"""NetSenseML: half precision, pruning by the weights, top-k (Wang et al., 2025, Algorithm 2).
+
+The ratio is our density, n the elements of a bucket.
+1. At a ratio below tr_q, where the gradient's norm is above tr_d, values travel as float16 and the
+   ratio is doubled, for this call alone: a controller never sees it.
+2. In every Conv and Linear weight, the gradient is set to zero where the share 0.5 (1 - ratio) of
+   weights with the smallest magnitudes is. The weights do not change.
+3. The K = max(1, floor(ratio n)) largest entries are gathered. At ratio 1 all are, by all-reduce.
+What is not sent is meant to be kept, by `error_feedback: true`.
+
+What the paper leaves open, as we read it:
+- tr_q is 0.1, the density of its top-k baseline. tr_d is 2^-14 sqrt(n): then the root mean square
+  is the smallest normal float16. Above a norm of 65504, where values might overflow, it is float32;
+- what was pruned is dropped, not kept (`keep_pruned_residual`); what rounding took is kept;
+- a Conv or Linear weight is a parameter of two or more dimensions named `weight`: an embedding's
+  is taken for one. Where nothing is trained, nothing is pruned; the bytes are the same.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from compressors.base import Bucket, Reduced, Workers
+from compressors.magnitude import largest
+from compressors.moments import mean_square
+from compressors.pruning import prune_
+from compressors.sparse import index_dtype
+
+AUTO = "auto"
+HALF = torch.finfo(torch.float16)
+
+
+@dataclass
+class NetSenseML:
+    uniform_density: ClassVar[bool] = True  # at 1 everybody takes part in an all-reduce
+    tr_q: float = 0.1  # density below which values may travel as float16, in [0, 1]
+    tr_d: float | str = AUTO  # norm above which they do, >= 0; auto: 2^-14 sqrt(n)
+    keep_pruned_residual: bool = False  # keep what was pruned, as what was not sent
+    index_dtype: str = "int32"  # of positions on the wire, beside values of 2 or 4 bytes; int64
+
+    def __post_init__(self) -> None:
+        self._wire_dtype = index_dtype(self.index_dtype)
+        self.is_mean = self.keep_pruned_residual  # else what was pruned is in neither
+        if not 0 <= self.tr_q <= 1:
+            raise ValueError(f"tr_q must be in [0, 1], got {self.tr_q}")
+        if not (self.tr_d == AUTO or (isinstance(self.tr_d, (int, float)) and self.tr_d >= 0)):
+            raise ValueError(f"tr_d must be auto or >= 0, got {self.tr_d!r}")
+
+    def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
+        """Mean, [n], of every worker's K largest entries of what is left of `bucket.grad`.
+
+        K entries of 6 bytes (as float16) or 8 (10 or 12 with int64) are contributed to an
+        all-gather; at density 1, 4n bytes to an all-reduce. `unsent` is `bucket.grad`, less what
+        was sent, and less what was pruned unless that is kept.
+        """
+        if density == 1:
+            return Reduced(workers.all_reduce(bucket.grad), unsent=None)
+        grad = bucket.grad
+        halved = density < self.tr_q and self._is_dense(grad)
+        ratio = min(1.0, 2 * density) if halved else density
+        kept = grad.clone() if self.keep_pruned_residual else grad
+        prune_weights_(kept, bucket, 0.5 * (1 - ratio))
+        index = largest(kept, max(1, int(ratio * grad.numel())))
+        values = kept.index_select(0, index)
+        values = values.half() if halved else values
+        grad.index_add_(0, index, values.float(), alpha=-1)
+        mean = average_(bucket.room(), values, index.to(self._wire_dtype), workers)
+        return Reduced(mean, unsent=grad)
+
+    def _is_dense(self, grad: Tensor) -> bool:
+        """Whether half precision keeps `grad`, [n], from becoming zero, or infinite."""
+        root = grad.numel() ** 0.5
+        norm = root * mean_square(grad) ** 0.5
+        least = HALF.smallest_normal * root if self.tr_d == AUTO else float(self.tr_d)
+        return least < norm <= HALF.max
+
+
+def prune_weights_(grad: Tensor, bucket: Bucket, share: float) -> None:
+    """Set `grad`, [n], to zero where that share of each Conv or Linear weight is smallest."""
+    first = 0
+    for name, weights in zip(bucket.names, bucket.parameters, strict=False):
+        last = first + weights.numel()
+        if weights.dim() >= 2 and name.split(".")[-1] == "weight":
+            prune_(grad[first:last], weights.flatten(), share)
+        first = last
+
+
+def average_(mean: Tensor, values: Tensor, index: Tensor, workers: Workers) -> Tensor:
+    """`mean`, float32 [n], set to that of the vectors that hold `values` [K] at `index` [K].
+
+    Workers decide by themselves whether theirs are float16: each brings both, one of them empty.
+    """
+    types = (torch.float32, torch.float16)
+    pieces = [values if values.dtype is one else values.new_empty(0, dtype=one) for one in types]
+    mean.zero_()
+    for where, full, half in workers.all_gather(index, *pieces):
+        part = half.float() if half.numel() else full
+        mean.index_add_(0, where, part, alpha=1 / workers.size)
+    return mean
