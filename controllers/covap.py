@@ -1,0 +1,76 @@
+"""COVAP's profiler: an interval of communication / computation (Meng et al., 2023).
+
+After some dense exchanges to warm up, `profile_steps` are profiled. T_comm is what an exchange's
+collectives take from when the last worker begins (Observation.delay_s, where workers agree), T_comp
+what backward takes, and CCR = T_comm / T_comp. The interval I = max(1, ceil(round(CCR, 1))) holds
+for the rest of the run: density 1 / I hides. CCR is rounded because the paper takes VGG-19's
+842 / 210 for 4. What the paper leaves open, or we add:
+- one I for all workers: the exchange after the profile is at their 1 / CCR, and I follows from what
+  they agree on. With `controller.agree: mean`, which this is meant for, T_comp is their mean;
+- a profile every `period` exchanges, without a dense one: in I exchanges every part goes once, so
+  that I times their mean is the T_comm of a dense one;
+- I is `max_interval` at most.
+"""
+
+from dataclasses import dataclass, field
+from math import ceil, inf
+from statistics import fmean
+
+from controllers.base import Observation
+from controllers.limits import check_whole
+
+NEGLIGIBLE_S = 1e-12  # a shorter time is no divisor
+
+
+@dataclass
+class COVAP:
+    """Waits for a profile, collects it, and takes what workers then agree on."""
+
+    warm_steps: int = 2  # dense exchanges before the profile, >= 1: DDP lays out buckets anew
+    profile_steps: int = 1  # profiled, >= 1; of I exchanges each when it is done again
+    period: int | None = None  # exchanges from one profile to the next, >= 1; None: only one
+    max_interval: int = 1000  # >= 1
+    _interval: int = field(default=1, init=False, repr=False)
+    _profile: list[Observation] = field(default_factory=list, init=False, repr=False)
+    _agreeing: bool = field(default=False, init=False, repr=False)  # on this exchange's density
+    _measured: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        period = 1 if self.period is None else self.period
+        check_whole(1, warm_steps=self.warm_steps, profile_steps=self.profile_steps, period=period)
+        check_whole(1, max_interval=self.max_interval)
+        self._wait: float = self.warm_steps  # exchanges until the profile
+
+    def density(self, seen: Observation | None) -> float:
+        """1 / I; after a profile once 1 / CCR."""
+        if seen is None:
+            return 1.0
+        if self._agreeing:
+            self._agreeing, self._wait = False, self.period or inf
+            self._interval = interval(1 / seen.density)
+        elif self._wait > 0:
+            self._wait -= 1
+        else:
+            self._profile.append(seen)
+        if len(self._profile) == self._interval * self.profile_steps:
+            self._agreeing = True
+            return self._measure()
+        return 1 / self._interval
+
+    def state(self) -> dict[str, float]:
+        """I; once profiled also T_comm and T_comp in seconds and their ratio at this worker."""
+        return {"interval": self._interval, **self._measured}
+
+    def _measure(self) -> float:
+        """1 / CCR of the profile, in [1 / max_interval, 1]."""
+        comm_s = self._interval * fmean(seen.delay_s for seen in self._profile)
+        comp_s = fmean(seen.backward_s for seen in self._profile)
+        self._profile.clear()
+        ccr = comm_s / max(comp_s, NEGLIGIBLE_S)
+        self._measured = {"comm_s": comm_s, "comp_s": comp_s, "ccr": ccr}
+        return 1 / min(self.max_interval, max(1.0, ccr))
+
+
+def interval(ccr: float) -> int:
+    """I for a communication-to-computation ratio > 0."""
+    return max(1, ceil(round(ccr, 1)))
