@@ -62,6 +62,11 @@ class Clock:
         origin, paused_at = self._read()
         return (time.monotonic() if paused_at != paused_at else paused_at) - origin
 
+    def monotonic(self, at: float) -> float:
+        """When it is `at` on this clock, as time.monotonic() counts; while it runs."""
+        origin, _ = self._read()
+        return origin + at
+
     def time_s(self) -> float | None:
         """Emulated seconds since step 0; None before step 0."""
         now = self.now()

@@ -15,12 +15,18 @@ from controllers.base import Controller, Observation
 from harness.feedback import Feedback
 from harness.norms import Norms, Squares
 
+TOLD = 62  # durations in one message, which then has 512 bytes
+
 
 class AgreeingWorkers(Workers, Protocol):
     """Workers that can also settle on one value."""
 
     def agree(self, value: float, how: str) -> float:
         """One value for all: `how` is `min` or `mean` of theirs."""
+        ...
+
+    def least(self, values: list[float]) -> list[float]:
+        """Element by element the smallest of theirs; all bring as many."""
         ...
 
 
@@ -36,15 +42,43 @@ class Reduction:
     density: float = field(default=1.0, init=False)  # of the exchange in progress
     _squares: Squares | None = field(default=None, init=False)  # None: nobody asked for norms
 
-    def open(self, seen: Observation | None) -> None:
-        """Choose the density of an exchange; `seen` is the last one, None before the first."""
+    def __post_init__(self) -> None:
+        same = getattr(self.controller, "same_everywhere", False)  # then nothing is to be told
+        self._asks = self.agree != "local" and not same
+
+    def open(self, seen: Observation | None, durations_s: Sequence[float] | None = None) -> None:
+        """Choose the density of an exchange; `seen` is the last one, None before the first.
+
+        `durations_s` are what its collectives took here, in emulated seconds. Where workers agree,
+        they replace its delay: less by the time that those who came first waited for the last.
+        """
+        if self._asks and seen is not None and durations_s is not None:
+            seen = seen._replace(delay_s=self._without_waiting(durations_s))
         density = self.controller.density(seen)
-        if self.agree != "local":
+        if self._asks:
             density = self.workers.agree(density, self.agree)
         if not 0 < density <= 1:
             raise ValueError(f"controller chose density {density}, allowed (0, 1]")
         self.density = density
         self._squares = Squares() if getattr(self.controller, "needs_norms", False) else None
+
+    def _without_waiting(self, durations_s: Sequence[float]) -> float:
+        """Sum over collectives of the shortest time that any worker saw (COVAP).
+
+        A collective ends for all at once, and the last to begin it waits for nobody. Of more than
+        TOLD collectives, some in a row count as one. The message has one size, whatever is in it.
+        """
+        count = len(durations_s)
+        each = max(1, -(-count // TOLD))
+        sums = [sum(durations_s[first : first + each]) for first in range(0, count, each)]
+        padding = [0.0] * (TOLD - len(sums))
+        fewest, most, *shortest = self.workers.least([count, -count, *sums, *padding])
+        if fewest != -most:
+            raise RuntimeError(
+                f"workers called from {fewest:.0f} to {-most:.0f} collectives in one exchange, "
+                f"{count} at rank {self.workers.rank}; a compressor must call the same on all"
+            )
+        return sum(shortest)
 
     def norms(self) -> Norms:
         """Of the exchange in progress, for a controller that needs them."""

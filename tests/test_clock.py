@@ -44,3 +44,14 @@ def test_all_processes_share_one_clock():
     other.join()
     assert clock.ready and not clock.running
     assert clock.now() == clock.now()
+
+
+def test_its_times_are_found_on_the_system_clock_also_after_a_pause():
+    clock = Clock(dilation=3.0)
+    clock.start()
+    clock.pause(clock.now())
+    time.sleep(0.02)
+    clock.resume()
+    before = time.monotonic()
+    found = clock.monotonic(clock.now())
+    assert before <= found <= time.monotonic()

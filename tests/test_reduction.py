@@ -28,6 +28,9 @@ class Alone:
     def agree(self, value: float, how: str) -> float:
         return value
 
+    def least(self, values: list[float]) -> list[float]:
+        return values
+
 
 class Chooses:
     """A controller that always says `density`, and may need norms."""
