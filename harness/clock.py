@@ -18,11 +18,12 @@ class Clock:
 
     Lives in anonymous shared memory: create it before forking, then every process reads one time.
     One process at a time writes: the supervisor starts it, rank 0 pauses and resumes it. Real
-    seconds are `now`; emulated ones, `time_s`, are real seconds divided by the dilation.
+    seconds are `now`; emulated ones, `time_s`, are real seconds divided by the dilation. It begins
+    at `begins_s`, where an earlier run was left.
     """
 
-    def __init__(self, dilation: float = 1.0) -> None:
-        self.dilation = dilation
+    def __init__(self, dilation: float = 1.0, begins_s: float = 0.0) -> None:
+        self.dilation, self.begins_s = dilation, begins_s  # emulated seconds
         self._memory = mmap.mmap(-1, _SLOTS + 2 * _SLOT.size)
         self._write(_NAN, _NAN)
 
@@ -35,8 +36,8 @@ class Clock:
         return self._memory[_READY] == 1
 
     def start(self) -> None:
-        """Step 0 begins now."""
-        self._write(time.monotonic(), _NAN)
+        """The first step begins now."""
+        self._write(time.monotonic() - self.begins_s * self.dilation, _NAN)
 
     def pause(self, at: float) -> None:
         """Stand still at `at` on this clock, a moment ago: meeting to stop takes no time either."""

@@ -1,9 +1,7 @@
 """Where a rank's gradients come from: a model under DDP on real data, or bucket sizes alone."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from harness.exchange import Exchange, ExchangeError
 
 MIB = 1 << 20
+MOST_NAMED = 5  # parameters in one message
 FIRST_BUCKET_MB, BUCKET_MB = 1, 25  # DDP's own; the first is small so that sending starts early
 
 
@@ -23,7 +22,10 @@ class Trained:
     """Real gradients of `model` on `batches`; SGD with momentum on their mean.
 
     `learning_rate` maps a step to its rate. Batch-norm statistics stay local to a rank, as without
-    DDP's buffer broadcast; rank 0's are evaluated and saved.
+    DDP's buffer broadcast; rank 0's are evaluated and saved. A batch is cut into `accumulate` equal
+    micro-batches, whose gradients are averaged here and exchanged during the last one's backward;
+    batch-norm sees one at a time. With `precision` bf16 a forward, and what it evaluates, runs
+    under autocast: weights, gradients and loss stay float32.
     """
 
     model: nn.Module
@@ -36,23 +38,88 @@ class Trained:
     device: torch.device
     bucket_mb: float | None  # None: DDP's own sizes
     metric: str
+    accumulate: int = 1
+    precision: str = "float32"  # float32 | bf16
 
     def __post_init__(self) -> None:
+        self._settling = False
+        self._arrived: set[int] = set()  # ids of the parameters whose bucket was handed over
         self._ddp = DistributedDataParallel(
             self.model, bucket_cap_mb=self.bucket_mb, broadcast_buffers=False
         )
-        self._ddp.register_comm_hook(None, self.exchange.hook)
+        self._ddp.register_comm_hook(None, self._hand_over)
+
+    def settle(self, inputs: Tensor) -> None:
+        """Take the one-time costs of a step, and let DDP lay out its buckets for good.
+
+        Two steps without an exchange, which change nothing; `inputs` is any micro-batch. ValueError
+        for a model with a parameter that no gradient reaches.
+        """
+        before = [buffer.clone() for buffer in self.model.buffers()]
+        self._settling = True
+        for some in (inputs, inputs[:2]):
+            self._arrived.clear()
+            self._outputs(self._ddp, some).sum().backward()
+            self._require_all_arrived()
+            self.optimizer.zero_grad()
+        self._settling = False
+        for buffer, value in zip(self.model.buffers(), before, strict=True):
+            buffer.copy_(value)
 
     def compute(self, step: int) -> float:
         inputs, labels = next(self.batches)
-        loss = cross_entropy(self._ddp(inputs.to(self.device)), labels.to(self.device))
+        parts = zip(inputs.chunk(self.accumulate), labels.chunk(self.accumulate), strict=True)
+        *first, last = parts
+        self._arrived.clear()
+        total = 0.0
+        with self._ddp.no_sync():
+            for part in first:
+                loss = self._loss(*part)
+                loss.backward()
+                total += loss.item()
+        loss = self._loss(*last)
         self.exchange.begin_backward()
         try:
             loss.backward()
         except RuntimeError as error:
             # Through a future an exception loses its type and traceback: show the thread's own.
             raise ExchangeError(str(self.exchange.error or error)) from self.exchange.error or error
-        return loss.item()
+        self._require_all_arrived()
+        return total + loss.item()
+
+    def _loss(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        """This micro-batch's part of the mean over the batch."""
+        outputs = self._outputs(self._ddp, inputs.to(self.device))
+        return cross_entropy(outputs, labels.to(self.device)) / self.accumulate
+
+    def _outputs(self, model: nn.Module, inputs: Tensor) -> Tensor:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
+            return model(inputs).float()
+
+    def _hand_over(self, state: object, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+        """DDP's communication hook."""
+        self._arrived.update(map(id, bucket.parameters()))
+        if not self._settling:
+            return self.exchange.hook(state, bucket)
+        devices: list[Any] | None = [self.device] if self.device.type == "cuda" else None
+        future: torch.futures.Future[Tensor] = torch.futures.Future(devices=devices)
+        future.set_result(bucket.buffer())
+        return future
+
+    def _require_all_arrived(self) -> None:
+        """A bucket that lacks a gradient is never exchanged: the others would wait for it."""
+        missing = {
+            name: parameter.grad is None
+            for name, parameter in self.model.named_parameters()
+            if parameter.requires_grad and id(parameter) not in self._arrived
+        }
+        if missing:
+            names = [name for name, empty in missing.items() if empty] or list(missing)
+            raise ValueError(
+                f"model: no gradient reached {', '.join(names[:MOST_NAMED])}"
+                f"{' and others' if len(names) > MOST_NAMED else ''}; every parameter must take "
+                "part in every step: use it, or set requires_grad = False"
+            )
 
     def update(self, step: int) -> None:
         for group in self.optimizer.param_groups:
@@ -67,7 +134,8 @@ class Trained:
         self.model.eval()
         sums = torch.zeros(3, dtype=torch.float64, device=self.device)  # correct, loss, samples
         for inputs, labels in self.test_set():
-            outputs, labels = self.model(inputs.to(self.device)), labels.to(self.device)
+            outputs = self._outputs(self.model, inputs.to(self.device))
+            labels = labels.to(self.device)
             sums[0] += (outputs.argmax(1) == labels).sum()
             sums[1] += cross_entropy(outputs, labels, reduction="sum")
             sums[2] += len(labels)
@@ -76,15 +144,28 @@ class Trained:
         correct, loss, samples = sums.tolist()
         return {self.metric: correct / samples, "loss": loss / samples}
 
-    def save(self, path: Path, step: int) -> None:
-        content = {
-            "step": step,
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+    def shared(self) -> dict[str, Any]:
+        """What a checkpoint needs of any one rank."""
+        return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+
+    def own(self) -> dict[str, Any]:
+        """What it needs of every rank: statistics of its batches, where its random numbers are."""
+        on_cuda = self.device.type == "cuda"
+        return {
+            "buffers": dict(self.model.named_buffers()),
+            "random": torch.get_rng_state(),
+            "random_cuda": torch.cuda.get_rng_state(self.device) if on_cuda else None,
         }
-        temporary = path.with_suffix(".partial")
-        torch.save(content, temporary)
-        os.replace(temporary, path)
+
+    def restore(self, shared: dict[str, Any], own: dict[str, Any]) -> None:
+        """Be where `shared` and this rank's `own` were taken; batches are another matter."""
+        self.model.load_state_dict(shared["model"])
+        self.optimizer.load_state_dict(shared["optimizer"])
+        for name, buffer in self.model.named_buffers():
+            buffer.copy_(own["buffers"][name])
+        torch.set_rng_state(own["random"])
+        if own["random_cuda"] is not None:
+            torch.cuda.set_rng_state(own["random_cuda"], self.device)
 
 
 @dataclass
@@ -129,9 +210,6 @@ class Replayed:
 
     def evaluate(self) -> dict[str, float]:
         return {}
-
-    def save(self, path: Path, step: int) -> None:
-        return None
 
 
 def bucket_names(parameters: dict[str, int], bucket_mb: float | None) -> list[tuple[str, ...]]:

@@ -16,7 +16,8 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.figures.conditions import Seen, conditions, names
-from harness.settings import BadSetting, Settings, check_nodes, check_numbers
+from harness.fit import check_nodes
+from harness.settings import BadSetting, Settings, check_numbers
 from harness.sweep import plain_settings
 from profiles.base import Profile
 

@@ -5,15 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from harness.network.links import NetworkError
+from harness import checkpoint
 from profiles import recordings
-from profiles.base import WAYS, Profile
 
 PARTS = ("model", "dataset", "compressor", "controller", "profile", "network")
 FILE_KEYS = ("path", "initial_weights")  # whose values are files that decide a result
@@ -51,7 +49,9 @@ class Settings:
         deciding["network"] = {k: v for k, v in network if k not in NOT_IDENTITY_OF_NETWORK}
         found = {name: recordings.find(name) for name in _files(deciding)}
         files = {name: recordings.digest(file) for name, file in found.items() if file}
-        return deciding | ({"files": files} if files else {})
+        resumed = checkpoint.digest_of(deciding.pop("resume_from", None))
+        more = {"files": files, "resumed": resumed}
+        return deciding | {key: value for key, value in more.items() if value}
 
     def build(self, part: str) -> Any:
         """The object one of PARTS (or `optimizer.schedule`) describes.
@@ -82,9 +82,11 @@ class Settings:
     def check(self) -> dict[str, Any]:
         """Every part, built; raises BadSetting at the first value that cannot work."""
         check_numbers(self)
+        from harness.fit import check_fit  # which imports this module
+
         parts = {part: self.build(part) for part in PARTS}
         self.build("optimizer.schedule")
-        _check_fit(self, parts)
+        check_fit(self, parts)
         return parts
 
 
@@ -121,7 +123,7 @@ def _is_number(value: Any) -> bool:
 
 def check_numbers(settings: Settings) -> None:
     """Every value that is no part; raises BadSetting at the first that cannot work."""
-    whole = {"workers": 1, "workers_per_node": 1, "batch_size": 1}
+    whole = {"workers": 1, "workers_per_node": 1, "batch_size": 1, "accumulate": 1}
     whole |= {"seed": 0, "eval_every": 1, "checkpoint_every": 0}
     for key, least in whole.items():
         value = settings[key]
@@ -147,6 +149,7 @@ def check_numbers(settings: Settings) -> None:
         "device": ("auto", "cpu", "cuda"),
         "emulation.compute": ("measured", "paced", "replay"),
         "controller.agree": ("local", "min", "mean"),
+        "precision": ("float32", "bf16"),
         "error_feedback": (True, False),
         "rerun": (True, False),
         "report": (True, False),
@@ -158,59 +161,3 @@ def check_numbers(settings: Settings) -> None:
     name = settings["experiment"]
     _require(isinstance(name, str) and name not in ("", ".", "..") and "/" not in name,
              "experiment", name, "a folder name")  # fmt: skip
-
-
-def check_nodes(settings: Settings, profile: Profile) -> int:
-    """How many nodes there are; BadSetting when the profile has no link for one of them."""
-    nodes = settings["workers"] // settings["workers_per_node"]
-    for node in range(nodes):
-        for way in WAYS:
-            try:
-                profile.link(0.0, node, way)
-            except ValueError as error:
-                raise BadSetting(f"profile: {error}") from error
-    return nodes
-
-
-def _check_fit(settings: Settings, parts: dict[str, Any]) -> None:
-    """What single values cannot show: parts that do not go together, data that is not there."""
-    nodes = check_nodes(settings, parts["profile"])
-    try:
-        parts["network"].check(nodes, parts["profile"], settings["emulation.dilation"])
-    except (ValueError, NetworkError, OSError) as error:
-        raise BadSetting(f"network: {error}") from error
-    compute = settings["emulation.compute"]
-    if compute != "measured" and parts["model"].times is None:
-        raise BadSetting(
-            f"emulation.compute must be measured for model {parts['model'].name}, which has no "
-            f"published compute times, got {compute!r}; or give model.times"
-        )
-    _check_replaced(settings, parts["compressor"])
-    same = getattr(parts["controller"], "same_everywhere", False)
-    if parts["compressor"].uniform_density and settings["controller.agree"] == "local" and not same:
-        raise BadSetting(
-            "controller.agree must be min or mean for a compressor that needs one density on all "
-            f"workers ({settings['compressor']['_target_']}), got 'local'"
-        )
-    workers_here = settings["workers"] // parts["network"].machines_of_run()
-    if settings["device"] == "cuda" and torch.cuda.device_count() < workers_here:
-        raise BadSetting(
-            f"device must be cpu or auto for {workers_here} workers on "
-            f"{torch.cuda.device_count()} GPUs (each worker needs its own), got 'cuda'"
-        )
-    weights = settings["initial_weights"]
-    if weights is not None and not Path(weights).is_file():
-        raise BadSetting(f"initial_weights must be a checkpoint file, got {weights!r}")
-    if compute != "replay":
-        try:
-            parts["dataset"].check()
-        except FileNotFoundError as error:
-            raise BadSetting(f"dataset: {error}") from error
-
-
-def _check_replaced(settings: Settings, compressor: Any) -> None:
-    """What a compressor does itself must not be done once more around it."""
-    for key in getattr(compressor, "replaces", ()):
-        if value := settings[key]:
-            kind, off = type(compressor).__name__, "false" if value is True else 0
-            raise BadSetting(f"{key} must be {off} with {kind}, which does its work, got {value!r}")

@@ -25,6 +25,7 @@ from harness.gradients import largest_bucket_bytes
 from harness.network.audit import worst
 from harness.network.rendezvous import Ended
 from harness.records import Events, refusal, write_json
+from harness.resume import resumed
 from harness.settings import Settings, leaves
 from harness.worker import Here
 
@@ -69,7 +70,8 @@ def _supervise(run_dir: Path) -> None:
     settings = Settings.read(run_dir)
     nodes = settings["workers"] // settings["workers_per_node"]
     profile, topology = settings.build("profile"), settings.build("network")
-    clock, events = Clock(settings["emulation.dilation"]), Events(run_dir)
+    begin, events = resumed(settings["resume_from"]), Events(run_dir)
+    clock = Clock(settings["emulation.dilation"], begin.manifest.time_s if begin else 0.0)
     with topology.up(nodes, profile, clock.dilation) as network:
         _require_same(network.gather("settings", settings.identity()))
         proof = _proof(network)
@@ -87,7 +89,9 @@ def _supervise(run_dir: Path) -> None:
             network.gather("step 0", None)
             before = network.bytes()
             clock.start()
-            events.append("step_0", 0.0)
+            if begin:
+                events.append("resumed", clock.begins_s, **begin.told())
+            events.append("step_0", clock.begins_s)
             _follow(agents, player, settings["timeouts.stop_s"])
         passed = {link: count - before[link] for link, count in network.bytes().items()}
         proof["readback"] = sum(network.gather("readback", network.verify()), [])

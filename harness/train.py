@@ -10,9 +10,9 @@ from controllers.base import Controller, Observation
 from harness.clock import Clock
 from harness.exchange import Exchange, Exchanged
 from harness.pace import Pace
-from harness.records import Evaluation, Events, Step, Table
+from harness.records import Evaluation, Step, Table
 
-UNSETTLED_STEPS = 2  # DDP lays out its buckets anew after the first; caches fill
+UNSETTLED_STEPS = 2  # of a run: caches fill
 OVERRUN_SHARE = 0.01  # of its step: a bucket later than that was not paced
 
 
@@ -33,16 +33,23 @@ class Gradients(Protocol):
         """Metrics on the test set, equal on every rank; empty when there is nothing to evaluate."""
         ...
 
-    def save(self, path: Path, step: int) -> None:
-        """Write a checkpoint."""
-        ...
+
+Save = Callable[[int, Observation], None]  # write a checkpoint of so many steps, the last as seen
+
+
+def no_checkpoint(done: int, seen: Observation) -> None:
+    """Where there is nothing to go on with."""
 
 
 @dataclass
 class Loop:
-    """One rank's run from step 0 to its end. Ranks meet (`barrier`) whenever the clock stops."""
+    """One rank's run from step `first` to its end.
+
+    Ranks meet (`barrier`) whenever the clock stops; `save` is called by all.
+    """
 
     rank: int
+    first: int
     steps: int
     eval_every: int
     checkpoint_every: int  # 0: only at the end
@@ -52,25 +59,25 @@ class Loop:
     pace: Pace
     clock: Clock
     barrier: Callable[[], None]
+    save: Save
     keeps_clock: bool = True  # of its machine; one rank of each does
 
     def __post_init__(self) -> None:
         self._rows = Table(self.run_dir, "steps.csv")
         self._evaluations = Table(self.run_dir, "evaluations.csv")
-        self._events = Events(self.run_dir)
 
     def run(self) -> int:
         """Train; returns how many steps overran their pace."""
         overruns = 0
         begin = self._start()
-        for step in range(self.steps):
+        for step in range(self.first, self.steps):
             self.exchange.begin(self.pace.release(begin))
             loss = self.gradients.compute(step)
             took = self.exchange.finish()
             end = self.clock.now()
             self._record(step, loss, begin, end, took)
             overrun = took.late_s > OVERRUN_SHARE * (end - begin)
-            overruns += overrun and step >= UNSETTLED_STEPS
+            overruns += overrun and step >= self.first + UNSETTLED_STEPS
             self.gradients.update(step)  # counted in the next step, as is its batch
             self._stop_clock_for_the_rest(step + 1)
             begin = end
@@ -88,6 +95,7 @@ class Loop:
         seen = observed(step, begin, end, took, workers, self.clock.dilation)
         self._rows.append(recorded(seen, self.rank, loss, self.gradients.samples, controller))
         self.exchange.observe(seen)
+        self._seen = seen
 
     def _stop_clock_for_the_rest(self, done: int) -> None:
         """Evaluate and save where `done` steps call for it, while the clock stands still."""
@@ -102,8 +110,8 @@ class Loop:
             self.clock.pause(arrived)
         if evaluate:
             self._evaluate(done)
-        if save and self.rank == 0:
-            self._save(done)
+        if save:
+            self.save(done, self._seen)
         self.barrier()
         if self.keeps_clock and not last:
             self.clock.resume()
@@ -116,12 +124,6 @@ class Loop:
             time_s = self.clock.now() / self.clock.dilation
             rows = [Evaluation(done, time_s, name, value) for name, value in metrics.items()]
             self._evaluations.append(*rows)
-
-    def _save(self, done: int) -> None:
-        folder = self.run_dir / "checkpoint"
-        folder.mkdir(exist_ok=True)
-        self.gradients.save(folder / "model.pt", done)
-        self._events.append("checkpoint", self.clock.time_s(), step=done)
 
 
 def observed(

@@ -24,6 +24,7 @@ def summarize(
     ends = [event for event in events if event["event"] == "rank_finished"]
     carried = passage.payload(steps, settings["workers_per_node"])
     time_s = max((float(row["time_s"]) for row in steps), default=0.0)
+    took_s = max(0.0, time_s - _began_s(events))
     loss = settings.build("profile").extremes().loss
     proof = {
         **proof,
@@ -32,18 +33,37 @@ def summarize(
         "received_bytes_by_node": carried.received,
     }
     reasons = [
-        *_network_reasons(settings, proof, events, _by_link(run_dir), time_s),
+        *_network_reasons(settings, proof, events, _by_link(run_dir), took_s),
         *passage.doubts(carried, proof["flows"], passed, settings["workers_per_node"], loss),
         *_pace_reasons(ends, settings),
         *_drift_reasons(ends),
     ]
+    return _summary(run_dir, steps, events, reasons, proof)
+
+
+def summarize_simulated(run_dir: Path) -> dict[str, Any]:
+    """The same of a run in virtual time, which has no network to prove and no pace to miss."""
+    steps, events = _rows(run_dir / "steps.csv"), read_events(run_dir)
+    ends = [event for event in events if event["event"] == "rank_finished"]
+    return {"simulated": True} | _summary(run_dir, steps, events, _drift_reasons(ends), {})
+
+
+def _summary(
+    run_dir: Path,
+    steps: list[dict[str, str]],
+    events: list[dict],
+    reasons: list[str],
+    proof: dict[str, Any],
+) -> dict[str, Any]:
+    ends = [event for event in events if event["event"] == "rank_finished"]
+    time_s = max((float(row["time_s"]) for row in steps), default=0.0)
     return {
         "valid": not reasons,
         "reasons": reasons,
         "final": _final(run_dir),
         "time_s": time_s,
         "steps": 1 + max((int(row["step"]) for row in steps), default=-1),
-        "throughput": _throughput(steps),
+        "throughput": _throughput(steps, max(0.0, time_s - _began_s(events))),
         "mean_density": _mean([float(row["density"]) for row in steps]),
         "sent_bytes": sum(int(row["sent_bytes"]) for row in steps),
         "overrun_steps": {event["rank"]: event["overruns"] for event in ends},
@@ -69,12 +89,12 @@ def _network_reasons(
     proof: dict[str, Any],
     events: list[dict],
     rows: dict[str, list[dict[str, str]]],
-    time_s: float,
+    took_s: float,
 ) -> list[str]:
     audit, dilation = proof["audit"], settings["emulation.dilation"]
     paced = settings["emulation.compute"] != "measured"
     probed = [name for probe in proof["probe"] for name in doubts.names(probe)]
-    expected = time_s * dilation / settings["network.sample_s"]
+    expected = took_s * dilation / settings["network.sample_s"]
     return [
         *doubts.of_probes(proof["probe"], rows),
         *doubts.of_round_trips(proof["round_trips"]),
@@ -109,10 +129,14 @@ def _final(run_dir: Path) -> dict[str, float]:
     }  # the last of each metric
 
 
-def _throughput(steps: list[dict[str, str]]) -> float | None:
-    """Samples per second of all ranks from step 0 to the last."""
-    time_s = max((float(row["time_s"]) for row in steps), default=0.0)
-    return sum(int(row["samples"]) for row in steps) / time_s if time_s else None
+def _began_s(events: list[dict]) -> float:
+    """Where on the clock this run began: 0, unless it went on from a checkpoint."""
+    return max((event["time_s"] for event in events if event["event"] == "step_0"), default=0.0)
+
+
+def _throughput(steps: list[dict[str, str]], took_s: float) -> float | None:
+    """Samples per second of all ranks from the first step to the last."""
+    return sum(int(row["samples"]) for row in steps) / took_s if took_s else None
 
 
 def _mean(values: list[float]) -> float | None:

@@ -20,7 +20,7 @@ def _require_rank(rank: int, size: int) -> None:
 
 @dataclass(frozen=True)
 class Batches:
-    """Endless batches of `rank` among `size`, a function of `seed` alone.
+    """Endless batches of `rank` among `size`, a function of `seed` alone; from step `first` on.
 
     Every epoch is shuffled anew and cut into global batches, of which each rank takes its part; so
     the same global batch trains at any number of workers. What is left over is dropped.
@@ -31,6 +31,7 @@ class Batches:
     rank: int
     size: int
     seed: int
+    first: int = 0
 
     def __post_init__(self) -> None:
         _require_rank(self.rank, self.size)
@@ -51,12 +52,13 @@ class Batches:
     def _plan(self) -> Plan:
         steps = self.steps_per_epoch
         used = steps * self.size * self.batch_size
-        for epoch in count():
+        begun, done = divmod(self.first, steps)
+        for epoch in count(begun):
             source = generator(ORDER, self.seed, epoch)
             order = torch.randperm(len(self.samples), generator=source)
             parts = order[:used].view(steps, self.size, self.batch_size)[:, self.rank]
-            for step, part in enumerate(parts):
-                yield part, (CHANGE, self.seed, epoch, step, self.rank)
+            for step in range(done if epoch == begun else 0, steps):
+                yield parts[step], (CHANGE, self.seed, epoch, step, self.rank)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ PAUSED_S = 0.005  # real, between looks at a clock that stands still
 
 class Clock(Protocol):
     dilation: float
+    begins_s: float  # emulated seconds at which it starts
 
     def time_s(self) -> float | None:
         """Emulated seconds since step 0, None before it; stands still while training is paused."""
@@ -66,7 +67,8 @@ class Player:
         self._network, self._clock = network, clock
         self._table, self._events = links_table, events
         self._update_s = update_s / clock.dilation  # emulated
-        self._moment = -1  # the last of the plan that was looked at
+        # the last moment of the plan that was looked at
+        self._moment = int(clock.begins_s / self._update_s + 1e-6) - 1
         self._told: dict[str, Link] = {}  # what the events so far say of each link
         self._seen_s: float | None = None  # of the clock, when it was last looked at
         self._samples = Deadlines(sample_s)
@@ -151,10 +153,11 @@ class Player:
         return found
 
     def _late_ms(self, moment: int) -> float:
-        """Real milliseconds since `moment` of the plan."""
+        """Real milliseconds since `moment` of the plan, or since the clock began, if that is less."""
         time_s = self._clock.time_s()
         assert time_s is not None
-        return (time_s - moment * self._update_s) * self._clock.dilation * 1000
+        planned_s = max(moment * self._update_s, self._clock.begins_s)
+        return (time_s - planned_s) * self._clock.dilation * 1000
 
     def _log(self, moment: int, changes: dict[str, dict[str, float]], applied: bool) -> None:
         self._events.append(

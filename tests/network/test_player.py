@@ -32,7 +32,7 @@ class HandClock:
     """A clock that a test sets."""
 
     def __init__(self, now: float | None = None, dilation: float = 1.0) -> None:
-        self.now, self.dilation = now, dilation
+        self.now, self.dilation, self.begins_s = now, dilation, 0.0
 
     def time_s(self) -> float | None:
         return self.now

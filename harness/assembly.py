@@ -1,0 +1,203 @@
+"""One rank's training, put together from its settings, or from a checkpoint of the same."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from controllers.base import Observation
+from harness import checkpoint
+from harness.clock import Clock
+from harness.data.base import DataSet
+from harness.data.loader import Batches, shard
+from harness.exchange import Exchange
+from harness.feedback import Forget, Residual
+from harness.gradients import Replayed, Trained
+from harness.models.base import Architecture, backward_shares
+from harness.pace import Measured, Pace, Paced
+from harness.records import Events
+from harness.reduction import Reduction
+from harness.restoration import restored
+from harness.resume import Resumed, deciding, resumed
+from harness.settings import Settings
+from harness.snapshot import taken
+from harness.train import Gradients, Loop, Save, no_checkpoint
+from harness.workers import Workers
+
+Barrier = Callable[[], None]
+Gather = Callable[[Any], list[Any]]  # every rank's, by rank
+
+
+class Place(NamedTuple):
+    """Which rank this is, and what it has."""
+
+    run_dir: Path
+    rank: int
+    leads: bool  # its machine's ranks: one of each machine does
+    clock: Clock
+    workers: Workers
+    device: torch.device
+
+
+def assembled(settings: Settings, place: Place, barrier: Barrier, gather: Gather) -> Loop:
+    """The loop of a rank, ready for its first step."""
+    architecture, data = settings.build("model"), settings.build("dataset")
+    replay, begin = settings["emulation.compute"] == "replay", resumed(settings["resume_from"])
+    with torch.device("meta" if replay else "cpu"):
+        model = architecture.build(data.shape, data.classes)
+    model = model if replay else model.to(place.device)
+    exchange = Exchange(
+        reduction=_reduction(settings, place.workers),
+        workers=place.workers,
+        clock=place.clock,
+        names={id(parameter): name for name, parameter in model.named_parameters()},
+        shares=backward_shares(model, data.shape),
+    )
+    gradients: Gradients
+    save: Save = no_checkpoint
+    if replay:
+        gradients, steps = _replayed(settings, model, exchange), settings.total_steps(1)
+    else:
+        gradients, steps = _trained(settings, place, model, data, exchange, begin)
+        save = _saver(settings, place, gather, gradients, exchange)
+    return Loop(
+        rank=place.rank,
+        first=begin.manifest.step if begin else 0,
+        steps=steps,
+        eval_every=settings["eval_every"],
+        checkpoint_every=settings["checkpoint_every"],
+        run_dir=place.run_dir,
+        gradients=gradients,
+        exchange=exchange,
+        pace=_pace(settings, architecture),
+        clock=place.clock,
+        barrier=barrier,
+        save=save,
+        keeps_clock=place.leads,
+    )
+
+
+def _reduction(settings: Settings, workers: Workers) -> Reduction:
+    decay = settings["residual_decay"]
+    return Reduction(
+        compressor=settings.build("compressor"),
+        controller=settings.build("controller"),
+        agree=settings["controller.agree"],
+        feedback=Residual(decay) if settings["error_feedback"] else Forget(),
+        workers=workers,
+    )
+
+
+def _trained(
+    settings: Settings,
+    place: Place,
+    model: torch.nn.Module,
+    data: DataSet,
+    exchange: Exchange,
+    begin: Resumed | None,
+) -> tuple[Trained, int]:
+    size, batch_size, seed = settings["workers"], settings["batch_size"], settings["seed"]
+    accumulate, first = settings["accumulate"], begin.manifest.step if begin else 0
+    batches = Batches(data.train(), accumulate * batch_size, place.rank, size, seed, first)
+    steps = settings.total_steps(batches.steps_per_epoch)
+    if steps <= first:
+        raise ValueError(f"resume_from has done {first} steps, and epochs make only {steps}")
+    test_set = shard(data.test(), place.rank, size)
+    options, schedule = settings["optimizer"], settings.build("optimizer.schedule")
+    if begin is None:
+        _load_weights(settings, model, place.device)
+    gradients = Trained(
+        model=model,
+        batches=iter(batches),
+        test_set=lambda: iter(test_set),
+        optimizer=_optimizer(options, model),
+        learning_rate=lambda step: options["lr"] * schedule.factor(step, steps),
+        exchange=exchange,
+        samples=accumulate * batch_size,
+        device=place.device,
+        bucket_mb=settings["bucket_mb"],
+        metric=data.metric,
+        accumulate=accumulate,
+        precision=settings["precision"],
+    )
+    gradients.settle(torch.zeros(batch_size, *data.shape, device=place.device))
+    torch.manual_seed(seed * size + place.rank)  # dropout differs between ranks, not between runs
+    if begin is not None:
+        _go_on(begin, place, gradients, exchange)
+    return gradients, steps
+
+
+def _optimizer(options: dict[str, Any], model: torch.nn.Module) -> torch.optim.SGD:
+    return torch.optim.SGD(
+        model.parameters(),
+        lr=options["lr"],
+        momentum=options["momentum"],
+        weight_decay=options["weight_decay"],
+        nesterov=options["nesterov"],
+    )
+
+
+def _go_on(begin: Resumed, place: Place, gradients: Trained, exchange: Exchange) -> None:
+    """Put this rank where the checkpoint was taken; batches and clock begin there by themselves."""
+    own = checkpoint.load(begin.folder, checkpoint.rank_file(place.rank), place.device)
+    gradients.restore(checkpoint.load(begin.folder, checkpoint.MODEL, place.device), own)
+    for name, thing in _with_state(exchange.reduction).items():
+        restored(own["reduction"][name], thing, name)
+    exchange.observe(Observation(**own["seen"]))
+
+
+def _saver(
+    settings: Settings, place: Place, gather: Gather, gradients: Trained, exchange: Exchange
+) -> Save:
+    writer = checkpoint.Writer(
+        run_dir=place.run_dir,
+        rank=place.rank,
+        leads=place.leads,
+        gather=gather,
+        device=place.device.type,
+        settings=deciding(settings.config),
+        events=Events(place.run_dir),
+    )
+
+    def reduction() -> dict[str, Any]:
+        return {name: taken(thing, name) for name, thing in _with_state(exchange.reduction).items()}
+
+    def save(step: int, seen: Observation) -> None:
+        time_s = place.clock.now() / place.clock.dilation
+        own = gradients.own() | {"reduction": reduction(), "seen": seen._asdict()}
+        writer.write(step, time_s, gradients.shared(), own)
+
+    reduction()  # what cannot be kept is told now, not when it is too late
+    return save
+
+
+def _with_state(reduction: Reduction) -> dict[str, Any]:
+    """What has been learnt so far, by name."""
+    return {
+        "compressor": reduction.compressor,
+        "controller": reduction.controller,
+        "feedback": reduction.feedback,
+    }
+
+
+def _replayed(settings: Settings, model: torch.nn.Module, exchange: Exchange) -> Replayed:
+    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    samples = settings["accumulate"] * settings["batch_size"]
+    return Replayed(sizes, exchange, samples, settings["bucket_mb"], settings["seed"])
+
+
+def _load_weights(settings: Settings, model: torch.nn.Module, device: torch.device) -> None:
+    if settings["initial_weights"]:
+        saved = torch.load(settings["initial_weights"], weights_only=True, map_location=device)
+        model.load_state_dict(saved["model"])
+
+
+def _pace(settings: Settings, architecture: Architecture) -> Pace:
+    """Micro-batches but the last are computed whole before anything can be sent."""
+    if settings["emulation.compute"] == "measured":
+        return Measured()
+    assert architecture.times is not None  # Settings.check
+    times, dilation = architecture.times.at(settings["batch_size"]), settings["emulation.dilation"]
+    before = (settings["accumulate"] - 1) * (times.forward_s + times.backward_s)
+    return Paced((before + times.forward_s) * dilation, times.backward_s * dilation)

@@ -1,0 +1,115 @@
+"""Settings that do not go together, and what they name that is not there."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from controllers.fixed import Fixed
+from harness import resume
+from harness.network.links import NetworkError
+from harness.settings import BadSetting, Settings
+from profiles.base import WAYS, Profile
+
+
+def check_nodes(settings: Settings, profile: Profile) -> int:
+    """How many nodes there are; BadSetting when the profile has no link for one of them."""
+    nodes = settings["workers"] // settings["workers_per_node"]
+    for node in range(nodes):
+        for way in WAYS:
+            try:
+                profile.link(0.0, node, way)
+            except ValueError as error:
+                raise BadSetting(f"profile: {error}") from error
+    return nodes
+
+
+def check_fit(settings: Settings, parts: dict[str, Any]) -> None:
+    """What single values cannot show: parts that do not go together, data that is not there."""
+    nodes = check_nodes(settings, parts["profile"])
+    try:
+        parts["network"].check(nodes, parts["profile"], settings["emulation.dilation"])
+    except (ValueError, NetworkError, OSError) as error:
+        raise BadSetting(f"network: {error}") from error
+    compute = settings["emulation.compute"]
+    if compute != "measured" and parts["model"].times is None:
+        raise BadSetting(
+            f"emulation.compute must be measured for model {parts['model'].name}, which has no "
+            f"published compute times, got {compute!r}; or give model.times"
+        )
+    _check_replaced(settings, parts["compressor"])
+    _check_level(settings, parts["compressor"], parts["controller"])
+    same = getattr(parts["controller"], "same_everywhere", False)
+    if parts["compressor"].uniform_density and settings["controller.agree"] == "local" and not same:
+        raise BadSetting(
+            "controller.agree must be min or mean for a compressor that needs one density on all "
+            f"workers ({settings['compressor']['_target_']}), got 'local'"
+        )
+    workers_here = settings["workers"] // parts["network"].machines_of_run()
+    if settings["device"] == "cuda" and torch.cuda.device_count() < workers_here:
+        raise BadSetting(
+            f"device must be cpu or auto for {workers_here} workers on "
+            f"{torch.cuda.device_count()} GPUs (each worker needs its own), got 'cuda'"
+        )
+    weights = settings["initial_weights"]
+    if weights is not None and not Path(weights).is_file():
+        raise BadSetting(f"initial_weights must be a checkpoint file, got {weights!r}")
+    _check_resumed(settings, workers_here)
+    _check_replay(settings)
+    if compute != "replay":
+        try:
+            parts["dataset"].check()
+        except FileNotFoundError as error:
+            raise BadSetting(f"dataset: {error}") from error
+
+
+def _check_replaced(settings: Settings, compressor: Any) -> None:
+    """What a compressor does itself must not be done once more around it."""
+    for key in getattr(compressor, "replaces", ()):
+        if value := settings[key]:
+            kind, off = type(compressor).__name__, "false" if value is True else 0
+            raise BadSetting(f"{key} must be {off} with {kind}, which does its work, got {value!r}")
+
+
+def _check_level(settings: Settings, compressor: Any, controller: Any) -> None:
+    """A controller that chooses needs a compressor on which its choices have an effect."""
+    if not getattr(compressor, "has_level", True) and not isinstance(controller, Fixed):
+        raise BadSetting(
+            f"controller must be fixed with {type(compressor).__name__}, which sends as many bytes "
+            f"at any density, got {type(controller).__name__}"
+        )
+
+
+def _check_replay(settings: Settings) -> None:
+    """Where nothing is computed."""
+    if settings["emulation.compute"] == "replay":
+        for key, off in (("precision", "float32"), ("resume_from", None)):
+            if (value := settings[key]) != off:
+                said = "null" if off is None else off
+                raise BadSetting(
+                    f"{key} must be {said} with emulation.compute=replay, which trains nothing, "
+                    f"got {value!r}"
+                )
+
+
+def _check_resumed(settings: Settings, workers_here: int) -> None:
+    """That a run can go on from where it is to."""
+    path = settings["resume_from"]
+    if path is not None and not isinstance(path, str):
+        raise BadSetting(f"resume_from must be a path or null, got {path!r}")
+    try:
+        begin = resume.resumed(path)
+        if begin is not None:
+            resume.check(settings.config, begin, workers_here)
+    except (ValueError, OSError) as error:
+        raise BadSetting(f"resume_from {error}") from error
+    if begin is not None and begin.manifest.device != (here := device_type(settings, workers_here)):
+        raise BadSetting(
+            f"resume_from was trained on {begin.manifest.device}, and here device is {here}"
+        )
+
+
+def device_type(settings: Settings, workers_here: int) -> str:
+    """`cuda`, a GPU of its own for each of this machine's workers; or `cpu`."""
+    wanted, gpus = settings["device"], torch.cuda.device_count()
+    return "cpu" if wanted == "cpu" or (wanted == "auto" and gpus < workers_here) else "cuda"
