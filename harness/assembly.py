@@ -17,7 +17,7 @@ from harness.gradients import Replayed, Trained
 from harness.models.base import Architecture, backward_shares
 from harness.pace import Measured, Pace, Paced
 from harness.records import Events
-from harness.reduction import Reduction
+from harness.reduction import AgreeingWorkers, Reduction
 from harness.restoration import restored
 from harness.resume import Resumed, deciding, resumed
 from harness.settings import Settings
@@ -48,11 +48,12 @@ def assembled(settings: Settings, place: Place, barrier: Barrier, gather: Gather
         model = architecture.build(data.shape, data.classes)
     model = model if replay else model.to(place.device)
     exchange = Exchange(
-        reduction=_reduction(settings, place.workers),
+        reduction=reduction_of(settings, place.workers),
         workers=place.workers,
         clock=place.clock,
         names={id(parameter): name for name, parameter in model.named_parameters()},
         shares=backward_shares(model, data.shape),
+        after_backward=settings["overlap"] == "after_backward",
     )
     gradients: Gradients
     save: Save = no_checkpoint
@@ -70,7 +71,7 @@ def assembled(settings: Settings, place: Place, barrier: Barrier, gather: Gather
         run_dir=place.run_dir,
         gradients=gradients,
         exchange=exchange,
-        pace=_pace(settings, architecture),
+        pace=pace_of(settings, architecture),
         clock=place.clock,
         barrier=barrier,
         save=save,
@@ -78,7 +79,8 @@ def assembled(settings: Settings, place: Place, barrier: Barrier, gather: Gather
     )
 
 
-def _reduction(settings: Settings, workers: Workers) -> Reduction:
+def reduction_of(settings: Settings, workers: AgreeingWorkers) -> Reduction:
+    """What a worker keeps between exchanges."""
     decay = settings["residual_decay"]
     return Reduction(
         compressor=settings.build("compressor"),
@@ -106,17 +108,17 @@ def _trained(
     test_set = shard(data.test(), place.rank, size)
     options, schedule = settings["optimizer"], settings.build("optimizer.schedule")
     if begin is None:
-        _load_weights(settings, model, place.device)
+        load_weights(settings, model, place.device)
     gradients = Trained(
         model=model,
         batches=iter(batches),
         test_set=lambda: iter(test_set),
-        optimizer=_optimizer(options, model),
+        optimizer=optimizer_of(options, model),
         learning_rate=lambda step: options["lr"] * schedule.factor(step, steps),
         exchange=exchange,
         samples=accumulate * batch_size,
         device=place.device,
-        bucket_mb=settings["bucket_mb"],
+        bucket_mb=settings.bucket_mb(),
         metric=data.metric,
         accumulate=accumulate,
         precision=settings["precision"],
@@ -128,7 +130,8 @@ def _trained(
     return gradients, steps
 
 
-def _optimizer(options: dict[str, Any], model: torch.nn.Module) -> torch.optim.SGD:
+def optimizer_of(options: dict[str, Any], model: torch.nn.Module) -> torch.optim.SGD:
+    """SGD with the `optimizer` section's `options`; the schedule sets its rate."""
     return torch.optim.SGD(
         model.parameters(),
         lr=options["lr"],
@@ -142,7 +145,7 @@ def _go_on(begin: Resumed, place: Place, gradients: Trained, exchange: Exchange)
     """Put this rank where the checkpoint was taken; batches and clock begin there by themselves."""
     own = checkpoint.load(begin.folder, checkpoint.rank_file(place.rank), place.device)
     gradients.restore(checkpoint.load(begin.folder, checkpoint.MODEL, place.device), own)
-    for name, thing in _with_state(exchange.reduction).items():
+    for name, thing in with_state(exchange.reduction).items():
         restored(own["reduction"][name], thing, name)
     exchange.observe(Observation(**own["seen"]))
 
@@ -161,7 +164,7 @@ def _saver(
     )
 
     def reduction() -> dict[str, Any]:
-        return {name: taken(thing, name) for name, thing in _with_state(exchange.reduction).items()}
+        return {name: taken(thing, name) for name, thing in with_state(exchange.reduction).items()}
 
     def save(step: int, seen: Observation) -> None:
         time_s = place.clock.now() / place.clock.dilation
@@ -172,7 +175,7 @@ def _saver(
     return save
 
 
-def _with_state(reduction: Reduction) -> dict[str, Any]:
+def with_state(reduction: Reduction) -> dict[str, Any]:
     """What has been learnt so far, by name."""
     return {
         "compressor": reduction.compressor,
@@ -184,16 +187,17 @@ def _with_state(reduction: Reduction) -> dict[str, Any]:
 def _replayed(settings: Settings, model: torch.nn.Module, exchange: Exchange) -> Replayed:
     sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
     samples = settings["accumulate"] * settings["batch_size"]
-    return Replayed(sizes, exchange, samples, settings["bucket_mb"], settings["seed"])
+    return Replayed(sizes, exchange, samples, settings.bucket_mb(), settings["seed"])
 
 
-def _load_weights(settings: Settings, model: torch.nn.Module, device: torch.device) -> None:
+def load_weights(settings: Settings, model: torch.nn.Module, device: torch.device) -> None:
+    """Those of `initial_weights`, if any."""
     if settings["initial_weights"]:
         saved = torch.load(settings["initial_weights"], weights_only=True, map_location=device)
         model.load_state_dict(saved["model"])
 
 
-def _pace(settings: Settings, architecture: Architecture) -> Pace:
+def pace_of(settings: Settings, architecture: Architecture) -> Pace:
     """Micro-batches but the last are computed whole before anything can be sent."""
     if settings["emulation.compute"] == "measured":
         return Measured()

@@ -153,7 +153,7 @@ class Player:
         return found
 
     def _late_ms(self, moment: int) -> float:
-        """Real milliseconds since `moment` of the plan, or since the clock began if that is less."""
+        """Real milliseconds since `moment` of the plan; at most those since the clock began."""
         time_s = self._clock.time_s()
         assert time_s is not None
         planned_s = max(moment * self._update_s, self._clock.begins_s)
