@@ -30,6 +30,11 @@ class Bucket(NamedTuple):
         """
         return self.grad.new_empty(self.grad.shape) if self.out is None else self.out
 
+    @property
+    def may_clear(self) -> bool:
+        """Whether `added` is the room for the mean: it may be set to zero while it is added."""
+        return self.added is not None and self.out is self.added
+
 
 class Reduced(NamedTuple):
     """Result of a reduction over all workers."""

@@ -3,11 +3,12 @@
 Magnitudes are compared as the bits of |x| read as an integer. That is the order of the floats, with
 NaN above infinity: a gradient that overflowed is sent and seen, not kept in a residual for ever.
 On the CPU these are compiled kernels or, where there are none, numpy over chunks that stay in
-cache; at 25 M elements torch.topk takes 100 or 15 times as long. All positions returned are int64,
-ascending, and the same on every run.
+cache; at 25 M elements torch.topk takes 100 or 15 times as long. All positions returned are
+ascending and the same on every run; int64, unless it is said.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,10 +17,18 @@ from torch import Tensor
 from compressors import kernels
 
 CHUNK = 1 << 17  # elements; two chunks of int32 fit in a core's L2 cache
-SAMPLE = 16384  # elements; 0.2 ms, and enough that one pass over the vector nearly always suffices
+SAMPLE = 16384  # elements at most; enough that one pass over the vector nearly always suffices
+FEWEST, SHARE = 4096, 256  # elements at least; one in so many: drawing costs less than the pass
 SIGMAS = 4.5  # by which a sampled bound lies below the estimate, so that it is rarely too high
 USUAL = 64  # of this many elements one is above a bound; where more are, it takes 2 % longer
 MAGNITUDE = 0x7FFFFFFF  # every bit of a float32 but its sign
+
+
+class Entries(NamedTuple):
+    """Some entries of a vector."""
+
+    index: Tensor  # int32 or int64 [k], ascending
+    values: Tensor  # float32 [k]
 
 
 def bits(x: Tensor) -> Tensor:
@@ -58,47 +67,70 @@ def at_least(x: Tensor, threshold: Tensor) -> Tensor:
     return above(x, max(0, int(threshold.view(torch.int32)) - 1))
 
 
-def add_at_least_(total: Tensor, x: Tensor, threshold: Tensor) -> Tensor:
-    """`at_least` of total += x, [n] both; on the CPU `total` is read and written once."""
+def add_at_least_(total: Tensor, x: Tensor, threshold: Tensor, clear: bool = False) -> Tensor:
+    """`at_least` of total += x, [n] both; on the CPU each is read and written once.
+
+    `clear` sets `x` to zero, in the same pass.
+    """
     native = kernels.of(total)
     if native is None or kernels.of(x) is None:
-        return at_least(total.add_(x), threshold)
+        total.add_(x)
+        if clear:
+            x.zero_()
+        return at_least(total, threshold)
     bound = max(0, int(threshold.view(torch.int32)) - 1)
-    found = native.collect(total.numpy(), bound, total.numel() // USUAL, x.numpy())
+    found = native.collect(total.numpy(), bound, total.numel() // USUAL, x.numpy(), clear)
     return torch.from_numpy(found.where.astype(np.int64))
 
 
 def largest(x: Tensor, k: int) -> Tensor:
     """Positions of the k largest magnitudes of `x`, [k]; of equal ones those of lowest index."""
-    return _largest(bits(x), k) if x.is_cuda else _search(x, k, None)
+    if x.is_cuda:
+        return _largest(bits(x), k)
+    return torch.from_numpy(_search(x, k).where.astype(np.int64))
 
 
-def add_largest_(total: Tensor, x: Tensor, k: int) -> Tensor:
-    """`largest` of total += x, [n] both; on the CPU `total` is read and written once."""
-    if kernels.of(total) is None or kernels.of(x) is None:
-        return largest(total.add_(x), k)
-    return _search(total, k, x)
+def take_largest_(x: Tensor, k: int, added: Tensor | None = None, clear: bool = False) -> Entries:
+    """The entries at `largest` of `x`, [n], or of x += added; `x` is set to zero there.
+
+    `clear` sets `added` to zero too. On the CPU all of this is one pass over each.
+    """
+    native = kernels.of(x)
+    if added is not None and (native is None or kernels.of(added) is None):
+        x.add_(added)
+        if clear:
+            added.zero_()
+        added = None
+    if native is None:
+        index = largest(x, k)
+        values = x.index_select(0, index)
+        x.index_fill_(0, index, 0)
+        return Entries(index, values)
+    found = _search(x, k, added, clear)
+    native.kernels.erase(x.numpy(), found.where)
+    return Entries(*map(torch.from_numpy, found))
 
 
-def _search(x: Tensor, k: int, added: Tensor | None) -> Tensor:
-    """`largest` of x, or of x += added, on the CPU.
+def _search(x: Tensor, k: int, added: Tensor | None = None, clear: bool = False) -> kernels.Found:
+    """What is at `largest` of x, or of x += added, on the CPU.
 
     A sample bounds the k-th magnitude from below, one pass collects what is above, and only that is
     ranked. A bound that was too high is lowered; at 0, entries above and equal to it are all.
     """
-    drawn = sample(x, SAMPLE, added=added).numpy()
+    drawn = sample(x, min(SAMPLE, max(FEWEST, x.numel() // SHARE)), added=added).numpy()
     expected = drawn.size * k / x.numel()  # of the sample, among the k largest
     reach = expected + SIGMAS * expected**0.5 + 1
     while True:
         bound = _from_top(drawn, int(reach))
-        found, values = _collect(x, bound, int(reach * x.numel() / drawn.size), added)
+        found = _collect(x, bound, int(reach * x.numel() / drawn.size), added, clear)
         added = None  # it is in x now
-        missing = k - found.size
+        missing = k - found.where.size
         if missing <= 0:
-            return _ranked(found, values, k)
+            return _ranked(found, k)
         ties = _first_equal(x, bound, missing)
         if ties.size == missing:
-            return torch.from_numpy(np.sort(np.concatenate([found, ties])))
+            where = np.sort(np.concatenate([found.where, ties.astype(np.int32)]))
+            return kernels.Found(where, x.numpy()[where])
         reach *= 2
 
 
@@ -106,25 +138,28 @@ def _from_top(drawn: np.ndarray, rank: int) -> int:
     """The element of that rank, 1 for the largest; 0 when there are not more than that."""
     if rank >= drawn.size:
         return 0
+    if (native := kernels.compiled()) is not None:
+        return native.kernels.kth_largest(drawn.view(np.float32), rank)[0]
     return int(np.partition(drawn, drawn.size - rank)[drawn.size - rank])
 
 
 def _collect(
-    x: Tensor, bound: int, expected: int, added: Tensor | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Positions and values in `x`, or in x += added, whose `bits` are greater than `bound`."""
+    x: Tensor, bound: int, expected: int, added: Tensor | None, clear: bool
+) -> kernels.Found:
+    """Entries of `x`, or of x += added, whose `bits` are greater than `bound`."""
     if (native := kernels.of(x)) is not None:
-        return native.collect(x.numpy(), bound, expected, None if added is None else added.numpy())
+        other = None if added is None else added.numpy()
+        return native.collect(x.numpy(), bound, expected, other, clear)
     found = above(x, bound).numpy()
-    return found, x.numpy()[found]
+    return kernels.Found(found, x.numpy()[found])
 
 
-def _ranked(index: np.ndarray, values: np.ndarray, k: int) -> Tensor:
-    """Those of `index` with the k largest `values`; of equal ones the first."""
-    if (native := kernels.compiled()) is not None and index.dtype == np.int32:
-        return torch.from_numpy(native.largest(kernels.Found(index, values), k)[0])
-    kept = _largest(bits(torch.from_numpy(values)), k)
-    return torch.from_numpy(index[kept.numpy()])
+def _ranked(found: kernels.Found, k: int) -> kernels.Found:
+    """Those of `found` with the k largest values; of equal ones the first."""
+    if (native := kernels.compiled()) is not None and found.where.dtype == np.int32:
+        return native.largest(found, k)
+    kept = _largest(bits(torch.from_numpy(found.values)), k).numpy()
+    return kernels.Found(found.where[kept], found.values[kept])
 
 
 def _largest(keys: Tensor, k: int) -> Tensor:

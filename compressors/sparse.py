@@ -24,17 +24,22 @@ def take_out_(grad: Tensor, index: Tensor) -> Tensor:
 
 
 def average(
-    values: Tensor, index: Tensor, n: int, workers: Workers, out: Tensor | None = None
+    values: Tensor,
+    index: Tensor,
+    n: int,
+    workers: Workers,
+    out: Tensor | None = None,
+    is_zero: bool = False,
 ) -> Tensor:
     """Mean over workers, [n], of the vectors that hold `values` [k] at `index` [k], 0 elsewhere.
 
-    It is written to `out`, [n], where that is given. k may differ between workers; each contributes
-    k (4 + bytes of an index) to an all-gather. All workers add in the order of the ranks, so that
-    their results have equal bits. The indices of one worker must be distinct for that to hold on a
-    GPU too.
+    It is written to `out`, [n], where that is given; `is_zero` says that this holds zeros already.
+    k may differ between workers; each contributes k (4 + bytes of an index) to an all-gather. All
+    workers add in the order of the ranks, so that their results have equal bits. The indices of one
+    worker must be distinct for that to hold on a GPU too.
     """
     gathered = workers.all_gather(values, index)
-    mean = values.new_zeros(n) if out is None else out.zero_()
+    mean = values.new_zeros(n) if out is None else out if is_zero else out.zero_()
     for part, where in gathered:
         mean.index_add_(0, where, part, alpha=1 / workers.size)
     return mean

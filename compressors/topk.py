@@ -8,27 +8,28 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.magnitude import largest
-from compressors.sparse import average, index_dtype, take_out_
+from compressors.magnitude import take_largest_
+from compressors.sparse import average, index_dtype
 
 
 @dataclass
 class TopK:
     uniform_density: ClassVar[bool] = False
+    adds: ClassVar[bool] = True
     index_dtype: str = "int32"  # of positions on the wire; int64 makes an entry 12 bytes, not 8
 
     def __post_init__(self) -> None:
         self._wire_dtype = index_dtype(self.index_dtype)
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of every worker's top k of `bucket.grad`, [n], k = max(1, floor(density n)).
+        """Mean of every worker's top k of the gradient, [n], k = max(1, floor(density n)).
 
         Each worker contributes 8k bytes (12k with int64) to an all-gather. `unsent` is
-        `bucket.grad`, set to zero where it was sent.
+        `bucket.grad`, the gradient, set to zero where it was sent.
         """
         n = bucket.grad.numel()
         k = max(1, int(density * n))
-        index = largest(bucket.grad, k)
-        values = take_out_(bucket.grad, index)
-        mean = average(values, index.to(self._wire_dtype), n, workers)
+        index, values = take_largest_(bucket.grad, k, bucket.added, bucket.may_clear)
+        index = index.to(self._wire_dtype)
+        mean = average(values, index, n, workers, bucket.room(), bucket.may_clear)
         return Reduced(mean, unsent=bucket.grad)

@@ -9,6 +9,7 @@ import importlib
 import os
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from torch import Tensor
 NAMES = ("compressors.kernels.native", "compressors.kernels.signs")
 INDEX_END = 1 << 31  # positions are counted in int32
 CHOICE = "GRADNET_KERNELS"  # environment variable; `numpy`: compile nothing, results are equal
+KEPT = 1 << 22  # entries that a thread keeps memory for: 32 MB
 TEST_SIZE = 1000  # elements; not a multiple of a block
 
 
@@ -38,33 +40,64 @@ class Compiled(NamedTuple):
     compress: bool  # whether the processor has an instruction for it
 
     def collect(
-        self, x: np.ndarray, bound: int, capacity: int, added: np.ndarray | None = None
+        self,
+        x: np.ndarray,
+        bound: int,
+        capacity: int,
+        added: np.ndarray | None = None,
+        clear: bool = False,
     ) -> Found:
         """Entries of `x`, contiguous float32 [n], whose magnitude has bits above `bound`.
 
-        With `added`, of x += added. `capacity` is how many are expected; there may be more.
+        With `added`, of x += added, and `clear` sets `added` to zero. `capacity` is how many are
+        expected; there may be more. What is returned is valid until this thread's next call.
         """
         block = self.kernels.BLOCK
-        size = min(capacity, x.size) + block
-        index, values = np.empty(size, np.int32), np.empty(size, np.float32)
+        most = x.size + block
+        index, values = _own.arrays(min(capacity + block, most))
         first = count = 0
         while True:
             state = (bound, self.compress, first, index, values, count)
             if added is None:
                 first, count = self.kernels.collect(x, *state)
             else:
-                first, count = self.kernels.add_collect(x, added, *state)
+                first, count = self.kernels.add_collect(x, added, clear, *state)
             if first == x.size:
                 return Found(index[:count], values[:count])
-            size = min(2 * size, x.size + block)
-            index, values = _grown(index, size, count), _grown(values, size, count)
+            index, values = _own.arrays(min(2 * index.size, most), Found(index, values), count)
 
-    def largest(self, found: Found, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Positions, int64 [k], and values of the k largest; of equal ones the first."""
+    def largest(self, found: Found, k: int) -> Found:
+        """The k of `found` with the largest magnitudes; of equal ones the first."""
         kth, ties = self.kernels.kth_largest(found.values, k)
-        index, values = np.empty(k + 1, np.int64), np.empty(k + 1, np.float32)
-        self.kernels.keep(*found, kth, ties, index, values)
-        return index[:k], values[:k]
+        size = k + self.kernels.BLOCK
+        kept = Found(np.empty(size, np.int32), np.empty(size, np.float32))
+        _, count = self.kernels.collect(found.values, kth - 1, self.compress, 0, *kept, 0)
+        if count == k:
+            self.kernels.follow(kept.where, found.where, k)
+        else:  # there are more than k, equal ones that are too many among them
+            self.kernels.keep(*found, kth, ties, *kept, k)
+        return Found(kept.where[:k], kept.values[:k])
+
+
+class Scratch(threading.local):
+    """Arrays that a thread uses again for what it finds: fresh ones would be faulted in anew."""
+
+    found = Found(np.empty(0, np.int32), np.empty(0, np.float32))
+
+    def arrays(self, size: int, old: Found | None = None, count: int = 0) -> Found:
+        """Two of at least `size`, that begin with the first `count` of `old`."""
+        if old is None and self.found.where.size >= size:
+            return self.found
+        grown = Found(np.empty(size, np.int32), np.empty(size, np.float32))
+        if old is not None:
+            for new, known in zip(grown, old, strict=True):
+                new[:count] = known[:count]
+        if size <= KEPT:
+            self.found = grown
+        return grown
+
+
+_own = Scratch()
 
 
 def compiled() -> Compiled | None:
@@ -141,14 +174,19 @@ def _selects(native: Compiled) -> bool:
     for bound in (0, int(np.float32(1.5).view(np.int32))):
         if not _equal(native.collect(x, bound, 1), _by_numpy(x, bound)):
             return False
-    added = native.collect(total, 0, TEST_SIZE, other)
+    spent = other.copy()
+    added = native.collect(total, 0, TEST_SIZE, spent, True)
     if not _equal(added, _by_numpy(x + other, 0)) or not np.array_equal(total, x + other, True):
+        return False
+    if spent.any():
         return False
     found = native.collect(x, 0, TEST_SIZE)
     order = np.argsort(-(found.values.view(np.int32) & 0x7FFFFFFF).astype(np.int64), kind="stable")
-    kept = np.sort(order[: TEST_SIZE // 3])
-    index, values = native.largest(found, kept.size)
-    return _equal(Found(index, values), Found(found.where[kept], found.values[kept]))
+    for k in (1, TEST_SIZE // 3):
+        kept = np.sort(order[:k])
+        if not _equal(native.largest(found, k), Found(found.where[kept], found.values[kept])):
+            return False
+    return True
 
 
 def _signs(native: Compiled) -> bool:
@@ -176,9 +214,3 @@ def _by_numpy(x: np.ndarray, bound: int) -> Found:
 
 def _equal(one: Found, other: Found) -> bool:
     return np.array_equal(one.where, other.where) and np.array_equal(one.values, other.values, True)
-
-
-def _grown(array: np.ndarray, size: int, count: int) -> np.ndarray:
-    larger = np.empty(size, array.dtype)
-    larger[:count] = array[:count]
-    return larger

@@ -80,6 +80,22 @@ def _add_block(_: Any, total: Any, x: Any, first: Any) -> Any:
 
 
 @intrinsic
+def _clear_block(_: Any, x: Any, first: Any) -> Any:
+    """Set the BLOCK elements from `first` to zero."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        x, first = arguments
+        for lane in range(0, BLOCK, LANES):
+            into = _at(
+                context, builder, signature.args[0], x, builder.add(first, I64(lane)), FLOATS
+            )
+            _store(builder, ir.Constant(FLOATS, [0.0] * LANES), into)
+        return context.get_dummy_value()
+
+    return types.void(x, first), emit
+
+
+@intrinsic
 def _exceeding(_: Any, x: Any, first: Any, bound: Any) -> Any:
     """A bit for each of the BLOCK elements from `first`: whether its magnitude exceeds `bound`."""
 
@@ -186,12 +202,17 @@ def collect(x, bound, compress, first, index, values, count):  # type: ignore[no
     return first, count
 
 
-@njit(f"{FOUND}(float32[::1], float32[::1], {OUTPUT})", **OPTIONS)
-def add_collect(total, x, bound, compress, first, index, values, count):  # type: ignore[no-untyped-def]
-    """`collect` of total += x, in one pass: `total` is read and written once."""
+@njit(f"{FOUND}(float32[::1], float32[::1], boolean, {OUTPUT})", **OPTIONS)
+def add_collect(total, x, clear, bound, compress, first, index, values, count):  # type: ignore[no-untyped-def]
+    """`collect` of total += x, in one pass: `total` is read and written once.
+
+    `clear` sets x to zero on the way, which takes no more time: it is in the cache.
+    """
     room = min(index.size, values.size) - BLOCK
     while first + BLOCK <= x.size and count <= room:
         _add_block(total, x, first)  # type: ignore[call-arg]
+        if clear:
+            _clear_block(x, first)  # type: ignore[call-arg]
         if compress:
             count = _compress_block(total, first, bound, index, values, count)  # type: ignore[call-arg]
         else:
@@ -200,6 +221,8 @@ def add_collect(total, x, bound, compress, first, index, values, count):  # type
     if first + BLOCK > x.size and count <= room:
         for here in range(first, x.size):
             total[here] += x[here]
+            if clear:
+                x[here] = 0
         count = _scan_rest(total, first, bound, index, values, count)
         first = x.size
     return first, count
@@ -235,16 +258,16 @@ def kth_largest(values, k):  # type: ignore[no-untyped-def]
     return found, k
 
 
-@njit("void(int32[::1], float32[::1], int64, int64, int64[::1], float32[::1])", **OPTIONS)
-def keep(index, values, kth, ties, kept, kept_values):  # type: ignore[no-untyped-def]
+@njit("void(int32[::1], float32[::1], int64, int64, int32[::1], float32[::1], int64)", **OPTIONS)
+def keep(index, values, kth, ties, kept, kept_values, most):  # type: ignore[no-untyped-def]
     """Positions and values of what exceeds `kth`, and of the first `ties` equal to it.
 
-    `kept` and `kept_values` have one place more than there are of these; no more are kept.
+    They are `most`; `kept` and `kept_values` have one place more at least.
     """
     count = 0
     keys = values.view(np.int32)
     for here in range(index.size):
-        if count == kept.size - 1:
+        if count == most:
             break
         key = keys[here] & np.int32(MAGNITUDE)
         equal = key == kth and ties > 0
@@ -252,3 +275,17 @@ def keep(index, values, kth, ties, kept, kept_values):  # type: ignore[no-untype
         kept_values[count] = values[here]
         count += key > kth or equal
         ties -= equal
+
+
+@njit("void(int32[::1], int32[::1], int64)", **OPTIONS)
+def follow(places, index, count):  # type: ignore[no-untyped-def]
+    """The first `count` of `places` become the positions in `index` that they stand for."""
+    for here in range(count):
+        places[here] = index[places[here]]
+
+
+@njit("void(float32[::1], int32[::1])", **OPTIONS)
+def erase(x, where):  # type: ignore[no-untyped-def]
+    """Set `x` to zero at the positions `where`."""
+    for here in where:
+        x[here] = 0

@@ -9,11 +9,11 @@ from compressors.ef_signsgd import mean_magnitude
 from compressors.magnitude import (
     above,
     add_at_least_,
-    add_largest_,
     at_least,
     bits,
     largest,
     sample,
+    take_largest_,
 )
 from compressors.onebit import root_mean_square
 from compressors.packing import add_signs_, pack_signs
@@ -55,17 +55,37 @@ def test_collect_equals_numpy(compiled: kernels.Compiled, kind: str, n: int) -> 
         assert above(x, bound).tolist() == where.tolist()
 
 
+def check_taken(residual: torch.Tensor, grad: torch.Tensor, k: int, clear: bool) -> None:
+    """The same bits as with one thing done after the other."""
+    total, added, spent = residual + grad, residual.clone(), grad.clone()
+    where = largest(total, k)
+    index, values = take_largest_(added, k, spent, clear)
+    assert torch.equal(index.long(), where)
+    left = total.index_fill(0, where, 0)
+    assert np.array_equal(values.numpy(), total[where].numpy(), equal_nan=True)
+    assert np.array_equal(added.numpy(), left.numpy(), equal_nan=True)
+    assert not spent.any() if clear else np.array_equal(spent, grad, equal_nan=True)
+    index, values = take_largest_(total, k)
+    assert torch.equal(index.long(), where)
+    assert np.array_equal(total.numpy(), left.numpy(), equal_nan=True)
+
+
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("kind", INPUTS)
-def test_adding_and_selecting_is_both(compiled: kernels.Compiled, kind: str, n: int) -> None:
-    grad = inputs(kind, n)
-    residual = 0.1 * inputs("normal", n)
-    total = residual + grad
+def test_adding_and_taking_is_both(compiled: kernels.Compiled, kind: str, n: int) -> None:
+    grad, residual = inputs(kind, n), 0.1 * inputs("normal", n)
     for k in sorted({1, max(1, n // 100), max(1, n // 3), n}):
-        added = residual.clone()
-        assert torch.equal(add_largest_(added, grad, k), largest(total, k))
-        assert torch.equal(added.nan_to_num(), total.nan_to_num())
-        assert torch.equal(added.isnan(), total.isnan())
+        for clear in (False, True):
+            check_taken(residual, grad, k, clear)
+
+
+def test_a_selection_outlives_the_next(compiled: kernels.Compiled) -> None:
+    x = inputs("normal", 100_001)
+    taken = take_largest_(x, 500)
+    before = [part.clone() for part in taken]
+    take_largest_(x, 700)
+    above(x, 0)
+    assert all(torch.equal(one, other) for one, other in zip(taken, before, strict=True))
 
 
 @pytest.mark.parametrize("numpy", [False, True])
@@ -83,6 +103,9 @@ def test_adding_and_comparing_is_both(
         added = residual.clone()
         assert torch.equal(add_at_least_(added, grad, threshold), at_least(total, threshold))
         assert np.array_equal(added.numpy(), total.numpy(), equal_nan=True)
+        added, spent = residual.clone(), grad.clone()
+        add_at_least_(added, spent, threshold, clear=True)
+        assert np.array_equal(added.numpy(), total.numpy(), equal_nan=True) and not spent.any()
 
 
 @pytest.mark.parametrize("kind", INPUTS)
@@ -92,7 +115,7 @@ def test_numpy_does_the_same(with_numpy: None, kind: str) -> None:
     for k in (1, 1000, 33_333, x.numel()):
         expected = np.sort(order[:k]).tolist()
         assert largest(x, k).tolist() == expected
-        assert add_largest_(torch.zeros_like(x), x, k).tolist() == expected
+        check_taken(torch.zeros_like(x), x, k, clear=True)
         assert above(x, 0).tolist() == x.numpy().nonzero()[0].tolist()
 
 
