@@ -2,6 +2,7 @@
 
 k is the density; d, m, a and r are the monitor's last delay, minimum, average and gradient. A delay
 below target means spare capacity, so k rises; above it, k falls. Defaults are Table I.
+`delay_source` says where delays come from: as measured, or fed, as for Fig. 9.
 
 The bodies of DA2 and DA3 cannot be read in the paper, and k_0 is not given. Our readings:
 - the band of DA2 and DA3 is around a, and d_var is a share of it (`d_var_mode: relative`): as
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 
 from controllers.base import Observation
 from controllers.delay_monitor import DelayMonitor
+from controllers.delay_source import DelaySource, Measured
 
 NEGLIGIBLE_S = 1e-12  # a smaller delay, or difference of delays, is no divisor
 
@@ -27,6 +29,7 @@ class DC2(ABC):
     k_min: float = 0.005  # in (0, k_max]
     k_max: float = 0.3  # in [k_min, 1]
     window: int = 50  # exchanges the average and the gradient look back
+    delay_source: DelaySource = field(default_factory=Measured)  # or fed
     _monitor: DelayMonitor = field(init=False, repr=False)
     _k: float = field(init=False, repr=False)
 
@@ -41,7 +44,7 @@ class DC2(ABC):
     def density(self, seen: Observation | None) -> float:
         """Density for the next exchange, in [k_min, k_max]; k_0 before the first."""
         if seen is not None:
-            self._monitor.update(seen.delay_s)
+            self._monitor.update(self.delay_source.delay_s(seen))
             monitor = self._monitor
             k = self._next(
                 self._k, monitor.delay_s, monitor.minimum_s, monitor.average_s, monitor.gradient_s
