@@ -18,6 +18,14 @@ What the paper leaves open, as we read it:
 from dataclasses import dataclass, field
 
 from controllers.base import Observation
+from controllers.limits import (
+    check,
+    check_above,
+    check_at_least,
+    check_share,
+    check_whole,
+    is_number,
+)
 from controllers.path_monitor import PathMonitor
 from controllers.retransmissions import retransmitted
 
@@ -40,15 +48,14 @@ class NetSense:
     _path: PathMonitor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check("floor", self.floor, 0 < self.floor <= 1, "in (0, 1]")
-        _check("ratio_0", self.ratio_0, self.floor <= self.ratio_0 <= 1, f"in [{self.floor}, 1]")
-        _check("beta_1", self.beta_1, self.beta_1 >= 0, ">= 0")
-        _check("beta_2", self.beta_2, self.beta_2 >= 0, ">= 0")
-        _check("alpha", self.alpha, 0 < self.alpha < 1, "in (0, 1)")
-        _check("bdp_share", self.bdp_share, self.bdp_share > 0, "> 0")
-        _check("bdp_gain", self.bdp_gain, self.bdp_gain > 0, "> 0")
-        _check("startup_steps", self.startup_steps, self.startup_steps >= 1, ">= 1")
-        _check("startup_rtt", self.startup_rtt, self.startup_rtt >= 1, ">= 1")
+        check_share(floor=self.floor)
+        good = is_number(self.ratio_0) and self.floor <= self.ratio_0 <= 1
+        check("ratio_0", self.ratio_0, good, f"in [{self.floor}, 1]")
+        check_at_least(0, beta_1=self.beta_1, beta_2=self.beta_2)
+        check("alpha", self.alpha, is_number(self.alpha) and 0 < self.alpha < 1, "in (0, 1)")
+        check_above(0, bdp_share=self.bdp_share, bdp_gain=self.bdp_gain)
+        check_whole(1, startup_steps=self.startup_steps)
+        check_at_least(1, startup_rtt=self.startup_rtt)
         self._path = PathMonitor(self.window)
         self._startup_left: int = self.startup_steps
         self._resent: int = self._retransmitted()
@@ -104,8 +111,3 @@ class NetSense:
                 f"loss_signal must be false where the system does not count what TCP sends again "
                 f"(Linux does), got true: {error}"
             ) from error
-
-
-def _check(key: str, value: float, good: bool, allowed: str) -> None:
-    if not good:
-        raise ValueError(f"{key} must be {allowed}, got {value}")
