@@ -196,7 +196,8 @@ class Replayed:
         futures = []
         for names, sizes, pattern, buffer in self._buckets:
             buffer.copy_(pattern)
-            futures.append(self.exchange.submit(buffer, names, list(buffer.split(sizes))))
+            views, last = list(buffer.split(sizes)), buffer is self._buckets[-1][-1]
+            futures.append(self.exchange.submit(buffer, names, views, last=last))
         for future in futures:
             try:
                 future.wait()
@@ -215,17 +216,19 @@ class Replayed:
 def bucket_names(parameters: dict[str, int], bucket_mb: float | None) -> list[tuple[str, ...]]:
     """DDP's buckets by parameter name, last parameter first.
 
-    Each is full at `bucket_mb` MiB; None means DDP's own sizes, 1 MiB and then 25.
+    Each is full at `bucket_mb` MiB: with 0 every parameter is one. None means DDP's own sizes,
+    1 MiB and then 25.
     """
+    first_mb, mb = (FIRST_BUCKET_MB, BUCKET_MB) if bucket_mb is None else (bucket_mb, bucket_mb)
     buckets: list[tuple[str, ...]] = []
     current: list[str] = []
-    filled, limit = 0, (bucket_mb or FIRST_BUCKET_MB) * MIB
+    filled, limit = 0, first_mb * MIB
     for name in reversed(parameters):
         current.append(name)
         filled += 4 * parameters[name]
         if filled >= limit:
             buckets.append(tuple(current))
-            current, filled, limit = [], 0, (bucket_mb or BUCKET_MB) * MIB
+            current, filled, limit = [], 0, mb * MIB
     if current:
         buckets.append(tuple(current))
     return buckets

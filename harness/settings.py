@@ -75,6 +75,10 @@ class Settings:
             raise BadSetting(f"{part} must be a section with _target_, got {section!r}")
         return {key: value for key, value in section.items() if key != "agree"}
 
+    def bucket_mb(self) -> float | None:
+        """What fills a bucket, MiB; 0: every tensor is one; None: DDP's own sizes."""
+        return 0.0 if self["overlap"] == "per_tensor" else self["bucket_mb"]
+
     def total_steps(self, steps_per_epoch: int) -> int:
         """Steps of the run, from `steps` or `epochs`."""
         return self["steps"] or round(self["epochs"] * steps_per_epoch)
@@ -134,9 +138,12 @@ def check_numbers(settings: Settings) -> None:
     for key in ("optimizer.lr", "optimizer.momentum", "optimizer.weight_decay"):
         value = settings[key]
         _require(_is_number(value) and value >= 0, key, value, "a number >= 0")
-    for key in ("steps", "epochs", "bucket_mb", "timeouts.exchange_s"):
+    for key in ("steps", "epochs", "timeouts.exchange_s"):
         value = settings[key]
         _require(value is None or (_is_number(value) and value > 0), key, value, "> 0 or null")
+    value = settings["bucket_mb"]
+    _require(value is None or (_is_number(value) and value >= 0), "bucket_mb", value,
+             ">= 0 or null")  # fmt: skip
     _require(settings["steps"] is None or _is_whole(settings["steps"], 1), "steps",
              settings["steps"], "a whole number >= 1")  # fmt: skip
     decay = settings["residual_decay"]
@@ -149,6 +156,7 @@ def check_numbers(settings: Settings) -> None:
         "device": ("auto", "cpu", "cuda"),
         "emulation.compute": ("measured", "paced", "replay"),
         "controller.agree": ("local", "min", "mean"),
+        "overlap": ("per_bucket", "per_tensor", "after_backward"),
         "precision": ("float32", "bf16"),
         "error_feedback": (True, False),
         "rerun": (True, False),

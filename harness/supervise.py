@@ -129,7 +129,7 @@ def exchange_timeout_s(settings: Settings, profile: Any) -> float:
     with torch.device("meta"):
         model = settings.build("model").build(data.shape, data.classes)
     sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
-    largest_bits = 8 * largest_bucket_bytes(sizes, settings["bucket_mb"])
+    largest_bits = 8 * largest_bucket_bytes(sizes, settings.bucket_mb())
     lowest_bits_per_s = 1e6 * profile.extremes().lowest_mbit / settings["emulation.dilation"]
     return max(LEAST_TIMEOUT_S, PATIENCE * largest_bits / lowest_bits_per_s)
 

@@ -39,7 +39,7 @@ def _ddp_buckets(bucket_mb) -> list[list[str]]:
     return steps[-1]
 
 
-@pytest.mark.parametrize("bucket_mb", [None, BUCKET_MB])
+@pytest.mark.parametrize("bucket_mb", [None, BUCKET_MB, 0])
 def test_replayed_buckets_are_those_of_ddp(bucket_mb):
     sizes = {name: parameter.numel() for name, parameter in _model().named_parameters()}
     ours = [set(bucket) for bucket in bucket_names(sizes, bucket_mb)]
@@ -52,3 +52,4 @@ def test_every_parameter_is_in_one_bucket():
     sizes = {"a": 1 << 20, "b": 10, "c": 1 << 19, "d": 3}
     names = [name for bucket in bucket_names(sizes, 1.0) for name in bucket]
     assert sorted(names) == sorted(sizes)
+    assert bucket_names(sizes, 0) == [("d",), ("c",), ("b",), ("a",)]

@@ -89,6 +89,22 @@ def test_a_decay_without_a_residual_is_refused():
     settings("residual_decay=0.9", "method=topk_0.1").check()
 
 
+def test_tensors_are_buckets_where_overlap_is_by_tensor():
+    assert settings("overlap=per_tensor", "bucket_mb=5").bucket_mb() == 0
+    for overlap in ("per_bucket", "after_backward"):
+        for value, expected in (("5", 5), ("0", 0), ("null", None)):
+            found = settings(f"overlap={overlap}", f"bucket_mb={value}")
+            found.check()
+            assert found.bucket_mb() == expected
+
+
+def test_a_bucket_of_less_than_nothing_or_an_unknown_overlap_is_refused():
+    with pytest.raises(BadSetting, match=r"bucket_mb must be >= 0 or null, got -1"):
+        settings("bucket_mb=-1").check()
+    with pytest.raises(BadSetting, match=r"overlap must be one of per_bucket, per_tensor, after_"):
+        settings("overlap=never").check()
+
+
 def test_a_network_must_have_a_link_for_every_node():
     with pytest.raises(BadSetting, match=r"profile: rate_mbit must have a rate for node 2"):
         settings("profile.rate_mbit=[10,20]", "workers=3").check()
