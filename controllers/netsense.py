@@ -6,7 +6,8 @@ is halved after an exchange of more than 0.9 BDP, and rises by beta_2 after any 
 
 Such an RTT includes the transfer, L + size / rate, so that BDP is close to the smallest exchange
 seen, and the rule as printed keeps the ratio at its floor unless L is the larger part; published
-throughputs fit that. `bdp_gain` above 1 lifts it: the test is then `size > 0.9 bdp_gain BDP`.
+throughputs fit that. `bdp_gain` above 1 lifts it, to a multiple of the smallest exchange, whatever
+the rate (benchmarks/netsense.py): the test is then `size > 0.9 bdp_gain BDP`.
 
 What the paper leaves open, as we read it:
 - beta_1 is 0.05. Start-up ends when an exchange takes twice the shortest seen, when TCP has sent
