@@ -12,6 +12,7 @@ from harness.records import Step
 from harness.settings import Settings
 
 LINE_EVERY_S = 10.0  # without a terminal: one plain line
+LOOK_EVERY_S = 0.1
 
 
 class Progress:
@@ -27,7 +28,7 @@ class Progress:
         self._bytes = 0
         self._console = Console(stderr=True)
         self._live: Live | None = None
-        self._began = self._printed = time.monotonic()
+        self._began = self._printed = self._updated = time.monotonic()
 
     def __enter__(self) -> "Progress":
         if self._console.is_terminal:
@@ -45,6 +46,12 @@ class Progress:
         self._read()
         with suppress(OSError):
             self._show()
+
+    def now_and_then(self) -> None:
+        """Update, unless that was done a moment ago; for who comes by all the time."""
+        if time.monotonic() - self._updated > LOOK_EVERY_S:
+            self.update()
+            self._updated = time.monotonic()
 
     def _show(self) -> None:
         if self._live is not None:

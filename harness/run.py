@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,10 +56,10 @@ def perform(settings: Settings) -> Outcome:
     KeyboardInterrupt ends the run in order, records it as interrupted, and is raised again.
     BadSetting when its directory is in use or cannot be written.
     """
-    run_dir = run_dir_of(settings)
+    run_dir, network = run_dir_of(settings), settings.build("network")
     if _keep(run_dir, settings):
         return Outcome(run_dir, "succeeded", None, skipped=True)
-    with machine_to_ourselves() as lock:
+    with nullcontext() if network.in_process else machine_to_ourselves() as lock:
         if _keep(run_dir, settings):  # the run that we waited for was this one
             return Outcome(run_dir, "succeeded", None, skipped=True)
         if status.state(run_dir) == "running":
@@ -70,15 +71,18 @@ def perform(settings: Settings) -> Outcome:
     return Outcome(run_dir, ended["state"], ended.get("error"), skipped=False)
 
 
-def _perform(run_dir: Path, settings: Settings, lock: int) -> None:
-    """The run itself; however it ends, status.json tells it."""
+def _perform(run_dir: Path, settings: Settings, lock: int | None) -> None:
+    """The run itself; however it ends, status.json tells it. No lock: it is done in here."""
     try:
         try:
             _fresh(run_dir, settings)
         except OSError as error:
             _end(run_dir, "failed", str(error))
             raise BadSetting(f"results: {run_dir} cannot be written: {error}") from error
-        _supervised(run_dir, settings, lock)
+        if lock is None:
+            _simulated(run_dir, settings)
+        else:
+            _supervised(run_dir, settings, lock)
     except KeyboardInterrupt:
         _end(run_dir, "interrupted", "stopped by the user")
         raise
@@ -132,6 +136,14 @@ def _fresh(run_dir: Path, settings: Settings) -> None:
         table = Table(run_dir, name)
         table.header()
         table.close()
+
+
+def _simulated(run_dir: Path, settings: Settings) -> None:
+    """Do the run in this process."""
+    from harness.simulate.run import simulate  # torch: not before it is needed
+
+    with Progress(run_dir, settings) as progress:
+        simulate(run_dir, settings, progress.now_and_then)
 
 
 _running: list[subprocess.Popen] = []  # the supervisor, while there is one

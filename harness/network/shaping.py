@@ -1,6 +1,7 @@
 """What every shaped network is told, emulated or real: queues, periods; and where its runs live."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from profiles.base import Profile
 from profiles.limits import check_between, check_whole
@@ -14,6 +15,8 @@ PERIOD_S = (0.001, 3600.0)
 @dataclass(frozen=True, kw_only=True)
 class Shaping:
     """Queues and periods; the whole run is on this machine unless a network says otherwise."""
+
+    in_process: ClassVar[bool] = False  # a run has processes, and a network, of its own
 
     queue_ms: float | None = 50.0  # of the profile's highest rate; constant bytes at lower rates
     queue_bytes: int | None = None  # instead of queue_ms

@@ -1,0 +1,141 @@
+"""All workers' training, put together from the settings of a run."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from harness.assembly import load_weights, optimizer_of, pace_of, reduction_of
+from harness.data.base import DataSet
+from harness.data.loader import Batches, shard
+from harness.fit import device_type
+from harness.models.base import backward_shares
+from harness.pace import Paced
+from harness.records import Events, Table
+from harness.settings import Settings
+from harness.simulate.costs import Costs
+from harness.simulate.replica import Own, Replica
+from harness.simulate.sampler import Sampler
+from harness.simulate.saving import Saver
+from harness.simulate.side import Side
+from harness.simulate.sizes import Sizes
+from harness.simulate.train import Gradients, Loop
+from harness.simulate.turns import Turns
+from harness.simulate.workers import SimulatedWorkers
+
+
+def assembled(
+    run_dir: Path, settings: Settings, costs: Costs, events: Events, tell: Callable[[], None]
+) -> tuple[Loop, Turns]:
+    """The loop of a run, ready for its first step, and the threads that its workers take turns in.
+
+    The global random numbers must be those of a rank that begins.
+    """
+    architecture, data = settings.build("model"), settings.build("dataset")
+    replay = settings["emulation.compute"] == "replay"
+    device = torch.device("cpu" if replay else device_type(settings, 1))
+    with torch.device("meta" if replay else "cpu"):
+        model = architecture.build(data.shape, data.classes)
+    gradients: Gradients
+    if replay:
+        gradients, steps = _sizes(settings, model, data), settings.total_steps(1)
+    else:
+        gradients, steps = _replica(settings, model.to(device), data, device)
+    pace = pace_of(settings, architecture)
+    loop = Loop(
+        steps=steps,
+        eval_every=settings["eval_every"],
+        checkpoint_every=settings["checkpoint_every"],
+        run_dir=run_dir,
+        gradients=gradients,
+        sides=[],
+        pace=pace if isinstance(pace, Paced) else None,
+        dilation=settings["emulation.dilation"],
+        sampler=Sampler(costs, Table(run_dir, "links.csv"), events, settings["network.sample_s"]),
+        saver=None if replay else Saver(run_dir, settings, device.type, events),
+        tell=tell,
+    )
+    turns = Turns(settings["workers"], loop.exchange)
+    loop.sides += [_side(settings, costs, turns, device, rank) for rank in range(turns.size)]
+    return loop, turns
+
+
+def _side(settings: Settings, costs: Costs, turns: Turns, device: torch.device, rank: int) -> Side:
+    told = settings["network"]
+    measured = told["compress_ns"] is None
+    workers = SimulatedWorkers(
+        rank=rank,
+        size=turns.size,
+        turns=turns,
+        costs=costs,
+        device=device,
+        seconds_per_second=measured * told["compress_scale"] / settings["emulation.dilation"],
+    )
+    return Side(
+        reduction_of(settings, workers),
+        workers,
+        compress_ns=told["compress_ns"],
+        after_backward=settings["overlap"] == "after_backward",
+    )
+
+
+def _replica(
+    settings: Settings, model: nn.Module, data: DataSet, device: torch.device
+) -> tuple[Replica, int]:
+    accumulate, batch_size = settings["accumulate"], settings["batch_size"]
+    load_weights(settings, model, device)
+    workers = _workers(settings, model, data, device)
+    per_epoch = len(data.train()) // (accumulate * batch_size * len(workers))
+    steps = settings.total_steps(per_epoch)
+    options, schedule = settings["optimizer"], settings.build("optimizer.schedule")
+    replica = Replica(
+        model=model,
+        workers=workers,
+        optimizer=optimizer_of(options, model),
+        learning_rate=lambda step: options["lr"] * schedule.factor(step, steps),
+        shares=backward_shares(model, data.shape),
+        samples=accumulate * batch_size,
+        device=device,
+        bucket_mb=settings.bucket_mb(),
+        metric=data.metric,
+        accumulate=accumulate,
+        precision=settings["precision"],
+    )
+    replica.settle(torch.zeros(batch_size, *data.shape, device=device))
+    return replica, steps
+
+
+def _workers(
+    settings: Settings, model: nn.Module, data: DataSet, device: torch.device
+) -> list[Own]:
+    size, seed = settings["workers"], settings["seed"]
+    batch_size = settings["accumulate"] * settings["batch_size"]
+    train, test = data.train(), data.test()
+    found = []
+    for rank in range(size):
+        torch.manual_seed(seed * size + rank)  # dropout differs between ranks, not between runs
+        found.append(
+            Own(
+                batches=iter(Batches(train, batch_size, rank, size, seed)),
+                test_set=shard(test, rank, size),
+                random=torch.get_rng_state(),
+                random_cuda=torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
+                buffers=[copy.deepcopy(buffer) for buffer in model.buffers()],
+            )
+        )
+    return found
+
+
+def _sizes(settings: Settings, model: nn.Module, data: DataSet) -> Sizes:
+    parameters: dict[str, Any] = dict(model.named_parameters())
+    return Sizes(
+        parameters=parameters,
+        shares=backward_shares(model, data.shape),
+        workers=settings["workers"],
+        samples=settings["accumulate"] * settings["batch_size"],
+        bucket_mb=settings.bucket_mb(),
+        seed=settings["seed"],
+    )

@@ -1,0 +1,79 @@
+"""The choice of virtual time: what its cost model is told, in place of a network that comes up."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from harness.simulate.conditions import Conditions
+from harness.simulate.costs import Costs
+from profiles.base import Profile
+from profiles.limits import check_between, check_whole
+
+MOST_WORKERS = 10_000
+MOST_LATENCY_S = 10.0
+MOST_SCALE = 1e6
+PERIOD_S = (0.001, 3600.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulated:
+    """A star: every node's up- and downlink follow the profile. All times are emulated seconds."""
+
+    in_process: ClassVar[bool] = True
+
+    alpha_s: float = 0.0002
+    operation_s: float = 0.0002
+    efficiency: float = 0.956
+    compress_scale: float = 1.0
+    compress_ns: float | None = None
+    update_s: float = 0.1
+    sample_s: float = 0.25
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        check_between(0, MOST_LATENCY_S, alpha_s=self.alpha_s, operation_s=self.operation_s)
+        check_between(0.01, 1, efficiency=self.efficiency)
+        check_between(0, MOST_SCALE, compress_scale=self.compress_scale)
+        if self.compress_ns is not None:
+            check_between(0, MOST_SCALE, compress_ns=self.compress_ns)
+        check_between(*PERIOD_S, update_s=self.update_s, sample_s=self.sample_s)
+        check_whole(1, 1024, threads=self.threads)
+
+    def check(self, nodes: int, profile: Profile, dilation: float) -> None:
+        """Raise ValueError for what cannot be simulated."""
+        if not 1 <= nodes <= MOST_WORKERS:
+            raise ValueError(f"nodes must be in [1, {MOST_WORKERS}], got {nodes}")
+
+    def machines_of_run(self) -> int:
+        return 1
+
+    def gpus(self, workers: int) -> int:
+        """How many this machine needs: all workers share a device."""
+        return 1
+
+    def place(self, run_id: str) -> str:
+        """Where, below the experiment's folder, a run is kept."""
+        return run_id
+
+    def costs(self, profile: Profile, nodes: int, workers_per_node: int) -> Costs:
+        """What collectives of `nodes` x `workers_per_node` workers take."""
+        conditions = Conditions(profile, nodes, self.update_s)
+        return Costs(conditions, workers_per_node, self.alpha_s, self.operation_s, self.efficiency)
+
+    def describe(self, costs: Costs, dilation: float) -> dict[str, Any]:
+        """For the record of a run: `links` as of real networks, real, at time 0."""
+        look = costs.conditions.look(0.0)
+        links = {
+            f"{way}{node}": {
+                "rate_mbit": link.rate_mbit / dilation,
+                "netem": [
+                    {
+                        "delay_us": 1000 * link.delay_ms * dilation,
+                        "jitter_us": 1000 * link.jitter_ms * dilation,
+                        "loss": link.loss,
+                    }
+                ],
+            }
+            for way, each in (("up", look.ups), ("down", look.downs))
+            for node, link in enumerate(each)
+        }
+        return {"simulated": True, **asdict(self), "links": links}

@@ -1,0 +1,88 @@
+"""A run in virtual time: in this process, with the same records as one on real packets."""
+
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from harness import environment, status, verdict
+from harness.records import Events, write_json
+from harness.settings import Settings
+from harness.simulate.assembly import assembled
+from harness.simulate.train import Loop, WorkerError
+
+Tell = Callable[[], None]
+
+
+def simulate(run_dir: Path, settings: Settings, tell: Tell) -> None:
+    """Run `settings` and leave the result in `run_dir`; `tell` is called after every step.
+
+    What fails is told in the records; only KeyboardInterrupt is raised.
+    """
+    events = Events(run_dir)
+    try:
+        with _as_in_a_rank(settings["seed"], settings["network.threads"]):
+            _simulate(run_dir, settings, events, tell)
+    except Exception as error:
+        _report(events, error)
+        status.end(run_dir, "failed", _in_short(error))
+
+
+def _simulate(run_dir: Path, settings: Settings, events: Events, tell: Tell) -> None:
+    dilation, sharing = settings["emulation.dilation"], settings["workers_per_node"]
+    network, profile = settings.build("network"), settings.build("profile")
+    costs = network.costs(profile, settings["workers"] // sharing, sharing)
+    found = {**environment.describe(), "seed": settings["seed"], "dilation": dilation}
+    found |= {"network": network.describe(costs, dilation), "proof": {}}
+    write_json(run_dir / "environment.json", found)
+    loop, turns = assembled(run_dir, settings, costs, events, tell)
+    events.append("step_0", 0.0)
+    try:
+        loop.run(turns)
+    finally:
+        turns.close()
+    _conclude(run_dir, loop, events)
+
+
+def _conclude(run_dir: Path, loop: Loop, events: Events) -> None:
+    for rank, side in enumerate(loop.sides):
+        drifted = not loop.gradients.same
+        events.append(
+            "rank_finished", side.end_s, rank=rank, overruns=0, drifted=drifted, steps=loop.steps
+        )
+    summary = verdict.summarize_simulated(run_dir)
+    write_json(run_dir / "summary.json", summary)
+    reasons = summary["reasons"]
+    status.end(run_dir, "invalid" if reasons else "succeeded", "; ".join(reasons) or None)
+
+
+@contextmanager
+def _as_in_a_rank(seed: int, threads: int) -> Iterator[None]:
+    """Random numbers and threads as a rank of its own would have them; put back afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _report(events: Events, error: Exception) -> None:
+    """As a rank reports what made it fail."""
+    events.append(
+        "rank_failed",
+        rank=error.rank if isinstance(error, WorkerError) else 0,
+        error=_in_short(error),
+        peer=False,
+        traceback="".join(traceback.format_exception(error)),
+        monotonic=time.monotonic(),
+    )
+
+
+def _in_short(error: Exception) -> str:
+    return str(error) if isinstance(error, WorkerError) else f"{type(error).__name__}: {error}"

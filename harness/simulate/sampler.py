@@ -1,0 +1,72 @@
+"""links.csv and the events of a simulated network: what a real one's player would have written."""
+
+from dataclasses import dataclass, field
+
+from harness.records import Events, LinkSample, Table
+from harness.simulate.costs import Costs
+from profiles.base import Link
+
+
+@dataclass
+class Sampler:
+    """A row for each link every `sample_s` emulated seconds; bytes are spread over their step."""
+
+    costs: Costs
+    table: Table
+    events: Events
+    sample_s: float
+    _rows: int = field(default=0, init=False)  # written, of each link
+    _time_s: float = field(default=0.0, init=False)
+    _carried: dict[str, float] = field(default_factory=dict, init=False)  # at that time
+    _told: dict[str, Link] = field(default_factory=dict, init=False)
+    _flows: int = field(default=0, init=False)
+
+    def up_to(self, time_s: float) -> None:
+        """Write what is due; `time_s` is the end of a step."""
+        now = dict(self.costs.carried)
+        rows = []
+        while (due_s := self._rows * self.sample_s) <= time_s:
+            rows += self._sample(due_s, now, time_s)
+            self._rows += 1
+        self.table.append(*rows)
+        self._time_s, self._carried = time_s, now
+
+    def _sample(self, due_s: float, now: dict[str, float], end_s: float) -> list[LinkSample]:
+        look = self.costs.conditions.look(due_s)
+        links = {f"up{node}": link for node, link in enumerate(look.ups)}
+        links |= {f"down{node}": link for node, link in enumerate(look.downs)}
+        self._tell(due_s, links, look.flows)
+        went_s = end_s - self._time_s
+        share = (due_s - self._time_s) / went_s if went_s else 1.0
+        return [
+            LinkSample(
+                time_s=due_s,
+                link=name,
+                planned_mbit=link.rate_mbit,
+                applied_mbit=link.rate_mbit,
+                bytes=round(_between(self._carried.get(name, 0.0), now.get(name, 0.0), share)),
+                backlog_bytes=0,
+                drops=0,
+            )
+            for name, link in links.items()
+        ]
+
+    def _tell(self, time_s: float, links: dict[str, Link], flows: int) -> None:
+        """Changes of the conditions, and competing flows that come and go."""
+        changed = {n: link._asdict() for n, link in links.items() if self._told.get(n) != link}
+        if changed and self._told:
+            self.events.append(
+                "conditions", time_s, planned_s=time_s, links=changed, applied=True, late_ms=0.0
+            )
+        nodes = self.costs.conditions.nodes
+        for number in range(min(flows, self._flows), max(flows, self._flows)):
+            event = "flow_started" if flows > self._flows else "flow_stopped"
+            for node in range(nodes if nodes > 1 else 0):
+                pair = f"{node}-{(node + 1) % nodes}"
+                flow = f"{pair}.{number}"
+                self.events.append(event, time_s, flow=flow, pair=pair, planned_s=time_s)
+        self._told, self._flows = links, flows
+
+
+def _between(before: float, after: float, share: float) -> float:
+    return before + share * (after - before)

@@ -1,0 +1,58 @@
+"""Checkpoints of a simulated run: those that its ranks would have written."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from controllers.base import Observation
+from harness.assembly import with_state
+from harness.checkpoint import Files, Writer
+from harness.records import Events
+from harness.resume import deciding
+from harness.settings import Settings
+from harness.simulate.side import Side
+from harness.snapshot import taken
+
+
+@dataclass
+class Saver:
+    """Writes the files of every rank, one after the other."""
+
+    run_dir: Path
+    settings: Settings
+    device: str  # cpu | cuda
+    events: Events
+    _files: list[Files] = field(default_factory=list, init=False)
+
+    def save(
+        self,
+        done: int,
+        time_s: float,
+        shared: dict[str, Any],
+        owns: list[dict[str, Any]],
+        sides: list[Side],
+        seen: list[Observation],
+    ) -> None:
+        """After `done` steps; by rank what each has alone, its reduction, its last observation."""
+        self._files = []
+        for rank in reversed(range(len(sides))):  # the first concludes
+            kept = {
+                "reduction": {n: taken(t, n) for n, t in with_state(sides[rank].reduction).items()},
+                "seen": seen[rank]._asdict(),
+            }
+            self._writer(rank).write(done, time_s, shared if rank == 0 else {}, owns[rank] | kept)
+
+    def _writer(self, rank: int) -> Writer:
+        return Writer(
+            run_dir=self.run_dir,
+            rank=rank,
+            leads=rank == 0,
+            gather=self._gather,
+            device=self.device,
+            settings=deciding(self.settings.config),
+            events=self.events,
+        )
+
+    def _gather(self, mine: Files) -> list[Files]:
+        self._files.insert(0, mine)
+        return self._files

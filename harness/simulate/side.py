@@ -1,0 +1,93 @@
+"""One worker's side of the exchanges of a run, on a time line of its own.
+
+What harness.exchange does under real packets with a thread and a clock: buckets are taken in order
+as they become ready, by one thread that compresses and communicates while backward goes on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from torch import Tensor
+
+from controllers.base import Observation
+from harness.exchange import Exchanged
+from harness.reduction import Reduction
+from harness.simulate.workers import SimulatedWorkers
+
+
+class Laid(NamedTuple):
+    """One bucket of one worker."""
+
+    names: tuple[str, ...]
+    buffer: Tensor  # [n]; the gradient, then the mean
+    gradients: list[Tensor]  # views of buffer by parameter, shaped
+    parameters: Sequence[Tensor]
+    share: float  # of backward, of all buckets up to this one
+
+
+class Computed(NamedTuple):
+    """What one worker's forward and backward took, in emulated seconds."""
+
+    loss: float
+    forward_s: float
+    backward_s: float
+
+
+@dataclass
+class Side:
+    """`exchange` runs on the worker's thread, the rest between exchanges."""
+
+    reduction: Reduction
+    workers: SimulatedWorkers
+    compress_ns: float | None  # of an element of gradient; None: measured
+    after_backward: bool  # no bucket is sent before the last is ready
+    end_s: float = field(default=0.0, init=False)  # of the last step
+    _seen: Observation | None = field(default=None, init=False)
+    _durations_s: list[float] | None = field(default=None, init=False)
+
+    def exchange(self, step: int, computed: Computed, buckets: list[Laid]) -> Exchanged:
+        """One step from `end_s` on: its `end_s` is when both computation and exchange are over."""
+        workers, begin_s = self.workers, self.end_s
+        sent, received = workers.sent_bytes, workers.received_bytes
+        workers.intervals.clear()
+        workers.now_s = max(workers.now_s, begin_s)
+        self.reduction.open(self._seen, self._durations_s)
+        opened, workers.compress_s = len(workers.intervals), 0.0
+        backward_s = begin_s + computed.forward_s
+        ready_s = [backward_s + bucket.share * computed.backward_s for bucket in buckets]
+        compute_end = ready_s[-1]
+        due_s = [compute_end] * len(buckets) if self.after_backward else ready_s
+        for index, (bucket, due) in enumerate(zip(buckets, due_s, strict=True)):
+            self._reduce(step, index, bucket, due)
+        self.end_s = max(compute_end, workers.now_s)
+        self._durations_s = [stop - start for start, stop in workers.intervals[opened:]]
+        return Exchanged(
+            compute_end=compute_end,
+            backward_s=computed.backward_s,
+            late_s=0.0,
+            hiding_s=compute_end - due_s[0],
+            compress_s=workers.compress_s,
+            comm_s=sum(stop - start for start, stop in workers.intervals),
+            exposed_s=sum(
+                max(0.0, stop - max(start, compute_end)) for start, stop in workers.intervals
+            ),
+            sent_bytes=workers.sent_bytes - sent,
+            received_bytes=workers.received_bytes - received,
+            dense_bytes=sum(4 * bucket.buffer.numel() for bucket in buckets),
+            density=self.reduction.density,
+            norms=self.reduction.norms(),
+        )
+
+    def observe(self, seen: Observation) -> None:
+        """What the controller will see when it chooses the next exchange's density."""
+        self._seen = seen
+
+    def _reduce(self, step: int, index: int, bucket: Laid, due_s: float) -> None:
+        self.workers.begin(due_s)
+        self.reduction.reduce(
+            step, index, bucket.names, bucket.gradients, bucket.buffer, bucket.parameters
+        )
+        self.workers.pause()
+        if self.compress_ns is not None:
+            self.workers.charge(self.compress_ns * 1e-9 * bucket.buffer.numel())

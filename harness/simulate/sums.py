@@ -1,0 +1,45 @@
+"""Sums over workers in the order in which gloo's ring adds them up, so that bits are equal."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+SEGMENT_BYTES = 1 << 20  # most that gloo adds up at a time
+SEGMENTS_PER_RANK = 2  # at least
+
+
+def ring_sum(parts: Sequence[Tensor]) -> Tensor:
+    """Sum of `parts`, alike and one a rank; each addition is rounded in their type.
+
+    gloo cuts a tensor into as many runs of segments as there are ranks; run c goes round the ring
+    from rank c - 1 down to rank c, where it is complete.
+    """
+    size, first = len(parts), parts[0]
+    if size == 1 or not first.is_floating_point():
+        return torch.stack(tuple(parts)).sum(0, dtype=first.dtype)
+    flat = [part.reshape(-1) for part in parts]
+    total = torch.empty_like(flat[0])
+    run = _run_elements(first, size)
+    for rank in range(size):
+        here = slice(rank * run, (rank + 1) * run)
+        if total[here].numel():
+            torch.add(flat[rank - 1][here], flat[rank - 2][here], out=total[here])
+            for back in range(3, size + 1):
+                total[here].add_(flat[rank - back][here])
+    return total.view(first.shape)
+
+
+def _run_elements(tensor: Tensor, size: int) -> int:
+    """Elements of a run: of the last ones there may be fewer, or none."""
+    each = tensor.element_size()
+    most = max(1, SEGMENT_BYTES // each) * each
+    segments = max(-(-tensor.nbytes // most), SEGMENTS_PER_RANK * size)
+    per_rank = -(-segments // size)
+    segment = -(-tensor.nbytes // (per_rank * size))
+    return -(-segment // each) * per_rank
+
+
+def least(parts: Sequence[Tensor]) -> Tensor:
+    """Element by element the smallest."""
+    return torch.stack(tuple(parts)).amin(0)

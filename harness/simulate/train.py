@@ -1,0 +1,130 @@
+"""The training loop of all workers at once, on a clock that is computed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from controllers.base import Observation
+from harness.exchange import Exchanged
+from harness.pace import Paced
+from harness.records import Evaluation, Step, Table
+from harness.simulate.sampler import Sampler
+from harness.simulate.saving import Saver
+from harness.simulate.side import Computed, Laid, Side
+from harness.simulate.turns import Turns
+from harness.train import observed, recorded
+
+
+class WorkerError(RuntimeError):
+    """A worker failed; its cause is the error, `rank` the worker."""
+
+    def __init__(self, rank: int, cause: BaseException) -> None:
+        super().__init__(f"rank {rank}: {type(cause).__name__}: {cause}")
+        self.rank, self.__cause__ = rank, cause
+
+
+class Gradients(Protocol):
+    """Where every worker's gradients come from."""
+
+    samples: int  # of a worker's step
+    same: bool  # whether all workers got the same means so far
+
+    def compute(self, rank: int) -> Computed:
+        """Fill this worker's buckets; real seconds."""
+        ...
+
+    def buckets(self, rank: int) -> list[Laid]: ...
+
+    def update(self, step: int) -> float:
+        """Optimizer step with the means; real seconds."""
+        ...
+
+    def evaluate(self) -> dict[str, float]: ...
+
+    def shared(self) -> dict[str, Any]: ...
+
+    def own(self, rank: int) -> dict[str, Any]: ...
+
+
+@dataclass
+class Loop:
+    """A whole run; `tell` is called after every step."""
+
+    steps: int
+    eval_every: int
+    checkpoint_every: int  # 0: only at the end
+    run_dir: Path
+    gradients: Gradients
+    sides: list[Side]
+    pace: Paced | None  # None: measured; in real seconds, like what is measured
+    dilation: float
+    sampler: Sampler
+    saver: Saver | None  # None: there is nothing to go on with
+    tell: Callable[[], None]
+    _updated_s: float = field(default=0.0, init=False)  # what the last update took
+
+    def run(self, turns: Turns) -> None:
+        """Train to the end. WorkerError when a worker fails."""
+        rows, evaluations = (Table(self.run_dir, f"{n}.csv") for n in ("steps", "evaluations"))
+        for step in range(self.steps):
+            begins = [side.end_s for side in self.sides]
+            self._computed = [self._compute(rank) for rank in range(len(self.sides))]
+            self._step, self._took = step, [None] * len(self.sides)
+            turns.round()
+            if turns.failure is not None:
+                raise WorkerError(*turns.failure)
+            rows.append(*self._record(step, begins))
+            self._updated_s = self.gradients.update(step) / self.dilation
+            self.sampler.up_to(max(side.end_s for side in self.sides))
+            self._stop_for_the_rest(step + 1, evaluations)
+            self.tell()
+
+    def exchange(self, rank: int) -> None:
+        """What a worker's thread does in every round."""
+        buckets = self.gradients.buckets(rank)
+        took = self.sides[rank].exchange(self._step, self._computed[rank], buckets)
+        self._took[rank] = took
+
+    def _compute(self, rank: int) -> Computed:
+        try:
+            computed = self.gradients.compute(rank)
+        except Exception as error:
+            raise WorkerError(rank, error) from error
+        if self.pace is not None:
+            times = self.pace.forward_s, self.pace.backward_s
+        else:
+            times = computed.forward_s, computed.backward_s
+        forward_s, backward_s = (each / self.dilation for each in times)
+        if self.pace is None:
+            forward_s += self._updated_s
+        return Computed(computed.loss, forward_s, backward_s)
+
+    def _record(self, step: int, begins: list[float]) -> list[Step]:
+        self._seen, rows = [], []
+        for rank, side in enumerate(self.sides):
+            took = self._took[rank]
+            assert took is not None
+            seen = observed(step, begins[rank], side.end_s, took, len(self.sides), dilation=1.0)
+            side.observe(seen)
+            self._seen.append(seen)
+            loss, controller = self._computed[rank].loss, side.reduction.controller
+            rows.append(recorded(seen, rank, loss, self.gradients.samples, controller))
+        return rows
+
+    def _stop_for_the_rest(self, done: int, evaluations: Table) -> None:
+        """Evaluate and save where `done` steps call for it; neither takes emulated time."""
+        last, time_s = done == self.steps, self.sides[0].end_s
+        if last or done % self.eval_every == 0:
+            found = self.gradients.evaluate().items()
+            evaluations.append(*(Evaluation(done, time_s, *each) for each in found))
+        save = last or (self.checkpoint_every and done % self.checkpoint_every == 0)
+        if save and self.saver is not None:
+            owns = [self.gradients.own(rank) for rank in range(len(self.sides))]
+            shared = self.gradients.shared()
+            self.saver.save(done, time_s, shared, owns, self.sides, self._seen)
+
+    _step: int = field(default=0, init=False)
+    _computed: list[Computed] = field(default_factory=list, init=False)
+    _took: list[Exchanged | None] = field(default_factory=list, init=False)
+    _seen: list[Observation] = field(default_factory=list, init=False)

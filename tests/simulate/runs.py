@@ -1,0 +1,78 @@
+"""Small runs: in virtual time, and by as many real ranks over gloo."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import yaml
+
+from harness import status
+from harness.assembly import Place, assembled
+from harness.clock import Clock
+from harness.preview import composed
+from harness.records import TABLES, Table
+from harness.settings import Settings
+from harness.simulate.run import simulate
+from harness.workers import Workers
+from tests.ranks import run_ranks
+
+SMALL = ("model=convnet", "dataset=digits", "model.width=8", "report=false", "eval_every=3")
+DETERMINED = ("network.compress_scale=0", "emulation.compute=paced")  # times too
+
+
+def settings_of(*overrides: str) -> Settings:
+    """Checked settings of a small run, by default in virtual time."""
+    settings, _ = composed(["network=simulated", *SMALL, *overrides])
+    settings.check()
+    return settings
+
+
+def simulated(folder: Path, *overrides: str) -> Path:
+    """The run directory of a simulated run; it may have failed."""
+    settings = settings_of(*overrides)
+    prepare(folder, settings)
+    simulate(folder, settings, lambda: None)
+    return folder
+
+
+def prepare(folder: Path, settings: Settings) -> None:
+    """What harness.run leaves there before a run begins."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    status.begin(folder)
+    (folder / "config.yaml").write_text(yaml.safe_dump(settings.config))
+    for name in TABLES:
+        table = Table(folder, name)
+        table.header()
+        table.close()
+
+
+def over_gloo(folder: Path, *overrides: str) -> Path:
+    """The run directory of the same, trained by real ranks on the loopback interface."""
+    settings = settings_of(*overrides)
+    prepare(folder, settings)
+    run_ranks(settings["workers"], _rank, folder, settings)
+    return folder
+
+
+def _rank(folder: Path, settings: Settings) -> None:
+    torch.manual_seed(settings["seed"])
+    clock, workers = Clock(settings["emulation.dilation"]), Workers(dist.new_group())
+    place = Place(folder, workers.rank, workers.rank == 0, clock, workers, torch.device("cpu"))
+    loop = assembled(settings, place, dist.barrier, _gather)
+    clock.start()
+    loop.keeps_clock = False
+    loop.run()
+    loop.exchange.close()
+
+
+def _gather(mine: Any) -> list[Any]:
+    everyone: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, mine)
+    return everyone
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return torch.load(run / "checkpoint" / "model.pt", weights_only=True)["model"]

@@ -1,0 +1,41 @@
+"""What is trained in virtual time is what real ranks train, bit for bit."""
+
+import pandas as pd
+import pytest
+import torch
+
+from tests.simulate.runs import over_gloo, simulated, weights
+
+METHODS = ["allreduce", "topk_0.1", "randomk_0.1", "qsgd"]
+EQUAL = [
+    "step",
+    "rank",
+    "loss",
+    "samples",
+    "sent_bytes",
+    "received_bytes",
+    "dense_bytes",
+    "density",
+]
+RUN = ("steps=5", "emulation.compute=measured", "profile.rate_mbit=1000", "batch_size=8")
+
+
+def rows(run, name="steps.csv"):
+    return pd.read_csv(run / name).sort_values(["step", *(["rank"] if "steps" in name else [])])
+
+
+@pytest.mark.parametrize(
+    ("workers", "method"), [(3, name) for name in METHODS] + [(4, "allreduce")]
+)
+def test_weights_losses_and_bytes_are_those_of_real_ranks(tmp_path, workers, method):
+    asked = (*RUN, f"workers={workers}", f"method={method}")
+    ours, theirs = simulated(tmp_path / "ours", *asked), over_gloo(tmp_path / "theirs", *asked)
+    expected = weights(theirs)
+    for name, value in weights(ours).items():
+        assert torch.equal(value, expected[name]), name
+    pd.testing.assert_frame_equal(
+        rows(ours)[EQUAL].reset_index(drop=True), rows(theirs)[EQUAL].reset_index(drop=True)
+    )
+    mine, real = (rows(run, "evaluations.csv") for run in (ours, theirs))
+    assert mine.metric.tolist() == real.metric.tolist() and len(mine) == 4
+    assert mine.value.tolist() == real.value.tolist()
