@@ -69,8 +69,8 @@ class CarriedTopK:
         most = int(self.capacity * k)
         if index.numel() > most:
             index = index.index_select(0, largest(grad.index_select(0, index), most))
-        values = take_out_(grad, index)
-        mean = average(values, index.to(self._wire_dtype), n, workers, bucket.room())
+        values, wire = take_out_(grad, index), index.to(self._wire_dtype)
+        mean = average(values, wire, n, workers, bucket.room(), bucket.may_clear)
         return Reduced(mean, unsent=grad)
 
     def _reaching(self, bucket: Bucket, k: int, key: tuple[int, ...]) -> Tensor:
@@ -82,7 +82,7 @@ class CarriedTopK:
             threshold = self._sampled(grad, k / n, key, bucket.added)
         else:
             threshold = torch.tensor(value)
-        index = passing(grad, threshold, bucket.added)
+        index = passing(grad, threshold, bucket.added, bucket.may_clear)
         too_few = index.numel() < self.low * k and value != 0  # what is zero lets everything pass
         if value is not None and (too_few or index.numel() > self.high * k):
             threshold = self._sampled(grad, k / n, key)

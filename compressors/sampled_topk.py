@@ -52,23 +52,29 @@ class SampledTopK:
         """
         grad, n = bucket.grad, bucket.grad.numel()
         key = (bucket.step, bucket.index, workers.rank)
-        index = self.select(grad, density, key, bucket.added)
-        values = take_out_(grad, index)
-        mean = average(values, index.to(self._wire_dtype), n, workers, bucket.room())
+        index = self.select(grad, density, key, bucket.added, bucket.may_clear)
+        values, wire = take_out_(grad, index), index.to(self._wire_dtype)
+        mean = average(values, wire, n, workers, bucket.room(), bucket.may_clear)
         return Reduced(mean, unsent=grad)
 
     def select(
-        self, grad: Tensor, density: float, key: tuple[int, ...], added: Tensor | None = None
+        self,
+        grad: Tensor,
+        density: float,
+        key: tuple[int, ...],
+        added: Tensor | None = None,
+        clear: bool = False,
     ) -> Tensor:
         """Positions of about k = density n entries of `grad`, [n]; int64 [K], ascending.
 
-        With `added`, of grad += added. The sample follows from the seed and `key`.
+        With `added`, of grad += added; `clear` then sets `added` to zero. The sample follows from
+        the seed and `key`.
         """
         start = int(torch.randint(1 << 31, (1,), generator=generator(self.seed, *key)))
         k = max(1, int(density * grad.numel()))
         size = max(int(self.share * grad.numel()), int(LEAST_RANK / density))
         threshold = estimate(grad, density, size, start, added)
-        index = passing(grad, threshold, added)
+        index = passing(grad, threshold, added, clear)
         plenty = None  # what passed the highest threshold that was too low
         for _ in range(self.rounds):
             if index.numel() > self.high * k:
@@ -100,6 +106,11 @@ def estimate(
     return drawn.index_select(0, passed).min().view(torch.float32)
 
 
-def passing(x: Tensor, threshold: Tensor, added: Tensor | None = None) -> Tensor:
-    """Positions in `x`, or in x += added, [n], of magnitude `threshold` or more, and not zero."""
-    return at_least(x, threshold) if added is None else add_at_least_(x, added, threshold)
+def passing(
+    x: Tensor, threshold: Tensor, added: Tensor | None = None, clear: bool = False
+) -> Tensor:
+    """Positions in `x`, or in x += added, [n], of magnitude `threshold` or more, and not zero.
+
+    `clear` sets `added` to zero.
+    """
+    return at_least(x, threshold) if added is None else add_at_least_(x, added, threshold, clear)
