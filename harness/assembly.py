@@ -185,9 +185,9 @@ def with_state(reduction: Reduction) -> dict[str, Any]:
 
 
 def _replayed(settings: Settings, model: torch.nn.Module, exchange: Exchange) -> Replayed:
-    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
     samples = settings["accumulate"] * settings["batch_size"]
-    return Replayed(sizes, exchange, samples, settings.bucket_mb(), settings["seed"])
+    return Replayed(shapes, exchange, samples, settings.bucket_mb(), settings["seed"])
 
 
 def load_weights(settings: Settings, model: torch.nn.Module, device: torch.device) -> None:

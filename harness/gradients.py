@@ -172,31 +172,34 @@ class Trained:
 class Replayed:
     """True sizes and true traffic without computation: seeded noise in the buckets DDP would make.
 
-    `parameters` maps names to element counts in registration order. There is no loss and nothing
-    to evaluate or save.
+    `parameters` maps names to shapes in registration order. There is no loss and nothing to
+    evaluate or save.
     """
 
-    parameters: dict[str, int]
+    parameters: dict[str, torch.Size]
     exchange: Exchange
     samples: int
     bucket_mb: float | None  # None: DDP's own sizes
     seed: int
-    _buckets: list[tuple[tuple[str, ...], list[int], Tensor, Tensor]] = field(
+    _buckets: list[tuple[tuple[str, ...], list[Tensor], Tensor, Tensor]] = field(
         default_factory=list, init=False
     )
 
     def __post_init__(self) -> None:
         noise = torch.Generator().manual_seed(self.seed)
-        for names in bucket_names(self.parameters, self.bucket_mb):
-            sizes = [self.parameters[name] for name in names]
-            pattern = torch.randn(sum(sizes), generator=noise)
-            self._buckets.append((names, sizes, pattern, torch.empty_like(pattern)))
+        sizes = {name: shape.numel() for name, shape in self.parameters.items()}
+        for names in bucket_names(sizes, self.bucket_mb):
+            pattern = torch.randn(sum(sizes[name] for name in names), generator=noise)
+            buffer = torch.empty_like(pattern)
+            parts = zip(names, buffer.split([sizes[name] for name in names]), strict=True)
+            views = [part.view(self.parameters[name]) for name, part in parts]
+            self._buckets.append((names, views, pattern, buffer))
 
     def compute(self, step: int) -> float:
         futures = []
-        for names, sizes, pattern, buffer in self._buckets:
+        for names, views, pattern, buffer in self._buckets:
             buffer.copy_(pattern)
-            views, last = list(buffer.split(sizes)), buffer is self._buckets[-1][-1]
+            last = buffer is self._buckets[-1][-1]
             futures.append(self.exchange.submit(buffer, names, views, last=last))
         for future in futures:
             try:

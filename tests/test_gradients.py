@@ -6,7 +6,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from harness.gradients import bucket_names
+from harness.gradients import Replayed, bucket_names
 from tests.ranks import run_ranks
 
 BUCKET_MB = 2.0
@@ -46,6 +46,35 @@ def test_replayed_buckets_are_those_of_ddp(bucket_mb):
     [theirs] = run_ranks(1, _ddp_buckets, bucket_mb)
     assert ours == [set(bucket) for bucket in theirs]
     assert len(ours) > 1
+
+
+class Receives:
+    """Stands for an exchange: notes the shapes that it is handed, and is done at once."""
+
+    error = None
+
+    def __init__(self) -> None:
+        self.shapes: dict[str, torch.Size] = {}
+        self.whole = True
+        self.lasts: list[bool] = []
+
+    def submit(self, buffer, names, gradients, parameters=(), last=False):
+        self.shapes |= {name: part.shape for name, part in zip(names, gradients, strict=True)}
+        self.whole &= torch.equal(buffer, torch.cat([part.flatten() for part in gradients]))
+        self.lasts.append(last)
+        future = torch.futures.Future()
+        future.set_result(buffer)
+        return future
+
+
+def test_replayed_gradients_have_the_shapes_of_the_parameters():
+    """Low rank and row-wise compressors would send them whole as vectors."""
+    shapes = {name: parameter.shape for name, parameter in _model().named_parameters()}
+    received = Receives()
+    Replayed(shapes, received, samples=1, bucket_mb=BUCKET_MB, seed=0).compute(0)
+    assert received.shapes == shapes and received.whole
+    *before, last = received.lasts
+    assert last and not any(before)
 
 
 def test_every_parameter_is_in_one_bucket():
