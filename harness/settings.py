@@ -1,5 +1,6 @@
 """A run's settings as plain values: read from the resolved configuration, checked, and built."""
 
+import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import yaml
 from hydra.errors import InstantiationException
-from hydra.utils import instantiate
+from hydra.utils import get_object, instantiate
 from omegaconf import OmegaConf
 
 from harness import checkpoint
@@ -62,7 +63,7 @@ class Settings:
         try:
             return instantiate(OmegaConf.create(section), _convert_="all")
         except InstantiationException as error:
-            cause = error.__cause__ or error
+            cause = _unknown_key(part, section) or error.__cause__ or error
             raise BadSetting(f"{part}: {cause}") from error
 
     def _section(self, part: str) -> dict[str, Any]:
@@ -101,6 +102,20 @@ def leaves(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
             yield from leaves(inner, (*keys, str(key)))
     else:
         yield keys, value
+
+
+def _unknown_key(part: str, section: dict[str, Any]) -> str:
+    """What is said of a key that the part's class does not have; empty when it has all."""
+    target = get_object(section["_target_"])
+    known = inspect.signature(target).parameters
+    unknown = [key for key in section if key not in known and not key.startswith("_")]
+    if not unknown or any(each.kind is each.VAR_KEYWORD for each in known.values()):
+        return ""
+    there, first = ", ".join(known) or "none", unknown[0]
+    return (
+        f"{first} is no key of {target.__name__}, whose keys are {there}; "
+        f"a method sets it for its own {part}: ~{part}.{first} takes it away"
+    )
 
 
 def _files(value: Any) -> Iterator[str]:

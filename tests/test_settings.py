@@ -105,6 +105,35 @@ def test_a_bucket_of_less_than_nothing_or_an_unknown_overlap_is_refused():
         settings("overlap=never").check()
 
 
+@pytest.mark.parametrize("compressor", ["dense", "fp16", "onebit", "powersgd", "terngrad"])
+def test_a_controller_that_chooses_needs_a_compressor_with_a_level(compressor):
+    parts = (f"compressor={compressor}", "controller=dc2_da1", "~controller.density")
+    with pytest.raises(BadSetting, match=r"controller must be fixed with \w+, .* got DA1"):
+        settings(*parts).check()
+    settings(f"compressor={compressor}").check()
+
+
+def test_what_a_method_sets_for_its_own_controller_is_told_of_another():
+    other = ("method=topk_0.1", "controller=dc2_da1")
+    with pytest.raises(BadSetting, match=r"density is no key of DA1.*~controller\.density takes"):
+        settings(*other).check()
+    settings(*other, "~controller.density").check()
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("accumulate=0", "accumulate must be a whole number >= 1, got 0"),
+        ("precision=fp16", "precision must be one of float32, bf16, got 'fp16'"),
+        ("resume_from=3", "resume_from must be a path or null, got 3"),
+        ("precision=bf16", "precision must be float32 with emulation.compute=replay"),
+    ],
+)
+def test_bad_values_of_training(override, said):
+    with pytest.raises(BadSetting, match=said):
+        settings("emulation.compute=replay", "model=convnet_as_resnet20", override).check()
+
+
 def test_a_network_must_have_a_link_for_every_node():
     with pytest.raises(BadSetting, match=r"profile: rate_mbit must have a rate for node 2"):
         settings("profile.rate_mbit=[10,20]", "workers=3").check()
