@@ -31,6 +31,16 @@ def test_a_pause_takes_no_time():
     assert before - 1e-6 <= clock.now() < before + 0.05
 
 
+def test_a_clock_may_begin_where_another_was_left():
+    clock = Clock(dilation=2.0, begins_s=100.0)
+    assert clock.time_s() is None
+    clock.start()
+    assert 100 <= clock.time_s() < 110
+    clock.pause(before := clock.now())
+    clock.resume()
+    assert 200 <= before <= clock.now() < 220
+
+
 def _pause_from_elsewhere(clock):
     clock.pause(clock.now())
     clock.call_ready()

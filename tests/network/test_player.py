@@ -31,8 +31,10 @@ class Steps(Flat):
 class HandClock:
     """A clock that a test sets."""
 
-    def __init__(self, now: float | None = None, dilation: float = 1.0) -> None:
-        self.now, self.dilation, self.begins_s = now, dilation, 0.0
+    def __init__(
+        self, now: float | None = None, dilation: float = 1.0, begins_s: float = 0.0
+    ) -> None:
+        self.now, self.dilation, self.begins_s = now, dilation, begins_s
 
     def time_s(self) -> float | None:
         return self.now
@@ -149,6 +151,23 @@ def test_a_paused_clock_holds_the_conditions() -> None:
         rows = read_links(Path(folder))[2:]  # the first may precede the first change
         assert {(r["time_s"], r["applied_mbit"]) for r in rows} == {("2.0", "30.0")}, rows
         assert len(told_by(Path(folder))) == 3  # 10, 20 and 30 Mbit/s
+
+
+@inside
+def test_a_clock_that_begins_later_finds_the_profile_there_and_misses_nothing() -> None:
+    clock = HandClock(begins_s=3.5)
+    with (
+        TemporaryDirectory() as folder,
+        Star(update_s=1.0, sample_s=0.01).up(1, Steps(10.0), 1.0) as network,
+    ):
+        records.Table(Path(folder), "links.csv").header()
+        player = network.play(clock, Path(folder), records.Events(Path(folder)))
+        clock.now = 3.5
+        wait_for(lambda: told_by(Path(folder)))
+        player.stop()
+        [told] = told_by(Path(folder))
+        assert told["applied"] and told["planned_s"] == 3.0 and told["late_ms"] == 0.0
+        assert told["links"]["up0"]["rate_mbit"] == 40.0
 
 
 @inside
