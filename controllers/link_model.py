@@ -16,7 +16,7 @@ max(w T, T - h). Four quantities and how they are found:
   therefore no measure of h: with a tenth of the bytes in the last bucket it is 0.9 T at every T,
   and who aims below it sends less every time. The window is hiding_s, from the first bucket to the
   end of backward, less the time compression takes the same thread; w is exposed / delay of
-  exchanges that fit in the window. Both are moving averages.
+  exchanges whose exposure is clearly more than T - h. Both are moving averages.
 """
 
 from collections import deque
@@ -29,6 +29,7 @@ RECENT = 8  # exchanges whose bytes tell those of a density
 RATES = 3  # exchanges whose rates tell the rate
 PAIRS = 9  # whose lines tell the latency
 APART = 3  # times the bytes of the one in a pair are those of the other at least
+CLEARLY = 1.2  # times T - h, an exposure that the window does not explain
 WEIGHT = 0.1  # of the new value in moving averages
 LEAST_TRANSFER = 0.1  # share of a delay that is transfer at least, so that noise in a is no rate
 NEGLIGIBLE_S = 1e-9  # a shorter transfer tells no rate
@@ -116,16 +117,16 @@ class Hiding:
     window_s: float = field(default=0.0, init=False)  # h
     exposed_share: float = field(default=0.0, init=False)  # w
     _seen: int = field(default=0, init=False, repr=False)
-    _fitting: int = field(default=0, init=False, repr=False)  # exchanges within the window
+    _unexplained: int = field(default=0, init=False, repr=False)  # exchanges that tell w
 
     def update(self, seen: Observation) -> None:
         window_s = max(0.0, seen.hiding_s - seen.compress_s)
         self.window_s = _average(self.window_s, window_s, self._seen)
         self._seen += 1
-        if 0 < seen.delay_s <= self.window_s:
+        if seen.delay_s > 0 and seen.exposed_s > CLEARLY * (seen.delay_s - self.window_s):
             share = min(1.0, seen.exposed_s / seen.delay_s)
-            self.exposed_share = _average(self.exposed_share, share, self._fitting)
-            self._fitting += 1
+            self.exposed_share = _average(self.exposed_share, share, self._unexplained)
+            self._unexplained += 1
 
     def exposed_s(self, delay_s: float) -> float:
         """What backward will not hide of an exchange of `delay_s`."""

@@ -68,7 +68,7 @@ def learned(past: list[Observation]) -> dict[str, float]:
             rates.append(x / max(t - a, t / 10, 1e-9))
         window = max(0.0, one.hiding_s - one.compress_s)
         h = window if step == 0 else 0.9 * h + 0.1 * window
-        if 0 < one.delay_s <= h:
+        if one.delay_s > 0 and one.exposed_s > 1.2 * (one.delay_s - h):
             share = min(1.0, one.exposed_s / one.delay_s)
             w = share if fitted == 0 else 0.9 * w + 0.1 * share
             fitted += 1
