@@ -67,9 +67,8 @@ class Collectives(ABC):
         unless `equal` promises that all workers bring the lengths that this one brings.
         """
         own = [tensor.numel() for tensor in tensors]
-        lengths = [own] * self.size if equal else self._lengths(own)
         mine = torch.cat([tensor.view(torch.uint8) for tensor in tensors])
-        pieces = self._pass_round(mine, [_nbytes(piece, tensors) for piece in lengths])
+        lengths, pieces = self._gather(mine, own, equal, tensors)
         sizes = [piece.numel() for piece in pieces]
         self._count(sum(sizes) - sizes[(self.rank + 1) % self.size], sum(sizes) - sizes[self.rank])
         return [_unpack(*pair, tensors) for pair in zip(pieces, lengths, strict=True)]
@@ -91,6 +90,13 @@ class Collectives(ABC):
         theirs = self._swap(mine, outgoing, incoming)
         self._count(sum(outgoing) - outgoing[self.rank], sum(incoming) - incoming[self.rank])
         return [_unpack(*pair, like) for pair in zip(theirs.split(incoming), arriving, strict=True)]
+
+    def _gather(
+        self, mine: Tensor, own: list[int], equal: bool, like: tuple[Tensor, ...]
+    ) -> tuple[list[list[int]], list[Tensor]]:
+        """Everybody's lengths and piece; `mine` is this one's, of tensors of `own` lengths."""
+        lengths = [own] * self.size if equal else self._lengths(own)
+        return lengths, self._pass_round(mine, [_nbytes(piece, like) for piece in lengths])
 
     def _lengths(self, own: list[int]) -> list[list[int]]:
         lengths = torch.zeros(self.size, len(own), dtype=torch.int64, device=self.device)

@@ -51,16 +51,20 @@ class Replica:
     precision: str = "float32"  # float32 | bf16
     same: bool = field(default=True, init=False)  # whether all workers got the same means so far
 
+    def __post_init__(self) -> None:
+        self._parameters = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
+        self._buffers = list(self.model.buffers())
+
     def settle(self, inputs: Tensor) -> None:
         """Lay out the buckets as DDP does after its first step, which this takes; nothing changes.
 
         ValueError for a model with a parameter that no gradient reaches.
         """
-        parameters = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
-        before = [buffer.clone() for buffer in self.model.buffers()]
+        parameters = self._parameters
+        before = [buffer.clone() for buffer in self._buffers]
         arrived = _order_of_arrival(parameters, lambda: self._outputs(inputs).sum().backward())
-        self.optimizer.zero_grad()
-        for buffer, value in zip(self.model.buffers(), before, strict=True):
+        self._clear()
+        for buffer, value in zip(self._buffers, before, strict=True):
             buffer.copy_(value)
         if missing := [name for name in parameters if name not in arrived]:
             raise ValueError(
@@ -101,14 +105,13 @@ class Replica:
         """Optimizer step with the mean gradients; returns the real seconds it took."""
         self._compare()
         began = self._now()
-        by_name = dict(self.model.named_parameters())
         for bucket in self.workers[0].buckets:
             for name, mean in zip(bucket.names, bucket.gradients, strict=True):
-                by_name[name].grad = mean
+                self._parameters[name].grad = mean
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate(step)
         self.optimizer.step()
-        self.optimizer.zero_grad()
+        self._clear()
         return self._now() - began
 
     @torch.no_grad()
@@ -153,20 +156,23 @@ class Replica:
         torch.set_rng_state(own.random)
         if own.random_cuda is not None:
             torch.cuda.set_rng_state(own.random_cuda, self.device)
-        for buffer, value in zip(self.model.buffers(), own.buffers, strict=True):
+        for buffer, value in zip(self._buffers, own.buffers, strict=True):
             buffer.copy_(value)
 
     def _leave(self, own: Own) -> None:
         own.random = torch.get_rng_state()
         if own.random_cuda is not None:
             own.random_cuda = torch.cuda.get_rng_state(self.device)
-        for buffer, value in zip(self.model.buffers(), own.buffers, strict=True):
+        for buffer, value in zip(self._buffers, own.buffers, strict=True):
             value.copy_(buffer)
-        by_name = dict(self.model.named_parameters())
         for bucket in own.buckets:
-            found = [by_name[name].grad for name in bucket.names]
+            found = [self._parameters[name].grad for name in bucket.names]
             torch.cat([grad.reshape(-1) for grad in found if grad is not None], out=bucket.buffer)
-        self.optimizer.zero_grad()
+        self._clear()
+
+    def _clear(self) -> None:
+        for parameter in self._parameters.values():
+            parameter.grad = None
 
     def _hand_out_buffers(self) -> None:
         first, *others = self.workers

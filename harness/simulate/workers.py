@@ -12,21 +12,23 @@ from harness.simulate.costs import Costs
 from harness.simulate.sums import least, ring_sum
 from harness.simulate.turns import Turns
 
+LENGTH_BYTES = 8  # of what tells a tensor's length
+
 
 class Call(NamedTuple):
     """A collective that one worker has reached."""
 
-    kind: str  # sum | min | gather | swap
+    kind: str  # sum | min | gather | gather unlike | swap
     shape: Any  # equal on all workers, except for the sizes of a swap
     now_s: float
     tensor: Tensor
+    lengths: list[int]  # of the tensors in a gathered one
 
 
 class Made(NamedTuple):
     """What came of it, for all."""
 
-    start_s: float  # when the last had reached it
-    end_s: float
+    ends_s: list[float]  # of its parts, one after the other
     value: Any
 
 
@@ -71,24 +73,34 @@ class SimulatedWorkers(Collectives):
         return time.thread_time()
 
     def _add_up(self, tensor: Tensor, op: str) -> None:
-        tensor.copy_(self._meet(Call(op, (tensor.shape, tensor.dtype), 0.0, tensor)))
+        tensor.copy_(self._meet(op, (tensor.shape, tensor.dtype), tensor))
+
+    def _gather(
+        self, mine: Tensor, own: list[int], equal: bool, like: tuple[Tensor, ...]
+    ) -> tuple[list[list[int]], list[Tensor]]:
+        """At one meeting, also where two collectives are counted: lengths, then pieces."""
+        if equal:
+            return self._meet("gather", own, mine, own)
+        self._count_ring(LENGTH_BYTES * self.size * len(own))
+        return self._meet("gather unlike", len(own), mine, own)
 
     def _pass_round(self, mine: Tensor, sizes: list[int]) -> list[Tensor]:
-        return list(self._meet(Call("gather", sizes, 0.0, mine)))
+        return self._meet("gather", sizes, mine)[1]
 
     def _swap(self, mine: Tensor, outgoing: list[int], incoming: list[int]) -> Tensor:
-        pieces = self._meet(Call("swap", outgoing, 0.0, mine))[self.rank]
+        pieces = self._meet("swap", outgoing, mine)[self.rank]
         arrived = [piece.numel() for piece in pieces]
         if arrived != incoming:
             raise ValueError(f"rank {self.rank} expected {incoming} elements, got {arrived}")
         return torch.cat(pieces)
 
-    def _meet(self, call: Call) -> Any:
+    def _meet(self, kind: str, shape: Any, tensor: Tensor, lengths: list[int] | None = None) -> Any:
         self.pause()
-        arrived_s = self.now_s
-        made: Made = self.turns.meet(self.rank, call._replace(now_s=arrived_s), self._make)
-        self.now_s = made.end_s
-        self.intervals.append((arrived_s, made.end_s))
+        call = Call(kind, shape, self.now_s, tensor, lengths or [])
+        made: Made = self.turns.meet(self.rank, call, self._make)
+        for end_s in made.ends_s:
+            self.intervals.append((self.now_s, end_s))
+            self.now_s = end_s
         self._measured_from = self._clock()
         return made.value
 
@@ -102,15 +114,28 @@ class SimulatedWorkers(Collectives):
                     f"rank 0 called {first.kind} of {first.shape}, rank {rank} {call.kind} of "
                     f"{call.shape}; all workers must call the same"
                 )
-        tensors = [call.tensor for call in calls]
-        if first.kind == "gather":
-            return Made(start_s, self.costs.all_gather(start_s, first.shape), tensors)
+        if first.kind.startswith("gather"):
+            return self._gathered(start_s, calls)
         if first.kind == "swap":
-            each = tensors[0].element_size()
-            sizes = [[each * count for count in call.shape] for call in calls]
-            rows = [call.tensor.split(call.shape) for call in calls]
-            return Made(
-                start_s, self.costs.all_to_all(start_s, sizes), list(zip(*rows, strict=True))
-            )
+            return self._swapped_all(start_s, calls)
+        tensors = [call.tensor for call in calls]
         total = ring_sum(tensors) if first.kind == "sum" else least(tensors)
-        return Made(start_s, self.costs.all_reduce(start_s, total.nbytes, self.size), total)
+        return Made([self.costs.all_reduce(start_s, total.nbytes, self.size)], total)
+
+    def _gathered(self, start_s: float, calls: list[Call]) -> Made:
+        lengths = [call.lengths for call in calls]
+        ends_s = []
+        if calls[0].kind == "gather unlike":
+            nbytes = LENGTH_BYTES * self.size * len(lengths[0])
+            ends_s.append(self.costs.all_reduce(start_s, nbytes, self.size))
+        pieces = [call.tensor for call in calls]
+        sizes = [piece.nbytes for piece in pieces]
+        ends_s.append(self.costs.all_gather(ends_s[-1] if ends_s else start_s, sizes))
+        return Made(ends_s, (lengths, pieces))
+
+    def _swapped_all(self, start_s: float, calls: list[Call]) -> Made:
+        each = calls[0].tensor.element_size()
+        sizes = [[each * count for count in call.shape] for call in calls]
+        rows = [call.tensor.split(call.shape) for call in calls]
+        end_s = self.costs.all_to_all(start_s, sizes)
+        return Made([end_s], list(zip(*rows, strict=True)))  # by receiver
