@@ -7,7 +7,7 @@ import torch
 
 from controllers.fixed import Fixed
 from harness import resume
-from harness.network.links import NetworkError
+from harness.network.errors import NetworkError
 from harness.settings import BadSetting, Settings
 from profiles.base import WAYS, Profile
 
@@ -46,15 +46,18 @@ def check_fit(settings: Settings, parts: dict[str, Any]) -> None:
             f"workers ({settings['compressor']['_target_']}), got 'local'"
         )
     workers_here = settings["workers"] // parts["network"].machines_of_run()
-    if settings["device"] == "cuda" and torch.cuda.device_count() < workers_here:
+    gpus = parts["network"].gpus(workers_here)
+    if settings["device"] == "cuda" and torch.cuda.device_count() < gpus:
         raise BadSetting(
             f"device must be cpu or auto for {workers_here} workers on "
-            f"{torch.cuda.device_count()} GPUs (each worker needs its own), got 'cuda'"
+            f"{torch.cuda.device_count()} GPUs (they need {gpus}), got 'cuda'"
         )
     weights = settings["initial_weights"]
     if weights is not None and not Path(weights).is_file():
         raise BadSetting(f"initial_weights must be a checkpoint file, got {weights!r}")
-    _check_resumed(settings, workers_here)
+    _check_resumed(settings, workers_here, gpus)
+    if settings["resume_from"] is not None and parts["network"].in_process:
+        raise BadSetting("resume_from must be null with a simulated network, which begins anew")
     _check_replay(settings)
     if compute != "replay":
         try:
@@ -92,7 +95,7 @@ def _check_replay(settings: Settings) -> None:
                 )
 
 
-def _check_resumed(settings: Settings, workers_here: int) -> None:
+def _check_resumed(settings: Settings, workers_here: int, gpus: int) -> None:
     """That a run can go on from where it is to."""
     path = settings["resume_from"]
     if path is not None and not isinstance(path, str):
@@ -103,13 +106,13 @@ def _check_resumed(settings: Settings, workers_here: int) -> None:
             resume.check(settings.config, begin, workers_here)
     except (ValueError, OSError) as error:
         raise BadSetting(f"resume_from {error}") from error
-    if begin is not None and begin.manifest.device != (here := device_type(settings, workers_here)):
+    if begin is not None and begin.manifest.device != (here := device_type(settings, gpus)):
         raise BadSetting(
             f"resume_from was trained on {begin.manifest.device}, and here device is {here}"
         )
 
 
-def device_type(settings: Settings, workers_here: int) -> str:
-    """`cuda`, a GPU of its own for each of this machine's workers; or `cpu`."""
+def device_type(settings: Settings, needed: int) -> str:
+    """`cuda`, where so many GPUs are needed and this machine has them; or `cpu`."""
     wanted, gpus = settings["device"], torch.cuda.device_count()
-    return "cpu" if wanted == "cpu" or (wanted == "auto" and gpus < workers_here) else "cuda"
+    return "cpu" if wanted == "cpu" or (wanted == "auto" and gpus < needed) else "cuda"

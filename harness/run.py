@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import yaml
 
-from harness import environment, status
+from harness import checkpoint, earlier, environment, status
 from harness.progress import Progress
 from harness.records import TABLES, Table, read_events, read_json, refusal
 from harness.settings import BadSetting, Settings
@@ -54,21 +54,29 @@ def perform(settings: Settings) -> Outcome:
     """Run `settings` (checked already) unless a succeeded result exists; returns how it ended.
 
     KeyboardInterrupt ends the run in order, records it as interrupted, and is raised again.
-    BadSetting when its directory is in use or cannot be written.
+    BadSetting when its directory is in use or cannot be written. An earlier result is replaced by
+    one that succeeded, and by no other.
     """
     run_dir, network = run_dir_of(settings), settings.build("network")
     if _keep(run_dir, settings):
         return Outcome(run_dir, "succeeded", None, skipped=True)
     with nullcontext() if network.in_process else machine_to_ourselves() as lock:
-        if _keep(run_dir, settings):  # the run that we waited for was this one
+        if status.state(run_dir) != "running":
+            earlier.put_back(run_dir)  # of a process that was killed
+        if _keep(run_dir, settings):  # the run that we waited for was this one, or just put back
             return Outcome(run_dir, "succeeded", None, skipped=True)
         if status.state(run_dir) == "running":
             raise BadSetting(f"{run_dir} is being run by another process")
         if damaged := _damaged(run_dir, settings):
             print(f"{damaged} is damaged: its run is done again", file=sys.stderr)
-        _perform(run_dir, settings, lock)
-    ended = read_json(run_dir / "status.json") or _removed(run_dir)
-    return Outcome(run_dir, ended["state"], ended.get("error"), skipped=False)
+        else:
+            earlier.set_aside(run_dir)
+        try:
+            _perform(run_dir, settings, lock)
+        finally:
+            now_in = earlier.put_back(run_dir)
+    ended = read_json(now_in / "status.json") or _removed(run_dir)
+    return Outcome(now_in, ended["state"], ended.get("error"), skipped=False)
 
 
 def _perform(run_dir: Path, settings: Settings, lock: int | None) -> None:
@@ -234,4 +242,6 @@ def failure_report(outcome: Outcome) -> str:
         first = min(causes, key=lambda event: event["monotonic"])
         lines.append(f"--- traceback of rank {first['rank']}\n{first['traceback'].rstrip()}")
     lines.append(f"logs: {outcome.run_dir / 'logs'}")
+    if checkpoint.digest_of(str(outcome.run_dir)):
+        lines.append(f"resume_from={outcome.run_dir} goes on from its last checkpoint")
     return "\n".join(lines)
