@@ -1,7 +1,7 @@
 """Oracle: knows the profile, and so the rate of the exchange to come; a bound for controllers.
 
-Ours. It decides like Hide, or with an `eps` like Pace, but on the mean rate over the coming hiding
-window of the slowest link: the least over nodes and ways of rate x `payload_share`, shared
+Ours. It decides like Pace, or with `eps: null` like Hide, but on the mean rate over the coming
+hiding window of the slowest link: the least over nodes and ways of rate x `payload_share`, shared
 fairly with the competing flows (1 of flows + 1). Latency is what the profile's delays make of a
 ring's P - 1 hops, and what exchanges were seen to take beyond that and the known rate.
 
@@ -17,12 +17,14 @@ from statistics import median
 from typing import Any
 
 from controllers.base import Observation
+from controllers.errors import Errors
 from controllers.limits import check, check_above, check_densities, check_share, check_whole
-from controllers.link_model import NEGLIGIBLE_S, Hiding, Volume
+from controllers.link_model import LEAST_TRANSFER, NEGLIGIBLE_S, Hiding, Volume
 from controllers.pace import tried
 
 BYTES_PER_MBIT = 125_000
 SAMPLES = 5  # looks at the profile over a hiding window
+MEMORY = 40  # errors of predictions kept, as many as Pace keeps
 OVERHEADS = 25  # exchanges whose latency beyond the profile's tells the next one's
 
 
@@ -33,8 +35,8 @@ class Oracle:
     profile: Any
     workers: int
     workers_per_node: int = 1
-    margin: float = 0.95  # share of the hiding window to fill, in (0, 1]
-    eps: float | None = None  # elasticity of progress in the density, > 0; None: hide
+    eps: float | None = 0.09  # elasticity of progress in the density, > 0; None: hide
+    margin: float = 0.95  # where it hides: share of the hiding window to fill, in (0, 1]
     payload_share: float = 0.956  # of a link's rate: TCP's at 1500-byte packets, in (0, 1]
     d_min: float = 0.0005  # in (0, d_max]
     d_max: float = 1.0  # in (0, 1]
@@ -43,6 +45,7 @@ class Oracle:
     dense_factor: float | None = None  # bytes at density 1 over 4 n; None: as observed
     _volume: Volume = field(init=False, repr=False)
     _hiding: Hiding = field(init=False, repr=False)
+    _errors: Errors = field(init=False, repr=False)
     _overheads: deque[float] = field(init=False, repr=False)
     _known: tuple[float, float] = field(default=(0.0, 0.0), init=False, repr=False)
 
@@ -56,7 +59,7 @@ class Oracle:
             if getattr(self, key) is not None:
                 check_above(0, **{key: getattr(self, key)})
         self._volume, self._hiding = Volume(self.dense_factor), Hiding()
-        self._overheads = deque(maxlen=OVERHEADS)
+        self._errors, self._overheads = Errors(MEMORY), deque(maxlen=OVERHEADS)
         self._tried = tried(self.d_min, self.d_max, self.spacing)
 
     def density(self, seen: Observation | None) -> float:
@@ -73,8 +76,8 @@ class Oracle:
         base_s, eps = seen.compute_s + seen.compress_s + NEGLIGIBLE_S, self.eps
 
         def speed(d: float) -> float:
-            exposed_s = self._hiding.exposed_s(latency_s + self._volume.bytes(d) / rate)
-            return d**eps / (base_s + exposed_s)
+            transfer_s = self._volume.bytes(d) / rate
+            return d**eps / (base_s + self._errors.exposed_s(self._hiding, latency_s, transfer_s))
 
         return max(self._tried, key=speed)
 
@@ -92,8 +95,11 @@ class Oracle:
         rate, hops_s = self._known
         if not rate:  # the first exchange: it was not asked for
             rate, hops_s = self._conditions(seen._replace(time_s=seen.time_s - seen.compute_s))
-        over_s = seen.delay_s - hops_s - seen.received_bytes / rate
-        self._overheads.append(max(0.0, over_s))
+        expected_s = seen.received_bytes / rate
+        self._overheads.append(max(0.0, seen.delay_s - hops_s - expected_s))
+        if expected_s > NEGLIGIBLE_S:
+            taken_s = seen.delay_s - hops_s - median(self._overheads)
+            self._errors.add(max(taken_s, LEAST_TRANSFER * seen.delay_s) / expected_s)
 
     def _conditions(self, seen: Observation) -> tuple[float, float]:
         """Mean rate over the next hiding window, bytes/s, and the latency of the hops then."""

@@ -33,7 +33,9 @@ def one(step: int, **values: Any) -> Any:
 
 
 def oracle(**fields: Any) -> Oracle:
-    return Oracle(profile=Known(), workers=4, payload_share=1.0, margin=1.0, **fields)
+    """One that fills all of the window, unless told otherwise."""
+    usual = dict(profile=Known(), workers=4, payload_share=1.0, margin=1.0, eps=None)
+    return Oracle(**{**usual, **fields})
 
 
 def test_it_fills_the_window_at_the_slowest_links_rate() -> None:
