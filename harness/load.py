@@ -16,7 +16,7 @@ from harness import records, status
 # What must be equal for two runs to be compared; a comparison varies the rest, method and seed.
 CONDITIONS = ["experiment", "workers", "steps", "epochs", "batch_size", "target", "model"]
 CONDITIONS += ["dataset", "optimizer", "workers_per_node", "profile", "network", "emulation"]
-CONDITIONS += ["initial_weights", "device"]
+CONDITIONS += ["initial_weights", "resume_from", "device", "accumulate", "precision"]
 OF_A_MACHINE = ("network.machine", "network.interface", "network.ledger")  # conditions of none
 
 
