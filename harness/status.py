@@ -1,6 +1,7 @@
 """status.json: whether a run runs, and how it ended."""
 
 import os
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from harness.boot import boot_id
 from harness.records import NO_SPACE, overwrite_json, read_json, write_json
 
 FINAL = ("succeeded", "failed", "interrupted", "invalid")
+PROC = Path("/proc")  # of Linux
 MOST_TOLD = 2000  # characters of an error, so that status.json stays within one block
 
 
@@ -67,14 +69,21 @@ def _alive(content: dict[str, Any]) -> bool:
     return since is not None and content.get("pid_since", since) == since
 
 
-def _since(pid: int) -> int | None:
-    """When process `pid` began, in clock ticks since boot; None when it has ended."""
+def _since(pid: int) -> int | str | None:
+    """When process `pid` began, in clock ticks since boot or as ps says; None when it has ended."""
+    if not PROC.is_dir():
+        return _since_by_ps(pid)
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
     state, began = fields[0], fields[19]  # the 3rd and 22nd of proc(5)
     return None if state in "ZX" else int(began)
+
+
+def _since_by_ps(pid: int) -> str | None:
+    told = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True)
+    return told.stdout.strip() or None
 
 
 def _now() -> str:

@@ -17,6 +17,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.netlink.rtnl.tcmsg import plugins, sched_pfifo
 
 from harness.network import batch, classes
+from harness.network.errors import NetworkError as NetworkError
 
 plugins["bfifo"] = sched_pfifo  # same options; pyroute2 0.9 lacks the name and would take the root
 
@@ -30,10 +31,6 @@ _REASONS = {
     errno.ENOENT: "not there, or this kernel lacks it",
     errno.ENODEV: "its interface is gone",
 }
-
-
-class NetworkError(RuntimeError):
-    """The kernel refused something; the message names the attempt and the object."""
 
 
 class Shaper(NamedTuple):

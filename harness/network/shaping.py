@@ -55,6 +55,10 @@ class Shaping:
         """How many machines a run is on."""
         return 1
 
+    def gpus(self, workers: int) -> int:
+        """How many GPUs so many workers on this machine need: NCCL cannot share one."""
+        return workers
+
     def place(self, run_id: str) -> str:
         """Where, below the experiment's folder, this machine keeps a run."""
         return run_id

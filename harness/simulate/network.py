@@ -47,7 +47,7 @@ class Simulated:
         return 1
 
     def gpus(self, workers: int) -> int:
-        """How many this machine needs: all workers share a device."""
+        """All workers share one."""
         return 1
 
     def place(self, run_id: str) -> str:
