@@ -31,6 +31,11 @@ class Bucket(NamedTuple):
         return self.grad.new_empty(self.grad.shape) if self.out is None else self.out
 
     @property
+    def is_kept(self) -> bool:
+        """Whether `unsent` will be looked at; where not, it need not be made."""
+        return self.out is None or self.out.data_ptr() != self.grad.data_ptr()
+
+    @property
     def may_clear(self) -> bool:
         """Whether `added` is the room for the mean: it may be set to zero while it is added."""
         return self.added is not None and self.out is self.added
@@ -40,11 +45,16 @@ class Reduced(NamedTuple):
     """Result of a reduction over all workers."""
 
     mean: Tensor  # [n], equal on every worker
-    unsent: Tensor | None  # [n], what this worker did not contribute; None when it sent everything
+    unsent: Tensor | None  # [n], what this worker did not contribute; None when it sent everything,
+    # of any content when the bucket says that it is not kept
 
 
 class Workers(Protocol):
-    """The data-parallel workers, as an algorithm sees them; every byte and second is counted."""
+    """The data-parallel workers, as an algorithm sees them; every byte and second is counted.
+
+    Calls block. What was given may be written over afterwards: nobody reads it any more, and what
+    was returned does not change.
+    """
 
     rank: int
     size: int

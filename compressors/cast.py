@@ -11,10 +11,14 @@ lost.
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from compressors import kernels
 from compressors.base import Bucket, Reduced, Workers
+from compressors.packing import NOTHING
+from compressors.workspace import workspace
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -23,6 +27,7 @@ DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 class Cast:
     uniform_density: ClassVar[bool] = False
     has_level: ClassVar[bool] = False
+    adds: ClassVar[bool] = True
     dtype: str = "float16"  # float16: 11 bits, to 65504; bfloat16: 8 bits, the range of float32
 
     def __post_init__(self) -> None:
@@ -33,23 +38,44 @@ class Cast:
         self.largest = torch.finfo(self._wire_dtype).max
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of `bucket.grad`, [n], by one all-reduce of 2n bytes; `density` is ignored.
+        """Mean of the gradient, [n], by one all-reduce of 2n bytes; `density` is ignored.
 
         `unsent` is what the cast took. Raises OverflowError for a finite gradient that the type
         cannot carry; infinity and NaN pass and are seen in the mean.
         """
         grad = bucket.grad
-        self._refuse_overflow(grad, workers.size)
-        wire = grad.mul(1 / workers.size).to(self._wire_dtype)
-        unsent = grad.sub_(wire, alpha=workers.size)
-        return Reduced(workers.all_reduce(wire, op="sum").float(), unsent)
+        wire = workspace("wire", grad.numel(), self._wire_dtype, grad.device)
+        found = _add_cast_(grad, bucket.added, workers.size, wire, bucket.is_kept)
+        self._refuse_overflow(found, workers.size)
+        mean = bucket.room().copy_(workers.all_reduce(wire, op="sum"))
+        return Reduced(mean, unsent=grad)
 
-    def _refuse_overflow(self, grad: Tensor, size: int) -> None:
+    def _refuse_overflow(self, found: float, size: int) -> None:
         """Below this bound no partial sum overflows, each of `size` values rounded up each time."""
         allowed = self.largest / (1 + self.rounding) ** size
-        found = float(torch.stack(torch.aminmax(grad)).abs().max())
         if allowed < found < float("inf"):
             raise OverflowError(
                 f"a gradient must stay within {allowed:.6g} to be finite as {self.dtype} summed "
                 f"over {size} workers, got {found:.6g}; take bfloat16, or a lower learning rate"
             )
+
+
+def _add_cast_(total: Tensor, added: Tensor | None, size: int, wire: Tensor, keep: bool) -> float:
+    """(total += added) / size into `wire`, [n] all; returns the largest magnitude of the sum.
+
+    With `keep`, `total` is left with what the cast took, otherwise with the sum.
+    """
+    native = kernels.of(total)
+    if native is not None and (added is None or kernels.of(added) is not None):
+        other = NOTHING if added is None else added.numpy()
+        bits = wire.view(torch.int16).numpy().view(np.uint16)
+        is_bfloat = wire.dtype == torch.bfloat16
+        largest = native.casts.encode(total.numpy(), other, size, is_bfloat, keep, bits)
+        return float(np.int32(largest).view(np.float32))
+    if added is not None:
+        total.add_(added)
+    largest = float(torch.stack(torch.aminmax(total)).abs().max())
+    wire.copy_(total * (1 / size))
+    if keep:
+        total.sub_(wire.float().mul_(size))
+    return largest

@@ -16,18 +16,23 @@ UNIT = 2.0**-24  # spacing of the numbers: those that float32 holds exactly
 
 def uniform(n: int, key: tuple[int, ...], device: torch.device) -> Tensor:
     """float32 [n] in [0, 1), a function of `key`, such as (seed, step, bucket, rank)."""
-    digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
-    halves = [int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")]
+    first, second = halves(key)
     numbers = torch.empty(n, device=device)
     for number, part in enumerate(numbers.split(CHUNK)):
         x = torch.arange(part.numel(), dtype=torch.int32, device=device).add_(number * CHUNK)
-        x.mul_(_signed(GOLDEN)).bitwise_xor_(_signed(halves[0]))
+        x.mul_(_signed(GOLDEN)).bitwise_xor_(_signed(first))
         _mix_(x, 15, FIRST)
-        x.bitwise_xor_(_signed(halves[1]))
+        x.bitwise_xor_(_signed(second))
         _mix_(x, 16, SECOND)
         x.bitwise_xor_(_shifted(x, 15))
         torch.mul(_shifted(x, 8), UNIT, out=part)
     return numbers
+
+
+def halves(key: tuple[int, ...]) -> tuple[int, int]:
+    """Two words of 32 bits that `key` is hashed to."""
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
+    return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
 
 
 def _mix_(x: Tensor, shift: int, factor: int) -> None:

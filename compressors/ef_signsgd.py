@@ -9,49 +9,41 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
-from compressors import kernels
 from compressors.base import Bucket, Reduced, Workers
-from compressors.packing import BYTE, add_signs_, pack_signs
+from compressors.packing import add_all_signs_, add_pack_signs_, add_signs_, packed_bytes
+from compressors.workspace import workspace
 
 
 @dataclass
 class EFSignSGD:
     uniform_density: ClassVar[bool] = False
     has_level: ClassVar[bool] = False
+    adds: ClassVar[bool] = True
     layerwise: bool = False  # one scale for every parameter, not one for the bucket
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of every worker's signs of `bucket.grad`, [n], times its mean magnitude.
+        """Mean of every worker's signs of the gradient, [n], times its mean magnitude.
 
         Each worker contributes ceil(n/8) + 4 bytes to an all-gather; with L scales for L layers,
-        the sum of their ceil(n/8) + 4. `unsent` is `bucket.grad` less what was sent. `density` is
-        ignored.
+        the sum of their ceil(n/8) + 4. `unsent` is `bucket.grad`, the gradient less what was sent.
+        `density` is ignored.
         """
-        grad = bucket.grad
-        sizes = [part.numel() for part in bucket.gradients] if self.layerwise else [grad.numel()]
-        layers = grad.split(sizes)
-        scales = torch.stack([mean_magnitude(layer) for layer in layers])
-        own = torch.cat([pack_signs(layer) for layer in layers])
-        mean = torch.zeros_like(grad)
-        for packed, theirs in workers.all_gather(own, scales, equal=True):
-            _add_(mean, sizes, packed, theirs / workers.size)
-        _add_(grad, sizes, own, -scales)
+        grad, n = bucket.grad, bucket.grad.numel()
+        sizes = [part.numel() for part in bucket.gradients] if self.layerwise else [n]
+        bytes_of = [packed_bytes(size, 1) for size in sizes]
+        own = workspace("signs", sum(bytes_of), torch.uint8, grad.device)
+        layers, signs = grad.split(sizes), own.split(bytes_of)
+        added = [None] * len(sizes) if bucket.added is None else bucket.added.split(sizes)
+        parts = zip(layers, added, signs, strict=True)
+        scales = torch.stack([add_pack_signs_(*part) for part in parts]).to(grad.dtype)
+        gathered = workers.all_gather(own, scales, equal=True)
+        if bucket.is_kept:
+            for layer, packed, scale in zip(layers, signs, scales, strict=True):
+                add_signs_(layer, packed, -scale)
+        mean = bucket.room()
+        payloads = zip(*(packed.split(bytes_of) for packed, _ in gathered), strict=True)
+        shares = zip(*(theirs / workers.size for _, theirs in gathered), strict=True)
+        for layer, theirs, each in zip(mean.split(sizes), payloads, shares, strict=True):
+            add_all_signs_(layer, list(theirs), list(each))
         return Reduced(mean, unsent=grad)
-
-
-def mean_magnitude(x: Tensor) -> Tensor:
-    """float32 []; 0 for no elements. Summed in float64: float32 loses digits over millions."""
-    if (native := kernels.of(x)) is not None:
-        return x.new_tensor(native.signs.magnitudes(x.numpy()) / max(1, x.numel()))
-    total = torch.linalg.vector_norm(x, 1, dtype=torch.float64)
-    return (total / max(1, x.numel())).to(x.dtype)
-
-
-def _add_(total: Tensor, sizes: list[int], packed: Tensor, scales: Tensor) -> None:
-    """Add the signs of all layers, packed one after the other, each times its scale."""
-    bytes_of = [-(-size // BYTE) for size in sizes]
-    layers = zip(total.split(sizes), packed.split(bytes_of), scales, strict=True)
-    for layer, signs, scale in layers:
-        add_signs_(layer, signs, scale)

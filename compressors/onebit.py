@@ -14,9 +14,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from compressors import kernels
 from compressors.base import Bucket, Reduced, Workers
-from compressors.packing import BYTE, add_signs_, pack_signs
+from compressors.packing import (
+    BYTE,
+    add_all_signs_,
+    add_pack_signs_,
+    add_signs_,
+    packed_bytes,
+)
+from compressors.workspace import workspace
 
 
 @dataclass
@@ -26,40 +32,58 @@ class OneBit:
     uniform_density: ClassVar[bool] = False
     has_level: ClassVar[bool] = False
     is_mean: ClassVar[bool] = False  # of this step alone: what servers kept comes in, and goes
+    adds: ClassVar[bool] = True
     server_errors: dict[tuple[str, ...], Tensor] = field(
         default_factory=dict, init=False, repr=False
     )
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """About the mean of `bucket.grad`, [n]: a sign and the scale of its slice.
+        """About the mean of the gradients, [n]: a sign and the scale of its slice.
 
         With L = ceil(n / 8P), a worker sends L + 4 bytes to each other worker and contributes L + 4
-        to an all-gather (of the last slices what there is). `unsent` is `bucket.grad` less what was
-        sent to the servers. `density` is ignored.
+        to an all-gather (of the last slices what there is). `unsent` is `bucket.grad`, the gradient
+        less what was sent to the servers. `density` is ignored.
         """
         grad, size = bucket.grad, workers.size
         slice_bytes = -(-grad.numel() // (BYTE * size))
-        slices = _slices(grad, slice_bytes, size)
-        signs = [pack_signs(one) for one in slices]
-        scales = [root_mean_square(one).view(1) for one in slices]
+        slices, signs, scales = self._packed(bucket, slice_bytes, size)
         total = self._error(bucket.names, slices[workers.rank])
-        for packed, scale in workers.all_to_all(signs, scales, equal=True):
-            add_signs_(total, packed, scale / size)
-        for one, packed, scale in zip(slices, signs, scales, strict=True):
-            add_signs_(one, packed, -scale)
-        return Reduced(self._answered(total, grad, slice_bytes, workers), unsent=grad)
+        arrived = workers.all_to_all(signs, scales, equal=True)
+        shares = [scale / size for _, scale in arrived]
+        add_all_signs_(total, [packed for packed, _ in arrived], shares, onto=True)
+        if bucket.is_kept:
+            for one, packed, scale in zip(slices, signs, scales, strict=True):
+                add_signs_(one, packed, -scale)
+        return Reduced(self._answered(total, bucket, slice_bytes, workers), unsent=grad)
 
-    def _answered(self, total: Tensor, grad: Tensor, slice_bytes: int, workers: Workers) -> Tensor:
+    def _packed(
+        self, bucket: Bucket, slice_bytes: int, size: int
+    ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        """Slices of the gradient, their signs, and their root mean squares, each [1]."""
+        grad, added = bucket.grad, bucket.added
+        slices = _slices(grad, slice_bytes, size)
+        others = [None] * size if added is None else _slices(added, slice_bytes, size)
+        memory = workspace("signs", slice_bytes * size, torch.uint8, grad.device)
+        signs = [
+            packed[: packed_bytes(one.numel(), 1)]
+            for one, packed in zip(slices, memory.split(max(1, slice_bytes)), strict=True)
+        ]
+        each = zip(slices, others, signs, strict=True)
+        scales = [add_pack_signs_(*one, squared=True).sqrt().to(grad.dtype) for one in each]
+        return slices, signs, [scale.view(1) for scale in scales]
+
+    def _answered(
+        self, total: Tensor, bucket: Bucket, slice_bytes: int, workers: Workers
+    ) -> Tensor:
         """What all servers make of their totals, [n]; `total` keeps what this one does not say."""
-        packed, scale = pack_signs(total), root_mean_square(total).view(1)
+        packed = workspace("answer", slice_bytes, torch.uint8, total.device)
+        scale = add_pack_signs_(total, None, packed, squared=True).sqrt().to(total.dtype).view(1)
         add_signs_(total, packed, -scale)
-        padded = torch.nn.functional.pad(packed, (0, slice_bytes - packed.numel()))
-        mean = torch.zeros_like(grad)
-        answers = workers.all_gather(padded, scale, equal=True)
-        for one, (signs, theirs) in zip(
-            _slices(mean, slice_bytes, workers.size), answers, strict=True
-        ):
-            add_signs_(one, signs, theirs)
+        answers = workers.all_gather(packed, scale, equal=True)
+        mean = bucket.room()
+        slices = _slices(mean, slice_bytes, workers.size)
+        for one, (signs, theirs) in zip(slices, answers, strict=True):
+            add_all_signs_(one, [signs], [theirs])
         return mean
 
     def _error(self, names: tuple[str, ...], like: Tensor) -> Tensor:
@@ -69,14 +93,6 @@ class OneBit:
                 del self.server_errors[old]
             self.server_errors[names] = torch.zeros_like(like)
         return self.server_errors[names]
-
-
-def root_mean_square(x: Tensor) -> Tensor:
-    """float32 []; 0 for no elements. Squares are summed in float64, where they do not overflow."""
-    if (native := kernels.of(x)) is not None:
-        return x.new_tensor((native.signs.squares(x.numpy()) / max(1, x.numel())) ** 0.5)
-    norm = torch.linalg.vector_norm(x, dtype=torch.float64)
-    return (norm / max(1, x.numel()) ** 0.5).to(x.dtype)
 
 
 def _slices(x: Tensor, slice_bytes: int, count: int) -> list[Tensor]:

@@ -1,8 +1,8 @@
 """Small integers as the bits they need: n codes of `width` bits in ceil(width n / 8) bytes.
 
-The lowest bit of every code comes first, then every second bit, and so on; eight to a byte, the
-first in its lowest bit. With width 1 these are the sign bits of the 1-bit methods; with width 8
-there is nothing to pack, and codes stay as they are.
+Of every 64 codes the lowest bits come first, then the second bits, and so on; of those that are
+left at the end likewise. Bits are eight to a byte, the first in its lowest bit. With width 8 there
+is nothing to pack, and codes stay as they are.
 """
 
 import numpy as np
@@ -11,7 +11,8 @@ from torch import Tensor
 
 from compressors import kernels
 
-BYTE = 8  # bits
+BYTE, BLOCK = 8, 64  # bits; codes whose bits lie together
+NOTHING = np.empty(0, np.float32)
 
 
 def packed_bytes(n: int, width: int) -> int:
@@ -22,8 +23,10 @@ def pack(codes: Tensor, width: int) -> Tensor:
     """Codes below 2**width, uint8 [n], as uint8 [packed_bytes(n, width)]."""
     if width == BYTE:
         return codes
-    planes = torch.stack([codes >> bit & 1 for bit in range(width)]) if width > 1 else codes
-    flat = planes.flatten()
+    whole = codes.numel() // BLOCK * BLOCK
+    parts = [codes[:whole].view(-1, 1, BLOCK), codes[whole:].view(1, 1, -1)]
+    shifts = torch.arange(width, dtype=torch.uint8, device=codes.device)[:, None]
+    flat = torch.cat([(part >> shifts & 1).flatten() for part in parts])
     if flat.is_cuda:
         return _pack_on_gpu(flat)
     return torch.from_numpy(np.packbits(flat.numpy(), bitorder="little"))
@@ -38,19 +41,37 @@ def unpack(packed: Tensor, width: int, n: int) -> Tensor:
     else:
         bits = np.unpackbits(packed.numpy(), count=width * n, bitorder="little")
         flat = torch.from_numpy(bits)
-    codes, *higher = flat.view(width, n)
-    for bit, plane in enumerate(higher, start=1):
-        codes.bitwise_or_(plane.bitwise_left_shift_(bit))
-    return codes
+    whole = n // BLOCK * BLOCK
+    parts = [flat[: width * whole].view(-1, width, BLOCK), flat[width * whole :].view(1, width, -1)]
+    shifts = torch.arange(width, dtype=torch.uint8, device=packed.device)[:, None]
+    return torch.cat([(part << shifts).sum(1, dtype=torch.uint8).flatten() for part in parts])
 
 
 def pack_signs(x: Tensor) -> Tensor:
     """A bit for every element of `x`, [n]: whether it is >= 0 (so zeros count as positive)."""
-    if (native := kernels.of(x)) is not None:
-        packed = torch.empty(packed_bytes(x.numel(), 1), dtype=torch.uint8)
-        native.signs.pack(x.numpy(), packed.numpy())
-        return packed
     return pack((x >= 0).view(torch.uint8), 1)
+
+
+def add_pack_signs_(
+    total: Tensor, added: Tensor | None, packed: Tensor, squared: bool = False
+) -> Tensor:
+    """The signs of total += added, [n] both, into `packed`, uint8 [packed_bytes(n, 1)] or more.
+
+    Returns the mean magnitude, or the mean square, float64 []; 0 for no elements. Summed in
+    float64: squares do not overflow there, and float32 loses digits over millions.
+    """
+    n, nbytes = total.numel(), packed_bytes(total.numel(), 1)
+    native = kernels.of(total)
+    if native is not None and (added is None or kernels.of(added) is not None):
+        other = NOTHING if added is None else added.numpy()
+        sum_ = native.signs.add_pack(total.numpy(), other, squared, packed.numpy())
+        return torch.tensor(sum_ / max(1, n), dtype=torch.float64)
+    if added is not None:
+        total.add_(added)
+    packed[:nbytes] = pack_signs(total)
+    packed[nbytes:] = 0
+    wide = total.double()
+    return (wide.square() if squared else wide.abs()).sum() / max(1, n)
 
 
 def add_signs_(total: Tensor, packed: Tensor, scale: Tensor) -> None:
@@ -63,7 +84,35 @@ def add_signs_(total: Tensor, packed: Tensor, scale: Tensor) -> None:
     if native is not None and enough:
         native.signs.add(total.numpy(), packed.numpy(), scale.item())
         return
-    total.addcmul_(unpack(packed, 1, total.numel()).to(total.dtype), 2 * scale).sub_(scale)
+    positive = unpack(packed, 1, total.numel()).bool()
+    total.add_(torch.where(positive, scale, -scale))
+
+
+def add_all_signs_(
+    total: Tensor, payloads: list[Tensor], scales: list[Tensor], onto: bool = False
+) -> None:
+    """`add_signs_` for every worker, by rank, to 0 or, with `onto`, to what is in `total`."""
+    if (native := kernels.of(total)) is not None:
+        where = kernels.addresses(payloads, packed_bytes(total.numel(), 1))
+        each = np.array([scale.item() for scale in scales], np.float32)
+        native.signs.add_all(total.numpy(), where, each, onto)
+        return
+    if not onto:
+        total.zero_()
+    for packed, scale in zip(payloads, scales, strict=True):
+        add_signs_(total, packed, scale)
+
+
+def vote_(result: Tensor, payloads: list[Tensor], scale: float) -> None:
+    """`scale` where at least half of the workers' signs are positive, -scale elsewhere, [n]."""
+    if (native := kernels.of(result)) is not None:
+        where = kernels.addresses(payloads, packed_bytes(result.numel(), 1))
+        native.signs.vote(where, scale, result.numpy())
+        return
+    votes = torch.zeros(result.numel(), dtype=torch.int32, device=result.device)
+    for packed in payloads:
+        votes += unpack(packed, 1, result.numel())
+    result.fill_(-scale).masked_fill_(2 * votes >= len(payloads), scale)
 
 
 def _pack_on_gpu(bits: Tensor) -> Tensor:

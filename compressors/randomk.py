@@ -5,14 +5,16 @@ feedback makes up for it, as in DC2 (Abdelmoniem & Canini, 2021), which draws pe
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.draw import generator, positions
-from compressors.sparse import average, index_dtype, take_out_
+from compressors.draw import positions
+from compressors.sparse import add_, add_at_, average, index_dtype, take_out_
 
 
 @dataclass
 class RandomK:
+    adds: ClassVar[bool] = True
     seed: int = 0  # the positions follow from (seed, step, bucket), and the rank if not shared
     shared: bool = True  # all workers send the same positions: only values travel
     index_dtype: str = "int32"  # of positions on the wire, when not shared
@@ -23,19 +25,24 @@ class RandomK:
         self.uniform_density = self.shared
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of every worker's random k of `bucket.grad`, [n], k = max(1, floor(density n)).
+        """Mean of every worker's random k of the gradient, [n], k = max(1, floor(density n)).
 
         Shared: one all-reduce of 4k bytes. Otherwise each worker contributes 8k bytes (12k with
-        int64) to an all-gather. `unsent` is `bucket.grad`, set to zero where it was sent.
+        int64) to an all-gather. `unsent` is `bucket.grad`, the gradient, zero where it was sent.
         """
         grad, n = bucket.grad, bucket.grad.numel()
         k = max(1, int(density * n))
+        if bucket.added is not None:
+            add_(grad, bucket.added, clear=bucket.may_clear)
         key = (self.seed, bucket.step, bucket.index)
         own = () if self.shared else (workers.rank,)
-        index = positions(n, k, generator(*key, *own)).to(grad.device)
-        values = take_out_(grad, index)
-        if self.shared:
-            mean = grad.new_zeros(n).index_copy_(0, index, workers.all_reduce(values))
-        else:
-            mean = average(values, index.to(self._wire_dtype), n, workers)
+        index = positions(n, k, key + own).to(grad.device)
+        values = take_out_(grad, index, erase=bucket.is_kept)
+        if not self.shared:
+            index = index.to(self._wire_dtype)
+            mean = average(values, index, n, workers, bucket.room(), bucket.may_clear)
+            return Reduced(mean, unsent=grad)
+        values = workers.all_reduce(values)
+        mean = bucket.room() if bucket.may_clear else bucket.room().zero_()
+        add_at_(mean, index, values, 1.0)
         return Reduced(mean, unsent=grad)

@@ -12,7 +12,8 @@ from typing import ClassVar
 import torch
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.packing import pack, unpack
+from compressors.packing import BYTE, add_pack_signs_, packed_bytes, vote_
+from compressors.workspace import workspace
 
 
 @dataclass
@@ -33,13 +34,13 @@ class SignSGD:
         finite, and if one has none of it the result is NaN. `density` is ignored.
         """
         grad, n = bucket.grad, bucket.grad.numel()
-        bits = torch.empty(n + 1, dtype=torch.bool, device=grad.device)
-        torch.ge(grad, 0, out=bits[:n])
-        bits[n] = torch.stack(torch.aminmax(grad)).isfinite().all()
-        votes = torch.zeros(n + 1, dtype=torch.int32, device=grad.device)
-        for (packed,) in workers.all_gather(pack(bits.view(torch.uint8), 1), equal=True):
-            votes += unpack(packed, 1, n + 1)
-        if votes[n] < workers.size:
-            return Reduced(grad.fill_(float("nan")), unsent=None)
-        ahead = votes[:n].mul_(2) >= workers.size
-        return Reduced(grad.fill_(-self.scale).masked_fill_(ahead, self.scale), unsent=None)
+        own = workspace("signs", packed_bytes(n + 1, 1), torch.uint8, grad.device)
+        if add_pack_signs_(grad, None, own).isfinite():
+            own[n // BYTE] |= 1 << n % BYTE
+        payloads = [packed for (packed,) in workers.all_gather(own, equal=True)]
+        mean = bucket.room()
+        if all(int(packed[n // BYTE]) >> n % BYTE for packed in payloads):
+            vote_(mean, payloads, self.scale)
+        else:
+            mean.fill_(float("nan"))
+        return Reduced(mean, unsent=None)

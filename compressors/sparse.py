@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from compressors import kernels
 from compressors.base import Workers
 
 INDEX_DTYPES = {"int32": torch.int32, "int64": torch.int64}
@@ -16,11 +17,33 @@ def index_dtype(name: str) -> torch.dtype:
     return INDEX_DTYPES[name]
 
 
-def take_out_(grad: Tensor, index: Tensor) -> Tensor:
-    """The values of `grad`, [n], at `index`, int64 [k]; they are set to zero in `grad`."""
+def add_(total: Tensor, added: Tensor, clear: bool) -> None:
+    """Total += added, [n] both; `clear` sets `added` to zero, in the same pass on the CPU."""
+    native = kernels.of(total)
+    if clear and native is not None and kernels.of(added) is not None:
+        native.scatter.pour(total.numpy(), added.numpy())
+        return
+    total.add_(added)
+    if clear:
+        added.zero_()
+
+
+def take_out_(grad: Tensor, index: Tensor, erase: bool = True) -> Tensor:
+    """The values of `grad`, [n], at `index`, [k]; with `erase` they are set to zero in `grad`."""
+    if (native := kernels.of(grad)) is not None and _fits(index, grad.numel()):
+        values = grad.new_empty(index.numel())
+        native.scatter.take(grad.numpy(), index.numpy(), erase, values.numpy())
+        return values
     values = grad.index_select(0, index)
-    grad.index_fill_(0, index, 0)
+    if erase:
+        grad.index_fill_(0, index.long(), 0)
     return values
+
+
+def _fits(index: Tensor, n: int) -> bool:
+    """Whether compiled kernels may use these positions of n."""
+    known = index.is_cpu and index.is_contiguous() and index.dtype in INDEX_DTYPES.values()
+    return known and (not index.numel() or 0 <= int(index.min()) <= int(index.max()) < n)
 
 
 def average(
@@ -41,5 +64,15 @@ def average(
     gathered = workers.all_gather(values, index)
     mean = values.new_zeros(n) if out is None else out if is_zero else out.zero_()
     for part, where in gathered:
-        mean.index_add_(0, where, part, alpha=1 / workers.size)
+        add_at_(mean, where, part, 1 / workers.size)
     return mean
+
+
+def add_at_(total: Tensor, index: Tensor, values: Tensor, factor: float) -> None:
+    """Add `values` times `factor` to `total`, [n], at `index`; both [k]."""
+    native = kernels.of(total)
+    alike = values.numel() == index.numel() and values.is_contiguous() and index.is_contiguous()
+    if native is None or index.dtype not in INDEX_DTYPES.values() or not alike:
+        total.index_add_(0, index, values * factor)
+    elif not native.scatter.add(total.numpy(), index.numpy(), values.numpy(), factor):
+        raise IndexError(f"an index is outside a vector of {total.numel()}")

@@ -1,20 +1,125 @@
-"""Stochastic rounding: to the level below or above, so that the expectation is the value itself."""
+"""Stochastic rounding to levels of a step, so that the expectation is the value itself.
 
+A vector is in blocks, each with a step of its own; an element becomes an integer number of steps,
+at most `levels` up or down, in `width` bits.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.counter import uniform
+from compressors import kernels
+from compressors.counter import halves, uniform
+from compressors.packing import BYTE, NOTHING, pack, packed_bytes, unpack
+from compressors.workspace import workspace
+
+NORMS = ("max", "l2")  # that a step may be derived from
 
 
-def rounded(x: Tensor, levels: int, key: tuple[int, ...]) -> Tensor:
-    """`x`, [n] in [-levels, levels], rounded to an integer, plus `levels`; uint8 [n].
+class Grid(NamedTuple):
+    """What workers that average have in common."""
 
-    The numbers drawn follow from `key`. What is NaN becomes any integer.
+    ends: Tensor  # int64 [blocks], on the CPU: where each block ends, ascending, the last at n
+    width: int  # bits of a code, 2 to 8
+
+    @property
+    def levels(self) -> int:
+        """On either side of zero."""
+        return (1 << self.width - 1) - 1
+
+
+def add_measure_(total: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Largest magnitude, float32 [], and sum of squares, float64 [], of total += added."""
+    native = kernels.of(total)
+    if native is not None and (added is None or kernels.of(added) is not None):
+        other = NOTHING if added is None else added.numpy()
+        largest, squares = native.quantise.add_measure(total.numpy(), other)
+        return total.new_tensor(largest), torch.tensor(squares, dtype=torch.float64)
+    if added is not None:
+        total.add_(added)
+    largest = total.abs().max() if total.numel() else total.new_zeros(())
+    return largest, total.double().square().sum()
+
+
+def add_round_(
+    total: Tensor,
+    added: Tensor | None,
+    grid: Grid,
+    steps: Tensor,
+    key: tuple[int, ...],
+    keep: bool,
+    norm: str | None = None,
+) -> Tensor:
+    """Codes of total += added, [n] both; uint8 [packed_bytes(n, width)], in this thread's memory.
+
+    `steps`, [blocks], are given, or become a block's norm, `max` or `l2`, over the levels. With
+    `keep`, `total` is left with the sum less what was rounded to; otherwise with the sum. The
+    numbers drawn follow from `key`. Of NaN, whose step is NaN, the code is any.
     """
-    noise = uniform(x.numel(), key, x.device)
-    return noise.add_(x).floor_().clamp_(-levels, levels).add_(levels).to(torch.uint8)
+    n, device = total.numel(), total.device
+    codes = workspace("codes", n, torch.uint8, device)
+    native = kernels.of(total)
+    if native is None or (added is not None and kernels.of(added) is None):
+        if added is not None:
+            total.add_(added)
+        if norm is not None:
+            steps.copy_(_norms(total, int(grid.ends[0]), norm) / grid.levels)
+        return pack(_codes(total, grid, steps, key, keep), grid.width)
+    packed = codes
+    if grid.width < BYTE:
+        packed = workspace("packed codes", packed_bytes(n, grid.width), torch.uint8, device)
+    source = native.quantise.GIVEN
+    if norm is not None:
+        source = native.quantise.LARGEST if norm == "max" else native.quantise.LENGTH
+    native.quantise.encode(
+        total.numpy(), NOTHING if added is None else added.numpy(), grid.ends.numpy(), source,
+        grid.levels, grid.width, np.array(halves(key), np.uint32), keep,
+        steps.numpy(), codes.numpy(), packed.numpy(),
+    )  # fmt: skip
+    return packed
 
 
-def add_levels_(total: Tensor, codes: Tensor, levels: int, step: Tensor) -> None:
-    """Add what `rounded` made `codes` of, times `step` (it must broadcast), to `total`."""
-    total.addcmul_(codes.to(total.dtype).sub_(levels), step)
+def average_(mean: Tensor, grid: Grid, rounded: list[tuple[Tensor, ...]]) -> Tensor:
+    """Into `mean`, [n]: of what workers' codes and steps stand for; added in the order of ranks."""
+    if (native := kernels.of(mean)) is not None:
+        nbytes = packed_bytes(mean.numel(), grid.width), 4 * grid.ends.numel()
+        where = map(kernels.addresses, zip(*rounded, strict=True), nbytes)
+        ends = grid.ends.numpy()
+        native.quantise.average(*where, ends, grid.levels, grid.width, mean.numpy())
+        return mean
+    mean.zero_()
+    for packed, steps in rounded:
+        codes = unpack(packed, grid.width, mean.numel())
+        mean.add_(_values(codes, grid, steps / len(rounded)))
+    return mean
+
+
+def _codes(x: Tensor, grid: Grid, steps: Tensor, key: tuple[int, ...], keep: bool) -> Tensor:
+    most = grid.levels
+    ratios = x / _each(grid, steps.where(steps != 0, 1))
+    drawn = uniform(x.numel(), key, x.device)
+    codes = drawn.add_(ratios).floor_().clamp_(-most, most).add_(most).to(torch.uint8)
+    if keep:
+        x.sub_(_values(codes, grid, steps))
+    return codes
+
+
+def _values(codes: Tensor, grid: Grid, steps: Tensor) -> Tensor:
+    return codes.to(steps.dtype).sub_(grid.levels).mul_(_each(grid, steps))
+
+
+def _each(grid: Grid, steps: Tensor) -> Tensor:
+    """The step of every element."""
+    lengths = grid.ends.diff(prepend=grid.ends.new_zeros(1)).to(steps.device)
+    return steps.repeat_interleave(lengths)
+
+
+def _norms(x: Tensor, block: int, norm: str) -> Tensor:
+    """Of blocks of equal size but for the last; squares are summed in float64."""
+    whole = x.numel() // block * block
+    parts = [part for part in (x[:whole].view(-1, block), x[whole:].view(1, -1)) if part.numel()]
+    order, kind = (float("inf"), None) if norm == "max" else (2, torch.float64)
+    found = [torch.linalg.vector_norm(part, order, dim=1, dtype=kind) for part in parts]
+    return torch.cat(found).to(x.dtype)

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.packing import pack, unpack
-from compressors.stochastic import add_levels_, rounded
+from compressors.stochastic import Grid, add_measure_, add_round_, average_
 
 WIDTH = 2  # bits of a code
 
@@ -27,6 +26,7 @@ WIDTH = 2  # bits of a code
 class TernGrad:
     uniform_density: ClassVar[bool] = False
     has_level: ClassVar[bool] = False
+    adds: ClassVar[bool] = True
     clip: float = 2.5  # deviations beyond which a gradient is clipped, >= 1; .inf: never
     layerwise: bool = True  # a scale for every parameter, not one for the bucket
     seed: int = 0  # what is drawn follows from (seed, step, bucket, rank)
@@ -36,32 +36,25 @@ class TernGrad:
             raise ValueError(f"clip must be >= 1 (.inf for none), got {self.clip}")
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of every worker's ternary `bucket.grad`, [n].
+        """Mean of every worker's ternary gradient, [n].
 
         Each worker contributes ceil(n / 4) + 4 L bytes to an all-gather, with L scales. `unsent` is
-        `bucket.grad` less what was sent, clipping included. `density` is ignored.
+        `bucket.grad`, the gradient less what was sent, clipping included. `density` is ignored.
         """
         grad, n = bucket.grad, bucket.grad.numel()
         sizes = [part.numel() for part in bucket.gradients] if self.layerwise else [n]
-        scales = torch.stack([self._scale(layer) for layer in grad.split(sizes)])
-        ratios = torch.empty_like(grad)
-        for ratio, layer, scale in zip(ratios.split(sizes), grad.split(sizes), scales, strict=True):
-            torch.div(layer, scale.where(scale != 0, 1), out=ratio)
+        added = [None] * len(sizes) if bucket.added is None else bucket.added.split(sizes)
+        pairs = zip(grad.split(sizes), added, strict=True)
+        scales = torch.stack([self._add_scale_(*pair) for pair in pairs])
+        grid = Grid(torch.tensor(sizes).cumsum(0), WIDTH)
         key = (self.seed, bucket.step, bucket.index, workers.rank)
-        codes = rounded(ratios.clamp_(-1, 1), 1, key)
-        mean = torch.zeros_like(grad)
-        for packed, theirs in workers.all_gather(pack(codes, WIDTH), scales, equal=True):
-            _add_(mean, sizes, unpack(packed, WIDTH, n), theirs / workers.size)
-        _add_(grad, sizes, codes, -scales)
-        return Reduced(mean, unsent=grad)
+        packed = add_round_(grad, None, grid, scales, key, bucket.is_kept)
+        rounded = workers.all_gather(packed, scales, equal=True)
+        return Reduced(average_(bucket.room(), grid, rounded), unsent=grad)
 
-    def _scale(self, layer: Tensor) -> Tensor:
-        """The largest magnitude after clipping, float32 []."""
-        norm = torch.linalg.vector_norm(layer, dtype=torch.float64)
-        bound = (self.clip / layer.numel() ** 0.5 * norm).to(layer.dtype)
-        return torch.minimum(torch.linalg.vector_norm(layer, float("inf")), bound)
-
-
-def _add_(total: Tensor, sizes: list[int], codes: Tensor, scales: Tensor) -> None:
-    for layer, own, scale in zip(total.split(sizes), codes.split(sizes), scales, strict=True):
-        add_levels_(layer, own, 1, scale)
+    def _add_scale_(self, layer: Tensor, added: Tensor | None) -> Tensor:
+        """The largest magnitude after clipping of layer += added, float32 []."""
+        largest, squares = add_measure_(layer, added)
+        deviation = (squares / max(1, layer.numel())).sqrt()
+        bound = deviation.where(deviation == 0, self.clip * deviation)
+        return torch.minimum(largest, bound.to(layer.dtype))

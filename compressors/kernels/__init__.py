@@ -1,15 +1,17 @@
 """Kernels on the CPU in machine code, where numba can make it, checked against numpy at first use.
 
 What cannot be compiled here, or is not right, is not used: callers then take numpy, with equal
-results. Compiled code is cached on disk; the first use on a machine takes about three seconds.
+results. Compiled code is cached on disk; the first use on a machine takes some seconds.
 """
 
 import functools
+import hashlib
 import importlib
 import os
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -18,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-NAMES = ("compressors.kernels.native", "compressors.kernels.signs")
+NAMES = ("native", "signs", "quantise", "casts", "scatter")  # modules, as in Compiled
 INDEX_END = 1 << 31  # positions are counted in int32
 CHOICE = "GRADNET_KERNELS"  # environment variable; `numpy`: compile nothing, results are equal
 KEPT = 1 << 22  # entries that a thread keeps memory for: 32 MB
@@ -36,7 +38,10 @@ class Compiled(NamedTuple):
     """Compiled kernels that passed the test."""
 
     kernels: Any  # the module compressors.kernels.native
-    signs: Any  # the module compressors.kernels.signs
+    signs: Any  # and so on
+    quantise: Any
+    casts: Any
+    scatter: Any
     compress: bool  # whether the processor has an instruction for it
 
     def collect(
@@ -111,6 +116,14 @@ def of(x: Tensor) -> Compiled | None:
     return compiled() if fits else None
 
 
+def addresses(tensors: Sequence[Tensor], nbytes: int) -> np.ndarray:
+    """Where the memory of each begins, int64 [tensors]; ValueError if one is not so large."""
+    for tensor in tensors:
+        if not (tensor.is_cpu and tensor.is_contiguous() and tensor.nbytes >= nbytes):
+            raise ValueError(f"expected {nbytes} bytes in one piece, got {tuple(tensor.shape)}")
+    return np.array([tensor.data_ptr() for tensor in tensors], np.int64)
+
+
 def path() -> str:
     """Which code is active, and why when it is numpy."""
     return _loaded()[1]
@@ -123,10 +136,12 @@ def _loaded() -> tuple[Compiled | None, str]:
     reason = ""
     for cache in (_cache(), None):
         try:
-            modules = _imported(cache)
+            from compressors.kernels import trial
+
+            modules: list[Any] = _imported(cache)
             for compress in (True, False) if _has_compress() else (False,):
-                found = Compiled(modules[0], modules[1], compress)
-                if _selects(found) and _signs(found):
+                found = Compiled(*modules, compress)  # type: ignore[call-arg]
+                if _selects(found) and trial.agrees(found):
                     return found, f"numba, {'compress' if compress else 'mask'}"
             return None, "numpy: the compiled kernels gave other results"
         except Exception as error:  # whatever a compiler may raise: numpy does the same
@@ -140,22 +155,29 @@ def _imported(cache: Path | None) -> list[ModuleType]:
         os.environ.pop("NUMBA_CACHE_DIR", None)
     else:
         os.environ["NUMBA_CACHE_DIR"] = str(cache)
-    for name in NAMES:
-        sys.modules.pop(name, None)
-    return [importlib.import_module(name) for name in NAMES]
+    for name in ("vectors", *NAMES):
+        sys.modules.pop(f"{__name__}.{name}", None)
+    return [importlib.import_module(f"{__name__}.{name}") for name in NAMES]
 
 
 def _cache() -> Path | None:
-    """A directory of our own that can be written, None when there is none."""
+    """A directory of our own that can be written, None when there is none.
+
+    There is one for every state of the sources: numba does not notice when a kernel changes that
+    another file calls.
+    """
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    state = hashlib.blake2b(b"".join(map(Path.read_bytes, sources)), digest_size=8).hexdigest()
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     for place in (Path(home, "gradnet"), Path(tempfile.gettempdir(), f"gradnet-{os.getuid()}")):
         try:
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (place / state).mkdir(mode=0o700, exist_ok=True)
             tempfile.TemporaryFile(dir=place).close()
         except OSError:
             continue
         if place.stat().st_uid == os.getuid():  # the code in it will be executed
-            return place
+            return place / state
     return None
 
 
@@ -187,24 +209,6 @@ def _selects(native: Compiled) -> bool:
         if not _equal(native.largest(found, k), Found(found.where[kept], found.values[kept])):
             return False
     return True
-
-
-def _signs(native: Compiled) -> bool:
-    """Whether signs are packed and added as numpy does it."""
-    x = np.random.default_rng(0).standard_normal(TEST_SIZE, np.float32)
-    x[::97], x[5::97] = np.nan, -0.0
-    packed = np.empty(-(-TEST_SIZE // 8), np.uint8)
-    native.signs.pack(x, packed)
-    scale, total = np.float32(0.3), x.copy()
-    native.signs.add(total, packed, scale)
-    positive = x >= 0
-    added = x + positive.astype(np.float32) * (2 * scale) - scale
-    expected = np.packbits(positive, bitorder="little")
-    bits_are = np.array_equal(packed, expected) and np.array_equal(total, added, equal_nan=True)
-    finite = np.nan_to_num(x)
-    sums = (native.signs.magnitudes(finite), native.signs.squares(finite))
-    wide = np.abs(finite, dtype=np.float64)
-    return bits_are and np.allclose(sums, (wide.sum(), np.square(wide).sum()), rtol=1e-12)
 
 
 def _by_numpy(x: np.ndarray, bound: int) -> Found:

@@ -1,115 +1,83 @@
-"""Signs as bits in machine code, and their scale: loops around one vector instruction each.
+"""Signs as bits in machine code: packed with a sum for their scale, added up, and voted on.
 
-The bits are those of compressors.packing: eight to a byte, the first element in the lowest, 1 for
-what is >= 0. This file shares nothing with the other kernels: numba's cache would not notice when
-that has changed.
+The bits are those of compressors.packing: 1 for what is >= 0. Where payloads of several workers are
+read they are given by address, each of ceil(n / 8) bytes or more.
 """
 
-import os
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import carray, njit, types
 
-BLOCK, BYTE = 64, 8  # elements of a step; to a byte
-
-F32, I64 = ir.FloatType(), ir.IntType(64)
-FLOATS, MASK = ir.VectorType(F32, BLOCK), ir.VectorType(ir.IntType(1), BLOCK)
-
-OPTIONS: dict[str, Any] = {"nogil": True, "cache": "NUMBA_CACHE_DIR" in os.environ}
-SUM = {"reassoc", "nsz"}  # of fast math, what a sum in vectors needs; NaN and infinity are kept
-
-
-def _pointers(context: Any, builder: Any, kinds: Any, arrays: Any, first: Any) -> tuple[Any, Any]:
-    """Where the BLOCK elements from `first` are, and where their bits are."""
-    x, packed = (
-        context.make_array(kind)(context, builder, array).data
-        for kind, array in zip(kinds, arrays, strict=True)
-    )
-    byte = builder.udiv(first, I64(BYTE))
-    return (
-        builder.bitcast(builder.gep(x, [first]), FLOATS.as_pointer()),
-        builder.bitcast(builder.gep(packed, [byte]), I64.as_pointer()),
-    )
-
-
-def _load(builder: Any, pointer: Any, align: int) -> Any:
-    loaded = builder.load(pointer)
-    loaded.align = align
-    return loaded
-
-
-def _splat(builder: Any, value: Any) -> Any:
-    one = builder.insert_element(ir.Constant(FLOATS, ir.Undefined), value, ir.IntType(32)(0))
-    zeros = ir.Constant(ir.VectorType(ir.IntType(32), BLOCK), [0] * BLOCK)
-    return builder.shuffle_vector(one, one, zeros)
+from compressors.kernels.vectors import (
+    BLOCK,
+    BYTE,
+    CHUNK,
+    FLOATS,
+    I64,
+    MASK,
+    OPTIONS,
+    SUM,
+    at,
+    bytes_at,
+    intrinsic,
+    load,
+    splat,
+    store,
+)
 
 
 @intrinsic
-def _pack_block(_: Any, x: Any, packed: Any, first: Any) -> Any:
-    """Write the bits of the BLOCK elements from `first`."""
+def _pack_block(_: Any, x: Any, first: Any, packed: Any, byte: Any) -> Any:
+    """Write the bits of the BLOCK elements from `first` to packed[byte:]."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        *arrays, first = arguments
-        source, into = _pointers(context, builder, signature.args[:2], arrays, first)
+        x, first, packed, byte = arguments
+        source = at(context, builder, signature.args[0], x, first, FLOATS)
+        into = at(context, builder, signature.args[2], packed, byte, I64)
         zeros = ir.Constant(FLOATS, [0.0] * BLOCK)
-        mask = builder.fcmp_ordered(">=", _load(builder, source, 4), zeros)
-        builder.store(builder.bitcast(mask, I64), into).align = 1
+        mask = builder.fcmp_ordered(">=", load(builder, source, 4), zeros)
+        store(builder, builder.bitcast(mask, I64), into, 1)
         return context.get_dummy_value()
 
-    return types.void(x, packed, first), emit
+    return types.void(x, first, packed, byte), emit
 
 
 @intrinsic
-def _add_block(_: Any, total: Any, packed: Any, first: Any, scale: Any) -> Any:
-    """`add` for the BLOCK elements from `first`."""
+def _add_block(_: Any, total: Any, first: Any, packed: Any, byte: Any, scale: Any) -> Any:
+    """`add` for the BLOCK elements from `first`, whose bits are packed[byte:]."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        *arrays, first, scale = arguments
-        into, source = _pointers(context, builder, signature.args[:2], arrays, first)
-        ones = builder.uitofp(builder.bitcast(_load(builder, source, 1), MASK), FLOATS)
-        twice = builder.fmul(ones, _splat(builder, builder.fadd(scale, scale)))
-        moved = builder.fadd(_load(builder, into, 4), twice)
-        builder.store(builder.fsub(moved, _splat(builder, scale)), into).align = 4
+        total, first, packed, byte, scale = arguments
+        into = at(context, builder, signature.args[0], total, first, FLOATS)
+        source = at(context, builder, signature.args[2], packed, byte, I64)
+        mask = builder.bitcast(load(builder, source, 1), MASK)
+        opposite = splat(builder, builder.fneg(scale))
+        signed = builder.select(mask, splat(builder, scale), opposite)
+        store(builder, builder.fadd(load(builder, into, 4), signed), into, 4)
         return context.get_dummy_value()
 
-    return types.void(total, packed, first, scale), emit
+    return types.void(total, first, packed, byte, scale), emit
 
 
-@njit("void(float32[::1], uint8[::1])", **OPTIONS)
-def pack(x, packed):  # type: ignore[no-untyped-def]
-    """The bits of `x`, [n], into `packed`, [ceil(n / 8)]; the last byte is filled with 0."""
+@njit(**OPTIONS)
+def _pack(x, packed):  # type: ignore[no-untyped-def]
     whole = x.size - x.size % BLOCK
     for first in range(0, whole, BLOCK):
-        _pack_block(x, packed, first)  # type: ignore[call-arg]
+        _pack_block(x, first, packed, first // BYTE)
     packed[whole // BYTE :] = 0
     for here in range(whole, x.size):
         if x[here] >= 0:
             packed[here // BYTE] |= np.uint8(1 << (here % BYTE))
 
 
-@njit("void(float32[::1], uint8[::1], float32)", **OPTIONS)
-def add(total, packed, scale):  # type: ignore[no-untyped-def]
-    """Add `scale` to `total`, [n], where the bit is 1, and subtract it elsewhere.
-
-    In two steps, 2 scale and -scale: other roundings would not be those of compressors.packing.
-    """
-    whole = total.size - total.size % BLOCK
-    for first in range(0, whole, BLOCK):
-        _add_block(total, packed, first, scale)  # type: ignore[call-arg]
-    for here in range(whole, total.size):
-        bit = np.float32((packed[here // BYTE] >> np.uint8(here % BYTE)) & 1)
-        total[here] = np.float32(total[here] + bit * (scale + scale)) - scale
-
-
 @njit("float64(float32[::1])", fastmath=SUM, **OPTIONS)
 def magnitudes(x):  # type: ignore[no-untyped-def]
     """The sum of |x|, in float64."""
     total = 0.0
-    for value in x:
-        total += abs(np.float64(value))
+    for here in range(x.size):  # by position: numba's iterators do not become vectors
+        total += abs(np.float64(x[here]))
     return total
 
 
@@ -117,6 +85,96 @@ def magnitudes(x):  # type: ignore[no-untyped-def]
 def squares(x):  # type: ignore[no-untyped-def]
     """The sum of squares, in float64."""
     total = 0.0
-    for value in x:
-        total += np.float64(value) * np.float64(value)
+    for here in range(x.size):
+        value = np.float64(x[here])
+        total += value * value
     return total
+
+
+@njit("float64(float32[::1], float32[::1], boolean, uint8[::1])", **OPTIONS)
+def add_pack(total, added, squared, packed):  # type: ignore[no-untyped-def]
+    """The bits of total += added, [n], into `packed`, the end of which is filled with 0.
+
+    `added` may be empty. Returns the sum of magnitudes, or of squares, in float64.
+    """
+    found = 0.0
+    packed[total.size // BYTE :] = 0
+    for first in range(0, total.size, CHUNK):
+        part = total[first : first + CHUNK]
+        if added.size:
+            other = added[first : first + CHUNK]
+            for here in range(part.size):
+                part[here] += other[here]
+        _pack(part, packed[first // BYTE : (first + part.size + BYTE - 1) // BYTE])
+        found += squares(part) if squared else magnitudes(part)
+    return found
+
+
+@njit("void(float32[::1], uint8[::1], float32)", **OPTIONS)
+def add(total, packed, scale):  # type: ignore[no-untyped-def]
+    """Add `scale` to `total`, [n], where the bit is 1, and subtract it elsewhere."""
+    whole = total.size - total.size % BLOCK
+    for first in range(0, whole, BLOCK):
+        _add_block(total, first, packed, first // BYTE, scale)
+    for here in range(whole, total.size):
+        bit = (packed[here // BYTE] >> np.uint8(here % BYTE)) & 1
+        total[here] += scale if bit else -scale
+
+
+@njit("void(float32[::1], int64[::1], float32[::1], boolean)", **OPTIONS)
+def add_all(total, payloads, scales, onto):  # type: ignore[no-untyped-def]
+    """`add` for the payload and the scale of every worker, by rank; to 0 where not `onto`."""
+    for first in range(0, total.size, CHUNK):
+        part = total[first : first + CHUNK]
+        if not onto:
+            part[:] = 0
+        nbytes = (part.size + BYTE - 1) // BYTE
+        for worker in range(payloads.size):
+            packed = carray(bytes_at(payloads[worker] + first // BYTE), (nbytes,), np.uint8)
+            add(part, packed, scales[worker])
+
+
+@njit(**OPTIONS)
+def _count(planes, carry):  # type: ignore[no-untyped-def]
+    """Add the bits of `carry`, which is written over, to numbers whose bits are `planes`."""
+    for plane in range(planes.shape[0]):
+        row = planes[plane]
+        for here in range(row.size):
+            both = row[here] & carry[here]
+            row[here] ^= carry[here]
+            carry[here] = both
+
+
+@njit(**OPTIONS)
+def _reach(planes, least, more, equal):  # type: ignore[no-untyped-def]
+    """`more`: which of the numbers are `least` or more; `equal` is written over."""
+    more[:] = 0
+    equal[:] = 255
+    for plane in range(planes.shape[0] - 1, -1, -1):
+        row, higher = planes[plane], np.uint8(0 if least >> plane & 1 else 255)
+        for here in range(row.size):
+            more[here] |= equal[here] & row[here] & higher
+            equal[here] &= row[here] ^ higher
+    for here in range(more.size):
+        more[here] |= equal[here]
+
+
+@njit("void(int64[::1], float32, float32[::1])", **OPTIONS)
+def vote(payloads, scale, result):  # type: ignore[no-untyped-def]
+    """`scale` where at least half of the workers have a 1, -scale elsewhere, [n]."""
+    size, width = payloads.size, 0
+    while size >> width:
+        width += 1
+    rows = np.empty((2, CHUNK // BYTE), np.uint8)
+    planes = np.empty((width, CHUNK // BYTE), np.uint8)
+    for first in range(0, result.size, CHUNK):
+        part = result[first : first + CHUNK]
+        nbytes = (part.size + BYTE - 1) // BYTE
+        planes[:] = 0
+        for worker in range(size):
+            packed = carray(bytes_at(payloads[worker] + first // BYTE), (nbytes,), np.uint8)
+            rows[0, :nbytes] = packed
+            _count(planes, rows[0])
+        _reach(planes, (size + 1) // 2, rows[0], rows[1])
+        part[:] = 0
+        add(part, rows[0], scale)

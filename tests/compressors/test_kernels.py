@@ -1,11 +1,12 @@
 """The compiled kernels have the results of numpy, bit for bit, on every path and when they fail."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 
 from compressors import kernels
-from compressors.ef_signsgd import mean_magnitude
 from compressors.magnitude import (
     above,
     add_at_least_,
@@ -15,8 +16,7 @@ from compressors.magnitude import (
     sample,
     take_largest_,
 )
-from compressors.onebit import root_mean_square
-from compressors.packing import add_signs_, pack_signs
+from compressors.packing import add_pack_signs_, add_signs_, pack_signs, packed_bytes
 from tests.compressors.test_magnitude import INPUTS
 
 SIZES = (1, 15, 63, 64, 65, 1000, 4096, 100_001)
@@ -143,14 +143,19 @@ def test_signs_are_those_of_numpy(kind: str, n: int, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("kind", INPUTS)
-def test_scales_are_those_of_torch(kind: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sums in another order: up to the last bit of the float32 they are rounded to."""
+def test_moments_of_sums_are_those_of_torch(
+    kind: str, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for x in (inputs(kind, n), 1e35 * inputs(kind, n), torch.empty(0)):
-        for scale in (mean_magnitude, root_mean_square):
+        packed = torch.empty(packed_bytes(x.numel(), 1), dtype=torch.uint8)
+        for squared in (False, True):
+            total = x / 2
+            found = add_pack_signs_(total, total.clone(), packed, squared)
             with monkeypatch.context() as patch:
                 patch.setattr(kernels, "compiled", lambda: None)
-                expected = scale(x)
-            torch.testing.assert_close(scale(x), expected, rtol=2e-7, atol=2e-45, equal_nan=True)
+                assert torch.equal(packed, pack_signs(total))
+                expected = add_pack_signs_(total, None, packed, squared)
+            torch.testing.assert_close(found, expected, rtol=1e-12, atol=0, equal_nan=True)
 
 
 def load(monkeypatch: pytest.MonkeyPatch) -> tuple[kernels.Compiled | None, str]:
@@ -160,31 +165,38 @@ def load(monkeypatch: pytest.MonkeyPatch) -> tuple[kernels.Compiled | None, str]
 
 
 def test_without_numba_the_path_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "NAMES", ("compressors.kernels.missing",))
+    monkeypatch.setattr(kernels, "NAMES", ("missing",))
     found, path = load(monkeypatch)
     assert found is None
     assert path.startswith("numpy: ModuleNotFoundError")
 
 
-@pytest.mark.parametrize("broken", ["kth_largest", "collect", "add"])
+@pytest.mark.parametrize(
+    ("name", "broken", "wrong"),
+    [
+        ("kernels", "kth_largest", lambda values, k: (0, 1)),
+        ("kernels", "collect", lambda x, *rest: (x.size, 0)),
+        ("signs", "add", lambda total, packed, scale: None),
+        ("signs", "vote", lambda payloads, scale, result: result.fill(scale)),
+        ("quantise", "encode", lambda *rest: None),
+        ("quantise", "average", lambda *rest: None),
+        ("casts", "encode", lambda *rest: 0),
+        ("scatter", "add", lambda *rest: True),
+        ("scatter", "mark", lambda n, count, key, bitmap: bitmap.fill(0)),
+    ],
+)
 def test_kernels_with_other_results_are_not_used(
-    monkeypatch: pytest.MonkeyPatch, broken: str
+    monkeypatch: pytest.MonkeyPatch, name: str, broken: str, wrong: Callable
 ) -> None:
-    modules = kernels.compiled()[:2]
-    monkeypatch.setattr(kernels, "_imported", lambda cache: modules)
+    found = kernels.compiled()
+    monkeypatch.setattr(kernels, "_imported", lambda cache: found[: len(kernels.NAMES)])
     assert load(monkeypatch)[1].startswith("numba")
-    of = modules[1] if broken == "add" else modules[0]
-    wrong = {
-        "kth_largest": lambda values, k: (0, 1),
-        "collect": lambda x, *rest: (x.size, 0),
-        "add": lambda total, packed, scale: None,
-    }
-    monkeypatch.setattr(of, broken, wrong[broken])
+    monkeypatch.setattr(getattr(found, name), broken, wrong)
     assert load(monkeypatch) == (None, "numpy: the compiled kernels gave other results")
 
 
 def test_a_cache_that_fails_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    modules = kernels.compiled()[:2]
+    modules = kernels.compiled()[: len(kernels.NAMES)]
 
     def imported(cache: object) -> tuple:
         if cache is not None:

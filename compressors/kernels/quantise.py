@@ -1,0 +1,215 @@
+"""Stochastic rounding to levels of a step, and back, in machine code.
+
+The numbers drawn are those of compressors.counter, the bits those of compressors.packing.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import carray, njit
+
+from compressors.kernels.vectors import (
+    BLOCK,
+    BYTE,
+    CHUNK,
+    OPTIONS,
+    SUM,
+    bytes_at,
+    floats_at,
+    load_plane,
+    store_plane,
+)
+
+GOLDEN, FIRST, SECOND = np.uint32(0x9E3779B1), np.uint32(0x846CA68B), np.uint32(0x7FEB352D)
+UNIT = np.float32(2.0**-24)
+SEGMENT = 512  # elements rounded at a time
+RAMP = np.arange(SEGMENT, dtype=np.uint32) * GOLDEN
+MAGNITUDE = np.int32(0x7FFFFFFF)
+GIVEN, LARGEST, LENGTH = range(3)  # where a step comes from: known, max norm, l2 norm
+
+WORDS: Any = np.uint32  # every operation of a hash is cut to 32 bits
+
+
+@njit(**OPTIONS)
+def _uniform(spread, first_key, second_key):  # type: ignore[no-untyped-def]
+    """Number i of the stream, of spread = i GOLDEN."""
+    x = WORDS(spread ^ first_key)
+    x = WORDS(WORDS(x ^ (x >> WORDS(15))) * FIRST)
+    x = WORDS(x ^ second_key)
+    x = WORDS(WORDS(x ^ (x >> WORDS(16))) * SECOND)
+    x = WORDS(x ^ (x >> WORDS(15)))
+    return np.float32(np.int32(x >> WORDS(8))) * UNIT
+
+
+@njit(**OPTIONS)
+def _round(part, codes, start, keys, step, levels, keep):  # type: ignore[no-untyped-def]
+    """Codes of at most SEGMENT elements, the first of which has number `start`."""
+    most, divisor = np.float32(levels), step if step != 0 else np.float32(1)
+    spread, ramp = WORDS(WORDS(start) * GOLDEN), RAMP[: part.size]
+    first_key, second_key = keys[0], keys[1]
+    for here in range(part.size):
+        ratio = np.float32(part[here] / divisor)
+        drawn = _uniform(WORDS(spread + ramp[here]), first_key, second_key)
+        level = np.floor(np.float32(drawn + ratio))
+        level = level if level > -most else -most
+        level = level if level < most else most
+        codes[here] = np.uint8(np.int32(np.float32(level + most)))
+    if keep:
+        for here in range(part.size):
+            level = np.float32(np.float32(codes[here]) - most)
+            part[here] -= np.float32(level * step)
+
+
+@njit(**OPTIONS)
+def _add(total, added):  # type: ignore[no-untyped-def]
+    if added.size:
+        for here in range(total.size):
+            total[here] += added[here]
+
+
+@njit(**OPTIONS)
+def _largest(x):  # type: ignore[no-untyped-def]
+    """Bits of the largest magnitude; NaN is larger than infinity."""
+    most, keys = np.int32(0), x.view(np.int32)
+    for here in range(keys.size):  # by position: numba's iterators do not become vectors
+        key = np.int32(keys[here] & MAGNITUDE)
+        most = key if key > most else most
+    return most
+
+
+@njit(fastmath=SUM, **OPTIONS)
+def _squares(x):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for here in range(x.size):
+        value = np.float64(x[here])
+        total += value * value
+    return total
+
+
+@njit("Tuple((float32, float64))(float32[::1], float32[::1])", **OPTIONS)
+def add_measure(total, added):  # type: ignore[no-untyped-def]
+    """Largest magnitude and sum of squares of total += added (which may be empty)."""
+    most, squares = np.zeros(1, np.int32), 0.0
+    for first in range(0, total.size, CHUNK):
+        part = total[first : first + CHUNK]
+        _add(part, added[first : first + CHUNK])
+        most[0] = max(most[0], _largest(part))
+        squares += _squares(part)
+    return most.view(np.float32)[0], squares
+
+
+@njit(**OPTIONS)
+def _pack_rest(codes, first, width, packed):  # type: ignore[no-untyped-def]
+    """Codes from `first` to the end, fewer than BLOCK, plane by plane."""
+    at, rest = first // BLOCK * (BLOCK // BYTE) * width, codes.size - first
+    packed[at:] = 0
+    for bit in range(width):
+        for here in range(rest):
+            place = bit * rest + here
+            found = (codes[first + here] >> np.uint8(bit)) & np.uint8(1)
+            packed[at + place // BYTE] |= np.uint8(found << np.uint8(place % BYTE))
+
+
+@njit(**OPTIONS)
+def _pack_steps(codes, first, stop, width, packed):  # type: ignore[no-untyped-def]
+    """Whole steps of codes between `first` and `stop`; returns where the next one begins."""
+    while first + BLOCK <= stop:
+        byte = first // BLOCK * (BLOCK // BYTE) * width
+        for bit in range(width):
+            store_plane(codes, first, bit, packed, byte + bit * (BLOCK // BYTE))
+        first += BLOCK
+    return first
+
+
+@njit("void(uint8[::1], int64, int64, uint8[::1])", **OPTIONS)
+def unpack(packed, width, first, codes):  # type: ignore[no-untyped-def]
+    """The codes from number `first`, a multiple of BLOCK, of what compressors.packing.pack made.
+
+    Fewer than BLOCK after the last whole step are the last ones packed.
+    """
+    codes[:] = 0
+    byte, whole = first // BLOCK * (BLOCK // BYTE) * width, codes.size // BLOCK * BLOCK
+    for here in range(0, whole, BLOCK):
+        for bit in range(width):
+            load_plane(packed, byte, bit, codes, here)
+            byte += BLOCK // BYTE
+    rest = codes.size - whole
+    for bit in range(width):
+        for here in range(rest):
+            place = bit * rest + here
+            found = (packed[byte + place // BYTE] >> np.uint8(place % BYTE)) & np.uint8(1)
+            codes[whole + here] |= np.uint8(found << np.uint8(bit))
+
+
+@njit(
+    "void(float32[::1], float32[::1], int64[::1], int64, int64, int64, uint32[::1], boolean,"
+    " float32[::1], uint8[::1], uint8[::1])",
+    **OPTIONS,
+)
+def encode(total, added, ends, norm, levels, width, keys, keep, steps, codes, packed):  # type: ignore[no-untyped-def]
+    """Round total += added, [n], block by block, to multiples of a step in [-levels, levels].
+
+    Block b ends at ends[b]; its step, steps[b], is `norm` / levels, or GIVEN. `codes`, uint8 [n],
+    are the multiples plus `levels`, `packed` these in `width` bits (below BYTE only). With `keep`
+    what rounding took is left in `total`; otherwise the sum is, and is not looked at again.
+    """
+    first = done = 0
+    most = np.zeros(1, np.int32)
+    for block in range(ends.size):
+        stop = ends[block]
+        part = total[first:stop]
+        _add(part, added[first:stop])
+        if norm == LARGEST:
+            most[0] = _largest(part)
+            steps[block] = most.view(np.float32)[0] / np.float32(levels)
+        elif norm == LENGTH:
+            steps[block] = np.float32(np.sqrt(_squares(part))) / np.float32(levels)
+        for here in range(first, stop, SEGMENT):
+            end = min(here + SEGMENT, stop)
+            _round(total[here:end], codes[here:end], here, keys, steps[block], levels, keep)
+            if width < BYTE:
+                done = _pack_steps(codes, done, end, width, packed)
+        first = stop
+    if width < BYTE:
+        _pack_rest(codes, done, width, packed)
+
+
+@njit(**OPTIONS)
+def _add_levels(total, codes, step, most, onto):  # type: ignore[no-untyped-def]
+    """What `codes` stand for; with `onto` it is added to what is there."""
+    if onto:
+        for here in range(total.size):
+            total[here] += np.float32(np.float32(np.float32(codes[here]) - most) * step)
+    else:
+        for here in range(total.size):
+            total[here] = np.float32(np.float32(np.float32(codes[here]) - most) * step)
+
+
+@njit("void(int64[::1], int64[::1], int64[::1], int64, int64, float32[::1])", **OPTIONS)
+def average(payloads, scales, ends, levels, width, mean):  # type: ignore[no-untyped-def]
+    """The mean, [n], of what workers encoded: addresses of their packed codes and their steps."""
+    most, count = np.float32(levels), np.float32(payloads.size)
+    unpacked = np.empty(payloads.size * CHUNK if width < BYTE else 0, np.uint8)
+    sources = payloads.copy()  # where the codes of each are, from number `base` on
+    nbytes = (width * mean.size + BYTE - 1) // BYTE
+    block = base = 0
+    for first in range(0, mean.size, CHUNK):
+        stop = min(first + CHUNK, mean.size)
+        if width < BYTE:
+            base = first
+            for worker in range(payloads.size):
+                packed = carray(bytes_at(payloads[worker]), (nbytes,), np.uint8)
+                at = worker * CHUNK
+                unpack(packed, width, first, unpacked[at : at + stop - first])
+                sources[worker] = unpacked.ctypes.data + at
+        here = first
+        while here < stop:
+            while ends[block] <= here:
+                block += 1
+            end = min(ends[block], stop)
+            part = mean[here:end]
+            for worker in range(payloads.size):
+                codes = carray(bytes_at(sources[worker] + here - base), (end - here,), np.uint8)
+                steps = carray(floats_at(scales[worker]), (ends.size,), np.float32)
+                _add_levels(part, codes, np.float32(steps[block] / count), most, worker > 0)
+            here = end

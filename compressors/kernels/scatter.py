@@ -1,0 +1,90 @@
+"""Entries at given positions in machine code: drawn, taken out, and added up."""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from compressors.kernels.vectors import OPTIONS, high_product, ones, trailing_zeros
+
+WORD: Any = np.uint64
+WORD_BITS = 64
+BATCH = 256  # positions drawn before they are marked: reads of the bitmap then overlap
+AHEAD = 2  # places written whether they are used or not
+STEP, FIRST, SECOND = map(WORD, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+@njit(**OPTIONS)
+def _position(number, key, n):  # type: ignore[no-untyped-def]
+    """As compressors.draw has it."""
+    x = WORD(key + WORD(WORD(number) * STEP))
+    x = WORD(WORD(x ^ (x >> WORD(30))) * FIRST)
+    x = WORD(WORD(x ^ (x >> WORD(27))) * SECOND)
+    return high_product(WORD(x ^ (x >> WORD(31))), n)
+
+
+@njit("void(int64, int64, uint64, uint64[::1])", **OPTIONS)
+def mark(n, count, key, bitmap):  # type: ignore[no-untyped-def]
+    """Set `count` bits among the first `n` of `bitmap`, which is cleared before."""
+    bitmap[:] = 0
+    drawn = np.empty(BATCH, np.int64)
+    number = 0
+    while count > 0:
+        batch = min(count, BATCH)  # never more than are missing
+        for here in range(batch):
+            drawn[here] = _position(number + here, key, WORD(n))
+        number += batch
+        for here in range(batch):
+            word, bit = drawn[here] >> 6, WORD(1) << WORD(drawn[here] & 63)
+            known = bitmap[np.uint64(word)]
+            bitmap[np.uint64(word)] = known | bit
+            count -= (known & bit) == 0
+
+
+@njit("void(uint64[::1], boolean, int32[::1])", **OPTIONS)
+def positions(bitmap, invert, index):  # type: ignore[no-untyped-def]
+    """Where `bitmap` is 1 (0 with `invert`), ascending, as many as fit less AHEAD."""
+    count, room = 0, index.size - AHEAD
+    flip = ~WORD(0) if invert else WORD(0)
+    for word in range(bitmap.size):
+        bits, first = bitmap[word] ^ flip, word * WORD_BITS
+        found = min(ones(bits), room - count)
+        second = bits & (bits - WORD(1))
+        index[count] = first + trailing_zeros(bits | (WORD(1) << WORD(63)))
+        index[count + 1] = first + trailing_zeros(second | (WORD(1) << WORD(63)))
+        rest = second & (second - WORD(1))
+        for more in range(2, found):
+            index[count + more] = first + trailing_zeros(rest)
+            rest &= rest - WORD(1)
+        count += found
+
+
+@njit(["void(float32[::1], int32[::1], boolean, float32[::1])",
+       "void(float32[::1], int64[::1], boolean, float32[::1])"], **OPTIONS)  # fmt: skip
+def take(x, index, erase, values):  # type: ignore[no-untyped-def]
+    """The entries of `x` at `index`, which must be in range, into `values`; `erase` zeroes them."""
+    for here in range(index.size):
+        values[here] = x[np.uint64(index[here])]
+    if erase:
+        for here in range(index.size):
+            x[np.uint64(index[here])] = 0
+
+
+@njit("void(float32[::1], float32[::1])", **OPTIONS)
+def pour(total, added):  # type: ignore[no-untyped-def]
+    """Total += added, which is set to zero."""
+    for here in range(total.size):
+        total[here] += added[here]
+        added[here] = 0
+
+
+@njit(["boolean(float32[::1], int32[::1], float32[::1], float32)",
+       "boolean(float32[::1], int64[::1], float32[::1], float32)"], **OPTIONS)  # fmt: skip
+def add(total, index, values, factor):  # type: ignore[no-untyped-def]
+    """Add values times `factor` at `index`; ends, with False, at a position outside `total`."""
+    for here in range(index.size):
+        at = np.uint64(np.int64(index[here]))
+        if at >= np.uint64(total.size):
+            return False
+        total[at] += np.float32(values[here] * factor)
+    return True

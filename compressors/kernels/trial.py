@@ -1,0 +1,125 @@
+"""Whether the compiled kernels have the results of numpy, on vectors of a few thousand elements."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+SIZE = 4999  # elements: more than a chunk, not a multiple of a block
+NONE = np.empty(0, np.float32)
+KEY = np.array([5, 7], np.uint32)
+
+
+def agrees(native: Any) -> bool:
+    """Of all kernels but those that select."""
+    return all(test(native) for test in (_signs, _votes, _levels, _casts, _positions))
+
+
+def _normal(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(SIZE, np.float32)
+
+
+def _addresses(*arrays: np.ndarray) -> np.ndarray:
+    return np.array([array.ctypes.data for array in arrays], np.int64)
+
+
+def _signs(native: Any) -> bool:
+    x, other = _normal(0), _normal(1)
+    other[::97], x[5::97] = 0.0, -0.0
+    packed, total, scale = np.empty(-(-SIZE // 8), np.uint8), x.copy(), np.float32(0.3)
+    found = [native.signs.add_pack(total.copy(), other, squared, packed) for squared in (0, 1)]
+    total += other
+    wide = np.abs(total, dtype=np.float64)
+    signed = np.where(total >= 0, scale, -scale)
+    added, summed = total.copy(), x.copy()
+    native.signs.add(added, packed, scale)
+    scales = np.full(2, scale)
+    native.signs.add_all(summed, _addresses(packed, packed), scales, True)
+    return (
+        np.array_equal(packed, np.packbits(total >= 0, bitorder="little"))
+        and np.allclose(found, (wide.sum(), np.square(wide).sum()), rtol=1e-12)
+        and np.array_equal(added, total + signed)
+        and np.array_equal(summed, x + signed + signed)
+    )
+
+
+def _votes(native: Any) -> bool:
+    ballots = [_normal(seed) >= 0 for seed in range(4)]
+    packed = [np.packbits(ballot, bitorder="little") for ballot in ballots]
+    result = np.empty(SIZE, np.float32)
+    for count in range(1, 5):
+        native.signs.vote(_addresses(*packed[:count]), 0.5, result)
+        ahead = 2 * np.sum(ballots[:count], axis=0) >= count
+        if not np.array_equal(result, np.where(ahead, np.float32(0.5), np.float32(-0.5))):
+            return False
+    return True
+
+
+def _levels(native: Any) -> bool:
+    x, ends = _normal(2), np.array([100, 3000, SIZE])
+    drawn = _uniform(SIZE)
+    for norm, width in ((native.quantise.LARGEST, 8), (native.quantise.GIVEN, 3)):
+        most = np.float32((1 << width - 1) - 1)
+        blocks = np.split(np.abs(x), ends[:-1])
+        steps = np.array([block.max() for block in blocks]) / most
+        each = np.repeat(steps, np.diff(ends, prepend=0))
+        levels = np.clip(np.floor(drawn + x / each), -most, most)
+        codes, total = np.empty(SIZE, np.uint8), x.copy()
+        packed = codes if width == 8 else np.empty(-(-width * SIZE // 8), np.uint8)
+        settings = (ends, norm, int(most), width, KEY, True)
+        native.quantise.encode(total, NONE, *settings, steps, codes, packed)
+        mean = np.empty(SIZE, np.float32)
+        rows = (_addresses(packed, packed), _addresses(steps, steps), ends, int(most), width)
+        native.quantise.average(*rows, mean)
+        shared = (levels * (each / np.float32(2))).astype(np.float32)
+        if not np.array_equal(codes, levels + most) or not np.array_equal(mean, shared + shared):
+            return False
+        if not np.array_equal(total, x - (levels * each).astype(np.float32)):
+            return False
+    return True
+
+
+def _uniform(n: int) -> np.ndarray:
+    """As compressors.counter.uniform, for KEY."""
+    x = np.arange(n, dtype=np.uint32) * np.uint32(0x9E3779B1) ^ KEY[0]
+    x = (x ^ x >> 15) * np.uint32(0x846CA68B) ^ KEY[1]
+    x = (x ^ x >> 16) * np.uint32(0x7FEB352D)
+    return ((x ^ x >> 15) >> 8).astype(np.float32) * np.float32(2.0**-24)
+
+
+def _casts(native: Any) -> bool:
+    x = _normal(3) * 1e-3
+    x[:6] = 0.0, -1e-42, 65504.0, 1e-7, 1e30, -3e-5
+    for bfloat, kind in ((True, torch.bfloat16), (False, torch.float16)):
+        wire, total = np.empty(SIZE, np.uint16), x.copy()
+        most = native.casts.encode(total, NONE, 2, bfloat, True, wire)
+        halved = torch.from_numpy(x * np.float32(0.5)).to(kind)
+        left = x - halved.float().numpy() * np.float32(2)
+        if not np.array_equal(wire, halved.view(torch.int16).numpy().view(np.uint16)):
+            return False
+        if most != np.abs(x).max().view(np.int32) or not np.array_equal(total, left, True):
+            return False
+    return True
+
+
+def _positions(native: Any) -> bool:
+    x, kernels = _normal(4), native.scatter
+    bitmap = np.zeros(-(-SIZE // 64), np.uint64)
+    kernels.mark(SIZE, 300, 7, bitmap)
+    marked = np.unpackbits(bitmap.view(np.uint8), bitorder="little")[:SIZE].astype(bool)
+    index = np.zeros(300 + kernels.AHEAD, np.int32)
+    kernels.positions(bitmap, False, index)
+    index = index[:300]
+    if not np.array_equal(np.flatnonzero(marked), index):  # then nothing is read there
+        return False
+    values, total, summed = np.empty(300, np.float32), x.copy(), x.copy()
+    kernels.take(total, index, True, values)
+    inside = kernels.add(summed, index, values, 0.5)
+    summed[index] -= x[index] * np.float32(0.5)
+    return (
+        np.array_equal(values, x[index])
+        and np.array_equal(total, np.where(marked, np.float32(0), x))
+        and np.allclose(summed, x, rtol=1e-6)
+        and inside
+        and not kernels.add(summed, np.array([SIZE], np.int32), values, 0.5)
+    )

@@ -1,0 +1,135 @@
+"""What kernels on the CPU are made of: vectors of a step, bits of it, memory by its address.
+
+A step is BLOCK elements; bits are eight to a byte, the first in the lowest.
+"""
+
+import os
+from typing import Any
+
+from llvmlite import ir
+from numba import extending, types
+
+intrinsic: Any = extending.intrinsic  # its type has no place for the typing context
+BLOCK, BYTE = 64, 8  # elements of a step; bits
+CHUNK = 4096  # elements that stay in the nearest cache through several passes
+
+F32, I8, I16, I32, I64 = ir.FloatType(), *map(ir.IntType, (8, 16, 32, 64))
+FLOATS, BYTES = ir.VectorType(F32, BLOCK), ir.VectorType(I8, BLOCK)
+MASK = ir.VectorType(ir.IntType(1), BLOCK)
+
+OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "cache": "NUMBA_CACHE_DIR" in os.environ,
+}
+SUM = {"reassoc", "nsz"}  # of fast math, what a sum in vectors needs; NaN and infinity are kept
+
+
+def at(context: Any, builder: Any, kind: Any, array: Any, first: Any, vector: Any) -> Any:
+    """Pointer to the `vector` that begins at element `first` of `array`."""
+    data = context.make_array(kind)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [first]), vector.as_pointer())
+
+
+def load(builder: Any, pointer: Any, align: int) -> Any:
+    loaded = builder.load(pointer)
+    loaded.align = align
+    return loaded
+
+
+def store(builder: Any, value: Any, pointer: Any, align: int) -> None:
+    builder.store(value, pointer).align = align
+
+
+def splat(builder: Any, value: Any) -> Any:
+    """BLOCK times `value`."""
+    vector = ir.VectorType(value.type, BLOCK)
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, I32(0))
+    zeros = ir.Constant(ir.VectorType(I32, BLOCK), [0] * BLOCK)
+    return builder.shuffle_vector(one, one, zeros)
+
+
+@intrinsic
+def bytes_at(_: Any, address: Any) -> Any:
+    """A pointer, to make an array of with numba.carray."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(types.uint8)(address), emit
+
+
+@intrinsic
+def floats_at(_: Any, address: Any) -> Any:
+    """A pointer, to make an array of with numba.carray."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(types.float32)(address), emit
+
+
+@intrinsic
+def store_plane(_: Any, codes: Any, first: Any, bit: Any, packed: Any, byte: Any) -> Any:
+    """Write bit number `bit` of the BLOCK codes from `first` to packed[byte:]."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        codes, first, bit, packed, byte = arguments
+        source = at(context, builder, signature.args[0], codes, first, BYTES)
+        into = at(context, builder, signature.args[3], packed, byte, I64)
+        chosen = splat(builder, builder.shl(I8(1), builder.trunc(bit, I8)))
+        found = builder.and_(load(builder, source, 1), chosen)
+        mask = builder.icmp_unsigned("!=", found, ir.Constant(BYTES, [0] * BLOCK))
+        store(builder, builder.bitcast(mask, I64), into, 1)
+        return context.get_dummy_value()
+
+    return types.void(codes, first, bit, packed, byte), emit
+
+
+@intrinsic
+def load_plane(_: Any, packed: Any, byte: Any, bit: Any, codes: Any, first: Any) -> Any:
+    """Set bit number `bit` of the BLOCK codes from `first` where packed[byte:] has a 1."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        packed, byte, bit, codes, first = arguments
+        source = at(context, builder, signature.args[0], packed, byte, I64)
+        into = at(context, builder, signature.args[3], codes, first, BYTES)
+        mask = builder.bitcast(load(builder, source, 1), MASK)
+        chosen = splat(builder, builder.shl(I8(1), builder.trunc(bit, I8)))
+        there = builder.select(mask, chosen, ir.Constant(BYTES, [0] * BLOCK))
+        store(builder, builder.or_(load(builder, into, 1), there), into, 1)
+        return context.get_dummy_value()
+
+    return types.void(packed, byte, bit, codes, first), emit
+
+
+@intrinsic
+def trailing_zeros(_: Any, bits: Any) -> Any:
+    """Of an unsigned integer that is not 0."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(bits), emit
+
+
+@intrinsic
+def ones(_: Any, bits: Any) -> Any:
+    """How many bits of an unsigned integer are 1."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(bits), emit
+
+
+@intrinsic
+def high_product(_: Any, x: Any, y: Any) -> Any:
+    """The upper half of the product of two uint64."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(128)
+        x, y = (builder.zext(argument, wide) for argument in arguments)
+        return builder.trunc(builder.lshr(builder.mul(x, y), wide(64)), I64)
+
+    return types.uint64(x, y), emit
