@@ -12,7 +12,6 @@ on processors of one kind.
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
@@ -26,12 +25,14 @@ from compressors.lowrank import (
     parts_of,
     resized,
 )
+from compressors.products import left_factor_, multiply_, right_factor_, subtract_
 
 
 @dataclass
 class ACPSGD:
     """Keeps P and Q of every matrix, by parameter name: DDP may lay out its buckets anew."""
 
+    adds: ClassVar[bool] = True
     rounding: ClassVar[float] = 1e-5  # a factor's elements are larger than the matrix's
     rank: int | None = 4  # of the factors; null: that whose bytes are nearest to density x dense
     reuse: bool = True  # start from the last factor; false: from a new random one at every step
@@ -46,36 +47,29 @@ class ACPSGD:
         self.uniform_density = self.has_level = self.rank is None
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of `bucket.grad`, [n], its matrices as the factors have them.
+        """Mean of the gradient, [n], its matrices as the factors have them.
 
         One all-reduce: 4 (sum of r n, and V) bytes at even steps, 4 (sum of r m, and V) at odd
         ones; the sums are over matrices [n, m] of ranks r = min(rank, n, m), V is the elements of
-        all else. `density` matters where `rank` is null.
+        all else. `density` matters where `rank` is null. `unsent` is `bucket.grad`.
         """
-        mean = torch.empty_like(bucket.grad)
-        parts = parts_of(bucket, mean)
+        parts = parts_of(bucket, mean := bucket.room())
         rank = self._rank(parts, density)
         matrices = [part for part in parts if part.is_matrix]
         vectors = [part for part in parts if not part.is_matrix]
         computes_left = bucket.step % 2 == 0
         known = [self._known(part, rank, bucket.step) for part in matrices]
-        own = []
-        for part, factor in zip(matrices, known, strict=True):
-            if computes_left:
-                own.append(factor.mm(part.grad.t()))
-                part.grad.addmm_(own[-1].t(), factor, alpha=-1)
-            else:
-                own.append(factor.mm(part.grad))
-                part.grad.addmm_(factor.t(), own[-1], alpha=-1)
-        reduced = all_reduced([*own, *(part.grad for part in vectors)], workers)
+        own = [
+            _factor_(part, factor, computes_left, bucket.is_kept)
+            for part, factor in zip(matrices, known, strict=True)
+        ]
+        reduced = all_reduced([*own, *(part.summed_() for part in vectors)], workers)
         kept = self.lefts if computes_left else self.rights
         for part, factor, new in zip(matrices, known, reduced[: len(own)], strict=True):
             kept[part.name] = new
-            left, right = (new, factor) if computes_left else (factor, new)
-            torch.mm(left.t(), right, out=part.mean)
+            multiply_(part.mean, *((new, factor) if computes_left else (factor, new)))
         for part, exact in zip(vectors, reduced[len(own) :], strict=True):
-            part.mean.copy_(exact)
-            part.grad.zero_()
+            part.settle_(exact, bucket.is_kept)
         return Reduced(mean, unsent=bucket.grad)
 
     def _rank(self, parts: list[Part], density: float) -> int:
@@ -94,6 +88,16 @@ class ACPSGD:
         key = (self.seed, step, *part.name.encode())
         rows = resized(last, part.rank(rank), part.grad.shape[side], key)
         return orthonormal(rows.to(part.grad.device))
+
+
+def _factor_(part: Part, known: Tensor, computes_left: bool, is_kept: bool) -> Tensor:
+    """This worker's other factor; their product is taken from the gradient, if that is kept."""
+    if computes_left:
+        return left_factor_(part.grad, known, part.added, subtract=is_kept)
+    right = right_factor_(part.grad, known, part.added)
+    if is_kept:
+        subtract_(part.grad, known, right)
+    return right
 
 
 def _volume(part: Part, rank: int) -> float:

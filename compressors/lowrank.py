@@ -20,12 +20,13 @@ from compressors.draw import generator
 class Part(NamedTuple):
     """One parameter of a bucket: its gradient, and where its mean goes; of one shape.
 
-    [n, m] views where it is a matrix, else [n].
+    [n, m] views where it is a matrix, else [n]. `added` is still to be added to the gradient.
     """
 
     name: str
     grad: Tensor
     mean: Tensor
+    added: Tensor | None = None
 
     @property
     def is_matrix(self) -> bool:
@@ -35,16 +36,29 @@ class Part(NamedTuple):
         """`rank`, or what the shape allows of it."""
         return min(rank, *self.grad.shape)
 
+    def summed_(self) -> Tensor:
+        """The gradient, `added` to it."""
+        return self.grad if self.added is None else self.grad.add_(self.added)
+
+    def settle_(self, exact: Tensor, is_kept: bool) -> None:
+        """The mean is `exact`, and all of the gradient was sent."""
+        self.mean.copy_(exact)
+        if is_kept:
+            self.grad.zero_()
+
 
 def parts_of(bucket: Bucket, mean: Tensor) -> list[Part]:
     """Every parameter of `bucket`; their `mean` are views of `mean`, [n]."""
+    shapes = [(p.shape[0], -1) if p.dim() > 1 else p.shape for p in bucket.gradients]
     sizes = [grad.numel() for grad in bucket.gradients]
-    return [
-        Part(name, *(x.view(grad.shape[0], -1) if grad.dim() > 1 else x for x in (own, to)))
-        for name, grad, own, to in zip(
-            bucket.names, bucket.gradients, bucket.grad.split(sizes), mean.split(sizes), strict=True
-        )
-    ]
+
+    def views(flat: Tensor) -> list[Tensor]:
+        return [x.view(shape) for x, shape in zip(flat.split(sizes), shapes, strict=True)]
+
+    parts = zip(bucket.names, views(bucket.grad), views(mean), strict=True)
+    if bucket.added is None:
+        return [Part(*part) for part in parts]
+    return [Part(*part, added) for part, added in zip(parts, views(bucket.added), strict=True)]
 
 
 def nearest_rank(target: float, most: int, volume: Callable[[int], float]) -> int:

@@ -27,7 +27,7 @@ MAGNITUDE = 0x7FFFFFFF  # every bit of a float32 but its sign
 class Entries(NamedTuple):
     """Some entries of a vector."""
 
-    index: Tensor  # int32 or int64 [k], ascending
+    index: Tensor  # type: ignore[assignment]  # int32 or int64 [k], ascending
     values: Tensor  # float32 [k]
 
 

@@ -13,8 +13,8 @@ Workers get equal bits where they run the same kernels: on processors of one kin
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
@@ -28,12 +28,14 @@ from compressors.lowrank import (
     parts_of,
     resized,
 )
+from compressors.products import left_factor_, multiply_, right_factor_
 
 
 @dataclass
 class PowerSGD:
     """Keeps Q of every matrix, by parameter name: DDP may lay out its buckets anew."""
 
+    adds: ClassVar[bool] = True
     rank: int | None = 4  # of the factors; null: that whose bytes are nearest to density x dense
     reuse: bool = True  # start from the last Q; false: from a new random one at every step
     min_compression_rate: float = 1.0  # a matrix whose factors save less is sent whole, >= 0
@@ -52,31 +54,33 @@ class PowerSGD:
         self.uniform_density = self.has_level = self.rank is None
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of `bucket.grad`, [n], its matrices as the factors have them.
+        """Mean of the gradient, [n], its matrices as the factors have them.
 
         Two all-reduces: 4 (sum of r n, and V) bytes, and 4 (sum of r m); the sums are over matrices
         [n, m] of ranks r = min(rank, n, m), V is the elements of all else. `density` matters where
-        `rank` is null.
+        `rank` is null. `unsent` is `bucket.grad`.
         """
         if bucket.step < self.start_step:
-            return Reduced(workers.all_reduce(bucket.grad), unsent=None)
-        mean = torch.empty_like(bucket.grad)
-        parts = parts_of(bucket, mean)
+            grad = bucket.grad if bucket.added is None else bucket.grad.add_(bucket.added)
+            return Reduced(workers.all_reduce(grad), unsent=None)
+        parts = parts_of(bucket, mean := bucket.room())
         rank = self._rank(parts, density)
         matrices = [part for part in parts if self._saves(part, rank)]
         whole = [part for part in parts if not self._saves(part, rank)]
-        queries = [self._query(part, rank, bucket.step) for part in matrices]
-        lefts = [query.mm(part.grad.t()) for query, part in zip(queries, matrices, strict=True)]
-        reduced = all_reduced([*lefts, *(part.grad for part in whole)], workers)
+        lefts = [
+            left_factor_(part.grad, self._query(part, rank, bucket.step), part.added)
+            for part in matrices
+        ]
+        reduced = all_reduced([*lefts, *(part.summed_() for part in whole)], workers)
         lefts = [orthonormal(left) for left in reduced[: len(lefts)]]
-        rights = [left.mm(part.grad) for left, part in zip(lefts, matrices, strict=True)]
+        rights = [
+            right_factor_(part.grad, left) for part, left in zip(matrices, lefts, strict=True)
+        ]
         for part, left, right in zip(matrices, lefts, all_reduced(rights, workers), strict=True):
-            torch.mm(left.t(), right, out=part.mean)
-            part.grad.sub_(part.mean)
+            multiply_(part.mean, left, right, part.grad if bucket.is_kept else None)
             self.queries[part.name] = _scaled(right)
         for part, exact in zip(whole, reduced[len(lefts) :], strict=True):
-            part.mean.copy_(exact)
-            part.grad.zero_()
+            part.settle_(exact, bucket.is_kept)
         return Reduced(mean, unsent=bucket.grad)
 
     def _rank(self, parts: list[Part], density: float) -> int:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-NAMES = ("native", "signs", "quantise", "casts", "scatter")  # modules, as in Compiled
+NAMES = ("native", "signs", "quantise", "casts", "scatter", "lowrank")  # modules, as in Compiled
 INDEX_END = 1 << 31  # positions are counted in int32
 CHOICE = "GRADNET_KERNELS"  # environment variable; `numpy`: compile nothing, results are equal
 KEPT = 1 << 22  # entries that a thread keeps memory for: 32 MB
@@ -42,6 +42,7 @@ class Compiled(NamedTuple):
     quantise: Any
     casts: Any
     scatter: Any
+    lowrank: Any
     compress: bool  # whether the processor has an instruction for it
 
     def collect(

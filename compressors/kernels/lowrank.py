@@ -1,0 +1,253 @@
+"""Products of a matrix with thin factors in machine code: the matrix is read once for each.
+
+Factors are [r, n] and [r, m] for a matrix [n, m], r a multiple of SIDE: rows of them are combined.
+SIDE rows of the matrix meet SIDE rows of a factor at a time, so that each element is loaded once
+for them. Shares nothing with the other kernels: numba's cache would not notice a change there.
+"""
+
+import os
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+SIDE, LANES = 4, 16  # rows that meet as many others; elements of a vector register
+CHUNK = 8192  # columns at a time: SIDE rows of them stay in the nearest cache
+
+F32, I64 = ir.FloatType(), ir.IntType(64)
+FLOATS = ir.VectorType(F32, LANES)
+
+OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "cache": "NUMBA_CACHE_DIR" in os.environ,
+    "fastmath": {"reassoc", "nsz", "contract"},  # NaN and infinity are kept
+}
+MATRIX = "float32[:,::1]"
+
+
+def _rows(context: Any, builder: Any, kind: Any, array: Any, first: Any) -> list[Any]:
+    """Pointers to SIDE rows of a matrix from row `first` on."""
+    matrix = context.make_array(kind)(context, builder, array)
+    width = cgutils.unpack_tuple(builder, matrix.shape)[1]
+    offsets = [builder.mul(builder.add(first, I64(row)), width) for row in range(SIDE)]
+    return [builder.gep(matrix.data, [offset]) for offset in offsets]
+
+
+def _weights(context: Any, builder: Any, kind: Any, array: Any) -> list[list[Any]]:
+    """[SIDE, SIDE] vectors, each of one of the weights."""
+    data = context.make_array(kind)(context, builder, array).data
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    found = []
+    for here in range(SIDE * SIDE):
+        value = builder.load(builder.gep(data, [I64(here)]))
+        one = builder.insert_element(ir.Constant(FLOATS, ir.Undefined), value, ir.IntType(32)(0))
+        found.append(builder.shuffle_vector(one, one, zeros))
+    return [found[row : row + SIDE] for row in range(0, SIDE * SIDE, SIDE)]
+
+
+def _at(builder: Any, row: Any, here: Any) -> Any:
+    return builder.bitcast(builder.gep(row, [here]), FLOATS.as_pointer())
+
+
+def _load(builder: Any, pointer: Any) -> Any:
+    loaded = builder.load(pointer)
+    loaded.align = 4
+    return loaded
+
+
+@intrinsic
+def _mix(_: Any, into: Any, row: Any, source: Any, other: Any, weights: Any, first: Any, end: Any):  # type: ignore[no-untyped-def]
+    """Add to SIDE rows of `into` SIDE rows of `source` times `weights`, from column `first` on.
+
+    The rows begin at `row` and `other`; `weights` is [SIDE, SIDE], flat. Columns are taken by LANES
+    as far as there are so many before `end`.
+    """
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        into, row, source, other, weights, first, end = arguments
+        kinds = signature.args
+        totals = _rows(context, builder, kinds[0], into, row)
+        parts = _rows(context, builder, kinds[2], source, other)
+        factors = _weights(context, builder, kinds[4], weights)
+        fused = builder.module.declare_intrinsic(
+            f"llvm.fmuladd.v{LANES}f32", (), ir.FunctionType(FLOATS, [FLOATS] * 3)
+        )
+        count = builder.sdiv(builder.sub(end, first), I64(LANES))
+        with cgutils.for_range(builder, count) as loop:
+            here = builder.add(first, builder.mul(loop.index, I64(LANES)))
+            loaded = [_load(builder, _at(builder, part, here)) for part in parts]
+            for total, factor in zip(totals, factors, strict=True):
+                pointer = _at(builder, total, here)
+                value = _load(builder, pointer)
+                for part, weight in zip(loaded, factor, strict=True):
+                    value = builder.call(fused, [part, weight, value])
+                builder.store(value, pointer).align = 4
+        return context.get_dummy_value()
+
+    return types.void(into, row, source, other, weights, first, end), emit
+
+
+@njit(**OPTIONS)
+def _add(total, x):  # type: ignore[no-untyped-def]
+    for here in range(total.size):
+        total[here] += x[here]
+
+
+@njit(**OPTIONS)
+def _take(total, x):  # type: ignore[no-untyped-def]
+    for here in range(total.size):
+        total[here] -= x[here]
+
+
+@njit(**OPTIONS)
+def _add_mixed(into, row, rows, source, other, others, weights, first, end):  # type: ignore[no-untyped-def]
+    """`_mix` for `rows` and `others` of them, SIDE at most, and all columns to `end`."""
+    if rows == SIDE and others == SIDE:
+        _mix(into, row, source, other, weights, first, end)  # type: ignore[call-arg]
+        first = end - (end - first) % LANES
+    for a in range(rows):
+        for b in range(others):
+            weight = weights[SIDE * a + b]
+            total, part = into[row + a, first:end], source[other + b, first:end]
+            for here in range(total.size):
+                total[here] += weight * part[here]
+
+
+@njit(**OPTIONS)
+def _add_products(matrix, i, right, a, left, first, end):  # type: ignore[no-untyped-def]
+    """Add to `left`[a : a + SIDE, i : i + SIDE] the products of these rows, for some columns."""
+    w, x, y, z = (
+        matrix[i, first:end],
+        matrix[i + 1, first:end],
+        matrix[i + 2, first:end],
+        matrix[i + 3, first:end],
+    )
+    p, q, r, s = (
+        right[a, first:end],
+        right[a + 1, first:end],
+        right[a + 2, first:end],
+        right[a + 3, first:end],
+    )
+    pw = px = py = pz = qw = qx = qy = qz = np.float32(0)
+    rw = rx = ry = rz = sw = sx = sy = sz = np.float32(0)
+    for here in range(p.size):
+        pw += p[here] * w[here]
+        px += p[here] * x[here]
+        py += p[here] * y[here]
+        pz += p[here] * z[here]
+        qw += q[here] * w[here]
+        qx += q[here] * x[here]
+        qy += q[here] * y[here]
+        qz += q[here] * z[here]
+        rw += r[here] * w[here]
+        rx += r[here] * x[here]
+        ry += r[here] * y[here]
+        rz += r[here] * z[here]
+        sw += s[here] * w[here]
+        sx += s[here] * x[here]
+        sy += s[here] * y[here]
+        sz += s[here] * z[here]
+    for b, found in enumerate(
+        ((pw, px, py, pz), (qw, qx, qy, qz), (rw, rx, ry, rz), (sw, sx, sy, sz))
+    ):
+        for c in range(SIDE):
+            left[a + b, i + c] += found[c]
+
+
+@njit(**OPTIONS)
+def _dot(x, y):  # type: ignore[no-untyped-def]
+    total = np.float32(0)
+    for here in range(x.size):
+        total += x[here] * y[here]
+    return total
+
+
+@njit(**OPTIONS)
+def _add_rows(matrix, i, rows, left, right, sign, weights, first, end):  # type: ignore[no-untyped-def]
+    """Add `sign` left^T right to `rows` rows of `matrix` from row `i` on, for some columns."""
+    for a in range(0, right.shape[0], SIDE):
+        for row in range(rows):
+            for b in range(SIDE):
+                weights[SIDE * row + b] = sign * left[a + b, i + row]
+        _add_mixed(matrix, i, rows, right, a, SIDE, weights, first, end)
+
+
+@njit(f"void({MATRIX}, {MATRIX}, boolean, {MATRIX}, {MATRIX}, boolean)", **OPTIONS)
+def left_of(matrix, added, adds, right, left, subtracts):  # type: ignore[no-untyped-def]
+    """`left`, [r, n], becomes right matrix^T, in one pass over `matrix`, [n, m].
+
+    `adds` adds `added`, [n, m], before; `subtracts` takes left^T right away after.
+    """
+    n, m = matrix.shape
+    ranks = right.shape[0]
+    weights = np.empty(SIDE * SIDE, np.float32)
+    left[:] = 0
+    for i in range(0, n, SIDE):
+        rows = min(SIDE, n - i)
+        for first in range(0, m, CHUNK):
+            end = min(first + CHUNK, m)
+            if adds:
+                for row in range(i, i + rows):
+                    _add(matrix[row, first:end], added[row, first:end])
+            for a in range(0, ranks, SIDE):
+                if rows == SIDE:
+                    _add_products(matrix, i, right, a, left, first, end)
+                else:
+                    for row in range(i, n):
+                        for b in range(a, a + SIDE):
+                            left[b, row] += _dot(matrix[row, first:end], right[b, first:end])
+        if subtracts:
+            _add_rows(matrix, i, rows, left, right, np.float32(-1), weights, 0, m)
+
+
+@njit(f"void({MATRIX}, {MATRIX}, boolean, {MATRIX}, {MATRIX})", **OPTIONS)
+def right_of(matrix, added, adds, left, right):  # type: ignore[no-untyped-def]
+    """`right`, [r, m], becomes left matrix, in one pass over `matrix`, [n, m].
+
+    `adds` adds `added`, [n, m], before.
+    """
+    n, m = matrix.shape
+    weights = np.empty(SIDE * SIDE, np.float32)
+    right[:] = 0
+    for i in range(0, n, SIDE):
+        rows = min(SIDE, n - i)
+        for first in range(0, m, CHUNK):
+            end = min(first + CHUNK, m)
+            if adds:
+                for row in range(i, i + rows):
+                    _add(matrix[row, first:end], added[row, first:end])
+            for a in range(0, right.shape[0], SIDE):
+                for b in range(SIDE):
+                    for row in range(rows):
+                        weights[SIDE * b + row] = left[a + b, i + row]
+                _add_mixed(right, a, SIDE, matrix, i, rows, weights, first, end)
+
+
+@njit(f"void({MATRIX}, {MATRIX}, {MATRIX})", **OPTIONS)
+def subtract(matrix, left, right):  # type: ignore[no-untyped-def]
+    """Take left^T right away from `matrix`, [n, m]."""
+    n, m = matrix.shape
+    weights = np.empty(SIDE * SIDE, np.float32)
+    for i in range(0, n, SIDE):
+        _add_rows(matrix, i, min(SIDE, n - i), left, right, np.float32(-1), weights, 0, m)
+
+
+@njit(f"void({MATRIX}, {MATRIX}, {MATRIX}, {MATRIX}, boolean)", **OPTIONS)
+def product(out, left, right, matrix, subtracts):  # type: ignore[no-untyped-def]
+    """`out`, [n, m], becomes left^T right; `subtracts` takes it away from `matrix`, too."""
+    n, m = out.shape
+    weights = np.empty(SIDE * SIDE, np.float32)
+    for i in range(0, n, SIDE):
+        rows = min(SIDE, n - i)
+        for first in range(0, m, CHUNK):
+            end = min(first + CHUNK, m)
+            for row in range(i, i + rows):
+                out[row, first:end] = 0
+            _add_rows(out, i, rows, left, right, np.float32(1), weights, first, end)
+            if subtracts:
+                for row in range(i, i + rows):
+                    _take(matrix[row, first:end], out[row, first:end])

@@ -1,0 +1,83 @@
+"""Products of a matrix with thin factors, with as few readings of the matrix as there can be.
+
+Factors of a matrix [n, m] are left [r, n] and right [r, m]: left^T right approximates it. On the
+CPU compiled kernels take SIDE rows of it at a time; elsewhere, and above MOST_RANK, it is torch,
+for which factors of r rows are faster than r columns by two to five times.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from compressors import kernels
+
+MOST_RANK = 8  # of the compiled kernels; they read rows once for every SIDE ranks
+SIDE = 4  # of them together
+
+
+def left_factor_(
+    matrix: Tensor, right: Tensor, added: Tensor | None = None, subtract: bool = False
+) -> Tensor:
+    """`right` matrix^T, [r, n], after matrix += `added`; `subtract` takes left^T right away."""
+    if (native := _compiled(matrix, right, added)) is None:
+        if added is not None:
+            matrix.add_(added)
+        left = right.mm(matrix.t())
+        if subtract:
+            matrix.addmm_(left.t(), right, alpha=-1)
+        return left
+    other = matrix if added is None else added
+    padded = _padded(right)
+    left = right.new_empty(padded.shape[0], matrix.shape[0])
+    views = [x.numpy() for x in (matrix, other, padded, left)]
+    native.left_of(views[0], views[1], added is not None, views[2], views[3], subtract)
+    return left[: right.shape[0]]
+
+
+def right_factor_(matrix: Tensor, left: Tensor, added: Tensor | None = None) -> Tensor:
+    """`left` matrix, [r, m], after matrix += `added`."""
+    if (native := _compiled(matrix, left, added)) is None:
+        return left.mm(matrix if added is None else matrix.add_(added))
+    other = matrix if added is None else added
+    padded = _padded(left)
+    right = left.new_empty(padded.shape[0], matrix.shape[1])
+    views = [x.numpy() for x in (matrix, other, padded, right)]
+    native.right_of(views[0], views[1], added is not None, views[2], views[3])
+    return right[: left.shape[0]]
+
+
+def subtract_(matrix: Tensor, left: Tensor, right: Tensor) -> None:
+    """Take left^T right away from `matrix`."""
+    if (native := _compiled(matrix, left)) is None:
+        matrix.addmm_(left.t(), right, alpha=-1)
+        return
+    native.subtract(*(x.numpy() for x in (matrix, _padded(left), _padded(right))))
+
+
+def multiply_(out: Tensor, left: Tensor, right: Tensor, matrix: Tensor | None = None) -> None:
+    """Set `out`, [n, m], to left^T right, and take that away from `matrix`, where there is one."""
+    if (native := _compiled(out, left, matrix)) is None:
+        torch.mm(left.t(), right, out=out)
+        if matrix is not None:
+            matrix.sub_(out)
+        return
+    other = out if matrix is None else matrix
+    views = [x.numpy() for x in (out, _padded(left), _padded(right), other)]
+    native.product(*views, matrix is not None)
+
+
+def _compiled(matrix: Tensor, factor: Tensor, other: Tensor | None = None) -> Any:
+    """The module of kernels where they work on these and are the faster way, else None."""
+    if factor.shape[0] > MOST_RANK or (other is not None and not other.is_contiguous()):
+        return None
+    native = kernels.of(matrix)
+    return None if native is None else native.lowrank
+
+
+def _padded(factor: Tensor) -> Tensor:
+    """`factor`, [r, n], contiguous, with rows of zeros to a multiple of SIDE."""
+    missing = -factor.shape[0] % SIDE
+    if missing:
+        factor = torch.cat([factor, factor.new_zeros(missing, factor.shape[1])])
+    return factor.contiguous()
