@@ -1,6 +1,7 @@
 """Dense through the harness against plain DDP on the same shaped link; target >= 0.98.
 
-Both train the same model; iterations alternate between them, so drifting machines hit both alike.
+Both train the same model; iterations alternate between them, and so does which of the two is first,
+so that drifting machines, and what one leaves behind for the next, hit both alike.
 
     python benchmarks/ddp.py [--nodes 2] [--mbit 200] [--steps 20]
 """
@@ -52,8 +53,10 @@ def seconds(steps: int) -> tuple[list[float], list[float]]:
     ours.register_comm_hook(None, exchange.hook)
     taken: tuple[list[float], list[float]] = ([], [])
     inputs = torch.randn(BATCH, WIDTH)
+    arms = list(enumerate((plain, ours)))
     for _ in range(steps + UNSETTLED):
-        for arm, ddp in enumerate((plain, ours)):
+        arms.reverse()
+        for arm, ddp in arms:
             dist.barrier()
             begin = time.monotonic()
             if arm == 1:
