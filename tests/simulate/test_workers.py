@@ -1,0 +1,130 @@
+"""Collectives in virtual time give every compressor the bits and the bytes that gloo gives it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from compressors.base import Bucket
+from harness.simulate.workers import SimulatedWorkers
+from harness.workers import Workers
+from profiles.static import Static
+from tests.compressors.reductions import build, gradient, shapes_of, variants
+from tests.ranks import run_ranks
+from tests.simulate.threads import costs_of, together
+
+SIZE, N, STEPS = 3, 5003, 2
+NAMES = variants()
+Answer = dict[str, tuple[list[bytes], int, int]]
+
+
+@dataclass
+class Suspicious(SimulatedWorkers):
+    """Remembers what it gave away, and what it was."""
+
+    given: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
+
+    def _gather(self, *asked: Any) -> Any:
+        lengths, pieces = super()._gather(*asked)
+        self.given += [(piece, piece.clone()) for piece in pieces]
+        return lengths, pieces
+
+
+def reductions(workers: Any) -> Answer:
+    """Of every variant, at this rank: means, bytes sent, bytes received."""
+    answers = {}
+    for variant in NAMES:
+        sent, received = workers.sent_bytes, workers.received_bytes
+        compressor, means = build(variant), []
+        for step in range(STEPS):
+            grad = gradient(N, workers.rank)
+            parts = grad.split([torch.Size(shape).numel() for shape in shapes_of(N).values()])
+            shaped = zip(parts, shapes_of(N).values(), strict=True)
+            gradients = [part.view(shape) for part, shape in shaped]
+            weights = [torch.full(shape, 0.5) for shape in shapes_of(N).values()]
+            bucket = Bucket(0, 4 + step, grad, gradients, tuple(shapes_of(N)), parameters=weights)
+            means.append(compressor.reduce(bucket, 0.1, workers).mean.numpy().tobytes())
+        answers[variant] = (means, workers.sent_bytes - sent, workers.received_bytes - received)
+        for piece, before in getattr(workers, "given", []):
+            assert torch.equal(piece, before), f"{variant} writes into what it was given"
+    return answers
+
+
+def _over_gloo() -> Answer:
+    return reductions(Workers(dist.new_group()))
+
+
+@pytest.fixture(scope="module")
+def answers() -> tuple[list[Answer], list[Answer]]:
+    torch.set_num_threads(1)
+    return together(SIZE, reductions, kind=Suspicious), run_ranks(SIZE, _over_gloo)
+
+
+@pytest.mark.parametrize("variant", NAMES)
+def test_every_compressor_gets_the_bits_and_bytes_of_real_ranks(answers, variant):
+    ours, theirs = answers
+    for rank in range(SIZE):
+        assert ours[rank][variant][1:] == theirs[rank][variant][1:]
+        assert ours[rank][variant][0] == theirs[rank][variant][0]
+
+
+KINDS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+SIZES = (1, 2, 5, 31, 4099, 700_001)
+
+
+def _values(kind: torch.dtype, n: int, rank: int) -> torch.Tensor:
+    return torch.randn(n, generator=torch.Generator().manual_seed(97 * rank + n)).to(kind)
+
+
+def _sums(workers: Any) -> list[torch.Tensor]:
+    return [
+        workers.all_reduce(_values(kind, n, workers.rank), op="sum")
+        for kind in KINDS
+        for n in SIZES
+    ] + [torch.tensor(workers.least([float(workers.rank), -1.0 * workers.rank]))]
+
+
+def _sums_over_gloo() -> list[bytes]:
+    sums = _sums(Workers(dist.new_group()))
+    return [total.view(torch.uint8).numpy().tobytes() for total in sums]
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 5])
+def test_sums_round_as_gloos_ring_does(size):
+    theirs = run_ranks(size, _sums_over_gloo)
+    for rank, sums in enumerate(together(size, _sums)):
+        assert [total.view(torch.uint8).numpy().tobytes() for total in sums] == theirs[rank]
+
+
+def test_one_who_calls_another_collective_is_named():
+    def work(workers: Any) -> None:
+        if workers.rank == 2:
+            workers.all_gather(torch.ones(3))
+        else:
+            workers.all_reduce(torch.ones(3))
+
+    with pytest.raises(ValueError, match="rank 0 called sum of .* rank 2 gather unlike of 1"):
+        together(3, work)
+
+
+def test_one_who_does_not_come_is_named():
+    def work(workers: Any) -> None:
+        if workers.rank != 1:
+            workers.all_reduce(torch.ones(3))
+
+    with pytest.raises(RuntimeError, match="workers wait for rank 1"):
+        together(3, work)
+
+
+def test_who_comes_first_waits_and_who_waits_counts_it():
+    def work(workers: Any) -> Any:
+        workers.begin(float(workers.rank))
+        workers.all_reduce(torch.ones(250_000))  # 1 MB: 4/3 s at 1 MB/s
+        return workers.now_s, workers.intervals[0]
+
+    costs = costs_of(Static(rate_mbit=8.0), 3)
+    for rank, (now_s, (start_s, end_s)) in enumerate(together(3, work, costs)):
+        assert start_s == rank
+        assert now_s == end_s == pytest.approx(2 + 4 / 3)
