@@ -14,7 +14,7 @@ class MLP:
     """Fully-connected layers of `hidden` units with rectifiers between, and one for the classes."""
 
     name: str = "mlp"
-    hidden: Sequence[int] = (128, 64)
+    hidden: Sequence[int] = (256, 256, 256)
     times: Times | None = None
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ from harness.data.cifar import PADDING, Cifar, crop_and_flip
 from harness.data.digits import Digits
 from harness.data.imagenet import ImageNet
 from harness.data.loader import Batches, shard
+from harness.data.shifted_digits import ShiftedDigits
 from harness.data.synthetic import Synthetic
 from tests.data.files import IMAGES_PER_FILE, write_cifar, write_folders
 
@@ -150,3 +151,33 @@ def test_checking_imports_neither_torchvision_nor_scikit_learn():
 def test_refuses_with_value_and_range(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_shifted_digits_are_digits_moved_by_a_pixel_with_background_moved_in():
+    plain, moved = Digits().train(), ShiftedDigits(shift=1, noise=0.0).train()
+    plan = [(torch.arange(64), (1, 2))]
+    images, labels = next(moved.stream(plan))
+    assert torch.equal(labels, plain.labels[:64])
+    padded = torch.nn.functional.pad(plain.images[:64], (1,) * 4, value=float(plain.images.min()))
+    found = {
+        (down, right)
+        for down in range(3)
+        for right in range(3)
+        for image, around in zip(images, padded, strict=True)
+        if torch.equal(image, around[:, down : down + 8, right : right + 8])
+    }
+    assert len(found) == 9
+    labels = ShiftedDigits().test().labels
+    assert (len(labels), len(labels.unique())) == (1440, 10)
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ({"shift": 5}, r"shift must be a whole number in \[0, 4\] px, got 5"),
+        ({"noise": -1}, r"noise must be in \[0, 10\], got -1"),
+    ],
+)
+def test_what_shifted_digits_refuse(field, message):
+    with pytest.raises(ValueError, match=message):
+        ShiftedDigits(**field)

@@ -5,6 +5,7 @@ import torch
 
 from harness.models.base import Times, backward_shares, multiply_adds
 from harness.models.convnet import ConvNet
+from harness.models.mlp import MLP
 from harness.models.resnet_cifar import Block, ResNetCifar
 from harness.models.torchvision_models import VGG16, ResNet
 
@@ -23,6 +24,8 @@ CIFAR, IMAGENET, DIGITS = (3, 32, 32), (3, 224, 224), (1, 8, 8)
         (VGG16(), IMAGENET, 1000, 138_357_544),
         (VGG16("vgg16_cifar", "cifar"), CIFAR, 11, 14_982_987),  # DC2, table 2
         (ConvNet(), DIGITS, 10, 159_850),  # conf/profile scales link rates by it
+        (MLP(), DIGITS, 10, 150_794),  # so do conf/profile/pace_*
+        (MLP(hidden=()), DIGITS, 10, 650),
     ],
 )
 def test_number_of_parameters(architecture, shape, classes, parameters):
@@ -103,3 +106,8 @@ def test_times_are_proportional_to_the_batch():
 def test_refuses_with_value_and_range(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_what_an_mlp_refuses():
+    with pytest.raises(ValueError, match=r"hidden must be whole numbers >= 1, got \[64, 0\]"):
+        MLP(hidden=[64, 0])
