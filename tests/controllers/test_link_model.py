@@ -2,15 +2,12 @@
 
 import random
 from statistics import median, median_low
-from typing import Any
 
 import pytest
 
 from controllers.base import Observation
 from controllers.errors import Errors
-from controllers.hide import Hide
 from controllers.link_model import Hiding, Link, LinkModel, Volume
-from controllers.pace import Pace, tried
 from tests.controllers.observations import seen
 
 SERIES = ("linear", "noisy", "level", "interval", "dense at times", "silent at times")
@@ -103,70 +100,6 @@ def test_it_learns_what_the_formulas_say(kind: str) -> None:
             assert model.transfer_s(density) == pytest.approx(transfer_s(known, density))
 
 
-@pytest.mark.parametrize("kind", SERIES)
-def test_hide_fills_the_window(kind: str) -> None:
-    past, controller = history(kind), Hide(margin=0.9, d_min=0.002)
-    assert controller.density(None) == 0.001
-    assert controller.density(past[0]) == 0.01
-    for count, one in enumerate(past[1:], 2):
-        density = controller.density(one)
-        known = learned(past[:count])
-        free = max(0.0, 0.9 * known["h"] - known["a"]) * known["r"]
-        expected = 1.0 if known["dense"] <= free else min(1.0, free / known["per"])
-        assert density == pytest.approx(max(0.002, expected))
-
-
-def most_progress(past: list[Observation], eps: float) -> float:
-    """Pace's density after `past`, its expectation summed term by term."""
-    errors = [1.0]
-    for count in range(2, len(past)):
-        known = learned(past[:count])
-        expected_s = transfer_s(known, past[count].density)
-        if expected_s > 1e-9:
-            delay_s = past[count].delay_s
-            errors.append(max(delay_s - known["a"], delay_s / 10) / expected_s)
-    known, last = learned(past), past[-1]
-    terms = errors[-40:]
-
-    def seconds(density: float) -> float:
-        exposed = 0.0
-        for error in terms:
-            delay_s = known["a"] + error * transfer_s(known, density)
-            exposed += max(known["w"] * delay_s, delay_s - known["h"])
-        return last.compute_s + last.compress_s + exposed / len(terms)
-
-    return max(tried(0.0005, 1.0, 1.17), key=lambda density: density**eps / seconds(density))
-
-
-@pytest.mark.parametrize("kind", SERIES)
-def test_pace_is_the_best_of_those_it_tries(kind: str) -> None:
-    past, controller = history(kind, 70), Pace(eps=0.09)
-    assert [controller.density(None), controller.density(past[0])] == [0.001, 0.01]
-    for count, one in enumerate(past[1:], 2):
-        density = controller.density(one)
-        if count % 5 == 2:
-            assert density == pytest.approx(most_progress(past[:count], 0.09))
-
-
-def test_a_critical_regime_raises_eps() -> None:
-    """Stretches of 2 exchanges with mean norms 4, 3 and 3: changes 1/4 and 0."""
-    controller = Pace(eps=0.1, boost=1.5, boost_window=2)
-    assert controller.needs_norms and not Pace().needs_norms
-    epses = []
-    for step, norm in enumerate((5.0, 3.0, 2.0, 4.0, 3.0, 3.0)):
-        controller.density(seen(step, grad_norm=norm))
-        epses.append(controller.state()["eps"])
-    assert epses == pytest.approx([0.25, 0.25, 0.25, 0.175, 0.175, 0.1])
-
-
-def test_densities_tried_are_a_geometric_series() -> None:
-    densities = tried(0.0005, 1.0, 1.17)
-    steps = [after / before for before, after in zip(densities, densities[1:], strict=False)]
-    assert steps[:-1] == pytest.approx([1.17] * len(steps[:-1])) and 1 < steps[-1] <= 1.17
-    assert (densities[0], densities[-1]) == (0.0005, 1.0)
-    assert sum(density < 0.24 for density in densities) == 40
-
-
 def test_a_slower_link_is_believed_at_once_a_single_spike_for_one_exchange() -> None:
     link = Link()
     rates = []
@@ -248,42 +181,3 @@ def test_the_mean_over_errors_is_that_of_its_terms(
         assert errors.exposed_s(hiding, latency_s, transfer) == pytest.approx(mean, abs=1e-12)
         last.append(source.paretovariate(1))
         errors.add(last[-1])
-
-
-def test_with_nobody_to_send_to_everything_is_sent() -> None:
-    for controller in (Hide(), Pace()):
-        for step in range(3):
-            density = controller.density(seen(step, received_bytes=0, workers=1))
-        assert density == 1.0
-
-
-def test_their_states_are_the_models() -> None:
-    hide, pace = Hide(), Pace()
-    assert hide.state() == {} and pace.state() == {"error": 1.0, "eps": 0.09}
-    for one in history("noisy", 5):
-        hide.density(one), pace.density(one)
-    names = {"rate", "best_rate", "latency", "window", "exposed_share", "per_density"}
-    assert set(hide.state()) == names
-    assert set(pace.state()) == names | {"error", "eps"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "field", "message"),
-    [
-        (Hide, {"margin": 0}, r"margin must be in \(0, 1\], got 0"),
-        (Hide, {"d_max": 2}, r"d_max must be in \(0, 1\], got 2"),
-        (Hide, {"d_min": 0.5, "d_max": 0.1}, r"d_min must be in \(0, 0.1\] \(d_max\), got 0.5"),
-        (Hide, {"start": ()}, r"start must be one or more densities in \(0, 1\], got \[\]"),
-        (Hide, {"start": (0.1, 2)}, r"start must be .*, got \[0.1, 2\]"),
-        (Hide, {"dense_factor": 0}, "dense_factor must be a number > 0, got 0"),
-        (Pace, {"eps": 0}, "eps must be a number > 0, got 0"),
-        (Pace, {"eps": float("nan")}, "eps must be a number > 0, got nan"),
-        (Pace, {"memory": 0}, "memory must be a whole number >= 1, got 0"),
-        (Pace, {"spacing": 1}, "spacing must be a number > 1, got 1"),
-        (Pace, {"boost": -1}, "boost must be a number >= 0, got -1"),
-        (Pace, {"boost_window": 1.5}, "boost_window must be a whole number >= 1, got 1.5"),
-    ],
-)
-def test_what_is_refused(kind: type, field: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        kind(**field)
