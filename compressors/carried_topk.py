@@ -9,6 +9,9 @@ largest: the others stay in the residual. Zeros are not sent. Meant for `error_f
 
 Workers tell each other K and send that many entries. Filled up to the capacity they would not have
 to tell; that is fewer bytes only where (capacity - 1) k is below 4.
+
+On a GPU nothing waits for the host: every threshold is from a sample, the capacity is always sent,
+filled up with zeros, and of too many entries those of lowest position are.
 """
 
 from dataclasses import dataclass, field
@@ -20,6 +23,7 @@ from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
 from compressors.draw import generator
+from compressors.kernels import gpu
 from compressors.magnitude import at_least, largest
 from compressors.sampled_topk import LEAST_RANK, estimate, passing
 from compressors.sparse import average, index_dtype, take_out_
@@ -64,14 +68,27 @@ class CarriedTopK:
         int64) to an all-gather. `unsent` is the gradient, zero where it was sent.
         """
         grad, n = bucket.grad, bucket.grad.numel()
-        k = max(1, int(density * n))
-        index = self._reaching(bucket, k, (bucket.step, bucket.index, workers.rank))
-        most = int(self.capacity * k)
+        k, key = max(1, int(density * n)), (bucket.step, bucket.index, workers.rank)
+        taken = self.taken_on_gpu if grad.is_cuda else self._taken
+        values, index = taken(bucket, k, key)
+        is_zero = bucket.may_clear and not grad.is_cuda
+        mean = average(values, index.to(self._wire_dtype), n, workers, bucket.room(), is_zero)
+        return Reduced(mean, unsent=grad)
+
+    def taken_on_gpu(self, bucket: Bucket, k: int, key: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Values and positions of about k entries, [capacity k] with zeros at the end."""
+        share = k / bucket.grad.numel()
+        threshold = self._sampled(bucket.grad, share, key, bucket.added)
+        found = gpu.select_(bucket.grad, threshold, int(self.capacity * k), bucket.added)
+        return found.values, found.where
+
+    def _taken(self, bucket: Bucket, k: int, key: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Values and positions of about k entries, [K]."""
+        grad, most = bucket.grad, int(self.capacity * k)
+        index = self._reaching(bucket, k, key)
         if index.numel() > most:
             index = index.index_select(0, largest(grad.index_select(0, index), most))
-        values, wire = take_out_(grad, index), index.to(self._wire_dtype)
-        mean = average(values, wire, n, workers, bucket.room(), bucket.may_clear)
-        return Reduced(mean, unsent=grad)
+        return take_out_(grad, index), index
 
     def _reaching(self, bucket: Bucket, k: int, key: tuple[int, ...]) -> Tensor:
         """Positions of about k entries of the gradient; int64 [K], ascending. Adds `added`."""

@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from compressors.base import Bucket
+from compressors.carried_topk import CarriedTopK
 from compressors.kernels import gpu
 from tests.compressors.reductions import gradient
 
@@ -96,6 +98,20 @@ def test_packed_signs_are_added(path: str, n: int) -> None:
     expected = total + torch.where(x >= 0, 0.25, -0.25)
     gpu.add_signs_(total, gpu.pack_signs(x), torch.tensor(0.25, device=DEVICE))
     assert torch.equal(total, expected)
+
+
+def test_a_compressor_sends_its_capacity_and_keeps_the_rest(path: str) -> None:
+    """As `carried_topk` does it on a GPU; elsewhere the same call, whose sample is then numpy's."""
+    n, k = 20_000, 200
+    residual, added = vector(n, 0), vector(n, 1)
+    before = residual + added
+    bucket = Bucket(0, 0, residual, [residual], ("all",), added)
+    values, where = CarriedTopK(capacity=1.5).taken_on_gpu(bucket, k, (0, 0, 0))
+    assert len(values) == len(where) == 300
+    sent = int(values.count_nonzero())
+    assert 0.7 * k < sent <= 300
+    assert torch.equal(residual.index_add(0, where, values), before)
+    assert before.abs().topk(sent).values.min() == values[:sent].abs().min()
 
 
 COMPILE = """
