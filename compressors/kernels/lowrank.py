@@ -2,10 +2,9 @@
 
 Factors are [r, n] and [r, m] for a matrix [n, m], r a multiple of SIDE: rows of them are combined.
 SIDE rows of the matrix meet SIDE rows of a factor at a time, so that each element is loaded once
-for them. Shares nothing with the other kernels: numba's cache would not notice a change there.
+for them.
 """
 
-import os
 from typing import Any
 
 import numpy as np
@@ -14,18 +13,15 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from compressors.kernels.vectors import OPTIONS, load, store
+
 SIDE, LANES = 4, 16  # rows that meet as many others; elements of a vector register
 CHUNK = 8192  # columns at a time: SIDE rows of them stay in the nearest cache
 
 F32, I64 = ir.FloatType(), ir.IntType(64)
 FLOATS = ir.VectorType(F32, LANES)
 
-OPTIONS: dict[str, Any] = {
-    "nogil": True,
-    "error_model": "numpy",
-    "cache": "NUMBA_CACHE_DIR" in os.environ,
-    "fastmath": {"reassoc", "nsz", "contract"},  # NaN and infinity are kept
-}
+FASTMATH = {"reassoc", "nsz", "contract"}  # NaN and infinity are kept
 MATRIX = "float32[:,::1]"
 
 
@@ -53,12 +49,6 @@ def _at(builder: Any, row: Any, here: Any) -> Any:
     return builder.bitcast(builder.gep(row, [here]), FLOATS.as_pointer())
 
 
-def _load(builder: Any, pointer: Any) -> Any:
-    loaded = builder.load(pointer)
-    loaded.align = 4
-    return loaded
-
-
 @intrinsic
 def _mix(_: Any, into: Any, row: Any, source: Any, other: Any, weights: Any, first: Any, end: Any):  # type: ignore[no-untyped-def]
     """Add to SIDE rows of `into` SIDE rows of `source` times `weights`, from column `first` on.
@@ -79,31 +69,31 @@ def _mix(_: Any, into: Any, row: Any, source: Any, other: Any, weights: Any, fir
         count = builder.sdiv(builder.sub(end, first), I64(LANES))
         with cgutils.for_range(builder, count) as loop:
             here = builder.add(first, builder.mul(loop.index, I64(LANES)))
-            loaded = [_load(builder, _at(builder, part, here)) for part in parts]
+            loaded = [load(builder, _at(builder, part, here), 4) for part in parts]
             for total, factor in zip(totals, factors, strict=True):
                 pointer = _at(builder, total, here)
-                value = _load(builder, pointer)
+                value = load(builder, pointer, 4)
                 for part, weight in zip(loaded, factor, strict=True):
                     value = builder.call(fused, [part, weight, value])
-                builder.store(value, pointer).align = 4
+                store(builder, value, pointer, 4)
         return context.get_dummy_value()
 
     return types.void(into, row, source, other, weights, first, end), emit
 
 
-@njit(**OPTIONS)
+@njit(fastmath=FASTMATH, **OPTIONS)
 def _add(total, x):  # type: ignore[no-untyped-def]
     for here in range(total.size):
         total[here] += x[here]
 
 
-@njit(**OPTIONS)
+@njit(fastmath=FASTMATH, **OPTIONS)
 def _take(total, x):  # type: ignore[no-untyped-def]
     for here in range(total.size):
         total[here] -= x[here]
 
 
-@njit(**OPTIONS)
+@njit(fastmath=FASTMATH, **OPTIONS)
 def _add_mixed(into, row, rows, source, other, others, weights, first, end):  # type: ignore[no-untyped-def]
     """`_mix` for `rows` and `others` of them, SIDE at most, and all columns to `end`."""
     if rows == SIDE and others == SIDE:
@@ -117,7 +107,7 @@ def _add_mixed(into, row, rows, source, other, others, weights, first, end):  # 
                 total[here] += weight * part[here]
 
 
-@njit(**OPTIONS)
+@njit(fastmath=FASTMATH, **OPTIONS)
 def _add_products(matrix, i, right, a, left, first, end):  # type: ignore[no-untyped-def]
     """Add to `left`[a : a + SIDE, i : i + SIDE] the products of these rows, for some columns."""
     w, x, y, z = (
@@ -158,7 +148,7 @@ def _add_products(matrix, i, right, a, left, first, end):  # type: ignore[no-unt
             left[a + b, i + c] += found[c]
 
 
-@njit(**OPTIONS)
+@njit(fastmath=FASTMATH, **OPTIONS)
 def _dot(x, y):  # type: ignore[no-untyped-def]
     total = np.float32(0)
     for here in range(x.size):
@@ -166,7 +156,7 @@ def _dot(x, y):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(**OPTIONS)
+@njit(fastmath=FASTMATH, **OPTIONS)
 def _add_rows(matrix, i, rows, left, right, sign, weights, first, end):  # type: ignore[no-untyped-def]
     """Add `sign` left^T right to `rows` rows of `matrix` from row `i` on, for some columns."""
     for a in range(0, right.shape[0], SIDE):
@@ -176,7 +166,9 @@ def _add_rows(matrix, i, rows, left, right, sign, weights, first, end):  # type:
         _add_mixed(matrix, i, rows, right, a, SIDE, weights, first, end)
 
 
-@njit(f"void({MATRIX}, {MATRIX}, boolean, {MATRIX}, {MATRIX}, boolean)", **OPTIONS)
+@njit(
+    f"void({MATRIX}, {MATRIX}, boolean, {MATRIX}, {MATRIX}, boolean)", fastmath=FASTMATH, **OPTIONS
+)
 def left_of(matrix, added, adds, right, left, subtracts):  # type: ignore[no-untyped-def]
     """`left`, [r, n], becomes right matrix^T, in one pass over `matrix`, [n, m].
 
@@ -204,7 +196,7 @@ def left_of(matrix, added, adds, right, left, subtracts):  # type: ignore[no-unt
             _add_rows(matrix, i, rows, left, right, np.float32(-1), weights, 0, m)
 
 
-@njit(f"void({MATRIX}, {MATRIX}, boolean, {MATRIX}, {MATRIX})", **OPTIONS)
+@njit(f"void({MATRIX}, {MATRIX}, boolean, {MATRIX}, {MATRIX})", fastmath=FASTMATH, **OPTIONS)
 def right_of(matrix, added, adds, left, right):  # type: ignore[no-untyped-def]
     """`right`, [r, m], becomes left matrix, in one pass over `matrix`, [n, m].
 
@@ -227,7 +219,7 @@ def right_of(matrix, added, adds, left, right):  # type: ignore[no-untyped-def]
                 _add_mixed(right, a, SIDE, matrix, i, rows, weights, first, end)
 
 
-@njit(f"void({MATRIX}, {MATRIX}, {MATRIX})", **OPTIONS)
+@njit(f"void({MATRIX}, {MATRIX}, {MATRIX})", fastmath=FASTMATH, **OPTIONS)
 def subtract(matrix, left, right):  # type: ignore[no-untyped-def]
     """Take left^T right away from `matrix`, [n, m]."""
     n, m = matrix.shape
@@ -236,7 +228,7 @@ def subtract(matrix, left, right):  # type: ignore[no-untyped-def]
         _add_rows(matrix, i, min(SIDE, n - i), left, right, np.float32(-1), weights, 0, m)
 
 
-@njit(f"void({MATRIX}, {MATRIX}, {MATRIX}, {MATRIX}, boolean)", **OPTIONS)
+@njit(f"void({MATRIX}, {MATRIX}, {MATRIX}, {MATRIX}, boolean)", fastmath=FASTMATH, **OPTIONS)
 def product(out, left, right, matrix, subtracts):  # type: ignore[no-untyped-def]
     """`out`, [n, m], becomes left^T right; `subtracts` takes it away from `matrix`, too."""
     n, m = out.shape

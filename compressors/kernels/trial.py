@@ -12,7 +12,7 @@ KEY = np.array([5, 7], np.uint32)
 
 def agrees(native: Any) -> bool:
     """Of all kernels but those that select."""
-    return all(test(native) for test in (_signs, _votes, _levels, _casts, _positions))
+    return all(test(native) for test in (_signs, _votes, _levels, _casts, _positions, _products))
 
 
 def _normal(seed: int) -> np.ndarray:
@@ -123,3 +123,19 @@ def _positions(native: Any) -> bool:
         and inside
         and not kernels.add(summed, np.array([SIZE], np.int32), values, 0.5)
     )
+
+
+def _products(native: Any) -> bool:
+    n, m = 11, SIZE // 11
+    matrix, added = _normal(5)[: n * m].reshape(n, m), _normal(6)[: n * m].reshape(n, m)
+    right, out = _normal(7)[: 4 * m].reshape(4, m), np.empty((n, m), np.float32)
+    left, total, both = np.empty((4, n), np.float32), matrix.copy(), matrix + added
+    native.lowrank.left_of(total, added, True, right, left, True)
+    native.lowrank.product(out, left, right, total, True)
+    product = left.T @ right
+    pairs = [(left, right @ both.T), (out, product)]
+    found = np.empty_like(right)
+    native.lowrank.right_of(matrix, added, True, left, found)
+    native.lowrank.subtract(total, left, right)
+    pairs += [(matrix, both), (found, left @ both), (total, both - 3 * product)]
+    return all(np.allclose(one, other, rtol=1e-4, atol=1e-2) for one, other in pairs)

@@ -182,6 +182,8 @@ def test_without_numba_the_path_says_why(monkeypatch: pytest.MonkeyPatch) -> Non
         ("quantise", "average", lambda *rest: None),
         ("casts", "encode", lambda *rest: 0),
         ("scatter", "add", lambda *rest: True),
+        ("lowrank", "product", lambda *rest: None),
+        ("lowrank", "subtract", lambda *rest: None),
         ("scatter", "mark", lambda n, count, key, bitmap: bitmap.fill(0)),
     ],
 )
