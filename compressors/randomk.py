@@ -10,6 +10,7 @@ from typing import ClassVar
 from compressors.base import Bucket, Reduced, Workers
 from compressors.draw import positions
 from compressors.sparse import add_, add_at_, average, index_dtype, take_out_
+from compressors.workspace import workspace
 
 
 @dataclass
@@ -37,7 +38,8 @@ class RandomK:
         key = (self.seed, bucket.step, bucket.index)
         own = () if self.shared else (workers.rank,)
         index = positions(n, k, key + own).to(grad.device)
-        values = take_out_(grad, index, erase=bucket.is_kept)
+        values = workspace("values", k, grad.dtype, grad.device)
+        take_out_(grad, index, erase=bucket.is_kept, out=values)
         if not self.shared:
             index = index.to(self._wire_dtype)
             mean = average(values, index, n, workers, bucket.room(), bucket.may_clear)

@@ -28,13 +28,16 @@ def add_(total: Tensor, added: Tensor, clear: bool) -> None:
         added.zero_()
 
 
-def take_out_(grad: Tensor, index: Tensor, erase: bool = True) -> Tensor:
-    """The values of `grad`, [n], at `index`, [k]; with `erase` they are set to zero in `grad`."""
+def take_out_(grad: Tensor, index: Tensor, erase: bool = True, out: Tensor | None = None) -> Tensor:
+    """The values of `grad`, [n], at `index`, [k]; with `erase` they are set to zero in `grad`.
+
+    They are written to `out`, [k], where that is given.
+    """
+    values = grad.new_empty(index.numel()) if out is None else out
     if (native := kernels.of(grad)) is not None and _fits(index, grad.numel()):
-        values = grad.new_empty(index.numel())
         native.scatter.take(grad.numpy(), index.numpy(), erase, values.numpy())
         return values
-    values = grad.index_select(0, index)
+    torch.index_select(grad, 0, index, out=values)
     if erase:
         grad.index_fill_(0, index.long(), 0)
     return values

@@ -6,7 +6,7 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 
-from compressors.kernels.vectors import CHUNK, I16, OPTIONS, intrinsic
+from compressors.kernels.vectors import CHUNK, I16, OPTIONS, bits_of, float_of, intrinsic
 
 MAGNITUDE, INFINITY = 0x7FFFFFFF, 0x7F800000  # bits of a float32 but its sign; of infinity
 HALF, QUIET = 0x7FFF, 0x40  # just below a half of bfloat16's last place; makes a NaN one
@@ -33,28 +33,10 @@ def _from_half(_: Any, bits: Any) -> Any:
     return types.float32(bits), emit
 
 
-@intrinsic
-def _float(_: Any, bits: Any) -> Any:
-    """The float32 of these bits."""
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.FloatType())
-
-    return types.float32(bits), emit
-
-
-@intrinsic
-def _bits(_: Any, x: Any) -> Any:
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.IntType(32))
-
-    return types.uint32(x), emit
-
-
 @njit(**OPTIONS)
 def _bfloat(x):  # type: ignore[no-untyped-def]
     """The bits of a float32 rounded to a bfloat16."""
-    bits = _bits(x)
+    bits = WORD(bits_of(x))
     odd = WORD(WORD(bits >> HIGH) & WORD(1))
     rounded = WORD(WORD(WORD(bits + WORD(HALF)) + odd) >> HIGH)
     is_nan = WORD(bits & WORD(MAGNITUDE)) > WORD(INFINITY)
@@ -63,14 +45,14 @@ def _bfloat(x):  # type: ignore[no-untyped-def]
 
 @njit(**OPTIONS)
 def _from_bfloat(bits):  # type: ignore[no-untyped-def]
-    return _float(WORD(WORD(bits) << HIGH))
+    return float_of(WORD(WORD(bits) << HIGH))
 
 
 @njit(**OPTIONS)
 def _largest(x):  # type: ignore[no-untyped-def]
-    most, keys = np.int32(0), x.view(np.int32)
-    for here in range(keys.size):
-        key = np.int32(keys[here] & np.int32(MAGNITUDE))
+    most = np.int32(0)
+    for here in range(x.size):
+        key = np.int32(bits_of(x[here]) & np.int32(MAGNITUDE))
         most = key if key > most else most
     return most
 

@@ -14,7 +14,9 @@ from compressors.kernels.vectors import (
     CHUNK,
     OPTIONS,
     SUM,
+    bits_of,
     bytes_at,
+    float_of,
     floats_at,
     load_plane,
     store_plane,
@@ -70,9 +72,9 @@ def _add(total, added):  # type: ignore[no-untyped-def]
 @njit(**OPTIONS)
 def _largest(x):  # type: ignore[no-untyped-def]
     """Bits of the largest magnitude; NaN is larger than infinity."""
-    most, keys = np.int32(0), x.view(np.int32)
-    for here in range(keys.size):  # by position: numba's iterators do not become vectors
-        key = np.int32(keys[here] & MAGNITUDE)
+    most = np.int32(0)
+    for here in range(x.size):  # by position: numba's iterators do not become vectors
+        key = np.int32(bits_of(x[here]) & MAGNITUDE)
         most = key if key > most else most
     return most
 
@@ -89,20 +91,22 @@ def _squares(x):  # type: ignore[no-untyped-def]
 @njit("Tuple((float32, float64))(float32[::1], float32[::1])", **OPTIONS)
 def add_measure(total, added):  # type: ignore[no-untyped-def]
     """Largest magnitude and sum of squares of total += added (which may be empty)."""
-    most, squares = np.zeros(1, np.int32), 0.0
+    most, squares = np.int32(0), 0.0
     for first in range(0, total.size, CHUNK):
         part = total[first : first + CHUNK]
         _add(part, added[first : first + CHUNK])
-        most[0] = max(most[0], _largest(part))
+        largest = _largest(part)
+        most = largest if largest > most else most
         squares += _squares(part)
-    return most.view(np.float32)[0], squares
+    return float_of(most), squares
 
 
 @njit(**OPTIONS)
 def _pack_rest(codes, first, width, packed):  # type: ignore[no-untyped-def]
     """Codes from `first` to the end, fewer than BLOCK, plane by plane."""
     at, rest = first // BLOCK * (BLOCK // BYTE) * width, codes.size - first
-    packed[at:] = 0
+    for byte in range(at, packed.size):
+        packed[byte] = 0
     for bit in range(width):
         for here in range(rest):
             place = bit * rest + here
@@ -127,7 +131,8 @@ def unpack(packed, width, first, codes):  # type: ignore[no-untyped-def]
 
     Fewer than BLOCK after the last whole step are the last ones packed.
     """
-    codes[:] = 0
+    for here in range(codes.size):
+        codes[here] = 0
     byte, whole = first // BLOCK * (BLOCK // BYTE) * width, codes.size // BLOCK * BLOCK
     for here in range(0, whole, BLOCK):
         for bit in range(width):
@@ -154,14 +159,12 @@ def encode(total, added, ends, norm, levels, width, keys, keep, steps, codes, pa
     what rounding took is left in `total`; otherwise the sum is, and is not looked at again.
     """
     first = done = 0
-    most = np.zeros(1, np.int32)
     for block in range(ends.size):
         stop = ends[block]
         part = total[first:stop]
         _add(part, added[first:stop])
         if norm == LARGEST:
-            most[0] = _largest(part)
-            steps[block] = most.view(np.float32)[0] / np.float32(levels)
+            steps[block] = float_of(_largest(part)) / np.float32(levels)
         elif norm == LENGTH:
             steps[block] = np.float32(np.sqrt(_squares(part))) / np.float32(levels)
         for here in range(first, stop, SEGMENT):

@@ -26,7 +26,8 @@ def _position(number, key, n):  # type: ignore[no-untyped-def]
 @njit("void(int64, int64, uint64, uint64[::1])", **OPTIONS)
 def mark(n, count, key, bitmap):  # type: ignore[no-untyped-def]
     """Set `count` bits among the first `n` of `bitmap`, which is cleared before."""
-    bitmap[:] = 0
+    for word in range(bitmap.size):
+        bitmap[word] = 0
     drawn = np.empty(BATCH, np.int64)
     number = 0
     while count > 0:

@@ -62,11 +62,17 @@ def _add_block(_: Any, total: Any, first: Any, packed: Any, byte: Any, scale: An
 
 
 @njit(**OPTIONS)
+def _clear(array):  # type: ignore[no-untyped-def]
+    for here in range(array.size):  # numba takes a second to compile `array[:] = 0`
+        array[here] = 0
+
+
+@njit(**OPTIONS)
 def _pack(x, packed):  # type: ignore[no-untyped-def]
     whole = x.size - x.size % BLOCK
     for first in range(0, whole, BLOCK):
         _pack_block(x, first, packed, first // BYTE)
-    packed[whole // BYTE :] = 0
+    _clear(packed[whole // BYTE :])
     for here in range(whole, x.size):
         if x[here] >= 0:
             packed[here // BYTE] |= np.uint8(1 << (here % BYTE))
@@ -98,7 +104,7 @@ def add_pack(total, added, squared, packed):  # type: ignore[no-untyped-def]
     `added` may be empty. Returns the sum of magnitudes, or of squares, in float64.
     """
     found = 0.0
-    packed[total.size // BYTE :] = 0
+    _clear(packed[total.size // BYTE :])
     for first in range(0, total.size, CHUNK):
         part = total[first : first + CHUNK]
         if added.size:
@@ -127,7 +133,7 @@ def add_all(total, payloads, scales, onto):  # type: ignore[no-untyped-def]
     for first in range(0, total.size, CHUNK):
         part = total[first : first + CHUNK]
         if not onto:
-            part[:] = 0
+            _clear(part)
         nbytes = (part.size + BYTE - 1) // BYTE
         for worker in range(payloads.size):
             packed = carray(bytes_at(payloads[worker] + first // BYTE), (nbytes,), np.uint8)
@@ -148,8 +154,8 @@ def _count(planes, carry):  # type: ignore[no-untyped-def]
 @njit(**OPTIONS)
 def _reach(planes, least, more, equal):  # type: ignore[no-untyped-def]
     """`more`: which of the numbers are `least` or more; `equal` is written over."""
-    more[:] = 0
-    equal[:] = 255
+    for here in range(more.size):
+        more[here], equal[here] = 0, 255
     for plane in range(planes.shape[0] - 1, -1, -1):
         row, higher = planes[plane], np.uint8(0 if least >> plane & 1 else 255)
         for here in range(row.size):
@@ -165,16 +171,18 @@ def vote(payloads, scale, result):  # type: ignore[no-untyped-def]
     size, width = payloads.size, 0
     while size >> width:
         width += 1
-    rows = np.empty((2, CHUNK // BYTE), np.uint8)
+    more, equal = np.empty(CHUNK // BYTE, np.uint8), np.empty(CHUNK // BYTE, np.uint8)
     planes = np.empty((width, CHUNK // BYTE), np.uint8)
     for first in range(0, result.size, CHUNK):
         part = result[first : first + CHUNK]
         nbytes = (part.size + BYTE - 1) // BYTE
-        planes[:] = 0
+        for plane in range(width):
+            _clear(planes[plane])
         for worker in range(size):
             packed = carray(bytes_at(payloads[worker] + first // BYTE), (nbytes,), np.uint8)
-            rows[0, :nbytes] = packed
-            _count(planes, rows[0])
-        _reach(planes, (size + 1) // 2, rows[0], rows[1])
-        part[:] = 0
-        add(part, rows[0], scale)
+            for here in range(nbytes):
+                more[here] = packed[here]
+            _count(planes, more)
+        _reach(planes, (size + 1) // 2, more, equal)
+        _clear(part)
+        add(part, more, scale)

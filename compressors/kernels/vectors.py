@@ -70,6 +70,26 @@ def floats_at(_: Any, address: Any) -> Any:
 
 
 @intrinsic
+def bits_of(_: Any, x: Any) -> Any:
+    """A float32 as an int32."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], I32)
+
+    return types.int32(x), emit
+
+
+@intrinsic
+def float_of(_: Any, bits: Any) -> Any:
+    """The float32 of 32 bits."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], F32)
+
+    return types.float32(bits), emit
+
+
+@intrinsic
 def store_plane(_: Any, codes: Any, first: Any, bit: Any, packed: Any, byte: Any) -> Any:
     """Write bit number `bit` of the BLOCK codes from `first` to packed[byte:]."""
 
