@@ -3,9 +3,12 @@
 An exchange of b bytes takes T = a + b / r seconds, of which backward hides all but
 max(w T, T - h). Four quantities and how they are found:
 
-- b, bytes received at a density d: their sum over the sum of densities of the last exchanges
-  below 1, so that nothing is assumed of the compressor (indices, bits, ranks, intervals that send
-  a bucket every so often). Density 1 is apart, as it may be an all-reduce instead of an all-gather.
+- b, bytes received at a density d: a line through the mean of the last exchanges below 1, so that
+  nothing is assumed of the compressor (indices, bits, ranks, intervals that send a bucket every so
+  often). Its slope is the steepest of the last pairs of exchanges in a row whose densities differ
+  enough, but within half and all of bytes over density: a compressor that can send no less, whose
+  line is flat at first, is then not taken to cost the same at density 1. Density 1 itself is apart,
+  as it may be an all-reduce instead of an all-gather.
 - a: where the line through two exchanges in a row meets zero bytes, if their bytes differ
   enough; the median of the last such pairs. A pair sees one state of the network: fits over longer
   times mistake the controller's own answer, fewer bytes when the rate is low, for latency.
@@ -27,8 +30,9 @@ from controllers.base import Observation
 
 RECENT = 8  # exchanges whose bytes tell those of a density
 RATES = 3  # exchanges whose rates tell the rate
-PAIRS = 9  # whose lines tell the latency
-APART = 3  # times the bytes of the one in a pair are those of the other at least
+PAIRS = 9  # whose lines tell latency, and bytes beside those in proportion to the density
+APART = 3  # times the bytes, or density, of the one in a pair are those of the other at least
+FLATTEST = 0.5  # of bytes over density, the slope that is believed
 CLEARLY = 1.2  # times T - h, an exposure that the window does not explain
 WEIGHT = 0.1  # of the new value in moving averages
 LEAST_TRANSFER = 0.1  # share of a delay that is transfer at least, so that noise in a is no rate
@@ -45,32 +49,44 @@ class Volume:
 
     dense_factor: float | None = None
     per_density: float = field(default=0.0, init=False)  # bytes per unit of density, below 1
+    fixed: float = field(default=0.0, init=False)  # bytes at any density below 1
     _recent: deque[tuple[float, int]] = field(init=False, repr=False)
+    _slopes: deque[float] = field(init=False, repr=False)  # of pairs
     _dense: float | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._recent = deque(maxlen=RECENT)
+        self._recent, self._slopes = deque(maxlen=RECENT), deque(maxlen=PAIRS)
 
     def update(self, seen: Observation) -> None:
         if seen.density >= 1:
             self._dense = float(seen.received_bytes)
         else:
-            self._recent.append((seen.density, seen.received_bytes))
+            self._pair((seen.density, seen.received_bytes))
         if self._dense is None and self.dense_factor is not None:
             self._dense = self.dense_factor * seen.dense_bytes
         densities, received = zip(*self._recent or [(1.0, self._dense or 0.0)], strict=True)
-        self.per_density = sum(received) / sum(densities)
+        ratio = sum(received) / sum(densities)
+        self.per_density = min(ratio, max(FLATTEST * ratio, *self._slopes or (ratio,)))
+        self.fixed = (ratio - self.per_density) * sum(densities) / len(densities)
+
+    def _pair(self, new: tuple[float, int]) -> None:
+        """Keep one more exchange, and the slope of it and the one before."""
+        small, large = sorted((self._recent[-1] if self._recent else new, new))
+        if large[0] >= APART * small[0]:
+            self._slopes.append((large[1] - small[1]) / (large[0] - small[0]))
+        self._recent.append(new)
 
     def bytes(self, density: float) -> float:
         if density >= 1 and self._dense is not None:
             return self._dense
-        return self.per_density * density
+        return self.fixed + self.per_density * density
 
     def density(self, budget_bytes: float) -> float:
         """The largest density, in [0, 1], whose bytes are within the budget."""
         if self.bytes(1.0) <= budget_bytes:
             return 1.0
-        return min(1.0, budget_bytes / self.per_density) if self.per_density else 0.0
+        over = max(0.0, budget_bytes - self.fixed)
+        return min(1.0, over / self.per_density) if self.per_density else 0.0
 
 
 @dataclass
@@ -168,6 +184,7 @@ class LinkModel:
             "window": self.hiding.window_s,
             "exposed_share": self.hiding.exposed_share,
             "per_density": self.volume.per_density,
+            "fixed": self.volume.fixed,
         }
 
 

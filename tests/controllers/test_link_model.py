@@ -10,7 +10,7 @@ from controllers.errors import Errors
 from controllers.link_model import Hiding, Link, LinkModel, Volume
 from tests.controllers.observations import seen
 
-SERIES = ("linear", "noisy", "level", "interval", "dense at times", "silent at times")
+SERIES = ("linear", "noisy", "level", "overhead", "interval", "dense at times", "silent at times")
 
 
 def history(kind: str, steps: int = 120) -> list[Observation]:
@@ -22,6 +22,8 @@ def history(kind: str, steps: int = 120) -> list[Observation]:
         received = 3e6 * density
         if kind == "level":
             received = max(received, 60_000)  # the compressor can do no less
+        if kind == "overhead":
+            received += 30_000
         if kind == "interval":
             received *= source.choice((0.2, 1.0, 1.8))
         if kind == "dense at times" and step % 7 == 3:
@@ -70,7 +72,19 @@ def learned(past: list[Observation]) -> dict[str, float]:
             w = share if fitted == 0 else 0.9 * w + 0.1 * share
             fitted += 1
     sparse = [one for one in past if one.density < 1][-8:]
-    per = sum(one.received_bytes for one in sparse) / sum(one.density for one in sparse)
+    bytes_, densities = (
+        sum(one.received_bytes for one in sparse),
+        sum(one.density for one in sparse),
+    )
+    slopes = []
+    thin = [one for one in past if one.density < 1]
+    for one, two in zip(thin, thin[1:], strict=False):
+        if max(one.density, two.density) >= 3 * min(one.density, two.density):
+            rise = two.received_bytes - one.received_bytes
+            slopes.append(rise / (two.density - one.density))
+    steepest = max(slopes[-9:], default=bytes_ / densities)
+    per = min(max(steepest, 0.5 * bytes_ / densities), bytes_ / densities)
+    fixed = (bytes_ - per * densities) / len(sparse)
     dense = [one.received_bytes for one in past if one.density == 1]
     return {
         "a": a,
@@ -78,12 +92,14 @@ def learned(past: list[Observation]) -> dict[str, float]:
         "h": h,
         "w": w,
         "per": per,
-        "dense": dense[-1] if dense else per,
+        "fixed": fixed,
+        "dense": dense[-1] if dense else fixed + per,
     }
 
 
 def transfer_s(known: dict[str, float], density: float) -> float:
-    return (known["dense"] if density == 1 else known["per"] * density) / known["r"]
+    sparse = known["fixed"] + known["per"] * density
+    return (known["dense"] if density == 1 else sparse) / known["r"]
 
 
 @pytest.mark.parametrize("kind", SERIES)
@@ -142,6 +158,17 @@ def test_bytes_of_a_level_that_cannot_go_lower_are_found_from_below() -> None:
         volume.update(seen(step, density=density, received_bytes=received))
         density = volume.density(300_000)
     assert density == pytest.approx(0.1, rel=0.05)
+
+
+def test_bytes_beside_those_of_the_density_are_told_apart() -> None:
+    """Lengths, scales, vectors that are not compressed: 2 kB at any density."""
+    volume = Volume()
+    for step, density in enumerate((0.001, 0.01, 0.0005, 0.0005, 0.0005)):
+        received = int(2000 + 3e6 * density)
+        volume.update(seen(step, density=density, received_bytes=received))
+    assert volume.per_density == pytest.approx(3e6)
+    assert volume.fixed == pytest.approx(2000)
+    assert volume.density(5000) == pytest.approx(0.001) and volume.density(1000) == 0
 
 
 def test_density_one_is_judged_by_its_own_bytes() -> None:

@@ -20,7 +20,11 @@ def test_hide_fills_the_window(kind: str) -> None:
         density = controller.density(one)
         known = learned(past[:count])
         free = max(0.0, 0.9 * known["h"] - known["a"]) * known["r"]
-        expected = 1.0 if known["dense"] <= free else min(1.0, free / known["per"])
+        expected = (
+            1.0
+            if known["dense"] <= free
+            else min(1.0, max(0, free - known["fixed"]) / known["per"])
+        )
         assert density == pytest.approx(max(0.002, expected))
 
 
@@ -87,7 +91,7 @@ def test_their_states_are_the_models() -> None:
     assert hide.state() == {} and pace.state() == {"error": 1.0, "eps": 0.09}
     for one in history("noisy", 5):
         hide.density(one), pace.density(one)
-    names = {"rate", "best_rate", "latency", "window", "exposed_share", "per_density"}
+    names = {"rate", "best_rate", "latency", "window", "exposed_share", "per_density", "fixed"}
     assert set(hide.state()) == names
     assert set(pace.state()) == names | {"error", "eps"}
 
