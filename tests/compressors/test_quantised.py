@@ -149,3 +149,9 @@ def test_workers_draw_apart(make: Callable[[], Any]) -> None:
 def test_what_is_out_of_range_is_refused(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("clip", [2.5, float("inf")])
+def test_of_nothing_terngrad_sends_nothing(clip: float) -> None:
+    ((_, (mean, unsent), _),) = run(lambda: TernGrad(clip), [torch.zeros(100)], 1.0)
+    assert not mean.any() and unsent is not None and not unsent.any()
