@@ -29,7 +29,7 @@ lint: setup
 	$(RUN) -m mypy
 
 bench: setup
-	for name in network collectives ddp compression; do \
+	for name in network collectives ddp compression overlap; do \
 		echo "== $$name"; $(RUN) benchmarks/$$name.py || exit 1; done
 
 clean:
