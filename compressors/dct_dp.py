@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.magnitude import at_least, bits, largest
-from compressors.sparse import average, index_dtype, take_out_
+from compressors.magnitude import add_at_least_, at_least, bits, largest
+from compressors.sparse import add_, average, index_dtype, take_out_
 
 
 class Threshold(NamedTuple):
@@ -34,6 +34,7 @@ class DCTDP:
     """Keeps a threshold by parameter name: DDP may lay out its buckets anew."""
 
     uniform_density: ClassVar[bool] = False
+    adds: ClassVar[bool] = True
     lifespan: int = 1000  # steps between two computations of a threshold, >= 1
     index_dtype: str = "int32"  # of positions on the wire; int64 makes an entry 12 bytes, not 8
     thresholds: dict[str, Threshold] = field(default_factory=dict, init=False, repr=False)
@@ -47,27 +48,38 @@ class DCTDP:
         """Mean, [n], of every worker's entries that reach its own thresholds.
 
         With K entries, 0 <= K <= n, a worker contributes 8K bytes (12K with int64) to an
-        all-gather. `unsent` is `bucket.grad`, zero where it was sent.
+        all-gather. `unsent` is `bucket.grad`, the gradient, zero where it was sent.
         """
-        grad, first = bucket.grad, 0
-        found = []
-        for name, part in zip(bucket.names, bucket.gradients, strict=True):
-            threshold = self._threshold(name, part.flatten(), density, bucket.step)
-            found.append(at_least(part.flatten(), threshold) + first)
+        grad, first, found = bucket.grad, 0, []
+        sizes = [part.numel() for part in bucket.gradients]
+        added = [None] * len(sizes) if bucket.added is None else bucket.added.split(sizes)
+        for name, part, new in zip(bucket.names, grad.split(sizes), added, strict=True):
+            where = self._reaching(name, part, new, density, bucket.step, bucket.may_clear)
+            found.append(where.add_(first))
             first += part.numel()
         index = torch.cat(found)
         values = take_out_(grad, index)
-        mean = average(values, index.to(self._wire_dtype), grad.numel(), workers)
+        index, out = index.to(self._wire_dtype), bucket.room()
+        mean = average(values, index, grad.numel(), workers, out, bucket.may_clear)
         return Reduced(mean, unsent=grad)
 
-    def _threshold(self, name: str, grad: Tensor, density: float, step: int) -> Tensor:
-        """That of parameter `name` at this step; computed from `grad`, [n], where it is due."""
+    def _reaching(
+        self, name: str, part: Tensor, added: Tensor | None, density: float, step: int, clear: bool
+    ) -> Tensor:
+        """Positions of what reaches the threshold of parameter `name`, [n], `added` to it.
+
+        The threshold is computed where it is due. `clear` sets `added` to zero.
+        """
         known = self.thresholds.get(name)
         due = step % self.lifespan == 0
         if known is None or due or known.density != density or known.value == 0:
-            known = Threshold(kept(grad, density), density)
-            self.thresholds[name] = known
-        return known.value
+            if added is not None:
+                add_(part, added, clear)
+                added = None
+            known = self.thresholds[name] = Threshold(kept(part, density), density)
+        if added is None:
+            return at_least(part, known.value)
+        return add_at_least_(part, added, known.value, clear)
 
 
 def kept(grad: Tensor, density: float) -> Tensor:

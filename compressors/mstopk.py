@@ -22,12 +22,13 @@ from compressors.base import Bucket, Reduced, Workers
 from compressors.draw import generator
 from compressors.magnitude import above, bits
 from compressors.moments import mean_magnitude
-from compressors.sparse import average, index_dtype, take_out_
+from compressors.sparse import add_, average, index_dtype, take_out_
 
 
 @dataclass
 class MSTopK:
     uniform_density: ClassVar[bool] = False
+    adds: ClassVar[bool] = True
     rounds: int = 30  # of bisection; fewer leave more to the random run, >= 0
     seed: int = 0  # where the run starts follows from (seed, step, bucket, rank)
     index_dtype: str = "int32"  # of positions on the wire; int64 makes an entry 12 bytes, not 8
@@ -38,17 +39,20 @@ class MSTopK:
             raise ValueError(f"rounds must be >= 0, got {self.rounds}")
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of k entries of every worker's `bucket.grad`, [n], k = max(1, floor(density n)).
+        """Mean of k entries of every worker's gradient, [n], k = max(1, floor(density n)).
 
         Each worker contributes 8k bytes (12k with int64) to an all-gather. `unsent` is
         `bucket.grad`, set to zero where it was sent.
         """
         grad, n = bucket.grad, bucket.grad.numel()
+        if bucket.added is not None:
+            add_(grad, bucket.added, bucket.may_clear)
         k = max(1, int(density * n))
         source = generator(self.seed, bucket.step, bucket.index, workers.rank)
         index = self._select(grad, k, source)
         values = take_out_(grad, index)
-        mean = average(values, index.to(self._wire_dtype), n, workers)
+        wire = index.to(self._wire_dtype)
+        mean = average(values, wire, n, workers, bucket.room(), bucket.may_clear)
         return Reduced(mean, unsent=grad)
 
     def _select(self, grad: Tensor, k: int, source: torch.Generator) -> Tensor:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
 from compressors.magnitude import above, at_least, bits, largest
-from compressors.sparse import index_dtype
+from compressors.sparse import add_, index_dtype
 
 
 @dataclass
@@ -43,6 +43,7 @@ class OkTopK:
     """Keeps thresholds and regions of every bucket; new ones when DDP lays out its buckets anew."""
 
     uniform_density: ClassVar[bool] = True
+    adds: ClassVar[bool] = True
     threshold_period: int = 32  # steps between two computations of thresholds, >= 1
     region_period: int = 64  # steps between two divisions into regions, >= 1
     local_gain: float = 1.012  # of the local threshold by step in between, >= 1
@@ -57,7 +58,7 @@ class OkTopK:
                 raise ValueError(f"{key} must be >= 1, got {getattr(self, key)}")
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """About the largest k of the mean of `bucket.grad`, [n]; k = max(1, floor(density n)).
+        """About the largest k of the mean of the gradients, [n]; k = max(1, floor(density n)).
 
         A worker contributes 8 bytes for each local entry outside its region to an all-to-all, and 8
         for each survivor in it to an all-gather (12 with int64). When thresholds are computed all
@@ -65,6 +66,8 @@ class OkTopK:
         `bucket.grad`, zero where this worker's entry survived.
         """
         grad, n = bucket.grad, bucket.grad.numel()
+        if bucket.added is not None:
+            add_(grad, bucket.added, bucket.may_clear)
         k = max(1, int(density * n))
         state, renew = self._state(bucket)
         if renew or state.density != density or state.local == 0:
@@ -84,10 +87,11 @@ class OkTopK:
             passed = at_least(values, state.everywhere)
             values, where = values[passed], where[passed]
         state.everywhere = _followed(state.everywhere, values.numel(), k, self.global_gain)
-        mean = torch.zeros_like(grad).index_copy_(0, where.long(), values)
         survived = torch.zeros(n, dtype=torch.bool, device=grad.device)
         survived.index_fill_(0, where.long(), True)
-        return Reduced(mean, grad.index_fill_(0, index[survived[index]], 0))
+        grad.index_fill_(0, index[survived[index]], 0)
+        mean = bucket.room() if bucket.may_clear else bucket.room().zero_()
+        return Reduced(mean.index_copy_(0, where.long(), values), unsent=grad)
 
     def _state(self, bucket: Bucket) -> tuple[Agreed, bool]:
         """What is known of this bucket, and whether thresholds are due: alike on all workers."""

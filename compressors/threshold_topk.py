@@ -20,7 +20,7 @@ from torch import Tensor
 from compressors.base import Bucket, Reduced, Workers
 from compressors.magnitude import at_least, largest
 from compressors.moments import mean, mean_magnitude, mean_square
-from compressors.sparse import average, index_dtype, take_out_
+from compressors.sparse import add_, average, index_dtype, take_out_
 
 HALVINGS = 60  # of the interval the threshold lies in: to the last bit of a float64
 
@@ -28,6 +28,7 @@ HALVINGS = 60  # of the interval the threshold lies in: to the last bit of a flo
 @dataclass
 class ThresholdTopK:
     uniform_density: ClassVar[bool] = False
+    adds: ClassVar[bool] = True
     model: str = "laplace"  # laplace | normal
     spread: str = "variance"  # variance: from the variance; magnitude: from the mean magnitude
     capacity: float = 2.0  # entries sent at most, as a multiple of k, >= 1
@@ -43,15 +44,18 @@ class ThresholdTopK:
             raise ValueError(f"capacity must be in [1, inf), got {self.capacity}")
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean, [n], of every worker's entries of `bucket.grad` above its own threshold.
+        """Mean, [n], of every worker's entries of the gradient above its own threshold.
 
         With K entries, 1 <= K <= capacity max(1, floor(density n)), a worker contributes 8K bytes
         (12K with int64) to an all-gather. `unsent` is `bucket.grad`, zero where it was sent.
         """
         grad, n = bucket.grad, bucket.grad.numel()
+        if bucket.added is not None:
+            add_(grad, bucket.added, bucket.may_clear)
         index = self._select(grad, density)
         values = take_out_(grad, index)
-        mean = average(values, index.to(self._wire_dtype), n, workers)
+        wire = index.to(self._wire_dtype)
+        mean = average(values, wire, n, workers, bucket.room(), bucket.may_clear)
         return Reduced(mean, unsent=grad)
 
     def _select(self, grad: Tensor, density: float) -> Tensor:
