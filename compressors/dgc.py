@@ -11,6 +11,7 @@ The density's warm-up is a controller, `warmup`.
 """
 
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import ClassVar
 
 import torch
@@ -59,14 +60,22 @@ class DGC:
                 values.append(take_out_(self.sums[name], where))
                 index.append(where + first)
             first += part.numel()
-        mean = torch.zeros_like(bucket.grad)
-        if values:
-            mean = average(
-                torch.cat(values), torch.cat(index).to(self._wire_dtype), mean.numel(), workers
-            )
-        places = zip(bucket.names, bucket.gradients, mean.split(sizes), strict=True)
-        self._average_vectors_([place for place in places if place[1].dim() <= 1], workers)
+        vectors = [part.dim() <= 1 for part in bucket.gradients]
+        named = list(compress(zip(bucket.names, bucket.gradients, strict=True), vectors))
+        steps = self._vector_steps(named, workers)
+        mean = self._average(bucket, values, index, workers)
+        for result, step in zip(compress(mean.split(sizes), vectors), steps, strict=True):
+            result.copy_(step)
         return Reduced(mean, unsent=None)
+
+    def _average(
+        self, bucket: Bucket, values: list[Tensor], index: list[Tensor], workers: Workers
+    ) -> Tensor:
+        """The mean of what is sent of matrices, [n]; it may lie where the gradients did."""
+        if not values:
+            return bucket.room().zero_()
+        wire = torch.cat(index).to(self._wire_dtype)
+        return average(torch.cat(values), wire, bucket.grad.numel(), workers, bucket.room())
 
     def _accumulated(self, name: str, grad: Tensor, density: float, key: tuple[int, ...]) -> Tensor:
         """Positions to send of v of matrix `name`, [n], `grad` having been added to it."""
@@ -87,14 +96,14 @@ class DGC:
             return velocity.add_(grad).mul_(self.momentum) + grad
         return velocity.mul_(self.momentum).add_(grad)
 
-    def _average_vectors_(self, places: list[tuple[str, Tensor, Tensor]], workers: Workers) -> None:
-        """Write momentum's step for the mean of every (name, gradient, result) to its result."""
-        if not places:
-            return
-        sizes = [grad.numel() for _, grad, _ in places]
-        flat = workers.all_reduce(torch.cat([grad.flatten() for _, grad, _ in places]))
-        for (name, _, result), grad in zip(places, flat.split(sizes), strict=True):
-            result.copy_(self._step(name, grad))
+    def _vector_steps(self, named: list[tuple[str, Tensor]], workers: Workers) -> list[Tensor]:
+        """Momentum's step for the mean of every (name, gradient)."""
+        if not named:
+            return []
+        sizes = [grad.numel() for _, grad in named]
+        flat = workers.all_reduce(torch.cat([grad.flatten() for _, grad in named]))
+        parts = zip(named, flat.split(sizes), strict=True)
+        return [self._step(name, grad) for (name, _), grad in parts]
 
     def _clip_(self, grad: Tensor, size: int) -> None:
         if self.clip_norm is None:
