@@ -40,6 +40,7 @@ class Run(NamedTuple):
     steps: int | None
     dilation: float | None
     compute: str | None  # measured | paced | replay
+    simulated: bool  # its network: no packets were sent
     metric: str | None  # of the target; the target itself may be null
     target: float | None
     state: str
@@ -115,6 +116,7 @@ def _run(path: Path) -> Run:
         steps=told.get("steps"),
         dilation=emulation.get("dilation"),
         compute=emulation.get("compute"),
+        simulated=_simulated(told.get("network")),
         metric=target.get("metric"),
         target=target.get("value"),
         state=state,
@@ -157,6 +159,10 @@ def _name(config: dict[str, Any], group: str) -> str | None:
     if not isinstance(chosen, dict):
         return chosen
     return chosen.get("name") or str(chosen.get("_target_", "")).split(".")[-1].lower() or None
+
+
+def _simulated(network: Any) -> bool:
+    return str((network or {}).get("_target_")).startswith("harness.simulate.")
 
 
 def _profile(chosen: Any) -> str | None:

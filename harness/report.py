@@ -162,6 +162,7 @@ def _newest(runs: pd.DataFrame) -> pd.DataFrame:
 
 def _title(run: Any) -> str:
     parts = [f"{run.workers} workers", run.profile and f"profile {run.profile}", run.compute]
+    parts += ["simulated network"] if run.simulated else []
     return f"{run.experiment}: {run.model} on {run.dataset}, {', '.join(filter(None, parts))}"
 
 
@@ -183,6 +184,9 @@ def _show(console: Console, comparison: Comparison, apart: list[str]) -> None:
     console.print(tables.comparison(comparison.table))
     for note in notes(comparison):
         console.print(f"  {note}", markup=False)
+    if run.simulated:
+        console.print("\nno proof: the network was simulated, no packets were sent")
+        return
     console.print("\nproof: the worst of each method's runs")
     console.print(tables.proof(proof.by_method(comparison.proofs, list(comparison.table.method))))
 
