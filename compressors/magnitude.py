@@ -139,7 +139,7 @@ def _from_top(drawn: np.ndarray, rank: int) -> int:
     if rank >= drawn.size:
         return 0
     if (native := kernels.compiled()) is not None:
-        return native.kernels.kth_largest(drawn.view(np.float32), rank)[0]
+        return native.ranking.kth_largest(drawn.view(np.float32), rank)[0]
     return int(np.partition(drawn, drawn.size - rank)[drawn.size - rank])
 
 

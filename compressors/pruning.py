@@ -28,7 +28,7 @@ def kth_largest(x: Tensor, k: int) -> int:
     if x.is_cuda:
         return int(bits(x).kthvalue(x.numel() - k + 1).values)
     if (native := kernels.of(x)) is not None:
-        return int(native.kernels.kth_largest(x.numpy(), k)[0])
+        return int(native.ranking.kth_largest(x.numpy(), k)[0])
     rank = x.numel() - k
     return int(np.partition(bits(x).numpy(), rank)[rank])
 

@@ -20,7 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-NAMES = ("native", "signs", "quantise", "casts", "scatter", "lowrank")  # modules, as in Compiled
+# Modules here, in the order of Compiled.
+NAMES = ("native", "ranking", "signs", "quantise", "casts", "scatter", "lowrank")
 INDEX_END = 1 << 31  # positions are counted in int32
 CHOICE = "GRADNET_KERNELS"  # environment variable; `numpy`: compile nothing, results are equal
 KEPT = 1 << 22  # entries that a thread keeps memory for: 32 MB
@@ -38,7 +39,8 @@ class Compiled(NamedTuple):
     """Compiled kernels that passed the test."""
 
     kernels: Any  # the module compressors.kernels.native
-    signs: Any  # and so on
+    ranking: Any  # and so on
+    signs: Any
     quantise: Any
     casts: Any
     scatter: Any
@@ -74,14 +76,14 @@ class Compiled(NamedTuple):
 
     def largest(self, found: Found, k: int) -> Found:
         """The k of `found` with the largest magnitudes; of equal ones the first."""
-        kth, ties = self.kernels.kth_largest(found.values, k)
+        kth, ties = self.ranking.kth_largest(found.values, k)
         size = k + self.kernels.BLOCK
         kept = Found(np.empty(size, np.int32), np.empty(size, np.float32))
         _, count = self.kernels.collect(found.values, kth - 1, self.compress, 0, *kept, 0)
         if count == k:
-            self.kernels.follow(kept.where, found.where, k)
+            self.ranking.follow(kept.where, found.where, k)
         else:  # there are more than k, equal ones that are too many among them
-            self.kernels.keep(*found, kth, ties, *kept, k)
+            self.ranking.keep(*found, kth, ties, *kept, k)
         return Found(kept.where[:k], kept.values[:k])
 
 
