@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from compressors import kernels
+from compressors.kernels import gpu
 
 BYTE, BLOCK = 8, 64  # bits; codes whose bits lie together
 NOTHING = np.empty(0, np.float32)
@@ -28,7 +29,7 @@ def pack(codes: Tensor, width: int) -> Tensor:
     shifts = torch.arange(width, dtype=torch.uint8, device=codes.device)[:, None]
     flat = torch.cat([(part >> shifts & 1).flatten() for part in parts])
     if flat.is_cuda:
-        return _pack_on_gpu(flat)
+        return gpu.pack_bits(flat)
     return torch.from_numpy(np.packbits(flat.numpy(), bitorder="little"))
 
 
@@ -37,7 +38,7 @@ def unpack(packed: Tensor, width: int, n: int) -> Tensor:
     if width == BYTE:
         return packed
     if packed.is_cuda:
-        flat = _unpack_on_gpu(packed)[: width * n]
+        flat = gpu.unpack_bits(packed)[: width * n]
     else:
         bits = np.unpackbits(packed.numpy(), count=width * n, bitorder="little")
         flat = torch.from_numpy(bits)
@@ -49,6 +50,8 @@ def unpack(packed: Tensor, width: int, n: int) -> Tensor:
 
 def pack_signs(x: Tensor) -> Tensor:
     """A bit for every element of `x`, [n]: whether it is >= 0 (so zeros count as positive)."""
+    if x.is_cuda:
+        return gpu.pack_signs(x)
     return pack((x >= 0).view(torch.uint8), 1)
 
 
@@ -84,6 +87,9 @@ def add_signs_(total: Tensor, packed: Tensor, scale: Tensor) -> None:
     if native is not None and enough:
         native.signs.add(total.numpy(), packed.numpy(), scale.item())
         return
+    if total.is_cuda:
+        gpu.add_signs_(total, packed, scale)
+        return
     positive = unpack(packed, 1, total.numel()).bool()
     total.add_(torch.where(positive, scale, -scale))
 
@@ -113,14 +119,3 @@ def vote_(result: Tensor, payloads: list[Tensor], scale: float) -> None:
     for packed in payloads:
         votes += unpack(packed, 1, result.numel())
     result.fill_(-scale).masked_fill_(2 * votes >= len(payloads), scale)
-
-
-def _pack_on_gpu(bits: Tensor) -> Tensor:
-    padded = torch.nn.functional.pad(bits, (0, -bits.numel() % BYTE)).view(-1, BYTE)
-    shifts = torch.arange(BYTE, dtype=torch.uint8, device=bits.device)
-    return (padded << shifts).sum(1, dtype=torch.uint8)
-
-
-def _unpack_on_gpu(packed: Tensor) -> Tensor:
-    shifts = torch.arange(BYTE, dtype=torch.uint8, device=packed.device)
-    return (packed[:, None] >> shifts & 1).flatten()

@@ -82,14 +82,11 @@ def _select_in_torch(
 
 def pack_signs(x: Tensor) -> Tensor:
     """A bit for every element of `x`, [n]: whether it is >= 0; uint8 [ceil(n / 8)]."""
-    n = x.numel()
-    packed = torch.empty(-(-n // BYTE), dtype=torch.uint8, device=x.device)
     if (kernels := loops()) is None:
-        padded = torch.nn.functional.pad((x >= 0).view(torch.uint8), (0, -n % BYTE))
-        shifts = torch.arange(BYTE, dtype=torch.uint8, device=x.device)
-        return torch.sum(padded.view(-1, BYTE) << shifts, 1, dtype=torch.uint8, out=packed)
+        return pack_bits((x >= 0).view(torch.uint8))
+    packed = torch.empty(-(-x.numel() // BYTE), dtype=torch.uint8, device=x.device)
     size = kernels.BYTES
-    kernels.pack_signs[(-(-packed.numel() // size),)](x, n, packed, size=size)
+    kernels.pack_signs[(-(-packed.numel() // size),)](x, x.numel(), packed, size=size)
     return packed
 
 
@@ -97,9 +94,20 @@ def add_signs_(total: Tensor, packed: Tensor, scale: Tensor) -> None:
     """Add `scale`, float32 [], times the +-1 of `pack_signs` to `total`, [n]."""
     n = total.numel()
     if (kernels := loops()) is None:
-        shifts = torch.arange(BYTE, dtype=torch.uint8, device=total.device)
-        bits = (packed[:, None] >> shifts & 1).flatten()[:n]
-        total.add_((2 * bits.to(total.dtype) - 1).mul_(scale))
+        total.add_(torch.where(unpack_bits(packed)[:n].bool(), scale, -scale))
         return
     size = kernels.BLOCK
     kernels.add_signs[(-(-n // size),)](total, packed, scale, n, size=size)
+
+
+def pack_bits(bits: Tensor) -> Tensor:
+    """Zeros and ones, uint8 [n], eight to a byte, the first in its lowest bit."""
+    padded = torch.nn.functional.pad(bits, (0, -bits.numel() % BYTE)).view(-1, BYTE)
+    shifts = torch.arange(BYTE, dtype=torch.uint8, device=bits.device)
+    return (padded << shifts).sum(1, dtype=torch.uint8)
+
+
+def unpack_bits(packed: Tensor) -> Tensor:
+    """The zeros and ones of `pack_bits`, uint8 [8 x bytes]."""
+    shifts = torch.arange(BYTE, dtype=torch.uint8, device=packed.device)
+    return (packed[:, None] >> shifts & 1).flatten()
