@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from compressors.kernels.gpu import pack_bits, unpack_bits
 from compressors.packing import (
-    _pack_on_gpu,
-    _unpack_on_gpu,
     add_signs_,
     pack,
     pack_signs,
@@ -39,8 +38,8 @@ def test_the_bits_of_a_byte_are_in_order() -> None:
 @pytest.mark.parametrize("n", [0, 1, 8, 9, 100])
 def test_a_gpus_way_gives_the_same_bytes(n: int) -> None:
     bits = torch.randint(2, (n,), generator=torch.Generator().manual_seed(n), dtype=torch.uint8)
-    assert torch.equal(_pack_on_gpu(bits), pack(bits, 1))
-    assert torch.equal(_unpack_on_gpu(pack(bits, 1))[:n], bits)
+    assert torch.equal(pack_bits(bits), pack(bits, 1))
+    assert torch.equal(unpack_bits(pack(bits, 1))[:n], bits)
 
 
 def test_signs_of_zeros_are_positive_and_are_added_with_their_scale() -> None:
