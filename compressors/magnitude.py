@@ -18,7 +18,7 @@ from compressors import kernels
 
 CHUNK = 1 << 17  # elements; two chunks of int32 fit in a core's L2 cache
 SAMPLE = 16384  # elements at most; enough that one pass over the vector nearly always suffices
-FEWEST, SHARE = 4096, 256  # elements at least; one in so many: drawing costs less than the pass
+FEWEST, SHARE = 2048, 512  # elements at least; one in so many: drawing costs less than the pass
 SIGMAS = 4.5  # by which a sampled bound lies below the estimate, so that it is rarely too high
 USUAL = 64  # of this many elements one is above a bound; where more are, it takes 2 % longer
 MAGNITUDE = 0x7FFFFFFF  # every bit of a float32 but its sign
