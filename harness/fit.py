@@ -56,9 +56,12 @@ def check_fit(settings: Settings, parts: dict[str, Any]) -> None:
     if weights is not None and not Path(weights).is_file():
         raise BadSetting(f"initial_weights must be a checkpoint file, got {weights!r}")
     _check_resumed(settings, workers_here, gpus)
-    if settings["resume_from"] is not None and parts["network"].in_process:
-        raise BadSetting("resume_from must be null with a simulated network, which begins anew")
     _check_replay(settings)
+    if getattr(parts["network"], "alike", False) and compute != "replay":
+        raise BadSetting(
+            f"network.alike must be false with emulation.compute={compute}, whose workers have "
+            "gradients of their own, got True"
+        )
     if compute != "replay":
         try:
             parts["dataset"].check()

@@ -8,32 +8,41 @@ from typing import Any
 import torch
 from torch import nn
 
-from harness.assembly import load_weights, optimizer_of, pace_of, reduction_of
+from controllers.base import Observation
+from harness import checkpoint
+from harness.assembly import load_weights, optimizer_of, pace_of, reduction_of, with_state
 from harness.data.base import DataSet
 from harness.data.loader import Batches, shard
 from harness.fit import device_type
 from harness.models.base import backward_shares
 from harness.pace import Paced
 from harness.records import Events, Table
+from harness.restoration import restored
+from harness.resume import Resumed
 from harness.settings import Settings
 from harness.simulate.costs import Costs
 from harness.simulate.replica import Own, Replica
 from harness.simulate.sampler import Sampler
-from harness.simulate.saving import Saver
+from harness.simulate.saving import Saver, state_of
 from harness.simulate.side import Side
 from harness.simulate.sizes import Sizes
 from harness.simulate.train import Gradients, Loop
 from harness.simulate.turns import Turns
-from harness.simulate.workers import SimulatedWorkers
+from harness.simulate.workers import Alike, SimulatedWorkers
 
 
 def assembled(
-    run_dir: Path, settings: Settings, costs: Costs, events: Events, tell: Callable[[], None]
+    run_dir: Path,
+    settings: Settings,
+    costs: Costs,
+    begin: Resumed | None,
+    tell: Callable[[], None],
 ) -> tuple[Loop, Turns]:
     """The loop of a run, ready for its first step, and the threads that its workers take turns in.
 
     The global random numbers must be those of a rank that begins.
     """
+    events = Events(run_dir)
     architecture, data = settings.build("model"), settings.build("dataset")
     replay = settings["emulation.compute"] == "replay"
     device = torch.device("cpu" if replay else device_type(settings, 1))
@@ -43,9 +52,12 @@ def assembled(
     if replay:
         gradients, steps = _sizes(settings, model, data), settings.total_steps(1)
     else:
-        gradients, steps = _replica(settings, model.to(device), data, device)
+        gradients, steps = _replica(settings, model.to(device), data, device, begin)
     pace = pace_of(settings, architecture)
+    begins_s = begin.manifest.time_s if begin else 0.0
     loop = Loop(
+        workers=settings["workers"],
+        first=begin.manifest.step if begin else 0,
         steps=steps,
         eval_every=settings["eval_every"],
         checkpoint_every=settings["checkpoint_every"],
@@ -54,21 +66,39 @@ def assembled(
         sides=[],
         pace=pace if isinstance(pace, Paced) else None,
         dilation=settings["emulation.dilation"],
-        sampler=Sampler(costs, Table(run_dir, "links.csv"), events, settings["network.sample_s"]),
+        sampler=Sampler(
+            costs, Table(run_dir, "links.csv"), events, settings["network.sample_s"], begins_s
+        ),
         saver=None if replay else Saver(run_dir, settings, device.type, events),
         tell=tell,
     )
-    turns = Turns(settings["workers"], loop.exchange)
-    loop.sides += [_side(settings, costs, turns, device, rank) for rank in range(turns.size)]
+    turns = Turns(1 if settings["network.alike"] else loop.workers, loop.exchange)
+    for rank in range(turns.size):
+        side = _side(settings, costs, turns, device, rank)
+        side.end_s = begins_s
+        loop.sides.append(side)
+        if isinstance(gradients, Replica):
+            state_of(side.reduction)  # what cannot be kept is told now, not when it is too late
+            if begin is not None:
+                _go_on(begin, rank, gradients, side)
     return loop, turns
+
+
+def _go_on(begin: Resumed, rank: int, replica: Replica, side: Side) -> None:
+    """Put this worker where the checkpoint was taken; the model and batches are there already."""
+    own = checkpoint.load(begin.folder, checkpoint.rank_file(rank), replica.device)
+    replica.restore(rank, own)
+    for name, thing in with_state(side.reduction).items():
+        restored(own["reduction"][name], thing, name)
+    side.observe(Observation(**own["seen"]))
 
 
 def _side(settings: Settings, costs: Costs, turns: Turns, device: torch.device, rank: int) -> Side:
     told = settings["network"]
     measured = told["compress_ns"] is None
-    workers = SimulatedWorkers(
+    workers = (Alike if told["alike"] else SimulatedWorkers)(
         rank=rank,
-        size=turns.size,
+        size=settings["workers"],
         turns=turns,
         costs=costs,
         device=device,
@@ -83,13 +113,20 @@ def _side(settings: Settings, costs: Costs, turns: Turns, device: torch.device, 
 
 
 def _replica(
-    settings: Settings, model: nn.Module, data: DataSet, device: torch.device
+    settings: Settings,
+    model: nn.Module,
+    data: DataSet,
+    device: torch.device,
+    begin: Resumed | None,
 ) -> tuple[Replica, int]:
     accumulate, batch_size = settings["accumulate"], settings["batch_size"]
-    load_weights(settings, model, device)
-    workers = _workers(settings, model, data, device)
-    per_epoch = len(data.train()) // (accumulate * batch_size * len(workers))
-    steps = settings.total_steps(per_epoch)
+    first = begin.manifest.step if begin else 0
+    if begin is None:
+        load_weights(settings, model, device)
+    workers = _workers(settings, model, data, device, first)
+    steps = settings.total_steps(len(data.train()) // (accumulate * batch_size * len(workers)))
+    if steps <= first:
+        raise ValueError(f"resume_from has done {first} steps, and epochs make only {steps}")
     options, schedule = settings["optimizer"], settings.build("optimizer.schedule")
     replica = Replica(
         model=model,
@@ -105,11 +142,15 @@ def _replica(
         precision=settings["precision"],
     )
     replica.settle(torch.zeros(batch_size, *data.shape, device=device))
+    if begin is not None:
+        shared = checkpoint.load(begin.folder, checkpoint.MODEL, device)
+        model.load_state_dict(shared["model"])
+        replica.optimizer.load_state_dict(shared["optimizer"])
     return replica, steps
 
 
 def _workers(
-    settings: Settings, model: nn.Module, data: DataSet, device: torch.device
+    settings: Settings, model: nn.Module, data: DataSet, device: torch.device, first: int
 ) -> list[Own]:
     size, seed = settings["workers"], settings["seed"]
     batch_size = settings["accumulate"] * settings["batch_size"]
@@ -119,7 +160,7 @@ def _workers(
         torch.manual_seed(seed * size + rank)  # dropout differs between ranks, not between runs
         found.append(
             Own(
-                batches=iter(Batches(train, batch_size, rank, size, seed)),
+                batches=iter(Batches(train, batch_size, rank, size, seed, first)),
                 test_set=shard(test, rank, size),
                 random=torch.get_rng_state(),
                 random_cuda=torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
@@ -134,7 +175,7 @@ def _sizes(settings: Settings, model: nn.Module, data: DataSet) -> Sizes:
     return Sizes(
         parameters=parameters,
         shares=backward_shares(model, data.shape),
-        workers=settings["workers"],
+        workers=1 if settings["network.alike"] else settings["workers"],
         samples=settings["accumulate"] * settings["batch_size"],
         bucket_mb=settings.bucket_mb(),
         seed=settings["seed"],

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from harness.simulate.conditions import Conditions
 from harness.simulate.costs import Costs
 from profiles.base import Profile
-from profiles.limits import check_between, check_whole
+from profiles.limits import check_between, check_choice, check_whole
 
 MOST_WORKERS = 10_000
 MOST_LATENCY_S = 10.0
@@ -28,6 +28,7 @@ class Simulated:
     update_s: float = 0.1
     sample_s: float = 0.25
     threads: int = 1
+    alike: bool = False
 
     def __post_init__(self) -> None:
         check_between(0, MOST_LATENCY_S, alpha_s=self.alpha_s, operation_s=self.operation_s)
@@ -37,6 +38,7 @@ class Simulated:
             check_between(0, MOST_SCALE, compress_ns=self.compress_ns)
         check_between(*PERIOD_S, update_s=self.update_s, sample_s=self.sample_s)
         check_whole(1, 1024, threads=self.threads)
+        check_choice((True, False), alike=self.alike)
 
     def check(self, nodes: int, profile: Profile, dilation: float) -> None:
         """Raise ValueError for what cannot be simulated."""

@@ -135,6 +135,12 @@ class Replica:
         buffers = dict(zip(names, own.buffers, strict=True))
         return {"buffers": buffers, "random": own.random, "random_cuda": own.random_cuda}
 
+    def restore(self, rank: int, own: dict[str, Any]) -> None:
+        """Put a worker where its `own` was taken."""
+        worker = self.workers[rank]
+        worker.random, worker.random_cuda = own["random"], own["random_cuda"]
+        worker.buffers = [own["buffers"][name] for name, _ in self.model.named_buffers()]
+
     def _tested(self, own: Own) -> Tensor:
         sums = torch.zeros(3, dtype=torch.float64, device=self.device)  # correct, loss, samples
         for inputs, labels in own.test_set:

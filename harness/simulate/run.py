@@ -10,6 +10,7 @@ import torch
 
 from harness import environment, status, verdict
 from harness.records import Events, write_json
+from harness.resume import resumed
 from harness.settings import Settings
 from harness.simulate.assembly import assembled
 from harness.simulate.train import Loop, WorkerError
@@ -38,8 +39,12 @@ def _simulate(run_dir: Path, settings: Settings, events: Events, tell: Tell) -> 
     found = {**environment.describe(), "seed": settings["seed"], "dilation": dilation}
     found |= {"network": network.describe(costs, dilation), "proof": {}}
     write_json(run_dir / "environment.json", found)
-    loop, turns = assembled(run_dir, settings, costs, events, tell)
-    events.append("step_0", 0.0)
+    begin = resumed(settings["resume_from"])
+    loop, turns = assembled(run_dir, settings, costs, begin, tell)
+    begins_s = begin.manifest.time_s if begin else 0.0
+    if begin:
+        events.append("resumed", begins_s, **begin.told())
+    events.append("step_0", begins_s)
     try:
         loop.run(turns)
     finally:
@@ -48,10 +53,11 @@ def _simulate(run_dir: Path, settings: Settings, events: Events, tell: Tell) -> 
 
 
 def _conclude(run_dir: Path, loop: Loop, events: Events) -> None:
-    for rank, side in enumerate(loop.sides):
-        drifted = not loop.gradients.same
+    drifted = not loop.gradients.same
+    for rank in range(loop.workers):
+        end_s = loop.sides[rank % len(loop.sides)].end_s
         events.append(
-            "rank_finished", side.end_s, rank=rank, overruns=0, drifted=drifted, steps=loop.steps
+            "rank_finished", end_s, rank=rank, overruns=0, drifted=drifted, steps=loop.steps
         )
     summary = verdict.summarize_simulated(run_dir)
     write_json(run_dir / "summary.json", summary)

@@ -1,6 +1,7 @@
 """links.csv and the events of a simulated network: what a real one's player would have written."""
 
 from dataclasses import dataclass, field
+from math import ceil
 
 from harness.records import Events, LinkSample, Table
 from harness.simulate.costs import Costs
@@ -15,11 +16,15 @@ class Sampler:
     table: Table
     events: Events
     sample_s: float
-    _rows: int = field(default=0, init=False)  # written, of each link
-    _time_s: float = field(default=0.0, init=False)
+    begins_s: float
+    _rows: int = field(init=False)  # of each link, written or before the beginning
+    _time_s: float = field(init=False)
     _carried: dict[str, float] = field(default_factory=dict, init=False)  # at that time
     _told: dict[str, Link] = field(default_factory=dict, init=False)
     _flows: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._rows, self._time_s = ceil(self.begins_s / self.sample_s), self.begins_s
 
     def up_to(self, time_s: float) -> None:
         """Write what is due; `time_s` is the end of a step."""

@@ -8,6 +8,7 @@ from controllers.base import Observation
 from harness.assembly import with_state
 from harness.checkpoint import Files, Writer
 from harness.records import Events
+from harness.reduction import Reduction
 from harness.resume import deciding
 from harness.settings import Settings
 from harness.simulate.side import Side
@@ -36,10 +37,7 @@ class Saver:
         """After `done` steps; by rank what each has alone, its reduction, its last observation."""
         self._files = []
         for rank in reversed(range(len(sides))):  # the first concludes
-            kept = {
-                "reduction": {n: taken(t, n) for n, t in with_state(sides[rank].reduction).items()},
-                "seen": seen[rank]._asdict(),
-            }
+            kept = {"reduction": state_of(sides[rank].reduction), "seen": seen[rank]._asdict()}
             self._writer(rank).write(done, time_s, shared if rank == 0 else {}, owns[rank] | kept)
 
     def _writer(self, rank: int) -> Writer:
@@ -56,3 +54,8 @@ class Saver:
     def _gather(self, mine: Files) -> list[Files]:
         self._files.insert(0, mine)
         return self._files
+
+
+def state_of(reduction: Reduction) -> dict[str, Any]:
+    """What a reduction has learnt so far, as plain values; TypeError for what cannot be kept."""
+    return {name: taken(thing, name) for name, thing in with_state(reduction).items()}

@@ -49,8 +49,13 @@ class Gradients(Protocol):
 
 @dataclass
 class Loop:
-    """A whole run; `tell` is called after every step."""
+    """A whole run; `tell` is called after every step.
 
+    A side for every worker, or one that stands for all.
+    """
+
+    workers: int
+    first: int
     steps: int
     eval_every: int
     checkpoint_every: int  # 0: only at the end
@@ -67,7 +72,7 @@ class Loop:
     def run(self, turns: Turns) -> None:
         """Train to the end. WorkerError when a worker fails."""
         rows, evaluations = (Table(self.run_dir, f"{n}.csv") for n in ("steps", "evaluations"))
-        for step in range(self.steps):
+        for step in range(self.first, self.steps):
             begins = [side.end_s for side in self.sides]
             self._computed = [self._compute(rank) for rank in range(len(self.sides))]
             self._step, self._took = step, [None] * len(self.sides)
@@ -105,12 +110,13 @@ class Loop:
         for rank, side in enumerate(self.sides):
             took = self._took[rank]
             assert took is not None
-            seen = observed(step, begins[rank], side.end_s, took, len(self.sides), dilation=1.0)
+            seen = observed(step, begins[rank], side.end_s, took, self.workers, dilation=1.0)
             side.observe(seen)
             self._seen.append(seen)
             loss, controller = self._computed[rank].loss, side.reduction.controller
             rows.append(recorded(seen, rank, loss, self.gradients.samples, controller))
-        return rows
+        alike = [rows[0]._replace(rank=rank) for rank in range(len(rows), self.workers)]
+        return rows + alike
 
     def _stop_for_the_rest(self, done: int, evaluations: Table) -> None:
         """Evaluate and save where `done` steps call for it; neither takes emulated time."""

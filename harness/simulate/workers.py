@@ -97,7 +97,9 @@ class SimulatedWorkers(Collectives):
     def _meet(self, kind: str, shape: Any, tensor: Tensor, lengths: list[int] | None = None) -> Any:
         self.pause()
         call = Call(kind, shape, self.now_s, tensor, lengths or [])
-        made: Made = self.turns.meet(self.rank, call, self._make)
+        return self._went_on(self.turns.meet(self.rank, call, self._make))
+
+    def _went_on(self, made: Made) -> Any:
         for end_s in made.ends_s:
             self.intervals.append((self.now_s, end_s))
             self.now_s = end_s
@@ -118,9 +120,11 @@ class SimulatedWorkers(Collectives):
             return self._gathered(start_s, calls)
         if first.kind == "swap":
             return self._swapped_all(start_s, calls)
-        tensors = [call.tensor for call in calls]
-        total = ring_sum(tensors) if first.kind == "sum" else least(tensors)
+        total = self._added_up(first.kind, [call.tensor for call in calls])
         return Made([self.costs.all_reduce(start_s, total.nbytes, self.size)], total)
+
+    def _added_up(self, op: str, tensors: list[Tensor]) -> Tensor:
+        return ring_sum(tensors) if op == "sum" else least(tensors)
 
     def _gathered(self, start_s: float, calls: list[Call]) -> Made:
         lengths = [call.lengths for call in calls]
@@ -139,3 +143,18 @@ class SimulatedWorkers(Collectives):
         rows = [call.tensor.split(call.shape) for call in calls]
         end_s = self.costs.all_to_all(start_s, sizes)
         return Made([end_s], list(zip(*rows, strict=True)))  # by receiver
+
+
+class Alike(SimulatedWorkers):
+    """One worker that stands for `size` of them, who bring what it brings, when it does.
+
+    Sums are products then, rounded once.
+    """
+
+    def _meet(self, kind: str, shape: Any, tensor: Tensor, lengths: list[int] | None = None) -> Any:
+        self.pause()
+        call = Call(kind, shape, self.now_s, tensor, lengths or [])
+        return self._went_on(self._make([call] * self.size))
+
+    def _added_up(self, op: str, tensors: list[Tensor]) -> Tensor:
+        return tensors[0] * self.size if op == "sum" else tensors[0]

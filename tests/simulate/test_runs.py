@@ -5,11 +5,13 @@ import signal
 
 import pandas as pd
 import pytest
+import torch
 
 from harness import load, report
 from harness.records import TABLES, read_events
+from harness.settings import BadSetting
 from tests.launching import harness, runs, start, state, training, until
-from tests.simulate.runs import DETERMINED, simulated
+from tests.simulate.runs import DETERMINED, settings_of, simulated, weights
 
 RUN = ("steps=8", "workers=4", "network.sample_s=0.02", "profile=fluctuating")
 RUN += ("profile.min_s=0.1", "profile.max_s=0.2")
@@ -149,3 +151,34 @@ def test_the_command_line_runs_skips_and_is_interrupted(tmp_path):
     assert process.returncode == 130, said
     states = sorted(map(state, runs(tmp_path)))
     assert states == ["interrupted", "succeeded"]
+
+
+def test_a_run_goes_on_from_a_checkpoint_as_if_it_had_not_ended(tmp_path):
+    asked = ("workers=3", "method=dc2_da2", *DETERMINED)
+    whole = simulated(tmp_path / "whole", "steps=6", *asked)
+    begun = simulated(tmp_path / "begun", "steps=3", *asked)
+    gone_on = simulated(tmp_path / "on", "steps=6", f"resume_from={begun}", *asked)
+    steps, expected = (pd.read_csv(run / "steps.csv") for run in (gone_on, whole))
+    pd.testing.assert_frame_equal(steps, expected[expected.step >= 3].reset_index(drop=True))
+    for name, value in weights(gone_on).items():
+        assert torch.equal(value, weights(whole)[name]), name
+    assert "resumed" in [event["event"] for event in read_events(gone_on)]
+    links = pd.read_csv(gone_on / "links.csv")
+    assert len(links) == 0 or links.time_s.min() >= expected[expected.step == 2].time_s.min()
+
+
+def test_one_worker_may_stand_for_all_where_nothing_is_trained(tmp_path):
+    asked = ("steps=3", "method=topk_0.1", "emulation.compute=replay", "network.compress_scale=0")
+    each, one = (
+        simulated(tmp_path / f"{alike}", "workers=3", f"network.alike={alike}", *asked)
+        for alike in (False, True)
+    )
+    assert (each / "steps.csv").read_text() == (one / "steps.csv").read_text()
+    many = simulated(tmp_path / "many", "workers=1024", "network.alike=true", *asked)
+    steps = pd.read_csv(many / "steps.csv")
+    assert len(steps) == 3 * 1024 and steps.groupby("step").sent_bytes.nunique().max() == 1
+
+
+def test_workers_that_train_are_not_alike():
+    with pytest.raises(BadSetting, match="network.alike must be false with .*compute=paced"):
+        settings_of("network.alike=true", "emulation.compute=paced", "steps=1")
