@@ -3,6 +3,7 @@
 Each adds a residual where the method keeps one, compresses, decompresses, and keeps what is left.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
@@ -13,7 +14,7 @@ DENSITY = 0.01
 RANK = 4
 
 
-class Plain:
+class Plain(ABC):
     """One worker's state: residual [n], and the gradient of this step."""
 
     def __init__(self, grad: Tensor) -> None:
@@ -24,8 +25,9 @@ class Plain:
     def prepare(self) -> None:
         self.grad.copy_(self.source)
 
+    @abstractmethod
     def work(self) -> None:
-        raise NotImplementedError
+        """One step: from `grad` to `mean` and `residual`."""
 
 
 class TopK(Plain):

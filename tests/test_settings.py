@@ -11,7 +11,8 @@ from harness.sweep import plain_settings
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
-OURS = ("convergence", "quickstart", "pace_contended", "pace_fluctuating")  # of no paper: at one scale
+# Of no paper: at one scale.
+OURS = ("convergence", "quickstart", "pace_contended", "pace_fluctuating")
 METHODS = sorted(path.stem for path in (CONF / "method").glob("*.yaml"))
 
 
