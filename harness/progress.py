@@ -1,5 +1,6 @@
 """Live progress of a run in the terminal: step, loss, density, goodput, time left."""
 
+import os
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ class Progress:
         self._path = run_dir / "steps.csv"
         self._label = f"{settings['method.name']} seed {settings['seed']}"
         self._steps = settings["steps"]  # None when the run is given in epochs
+        self._file: int | None = None  # which one was read, up to the offset
         self._offset = 0
         self._rank: str | None = None
         self._last: dict[str, str] = {}
@@ -62,6 +64,9 @@ class Progress:
 
     def _read(self) -> None:
         with self._path.open() as file:
+            if (number := os.fstat(file.fileno()).st_ino) != self._file:
+                # Another file: at the end, machine 0 has the rows of all machines.
+                self._file, self._offset, self._bytes = number, 0, 0
             file.seek(self._offset)
             text = file.read()
         complete = text[: text.rfind("\n") + 1]
