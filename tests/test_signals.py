@@ -1,8 +1,10 @@
 """What asks a run to end: it ends in order, at once when asked twice, and the command goes on."""
 
 import os
+import select
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,12 +98,28 @@ def test_a_second_ctrl_c_kills_at_once_what_does_not_end(scene: Scene) -> None:
     ended(scene, running, run, seen)
 
 
+def show(terminal: int, until: int) -> None:
+    """Read what is written to `terminal`, as its window does, until the other end of `until` goes.
+
+    Who writes to a terminal that nobody reads waits after 8 KB.
+    """
+    while until not in (ready := select.select([terminal, until], [], [])[0]):
+        assert terminal in ready
+        os.read(terminal, 1 << 16)
+    os.close(until)
+
+
 def test_a_closed_terminal_ends_the_run_in_order(scene: Scene) -> None:
     terminal, end = os.openpty()
     running = scene.start(*SWEEP, terminal=end)
     os.close(end)
+    reading, told = os.pipe()
+    shown = threading.Thread(target=show, args=(terminal, reading), daemon=True)
+    shown.start()
     run = scene.under_way()
     seen = traces(running.pid)
+    os.close(told)
+    shown.join()
     os.close(terminal)
     running.wait(SOON_S)
     assert running.returncode == INTERRUPTED
