@@ -6,6 +6,7 @@ import pytest
 
 from tests.launching import harness, runs
 
+pytestmark = pytest.mark.launch
 FLUCTUATING = (
     "workers=2",
     "steps=20",

@@ -25,6 +25,7 @@ from tests.compressors.reductions import build
 from tests.launching import until
 from tests.ranks import run_ranks
 
+pytestmark = pytest.mark.timed
 BUCKET_MB = 0.01  # several buckets in a small model
 UNSETTLED = 1  # DDP lays out its buckets anew after the first step
 MESSAGE_BYTES = 64 * 8  # of durations
