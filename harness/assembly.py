@@ -22,6 +22,7 @@ from harness.restoration import restored
 from harness.resume import Resumed, deciding, resumed
 from harness.settings import Settings
 from harness.snapshot import taken
+from harness.stops import Stops
 from harness.train import Gradients, Loop, Save, no_checkpoint
 from harness.workers import Workers
 
@@ -65,9 +66,7 @@ def assembled(settings: Settings, place: Place, barrier: Barrier, gather: Gather
     return Loop(
         rank=place.rank,
         first=begin.manifest.step if begin else 0,
-        steps=steps,
-        eval_every=settings["eval_every"],
-        checkpoint_every=settings["checkpoint_every"],
+        stops=Stops.of(settings, steps),
         run_dir=place.run_dir,
         gradients=gradients,
         exchange=exchange,

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from harness.stops import lower_is_better
+
 UNSTABLE_STEPS = 2  # DDP settles its bucket layout in them; throughput and breakdown leave them out
-LOWER_IS_BETTER = ("perplexity", "ppl", "loss", "error")
 RESAMPLES = 10_000
 AVERAGED = ["final", "time_s", "throughput", "time_to_target_s", "speedup"]
 AVERAGED += ["normalised_throughput", "density", "volume_ratio"]
@@ -111,10 +112,6 @@ def final_value(evaluations: pd.DataFrame, metric: str) -> float:
     """Value of the last evaluation; nan when there is none."""
     values = evaluations[evaluations.metric == metric].sort_values("step").value
     return float(values.iloc[-1]) if len(values) else float("nan")
-
-
-def lower_is_better(metric: str) -> bool:
-    return any(word in metric.lower() for word in LOWER_IS_BETTER)
 
 
 def quality(metric: str, value: float) -> float:

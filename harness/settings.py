@@ -143,7 +143,7 @@ def _is_number(value: Any) -> bool:
 def check_numbers(settings: Settings) -> None:
     """Every value that is no part; raises BadSetting at the first that cannot work."""
     whole = {"workers": 1, "workers_per_node": 1, "batch_size": 1, "accumulate": 1}
-    whole |= {"seed": 0, "eval_every": 1, "checkpoint_every": 0}
+    whole |= {"seed": 0, "eval_every": 1}
     for key, least in whole.items():
         value = settings[key]
         _require(_is_whole(value, least), key, value, f"a whole number >= {least}")
@@ -161,6 +161,12 @@ def check_numbers(settings: Settings) -> None:
              ">= 0 or null")  # fmt: skip
     _require(settings["steps"] is None or _is_whole(settings["steps"], 1), "steps",
              settings["steps"], "a whole number >= 1")  # fmt: skip
+    every = settings["checkpoint_every"]
+    _require(every is None or _is_whole(every, 0), "checkpoint_every", every,
+             "a whole number >= 0, or null for none")  # fmt: skip
+    target = settings["target"]
+    _require(not target["ends_run"] or _is_number(target["value"]), "target.value",
+             target["value"], "a number with target.ends_run")  # fmt: skip
     decay = settings["residual_decay"]
     _require(_is_number(decay) and 0 <= decay <= 1, "residual_decay", decay, "a number in [0, 1]")
     workers, shared = settings["workers"], settings["workers_per_node"]
@@ -174,6 +180,7 @@ def check_numbers(settings: Settings) -> None:
         "overlap": ("per_bucket", "per_tensor", "after_backward"),
         "precision": ("float32", "bf16"),
         "error_feedback": (True, False),
+        "target.ends_run": (True, False),
         "rerun": (True, False),
         "report": (True, False),
     }.items():

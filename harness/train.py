@@ -11,6 +11,7 @@ from harness.clock import Clock
 from harness.exchange import Exchange, Exchanged
 from harness.pace import Pace
 from harness.records import Evaluation, Step, Table
+from harness.stops import Stops
 
 UNSETTLED_STEPS = 2  # of a run: caches fill
 OVERRUN_SHARE = 0.01  # of its step: a bucket later than that was not paced
@@ -50,9 +51,7 @@ class Loop:
 
     rank: int
     first: int
-    steps: int
-    eval_every: int
-    checkpoint_every: int  # 0: only at the end
+    stops: Stops
     run_dir: Path
     gradients: Gradients
     exchange: Exchange
@@ -65,12 +64,13 @@ class Loop:
     def __post_init__(self) -> None:
         self._rows = Table(self.run_dir, "steps.csv")
         self._evaluations = Table(self.run_dir, "evaluations.csv")
+        self.done = self.first  # steps
 
     def run(self) -> int:
         """Train; returns how many steps overran their pace."""
         overruns = 0
         begin = self._start()
-        for step in range(self.first, self.steps):
+        for step in range(self.first, self.stops.steps):
             self.exchange.begin(self.pace.release(begin))
             loss = self.gradients.compute(step)
             took = self.exchange.finish()
@@ -79,8 +79,9 @@ class Loop:
             overrun = took.late_s > OVERRUN_SHARE * (end - begin)
             overruns += overrun and step >= self.first + UNSETTLED_STEPS
             self.gradients.update(step)  # counted in the next step, as is its batch
-            self._stop_clock_for_the_rest(step + 1)
-            begin = end
+            self.done, begin = step + 1, end
+            if self._stop_clock_for_the_rest(self.done):
+                break
         return overruns
 
     def _start(self) -> float:
@@ -97,33 +98,32 @@ class Loop:
         self.exchange.observe(seen)
         self._seen = seen
 
-    def _stop_clock_for_the_rest(self, done: int) -> None:
-        """Evaluate and save where `done` steps call for it, while the clock stands still."""
-        last = done == self.steps
-        evaluate = last or done % self.eval_every == 0
-        save = last or (self.checkpoint_every and done % self.checkpoint_every == 0)
-        if not (evaluate or save):
-            return
+    def _stop_clock_for_the_rest(self, done: int) -> bool:
+        """Evaluate and save where `done` steps call for it, the clock stopped; whether to end."""
+        evaluate = self.stops.evaluates(done)
+        if not (evaluate or self.stops.saves(done, last=False)):
+            return False
         arrived = self.clock.now()
         self.barrier()
         if self.keeps_clock:
             self.clock.pause(arrived)
-        if evaluate:
-            self._evaluate(done)
-        if save:
+        last = self.stops.ends(done, self._evaluate(done) if evaluate else {})
+        if self.stops.saves(done, last):
             self.save(done, self._seen)
         self.barrier()
         if self.keeps_clock and not last:
             self.clock.resume()
         if not last:
             self.clock.wait_running()
+        return last
 
-    def _evaluate(self, done: int) -> None:
+    def _evaluate(self, done: int) -> dict[str, float]:
         metrics = self.gradients.evaluate()
         if self.rank == 0 and metrics:
             time_s = self.clock.now() / self.clock.dilation
             rows = [Evaluation(done, time_s, name, value) for name, value in metrics.items()]
             self._evaluations.append(*rows)
+        return metrics
 
 
 def observed(

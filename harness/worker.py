@@ -66,7 +66,7 @@ def _run(run_dir: Path, rank: int, clock: Clock, exchange_timeout_s: float, here
         rank=rank,
         overruns=overruns,
         drifted=drifted,
-        steps=loop.steps,
+        steps=loop.done,
     )
     leave(loop, group)
 

@@ -29,6 +29,7 @@ from harness.simulate.sizes import Sizes
 from harness.simulate.train import Gradients, Loop
 from harness.simulate.turns import Turns
 from harness.simulate.workers import Alike, SimulatedWorkers
+from harness.stops import Stops
 
 
 def assembled(
@@ -58,9 +59,7 @@ def assembled(
     loop = Loop(
         workers=settings["workers"],
         first=begin.manifest.step if begin else 0,
-        steps=steps,
-        eval_every=settings["eval_every"],
-        checkpoint_every=settings["checkpoint_every"],
+        stops=Stops.of(settings, steps),
         run_dir=run_dir,
         gradients=gradients,
         sides=[],

@@ -57,7 +57,7 @@ def _conclude(run_dir: Path, loop: Loop, events: Events) -> None:
     for rank in range(loop.workers):
         end_s = loop.sides[rank % len(loop.sides)].end_s
         events.append(
-            "rank_finished", end_s, rank=rank, overruns=0, drifted=drifted, steps=loop.steps
+            "rank_finished", end_s, rank=rank, overruns=0, drifted=drifted, steps=loop.done
         )
     summary = verdict.summarize_simulated(run_dir)
     write_json(run_dir / "summary.json", summary)

@@ -13,6 +13,7 @@ from harness.simulate.sampler import Sampler
 from harness.simulate.saving import Saver
 from harness.simulate.side import Computed, Laid, Side
 from harness.simulate.turns import Turns
+from harness.stops import Stops
 from harness.train import observed, recorded
 
 
@@ -56,9 +57,7 @@ class Loop:
 
     workers: int
     first: int
-    steps: int
-    eval_every: int
-    checkpoint_every: int  # 0: only at the end
+    stops: Stops
     run_dir: Path
     gradients: Gradients
     sides: list[Side]
@@ -67,12 +66,13 @@ class Loop:
     sampler: Sampler
     saver: Saver | None  # None: there is nothing to go on with
     tell: Callable[[], None]
+    done: int = field(default=0, init=False)  # steps
     _updated_s: float = field(default=0.0, init=False)  # what the last update took
 
     def run(self, turns: Turns) -> None:
         """Train to the end. WorkerError when a worker fails."""
         rows, evaluations = (Table(self.run_dir, f"{n}.csv") for n in ("steps", "evaluations"))
-        for step in range(self.first, self.steps):
+        for step in range(self.first, self.stops.steps):
             begins = [side.end_s for side in self.sides]
             self._computed = [self._compute(rank) for rank in range(len(self.sides))]
             self._step, self._took = step, [None] * len(self.sides)
@@ -82,8 +82,11 @@ class Loop:
             rows.append(*self._record(step, begins))
             self._updated_s = self.gradients.update(step) / self.dilation
             self.sampler.up_to(max(side.end_s for side in self.sides))
-            self._stop_for_the_rest(step + 1, evaluations)
+            self.done = step + 1
+            over = self._stop_for_the_rest(self.done, evaluations)
             self.tell()
+            if over:
+                break
 
     def exchange(self, rank: int) -> None:
         """What a worker's thread does in every round."""
@@ -118,17 +121,18 @@ class Loop:
         alike = [rows[0]._replace(rank=rank) for rank in range(len(rows), self.workers)]
         return rows + alike
 
-    def _stop_for_the_rest(self, done: int, evaluations: Table) -> None:
-        """Evaluate and save where `done` steps call for it; neither takes emulated time."""
-        last, time_s = done == self.steps, self.sides[0].end_s
-        if last or done % self.eval_every == 0:
-            found = self.gradients.evaluate().items()
-            evaluations.append(*(Evaluation(done, time_s, *each) for each in found))
-        save = last or (self.checkpoint_every and done % self.checkpoint_every == 0)
-        if save and self.saver is not None:
+    def _stop_for_the_rest(self, done: int, evaluations: Table) -> bool:
+        """Evaluate and save where `done` steps call for it, in no emulated time; whether to end."""
+        time_s, found = self.sides[0].end_s, {}
+        if self.stops.evaluates(done):
+            found = self.gradients.evaluate()
+            evaluations.append(*(Evaluation(done, time_s, *each) for each in found.items()))
+        last = self.stops.ends(done, found)
+        if self.saver is not None and self.stops.saves(done, last):
             owns = [self.gradients.own(rank) for rank in range(len(self.sides))]
             shared = self.gradients.shared()
             self.saver.save(done, time_s, shared, owns, self.sides, self._seen)
+        return last
 
     _step: int = field(default=0, init=False)
     _computed: list[Computed] = field(default_factory=list, init=False)
