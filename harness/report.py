@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 from rich.console import Console
 
-from harness import load, metrics, proof, tables
+from harness import agreement, load, metrics, proof, tables
+from harness.figures import agreement as twins
 from harness.figures import carried, layout, look, methods, topology, traffic
 
 
@@ -45,6 +46,7 @@ def report(folder: Path | str, baseline: str = "allreduce", out: Path | str | No
     for comparison in found:
         _show(console, comparison, differences(comparison, found))
         _write(console, comparison, out / comparison.name if len(found) > 1 else out)
+    _agree(console, agreement.paired(counted), out)
     return out
 
 
@@ -203,6 +205,28 @@ def _write(console: Console, comparison: Comparison, out: Path) -> None:
             console.print(f"  no figure {name}: {missing}", markup=False)
     for path in written:
         console.print(str(path), markup=False, soft_wrap=True)
+
+
+def _agree(console: Console, pairs: pd.DataFrame, out: Path) -> None:
+    """Show virtual time beside real packets, where runs differ in that alone."""
+    if pairs.empty:
+        return
+    found = list(pairs.groupby("virtual", sort=False))
+    for name, rows in found:
+        title = "virtual time against real packets" + f", network {name}" * (len(found) > 1)
+        console.print(f"\n{title}", markup=False, style="bold")
+        console.print(tables.agreement(rows))
+        for columns in (("method",), ("condition", "workers")):
+            console.print(tables.errors(agreement.by(rows, *columns)))
+        console.print(tables.errors(agreement.by(rows.assign(runs="all"), "runs")))
+        unstable = metrics.UNSTABLE_STEPS
+        console.print(
+            f"  error: virtual over real, less 1; step: mean without the first {unstable}"
+        )
+        file = out / ("agreement" + f"_{name}" * (len(found) > 1))
+        rows.to_csv(file.with_suffix(".csv"), index=False)
+        for path in [file.with_suffix(".csv"), *look.save(twins.agreement(rows, title), file)]:
+            console.print(str(path), markup=False, soft_wrap=True)
 
 
 def main() -> int:

@@ -29,6 +29,16 @@ PROOF_COLUMNS = (
 )
 
 
+ERROR_COLUMNS = {
+    "pairs": "pairs",
+    "median": "step: median\nerror (%)",
+    "worst": "worst",
+    "controlled": "with a\ncontroller",
+    "density_median": "density: median\nerror (%)",
+    "density_worst": "worst",
+}
+
+
 def comparison(compared: pd.DataFrame) -> Table:
     """Of `metrics.compare`: a row per method."""
     table = _table(compared.method)
@@ -68,6 +78,38 @@ def proof(worst: pd.DataFrame) -> Table:
     return table
 
 
+def agreement(pairs: pd.DataFrame) -> Table:
+    """Of `agreement.paired`: a row per pair of runs."""
+    table = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
+    for name in ("condition", "method"):
+        table.add_column(name, overflow="fold")
+    step, density = ("real\nstep (s)", "virtual"), ("real\ndensity", "virtual")
+    for header in ("workers", *step, "error\n(%)", *density, "error\n(%)"):
+        table.add_column(header, justify="right")
+    rows: Any = pairs.itertuples()
+    for row in rows:
+        densities = [row.real_density, row.virtual_density, 100 * row.density_error]
+        chosen = map(_number, densities) if row.controlled else [""] * 3
+        steps = [f"{row.real_s:.4f}", f"{row.virtual_s:.4f}", f"{100 * row.error:+.1f}"]
+        table.add_row(row.condition, row.method, str(row.workers), *steps, *chosen)
+    return table
+
+
+def errors(summaries: pd.DataFrame) -> Table:
+    """Of `agreement.by`: a row per group, whose columns come first."""
+    table = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
+    groups = [name for name in summaries if name not in ERROR_COLUMNS]
+    for name in groups:
+        table.add_column(str(name), overflow="fold")
+    for header in ERROR_COLUMNS.values():
+        table.add_column(header, justify="right")
+    for _, row in summaries.iterrows():
+        shares = ("median", "worst", "density_median", "density_worst")
+        cells = [_percent(row[n]) if n in shares else str(row[n]) for n in ERROR_COLUMNS]
+        table.add_row(*map(str, row[groups]), *cells)
+    return table
+
+
 def left_out(runs: pd.DataFrame) -> list[str]:
     """Lines that name every run that does not count, and why; `runs` of `load.runs`, all of them.
 
@@ -101,3 +143,7 @@ def _number(value: float, digits: int = 3) -> str:
     if pd.isna(value):
         return "-"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.{digits}g}"
+
+
+def _percent(share: float) -> str:
+    return "-" if pd.isna(share) else f"{100 * share:.1f}"
