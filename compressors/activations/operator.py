@@ -1,0 +1,61 @@
+"""The compression of a cut as an operator of one process: what a pipeline does, without sending.
+
+The paper's own small experiments are this. It is part of the model, so it is at work in evaluation
+too.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from compressors.activations.base import Activations, Piece
+
+
+@dataclass
+class Crossed:
+    """Entries of activations that went forward, of how many; only grows."""
+
+    kept: int = 0
+    entries: int = 0
+
+    def add(self, piece: Piece, rows: Tensor) -> None:
+        self.kept += piece.values.numel()
+        self.entries += rows.numel()
+
+    def since(self, kept: int, entries: int) -> float:
+        """The share that was kept since these were the sums; nan where nothing crossed."""
+        fresh = self.entries - entries
+        return (self.kept - kept) / fresh if fresh else float("nan")
+
+
+class Cut:
+    """`scheme` at a place in a model, between what is called before and what is called after."""
+
+    def __init__(self, scheme: Activations) -> None:
+        self.scheme, self.crossed = scheme, Crossed()
+
+    def __call__(self, x: Tensor, training: bool) -> Tensor:
+        """What is behind the cut of `x`, [rows, ...], of the same shape."""
+        return _Crossing.apply(x, self, training)  # type: ignore[no-untyped-call]
+
+
+class _Crossing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cut: Cut, training: bool) -> Tensor:
+        rows = x.flatten(1)
+        shape = (rows.shape[0], rows.shape[1])
+        piece, ctx.before = cut.scheme.forward(rows, training)
+        if training:
+            cut.crossed.add(piece, rows)
+        behind, ctx.after = cut.scheme.received(piece, shape)
+        ctx.scheme = cut.scheme
+        return behind.view(x.shape)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        rows = grads[0].flatten(1)
+        piece = ctx.scheme.backward(rows, ctx.after)
+        shape = (rows.shape[0], rows.shape[1])
+        return ctx.scheme.returned(piece, ctx.before, shape).view(grads[0].shape), None, None

@@ -1,0 +1,64 @@
+"""The row mask of DCT-MP (Gupta et al., 2021, Algorithm 2): the largest entries of each row.
+
+The threshold of a row of d entries is the one at place floor(eta d) of its magnitudes in ascending
+order, counted from 0, and eta = 1 - density: d - floor(eta d) entries reach it, and more where some
+are equal to it. We add that zeros are never among them: behind a rectifier they are half of a row
+or more, the printed test would keep all of them, and they carry nothing. Magnitudes are compared as
+bits, so that NaN is the largest and is seen behind the cut.
+"""
+
+from math import floor, isfinite
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compressors.magnitude import bits
+
+ROUNDING = 1e-9  # of eta d: 0.29 x 100 is 28.999999999999996
+
+
+def check_density(density: float) -> None:
+    """ValueError unless `density`, the share of a row that is kept, is in (0, 1]."""
+    known = isinstance(density, int | float) and not isinstance(density, bool)
+    if not (known and isfinite(density) and 0 < density <= 1):
+        raise ValueError(f"density must be a number in (0, 1], got {density!r}")
+
+
+def row_mask(rows: Tensor, density: float) -> Tensor:
+    """Which entries of `rows`, float32 [rows, d], are among the largest `density` d of their row.
+
+    bool [rows, d]; at density 1 all but zeros are.
+    """
+    keys = bits(rows)
+    place = min(floor((1 - density) * keys.shape[1] + ROUNDING), keys.shape[1] - 1)
+    if place == 0 or not keys.numel():
+        return keys > 0
+    return keys >= _at(keys, place).clamp_(min=1)
+
+
+def _at(keys: Tensor, place: int) -> Tensor:
+    """What is at that place of every row in ascending order, [rows, 1]."""
+    if keys.is_cuda:
+        return keys.kthvalue(place + 1, dim=1, keepdim=True).values
+    ordered = np.partition(keys.numpy(), place, axis=1)
+    return torch.from_numpy(ordered[:, place : place + 1].copy())
+
+
+def entries(rows: Tensor, mask: Tensor) -> Tensor:
+    """The values of `rows` where `mask` is set, [k], row by row."""
+    if rows.is_cuda:
+        return rows[mask]
+    where = np.flatnonzero(mask.numpy())
+    return rows.reshape(-1).index_select(0, torch.from_numpy(where))
+
+
+def spread(values: Tensor, mask: Tensor) -> Tensor:
+    """`values`, [k], where `mask`, [rows, d], is set, and zeros elsewhere."""
+    rows = values.new_zeros(mask.shape)
+    if rows.is_cuda:
+        rows[mask] = values
+        return rows
+    where = torch.from_numpy(np.flatnonzero(mask.numpy()))
+    rows.view(-1).index_copy_(0, where, values)
+    return rows

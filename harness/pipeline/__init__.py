@@ -1,0 +1,1 @@
+"""Pipelines: a model cut into stages, one on each node; several of them train side by side."""
