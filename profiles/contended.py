@@ -13,6 +13,7 @@ from profiles.limits import (
     check_share,
     check_whole,
 )
+from profiles.play import Held, play
 from profiles.segments import value_at
 
 MOST_FLOWS = 128  # of iperf3 --parallel
@@ -43,6 +44,9 @@ class Contended:
 
     def link(self, time_s: float, node: int, way: Way) -> Link:
         return self.of.link(time_s, node, way)
+
+    def play(self, node: int, way: Way) -> Iterator[Held] | None:
+        return play(self.of, node, way)
 
     def flows(self, time_s: float) -> int:
         return self.of.flows(time_s) + int(value_at(self, "flows", max(0.0, time_s)))

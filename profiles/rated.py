@@ -7,7 +7,8 @@ from random import Random
 
 from profiles.base import Extremes, Link, Way
 from profiles.limits import check_choice, check_path, check_whole
-from profiles.segments import value_at
+from profiles.play import Held
+from profiles.segments import drawn_parts, value_at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,4 +60,13 @@ class DrawnRate(Rated):
         """Lengths in seconds and rates, one after the other, forever."""
 
     def mbit(self, time_s: float, node: int) -> float:
-        return value_at(self, "all" if self.shared else str(node), time_s)
+        return value_at(self, self._series(node), time_s)
+
+    def play(self, node: int, way: Way) -> Iterator[Held]:
+        """What `link` says, one after the other; nothing of the past is kept."""
+        path = (self.delay_ms, self.jitter_ms, self.loss, self.reorder)
+        for until_s, rate_mbit in drawn_parts(self, self._series(node)):
+            yield Held(until_s, Link(rate_mbit, *path))
+
+    def _series(self, node: int) -> str:
+        return "all" if self.shared else str(node)

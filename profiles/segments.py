@@ -10,6 +10,7 @@ from functools import lru_cache
 from random import Random
 from typing import NamedTuple, Protocol
 
+MOST_SERIES = 1024  # kept; who needs more of them plays them forwards
 FIRST_HORIZON_S = 1024.0  # a series is made this long, and doubled when time passes its end
 
 
@@ -42,14 +43,21 @@ def value_at(drawn: Drawn, name: str, time_s: float) -> float:
     return values[bisect_right(ends_s, time_s)]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=MOST_SERIES)
 def _segments(drawn: Drawn, name: str, horizon_s: float) -> Segments:
-    random = Random(f"{drawn.seed}/{name}")  # text is hashed by SHA-512: equal on every Python
-    end_s, ends_s, values = 0.0, array("d"), array("d")
-    for length_s, value in drawn.draws(random):
-        end_s += length_s
+    ends_s, values = array("d"), array("d")
+    for end_s, value in drawn_parts(drawn, name):
         ends_s.append(end_s)
         values.append(value)
         if end_s > horizon_s:
             return Segments(ends_s, values)
-    raise AssertionError(f"{drawn} draws no more after {end_s} s")
+    raise AssertionError(f"{drawn} draws no more after {ends_s[-1]} s")
+
+
+def drawn_parts(drawn: Drawn, name: str) -> Iterator[tuple[float, float]]:
+    """The same series from its beginning: until when each value holds, and the value."""
+    random = Random(f"{drawn.seed}/{name}")  # text is hashed by SHA-512: equal on every Python
+    end_s = 0.0
+    for length_s, value in drawn.draws(random):
+        end_s += length_s
+        yield end_s, value

@@ -1,8 +1,11 @@
 """A network that does not change."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from profiles.base import Way
 from profiles.limits import as_tuple, check_mbit
+from profiles.play import Held
 from profiles.rated import Rated
 
 
@@ -28,6 +31,9 @@ class Static(Rated):
             rates = list(self.rate_mbit)
             raise ValueError(f"rate_mbit must have a rate for node {node}, got {rates}")
         return self.rate_mbit[node]
+
+    def play(self, node: int, way: Way) -> Iterator[Held]:
+        yield Held(float("inf"), self.link(0.0, node, way))
 
     def range_mbit(self) -> tuple[float, float]:
         if not isinstance(self.rate_mbit, tuple):

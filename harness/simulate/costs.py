@@ -1,133 +1,197 @@
 """What collectives take over links whose rates change meanwhile: the alpha-beta model, integrated.
 
-A message of b bytes takes alpha + b / rate (Hockney, 1994). A ring all-reduce of b bytes is
-2(P-1) messages in a row of b/P each (Patarasuk & Yuan, 2009), an all-gather P-1 whose lengths may
-differ: the busiest link then carries the total less the smallest piece (Thakur et al., 2005, for
-equal pieces). Rates change with the profile, so bytes are carried at each look's rate until none
-are left. A ring is as fast as its slowest link is at the moment: every step waits for the one
-before it on the left. An all-to-all is not bound so: each link carries what is its own.
+A message of b bytes takes alpha + b / rate (Hockney, 1994). Rates change with the profile, so bytes
+are carried at each look's rate until none are left. Of P workers:
 
-Ranks are in the order of the nodes, so of a ring one connection leaves and one enters a node,
-whatever it holds; traffic inside a node is free. Competing flows run from each node to the next
-and share its links evenly, flow by flow. Delays of links count once a message; jitter is taken as
-its mean, 0, and reordering as none. Loss bounds a flow by the TCP throughput equation of RFC 5348,
-section 3.1 (Padhye et al., 1998), which is Reno's: CUBIC recovers faster over long paths.
+- ring reduce-scatter and all-gather: P-1 messages in a row of b/P each, an all-reduce is one after
+  the other (Patarasuk & Yuan, 2009). Pieces of an all-gather may differ in length: the busiest hop
+  then carries the total less the smallest piece (Thakur et al., 2005, for equal pieces).
+- broadcast: b bytes handed on along the ring, in pieces so small that all hops are busy at once
+  (Sanders, Speck & Traeff, 2009, pipelined): b on every hop, P-1 messages of latency.
+- all-to-all, and sends at the same time: every connection is its own, none waits for another.
+
+A ring is as fast as its slowest hop is at the moment: every step waits for the one before it on the
+left. Ranks are in the order of the nodes, so of a ring one connection leaves and one enters a node,
+whatever it holds: its link carries what one of all P ranks sends, not one of as many ranks as there
+are nodes. Traffic inside a node is free. Connections that cross the same direction share it evenly,
+those of competing flows too; a ring over a dumbbell crosses the trunk once each way, an all-to-all
+with a connection for every two workers on different halves. Delays of links count once a message;
+jitter is taken as its mean, 0, and reordering as none. Loss bounds a flow by the TCP throughput
+equation of RFC 5348, section 3.1 (Padhye et al., 1998), which is Reno's: CUBIC recovers faster over
+long paths.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from math import inf, sqrt
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
 
 from harness.simulate.conditions import Conditions, Look
-from profiles.base import Link
+from harness.simulate.routes import VOID, Paths
 
-BYTES_PER_MBIT = 125_000
 SEGMENT_BYTES = 1448  # of TCP payload at MTU 1500 with timestamps
 LEAST_RTO_S = 0.2  # Linux's, on top of the round trip
 
 
 @dataclass
 class Costs:
-    """Emulated times at which collectives end; `carried` are their bytes, as frames, by link."""
+    """Emulated times at which collectives end; `carried` are their bytes, as frames, by link.
+
+    Times at which collectives start do not fall from one call to the next.
+    """
 
     conditions: Conditions
     workers_per_node: int
     alpha_s: float  # of a message, beside the delay of links
     operation_s: float  # of a collective, once
     efficiency: float  # payload's share of a link's rate
-    carried: dict[str, float] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._names = self.conditions.routes.names
+        self._carried = np.zeros(len(self._names) + 1)
+        self._shared = self.conditions.routes.shared()
+        self._known: tuple[int, np.ndarray] = (-1, self._shared)  # version, what the ring gets then
+
+    @property
+    def carried(self) -> dict[str, float]:
+        return {n: float(b) for n, b in zip(self._names, self._carried, strict=False) if b}
 
     def all_reduce(self, start_s: float, nbytes: int, workers: int) -> float:
         """End of a ring all-reduce of `nbytes` that all began by `start_s`."""
-        volume = 2 * (workers - 1) / workers * nbytes
-        return self._ring(start_s, [volume] * self.conditions.nodes, 2, workers)
+        return self._ring(start_s, 2 * (workers - 1) / workers * nbytes, 2, workers)
+
+    def reduce_scatter(self, start_s: float, nbytes: int, workers: int) -> float:
+        """End of a ring reduce-scatter of `nbytes`, of which each worker keeps a part."""
+        return self._ring(start_s, (workers - 1) / workers * nbytes, 1, workers)
 
     def all_gather(self, start_s: float, sizes: Sequence[int]) -> float:
         """End of a ring all-gather of pieces of `sizes` bytes, by rank."""
-        into = [*sizes[self.workers_per_node :: self.workers_per_node], sizes[0]]
-        return self._ring(start_s, [sum(sizes) - size for size in into], 1, len(sizes))
+        pieces = np.asarray(sizes, dtype=float)
+        enters = np.roll(pieces[:: self.workers_per_node], -1)  # of the rank at the hop's other end
+        return self._ring(start_s, pieces.sum() - enters, 1, len(sizes))
+
+    def broadcast(self, start_s: float, nbytes: int, workers: int, root: int = 0) -> float:
+        """End of a pipelined broadcast of `nbytes` from rank `root`."""
+        volumes = np.full(self.conditions.routes.nodes, float(nbytes))
+        volumes[root // self.workers_per_node - 1] = 0.0  # the hop back into the root's node
+        return self._ring(start_s, volumes, 1, workers)
 
     def all_to_all(self, start_s: float, sizes: Sequence[Sequence[int]]) -> float:
         """End of an all-to-all; `sizes[r][p]` bytes go from rank r to p, all at once."""
         if len(sizes) == 1:
             return start_s
-        look = self.conditions.look(start_s)
-        delays = [link.delay_ms for link in look.ups], [link.delay_ms for link in look.downs]
-        latency_s = (len(sizes) - 1) * self.alpha_s + (max(delays[0]) + max(delays[1])) / 1000
-        begin_s, end_s = start_s + self.operation_s + latency_s, start_s
-        own = self.workers_per_node * (len(sizes) - self.workers_per_node)  # connections of a node
-        for node in range(self.conditions.nodes):
-            leaving, entering = self._across(node, sizes)
-            for way, volume in (("up", leaving), ("down", entering)):
-                self._count(f"{way}{node}", volume)
-                rate = partial(self._link_rate, way=way, node=node, own=own)
-                end_s = max(end_s, self.conditions.finish(begin_s, volume, rate))
-        return end_s
+        own = self.workers_per_node
+        connections = np.full((len(sizes) // own,) * 2, own * own)
+        latency_s = self.operation_s + (len(sizes) - 1) * self.alpha_s
+        return self._at_once(start_s + latency_s, self._by_node(sizes), connections)
 
-    def _ring(self, start_s: float, volumes: list[float], rounds: int, workers: int) -> float:
+    def send(self, start_s: float, sizes: Sequence[Sequence[int]]) -> float:
+        """End of the sends of `sizes[r][p]` bytes from rank r to p; 0: there is none."""
+        connections = self._by_node(np.asarray(sizes) > 0)
+        if not connections.any():
+            return start_s
+        return self._at_once(start_s + self.alpha_s, self._by_node(sizes), connections)
+
+    def _ring(
+        self, start_s: float, volumes: float | np.ndarray, rounds: int, workers: int
+    ) -> float:
         """`volumes[n]` bytes leave node n, in `rounds` times around."""
         if workers == 1:
             return start_s
         latency_s = self.operation_s + rounds * (workers - 1) * self.alpha_s
-        nodes = self.conditions.nodes
+        nodes = self.conditions.routes.nodes
         if nodes == 1:
             return start_s + latency_s
-        for node, volume in enumerate(volumes):
-            self._count(f"up{node}", volume)
-            self._count(f"down{(node + 1) % nodes}", volume)
+        volumes = np.broadcast_to(volumes, nodes)
+        np.add.at(self._carried, self._hops, volumes[:, None] / self.efficiency)
         latency_s += rounds * self._around_s(self.conditions.look(start_s))
-        return self.conditions.finish(start_s + latency_s, max(volumes), self._ring_rate)
+        return self.conditions.finish(start_s + latency_s, volumes.max(), self._ring_rate)
+
+    @cached_property
+    def _hops(self) -> Paths:
+        here = np.arange(self.conditions.routes.nodes)
+        return self.conditions.routes.paths(here, np.roll(here, -1))
+
+    @cached_property
+    def _hops_back(self) -> Paths:
+        here = np.arange(self.conditions.routes.nodes)
+        return self.conditions.routes.paths(np.roll(here, -1), here)
+
+    @cached_property
+    def _ring_connections(self) -> np.ndarray:
+        return self._loads(self._hops, np.ones(len(self._hops)))
 
     def _around_s(self, look: Look) -> float:
         """Delay of what visits every rank: of all hops, less the one back to where it began."""
-        hops = [
-            (look.ups[node].delay_ms + look.downs[(node + 1) % len(look.ups)].delay_ms) / 1000
-            for node in range(len(look.ups))
-        ]
-        return sum(hops) - (min(hops) if self.workers_per_node == 1 else 0.0)
+        hops = look.delay_s[self._hops].sum(axis=1)
+        return float(hops.sum() - (hops.min() if self.workers_per_node == 1 else 0.0))
 
-    def _ring_rate(self, look: Look) -> float:
-        """Payload bytes/s of the slowest hop; one connection crosses each."""
-        slowest = inf
-        for node, up in enumerate(look.ups):
-            after = (node + 1) % len(look.ups)
-            down = look.downs[after]
-            share = min(up.rate_mbit, down.rate_mbit) * BYTES_PER_MBIT / (1 + look.flows)
-            back = look.ups[after], look.downs[node]
-            slowest = min(slowest, self.efficiency * share, self._bound((up, down), back))
-        return slowest
+    def _ring_rate(self, look: Look) -> np.ndarray:
+        """Payload bytes/s of the slowest hop."""
+        if self._known[0] != look.version:
+            shares = self._shares(look, self._ring_connections)
+            slowest = shares[self._hops].min()
+            bounds = self._bounds(look, self._hops, self._hops_back)
+            self._known = look.version, np.minimum(slowest, bounds.min())
+        return self._known[1]
 
-    def _link_rate(self, look: Look, way: str, node: int, own: int) -> float:
-        """Payload bytes/s that `own` connections get of one direction of a node's link."""
-        up, down = look.ups[node], look.downs[node]
-        link = up if way == "up" else down
-        share = link.rate_mbit * BYTES_PER_MBIT * own / (own + look.flows)
-        return min(self.efficiency * share, own * self._bound((up, down), (up, down)))
+    def _at_once(self, begin_s: float, volumes: np.ndarray, connections: np.ndarray) -> float:
+        """End of what every node sends to every other, [nodes, nodes], over so many connections."""
+        senders, receivers = np.nonzero(connections * ~np.eye(len(connections), dtype=bool))
+        if not len(senders):
+            return begin_s
+        paths = self.conditions.routes.paths(senders, receivers)
+        back = self.conditions.routes.paths(receivers, senders)
+        own, bytes_ = connections[senders, receivers], volumes[senders, receivers]
+        loads, flows = self._loads(paths, bytes_), self._loads(paths, own)
+        loads[VOID] = 0.0
+        self._carried += loads / self.efficiency
+        used = np.flatnonzero(loads)
 
-    def _bound(self, way: tuple[Link, Link], back: tuple[Link, Link]) -> float:
-        loss = 1 - (1 - way[0].loss) * (1 - way[1].loss)
-        delay_ms = sum(link.delay_ms for link in (*way, *back))
-        return tcp_bytes_per_s(delay_ms / 1000 + 2 * self.alpha_s, loss)
+        def rates(look: Look) -> np.ndarray:
+            """Of every direction that is used; its connections are bound by loss, if by any."""
+            bound = np.full(len(flows), np.inf)
+            np.minimum.at(bound, paths, self._bounds(look, paths, back)[:, None])
+            return np.minimum(self._shares(look, flows), bound)[used] * flows[used]
 
-    def _across(self, node: int, sizes: Sequence[Sequence[int]]) -> tuple[int, int]:
-        """Bytes that leave and that enter `node`."""
-        first = node * self.workers_per_node
-        inside = range(first, first + self.workers_per_node)
-        outside = [rank for rank in range(len(sizes)) if rank not in inside]
-        leaving = sum(sizes[rank][peer] for rank in inside for peer in outside)
-        return leaving, sum(sizes[peer][rank] for rank in inside for peer in outside)
+        delay_s = float(self.conditions.look(begin_s).delay_s[paths].sum(axis=1).max())
+        if not len(used):
+            return begin_s + delay_s
+        return self.conditions.finish(begin_s + delay_s, loads[used], rates)
 
-    def _count(self, link: str, volume: float) -> None:
-        self.carried[link] = self.carried.get(link, 0.0) + volume / self.efficiency
+    def _by_node(self, by_rank: Sequence[Sequence[int]] | np.ndarray) -> np.ndarray:
+        """Sums of [ranks, ranks] over the ranks of two nodes: [nodes, nodes]."""
+        ranks, own = np.asarray(by_rank, dtype=float), self.workers_per_node
+        nodes = len(ranks) // own
+        return ranks.reshape(nodes, own, nodes, own).sum(axis=(1, 3))
+
+    def _loads(self, paths: Paths, volumes: np.ndarray) -> np.ndarray:
+        """What each direction carries of volumes that go along `paths`."""
+        loads = np.zeros(len(self._carried))
+        np.add.at(loads, paths, volumes[:, None])
+        return loads
+
+    def _shares(self, look: Look, connections: np.ndarray) -> np.ndarray:
+        """Payload bytes/s of one of so many connections on each direction."""
+        flows = np.maximum(1, connections + look.flows * self._shared)
+        return self.efficiency * look.bytes_per_s / flows
+
+    def _bounds(self, look: Look, paths: Paths, back: Paths) -> np.ndarray:
+        """Payload bytes/s of one connection along each path, as loss bounds it."""
+        if not look.loss.any():
+            return np.full(len(paths), np.inf)
+        loss = 1 - np.prod(1 - look.loss[paths], axis=1)
+        delay_s = look.delay_s[paths].sum(axis=1) + look.delay_s[back].sum(axis=1)
+        return tcp_bytes_per_s(delay_s + 2 * self.alpha_s, loss)
 
 
-def tcp_bytes_per_s(rtt_s: float, loss: float) -> float:
+def tcp_bytes_per_s(rtt_s: float | np.ndarray, loss: float | np.ndarray) -> np.ndarray:
     """Payload of one flow that loses the share `loss` of its packets; inf without loss.
 
     RFC 5348, section 3.1, with b = 1: one acknowledgement a packet.
     """
-    if not loss:
-        return inf
-    waiting_s = (rtt_s + LEAST_RTO_S) * 3 * sqrt(3 * loss / 8) * loss * (1 + 32 * loss**2)
-    return SEGMENT_BYTES / (rtt_s * sqrt(2 * loss / 3) + waiting_s)
+    rtt, p = np.asarray(rtt_s, dtype=float), np.asarray(loss, dtype=float)
+    waiting_s = (rtt + LEAST_RTO_S) * 3 * np.sqrt(3 * p / 8) * p * (1 + 32 * p**2)
+    took_s = rtt * np.sqrt(2 * p / 3) + waiting_s
+    return np.divide(SEGMENT_BYTES, took_s, out=np.full_like(took_s, np.inf), where=p > 0)

@@ -1,16 +1,18 @@
 """The choice of virtual time: what its cost model is told, in place of a network that comes up."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from harness.simulate.conditions import Conditions
+from harness.simulate.conditions import Conditions, Look
 from harness.simulate.costs import Costs
+from harness.simulate.routes import Dumbbell, Routes, Star
 from profiles.base import Profile
-from profiles.limits import check_between, check_choice, check_whole
+from profiles.limits import check_between, check_choice, check_profile, check_whole
 
 MOST_WORKERS = 10_000
 MOST_LATENCY_S = 10.0
 MOST_SCALE = 1e6
+MOST_DRAWN = 1000  # steps in timeline.csv: a row for each part of each, of each rank
 PERIOD_S = (0.001, 3600.0)
 
 
@@ -27,6 +29,7 @@ class Simulated:
     compress_ns: float | None = None
     update_s: float = 0.1
     sample_s: float = 0.25
+    timeline_steps: int = 3
     threads: int = 1
     alike: bool = False
 
@@ -37,6 +40,7 @@ class Simulated:
         if self.compress_ns is not None:
             check_between(0, MOST_SCALE, compress_ns=self.compress_ns)
         check_between(*PERIOD_S, update_s=self.update_s, sample_s=self.sample_s)
+        check_whole(0, MOST_DRAWN, timeline_steps=self.timeline_steps)
         check_whole(1, 1024, threads=self.threads)
         check_choice((True, False), alike=self.alike)
 
@@ -56,26 +60,66 @@ class Simulated:
         """Where, below the experiment's folder, a run is kept."""
         return run_id
 
+    def routes(self, profile: Profile, nodes: int) -> Routes:
+        return Star(profile, nodes)
+
     def costs(self, profile: Profile, nodes: int, workers_per_node: int) -> Costs:
         """What collectives of `nodes` x `workers_per_node` workers take."""
-        conditions = Conditions(profile, nodes, self.update_s)
+        conditions = Conditions(self.routes(profile, nodes), self.update_s)
         return Costs(conditions, workers_per_node, self.alpha_s, self.operation_s, self.efficiency)
 
     def describe(self, costs: Costs, dilation: float) -> dict[str, Any]:
         """For the record of a run: `links` as of real networks, real, at time 0."""
-        look = costs.conditions.look(0.0)
-        links = {
-            f"{way}{node}": {
-                "rate_mbit": link.rate_mbit / dilation,
-                "netem": [
-                    {
-                        "delay_us": 1000 * link.delay_ms * dilation,
-                        "jitter_us": 1000 * link.jitter_ms * dilation,
-                        "loss": link.loss,
-                    }
-                ],
-            }
-            for way, each in (("up", look.ups), ("down", look.downs))
-            for node, link in enumerate(each)
+        conditions = costs.conditions
+        told = {field.name: getattr(self, field.name) for field in fields(self)}
+        links = _links(conditions.routes.names, conditions.look(0.0), dilation)
+        return {"simulated": True, **told, "links": links}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatedDumbbell(Simulated):
+    """Two halves joined by a trunk, which follows the profile (up: left to right)."""
+
+    left: int | None = None
+    access: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.left is not None:
+            check_whole(1, left=self.left)
+        if self.access is not None:
+            check_profile(access=self.access)
+
+    def check(self, nodes: int, profile: Profile, dilation: float) -> None:
+        super().check(nodes, profile, dilation)
+        if nodes < 2:
+            raise ValueError(f"a dumbbell needs at least 2 nodes, got {nodes}")
+        if self.left is not None:
+            check_whole(1, nodes - 1, left=self.left)
+        if self.access is not None and self.access.extremes().flows:
+            raise ValueError("access must be a profile without competing flows: use the trunk's")
+
+    def routes(self, profile: Profile, nodes: int) -> Dumbbell:
+        return Dumbbell(profile, nodes, self.left or (nodes + 1) // 2, self.access)
+
+    def describe(self, costs: Costs, dilation: float) -> dict[str, Any]:
+        routes = costs.conditions.routes
+        assert isinstance(routes, Dumbbell)
+        return super().describe(costs, dilation) | {"left": routes.left}
+
+
+def _links(names: list[str], look: Look, dilation: float) -> dict[str, Any]:
+    """What each direction would be told by a network of real packets."""
+    return {
+        name: {
+            "rate_mbit": link.rate_mbit / dilation,
+            "netem": [
+                {
+                    "delay_us": 1000 * link.delay_ms * dilation,
+                    "jitter_us": 1000 * link.jitter_ms * dilation,
+                    "loss": link.loss,
+                }
+            ],
         }
-        return {"simulated": True, **asdict(self), "links": links}
+        for name, link in zip(names, look.links, strict=False)
+    }

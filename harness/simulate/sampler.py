@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from harness.records import Events, LinkSample, Table
+from harness.simulate.conditions import Conditions
 from harness.simulate.costs import Costs
 from profiles.base import Link
 
@@ -25,10 +26,13 @@ class Sampler:
 
     def __post_init__(self) -> None:
         self._rows, self._time_s = ceil(self.begins_s / self.sample_s), self.begins_s
+        conditions = self.costs.conditions  # which time has gone by in already
+        self._conditions = Conditions(conditions.routes, conditions.update_s)
+        self._names = conditions.routes.names
 
     def up_to(self, time_s: float) -> None:
         """Write what is due; `time_s` is the end of a step."""
-        now = dict(self.costs.carried)
+        now = self.costs.carried
         rows = []
         while (due_s := self._rows * self.sample_s) <= time_s:
             rows += self._sample(due_s, now, time_s)
@@ -37,9 +41,8 @@ class Sampler:
         self._time_s, self._carried = time_s, now
 
     def _sample(self, due_s: float, now: dict[str, float], end_s: float) -> list[LinkSample]:
-        look = self.costs.conditions.look(due_s)
-        links = {f"up{node}": link for node, link in enumerate(look.ups)}
-        links |= {f"down{node}": link for node, link in enumerate(look.downs)}
+        look = self._conditions.look(due_s)
+        links = dict(zip(self._names, look.links, strict=False))
         self._tell(due_s, links, look.flows)
         went_s = end_s - self._time_s
         share = (due_s - self._time_s) / went_s if went_s else 1.0
@@ -63,11 +66,10 @@ class Sampler:
             self.events.append(
                 "conditions", time_s, planned_s=time_s, links=changed, applied=True, late_ms=0.0
             )
-        nodes = self.costs.conditions.nodes
+        pairs = self._conditions.routes.pairs()
         for number in range(min(flows, self._flows), max(flows, self._flows)):
             event = "flow_started" if flows > self._flows else "flow_stopped"
-            for node in range(nodes if nodes > 1 else 0):
-                pair = f"{node}-{(node + 1) % nodes}"
+            for pair in pairs:
                 flow = f"{pair}.{number}"
                 self.events.append(event, time_s, flow=flow, pair=pair, planned_s=time_s)
         self._told, self._flows = links, flows

@@ -12,6 +12,7 @@ from hydra import compose, initialize_config_dir
 from harness.settings import Settings
 from harness.sweep import plain_settings
 from profiles.base import WAYS, Link, Way
+from profiles.play import played
 
 CHOICES = sorted(path.stem for path in Path("conf/profile").glob("*.yaml"))
 NODES = (0, 1, 7)
@@ -38,6 +39,18 @@ def test_it_is_pure_in_any_order(name: str) -> None:
     order = random.Random("order").sample(CALLS, len(CALLS))
     assert all(shuffled.link(*call) == expected[call] for call in order)
     assert [shuffled.flows(time_s) for time_s in reversed(TIMES_S)] == flows[::-1]
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_played_forwards_it_is_the_same(name: str) -> None:
+    profile = build(name)
+    for node in NODES:
+        for way in WAYS:
+            going = played(profile, node, way)
+            for time_s in TIMES_S:
+                held = going.at(time_s)
+                assert held.link == profile.link(time_s, node, way)
+                assert held.until_s >= time_s
 
 
 @pytest.mark.parametrize("name", CHOICES)

@@ -6,6 +6,7 @@ from math import inf, sqrt
 import pytest
 
 from harness.simulate.costs import tcp_bytes_per_s
+from harness.simulate.routes import Dumbbell
 from profiles.base import Extremes, Link
 from profiles.static import Static
 from tests.simulate.threads import costs_of
@@ -123,3 +124,81 @@ def test_loss_bounds_a_flow_as_rfc_5348_has_it():
     fast = Made({0: [(0, 100.0)], 1: [(0, 100.0)]}, delay_ms=25, loss=0.005)
     ends = all_reduce(fast, 2)
     assert ends == pytest.approx(4 * MB / tcp_bytes_per_s(0.1, 1 - 0.995**2) + 2 * 0.05)
+
+
+def dumbbell(profile, workers, sharing=1, left=None, access=None, **told):
+    nodes = workers // sharing
+    routes = Dumbbell(profile, nodes, left or nodes // 2, access)
+    return costs_of(profile, nodes, sharing, routes, **told)
+
+
+def test_a_ring_crosses_the_trunk_of_a_dumbbell_once_each_way():
+    costs = dumbbell(Made({}), 8)
+    assert costs.all_reduce(0.0, 4 * MB, 8) == pytest.approx(7)  # 2 * 7/8 * 4 MB at 1 MB/s
+    assert costs.carried == {"trunk_up": 7 * MB, "trunk_down": 7 * MB}
+    competing = dumbbell(Made({}, competing=(0, 3)), 8).all_reduce(0.0, 4 * MB, 8)
+    assert competing == pytest.approx(4 * 7)
+
+
+def test_an_all_to_all_shares_the_trunk_among_all_that_cross_it():
+    sizes = [[MB] * 6 for _ in range(6)]
+    assert dumbbell(Made({}), 6).all_to_all(0.0, sizes) == pytest.approx(9)  # 3 x 3 MB each way
+    uneven = dumbbell(Made({}), 6, left=1)
+    assert uneven.all_to_all(0.0, sizes) == pytest.approx(5)
+    shared = dumbbell(Made({}, competing=(0, 3)), 6).all_to_all(0.0, sizes)
+    assert shared == pytest.approx(9 * 12 / 9)  # nine connections of twelve
+    on_two_nodes = dumbbell(Made({}), 6, sharing=3)
+    assert on_two_nodes.all_to_all(0.0, sizes) == pytest.approx(9)
+    assert on_two_nodes.carried == {"trunk_up": 9 * MB, "trunk_down": 9 * MB}
+
+
+def test_access_links_of_a_dumbbell_bind_where_they_are_slower():
+    access = Made({2: [(0, 0.25)]})
+    costs = dumbbell(Made({}), 4, access=access)
+    assert costs.all_reduce(0.0, 4 * MB, 4) == pytest.approx(4 * 6)
+    assert set(costs.carried) == {f"{way}{n}" for way in ("up", "down") for n in range(4)} | {
+        "trunk_up", "trunk_down"
+    }  # fmt: skip
+    delayed = dumbbell(Made({}, delay_ms=50), 4, access=Made({}, delay_ms=10))
+    # of the four hops two are inside a half; the piece that is last skips only one of these
+    assert delayed.all_gather(0.0, [0] * 4) == pytest.approx(0.02 + 2 * 0.07)
+
+
+def test_a_link_carries_what_one_of_all_ranks_sends_and_not_one_of_as_many_as_nodes():
+    costs = costs_of(Static(8.0), 8, 8)
+    assert costs.all_reduce(0.0, 64 * MB, 64) == pytest.approx(2 * 63)
+    gathered = costs_of(Static(8.0), 8, 8).all_gather(0.0, [MB] * 64)
+    assert gathered == pytest.approx(63)
+    for node in range(8):
+        assert costs.carried[f"up{node}"] == costs.carried[f"down{node}"] == 2 * 63 * MB
+
+
+def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather():
+    told = {"alpha_s": 0.01}
+    costs = costs_of(Static(8.0), 4, **told)
+    scattered = costs.reduce_scatter(0.0, 4 * MB, 4)
+    assert costs.all_gather(scattered, [MB] * 4) == pytest.approx(
+        all_reduce(Static(8.0), 4, **told)
+    )
+
+
+def test_a_broadcast_is_handed_on_to_all_but_the_one_who_began():
+    costs = costs_of(Static(8.0), 4, alpha_s=0.01)
+    assert costs.broadcast(0.0, 2 * MB, 4, root=2) == pytest.approx(2 + 3 * 0.01)
+    assert costs.carried == {f"up{n}": 2 * MB for n in (0, 2, 3)} | {
+        f"down{n}": 2 * MB for n in (0, 1, 3)
+    }
+
+
+def test_sends_at_the_same_time_share_only_what_they_both_cross():
+    def sent(**sizes):
+        matrix = [[0] * 4 for _ in range(4)]
+        for pair, nbytes in sizes.items():
+            matrix[int(pair[1])][int(pair[2])] = nbytes
+        return costs_of(Static(8.0), 4, alpha_s=0.01).send(0.0, matrix)
+
+    assert sent() == 0
+    assert sent(_01=3 * MB) == pytest.approx(3.01)
+    assert sent(_01=3 * MB, _23=2 * MB) == pytest.approx(3.01)
+    assert sent(_01=3 * MB, _21=2 * MB) == pytest.approx(5.01)  # into node 1
+    assert sent(_11=3 * MB) == pytest.approx(0.01)  # nothing leaves it

@@ -7,6 +7,7 @@ import torch
 
 from harness.simulate.conditions import Conditions
 from harness.simulate.costs import Costs
+from harness.simulate.routes import Routes, Star
 from harness.simulate.turns import Turns
 from harness.simulate.workers import SimulatedWorkers
 from profiles.static import Static
@@ -14,10 +15,12 @@ from profiles.static import Static
 CPU = torch.device("cpu")
 
 
-def costs_of(profile: Any, nodes: int, sharing: int = 1, **changes: float) -> Costs:
+def costs_of(
+    profile: Any, nodes: int, sharing: int = 1, routes: Routes | None = None, **changes: float
+) -> Costs:
     """Without latencies and overheads, unless told: 8 Mbit/s are 1 MB/s."""
     told = {"alpha_s": 0.0, "operation_s": 0.0, "efficiency": 1.0, "update_s": 0.1} | changes
-    conditions = Conditions(profile, nodes, told.pop("update_s"))
+    conditions = Conditions(routes or Star(profile, nodes), told.pop("update_s"))
     return Costs(conditions, sharing, **told)
 
 

@@ -1,0 +1,114 @@
+"""Which directions of links a connection between two nodes crosses, and who else is on them."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from profiles.base import WAYS, Profile
+from profiles.play import Played, played
+
+Paths = np.ndarray  # [connections, most directions of one]: numbers of directions; VOID: none
+VOID = -1  # the last direction, which is not shaped
+TRUNK = 0  # the node whose link the profile of a dumbbell is asked for
+
+
+class Routes(Protocol):
+    """A network of `nodes` nodes, its shaped directions numbered in the order of `names`."""
+
+    @property
+    def nodes(self) -> int: ...
+
+    @property
+    def names(self) -> list[str]: ...
+
+    def played(self) -> list[Played]:
+        """The conditions of each direction over time."""
+        ...
+
+    def flows(self, time_s: float) -> int:
+        """Competing flows on each direction that is `shared`."""
+        ...
+
+    def shared(self) -> np.ndarray:
+        """[directions + 1], 1 where competing flows run and 0 elsewhere."""
+        ...
+
+    def pairs(self) -> list[str]:
+        """Names of the paths that competing flows run on."""
+        ...
+
+    def paths(self, senders: np.ndarray, receivers: np.ndarray) -> Paths:
+        """Of a connection from each sender to the receiver beside it; none inside a node."""
+        ...
+
+
+@dataclass(frozen=True)
+class Star:
+    """Every node's up- and downlink follow the profile; flows compete from each node to the next.
+
+    They then share every link.
+    """
+
+    profile: Profile
+    nodes: int
+
+    @property
+    def names(self) -> list[str]:
+        return [f"{way}{node}" for way in WAYS for node in range(self.nodes)]
+
+    def played(self) -> list[Played]:
+        return [played(self.profile, node, way) for way in WAYS for node in range(self.nodes)]
+
+    def flows(self, time_s: float) -> int:
+        return self.profile.flows(time_s)
+
+    def shared(self) -> np.ndarray:
+        return np.append(np.ones(2 * self.nodes), 0)
+
+    def pairs(self) -> list[str]:
+        nodes = self.nodes
+        return [f"{node}-{(node + 1) % nodes}" for node in range(nodes if nodes > 1 else 0)]
+
+    def paths(self, senders: np.ndarray, receivers: np.ndarray) -> Paths:
+        crossed = np.stack([senders, self.nodes + receivers], axis=1)
+        return np.where((senders == receivers)[:, None], VOID, crossed)
+
+
+@dataclass(frozen=True)
+class Dumbbell:
+    """The first `left` nodes and the others, joined by a trunk that the profile is of.
+
+    Competing flows run across the trunk, both ways, between hosts of their own.
+    """
+
+    profile: Profile
+    nodes: int
+    left: int
+    access: Profile | None = None  # of every node's own link; None: not shaped
+
+    @property
+    def names(self) -> list[str]:
+        own = Star(self.access, self.nodes).names if self.access else []
+        return [f"trunk_{way}" for way in WAYS] + own
+
+    def played(self) -> list[Played]:
+        own = Star(self.access, self.nodes).played() if self.access else []
+        return [played(self.profile, TRUNK, way) for way in WAYS] + own
+
+    def flows(self, time_s: float) -> int:
+        return self.profile.flows(time_s)
+
+    def shared(self) -> np.ndarray:
+        return np.array([1.0, 1.0] + [0.0] * (len(self.names) - 1))
+
+    def pairs(self) -> list[str]:
+        return [f"trunk_{way}" for way in WAYS]
+
+    def paths(self, senders: np.ndarray, receivers: np.ndarray) -> Paths:
+        leaves, enters = senders < self.left, receivers < self.left
+        trunk = np.where(leaves == enters, VOID, np.where(leaves, 0, 1))[:, None]
+        if self.access is None:
+            return trunk
+        own = Star(self.access, self.nodes).paths(senders, receivers)
+        return np.concatenate([np.where(own == VOID, VOID, own + 2), trunk], axis=1)

@@ -1,0 +1,60 @@
+"""Profiles played forwards: what a direction of a link goes through, without looking all the time.
+
+A profile may have `play(node, way)`: its conditions there one after the other, each with the time
+until which it holds, equal to what `link` says in between. Any other is asked at every look.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+from profiles.base import Link, Profile, Way
+
+
+class Held(NamedTuple):
+    """Conditions that hold from those before them until `until_s`."""
+
+    until_s: float
+    link: Link
+
+
+class Played(Protocol):
+    """One direction of a link; time goes forwards only."""
+
+    def at(self, time_s: float) -> Held:
+        """What holds at `time_s`, and until when it certainly does (not only at that moment)."""
+        ...
+
+
+class Asked:
+    """Of a profile that tells nothing about the time between two looks."""
+
+    def __init__(self, profile: Profile, node: int, way: Way) -> None:
+        self._asked: tuple[Profile, int, Way] = (profile, node, way)
+
+    def at(self, time_s: float) -> Held:
+        profile, node, way = self._asked
+        return Held(time_s, profile.link(time_s, node, way))
+
+
+class Forwards:
+    """Of a profile that can be played."""
+
+    def __init__(self, parts: Iterator[Held]) -> None:
+        self._parts, self._now = parts, Held(float("-inf"), Link(1.0))
+
+    def at(self, time_s: float) -> Held:
+        while self._now.until_s <= time_s:
+            self._now = next(self._parts)
+        return self._now
+
+
+def played(profile: Profile, node: int, way: Way) -> Played:
+    """One direction of `node`'s link as `profile` has it, from time 0 on."""
+    parts = play(profile, node, way)
+    return Asked(profile, node, way) if parts is None else Forwards(parts)
+
+
+def play(profile: Profile, node: int, way: Way) -> Iterator[Held] | None:
+    """Of a profile that can be played; None of any other."""
+    playable: Any = profile
+    return playable.play(node, way) if callable(getattr(profile, "play", None)) else None
