@@ -1,7 +1,8 @@
-"""Uniform random numbers by position: number i is a hash of (key, i), whatever else is drawn.
+"""Uniform random numbers by position: number i is 16 bits of a hash of (key, i // 2).
 
 The hash is rounds of multiply and shift (the constants of C. Wellons' lowbias32, after a golden
-ratio step), with half of the key before each; the same bits on the CPU and on a GPU.
+ratio step), with half of the key before each; even numbers are its lower half, odd ones the upper.
+The same bits on the CPU and on a GPU, whatever else is drawn.
 """
 
 import hashlib
@@ -11,22 +12,22 @@ from torch import Tensor
 
 CHUNK = 1 << 16  # elements that stay in a core's cache through all the passes
 GOLDEN, FIRST, SECOND = 0x9E3779B1, 0x846CA68B, 0x7FEB352D
-UNIT = 2.0**-24  # spacing of the numbers: those that float32 holds exactly
+BITS = 16  # of a number
 
 
 def uniform(n: int, key: tuple[int, ...], device: torch.device) -> Tensor:
-    """float32 [n] in [0, 1), a function of `key`, such as (seed, step, bucket, rank)."""
+    """int32 [n] in [0, 2**BITS), a function of `key`, such as (seed, step, bucket, rank)."""
     first, second = halves(key)
-    numbers = torch.empty(n, device=device)
-    for number, part in enumerate(numbers.split(CHUNK)):
-        x = torch.arange(part.numel(), dtype=torch.int32, device=device).add_(number * CHUNK)
-        x.mul_(_signed(GOLDEN)).bitwise_xor_(_signed(first))
+    numbers = torch.empty(n, dtype=torch.int32, device=device)
+    for chunk, part in enumerate(numbers.split(CHUNK)):
+        x = torch.arange(-(-part.numel() // 2), dtype=torch.int32, device=device)
+        x.add_(chunk * (CHUNK // 2)).mul_(_signed(GOLDEN)).bitwise_xor_(_signed(first))
         _mix_(x, 15, FIRST)
         x.bitwise_xor_(_signed(second))
         _mix_(x, 16, SECOND)
         x.bitwise_xor_(_shifted(x, 15))
-        torch.mul(_shifted(x, 8), UNIT, out=part)
-    return numbers
+        part.copy_(x.view(torch.int16)[: part.numel()])
+    return numbers.bitwise_and_((1 << BITS) - 1)
 
 
 def halves(key: tuple[int, ...]) -> tuple[int, int]:

@@ -1,7 +1,8 @@
 """Stochastic rounding to levels of a step, so that the expectation is the value itself.
 
 A vector is in blocks, each with a step of its own; an element becomes an integer number of steps,
-at most `levels` up or down, in `width` bits.
+at most `levels` up or down, in `width` bits. It is rounded up with a probability that is a multiple
+of 2**-BITS, the nearest one: its expectation is the value to half of that part of a step.
 """
 
 from typing import NamedTuple
@@ -11,11 +12,12 @@ import torch
 from torch import Tensor
 
 from compressors import kernels
-from compressors.counter import halves, uniform
-from compressors.packing import BYTE, NOTHING, pack, packed_bytes, unpack
+from compressors.counter import BITS, halves, uniform
+from compressors.packing import NOTHING, pack, packed_bytes, unpack
 from compressors.workspace import workspace
 
 NORMS = ("max", "l2")  # that a step may be derived from
+SMALLEST = 2.0**-100  # step: its inverse, times 2**BITS, is finite
 
 
 class Grid(NamedTuple):
@@ -56,27 +58,25 @@ def add_round_(
 
     `steps`, [blocks], are given, or become a block's norm, `max` or `l2`, over the levels. With
     `keep`, `total` is left with the sum less what was rounded to; otherwise with the sum. The
-    numbers drawn follow from `key`. Of NaN, whose step is NaN, the code is any.
+    numbers drawn follow from `key`. No step is below SMALLEST: of what is far below that, nothing
+    is sent. Of NaN, whose step is NaN, the code is any.
     """
     n, device = total.numel(), total.device
-    codes = workspace("codes", n, torch.uint8, device)
     native = kernels.of(total)
     if native is None or (added is not None and kernels.of(added) is None):
         if added is not None:
             total.add_(added)
         if norm is not None:
             steps.copy_(_norms(total, int(grid.ends[0]), norm) / grid.levels)
-        return pack(_codes(total, grid, steps, key, keep), grid.width)
-    packed = codes
-    if grid.width < BYTE:
-        packed = workspace("packed codes", packed_bytes(n, grid.width), torch.uint8, device)
+        return pack(_codes(total, grid, steps.clamp_(min=SMALLEST), key, keep), grid.width)
+    packed = workspace("packed codes", packed_bytes(n, grid.width), torch.uint8, device)
     source = native.quantise.GIVEN
     if norm is not None:
         source = native.quantise.LARGEST if norm == "max" else native.quantise.LENGTH
     native.quantise.encode(
         total.numpy(), NOTHING if added is None else added.numpy(), grid.ends.numpy(), source,
         grid.levels, grid.width, np.array(halves(key), np.uint32), keep,
-        steps.numpy(), codes.numpy(), packed.numpy(),
+        steps.numpy(), packed.numpy(),
     )  # fmt: skip
     return packed
 
@@ -97,10 +97,10 @@ def average_(mean: Tensor, grid: Grid, rounded: list[tuple[Tensor, ...]]) -> Ten
 
 
 def _codes(x: Tensor, grid: Grid, steps: Tensor, key: tuple[int, ...], keep: bool) -> Tensor:
-    most = grid.levels
-    ratios = x / _each(grid, steps.where(steps != 0, 1))
-    drawn = uniform(x.numel(), key, x.device)
-    codes = drawn.add_(ratios).floor_().clamp_(-most, most).add_(most).to(torch.uint8)
+    most, unit = grid.levels, 1 << BITS
+    parts = (x * _each(grid, unit / steps)).clamp_(-most * unit, most * unit).round_()
+    whole = uniform(x.numel(), key, x.device).add_(parts.int()).add_(most * unit)
+    codes = whole.bitwise_right_shift_(BITS).to(torch.uint8)
     if keep:
         x.sub_(_values(codes, grid, steps))
     return codes

@@ -1,6 +1,7 @@
 """Stochastic rounding to levels of a step, and back, in machine code.
 
-The numbers drawn are those of compressors.counter, the bits those of compressors.packing.
+The numbers drawn are those of compressors.counter, the bits those of compressors.packing. Loops go
+by position: numba's iterators do not become vectors.
 """
 
 from typing import Any
@@ -23,39 +24,42 @@ from compressors.kernels.vectors import (
 )
 
 GOLDEN, FIRST, SECOND = np.uint32(0x9E3779B1), np.uint32(0x846CA68B), np.uint32(0x7FEB352D)
-UNIT = np.float32(2.0**-24)
 SEGMENT = 512  # elements rounded at a time
-RAMP = np.arange(SEGMENT, dtype=np.uint32) * GOLDEN
+RAMP = np.arange(SEGMENT // 2 + 1, dtype=np.uint32) * GOLDEN
 MAGNITUDE = np.int32(0x7FFFFFFF)
+SMALLEST = np.float32(2.0**-100)  # step, as in compressors.stochastic
+PARTS = 16  # bits of the part of a step that is left to chance
 GIVEN, LARGEST, LENGTH = range(3)  # where a step comes from: known, max norm, l2 norm
 
 WORDS: Any = np.uint32  # every operation of a hash is cut to 32 bits
+WHOLE: Any = np.int32
 
 
 @njit(**OPTIONS)
-def _uniform(spread, first_key, second_key):  # type: ignore[no-untyped-def]
-    """Number i of the stream, of spread = i GOLDEN."""
-    x = WORDS(spread ^ first_key)
-    x = WORDS(WORDS(x ^ (x >> WORDS(15))) * FIRST)
-    x = WORDS(x ^ second_key)
-    x = WORDS(WORDS(x ^ (x >> WORDS(16))) * SECOND)
-    x = WORDS(x ^ (x >> WORDS(15)))
-    return np.float32(np.int32(x >> WORDS(8))) * UNIT
-
-
-@njit(**OPTIONS)
-def _round(part, codes, start, keys, step, levels, keep):  # type: ignore[no-untyped-def]
-    """Codes of at most SEGMENT elements, the first of which has number `start`."""
-    most, divisor = np.float32(levels), step if step != 0 else np.float32(1)
-    spread, ramp = WORDS(WORDS(start) * GOLDEN), RAMP[: part.size]
+def _draw(start, size, keys, words):  # type: ignore[no-untyped-def]
+    """Numbers `start` to start + size of the stream, uint16, in the memory of `words`."""
+    spread, ramp = WORDS(WORDS(start // 2) * GOLDEN), RAMP[: (start % 2 + size + 1) // 2]
     first_key, second_key = keys[0], keys[1]
+    for here in range(ramp.size):
+        x = WORDS(WORDS(spread + ramp[here]) ^ first_key)
+        x = WORDS(WORDS(x ^ (x >> WORDS(15))) * FIRST)
+        x = WORDS(x ^ second_key)
+        x = WORDS(WORDS(x ^ (x >> WORDS(16))) * SECOND)
+        words[here] = WORDS(x ^ (x >> WORDS(15)))
+    return words.view(np.uint16)[start % 2 : start % 2 + size]
+
+
+@njit(**OPTIONS)
+def _round(part, codes, drawn, step, levels, keep):  # type: ignore[no-untyped-def]
+    """Codes of at most SEGMENT elements, whose numbers are `drawn`."""
+    most, factor = np.float32(levels), np.float32(np.float32(1 << PARTS) / step)
+    end, middle = np.float32(levels << PARTS), WHOLE(levels << PARTS)
     for here in range(part.size):
-        ratio = np.float32(part[here] / divisor)
-        drawn = _uniform(WORDS(spread + ramp[here]), first_key, second_key)
-        level = np.floor(np.float32(drawn + ratio))
-        level = level if level > -most else -most
-        level = level if level < most else most
-        codes[here] = np.uint8(np.int32(np.float32(level + most)))
+        parts = np.float32(part[here] * factor)
+        parts = parts if parts > -end else -end
+        parts = parts if parts < end else end
+        whole = WHOLE(WHOLE(WHOLE(np.rint(parts)) + middle) + WHOLE(drawn[here]))
+        codes[here] = np.uint8(whole >> WHOLE(PARTS))
     if keep:
         for here in range(part.size):
             level = np.float32(np.float32(codes[here]) - most)
@@ -73,7 +77,7 @@ def _add(total, added):  # type: ignore[no-untyped-def]
 def _largest(x):  # type: ignore[no-untyped-def]
     """Bits of the largest magnitude; NaN is larger than infinity."""
     most = np.int32(0)
-    for here in range(x.size):  # by position: numba's iterators do not become vectors
+    for here in range(x.size):
         key = np.int32(bits_of(x[here]) & MAGNITUDE)
         most = key if key > most else most
     return most
@@ -88,41 +92,44 @@ def _squares(x):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit("Tuple((float32, float64))(float32[::1], float32[::1])", **OPTIONS)
+@njit("Tuple((float32, float64))(float32[::1], float32[::1])", fastmath=SUM, **OPTIONS)
 def add_measure(total, added):  # type: ignore[no-untyped-def]
     """Largest magnitude and sum of squares of total += added (which may be empty)."""
     most, squares = np.int32(0), 0.0
     for first in range(0, total.size, CHUNK):
         part = total[first : first + CHUNK]
         _add(part, added[first : first + CHUNK])
-        largest = _largest(part)
-        most = largest if largest > most else most
-        squares += _squares(part)
+        for here in range(part.size):
+            key = np.int32(bits_of(part[here]) & MAGNITUDE)
+            most = key if key > most else most
+            value = np.float64(part[here])
+            squares += value * value
     return float_of(most), squares
 
 
 @njit(**OPTIONS)
-def _pack_rest(codes, first, width, packed):  # type: ignore[no-untyped-def]
-    """Codes from `first` to the end, fewer than BLOCK, plane by plane."""
-    at, rest = first // BLOCK * (BLOCK // BYTE) * width, codes.size - first
-    for byte in range(at, packed.size):
+def _pack_rest(codes, width, packed):  # type: ignore[no-untyped-def]
+    """Fewer than BLOCK codes, plane by plane."""
+    for byte in range(packed.size):
         packed[byte] = 0
     for bit in range(width):
-        for here in range(rest):
-            place = bit * rest + here
-            found = (codes[first + here] >> np.uint8(bit)) & np.uint8(1)
-            packed[at + place // BYTE] |= np.uint8(found << np.uint8(place % BYTE))
+        for here in range(codes.size):
+            place = bit * codes.size + here
+            found = (codes[here] >> np.uint8(bit)) & np.uint8(1)
+            packed[place // BYTE] |= np.uint8(found << np.uint8(place % BYTE))
 
 
 @njit(**OPTIONS)
-def _pack_steps(codes, first, stop, width, packed):  # type: ignore[no-untyped-def]
-    """Whole steps of codes between `first` and `stop`; returns where the next one begins."""
-    while first + BLOCK <= stop:
-        byte = first // BLOCK * (BLOCK // BYTE) * width
+def _pack_steps(codes, width, packed):  # type: ignore[no-untyped-def]
+    """Whole steps of codes; those behind the last of them go to the front. Returns their count."""
+    whole, byte = codes.size - codes.size % BLOCK, 0
+    for first in range(0, whole, BLOCK):
         for bit in range(width):
-            store_plane(codes, first, bit, packed, byte + bit * (BLOCK // BYTE))
-        first += BLOCK
-    return first
+            store_plane(codes, first, bit, packed, byte)
+            byte += BLOCK // BYTE
+    for here in range(codes.size - whole):
+        codes[here] = codes[whole + here]
+    return codes.size - whole
 
 
 @njit("void(uint8[::1], int64, int64, uint8[::1])", **OPTIONS)
@@ -148,17 +155,19 @@ def unpack(packed, width, first, codes):  # type: ignore[no-untyped-def]
 
 @njit(
     "void(float32[::1], float32[::1], int64[::1], int64, int64, int64, uint32[::1], boolean,"
-    " float32[::1], uint8[::1], uint8[::1])",
+    " float32[::1], uint8[::1])",
     **OPTIONS,
 )
-def encode(total, added, ends, norm, levels, width, keys, keep, steps, codes, packed):  # type: ignore[no-untyped-def]
+def encode(total, added, ends, norm, levels, width, keys, keep, steps, packed):  # type: ignore[no-untyped-def]
     """Round total += added, [n], block by block, to multiples of a step in [-levels, levels].
 
-    Block b ends at ends[b]; its step, steps[b], is `norm` / levels, or GIVEN. `codes`, uint8 [n],
-    are the multiples plus `levels`, `packed` these in `width` bits (below BYTE only). With `keep`
-    what rounding took is left in `total`; otherwise the sum is, and is not looked at again.
+    Block b ends at ends[b]; its step, steps[b], is `norm` / levels, or GIVEN. `packed` are the
+    multiples plus `levels`, in `width` bits. With `keep` what rounding took is left in `total`;
+    otherwise the sum is, and is not looked at again.
     """
-    first = done = 0
+    words = np.empty(RAMP.size, np.uint32)
+    waiting, held = np.empty(SEGMENT + BLOCK, np.uint8), 0  # codes that are not packed yet
+    first = byte = 0
     for block in range(ends.size):
         stop = ends[block]
         part = total[first:stop]
@@ -167,14 +176,20 @@ def encode(total, added, ends, norm, levels, width, keys, keep, steps, codes, pa
             steps[block] = float_of(_largest(part)) / np.float32(levels)
         elif norm == LENGTH:
             steps[block] = np.float32(np.sqrt(_squares(part))) / np.float32(levels)
+        if steps[block] < SMALLEST:
+            steps[block] = SMALLEST
         for here in range(first, stop, SEGMENT):
-            end = min(here + SEGMENT, stop)
-            _round(total[here:end], codes[here:end], here, keys, steps[block], levels, keep)
+            some = total[here : min(here + SEGMENT, stop)]
+            drawn = _draw(here, some.size, keys, words)
+            codes = waiting[held : held + some.size] if width < BYTE else packed[here:stop]
+            _round(some, codes, drawn, steps[block], levels, keep)
             if width < BYTE:
-                done = _pack_steps(codes, done, end, width, packed)
+                count = held + some.size
+                held = _pack_steps(waiting[:count], width, packed[byte:])
+                byte += (count - held) // BYTE * width
         first = stop
     if width < BYTE:
-        _pack_rest(codes, done, width, packed)
+        _pack_rest(waiting[:held], width, packed[byte:])
 
 
 @njit(**OPTIONS)

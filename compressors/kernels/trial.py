@@ -63,12 +63,16 @@ def _levels(native: Any) -> bool:
         blocks = np.split(np.abs(x), ends[:-1])
         steps = np.array([block.max() for block in blocks]) / most
         each = np.repeat(steps, np.diff(ends, prepend=0))
-        levels = np.clip(np.floor(drawn + x / each), -most, most)
-        codes, total = np.empty(SIZE, np.uint8), x.copy()
-        packed = codes if width == 8 else np.empty(-(-width * SIZE // 8), np.uint8)
+        parts = np.rint(x * (np.float32(1 << 16) / each)).astype(np.int32)
+        levels = np.clip(parts + drawn >> 16, -most, most)
+        packed, total = np.empty(-(-width * SIZE // 8), np.uint8), x.copy()
         settings = (ends, norm, int(most), width, KEY, True)
-        native.quantise.encode(total, NONE, *settings, steps, codes, packed)
-        mean = np.empty(SIZE, np.float32)
+        native.quantise.encode(total, NONE, *settings, steps, packed)
+        mean, codes = np.empty(SIZE, np.float32), np.empty(SIZE, np.uint8)
+        if width == 3:
+            native.quantise.unpack(packed, width, 0, codes)
+        else:
+            codes = packed
         rows = (_addresses(packed, packed), _addresses(steps, steps), ends, int(most), width)
         native.quantise.average(*rows, mean)
         shared = (levels * (each / np.float32(2))).astype(np.float32)
@@ -81,10 +85,10 @@ def _levels(native: Any) -> bool:
 
 def _uniform(n: int) -> np.ndarray:
     """As compressors.counter.uniform, for KEY."""
-    x = np.arange(n, dtype=np.uint32) * np.uint32(0x9E3779B1) ^ KEY[0]
+    x = np.arange(-(-n // 2), dtype=np.uint32) * np.uint32(0x9E3779B1) ^ KEY[0]
     x = (x ^ x >> 15) * np.uint32(0x846CA68B) ^ KEY[1]
     x = (x ^ x >> 16) * np.uint32(0x7FEB352D)
-    return ((x ^ x >> 15) >> 8).astype(np.float32) * np.float32(2.0**-24)
+    return (x ^ x >> 15).view(np.uint16)[:n].astype(np.int32)
 
 
 def _casts(native: Any) -> bool:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from compressors.counter import uniform
+from compressors.counter import BITS, uniform
 from compressors.qsgd import QSGD
 from compressors.terngrad import TernGrad
 from tests.compressors.reductions import Replica, gradient, run, shapes_of
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 def rounded(x: np.ndarray, key: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Rounded stochastically; and where float32 may round the other way."""
-    sum_ = x + uniform(x.size, key, CPU).double().numpy()
+    sum_ = x + (uniform(x.size, key, CPU).double().numpy() + 0.5) / 2**BITS
     return np.floor(sum_), np.abs(sum_ - np.round(sum_)) < 1e-3
 
 
