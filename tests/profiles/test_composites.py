@@ -9,6 +9,7 @@ from profiles.by_node import ByNode
 from profiles.contended import Contended
 from profiles.fluctuating import Fluctuating
 from profiles.loss_bursts import LossBursts
+from profiles.noisy import Noisy
 from profiles.scaled import Scaled
 from profiles.static import Static
 
@@ -40,6 +41,13 @@ def test_factors_multiply_rates_and_delays() -> None:
     assert Scaled(Static(10, delay_ms=4), delay_factor=0).link(0.0, 0, "up").delay_ms == 0
 
 
+def test_noise_bears_on_rates_alone() -> None:
+    quiet, shared = Noisy(SLOW, deviation=0, hold_s=1), Noisy(MOVING, 0.1, 1, shared=True)
+    assert quiet.link(3.0, 1, "up") == SLOW.link(3.0, 1, "up")
+    factors = {shared.link(3.0, n, "up")[0] / MOVING.link(3.0, n, "up")[0] for n in range(4)}
+    assert max(factors) == pytest.approx(min(factors)) != 1
+
+
 def test_the_most_flows_of_any_part_compete() -> None:
     four, two = (Contended(FAST, parallel=flows, on_s=60, off_s=10) for flows in (4, 2))
     for profile in (ByNode(two, {0: four}), Asymmetric(up=two, down=four)):
@@ -53,6 +61,9 @@ def test_the_most_flows_of_any_part_compete() -> None:
     [
         (ByNode, {"default": FAST, "nodes": {"3": FAST, 3: SLOW}}, "nodes .* once, got 3 twice"),
         (ByNode, {"default": FAST, "nodes": {3: 7}}, r"nodes\.3 must be a profile .* got 7"),
+        (Noisy, {"of": FAST, "deviation": 2, "hold_s": 1}, "deviation must be a number in"),
+        (Noisy, {"of": FAST, "deviation": 1, "hold_s": 0}, "hold_s must be"),
+        (Noisy, {"of": Static(1e5), "deviation": 1, "hold_s": 1}, "deviation must keep rates in"),
         (Scaled, {"of": FAST, "factor": 2000}, "factor must keep rates in .* got 2000"),
         (Scaled, {"of": Static(5e-324), "factor": 0.1}, "factor must keep rates in"),
         (Scaled, {"of": SLOW, "delay_factor": 1000}, "delay_factor must keep delays .* got 1000"),

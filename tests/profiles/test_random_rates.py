@@ -16,6 +16,7 @@ from profiles.contended import Contended
 from profiles.fluctuating import Fluctuating
 from profiles.loss_bursts import LossBursts
 from profiles.markov import Markov
+from profiles.noisy import Noisy
 from profiles.ornstein_uhlenbeck import OrnsteinUhlenbeck
 from profiles.static import Static
 
@@ -150,6 +151,19 @@ def test_ornstein_uhlenbeck_is_cut_without_changing_its_course() -> None:
     for time_s in range(1000):
         wanted = min(5020, max(4950, WANDERING.mbit(float(time_s), 3)))
         assert cut.mbit(float(time_s), 3) == wanted
+
+
+def test_noise_is_lognormal_and_slow_for_its_share() -> None:
+    noisy = Noisy(Static(100), deviation=0.1, hold_s=0.5, slow_share=0.05, slow_factor=10, seed=1)
+    rates = [noisy.link(time_s / 2, 3, "up").rate_mbit for time_s in range(20_000)]
+    slow = [rate for rate in rates if rate < 30]
+    assert len(slow) / len(rates) == pytest.approx(0.05, abs=0.006)
+    logs = [math.log(rate / 100) for rate in rates if rate > 30]
+    assert fmean(logs) == pytest.approx(0, abs=0.003)
+    assert pstdev(logs) == pytest.approx(0.1, abs=0.002)
+    assert correlation(logs[1:], logs[:-1]) == pytest.approx(0, abs=0.03)
+    assert noisy.link(7.0, 3, "up") == noisy.link(7.49, 3, "down") != noisy.link(7.5, 3, "up")
+    assert noisy.link(7.0, 3, "up") != noisy.link(7.0, 4, "up")
 
 
 def test_loss_bursts_take_their_share_and_add_to_the_loss() -> None:
