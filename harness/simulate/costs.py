@@ -15,7 +15,9 @@ left. Ranks are in the order of the nodes, so of a ring one connection leaves an
 whatever it holds: its link carries what one of all P ranks sends, not one of as many ranks as there
 are nodes. Traffic inside a node is free. Connections that cross the same direction share it evenly,
 those of competing flows too; a ring over a dumbbell crosses the trunk once each way, an all-to-all
-with a connection for every two workers on different halves. Delays of links count once a message;
+with a connection for every two workers on different halves. While flows compete, the queue of their
+narrowest link stands, as CUBIC leaves it: every message waits for what is before it, or takes as
+long as its share of the rate makes it, if that is longer. Delays of links count once a message;
 jitter is taken as its mean, 0, and reordering as none. Loss bounds a flow by the TCP throughput
 equation of RFC 5348, section 3.1 (Padhye et al., 1998), which is Reno's: CUBIC recovers faster over
 long paths.
@@ -32,6 +34,8 @@ from harness.simulate.routes import VOID, Paths
 
 SEGMENT_BYTES = 1448  # of TCP payload at MTU 1500 with timestamps
 LEAST_RTO_S = 0.2  # Linux's, on top of the round trip
+# of a queue that CUBIC fills: between full and what is left after a loss, 0.7 (RFC 9438, 4.6)
+STANDING = (1 + 0.7) / 2
 
 
 @dataclass
@@ -46,12 +50,14 @@ class Costs:
     alpha_s: float  # of a message, beside the delay of links
     operation_s: float  # of a collective, once
     efficiency: float  # payload's share of a link's rate
+    queue_bytes: float = 0.0  # that each direction holds
 
     def __post_init__(self) -> None:
         self._names = self.conditions.routes.names
         self._carried = np.zeros(len(self._names) + 1)
         self._shared = self.conditions.routes.shared()
-        self._known: tuple[int, np.ndarray] = (-1, self._shared)  # version, what the ring gets then
+        # version of the network; what the ring gets then, and how long its messages wait
+        self._known: tuple[int, np.ndarray, float] = (-1, self._shared, 0.0)
 
     @property
     def carried(self) -> dict[str, float]:
@@ -106,7 +112,13 @@ class Costs:
         volumes = np.broadcast_to(volumes, nodes)
         np.add.at(self._carried, self._hops, volumes[:, None] / self.efficiency)
         latency_s += rounds * self._around_s(self.conditions.look(start_s))
-        return self.conditions.finish(start_s + latency_s, volumes.max(), self._ring_rate)
+        message = volumes.max() / (rounds * (workers - 1))
+
+        def rate(look: Look) -> np.ndarray:
+            per_s, wait_s = self._of_ring(look)
+            return np.minimum(per_s, message / wait_s) if message and wait_s else per_s
+
+        return self.conditions.finish(start_s + latency_s, volumes.max(), rate)
 
     @cached_property
     def _hops(self) -> Paths:
@@ -127,14 +139,22 @@ class Costs:
         hops = look.delay_s[self._hops].sum(axis=1)
         return float(hops.sum() - (hops.min() if self.workers_per_node == 1 else 0.0))
 
-    def _ring_rate(self, look: Look) -> np.ndarray:
-        """Payload bytes/s of the slowest hop."""
+    def _of_ring(self, look: Look) -> tuple[np.ndarray, float]:
+        """Payload bytes/s of the slowest hop, and the mean wait of a message at a hop."""
         if self._known[0] != look.version:
             shares = self._shares(look, self._ring_connections)
             slowest = shares[self._hops].min()
             bounds = self._bounds(look, self._hops, self._hops_back)
-            self._known = look.version, np.minimum(slowest, bounds.min())
-        return self._known[1]
+            waits_s = self._waits_s(look, self._hops)
+            self._known = look.version, np.minimum(slowest, bounds.min()), float(waits_s.mean())
+        return self._known[1:]
+
+    def _waits_s(self, look: Look, paths: Paths) -> np.ndarray:
+        """For what competing flows keep in the queue of their narrowest direction on each path."""
+        if not look.flows or not self.queue_bytes:
+            return np.zeros(len(paths))
+        rates = np.where(self._shared[paths] > 0, look.bytes_per_s[paths], np.inf)
+        return STANDING * self.queue_bytes / rates.min(axis=1)
 
     def _at_once(self, begin_s: float, volumes: np.ndarray, connections: np.ndarray) -> float:
         """End of what every node sends to every other, [nodes, nodes], over so many connections."""
@@ -155,10 +175,12 @@ class Costs:
             np.minimum.at(bound, paths, self._bounds(look, paths, back)[:, None])
             return np.minimum(self._shares(look, flows), bound)[used] * flows[used]
 
-        delay_s = float(self.conditions.look(begin_s).delay_s[paths].sum(axis=1).max())
+        look = self.conditions.look(begin_s)
+        delay_s = float(look.delay_s[paths].sum(axis=1).max())
+        waited_s = begin_s + delay_s + float(self._waits_s(look, paths).max())
         if not len(used):
-            return begin_s + delay_s
-        return self.conditions.finish(begin_s + delay_s, loads[used], rates)
+            return waited_s
+        return max(waited_s, self.conditions.finish(begin_s + delay_s, loads[used], rates))
 
     def _by_node(self, by_rank: Sequence[Sequence[int]] | np.ndarray) -> np.ndarray:
         """Sums of [ranks, ranks] over the ranks of two nodes: [nodes, nodes]."""

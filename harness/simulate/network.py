@@ -3,6 +3,9 @@
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
+from harness.network.shaping import Shaping
+from harness.simulate import compression
+from harness.simulate.compression import Given, Told
 from harness.simulate.conditions import Conditions, Look
 from harness.simulate.costs import Costs
 from harness.simulate.routes import Dumbbell, Routes, Star
@@ -26,7 +29,11 @@ class Simulated:
     operation_s: float = 0.0002
     efficiency: float = 0.956
     compress_scale: float = 1.0
-    compress_ns: float | None = None
+    compress_ns: Told = None
+    bucket_us: Told = None
+    real_seconds: bool = False
+    queue_ms: float | None = 50.0
+    queue_bytes: int | None = None
     update_s: float = 0.1
     sample_s: float = 0.25
     timeline_steps: int = 3
@@ -37,12 +44,12 @@ class Simulated:
         check_between(0, MOST_LATENCY_S, alpha_s=self.alpha_s, operation_s=self.operation_s)
         check_between(0.01, 1, efficiency=self.efficiency)
         check_between(0, MOST_SCALE, compress_scale=self.compress_scale)
-        if self.compress_ns is not None:
-            check_between(0, MOST_SCALE, compress_ns=self.compress_ns)
+        compression.check(compress_ns=self.compress_ns, bucket_us=self.bucket_us)
         check_between(*PERIOD_S, update_s=self.update_s, sample_s=self.sample_s)
+        self._shaping()
         check_whole(0, MOST_DRAWN, timeline_steps=self.timeline_steps)
         check_whole(1, 1024, threads=self.threads)
-        check_choice((True, False), alike=self.alike)
+        check_choice((True, False), alike=self.alike, real_seconds=self.real_seconds)
 
     def check(self, nodes: int, profile: Profile, dilation: float) -> None:
         """Raise ValueError for what cannot be simulated."""
@@ -63,10 +70,31 @@ class Simulated:
     def routes(self, profile: Profile, nodes: int) -> Routes:
         return Star(profile, nodes)
 
-    def costs(self, profile: Profile, nodes: int, workers_per_node: int) -> Costs:
+    def costs(
+        self, profile: Profile, nodes: int, workers_per_node: int, dilation: float = 1.0
+    ) -> Costs:
         """What collectives of `nodes` x `workers_per_node` workers take."""
-        conditions = Conditions(self.routes(profile, nodes), self.update_s)
-        return Costs(conditions, workers_per_node, self.alpha_s, self.operation_s, self.efficiency)
+        scale = self._scale(dilation)
+        return Costs(
+            conditions=Conditions(self.routes(profile, nodes), self.update_s),
+            workers_per_node=workers_per_node,
+            alpha_s=scale * self.alpha_s,
+            operation_s=scale * self.operation_s,
+            efficiency=self.efficiency,
+            queue_bytes=self._shaping().queue(profile),
+        )
+
+    def _shaping(self) -> Shaping:
+        """Queues as those of real packets."""
+        return Shaping(queue_ms=self.queue_ms, queue_bytes=self.queue_bytes)
+
+    def compression(self, compressor: str, dilation: float) -> Given | None:
+        """What the compressor in the file of that name takes; None: it is measured."""
+        told = self.compress_ns, self.bucket_us
+        return compression.given(compressor, *told, self._scale(dilation))
+
+    def _scale(self, dilation: float) -> float:
+        return 1 / dilation if self.real_seconds else 1.0
 
     def describe(self, costs: Costs, dilation: float) -> dict[str, Any]:
         """For the record of a run: `links` as of real networks, real, at time 0."""

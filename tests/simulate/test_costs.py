@@ -78,6 +78,29 @@ def test_competing_flows_take_their_even_share():
     assert all_reduce(Made({}, competing=(4, 1)), 4) == pytest.approx(4 + 2 * 2)
 
 
+def test_messages_wait_for_what_competing_flows_keep_in_a_queue():
+    contended = Made({}, competing=(0.0, 1))
+    wait_s = 0.85 * 0.2  # 0.2 MB at 1 MB/s, between full and 0.7 of it
+    costs = costs_of(contended, 4, 1, queue_bytes=0.2 * MB)
+    assert costs.all_reduce(0.0, 400, 4) == pytest.approx(6 * wait_s)
+    assert costs.all_gather(2.0, [100, 200, 300, 400]) == pytest.approx(2 + 3 * wait_s)
+    # a message of 1 MB takes 2 s at its share of the rate, which is longer
+    assert all_reduce(contended, 4, queue_bytes=0.2 * MB) == pytest.approx(12.0)
+    assert costs.all_to_all(20.0, [[0, 1], [1, 0]]) == pytest.approx(20 + wait_s)
+    assert costs_of(Made({}), 4, 1, queue_bytes=MB).all_reduce(0.0, 400, 4) < 1e-3
+
+
+def test_messages_stop_waiting_when_the_flows_have_gone():
+    @dataclass
+    class Leaving(Made):
+        def flows(self, time_s: float) -> int:
+            return int(time_s < 1.0)
+
+    costs = costs_of(Leaving({}), 4, 1, queue_bytes=MB)  # a message waits for 0.85 s
+    messages = 6 - 1 / 0.85  # that are left after 1 s, of 100 bytes each
+    assert costs.all_reduce(0.0, 400, 4) == pytest.approx(1 + messages * 1e-4, abs=1e-6)
+
+
 def test_an_all_gather_takes_what_its_busiest_link_carries():
     sizes = [4 * MB, MB, 2 * MB, 3 * MB]
     assert costs_of(Static(8.0), 4).all_gather(0.0, sizes) == pytest.approx(10 - 1)
