@@ -20,6 +20,7 @@ from harness.records import Events, Table
 from harness.restoration import restored
 from harness.resume import Resumed
 from harness.settings import Settings
+from harness.simulate.compression import file_of
 from harness.simulate.costs import Costs
 from harness.simulate.replica import Own, Replica
 from harness.simulate.sampler import Sampler
@@ -94,19 +95,20 @@ def _go_on(begin: Resumed, rank: int, replica: Replica, side: Side) -> None:
 
 def _side(settings: Settings, costs: Costs, turns: Turns, device: torch.device, rank: int) -> Side:
     told = settings["network"]
-    measured = told["compress_ns"] is None
+    dilation = settings["emulation.dilation"]
+    compression = settings.build("network").compression(file_of(settings["compressor"]), dilation)
     workers = (Alike if told["alike"] else SimulatedWorkers)(
         rank=rank,
         size=settings["workers"],
         turns=turns,
         costs=costs,
         device=device,
-        seconds_per_second=measured * told["compress_scale"] / settings["emulation.dilation"],
+        seconds_per_second=(compression is None) * told["compress_scale"] / dilation,
     )
     return Side(
         reduction_of(settings, workers),
         workers,
-        compress_ns=told["compress_ns"],
+        compression,
         after_backward=settings["overlap"] == "after_backward",
     )
 

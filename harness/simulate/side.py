@@ -13,6 +13,7 @@ from torch import Tensor
 from controllers.base import Observation
 from harness.exchange import Exchanged
 from harness.reduction import Reduction
+from harness.simulate.compression import Given
 from harness.simulate.workers import SimulatedWorkers
 
 
@@ -40,7 +41,7 @@ class Side:
 
     reduction: Reduction
     workers: SimulatedWorkers
-    compress_ns: float | None  # of an element of gradient; None: measured
+    compression: Given | None  # None: measured
     after_backward: bool  # no bucket is sent before the last is ready
     end_s: float = field(default=0.0, init=False)  # of the last step
     _seen: Observation | None = field(default=None, init=False)
@@ -89,5 +90,5 @@ class Side:
             step, index, bucket.names, bucket.gradients, bucket.buffer, bucket.parameters
         )
         self.workers.pause()
-        if self.compress_ns is not None:
-            self.workers.charge(self.compress_ns * 1e-9 * bucket.buffer.numel())
+        if self.compression is not None:
+            self.workers.charge(self.compression.seconds(bucket.buffer.numel()))
