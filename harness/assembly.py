@@ -23,9 +23,11 @@ from harness.resume import Resumed, deciding, resumed
 from harness.settings import Settings
 from harness.snapshot import taken
 from harness.stops import Stops
+from harness.task import Memory
 from harness.train import Gradients, Loop, Save, no_checkpoint
 from harness.workers import Workers
 
+BETA_2 = 0.999  # of Adam (Kingma and Ba, 2015)
 Barrier = Callable[[], None]
 Gather = Callable[[Any], list[Any]]  # every rank's, by rank
 
@@ -66,7 +68,7 @@ def assembled(settings: Settings, place: Place, barrier: Barrier, gather: Gather
     return Loop(
         rank=place.rank,
         first=begin.manifest.step if begin else 0,
-        stops=Stops.of(settings, steps),
+        stops=Stops.of(settings, steps, data.metric),
         run_dir=place.run_dir,
         gradients=gradients,
         exchange=exchange,
@@ -121,6 +123,8 @@ def _trained(
         metric=data.metric,
         accumulate=accumulate,
         precision=settings["precision"],
+        memory=Memory(batches.steps_per_epoch, first),
+        clip_norm=options["clip_norm"],
     )
     gradients.settle(torch.zeros(batch_size, *data.shape, device=place.device))
     torch.manual_seed(seed * size + place.rank)  # dropout differs between ranks, not between runs
@@ -129,8 +133,15 @@ def _trained(
     return gradients, steps
 
 
-def optimizer_of(options: dict[str, Any], model: torch.nn.Module) -> torch.optim.SGD:
-    """SGD with the `optimizer` section's `options`; the schedule sets its rate."""
+def optimizer_of(options: dict[str, Any], model: torch.nn.Module) -> torch.optim.Optimizer:
+    """That of the `optimizer` section's `options`; the schedule sets its rate."""
+    if options["kind"] == "adam":
+        return torch.optim.Adam(
+            model.parameters(),
+            lr=options["lr"],
+            betas=(options["momentum"], BETA_2),
+            weight_decay=options["weight_decay"],
+        )
     return torch.optim.SGD(
         model.parameters(),
         lr=options["lr"],

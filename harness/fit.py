@@ -37,6 +37,12 @@ def check_fit(settings: Settings, parts: dict[str, Any]) -> None:
             f"emulation.compute must be measured for model {parts['model'].name}, which has no "
             f"published compute times, got {compute!r}; or give model.times"
         )
+    metric, known = settings["target.metric"], (parts["dataset"].metric, "loss")
+    if metric is not None and metric not in known:
+        raise BadSetting(
+            f"target.metric must be {' or '.join(known)}, as data set {parts['dataset'].name} has "
+            f"it, or null for the first, got {metric!r}"
+        )
     _check_replaced(settings, parts["compressor"])
     _check_level(settings, parts["compressor"], parts["controller"])
     same = getattr(parts["controller"], "same_everywhere", False)
@@ -65,6 +71,7 @@ def check_fit(settings: Settings, parts: dict[str, Any]) -> None:
     if compute != "replay":
         try:
             parts["dataset"].check()
+            getattr(parts["model"], "check_files", lambda: None)()
         except FileNotFoundError as error:
             raise BadSetting(f"dataset: {error}") from error
 

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from harness.exchange import Exchange, ExchangeError
+from harness.task import Memory, Task
 
 MIB = 1 << 20
 MOST_NAMED = 5  # parameters in one message
@@ -25,7 +25,8 @@ class Trained:
     DDP's buffer broadcast; rank 0's are evaluated and saved. A batch is cut into `accumulate` equal
     micro-batches, whose gradients are averaged here and exchanged during the last one's backward;
     batch-norm sees one at a time. With `precision` bf16 a forward, and what it evaluates, runs
-    under autocast: weights, gradients and loss stay float32.
+    under autocast: weights, gradients and loss stay float32. `clip_norm` bounds the norm of the
+    mean gradient of all parameters together.
     """
 
     model: nn.Module
@@ -40,8 +41,11 @@ class Trained:
     metric: str
     accumulate: int = 1
     precision: str = "float32"  # float32 | bf16
+    memory: Memory = field(default_factory=Memory)
+    clip_norm: float | None = None
 
     def __post_init__(self) -> None:
+        self._task = Task(self.metric, self.device, self.precision)
         self._settling = False
         self._arrived: set[int] = set()  # ids of the parameters whose bucket was handed over
         self._ddp = DistributedDataParallel(
@@ -59,7 +63,7 @@ class Trained:
         self._settling = True
         for some in (inputs, inputs[:2]):
             self._arrived.clear()
-            self._outputs(self._ddp, some).sum().backward()
+            self._task.scores(self._ddp, some).sum().backward()
             self._require_all_arrived()
             self.optimizer.zero_grad()
         self._settling = False
@@ -68,8 +72,9 @@ class Trained:
 
     def compute(self, step: int) -> float:
         inputs, labels = next(self.batches)
-        parts = zip(inputs.chunk(self.accumulate), labels.chunk(self.accumulate), strict=True)
-        *first, last = parts
+        chunks = inputs.chunk(self.accumulate), labels.chunk(self.accumulate)
+        *first, last = zip(range(self.accumulate), *chunks, strict=True)
+        self.memory.begin()
         self._arrived.clear()
         total = 0.0
         with self._ddp.no_sync():
@@ -87,14 +92,10 @@ class Trained:
         self._require_all_arrived()
         return total + loss.item()
 
-    def _loss(self, inputs: Tensor, labels: Tensor) -> Tensor:
+    def _loss(self, part: int, inputs: Tensor, labels: Tensor) -> Tensor:
         """This micro-batch's part of the mean over the batch."""
-        outputs = self._outputs(self._ddp, inputs.to(self.device))
-        return cross_entropy(outputs, labels.to(self.device)) / self.accumulate
-
-    def _outputs(self, model: nn.Module, inputs: Tensor) -> Tensor:
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
-            return model(inputs).float()
+        scores = self._task.scores(self._ddp, inputs, self.memory, part)
+        return self._task.loss(scores, labels) / self.accumulate
 
     def _hand_over(self, state: object, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
         """DDP's communication hook."""
@@ -124,6 +125,8 @@ class Trained:
     def update(self, step: int) -> None:
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate(step)
+        if self.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_norm)
         self.optimizer.step()
         self.optimizer.zero_grad()
 
@@ -132,27 +135,22 @@ class Trained:
         for buffer in self.model.buffers():
             dist.broadcast(buffer, src=0)
         self.model.eval()
-        sums = torch.zeros(3, dtype=torch.float64, device=self.device)  # correct, loss, samples
-        for inputs, labels in self.test_set():
-            outputs = self._outputs(self.model, inputs.to(self.device))
-            labels = labels.to(self.device)
-            sums[0] += (outputs.argmax(1) == labels).sum()
-            sums[1] += cross_entropy(outputs, labels, reduction="sum")
-            sums[2] += len(labels)
+        sums = self._task.tested(self.model, self.test_set())
         dist.all_reduce(sums)
         self.model.train()
-        correct, loss, samples = sums.tolist()
-        return {self.metric: correct / samples, "loss": loss / samples}
+        return self._task.metrics(sums)
 
     def shared(self) -> dict[str, Any]:
         """What a checkpoint needs of any one rank."""
         return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
 
     def own(self) -> dict[str, Any]:
-        """What it needs of every rank: statistics of its batches, where its random numbers are."""
+        """What it needs of every rank: statistics of its batches, what the model carries on, where
+        its random numbers are."""
         on_cuda = self.device.type == "cuda"
         return {
             "buffers": dict(self.model.named_buffers()),
+            "carried": self.memory.states,
             "random": torch.get_rng_state(),
             "random_cuda": torch.cuda.get_rng_state(self.device) if on_cuda else None,
         }
@@ -163,6 +161,7 @@ class Trained:
         self.optimizer.load_state_dict(shared["optimizer"])
         for name, buffer in self.model.named_buffers():
             buffer.copy_(own["buffers"][name])
+        self.memory.states = own["carried"]
         torch.set_rng_state(own["random"])
         if own["random_cuda"] is not None:
             torch.cuda.set_rng_state(own["random_cuda"], self.device)

@@ -182,7 +182,7 @@ def _show(console: Console, comparison: Comparison, apart: list[str]) -> None:
     if apart:
         console.print(f"apart by: {', '.join(apart)}", markup=False)
     if pd.notna(run.target):
-        console.print(f"target: {run.metric} {run.target:g}", markup=False)
+        console.print(f"target: {comparison.table.metric.iloc[0]} {run.target:g}", markup=False)
     console.print(tables.comparison(comparison.table))
     for note in notes(comparison):
         console.print(f"  {note}", markup=False)

@@ -153,7 +153,7 @@ def check_numbers(settings: Settings) -> None:
     for key in ("optimizer.lr", "optimizer.momentum", "optimizer.weight_decay"):
         value = settings[key]
         _require(_is_number(value) and value >= 0, key, value, "a number >= 0")
-    for key in ("steps", "epochs", "timeouts.exchange_s"):
+    for key in ("steps", "epochs", "timeouts.exchange_s", "optimizer.clip_norm"):
         value = settings[key]
         _require(value is None or (_is_number(value) and value > 0), key, value, "> 0 or null")
     value = settings["bucket_mb"]
@@ -181,6 +181,7 @@ def check_numbers(settings: Settings) -> None:
         "precision": ("float32", "bf16"),
         "error_feedback": (True, False),
         "target.ends_run": (True, False),
+        "optimizer.kind": ("sgd", "adam"),
         "rerun": (True, False),
         "report": (True, False),
     }.items():
@@ -188,6 +189,10 @@ def check_numbers(settings: Settings) -> None:
         _require(settings[key] in choices, key, settings[key], allowed)
     _require(settings["error_feedback"] or decay == 1, "residual_decay", decay,
              "1 without error_feedback, which it is a part of")  # fmt: skip
+    options = settings["optimizer"]
+    adam, momentum = options["kind"] == "adam", options["momentum"]
+    _require(not adam or momentum < 1, "optimizer.momentum", momentum, "< 1 with adam")
+    _require(not (adam and options["nesterov"]), "optimizer.nesterov", True, "false with adam")
     name = settings["experiment"]
     _require(isinstance(name, str) and name not in ("", ".", "..") and "/" not in name,
              "experiment", name, "a folder name")  # fmt: skip

@@ -23,12 +23,12 @@ class Stops:
     ends_at: float | None = None  # value of `metric` that ends the run
 
     @classmethod
-    def of(cls, settings: Settings, steps: int) -> "Stops":
+    def of(cls, settings: Settings, steps: int, metric: str) -> "Stops":
+        """`metric` is the data set's."""
         target = settings["target"]
         ends_at = target["value"] if target.get("ends_run") else None
-        return cls(
-            steps, settings["eval_every"], settings["checkpoint_every"], target["metric"], ends_at
-        )
+        every = settings["eval_every"], settings["checkpoint_every"]
+        return cls(steps, *every, target["metric"] or metric, ends_at)
 
     def evaluates(self, done: int) -> bool:
         return done == self.steps or done % self.eval_every == 0

@@ -7,13 +7,20 @@ from typing import Protocol
 
 from torch import Tensor
 
-Shape = tuple[int, int, int]  # channels, height, width of one sample
-Batch = tuple[Tensor, Tensor]  # inputs [n, *shape] float32, labels [n] int64
+Shape = tuple[int, ...]  # of one sample: channels, height, width of an image, or words of a text
+# Images [n, *shape] float32 and their labels [n] int64; or numbers of words [n, words] int64, and
+# those of the words that follow each, likewise.
+Batch = tuple[Tensor, Tensor]
 Plan = Iterable[tuple[Tensor, tuple[int, ...]]]  # per batch: indices [n], key of its randomness
 
 
 class Samples(Protocol):
     """One split. The batches are a function of the plan alone, whatever ran before."""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether a sample goes on where the one before it ends, as pieces of a text do."""
+        ...
 
     def __len__(self) -> int: ...
 
@@ -36,7 +43,7 @@ class DataSet(Protocol):
 
     @property
     def metric(self) -> str:
-        """What evaluation calls the share of right answers."""
+        """What evaluation reports beside the loss: `accuracy`, or `perplexity` for text."""
         ...
 
     def check(self) -> None:

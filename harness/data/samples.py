@@ -21,6 +21,8 @@ def as_they_are(images: Tensor, source: torch.Generator) -> Tensor:
 class InMemory:
     """Images and labels as tensors; `prepare` augments a whole batch at once."""
 
+    in_order = False
+
     def __init__(self, images: Tensor, labels: Tensor, prepare: Prepare = as_they_are) -> None:
         self.images, self.labels, self._prepare = images, labels, prepare
 
@@ -37,6 +39,8 @@ class Loaded:
 
     `workers` processes load ahead; the batches do not depend on how many there are.
     """
+
+    in_order = False
 
     def __init__(self, dataset: Any, workers: int) -> None:
         self._dataset, self._workers = dataset, workers

@@ -69,6 +69,7 @@ class Generated:
     of: Synthetic
     split: int
     length: int
+    in_order: ClassVar[bool] = False
     _patterns: Tensor = field(init=False, repr=False)  # [classes, channels, COARSE, COARSE]
 
     def __post_init__(self) -> None:

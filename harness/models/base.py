@@ -3,12 +3,12 @@
 import copy
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-Shape = tuple[int, int, int]  # channels, height, width of one sample
+Shape = tuple[int, ...]  # of one sample: channels, height, width of an image, or words of a text
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,11 @@ class Architecture(Protocol):
         ...
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
-        """A network from [batch, *shape] to [batch, classes], initialised by the global generator.
+        """A network from [n, *shape] to scores [n, classes], initialised by the global generator.
 
-        Raises ValueError for a shape it cannot take.
+        One of texts goes from numbers of words, [n, words], and its state if it has one, to scores
+        [n, words, classes] and its state (`harness.task`). Raises ValueError for a shape it cannot
+        take.
         """
         ...
 
@@ -58,6 +60,12 @@ def one_of(key: str, value: object, choices: tuple[object, ...]) -> None:
     """Raise ValueError unless `value` is among `choices`."""
     if value not in choices:
         raise ValueError(f"{key} must be one of {', '.join(map(str, choices))}, got {value!r}")
+
+
+def require_images(name: str, shape: Shape) -> None:
+    """Raise ValueError unless `shape` is an image's."""
+    if len(shape) != 3:
+        raise ValueError(f"{name} takes images (channels, height, width), got samples of {shape}")
 
 
 def backward_shares(model: nn.Module, shape: Shape) -> dict[str, float]:
@@ -73,8 +81,9 @@ def backward_shares(model: nn.Module, shape: Shape) -> dict[str, float]:
 def multiply_adds(model: nn.Module, shape: Shape) -> dict[str, int]:
     """Multiply-adds of one sample's forward pass, by parameter name.
 
-    The weight of a convolution or linear layer has the layer's; any other parameter counts one per
-    element of its layer's output. Found by running a copy on the meta device: no data is touched.
+    The weights of a convolution, linear or LSTM layer have the layer's; any other parameter counts
+    one per element of its layer's output. Found by running a copy on the meta device: no data is
+    touched.
     """
     shadow = copy.deepcopy(model).to("meta").eval()
     counts: dict[str, int] = defaultdict(int)
@@ -82,9 +91,8 @@ def multiply_adds(model: nn.Module, shape: Shape) -> dict[str, int]:
     for prefix, layer in shadow.named_modules():
         own = {name: value.numel() for name, value in layer.named_parameters(prefix, recurse=False)}
 
-        def count(
-            layer: nn.Module, inputs: object, output: Tensor, own: dict[str, int] = own
-        ) -> None:
+        def count(layer: nn.Module, inputs: object, output: Any, own: dict[str, int] = own) -> None:
+            output = output[0] if isinstance(output, tuple) else output
             for name, elements in own.items():
                 counts[name] += _cost(layer, name.rpartition(".")[2], elements, output)
 
@@ -100,4 +108,6 @@ def _cost(layer: nn.Module, parameter: str, elements: int, output: Tensor) -> in
         return elements * output.shape[-2] * output.shape[-1]
     if parameter == "weight" and isinstance(layer, nn.Linear):
         return elements * (output.numel() // layer.out_features)
+    if parameter.startswith("weight") and isinstance(layer, nn.LSTM):
+        return elements * (output.numel() // layer.hidden_size)
     return output.numel()

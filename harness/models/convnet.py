@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from harness.models.base import Shape, Times
+from harness.models.base import Shape, Times, require_images
 
 GROUPS = 8  # of channels normalised together
 
@@ -26,6 +26,7 @@ class ConvNet:
             raise ValueError(f"width must be a multiple of {GROUPS}, got {self.width}")
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
+        require_images(self.name, shape)
         if min(shape[1:]) < 8:
             raise ValueError(f"{self.name} needs images of 8 px or more, got {shape}")
         first, second, third = self.width, 2 * self.width, 4 * self.width

@@ -6,7 +6,7 @@ from math import prod
 
 from torch import nn
 
-from harness.models.base import Shape, Times
+from harness.models.base import Shape, Times, require_images
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class MLP:
             raise ValueError(f"hidden must be whole numbers >= 1, got {list(self.hidden)}")
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
+        require_images(self.name, shape)
         layers: list[nn.Module] = [nn.Flatten()]
         before = prod(shape)
         for units in self.hidden:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from harness.models.base import Shape, Times
+from harness.models.base import Shape, Times, require_images
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class ResNetCifar:
             raise ValueError(f"depth must be 6 n + 2 with n >= 1 (20, 56, ...), got {self.depth}")
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
+        require_images(self.name, shape)
         blocks = (self.depth - 2) // 6
         layers: list[nn.Module] = [_convolution(shape[0], 16), nn.BatchNorm2d(16), nn.ReLU()]
         channels = 16

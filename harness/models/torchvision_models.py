@@ -4,9 +4,12 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from harness.models.base import Shape, Times, one_of
+from harness.models import published
+from harness.models.base import Shape, Times, one_of, require_images
 
-# torchvision is imported where a network is built: reading a configuration stays quick.
+# torchvision is imported where a network is built: reading a configuration stays quick. Both take
+# `spare_classes`, scores that no class of the data has, as DC2's numbers of parameters imply, and
+# the `weights` to begin with.
 
 
 @dataclass(frozen=True)
@@ -17,15 +20,22 @@ class ResNet:
     depth: int
     stem: str = "imagenet"  # imagenet | cifar
     times: Times | None = None
+    spare_classes: int = 0
+    weights: str | None = None  # a path, from the data folder unless absolute
 
     def __post_init__(self) -> None:
         one_of("depth", self.depth, (18, 34, 50, 101, 152))
         one_of("stem", self.stem, ("imagenet", "cifar"))
+        _require_spare(self.spare_classes)
+
+    def check_files(self) -> None:
+        published.check(self.name, self.weights)
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
         from torchvision import models
 
-        network = getattr(models, f"resnet{self.depth}")(num_classes=classes)
+        require_images(self.name, shape)
+        network = getattr(models, f"resnet{self.depth}")(num_classes=classes + self.spare_classes)
         width = network.conv1.out_channels
         if self.stem == "cifar":
             network.conv1 = nn.Conv2d(shape[0], width, 3, padding=1, bias=False)
@@ -33,7 +43,7 @@ class ResNet:
         elif shape[0] != network.conv1.in_channels:
             network.conv1 = nn.Conv2d(shape[0], width, 7, stride=2, padding=3, bias=False)
         nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
-        return network
+        return published.begin(network, self.name, self.weights)
 
 
 @dataclass(frozen=True)
@@ -45,22 +55,31 @@ class VGG16:
     batch_norm: bool = False
     dropout: float = 0.5
     times: Times | None = None
+    spare_classes: int = 0
+    weights: str | None = None
 
     def __post_init__(self) -> None:
         one_of("stem", self.stem, ("imagenet", "cifar"))
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
+        _require_spare(self.spare_classes)
+
+    def check_files(self) -> None:
+        published.check(self.name, self.weights)
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
         from torchvision.models.vgg import VGG, cfgs, make_layers
 
+        require_images(self.name, shape)
         if min(shape[1:]) < 32:
             raise ValueError(f"{self.name} halves its input five times: needs 32 px, got {shape}")
+        classes += self.spare_classes
         features = make_layers(cfgs["D"], batch_norm=self.batch_norm)
         if shape[0] != 3:
             features[0] = nn.Conv2d(shape[0], 64, 3, padding=1)
         if self.stem == "imagenet":
-            return VGG(features, num_classes=classes, dropout=self.dropout)
+            network = VGG(features, num_classes=classes, dropout=self.dropout)
+            return published.begin(network, self.name, self.weights)
         network = nn.Sequential(
             features,
             nn.AdaptiveAvgPool2d(1),
@@ -75,4 +94,9 @@ class VGG16:
                 nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
                 if layer.bias is not None:
                     nn.init.zeros_(layer.bias)
-        return network
+        return published.begin(network, self.name, self.weights)
+
+
+def _require_spare(classes: int) -> None:
+    if classes < 0:
+        raise ValueError(f"spare_classes must be >= 0, got {classes}")

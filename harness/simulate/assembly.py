@@ -31,6 +31,7 @@ from harness.simulate.train import Gradients, Loop
 from harness.simulate.turns import Turns
 from harness.simulate.workers import Alike, SimulatedWorkers
 from harness.stops import Stops
+from harness.task import Memory
 
 
 def assembled(
@@ -60,7 +61,7 @@ def assembled(
     loop = Loop(
         workers=settings["workers"],
         first=begin.manifest.step if begin else 0,
-        stops=Stops.of(settings, steps),
+        stops=Stops.of(settings, steps, data.metric),
         run_dir=run_dir,
         gradients=gradients,
         sides=[],
@@ -141,6 +142,7 @@ def _replica(
         metric=data.metric,
         accumulate=accumulate,
         precision=settings["precision"],
+        clip_norm=options["clip_norm"],
     )
     replica.settle(torch.zeros(batch_size, *data.shape, device=device))
     if begin is not None:
@@ -159,13 +161,15 @@ def _workers(
     found = []
     for rank in range(size):
         torch.manual_seed(seed * size + rank)  # dropout differs between ranks, not between runs
+        batches = Batches(train, batch_size, rank, size, seed, first)
         found.append(
             Own(
-                batches=iter(Batches(train, batch_size, rank, size, seed, first)),
+                batches=iter(batches),
                 test_set=shard(test, rank, size),
                 random=torch.get_rng_state(),
                 random_cuda=torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
                 buffers=[copy.deepcopy(buffer) for buffer in model.buffers()],
+                memory=Memory(batches.steps_per_epoch, first),
             )
         )
     return found

@@ -1,7 +1,8 @@
 """Every worker's gradients from one model: each computes in turn, as the rank that it stands for.
 
 Between their turns a worker keeps what a rank has alone: batches, buffers of the model such as
-batch-norm statistics, the state of the random numbers, and its gradient in DDP's buckets.
+batch-norm statistics, what a recurrent model carries on, the state of the random numbers, and its
+gradient in DDP's buckets.
 """
 
 import time
@@ -11,12 +12,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from harness.data.base import Batch
 from harness.gradients import bucket_names
 from harness.simulate.side import Computed, Laid
 from harness.simulate.sums import ring_sum
+from harness.task import Memory, Task
 
 
 @dataclass
@@ -28,6 +29,7 @@ class Own:
     random: Tensor
     random_cuda: Tensor | None
     buffers: list[Tensor]
+    memory: Memory
     buckets: list[Laid] = field(default_factory=list)
 
 
@@ -49,9 +51,11 @@ class Replica:
     metric: str
     accumulate: int = 1
     precision: str = "float32"  # float32 | bf16
+    clip_norm: float | None = None
     same: bool = field(default=True, init=False)  # whether all workers got the same means so far
 
     def __post_init__(self) -> None:
+        self._task = Task(self.metric, self.device, self.precision)
         self._parameters = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
         self._buffers = list(self.model.buffers())
 
@@ -62,7 +66,9 @@ class Replica:
         """
         parameters = self._parameters
         before = [buffer.clone() for buffer in self._buffers]
-        arrived = _order_of_arrival(parameters, lambda: self._outputs(inputs).sum().backward())
+        arrived = _order_of_arrival(
+            parameters, lambda: self._task.scores(self.model, inputs).sum().backward()
+        )
         self._clear()
         for buffer, value in zip(self._buffers, before, strict=True):
             buffer.copy_(value)
@@ -82,15 +88,15 @@ class Replica:
         self._enter(own)
         began = self._now()
         inputs, labels = next(own.batches)
-        *first, last = zip(
-            inputs.chunk(self.accumulate), labels.chunk(self.accumulate), strict=True
-        )
+        chunks = inputs.chunk(self.accumulate), labels.chunk(self.accumulate)
+        *first, last = zip(range(self.accumulate), *chunks, strict=True)
+        own.memory.begin()
         total = 0.0
         for part in first:
-            loss = self._loss(*part)
+            loss = self._loss(own.memory, *part)
             loss.backward()
             total += loss.item()
-        loss = self._loss(*last)
+        loss = self._loss(own.memory, *last)
         forward_end = self._now()
         loss.backward()
         total += loss.item()
@@ -110,6 +116,8 @@ class Replica:
                 self._parameters[name].grad = mean
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate(step)
+        if self.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self._parameters.values(), self.clip_norm)
         self.optimizer.step()
         self._clear()
         return self._now() - began
@@ -119,9 +127,9 @@ class Replica:
         """Metrics on the test set; every worker has the first one's buffers from then on."""
         self._hand_out_buffers()
         self.model.eval()
-        correct, loss, samples = ring_sum([self._tested(own) for own in self.workers]).tolist()
+        tested = [self._task.tested(self.model, own.test_set) for own in self.workers]
         self.model.train()
-        return {self.metric: correct / samples, "loss": loss / samples}
+        return self._task.metrics(ring_sum(tested))
 
     def shared(self) -> dict[str, Any]:
         """What a checkpoint needs of any one worker."""
@@ -133,30 +141,24 @@ class Replica:
         own = self.workers[rank]
         names = [name for name, _ in self.model.named_buffers()]
         buffers = dict(zip(names, own.buffers, strict=True))
-        return {"buffers": buffers, "random": own.random, "random_cuda": own.random_cuda}
+        return {
+            "buffers": buffers,
+            "carried": own.memory.states,
+            "random": own.random,
+            "random_cuda": own.random_cuda,
+        }
 
     def restore(self, rank: int, own: dict[str, Any]) -> None:
         """Put a worker where its `own` was taken."""
         worker = self.workers[rank]
         worker.random, worker.random_cuda = own["random"], own["random_cuda"]
+        worker.memory.states = own["carried"]
         worker.buffers = [own["buffers"][name] for name, _ in self.model.named_buffers()]
 
-    def _tested(self, own: Own) -> Tensor:
-        sums = torch.zeros(3, dtype=torch.float64, device=self.device)  # correct, loss, samples
-        for inputs, labels in own.test_set:
-            outputs, labels = self._outputs(inputs.to(self.device)), labels.to(self.device)
-            sums[0] += (outputs.argmax(1) == labels).sum()
-            sums[1] += cross_entropy(outputs, labels, reduction="sum")
-            sums[2] += len(labels)
-        return sums
-
-    def _loss(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        outputs = self._outputs(inputs.to(self.device))
-        return cross_entropy(outputs, labels.to(self.device)) / self.accumulate
-
-    def _outputs(self, inputs: Tensor) -> Tensor:
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
-            return self.model(inputs).float()
+    def _loss(self, memory: Memory, part: int, inputs: Tensor, labels: Tensor) -> Tensor:
+        """This micro-batch's part of the mean over the batch."""
+        scores = self._task.scores(self.model, inputs, memory, part)
+        return self._task.loss(scores, labels) / self.accumulate
 
     def _enter(self, own: Own) -> None:
         torch.set_rng_state(own.random)

@@ -12,6 +12,7 @@ from torchvision import datasets
 from harness.data.cifar import FILES
 
 IMAGES_PER_FILE = 20
+PTB_WORDS = 60  # different ones, <eos> included
 
 
 def write_cifar(folder: Path, classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,6 +40,19 @@ def write_cifar(folder: Path, classes: int, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(published, split, expected)
     meta = published.meta | {"md5": sums[published.meta["filename"]]}
     monkeypatch.setattr(published, "meta", meta)
+
+
+def write_ptb(folder: Path, lines: int = 200) -> None:
+    """Write texts as Mikolov's archive has them: a space before and after every word."""
+    source = np.random.default_rng(0)
+    known = ["<unk>", "N", "$", *(f"word{number}" for number in range(PTB_WORDS - 4))]
+    (folder / "ptb").mkdir()
+    for split, count in (("train", lines), ("valid", lines // 10), ("test", lines // 4)):
+        text = [source.choice(known, source.integers(3, 30)).tolist() for _ in range(count)]
+        if split == "train":
+            text[0] = known
+        written = "".join(f" {' '.join(line)} \n" for line in text)
+        (folder / "ptb" / f"ptb.{split}.txt").write_text(written)
 
 
 def write_folders(folder: Path, classes: int, train: int, val: int) -> None:

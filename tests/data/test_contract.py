@@ -9,10 +9,10 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from harness.data.loader import Batches, shard
-from tests.data.files import write_cifar, write_folders
+from tests.data.files import PTB_WORDS, write_cifar, write_folders, write_ptb
 
 CHOICES = {path.stem: path for path in sorted(Path("conf/dataset").glob("*.yaml"))}
-ON_DISK = ("cifar10", "cifar100", "imagenet")
+ON_DISK = ("cifar10", "cifar100", "imagenet", "ptb")
 
 
 def build(name: str, folder: Path, **overrides: Any) -> Any:
@@ -21,6 +21,8 @@ def build(name: str, folder: Path, **overrides: Any) -> Any:
         overrides |= {"folder": str(folder)}
     if name == "imagenet":
         overrides |= {"classes": 3, "workers": 0, "size": 16}
+    if name == "ptb":
+        overrides |= {"vocabulary": PTB_WORDS}
     part = OmegaConf.merge(OmegaConf.load(CHOICES[name]), overrides)
     return instantiate(OmegaConf.create({"seed": 0, "part": part}).part)
 
@@ -32,24 +34,31 @@ def data(request, tmp_path, monkeypatch):
         write_cifar(tmp_path, int(name.removeprefix("cifar")), monkeypatch)
     if name == "imagenet":
         write_folders(tmp_path / "imagenet", classes=3, train=8, val=4)
+    if name == "ptb":
+        write_ptb(tmp_path)
     return build(name, tmp_path)
 
 
 def test_batches_have_the_promised_shape(data):
     data.check()
     inputs, labels = next(iter(Batches(data.train(), 4, 0, 2, seed=0)))
-    assert inputs.shape == (4, *data.shape) and inputs.dtype == torch.float32
-    assert labels.shape == (4,) and labels.dtype == torch.int64
+    text = len(data.shape) == 1
+    assert inputs.shape == (4, *data.shape)
+    assert inputs.dtype == (torch.int64 if text else torch.float32)
+    assert labels.shape == ((4, *data.shape) if text else (4,)) and labels.dtype == torch.int64
     assert 0 <= labels.min() and labels.max() < data.classes
-    assert data.metric == "accuracy"
+    assert data.metric == ("perplexity" if text else "accuracy")
 
 
 def test_name_is_the_files(data):
     assert data.name in CHOICES
 
 
-def test_inputs_are_about_normal(data):
+def test_images_are_about_normal_and_words_are_numbered(data):
     inputs = torch.cat([inputs for inputs, _ in shard(data.test(), 0, 1)])
+    if len(data.shape) == 1:
+        assert 0 <= inputs.min() and inputs.max() < data.classes
+        return
     assert inputs.isfinite().all() and inputs.abs().max() < 30
     assert 0.2 < inputs.std() < 5
 
@@ -62,9 +71,8 @@ def test_same_seed_same_batches_whatever_ran_before(data):
         torch.equal(x, u) and torch.equal(y, v)
         for (x, y), (u, v) in zip(first, take(data, seed=5), strict=True)
     )
-    assert not all(
-        torch.equal(x, u) for (x, _), (u, _) in zip(first, take(data, seed=6), strict=True)
-    )
+    same = [torch.equal(x, u) for (x, _), (u, _) in zip(first, take(data, seed=6), strict=True)]
+    assert all(same) == data.train().in_order  # a text is read as it is
 
 
 def take(data: Any, seed: int) -> list[Any]:

@@ -1,15 +1,18 @@
 """The networks against their papers: sizes, shortcuts, and what they refuse."""
 
+import dataclasses
+
 import pytest
 import torch
 
 from harness.models.base import Times, backward_shares, multiply_adds
 from harness.models.convnet import ConvNet
+from harness.models.lstm import LSTM
 from harness.models.mlp import MLP
 from harness.models.resnet_cifar import Block, ResNetCifar
 from harness.models.torchvision_models import VGG16, ResNet
 
-CIFAR, IMAGENET, DIGITS = (3, 32, 32), (3, 224, 224), (1, 8, 8)
+CIFAR, IMAGENET, DIGITS, TEXT = (3, 32, 32), (3, 224, 224), (1, 8, 8), (35,)
 
 
 @pytest.mark.parametrize(
@@ -19,10 +22,14 @@ CIFAR, IMAGENET, DIGITS = (3, 32, 32), (3, 224, 224), (1, 8, 8)
         (ResNetCifar(depth=56), CIFAR, 10, 853_018),
         (ResNet("resnet18", 18), IMAGENET, 1000, 11_689_512),
         (ResNet("resnet50", 50), IMAGENET, 1000, 25_557_032),
-        (ResNet("resnet50", 50), IMAGENET, 1001, 25_559_081),  # DC2, table 2
+        (ResNet("resnet50", 50, spare_classes=1), IMAGENET, 1000, 25_559_081),  # DC2, table 2
         (ResNet("resnet18_cifar", 18, "cifar"), CIFAR, 10, 11_173_962),
         (VGG16(), IMAGENET, 1000, 138_357_544),
-        (VGG16("vgg16_cifar", "cifar"), CIFAR, 11, 14_982_987),  # DC2, table 2
+        (VGG16("vgg16_cifar", "cifar", spare_classes=1), CIFAR, 10, 14_982_987),  # DC2, table 2
+        (ResNet("resnet18", 18), IMAGENET, 100, 11_227_812),  # NetSenseML on CIFAR-100
+        (VGG16(), IMAGENET, 100, 134_670_244),
+        (LSTM("lstm_ptb"), TEXT, 10_000, 66_034_000),  # DC2, table 2
+        (LSTM(hidden=128), TEXT, 2_000, 778_192),  # conf/profile scales link rates by it
         (ConvNet(), DIGITS, 10, 159_850),  # conf/profile scales link rates by it
         (MLP(), DIGITS, 10, 150_794),  # so do conf/profile/pace_*
         (MLP(hidden=()), DIGITS, 10, 650),
@@ -75,6 +82,56 @@ def test_multiply_adds_of_a_network_counted_by_hand():
     assert backward_shares(model, (4, 5, 5))["3.weight"] == 108 / (972 + 3 * 54 + 108)
 
 
+def test_multiply_adds_of_an_lstm_counted_by_hand():
+    words, hidden, vocabulary = 5, 3, 7
+    counts = multiply_adds(LSTM(hidden=hidden, layers=1).build((words,), vocabulary), (words,))
+    assert counts["embedding.weight"] == words * hidden
+    assert counts["lstm.weight_hh_l0"] == counts["lstm.weight_ih_l0"] == words * 4 * hidden**2
+    assert counts["decoder.weight"] == words * hidden * vocabulary
+
+
+def test_an_lstm_goes_on_where_it_was():
+    """Two halves with the state handed over are the whole; fewer rows are the first ones."""
+    model = LSTM(hidden=4, dropout=0.0).build((6,), 9)
+    text = torch.randint(9, (3, 6), generator=torch.Generator().manual_seed(0))
+    whole, _ = model(text)
+    first, state = model(text[:, :3])
+    second, _ = model(text[:, 3:], state)
+    assert torch.allclose(torch.cat([first, second], dim=1), whole, atol=1e-6)
+    fewer, _ = model(text[:2, 3:], state)
+    assert torch.allclose(fewer, second[:2], atol=1e-6)
+    assert not torch.allclose(model(text[:, 3:])[0], second, atol=1e-6)
+
+
+@pytest.mark.parametrize("architecture", [ResNet("resnet18", 18), VGG16()])
+def test_published_weights_begin_all_layers_but_the_last(architecture, tmp_path, monkeypatch):
+    monkeypatch.setenv("GRADNET_DATA", str(tmp_path))
+    stored = architecture.build((3, 32, 32), 12).state_dict()
+    torch.save(stored, tmp_path / "file.pth")
+    begun = dataclasses.replace(architecture, weights="file.pth")
+    begun.check_files()
+    network = begun.build((3, 32, 32), 10).state_dict()
+    other = [key for key in stored if not torch.equal(stored[key], network[key])]
+    last = "fc" if "fc.weight" in stored else "classifier.6"
+    assert other == [f"{last}.weight", f"{last}.bias"]
+    with pytest.raises(ValueError, match=rf"must fit {begun.name} in all layers but {last}: .* is"):
+        begun.build((1, 32, 32), 10)
+
+
+def test_missing_weights_are_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRADNET_DATA", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"no absent\.pth.*model\.weights=null"):
+        ResNet("resnet18", 18, weights="absent.pth").check_files()
+
+
+def test_images_and_texts_are_not_confused():
+    for architecture in (ConvNet(), MLP(), ResNetCifar(), ResNet("resnet18", 18), VGG16()):
+        with pytest.raises(ValueError, match=r"takes images .* got samples of \(35,\)"):
+            architecture.build(TEXT, 10)
+    with pytest.raises(ValueError, match=r"lstm takes texts .* got samples of \(1, 8, 8\)"):
+        LSTM().build(DIGITS, 10)
+
+
 def test_counting_leaves_the_model_as_it_was():
     model = ConvNet().build(DIGITS, 10)
     backward_shares(model, DIGITS)
@@ -95,6 +152,9 @@ def test_times_are_proportional_to_the_batch():
         (lambda: ResNet("resnet", 18, "mnist"), "stem must be one of imagenet, cifar, got 'mnist'"),
         (lambda: VGG16(stem="mnist"), "stem must be one of imagenet, cifar, got 'mnist'"),
         (lambda: VGG16(dropout=1.0), r"dropout must be in \[0, 1\), got 1.0"),
+        (lambda: VGG16(spare_classes=-1), "spare_classes must be >= 0, got -1"),
+        (lambda: LSTM(layers=0), "layers must be >= 1, got 0"),
+        (lambda: LSTM(dropout=1.0), r"dropout must be in \[0, 1\), got 1.0"),
         (lambda: VGG16().build(DIGITS, 10), "needs 32 px"),
         (lambda: ConvNet(width=12), "width must be a multiple of 8, got 12"),
         (lambda: ConvNet().build((1, 4, 4), 10), "needs images of 8 px or more"),

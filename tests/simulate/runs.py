@@ -18,13 +18,15 @@ from harness.simulate.run import simulate
 from harness.workers import Workers
 from tests.ranks import run_ranks
 
-SMALL = ("model=convnet", "dataset=digits", "model.width=8", "report=false", "eval_every=3")
+SMALL = ("model=convnet", "dataset=digits", "report=false", "eval_every=3")
 DETERMINED = ("network.compress_scale=0", "emulation.compute=paced")  # times too
 
 
 def settings_of(*overrides: str) -> Settings:
     """Checked settings of a small run, by default in virtual time."""
-    settings, _ = composed(["network=simulated", *SMALL, *overrides])
+    other = any(override.startswith("model=") for override in overrides)
+    width = () if other else ("model.width=8",)
+    settings, _ = composed(["network=simulated", *SMALL, *width, *overrides])
     settings.check()
     return settings
 

@@ -1,0 +1,78 @@
+"""What a model is asked on a batch: scores, their loss, how good they are; and what it carries on.
+
+A sample has one label, or a label at each word of a text: scores are [n, ..., classes] and labels
+[n, ...], and losses are means over labels.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from harness.data.base import Batch
+
+State = tuple[Tensor, ...]  # of a recurrent model after a batch
+
+
+@dataclass
+class Memory:
+    """The state of a recurrent model from one batch to the next, by number of the micro-batch.
+
+    Forgotten every `period` batches, where the text begins again. Other models leave it empty.
+    """
+
+    period: int | None = None  # None: never
+    done: int = 0  # batches that were before
+    states: dict[int, State] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Before every batch."""
+        if self.period is not None and self.done % self.period == 0:
+            self.states = {}
+        self.done += 1
+
+
+@dataclass(frozen=True)
+class Task:
+    """Classification of samples, or of the word that follows each word: `metric` says which."""
+
+    metric: str  # accuracy | perplexity
+    device: torch.device
+    precision: str = "float32"  # float32 | bf16: of the forward pass
+
+    def scores(
+        self, model: nn.Module, inputs: Tensor, memory: Memory | None = None, part: int = 0
+    ) -> Tensor:
+        """A model that returns its state beside the scores is handed it with the next batch."""
+        inputs = inputs.to(self.device)
+        state = memory.states.get(part) if memory else None
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
+            found: Any = model(inputs) if state is None else model(inputs, state)
+        scores, state = found if isinstance(found, tuple) else (found, None)
+        if memory and state is not None:
+            memory.states[part] = tuple(each.detach() for each in state)
+        return scores.float()
+
+    def loss(self, scores: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
+        labels = labels.to(self.device).flatten()
+        return cross_entropy(scores.flatten(0, -2), labels, reduction=reduction)
+
+    def tested(self, model: nn.Module, batches: Iterable[Batch]) -> Tensor:
+        """Over `batches`: right answers, loss, labels; [3], to be added to those of others."""
+        sums = torch.zeros(3, dtype=torch.float64, device=self.device)
+        memory = Memory()
+        for inputs, labels in batches:
+            scores = self.scores(model, inputs, memory)
+            sums[0] += (scores.argmax(-1) == labels.to(self.device)).sum()
+            sums[1] += self.loss(scores, labels, "sum")
+            sums[2] += labels.numel()
+        return sums
+
+    def metrics(self, sums: Tensor) -> dict[str, float]:
+        """What evaluation reports of all that was `tested`."""
+        accuracy, loss = (sums[:2] / sums[2]).cpu()
+        quality = loss.exp() if self.metric == "perplexity" else accuracy
+        return {self.metric: quality.item(), "loss": loss.item()}
