@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from compressors.base import Bucket, Reduced, Workers
 from compressors.draw import positions
-from compressors.sparse import add_, add_at_, average, index_dtype, take_out_
+from compressors.sparse import add_at_, add_take_out_, average, index_dtype, sum_, take_out_
 from compressors.workspace import workspace
 
 
@@ -33,18 +33,21 @@ class RandomK:
         """
         grad, n = bucket.grad, bucket.grad.numel()
         k = max(1, int(density * n))
-        if bucket.added is not None:
-            add_(grad, bucket.added, clear=bucket.may_clear)
         key = (self.seed, bucket.step, bucket.index)
         own = () if self.shared else (workers.rank,)
         index = positions(n, k, key + own).to(grad.device)
         values = workspace("values", k, grad.dtype, grad.device)
-        take_out_(grad, index, erase=bucket.is_kept, out=values)
+        if bucket.added is None:
+            take_out_(grad, index, bucket.is_kept, values)
+        else:
+            add_take_out_(grad, bucket.added, bucket.may_clear, index, bucket.is_kept, values)
         if not self.shared:
             index = index.to(self._wire_dtype)
             mean = average(values, index, n, workers, bucket.room(), bucket.may_clear)
             return Reduced(mean, unsent=grad)
-        values = workers.all_reduce(values)
-        mean = bucket.room() if bucket.may_clear else bucket.room().zero_()
-        add_at_(mean, index, values, 1.0)
+        values, mean = workers.all_reduce(values), bucket.room()
+        if bucket.may_clear:
+            add_at_(mean, index, values, 1.0)
+        else:
+            sum_(mean, [(values, index)], 1.0)
         return Reduced(mean, unsent=grad)

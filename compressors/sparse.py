@@ -1,10 +1,11 @@
 """Exchange of sparse vectors: values with their positions, gathered, added up and averaged."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from compressors import kernels
-from compressors.base import Workers
+from compressors.base import STREAMED, Workers
 
 INDEX_DTYPES = {"int32": torch.int32, "int64": torch.int64}
 
@@ -17,15 +18,36 @@ def index_dtype(name: str) -> torch.dtype:
     return INDEX_DTYPES[name]
 
 
-def add_(total: Tensor, added: Tensor, clear: bool) -> None:
-    """Total += added, [n] both; `clear` sets `added` to zero, in the same pass on the CPU."""
+def add_(total: Tensor, added: Tensor, clear: bool) -> float:
+    """Total += added, [n] both; `clear` sets `added` to zero, in the same pass on the CPU.
+
+    Returns a number that is finite only if the sum is.
+    """
+    return add_take_out_(total, added, clear, total.new_empty(0, dtype=torch.int32))[1]
+
+
+def add_take_out_(
+    total: Tensor,
+    added: Tensor,
+    clear: bool,
+    index: Tensor,
+    erase: bool = True,
+    out: Tensor | None = None,
+) -> tuple[Tensor, float]:
+    """`add_`, then `take_out_`, at ascending positions; in one pass on the CPU."""
     native = kernels.of(total)
-    if clear and native is not None and kernels.of(added) is not None:
-        native.scatter.pour(total.numpy(), added.numpy())
-        return
+    sized = index.dtype == torch.int32 and _fits(index, total.numel())
+    if native is not None and sized and kernels.of(added) is not None:
+        values = total.new_empty(index.numel()) if out is None else out
+        most = native.scatter.add_take(
+            total.numpy(), added.numpy(), clear, index.numpy(), erase, values.numpy()
+        )
+        return values, float(np.int32(most).view(np.float32))
     total.add_(added)
     if clear:
         added.zero_()
+    seen = float(total.sum())
+    return take_out_(total, index, erase, out), seen
 
 
 def take_out_(grad: Tensor, index: Tensor, erase: bool = True, out: Tensor | None = None) -> Tensor:
@@ -65,10 +87,41 @@ def average(
     worker must be distinct for that to hold on a GPU too.
     """
     gathered = workers.all_gather(values, index)
-    mean = values.new_zeros(n) if out is None else out if is_zero else out.zero_()
-    for part, where in gathered:
-        add_at_(mean, where, part, 1 / workers.size)
-    return mean
+    mean = values.new_zeros(n) if out is None else out
+    if out is None or is_zero:
+        for part, where in gathered:
+            add_at_(mean, where, part, 1 / workers.size)
+        return mean
+    return sum_(mean, gathered, 1 / workers.size)
+
+
+def sum_(total: Tensor, entries: list[tuple[Tensor, ...]], factor: float) -> Tensor:
+    """Total, [n], becomes the sum of (values, index), times `factor`, with 0 elsewhere.
+
+    On the CPU positions that ascend are written in one pass, those of a large total past the cache.
+    """
+    native = kernels.of(total)
+    if native is None or not all(_merges(*pair) for pair in entries):
+        total.zero_()
+    else:
+        counts = np.array([values.numel() for values, _ in entries], np.int64)
+        sources, places = (kernels.addresses(column, 0) for column in zip(*entries, strict=True))
+        streams = total.numel() >= STREAMED
+        if native.scatter.merge(total.numpy(), places, sources, counts, factor, streams):
+            return total
+        total.zero_()
+    for values, index in entries:
+        add_at_(total, index, values, factor)
+    return total
+
+
+def _merges(values: Tensor, index: Tensor) -> bool:
+    """Whether compiled code may look for the order of these positions."""
+    return (
+        values.numel() == index.numel()
+        and index.dtype == torch.int32
+        and all(one.is_cpu and one.is_contiguous() for one in (values, index))
+    )
 
 
 def add_at_(total: Tensor, index: Tensor, values: Tensor, factor: float) -> None:

@@ -3,13 +3,26 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import carray, njit
 
-from compressors.kernels.vectors import OPTIONS, high_product, ones, trailing_zeros
+from compressors.kernels.vectors import (
+    CHUNK,
+    OPTIONS,
+    bits_of,
+    floats_at,
+    head,
+    high_product,
+    ints_at,
+    ones,
+    settle,
+    trailing_zeros,
+    write,
+)
 
 WORD: Any = np.uint64
 WORD_BITS = 64
 BATCH = 256  # positions drawn before they are marked: reads of the bitmap then overlap
+MAGNITUDE = 0x7FFFFFFF  # every bit of a float32 but its sign
 AHEAD = 2  # places written whether they are used or not
 STEP, FIRST, SECOND = map(WORD, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
@@ -71,12 +84,64 @@ def take(x, index, erase, values):  # type: ignore[no-untyped-def]
             x[np.uint64(index[here])] = 0
 
 
-@njit("void(float32[::1], float32[::1])", **OPTIONS)
-def pour(total, added):  # type: ignore[no-untyped-def]
-    """Total += added, which is set to zero."""
-    for here in range(total.size):
-        total[here] += added[here]
-        added[here] = 0
+@njit("int32(float32[::1], float32[::1], boolean, int32[::1], boolean, float32[::1])", **OPTIONS)
+def add_take(total, added, clear, index, erase, values):  # type: ignore[no-untyped-def]
+    """Total += added, then `take` at `index`, ascending and in range; in one pass over both.
+
+    `clear` sets `added` to zero. Returns the bits of the sum's largest magnitude.
+    """
+    most, taken = np.int32(0), 0
+    for first in range(0, total.size, CHUNK):
+        part, other = total[first : first + CHUNK], added[first : first + CHUNK]
+        for here in range(part.size):
+            part[here] += other[here]
+            key = np.int32(bits_of(part[here]) & np.int32(MAGNITUDE))
+            most = key if key > most else most
+        if clear:
+            for here in range(part.size):
+                other[here] = 0
+        while taken < index.size and index[taken] < first + CHUNK:
+            at = np.uint64(index[taken] - first)
+            values[taken] = part[at]
+            if erase:
+                part[at] = 0
+            taken += 1
+    return most
+
+
+@njit("boolean(float32[::1], int64[::1], int64[::1], int64[::1], float32, boolean)", **OPTIONS)
+def merge(total, places, sources, counts, factor, streams):  # type: ignore[no-untyped-def]
+    """Total = the sum of workers' values times `factor` at their positions, 0 elsewhere.
+
+    Of each worker: the address of its positions, int32, and of its values, and how many there are.
+    Ends, with False, at a position that is outside `total`, or not above the one before it.
+    `streams`: past the cache.
+    """
+    chunk, done = np.zeros(CHUNK, np.float32), np.zeros(counts.size, np.int64)
+    first, stop = 0, head(total, streams)
+    while first < total.size:
+        stop = stop if first < stop else min(first + CHUNK, total.size)
+        for worker in range(counts.size):
+            index = carray(ints_at(places[worker]), (counts[worker],), np.int32)
+            values = carray(floats_at(sources[worker]), (counts[worker],), np.float32)
+            here = done[worker]
+            while here < index.size and index[here] < stop:
+                at = np.int64(index[here])
+                if at < first or (here and index[here - 1] >= at):
+                    return False
+                chunk[np.uint64(at - first)] += np.float32(values[here] * factor)
+                here += 1
+            done[worker] = here
+        part = chunk[: stop - first]
+        write(part, total[first:stop], streams)
+        for here in range(part.size):
+            part[here] = 0
+        first = stop
+    settle()
+    for worker in range(counts.size):
+        if done[worker] < counts[worker]:
+            return False
+    return True
 
 
 @njit(["boolean(float32[::1], int32[::1], float32[::1], float32)",

@@ -118,6 +118,8 @@ def _positions(native: Any) -> bool:
         return False
     values, total, summed = np.empty(300, np.float32), x.copy(), x.copy()
     kernels.take(total, index, True, values)
+    if not _merges(kernels, index, values):
+        return False
     inside = kernels.add(summed, index, values, 0.5)
     summed[index] -= x[index] * np.float32(0.5)
     return (
@@ -127,6 +129,25 @@ def _positions(native: Any) -> bool:
         and inside
         and not kernels.add(summed, np.array([SIZE], np.int32), values, 0.5)
     )
+
+
+def _merges(kernels: Any, index: np.ndarray, values: np.ndarray) -> bool:
+    """Also what is written past the cache."""
+    doubled, taken = values * np.float32(2), np.empty_like(values)
+    for streams in (False, True):
+        total, expected = np.full(SIZE + 1, np.float32(7)), np.zeros(SIZE, np.float32)
+        expected[index] = values + doubled
+        rows = (_addresses(index, index), _addresses(values, doubled), np.array([300, 300]))
+        inside = kernels.merge(total[1:], *rows, 1.0, streams)
+        if not inside or not np.array_equal(total[1:], expected) or total[0] != 7:
+            return False
+        left = np.zeros(SIZE, np.float32)
+        most = kernels.add_take(left, expected, True, index, True, taken)
+        if most != np.abs(values + doubled).max().view(np.int32) or left.any() or expected.any():
+            return False
+        if not np.array_equal(taken, values + doubled):
+            return False
+    return not kernels.merge(np.empty(9, np.float32), *rows, 1.0, streams)
 
 
 def _products(native: Any) -> bool:

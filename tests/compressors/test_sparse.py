@@ -1,16 +1,17 @@
 """The average of sparse vectors, and the parameters that are refused."""
 
 from collections.abc import Callable
+from math import isfinite, nan
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from compressors.base import Reduced
+from compressors.base import STREAMED, Reduced
 from compressors.randomk import RandomK
 from compressors.sampled_topk import SampledTopK
-from compressors.sparse import average, take_out_
+from compressors.sparse import add_take_out_, average, sum_, take_out_
 from compressors.topk import TopK
 from tests.compressors.reductions import gradient, run
 from tests.compressors.threads import ThreadWorkers, together
@@ -36,6 +37,45 @@ def test_what_is_taken_out_is_gone() -> None:
     grad = torch.tensor([1.0, 2.0, 3.0])
     assert take_out_(grad, torch.tensor([0, 2])).tolist() == [1.0, 3.0]
     assert grad.tolist() == [0.0, 2.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("n", [1, 1000, STREAMED, STREAMED + 4097])
+def test_a_sum_of_entries_is_that_of_whole_vectors(
+    n: int, ordered: bool, dtype: torch.dtype
+) -> None:
+    """Also where it begins at any address, and of positions in any order."""
+    dense = [gradient(n, seed) * (gradient(n, seed + 5) > 1) for seed in range(3)]
+    entries = []
+    for vector in dense:
+        index = vector.nonzero().flatten()
+        index = index if ordered else index.flip(0)
+        entries.append((vector[index], index.to(dtype)))
+    for start in (0, 1):
+        total = torch.full((n + 1,), 7.0)
+        expected = dense[0] * 0.5 + dense[1] * 0.5 + dense[2] * 0.5
+        assert torch.equal(sum_(total[start : start + n], entries, 0.5), expected)
+        assert total[n * (1 - start)] == 7
+
+
+@pytest.mark.parametrize("outside", [-1, 10])
+def test_a_position_outside_is_refused(outside: int) -> None:
+    index = torch.tensor([3, outside], dtype=torch.int32)
+    with pytest.raises(IndexError, match="outside a vector of 10|out of"):
+        sum_(torch.empty(10), [(torch.ones(2), index)], 1.0)
+
+
+@pytest.mark.parametrize("clear", [True, False])
+def test_adding_and_taking_out_are_one_after_the_other(clear: bool) -> None:
+    total, added, index = gradient(9000, 0), gradient(9000, 1), torch.arange(5, 9000, 77).int()
+    both = total + added
+    values, seen = add_take_out_(total, added, clear, index)
+    assert isfinite(seen) and torch.equal(values, both[index.long()])
+    assert torch.equal(total, both.index_fill(0, index.long(), 0))
+    assert added.any() != clear
+    added[8999] = nan
+    assert not isfinite(add_take_out_(total, added, clear, index)[1])
 
 
 @pytest.mark.parametrize("kind", [TopK, RandomK, SampledTopK])
