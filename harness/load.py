@@ -16,7 +16,7 @@ from harness import records, status
 # What must be equal for two runs to be compared; a comparison varies the rest, method and seed.
 CONDITIONS = ["experiment", "workers", "steps", "epochs", "batch_size", "target", "model"]
 CONDITIONS += ["dataset", "optimizer", "workers_per_node", "profile", "network", "emulation"]
-CONDITIONS += ["initial_weights", "resume_from", "device", "accumulate", "precision"]
+CONDITIONS += ["initial_weights", "resume_from", "device", "accumulate", "precision", "parallel"]
 OF_A_MACHINE = ("network.machine", "network.interface", "network.ledger")  # conditions of none
 
 
@@ -83,14 +83,20 @@ def links(run: Path | str) -> pd.DataFrame:
     return _table(Path(run), "links.csv")
 
 
+def timeline(run: Path | str) -> pd.DataFrame:
+    """timeline.csv of the run directory `run`, of virtual time; empty when it has none."""
+    return _table(Path(run), "timeline.csv")
+
+
 def _table(run: Path, name: str) -> pd.DataFrame:
-    types: dict[str, Any] = get_type_hints(records.TABLES[name])
+    types: dict[str, Any] = get_type_hints((records.TABLES | records.SIMULATED_TABLES)[name])
     path = run / name
     text = path.read_text() if path.exists() else ""
     whole = text[: text.rfind("\n") + 1]  # a torn last line is ignored
     if not whole:
         return pd.DataFrame({column: pd.Series(dtype=kind) for column, kind in types.items()})
-    return pd.read_csv(io.StringIO(whole), usecols=list(types), dtype=types)[list(types)]
+    found = pd.read_csv(io.StringIO(whole), usecols=lambda name: name in types, dtype=types)
+    return found.reindex(columns=list(types))  # older runs have fewer columns
 
 
 def _run(path: Path) -> Run:

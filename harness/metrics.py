@@ -31,6 +31,7 @@ class TimeToTarget(NamedTuple):
 class Breakdown(NamedTuple):
     """Mean seconds per step; where parts overlap, their sum exceeds the iteration."""
 
+    before_s: float  # part of compute_s in which nothing could be sent yet
     compute_s: float
     compress_s: float
     exposed_s: float
@@ -51,7 +52,8 @@ class Measured(NamedTuple):
     reached: bool
     density: float
     volume_ratio: float
-    compute_s: float  # from here on a `Breakdown`
+    before_s: float  # from here on a `Breakdown`
+    compute_s: float
     compress_s: float
     exposed_s: float
     iteration_s: float
@@ -102,9 +104,14 @@ def breakdown(steps: pd.DataFrame) -> Breakdown:
 
 
 def volume_ratio(steps: pd.DataFrame) -> float:
-    """Bytes sent over the bytes of a dense ring all-reduce, 2 (P - 1) / P per dense byte."""
-    workers = steps["rank"].nunique()
+    """Bytes sent over those of a dense ring all-reduce, 2 (P - 1) / P per dense byte.
+
+    Of pipelines there are P, and what crosses the cuts of a model counts as it would uncompressed.
+    """
+    workers = steps[steps.samples > 0]["rank"].nunique()  # of a pipeline the last stage has them
     dense = 2 * (workers - 1) / workers * steps.dense_bytes.sum() if workers else 0
+    if "dense_activation_bytes" in steps:
+        dense += steps.dense_activation_bytes.sum()
     return float(steps.sent_bytes.sum() / dense) if dense else float("nan")
 
 
@@ -134,7 +141,7 @@ def diverged(steps: pd.DataFrame, evaluations: pd.DataFrame, metric: str, replay
     """True when a worker's last loss or the last evaluation is not finite; replay has neither."""
     if replay:
         return False
-    losses = steps[steps.step == steps.step.max()].loss
+    losses = steps[(steps.step == steps.step.max()) & (steps.samples > 0)].loss
     evaluated = (evaluations.metric == metric).any()
     bad_end = evaluated and not np.isfinite(final_value(evaluations, metric))
     return bool(bad_end or not np.isfinite(losses).all())

@@ -15,6 +15,7 @@ class Step(NamedTuple):
     time_s: float  # training clock at the end of the step, evaluation excluded
     loss: float  # of this rank's batch; nan under replay
     samples: int  # of this rank's batch
+    before_s: float  # part of compute_s in which nothing could be sent yet
     compute_s: float
     compress_s: float
     comm_s: float
@@ -50,6 +51,17 @@ class LinkSample(NamedTuple):
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 BLOCK_BYTES = 4096  # that a file takes at least; what refusal() tries to write
 
+class Span(NamedTuple):
+    """One row of timeline.csv: what a worker did, and when, on the emulated clock."""
+
+    step: int
+    rank: int
+    kind: str  # forward | backward | compress | communicate
+    bucket: int  # that it was for, in the order of readiness; -1: none or all
+    start_s: float
+    end_s: float
+
+
 TABLES: dict[str, type] = {
     "steps.csv": Step,
     "evaluations.csv": Evaluation,
@@ -58,6 +70,7 @@ TABLES: dict[str, type] = {
 
 
 def _field(value: object) -> str:
+SIMULATED_TABLES: dict[str, type] = {"timeline.csv": Span}  # that only virtual time leaves
     text = repr(float(value)) if isinstance(value, float) else str(value)
     if any(mark in text for mark in ',"\n'):
         text = '"' + text.replace('"', '""') + '"'
@@ -68,7 +81,8 @@ class Table:
     """Appends rows to one csv; a row is one write, so several processes may share the file."""
 
     def __init__(self, run_dir: Path, name: str) -> None:
-        self.columns: tuple[str, ...] = TABLES[name]._fields  # type: ignore[attr-defined]
+        row: Any = (TABLES | SIMULATED_TABLES)[name]
+        self.columns: tuple[str, ...] = row._fields
         self._path = run_dir / name
         self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from harness import agreement, load, metrics, proof, tables
 from harness.figures import agreement as twins
-from harness.figures import carried, layout, look, methods, topology, traffic
+from harness.figures import carried, layout, look, methods, timeline, topology, traffic
 
 
 class Comparison(NamedTuple):
@@ -129,7 +129,7 @@ def draw(comparison: Comparison) -> dict[str, Callable[[], look.Figure]]:
         "density_time": lambda: methods.density_time(density, rate, one_seed),
         "goodput_time": lambda: methods.goodput_time(goodput, rate, one_seed),
         "breakdown": lambda: methods.breakdown_bars(table, title),
-    }
+    } | ({"timeline": lambda: _timeline(shown.path, one_seed)} if shown.simulated.all() else {})
 
 
 def _network(run: str, title: str) -> look.Figure:
@@ -137,6 +137,14 @@ def _network(run: str, title: str) -> look.Figure:
     if found is None:
         raise look.NothingToDraw(f"{run} does not say what its network was")
     return topology.network(found, title)
+
+
+def _timeline(paths: pd.Series, title: str) -> look.Figure:
+    """Of the last step of each run, as its first worker spent it."""
+    found = {str(method): load.timeline(path) for method, path in paths.items()}
+    for method, spans in found.items():
+        found[method] = spans[(spans.step == spans.step.max()) & (spans["rank"] == 0)]
+    return timeline.one_step(found, title)
 
 
 def _links_time(run: str, title: str) -> look.Figure:

@@ -169,3 +169,4 @@ def recorded(
         density=seen.density,
         controller=json.dumps(controller.state()),
     )
+        before_s=seen.compute_s - seen.hiding_s,

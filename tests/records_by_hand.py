@@ -14,6 +14,7 @@ def step(number: int, rank: int = 0, **known: Any) -> Step:
         "time_s": 0.5 * (number + 1),
         "loss": 1.0,
         "samples": 10,
+        "before_s": 0.1,
         "compute_s": 0.3,
         "compress_s": 0.05,
         "comm_s": 0.2,

@@ -27,6 +27,7 @@ from harness.simulate.sampler import Sampler
 from harness.simulate.saving import Saver, state_of
 from harness.simulate.side import Side
 from harness.simulate.sizes import Sizes
+from harness.simulate.timeline import Timeline
 from harness.simulate.train import Gradients, Loop
 from harness.simulate.turns import Turns
 from harness.simulate.workers import Alike, SimulatedWorkers
@@ -70,6 +71,7 @@ def assembled(
         sampler=Sampler(
             costs, Table(run_dir, "links.csv"), events, settings["network.sample_s"], begins_s
         ),
+        timeline=Timeline(run_dir, settings["network.timeline_steps"]),
         saver=None if replay else Saver(run_dir, settings, device.type, events),
         tell=tell,
     )

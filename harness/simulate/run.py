@@ -49,6 +49,7 @@ def _simulate(run_dir: Path, settings: Settings, events: Events, tell: Tell) -> 
         loop.run(turns)
     finally:
         turns.close()
+        loop.timeline.write()
     _conclude(run_dir, loop, events)
 
 

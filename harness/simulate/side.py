@@ -4,14 +4,16 @@ What harness.exchange does under real packets with a thread and a clock: buckets
 as they become ready, by one thread that compresses and communicates while backward goes on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from torch import Tensor
 
 from controllers.base import Observation
 from harness.exchange import Exchanged
+from harness.records import Span
 from harness.reduction import Reduction
 from harness.simulate.compression import Given
 from harness.simulate.workers import SimulatedWorkers
@@ -44,6 +46,7 @@ class Side:
     compression: Given | None  # None: measured
     after_backward: bool  # no bucket is sent before the last is ready
     end_s: float = field(default=0.0, init=False)  # of the last step
+    _spans: list[Span] = field(default_factory=list, init=False)
     _seen: Observation | None = field(default=None, init=False)
     _durations_s: list[float] | None = field(default=None, init=False)
 
@@ -55,6 +58,8 @@ class Side:
         workers.now_s = max(workers.now_s, begin_s)
         self.reduction.open(self._seen, self._durations_s)
         opened, workers.compress_s = len(workers.intervals), 0.0
+        workers.compressing.clear()
+        self._spans = [*self._of(step, "communicate", -1, workers.intervals)]
         backward_s = begin_s + computed.forward_s
         ready_s = [backward_s + bucket.share * computed.backward_s for bucket in buckets]
         compute_end = ready_s[-1]
@@ -62,6 +67,7 @@ class Side:
         for index, (bucket, due) in enumerate(zip(buckets, due_s, strict=True)):
             self._reduce(step, index, bucket, due)
         self.end_s = max(compute_end, workers.now_s)
+        self._spans += self._computing(step, begin_s, [backward_s, *ready_s])
         self._durations_s = [stop - start for start, stop in workers.intervals[opened:]]
         return Exchanged(
             compute_end=compute_end,
@@ -80,15 +86,34 @@ class Side:
             norms=self.reduction.norms(),
         )
 
+    def spans(self) -> list[Span]:
+        """What was done in the last exchange, by when it began."""
+        return sorted(self._spans, key=lambda span: (span.start_s, span.bucket))
+
     def observe(self, seen: Observation) -> None:
         """What the controller will see when it chooses the next exchange's density."""
         self._seen = seen
 
     def _reduce(self, step: int, index: int, bucket: Laid, due_s: float) -> None:
-        self.workers.begin(due_s)
+        workers = self.workers
+        sent, compressed = len(workers.intervals), len(workers.compressing)
+        workers.begin(due_s)
+        if self.compression is not None:
+            workers.charge(self.compression.seconds(bucket.buffer.numel()))
         self.reduction.reduce(
             step, index, bucket.names, bucket.gradients, bucket.buffer, bucket.parameters
         )
-        self.workers.pause()
-        if self.compression is not None:
-            self.workers.charge(self.compression.seconds(bucket.buffer.numel()))
+        workers.pause()
+        self._spans += self._of(step, "compress", index, workers.compressing[compressed:])
+        self._spans += self._of(step, "communicate", index, workers.intervals[sent:])
+
+    def _computing(self, step: int, begin_s: float, ends_s: list[float]) -> Iterator[Span]:
+        """Forward, which ends first, and backward up to each bucket."""
+        yield from self._of(step, "forward", -1, [(begin_s, ends_s[0])])
+        for index, part in enumerate(pairwise(ends_s)):
+            yield from self._of(step, "backward", index, [part])
+
+    def _of(
+        self, step: int, kind: str, bucket: int, parts: Sequence[tuple[float, float]]
+    ) -> Iterator[Span]:
+        return (Span(step, self.workers.rank, kind, bucket, *part) for part in parts)

@@ -12,6 +12,7 @@ from harness.records import Evaluation, Step, Table
 from harness.simulate.sampler import Sampler
 from harness.simulate.saving import Saver
 from harness.simulate.side import Computed, Laid, Side
+from harness.simulate.timeline import Timeline
 from harness.simulate.turns import Turns
 from harness.stops import Stops
 from harness.train import observed, recorded
@@ -64,6 +65,7 @@ class Loop:
     pace: Paced | None  # None: measured; in real seconds, like what is measured
     dilation: float
     sampler: Sampler
+    timeline: Timeline
     saver: Saver | None  # None: there is nothing to go on with
     tell: Callable[[], None]
     done: int = field(default=0, init=False)  # steps
@@ -80,6 +82,7 @@ class Loop:
             if turns.failure is not None:
                 raise WorkerError(*turns.failure)
             rows.append(*self._record(step, begins))
+            self.timeline.add([side.spans() for side in self.sides])
             self._updated_s = self.gradients.update(step) / self.dilation
             self.sampler.up_to(max(side.end_s for side in self.sides))
             self.done = step + 1

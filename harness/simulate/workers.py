@@ -49,6 +49,7 @@ class SimulatedWorkers(Collectives):
     now_s: float = field(default=0.0, init=False)
     compress_s: float = field(default=0.0, init=False)
     intervals: list[tuple[float, float]] = field(default_factory=list, init=False)
+    compressing: list[tuple[float, float]] = field(default_factory=list, init=False)
     _measured_from: float | None = field(default=None, init=False)
 
     def begin(self, time_s: float) -> None:
@@ -63,8 +64,10 @@ class SimulatedWorkers(Collectives):
             self._measured_from = None
 
     def charge(self, compress_s: float) -> None:
-        self.now_s += compress_s
+        begin_s, self.now_s = self.now_s, self.now_s + compress_s
         self.compress_s += compress_s
+        if compress_s > 0:
+            self.compressing.append((begin_s, self.now_s))
 
     def _clock(self) -> float:
         if self.device.type == "cuda":
