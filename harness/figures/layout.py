@@ -102,7 +102,7 @@ def _flows(run: Path) -> dict[str, int]:
 
 def _notes(network: dict[str, Any], dilation: float) -> str:
     said = [f"TCP {network['congestion_control']}"] if "congestion_control" in network else []
-    if "queue_bytes" in network:
+    if network.get("queue_bytes"):
         said.append(f"a queue of {network['queue_bytes'] / 1000:,.0f} kB before each shaped link")
     slow = f"; an emulated second takes {dilation:g} real ones" if dilation != 1 else ""
     return f"rates and delays are emulated{slow}. {', '.join(said)}"
