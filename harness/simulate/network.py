@@ -101,6 +101,7 @@ class Simulated:
         conditions = costs.conditions
         told = {field.name: getattr(self, field.name) for field in fields(self)}
         links = _links(conditions.routes.names, conditions.look(0.0), dilation)
+        told["queue_bytes"] = round(costs.queue_bytes)
         return {"simulated": True, **told, "links": links}
 
 
