@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from compressors.activations.operator import Cut
 from controllers.base import Observation
 from harness import checkpoint
 from harness.clock import Clock
@@ -16,6 +17,9 @@ from harness.feedback import Forget, Residual
 from harness.gradients import Replayed, Trained
 from harness.models.base import Architecture, backward_shares
 from harness.pace import Measured, Pace, Paced
+from harness.pipeline.meter import Meter
+from harness.pipeline.operators import cut_in_place
+from harness.pipeline.staged import Staged
 from harness.records import Events
 from harness.reduction import AgreeingWorkers, Reduction
 from harness.restoration import restored
@@ -60,11 +64,17 @@ def assembled(settings: Settings, place: Place, barrier: Barrier, gather: Gather
     )
     gradients: Gradients
     save: Save = no_checkpoint
+    cuts: list[Cut] = []
     if replay:
         gradients, steps = _replayed(settings, model, exchange), settings.total_steps(1)
     else:
         gradients, steps = _trained(settings, place, model, data, exchange, begin)
-        save = _saver(settings, place, gather, gradients, exchange)
+        cuts = cut_in_place(settings, model, data.shape)
+        learnt = with_state(exchange.reduction)
+        learnt |= {f"cut{number}": cut.scheme for number, cut in enumerate(cuts)}
+        if begin is not None:
+            go_on(begin, place, gradients, exchange, learnt)
+        save = saver_of(settings, place, gather, gradients, learnt)
     return Loop(
         rank=place.rank,
         first=begin.manifest.step if begin else 0,
@@ -77,6 +87,7 @@ def assembled(settings: Settings, place: Place, barrier: Barrier, gather: Gather
         barrier=barrier,
         save=save,
         keeps_clock=place.leads,
+        crossing=Meter(cuts).read,
     )
 
 
@@ -128,8 +139,6 @@ def _trained(
     )
     gradients.settle(torch.zeros(batch_size, *data.shape, device=place.device))
     torch.manual_seed(seed * size + place.rank)  # dropout differs between ranks, not between runs
-    if begin is not None:
-        _go_on(begin, place, gradients, exchange)
     return gradients, steps
 
 
@@ -151,18 +160,29 @@ def optimizer_of(options: dict[str, Any], model: torch.nn.Module) -> torch.optim
     )
 
 
-def _go_on(begin: Resumed, place: Place, gradients: Trained, exchange: Exchange) -> None:
+def go_on(
+    begin: Resumed,
+    place: Place,
+    gradients: Trained | Staged,
+    exchange: Exchange,
+    learnt: dict[str, Any],
+) -> None:
     """Put this rank where the checkpoint was taken; batches and clock begin there by themselves."""
     own = checkpoint.load(begin.folder, checkpoint.rank_file(place.rank), place.device)
     gradients.restore(checkpoint.load(begin.folder, checkpoint.MODEL, place.device), own)
-    for name, thing in with_state(exchange.reduction).items():
+    for name, thing in learnt.items():
         restored(own["reduction"][name], thing, name)
     exchange.observe(Observation(**own["seen"]))
 
 
-def _saver(
-    settings: Settings, place: Place, gather: Gather, gradients: Trained, exchange: Exchange
+def saver_of(
+    settings: Settings,
+    place: Place,
+    gather: Gather,
+    gradients: Trained | Staged,
+    learnt: dict[str, Any],
 ) -> Save:
+    """What writes checkpoints of `gradients` and of all that has been `learnt` beside them."""
     writer = checkpoint.Writer(
         run_dir=place.run_dir,
         rank=place.rank,
@@ -174,7 +194,7 @@ def _saver(
     )
 
     def reduction() -> dict[str, Any]:
-        return {name: taken(thing, name) for name, thing in with_state(exchange.reduction).items()}
+        return {name: taken(thing, name) for name, thing in learnt.items()}
 
     def save(step: int, seen: Observation) -> None:
         time_s = place.clock.now() / place.clock.dilation

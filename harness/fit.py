@@ -8,6 +8,7 @@ import torch
 from controllers.fixed import Fixed
 from harness import resume
 from harness.network.errors import NetworkError
+from harness.pipeline.fit import check_cuts
 from harness.settings import BadSetting, Settings
 from profiles.base import WAYS, Profile
 
@@ -43,6 +44,7 @@ def check_fit(settings: Settings, parts: dict[str, Any]) -> None:
             f"target.metric must be {' or '.join(known)}, as data set {parts['dataset'].name} has "
             f"it, or null for the first, got {metric!r}"
         )
+    check_cuts(settings, parts)
     _check_replaced(settings, parts["compressor"])
     _check_level(settings, parts["compressor"], parts["controller"])
     same = getattr(parts["controller"], "same_everywhere", False)

@@ -4,7 +4,7 @@ No flow may pass around its shaper, and nothing but the run's own may pass throu
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 BYPASS_SHARE = 0.98  # of what was sent has to be seen by the shaper
@@ -32,16 +32,24 @@ class Payload(NamedTuple):
 
     sent: dict[int, int]
     received: dict[int, int]
+    in_ring: bool = True  # everything goes round all nodes; a pipeline sends to neighbours
 
 
-def payload(steps: list[dict[str, str]], workers_per_node: int) -> Payload:
-    """From the rows of steps.csv."""
+def payload(
+    steps: list[dict[str, str]],
+    workers_per_node: int,
+    ends: Iterable[dict[str, Any]] = (),
+    in_ring: bool = True,
+) -> Payload:
+    """From the rows of steps.csv, and from what ranks told of their evaluations at their ends."""
     found = Payload(defaultdict(int), defaultdict(int))
-    for row in steps:
-        node = int(row["rank"]) // workers_per_node
-        found.sent[node] += int(row["sent_bytes"])
-        found.received[node] += int(row["received_bytes"])
-    return Payload(dict(found.sent), dict(found.received))
+    rows = [(row["rank"], row["sent_bytes"], row["received_bytes"]) for row in steps]
+    rows += [(end["rank"], *end["aside_bytes"]) for end in ends if "aside_bytes" in end]
+    for rank, sent, received in rows:
+        node = int(rank) // workers_per_node
+        found.sent[node] += int(sent)
+        found.received[node] += int(received)
+    return Payload(dict(found.sent), dict(found.received), in_ring)
 
 
 def doubts(
@@ -87,7 +95,8 @@ def _bounds(
         found[f"up{node}"] = _with(cross, f"up{node}", sent / sharing, sent, received)
         found[f"down{node}"] = _with(cross, f"down{node}", received / sharing, received, sent)
     # in whichever order, at least one node sends across each way of the trunk all that it sends
-    across, total = min(carried.sent.values()) / sharing, sum(carried.sent.values())
+    across = min(carried.sent.values()) / sharing if carried.in_ring else 0
+    total = sum(carried.sent.values())
     for link in ("trunk_up", "trunk_down"):
         found[link] = _with(cross, link, across, total, total)
     return {link: bounds for link, bounds in found.items() if link in passed}

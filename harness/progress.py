@@ -27,6 +27,7 @@ class Progress:
         self._offset = 0
         self._rank: str | None = None
         self._last: dict[str, str] = {}
+        self._loss = "nan"  # of that rank; of any where it has none, as a pipeline's first stage
         self._bytes = 0
         self._console = Console(stderr=True)
         self._live: Live | None = None
@@ -79,6 +80,8 @@ class Progress:
                 self._rank = row["rank"]
                 self._last = row
                 self._bytes += int(row["received_bytes"])
+            if row["samples"] != "0" and (row is self._last or self._last["samples"] == "0"):
+                self._loss = row["loss"]
 
     def _line(self) -> str:
         if not self._last:
@@ -87,7 +90,7 @@ class Progress:
         time_s = float(row["time_s"])
         goodput = self._bytes * 8e-6 / time_s if time_s else 0.0
         return (
-            f"{self._label}: step {done}/{self._steps or '?'}  loss {float(row['loss']):.4f}  "
+            f"{self._label}: step {done}/{self._steps or '?'}  loss {float(self._loss):.4f}  "
             f"density {float(row['density']):.4f}  goodput {goodput:.1f} Mbit/s  "
             f"clock {time_s:.1f} s  {self._left(done)}"
         )

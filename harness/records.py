@@ -25,6 +25,9 @@ class Step(NamedTuple):
     dense_bytes: int
     density: float
     controller: str  # its state, as JSON
+    activation_bytes: int = 0  # of sent_bytes: what crossed cuts of the model, both ways
+    dense_activation_bytes: int = 0  # that it would be uncompressed
+    activation_occupancy: float = float("nan")  # share of activations sent; nan where none are
 
 
 class Evaluation(NamedTuple):
@@ -48,9 +51,6 @@ class LinkSample(NamedTuple):
     drops: int
 
 
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-BLOCK_BYTES = 4096  # that a file takes at least; what refusal() tries to write
-
 class Span(NamedTuple):
     """One row of timeline.csv: what a worker did, and when, on the emulated clock."""
 
@@ -62,15 +62,18 @@ class Span(NamedTuple):
     end_s: float
 
 
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+BLOCK_BYTES = 4096  # that a file takes at least; what refusal() tries to write
+
 TABLES: dict[str, type] = {
     "steps.csv": Step,
     "evaluations.csv": Evaluation,
     "links.csv": LinkSample,
 }
+SIMULATED_TABLES: dict[str, type] = {"timeline.csv": Span}  # that only virtual time leaves
 
 
 def _field(value: object) -> str:
-SIMULATED_TABLES: dict[str, type] = {"timeline.csv": Span}  # that only virtual time leaves
     text = repr(float(value)) if isinstance(value, float) else str(value)
     if any(mark in text for mark in ',"\n'):
         text = '"' + text.replace('"', '""') + '"'

@@ -14,9 +14,11 @@ from omegaconf import OmegaConf
 from harness import checkpoint
 from profiles import recordings
 
-PARTS = ("model", "dataset", "compressor", "controller", "profile", "network")
+PARTS = (
+    "model", "dataset", "compressor", "controller", "activations", "parallel", "profile", "network",
+)  # fmt: skip
 FILE_KEYS = ("path", "initial_weights")  # whose values are files that decide a result
-NOT_IDENTITY = ("results", "rerun", "report")  # where, whether and how shown, not what
+NOT_IDENTITY = ("results", "plan", "rerun", "report")  # where, whether and how shown, not what
 # may differ between the machines of a run, or only bound it
 NOT_IDENTITY_OF_NETWORK = ("machine", "interface", "ledger", "join_s", "time_limit_s")
 
@@ -182,6 +184,7 @@ def check_numbers(settings: Settings) -> None:
         "error_feedback": (True, False),
         "target.ends_run": (True, False),
         "optimizer.kind": ("sgd", "adam"),
+        "plan": (True, False),
         "rerun": (True, False),
         "report": (True, False),
     }.items():

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from controllers.base import Controller, Observation
 from harness.clock import Clock
+from harness.crossing import Crossing
 from harness.exchange import Exchange, Exchanged
 from harness.pace import Pace
 from harness.records import Evaluation, Step, Table
@@ -60,11 +61,13 @@ class Loop:
     barrier: Callable[[], None]
     save: Save
     keeps_clock: bool = True  # of its machine; one rank of each does
+    crossing: Callable[[], Crossing] = Crossing  # of cuts of the model, since the last call
 
     def __post_init__(self) -> None:
         self._rows = Table(self.run_dir, "steps.csv")
         self._evaluations = Table(self.run_dir, "evaluations.csv")
         self.done = self.first  # steps
+        self.aside_bytes = [0, 0]  # sent and received by a pipeline while the clock stood still
 
     def run(self) -> int:
         """Train; returns how many steps overran their pace."""
@@ -94,7 +97,8 @@ class Loop:
     def _record(self, step: int, loss: float, begin: float, end: float, took: Exchanged) -> None:
         workers, controller = self.exchange.workers.size, self.exchange.reduction.controller
         seen = observed(step, begin, end, took, workers, self.clock.dilation)
-        self._rows.append(recorded(seen, self.rank, loss, self.gradients.samples, controller))
+        row = recorded(seen, self.rank, loss, self.gradients.samples, controller)
+        self._rows.append(self.crossing().added_to(row, self.clock.dilation))
         self.exchange.observe(seen)
         self._seen = seen
 
@@ -110,6 +114,9 @@ class Loop:
         last = self.stops.ends(done, self._evaluate(done) if evaluate else {})
         if self.stops.saves(done, last):
             self.save(done, self._seen)
+        crossed = self.crossing()
+        self.aside_bytes[0] += crossed.sent_bytes
+        self.aside_bytes[1] += crossed.received_bytes
         self.barrier()
         if self.keeps_clock and not last:
             self.clock.resume()
@@ -159,6 +166,7 @@ def recorded(
         time_s=seen.time_s,
         loss=loss,
         samples=samples,
+        before_s=seen.compute_s - seen.hiding_s,
         compute_s=seen.compute_s,
         compress_s=seen.compress_s,
         comm_s=seen.delay_s,
@@ -169,4 +177,3 @@ def recorded(
         density=seen.density,
         controller=json.dumps(controller.state()),
     )
-        before_s=seen.compute_s - seen.hiding_s,

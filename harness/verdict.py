@@ -22,7 +22,8 @@ def summarize(
     """
     steps, events = _rows(run_dir / "steps.csv"), read_events(run_dir)
     ends = [event for event in events if event["event"] == "rank_finished"]
-    carried = passage.payload(steps, settings["workers_per_node"])
+    in_ring = settings.build("parallel").ranks == 1
+    carried = passage.payload(steps, settings["workers_per_node"], ends, in_ring)
     time_s = max((float(row["time_s"]) for row in steps), default=0.0)
     took_s = max(0.0, time_s - _began_s(events))
     loss = settings.build("profile").extremes().loss

@@ -16,6 +16,9 @@ from harness.assembly import Place, assembled
 from harness.clock import Clock
 from harness.fit import device_type
 from harness.gradients import Trained
+from harness.pipeline.assembly import assembled as staged
+from harness.pipeline.mesh import ACROSS, ALONG, everyone, meshed
+from harness.pipeline.staged import Staged
 from harness.records import Events
 from harness.settings import Settings
 from harness.train import Gradients, Loop
@@ -53,13 +56,10 @@ def _run(run_dir: Path, rank: int, clock: Clock, exchange_timeout_s: float, here
     torch.manual_seed(settings["seed"])
     timeout = timedelta(seconds=exchange_timeout_s)
     dist.init_process_group(_backend(device), timeout=timeout)
-    group = dist.new_group(timeout=timeout)  # does not inherit the timeout
-    assert isinstance(group, dist.ProcessGroup)  # all ranks belong to it
-    place = Place(run_dir, rank, rank == here.first_rank, clock, Workers(group, device), device)
-    loop = assembled(settings, place, _barrier, _gather)
+    loop, groups = built(settings, run_dir, clock, device, rank == here.first_rank, timeout)
     events.append("rank_ready", rank=rank)
     overruns = loop.run()
-    drifted = _drifted(loop.gradients)
+    drifted = _drifted(loop.gradients, groups[0])
     events.append(
         "rank_finished",
         clock.time_s(),
@@ -67,17 +67,40 @@ def _run(run_dir: Path, rank: int, clock: Clock, exchange_timeout_s: float, here
         overruns=overruns,
         drifted=drifted,
         steps=loop.done,
+        aside_bytes=loop.aside_bytes,
     )
-    leave(loop, group)
+    leave(loop, groups)
 
 
-def leave(loop: Loop, group: dist.ProcessGroup) -> None:
-    """Thread first, then peers, then objects, then groups: any other order was seen to abort."""
+def built(
+    settings: Settings,
+    run_dir: Path,
+    clock: Clock,
+    device: torch.device,
+    leads: bool,
+    timeout: timedelta,
+) -> tuple[Loop, list[dist.ProcessGroup]]:
+    """This rank's loop, and its groups: first of those that it shares gradients with."""
+    mesh = meshed(settings.build("parallel").ranks, timeout)
+    across, along = mesh.get_group(ACROSS), mesh.get_group(ALONG)
+    place = Place(run_dir, dist.get_rank(), leads, clock, Workers(across, device), device)
+    if along.size() > 1:
+        all_ranks = everyone(timeout)
+        loop = staged(settings, place, along, Workers(all_ranks), _barrier, _gather)
+        return loop, [across, along, all_ranks]
+    return assembled(settings, place, _barrier, _gather), [across, along]
+
+
+def leave(loop: Loop, groups: list[dist.ProcessGroup]) -> None:
+    """Threads first, then peers, then objects, then groups: any other order was seen to abort."""
     loop.exchange.close()
+    if isinstance(loop.gradients, Staged):
+        loop.gradients.close()
     dist.barrier()
     vars(loop).clear()
     gc.collect()
-    dist.destroy_process_group(group)
+    for group in groups:
+        dist.destroy_process_group(group)
     dist.destroy_process_group()
 
 
@@ -105,16 +128,16 @@ def _backend(device: torch.device) -> str:
     return "nccl" if device.type == "cuda" else "gloo"
 
 
-def _drifted(gradients: Gradients) -> bool:
-    """Whether the ranks' weights differ; every reduction promises that they do not."""
-    if not isinstance(gradients, Trained):
+def _drifted(gradients: Gradients, group: dist.ProcessGroup) -> bool:
+    """Whether the weights of the group's ranks differ; every reduction promises the opposite."""
+    if not isinstance(gradients, Trained | Staged):
         return False
     total = sum(
         int(parameter.detach().cpu().view(torch.int32).sum(dtype=torch.int64))
         for parameter in gradients.model.parameters()
     )
-    extremes = torch.tensor([total, -total], device=gradients.device)
-    dist.all_reduce(extremes, op=dist.ReduceOp.MAX)
+    extremes = torch.tensor([total, -total], device=next(gradients.model.parameters()).device)
+    dist.all_reduce(extremes, op=dist.ReduceOp.MAX, group=group)
     return bool(extremes.sum() != 0)
 
 

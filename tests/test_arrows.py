@@ -21,6 +21,10 @@ OWNERS = {
         "harness/worker.py",  # start-up and leaving
         "harness/gradients.py",  # evaluation
         "harness/launch.py",  # agents
+        "harness/pipeline/channel.py",  # from stage to stage
+        "harness/pipeline/mesh.py",  # groups
+        "harness/pipeline/assembly.py",  # which groups
+        "harness/calibrate/ranks.py",  # start-up
     },
 }
 

@@ -24,11 +24,6 @@ class Crossed:
         self.kept += piece.values.numel()
         self.entries += rows.numel()
 
-    def since(self, kept: int, entries: int) -> float:
-        """The share that was kept since these were the sums; nan where nothing crossed."""
-        fresh = self.entries - entries
-        return (self.kept - kept) / fresh if fresh else float("nan")
-
 
 class Cut:
     """`scheme` at a place in a model, between what is called before and what is called after."""

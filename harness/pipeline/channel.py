@@ -1,0 +1,48 @@
+"""Messages to and from one neighbour in a pipeline; every byte is counted."""
+
+from dataclasses import dataclass, field
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+@dataclass
+class Channel:
+    """This rank's end of a connection to rank `peer` of `group`, which must be one of gloo's.
+
+    Sending does not wait: two neighbours that send first would wait for each other, as a message
+    only leaves when it is asked for. One thread sends, and one, maybe another, receives. Messages
+    of a direction arrive in their order. `sent_bytes` and `received_bytes` only grow; they are of
+    what was handed over, without what gloo and TCP add, which the shapers count.
+    """
+
+    group: dist.ProcessGroup
+    peer: int
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    sent_bytes: int = field(default=0, init=False)
+    received_bytes: int = field(default=0, init=False)
+    _leaving: list[tuple[dist.Work, Tensor]] = field(default_factory=list, init=False)
+
+    def send(self, message: Tensor) -> None:
+        """`message`, uint8 [bytes], must not change before `flush` returns."""
+        message = message.cpu()
+        work = dist.isend(message, group=self.group, group_dst=self.peer)
+        assert work is not None  # this rank is a member of its group
+        self._leaving.append((work, message))  # whose memory is read until it has left
+        self.sent_bytes += message.numel()
+
+    def receive(self, nbytes: int) -> Tensor:
+        """The next message, uint8 [nbytes]; waits for it."""
+        message = torch.empty(nbytes, dtype=torch.uint8)
+        work = dist.irecv(message, group=self.group, group_src=self.peer)
+        assert work is not None
+        work.wait()
+        self.received_bytes += nbytes
+        return message.to(self.device)
+
+    def flush(self) -> None:
+        """Wait until everything sent so far has left."""
+        for work, _ in self._leaving:
+            work.wait()
+        self._leaving.clear()

@@ -1,0 +1,151 @@
+"""A cut between two processes: compressed activations forward, compressed gradients backward.
+
+What one object does on both sides of a cut in one process (`compressors.activations.operator`) two
+objects do here, one on each side, with a message in between: the training is the same bit for bit.
+Each side has a thread that receives and decodes, so that what crosses does so while this process
+computes.
+"""
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from compressors.activations.base import Activations, Piece
+from compressors.activations.encoding import VALUE_BYTES, Encoding
+from compressors.activations.operator import Crossed
+from harness.pipeline.channel import Channel
+
+Shape = tuple[int, int]  # rows, entries of each
+
+
+@dataclass
+class End:
+    """What both sides of a cut have; `shape` is that of one sample's activations.
+
+    Counters only grow.
+    """
+
+    channel: Channel
+    scheme: Activations
+    encoding: Encoding
+    shape: torch.Size
+    dense_bytes: int = field(default=0, init=False)  # of what was sent, were it not compressed
+    waited_s: float = field(default=0.0, init=False)  # real, for what had not arrived
+    flushed_s: float = field(default=0.0, init=False)  # real, for what had not left
+
+    def __post_init__(self) -> None:
+        # A new thread has a number of its own, by which products of matrices are rounded.
+        self._thread = ThreadPoolExecutor(
+            1, type(self).__name__.lower(), torch.set_num_threads, (torch.get_num_threads(),)
+        )
+
+    def _rows(self, samples: int) -> Shape:
+        return samples, prod(self.shape)
+
+    def _send(self, piece: Piece, samples: int) -> None:
+        self.dense_bytes += VALUE_BYTES * prod(self._rows(samples))
+        for message in self.encoding.encode(piece):
+            self.channel.send(message)
+
+    def _receive(self, shape: Shape, count: int | None) -> Piece:
+        """The next piece for `shape` rows; one of `count` values has no mask."""
+        if count is not None:
+            return Piece(self.channel.receive(VALUE_BYTES * count).view(torch.float32))
+        n = prod(shape)
+        first = self.channel.receive(self.encoding.first_bytes(n))
+        nbytes = self.encoding.second_bytes(first, n)
+        second = self.channel.receive(nbytes) if nbytes else first.new_empty(0)
+        return self.encoding.decode(first, second, shape)
+
+    def _await(self, future: Future) -> Any:
+        begin = time.monotonic()
+        try:
+            return future.result()
+        finally:
+            self.waited_s += time.monotonic() - begin
+
+    def flush(self) -> None:
+        """Wait until everything sent so far has left."""
+        begin = time.monotonic()
+        self.channel.flush()
+        self.flushed_s += time.monotonic() - begin
+
+    def close(self) -> None:
+        """End the thread; nothing may be under way."""
+        self._thread.shutdown()
+
+
+class Sending(NamedTuple):
+    """A micro-batch that has left, and whose gradient will come."""
+
+    outputs: Tensor  # [samples, ...], in the graph
+    grad: Future[Tensor]
+
+
+@dataclass
+class Outlet(End):
+    """The side before the cut: activations leave by it."""
+
+    crossed: Crossed = field(default_factory=Crossed, init=False)  # in training
+
+    def send(self, outputs: Tensor) -> Sending:
+        """A micro-batch of training."""
+        rows = outputs.detach().flatten(1)
+        piece, kept = self.scheme.forward(rows, True)
+        self.crossed.add(piece, rows)
+        self._send(piece, len(rows))
+        return Sending(outputs, self._thread.submit(self._grad, self._rows(len(rows)), kept))
+
+    def _grad(self, shape: Shape, kept: Any) -> Tensor:
+        piece = self._receive(shape, self.scheme.count_back(kept, shape))
+        return self.scheme.returned(piece, kept, shape).view(shape[0], *self.shape)
+
+    def backward(self, sending: Sending) -> None:
+        """Go on with backward, once the gradient of what was sent has come."""
+        sending.outputs.backward(self._await(sending.grad))
+
+    def show(self, outputs: Tensor) -> None:
+        """A batch of evaluation: nothing comes back."""
+        self._send(self.scheme.forward(outputs.flatten(1), False)[0], len(outputs))
+
+
+class Arrival(NamedTuple):
+    """A micro-batch that has come."""
+
+    inputs: Tensor  # [samples, ...], a leaf that collects its gradient
+    kept: Any
+
+
+@dataclass
+class Inlet(End):
+    """The side behind the cut: activations come in by it."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._expected: list[Future[tuple[Tensor, Any]]] = []
+
+    def expect(self, samples: int, times: int = 1) -> None:
+        """That micro-batches of so many samples come: they do so while this process computes."""
+        for _ in range(times):
+            self._expected.append(self._thread.submit(self._activations, self._rows(samples)))
+
+    def _activations(self, shape: Shape) -> tuple[Tensor, Any]:
+        piece = self._receive(shape, self.scheme.count(shape))
+        rows, kept = self.scheme.received(piece, shape)
+        return rows.view(shape[0], *self.shape), kept
+
+    def receive(self) -> Arrival:
+        """The next one that was expected."""
+        inputs, kept = self._await(self._expected.pop(0))
+        return Arrival(inputs.requires_grad_(), kept)
+
+    def send_back(self, arrival: Arrival) -> None:
+        """The gradient that backward left at what has come."""
+        grad = arrival.inputs.grad
+        assert grad is not None
+        self._send(self.scheme.backward(grad.flatten(1), arrival.kept), len(grad))

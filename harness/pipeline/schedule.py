@@ -1,0 +1,27 @@
+"""In which order a stage computes its micro-batches; either way backward takes them in theirs."""
+
+from collections.abc import Callable, Iterator
+
+Work = tuple[str, int]  # forward | backward, number of the micro-batch
+
+
+def gpipe(stage: int, stages: int, parts: int) -> Iterator[Work]:
+    """All forward, then all backward (Huang et al., 2019): every activation is kept meanwhile."""
+    yield from (("forward", part) for part in range(parts))
+    yield from (("backward", part) for part in range(parts))
+
+
+def one_forward_one_backward(stage: int, stages: int, parts: int) -> Iterator[Work]:
+    """1F1B with a flush (Narayanan et al., 2021): of at most stages - stage micro-batches."""
+    ahead = min(parts, stages - 1 - stage)
+    yield from (("forward", part) for part in range(ahead))
+    for part in range(parts - ahead):
+        yield "forward", ahead + part
+        yield "backward", part
+    yield from (("backward", part) for part in range(parts - ahead, parts))
+
+
+SCHEDULES: dict[str, Callable[[int, int, int], Iterator[Work]]] = {
+    "gpipe": gpipe,
+    "1f1b": one_forward_one_backward,
+}
