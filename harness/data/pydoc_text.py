@@ -26,7 +26,7 @@ class PydocText:
 
     name: str = "pydoc"
     window: int = 35  # words that gradients go back
-    vocabulary: int = 2_000  # the most frequent words of the training topics, <unk> included
+    vocabulary: int = 1_000  # the most frequent words of the training topics, <unk> included
     metric: ClassVar[str] = "perplexity"
 
     def __post_init__(self) -> None:

@@ -29,7 +29,7 @@ CIFAR, IMAGENET, DIGITS, TEXT = (3, 32, 32), (3, 224, 224), (1, 8, 8), (35,)
         (ResNet("resnet18", 18), IMAGENET, 100, 11_227_812),  # NetSenseML on CIFAR-100
         (VGG16(), IMAGENET, 100, 134_670_244),
         (LSTM("lstm_ptb"), TEXT, 10_000, 66_034_000),  # DC2, table 2
-        (LSTM(hidden=128), TEXT, 2_000, 778_192),  # conf/profile scales link rates by it
+        (LSTM(hidden=64), TEXT, 1_000, 195_560),  # conf/profile scales link rates by it
         (ConvNet(), DIGITS, 10, 159_850),  # conf/profile scales link rates by it
         (MLP(), DIGITS, 10, 150_794),  # so do conf/profile/pace_*
         (MLP(hidden=()), DIGITS, 10, 650),
