@@ -13,8 +13,8 @@ import time
 
 import torch
 import torch.distributed as dist
-from inside import enclosed, on_ranks
 
+from harness.calibrate.ranks import enclosed, on_ranks
 from harness.workers import Workers
 
 PAYLOAD_SHARE = 1448 / 1514  # of Ethernet frames at MTU 1500 with TCP timestamps

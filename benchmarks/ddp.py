@@ -12,12 +12,12 @@ import time
 
 import torch
 import torch.distributed as dist
-from inside import enclosed, on_ranks
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from compressors.dense import Dense
 from controllers.fixed import Fixed
+from harness.calibrate.ranks import enclosed, on_ranks
 from harness.clock import Clock
 from harness.exchange import Exchange
 from harness.feedback import Forget

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 from hydra.utils import instantiate
-from inside import enclosed, on_ranks
 from omegaconf import OmegaConf
 
 from compressors import kernels
 from controllers.fixed import Fixed
+from harness.calibrate.ranks import enclosed, on_ranks
 from harness.clock import Clock
 from harness.exchange import Exchange
 from harness.feedback import Forget, Residual

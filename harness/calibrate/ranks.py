@@ -1,7 +1,7 @@
-"""Ranks in the nodes of a shaped star, without torchrun: for benchmarks of links and collectives.
+"""Ranks in the nodes of a shaped star, without torchrun: to measure links and collectives.
 
-A benchmark calls `enclosed()` first: it starts itself again in namespaces of its own, as a run
-does, and nothing is left behind when it ends. `on_ranks` then runs a function on every node.
+A program calls `enclosed()` first: it starts itself again in namespaces of its own, as a run does,
+and nothing is left behind when it ends. `on_ranks` then runs a function on every node.
 """
 
 import json

@@ -1,0 +1,77 @@
+"""`python -m harness.calibrate` fits virtual time to this machine: a new choice of `network`.
+
+Collectives run on real shaped links of several rates, compressors on one core; what is measured
+takes longer on a busy machine, and less well. Then `network=calibrated` is this machine.
+"""
+
+import argparse
+import os
+import sys
+
+from harness.calibrate import choice, compression, fit, links
+
+PARTS = ("links", "compression")
+BUSY = 1.0  # load average beyond which a warning is due
+
+
+def main() -> int:
+    asked = _parsed()
+    file = choice.path_of(asked.name)
+    if not asked.name.isidentifier():
+        print(f"--name must be letters, digits and _, got {asked.name!r}", file=sys.stderr)
+        return 1
+    if file.exists() and not asked.force:
+        print(f"{file} is there already: give another --name, or --force", file=sys.stderr)
+        return 1
+    if (load := os.getloadavg()[0]) > BUSY:
+        print(f"load {load:.1f}: others are at work, so times will be too long", file=sys.stderr)
+    try:
+        found = _links() if "links" in asked.only else None
+        times = _compression() if "compression" in asked.only else {}
+        file.write_text(choice.text(found, times))
+    except (links.CalibrationError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"{file}: network={asked.name}")
+    return 0
+
+
+def _links() -> fit.Links:
+    samples = links.measured(links.Plan())
+    found = fit.links(samples)
+    print(f"{'collective':12} {'nodes':>5} {'Mbit/s':>7} {'bytes':>9} {'ms':>9} {'fitted':>9}")
+    for each in samples:
+        took_ms, fitted_ms = 1000 * each.seconds, 1000 * fit.predicted_s(found, each)
+        print(
+            f"{each.collective:12} {each.nodes:5} {each.rate_mbit:7.0f} {each.nbytes:9} "
+            f"{took_ms:9.2f} {fitted_ms:9.2f}"
+        )
+    print(f"{found}\n")
+    return found
+
+
+def _compression() -> dict[str, fit.Compression]:
+    print(f"{'compressor':18} {'us a bucket':>12} {'ns an element':>14} {'off by at most':>15}")
+    by_file: dict[str, list[compression.Timed]] = {}
+    for timed in compression.measured(compression.methods()):
+        by_file.setdefault(timed.compressor, []).append(timed)
+    fitted = {}
+    for name, rows in sorted(by_file.items()):
+        found = fit.compression([row.elements for row in rows], [row.seconds for row in rows])
+        print(f"{name:18} {found.bucket_us:12.0f} {found.element_ns:14.2f} {found.worst:15.0%}")
+        fitted[name] = found
+    return fitted
+
+
+def _parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m harness.calibrate", description=__doc__)
+    parser.add_argument("--name", default="calibrated", help="of the choice, in conf/network/")
+    parser.add_argument("--force", action="store_true", help="replace the file")
+    parser.add_argument(
+        "--only", nargs="+", choices=PARTS, default=PARTS, help="measure this alone"
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

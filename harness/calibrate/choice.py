@@ -1,0 +1,55 @@
+"""The choice of the group `network` that a calibration is written to."""
+
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from harness import environment
+from harness.calibrate import fit
+from harness.preview import CONF
+
+DIGITS = 3
+
+
+def path_of(name: str) -> Path:
+    return Path(CONF) / "network" / f"{name}.yaml"
+
+
+def text(links: fit.Links | None, compression: Mapping[str, fit.Compression]) -> str:
+    """A choice that differs from `simulated` in what was measured; None: not measured."""
+    lines = [*_origin(), "defaults: [simulated@_here_, _self_]"]
+    if links is not None:
+        lines += [
+            f"# collectives: off by {links.median:.1%} in the median, {links.worst:.1%} at most",
+            f"alpha_s: {_rounded(links.alpha_s)}",
+            f"operation_s: {_rounded(links.operation_s)}",
+            f"efficiency: {_rounded(links.efficiency)}",
+        ]
+    if compression:
+        typical = median(found.median for found in compression.values())
+        worst = max(found.worst for found in compression.values())
+        lines.append(f"# compression: off by {typical:.0%} in the median, {worst:.0%} at most")
+        for key, column in (("compress_ns", "element_ns"), ("bucket_us", "bucket_us")):
+            lines.append(f"{key}:")
+            lines += [
+                f"  {name}: {_rounded(getattr(found, column))}"
+                for name, found in sorted(compression.items())
+            ]
+    return "\n".join([*lines, "real_seconds: true"]) + "\n"
+
+
+def _origin() -> list[str]:
+    told: dict[str, Any] = environment.describe()
+    git = told["git"] or {"commit": "none", "dirty": False}
+    commit = git["commit"][:12] + (" and changes" if git["dirty"] else "")
+    load = f"load {told['load_average'][0]:.1f}"
+    return [
+        "# Virtual time as this machine would run it: fitted by `python -m harness.calibrate`.",
+        f"# {told['cpu']}, {told['cores']} cores, {load}; {date.today()}, commit {commit}",
+    ]
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")

@@ -1,0 +1,115 @@
+"""What real collectives take on shaped links of this machine: one rank a node, gloo, no compute.
+
+`python -m harness.calibrate.links PLAN` prints samples as JSON; it must be process 1 of namespaces
+of its own, which `measured` gives it.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from harness import environment, run
+from harness.calibrate.ranks import on_ranks
+from harness.turn import machine_to_ourselves
+from harness.workers import Workers
+
+COLLECTIVES = ("all_reduce", "all_gather")
+LEAST_BYTES = 64  # of a tensor, whose time is all latency
+LASTING_S = (0.05, 0.15)  # what larger ones take: long beside what an idle shaper lets through
+REPEATS = 9
+LIMIT_S = 300
+
+
+class Plan(NamedTuple):
+    """What is measured: every collective at every rate with every number of nodes."""
+
+    nodes: tuple[int, ...] = (2, 3, 4)
+    rates_mbit: tuple[float, ...] = (50, 200, 800)
+    repeats: int = REPEATS
+
+
+class Sample(NamedTuple):
+    """One collective; real seconds, the median of its repetitions."""
+
+    collective: str  # all_reduce | all_gather
+    nodes: int
+    rate_mbit: float
+    nbytes: int  # reduced, or of each piece gathered
+    seconds: float
+
+
+class CalibrationError(RuntimeError):
+    """The links of this machine could not be measured."""
+
+
+def measured(plan: Plan) -> list[Sample]:
+    """Samples of `plan`, taken while no run goes on; CalibrationError when that fails."""
+    command = [*run.enclosure(), sys.executable, "-m", __name__, json.dumps(plan)]
+    with machine_to_ourselves():
+        inside = os.environ | environment.ALLOCATOR
+        done = subprocess.run(command, env=inside, capture_output=True, text=True, timeout=LIMIT_S)
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines() or ["it said nothing"]
+        raise CalibrationError(
+            f"real collectives could not be measured: {said[-1]}; `python -m harness.doctor` says "
+            "what this machine can emulate, and --only compression does without"
+        )
+    return [Sample(*row) for row in json.loads(done.stdout)]
+
+
+def take(plan: Plan) -> list[Sample]:
+    """Measure here, in namespaces of our own."""
+    found = []
+    for nodes in plan.nodes:
+        for rate_mbit in plan.rates_mbit:
+            cases = _cases(nodes, rate_mbit)
+            by_rank = on_ranks(nodes, rate_mbit, _times, plan.repeats, cases)
+            for (collective, nbytes), *times in zip(cases, *by_rank, strict=True):
+                slowest = [max(repetition) for repetition in zip(*times, strict=True)]
+                seconds = statistics.median(slowest)
+                found.append(Sample(collective, nodes, rate_mbit, nbytes, seconds))
+    return found
+
+
+def _cases(nodes: int, rate_mbit: float) -> list[tuple[str, int]]:
+    """Collectives, and bytes of a tensor, by ring arithmetic."""
+    found = []
+    for collective in COLLECTIVES:
+        hops = (nodes - 1) * (2 / nodes if collective == "all_reduce" else 1)
+        lasting = [int(rate_mbit * 125_000 * each / hops / 4) * 4 for each in LASTING_S]
+        found += [(collective, nbytes) for nbytes in (LEAST_BYTES, *lasting)]
+    return found
+
+
+def _times(repeats: int, cases: list[tuple[str, int]]) -> list[list[float]]:
+    """Seconds of every repetition of every case on this rank."""
+    workers = Workers(dist.new_group())
+    return [[_time(workers, *case) for _ in range(repeats + 1)][1:] for case in cases]
+
+
+def _time(workers: Workers, collective: str, nbytes: int) -> float:
+    tensor = torch.ones(nbytes // 4)
+    dist.barrier()
+    begin = time.monotonic()
+    if collective == "all_reduce":
+        workers.all_reduce(tensor)
+    else:
+        workers.all_gather(tensor, equal=True)
+    return time.monotonic() - begin
+
+
+def _plan(told: Sequence) -> Plan:
+    nodes, rates_mbit, repeats = told
+    return Plan(tuple(nodes), tuple(rates_mbit), repeats)
+
+
+if __name__ == "__main__":
+    print(json.dumps(take(_plan(json.loads(sys.argv[1])))))

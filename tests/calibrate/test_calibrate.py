@@ -1,0 +1,78 @@
+"""Calibration end to end, on this machine's links and compressors."""
+
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from harness.calibrate import __main__ as command
+from harness.calibrate import choice, compression, fit, links
+from harness.preview import composed
+from tests.network.inside import refusal
+
+
+@pytest.fixture
+def choices(tmp_path, monkeypatch):
+    """Where choices are written to, in place of conf/network."""
+    monkeypatch.setattr(choice, "path_of", lambda name: tmp_path / f"{name}.yaml")
+    return tmp_path
+
+
+def asked(monkeypatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["calibrate", *arguments])
+    return command.main()
+
+
+def test_what_is_written_is_a_choice_of_network_that_can_be_simulated(choices):
+    found = fit.Links(0.0001, 0.001, 0.95, 0.02, 0.1)
+    text = choice.text(found, {"topk": fit.Compression(100.0, 2.0, 0.1, 0.2)})
+    assert "off by 2.0% in the median, 10.0% at most" in text
+    told = yaml.safe_load(text)
+    defaults = told.pop("defaults")
+    assert defaults == ["simulated@_here_", "_self_"]
+    overrides = [f"network.{k}={v}" for k, v in told.items() if not isinstance(v, dict)]
+    overrides += [f"network.{k}={{topk: {told[k]['topk']}}}" for k in ("compress_ns", "bucket_us")]
+    settings, _ = composed(["network=simulated", "emulation.dilation=4", *overrides])
+    network = settings.build("network")
+    costs = network.costs(settings.build("profile"), 4, 1, 4.0)
+    assert (costs.alpha_s, costs.operation_s) == pytest.approx((0.000025, 0.00025))
+    assert network.compression("topk", 4.0).seconds(1000) == pytest.approx((1e-4 + 2e-6) / 4)
+    assert network.compression("covap", 4.0) is None  # not among them: measured
+
+
+def test_a_file_that_is_there_stays_unless_forced(choices, monkeypatch, capsys):
+    (choices / "mine.yaml").write_text("kept")
+    assert asked(monkeypatch, "--name", "mine") == 1
+    assert "give another --name, or --force" in capsys.readouterr().err
+    assert (choices / "mine.yaml").read_text() == "kept"
+    assert asked(monkeypatch, "--name", "no/path") == 1
+
+
+def test_compressors_that_differ_are_measured_once_each(choices):
+    names = ["topk_0.1", "dc2_da2", "topk_0.01", "powersgd"]
+    found = list(compression.measured(names, [1 << 12, 1 << 16]))
+    assert {row.compressor for row in found} == {"topk", "sampled_topk", "powersgd"}
+    assert all(row.seconds > 0 for row in found)
+    assert len(found) == 8
+    assert len(list(compression.measured(["topk_0.1", "topk_0.1"], [1 << 12]))) == 1
+
+
+@pytest.mark.network
+def test_real_collectives_take_what_their_bytes_need():
+    if refusal():
+        pytest.skip(f"namespaces are refused here: {refusal()}")
+    samples = links.measured(links.Plan(nodes=(2,), rates_mbit=(50, 200), repeats=3))
+    assert {each.rate_mbit for each in samples} == {50, 200}
+    for each in samples:
+        if each.nbytes > links.LEAST_BYTES:
+            bound_s = each.nbytes * 8 / (each.rate_mbit * 1e6)
+            assert each.seconds > 0.9 * bound_s  # an idle shaper lets 2 ms through at once
+    assert 0.3 < fit.links(samples).efficiency <= 1
+
+
+def test_the_command_says_what_it_takes():
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.calibrate", "--help"], capture_output=True, text=True
+    )
+    assert done.returncode == 0 and "--force" in done.stdout

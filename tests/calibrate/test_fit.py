@@ -1,0 +1,60 @@
+"""The fit gives back the constants that times were made with."""
+
+import pytest
+
+from harness.calibrate import fit
+from harness.calibrate.links import Sample
+from harness.simulate.network import Simulated
+from profiles.static import Static
+
+MADE = {"alpha_s": 0.0003, "operation_s": 0.002, "efficiency": 0.9}
+
+
+def made(nodes: int, rate_mbit: float, collective: str, nbytes: int, **noise: float) -> Sample:
+    """What virtual time says of a collective, which so is the same model."""
+    costs = Simulated(**MADE).costs(Static(rate_mbit=rate_mbit), nodes, 1)
+    if collective == "all_reduce":
+        seconds = costs.all_reduce(0.0, nbytes, nodes)
+    else:
+        seconds = costs.all_gather(0.0, [nbytes] * nodes)
+    return Sample(collective, nodes, rate_mbit, nbytes, seconds * noise.get("times", 1.0))
+
+
+def samples(**noise: float) -> list[Sample]:
+    return [
+        made(nodes, rate_mbit, collective, nbytes, **noise)
+        for nodes in (2, 3, 4)
+        for rate_mbit in (50, 800)
+        for collective in fit.ROUNDS
+        for nbytes in (64, 1_000_000)
+    ]
+
+
+def test_constants_are_found_again():
+    found = fit.links(samples())
+    assert found._asdict() == pytest.approx(MADE | {"median": 0, "worst": 0}, abs=1e-9)
+
+
+def test_what_does_not_fit_is_told():
+    good = samples()
+    found = fit.links([*good[1:], good[0]._replace(seconds=2 * good[0].seconds)])
+    assert found.worst > 0.2 > found.median
+    assert fit.predicted_s(found, good[-1]) == pytest.approx(good[-1].seconds, rel=0.1)
+
+
+def test_efficiency_is_at_most_1_and_latencies_at_least_0():
+    faster = fit.links([each._replace(seconds=0.5 * each.seconds) for each in samples()])
+    assert faster.efficiency == 1
+    growing = [made(n, 100, "all_reduce", 10_000_000) for n in (2, 3, 4)]
+    assert min(fit.links(growing)[:3]) >= 0
+
+
+def test_samples_that_do_not_tell_are_refused():
+    with pytest.raises(ValueError, match="3 samples at least are needed, got 2"):
+        fit.links(samples()[:2])
+
+
+def test_compression_is_a_time_for_the_bucket_and_one_for_each_element():
+    sizes = [4096, 32768, 1 << 20]
+    found = fit.compression(sizes, [50e-6 + 3e-9 * size for size in sizes])
+    assert found == pytest.approx((50, 3, 0, 0), abs=1e-6)
