@@ -5,8 +5,6 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
-STREAMED = 1 << 21  # elements from which on a mean does not stay in a core's cache
-
 
 class Bucket(NamedTuple):
     """The run of gradients DDP hands over at once, residual already added.
@@ -39,12 +37,8 @@ class Bucket(NamedTuple):
 
     @property
     def may_clear(self) -> bool:
-        """Whether `added` is the room for the mean, and better set to zero while it is added.
-
-        A large one on the CPU is not: it is written past the cache, when the mean is.
-        """
-        small = self.grad.is_cuda or self.grad.numel() < STREAMED
-        return self.added is not None and self.out is self.added and small
+        """Whether `added` is the room for the mean: it may be set to zero while it is added."""
+        return self.added is not None and self.out is self.added
 
 
 class Reduced(NamedTuple):

@@ -5,8 +5,9 @@ import torch
 from torch import Tensor
 
 from compressors import kernels
-from compressors.base import STREAMED, Workers
+from compressors.base import Workers
 
+STREAMED = 1 << 21  # elements from which on a mean does not stay in a core's cache
 INDEX_DTYPES = {"int32": torch.int32, "int64": torch.int64}
 
 

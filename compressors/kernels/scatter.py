@@ -98,7 +98,7 @@ def add_take(total, added, clear, index, erase, values):  # type: ignore[no-unty
             key = np.int32(bits_of(part[here]) & np.int32(MAGNITUDE))
             most = key if key > most else most
         if clear:
-            for here in range(part.size):
+            for here in range(other.size):
                 other[here] = 0
         while taken < index.size and index[taken] < first + CHUNK:
             at = np.uint64(index[taken] - first)

@@ -120,8 +120,9 @@ def write(chunk, out, streams):  # type: ignore[no-untyped-def]
         while first + BLOCK <= chunk.size:
             _stream(chunk, first, out, first)
             first += BLOCK
-    for here in range(first, chunk.size):
-        out[here] = chunk[here]
+    rest, into = chunk[first:], out[first : chunk.size]
+    for here in range(rest.size):
+        into[here] = rest[here]
 
 
 @intrinsic

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from compressors.base import STREAMED, Reduced
+from compressors.base import Reduced
 from compressors.randomk import RandomK
 from compressors.sampled_topk import SampledTopK
-from compressors.sparse import add_take_out_, average, sum_, take_out_
+from compressors.sparse import STREAMED, add_take_out_, average, sum_, take_out_
 from compressors.topk import TopK
 from tests.compressors.reductions import gradient, run
 from tests.compressors.threads import ThreadWorkers, together
