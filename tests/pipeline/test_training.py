@@ -21,7 +21,7 @@ SCHEMES = {
     "sketch": ("activations=sketch", "steps=3"),
     "topk_grad": ("activations=topk_grad", "steps=3"),
     "everything": ("activations=dct_mp", "activations.density=1"),
-    "residual": ("activations=dct_mp", "model=resnet20", "model.depth=8", "steps=2", "batch_size=3"),
+    "residual": ("activations=dct_mp", "model=resnet20", "model.depth=8", "steps=2"),
 }  # fmt: skip
 GPIPE, ONE_F_ONE_B = "parallel.schedule=gpipe", "parallel.schedule=1f1b"
 

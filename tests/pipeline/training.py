@@ -8,8 +8,10 @@ import pandas as pd
 import torch
 import torch.distributed as dist
 
+from compressors import kernels
 from harness import checkpoint
 from harness.clock import Clock
+from harness.data.digits import Digits
 from harness.records import TABLES
 from harness.resume import resumed
 from harness.settings import Settings
@@ -51,6 +53,8 @@ def train(folder: Path, workers: int, runs: Runs) -> dict[str, Trained]:
             found.check()
         (folder / name).mkdir()
         prepared[name] = _Run(folder / name, found, Clock())
+    kernels.compiled()  # and what data sets import: here once, before the fork
+    Digits().train()
     ranks = run_ranks(workers, _train_all, list(prepared.values()))
     by_run = zip(*ranks, strict=True)
     return {
