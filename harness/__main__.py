@@ -8,14 +8,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import hydra
 from omegaconf import DictConfig
 
 from harness import run, sweep
 from harness.run import SHELL_SIGNAL
-from harness.settings import BadSetting
+from harness.settings import BadSetting, Settings
+
+if TYPE_CHECKING:
+    from harness.plan import Plan
 
 CONF = str(Path(__file__).resolve().parents[1] / "conf")
 log = logging.getLogger("harness")
@@ -25,6 +28,8 @@ log = logging.getLogger("harness")
 def compose(config: DictConfig) -> str:
     """One composition, checked already: run it, say how it ended."""
     settings = sweep.plain_settings(config)
+    if settings["plan"]:
+        return _plan(settings)
     try:
         outcome = run.perform(settings)
     except BadSetting as error:
@@ -42,6 +47,20 @@ def compose(config: DictConfig) -> str:
     return outcome.state
 
 
+def _plan(settings: Settings) -> str:
+    """Predict instead of running."""
+    from harness.plan import Plan  # torch: not before it is needed
+
+    if not _planned:
+        _planned.append(Plan())
+    try:
+        found = _planned[0].add(settings)
+    except BadSetting as error:
+        sys.exit(f"harness: {error}")
+    return f"{found.time_s:g}"
+
+
+_planned: list["Plan"] = []  # at most one, of all runs
 _failures: list[run.Outcome] = []
 _folders: dict[Path, None] = {}  # of the experiments that were run, in order
 
@@ -55,9 +74,22 @@ def main() -> NoReturn:
         with suppress(OSError):  # the terminal may be gone
             print("interrupted; the same command goes on from here", file=sys.stderr)
         sys.exit(130)
+    for plan in _planned:
+        _show(plan)
     for folder in _folders:
         _report(folder)
     sys.exit(1 if _failures else 0)
+
+
+def _show(plan: "Plan") -> None:
+    from rich.console import Console
+
+    from harness import tables
+
+    console = Console(width=None if sys.stdout.isatty() else tables.WIDTH, highlight=False)
+    rows = [(run["method.name"], *rest) for run, *rest in plan.settings()]
+    console.print(tables.plan(rows, plan.apart()))
+    console.print(tables.plan_in_all(rows), markup=False)
 
 
 def _report(folder: Path) -> None:

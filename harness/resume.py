@@ -12,7 +12,7 @@ from harness.checkpoint import Manifest
 # network. Any other key must be equal.
 FREE = {"experiment", "method", "steps", "epochs", "target", "eval_every", "checkpoint_every"}
 FREE |= {"initial_weights", "resume_from", "device", "workers_per_node", "profile", "network"}
-FREE |= {"emulation", "timeouts", "results", "rerun", "report"}
+FREE |= {"emulation", "timeouts", "results", "plan", "rerun", "report"}
 
 
 class Resumed(NamedTuple):

@@ -1,29 +1,33 @@
 """Sweeps: Hydra's own sweeper, with every run checked before the first one starts."""
 
+import atexit
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from harness.records import refusal
-from harness.settings import BadSetting, Settings
+from harness.settings import BadSetting, Settings, check_numbers
 
 
 class CheckFirst(Callback):
     """A bad value anywhere stops a run, or a whole sweep, before it costs anything."""
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
+        _leave_nothing(config)
         check_or_exit(plain_settings(config))
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         for settings in runs(config):
             check_or_exit(settings)
+        _leave_nothing(config)
 
 
 def runs(config: DictConfig) -> Iterator[Settings]:
@@ -37,9 +41,25 @@ def runs(config: DictConfig) -> Iterator[Settings]:
         yield plain_settings(loader.load_sweep_config(config, choice))
 
 
+def _leave_nothing(config: DictConfig) -> None:
+    """Hydra's own folder, where nothing is run, is one that goes with this process."""
+    if config.plan:
+        folder = TemporaryDirectory(prefix="gradnet-plan-")
+        atexit.register(folder.cleanup)
+        with read_write(config), open_dict(config):
+            config.hydra.run.dir = config.hydra.sweep.dir = folder.name
+            config.hydra.overrides.hydra.append(f"hydra.sweep.dir={folder.name}")  # of its jobs
+
+
 def check_or_exit(settings: Settings) -> None:
     """End the program with one line when a setting cannot work (Hydra would print a traceback)."""
     try:
+        check_numbers(settings)
+        if settings["plan"]:
+            from harness import plan  # torch: not before it is needed
+
+            plan.check(settings)
+            return
         settings.check()
         _check_folder(Path(settings["results"]).absolute())
     except BadSetting as error:

@@ -38,6 +38,16 @@ ERROR_COLUMNS = {
     "density_worst": "worst",
 }
 
+PLAN_COLUMNS: tuple[str, ...] = (
+    "runs",
+    "steps",
+    "time\n(s)",
+    "samples\n/s",
+    "density",
+    "MB sent\na worker",
+)
+PLAN_COLUMNS += ("step:\nbefore", "compute\n(s)", "compress\n(s)", "exposed\n(s)", "in all\n(s)")
+
 
 def comparison(compared: pd.DataFrame) -> Table:
     """Of `metrics.compare`: a row per method."""
@@ -108,6 +118,39 @@ def errors(summaries: pd.DataFrame) -> Table:
         cells = [_percent(row[n]) if n in shares else str(row[n]) for n in ERROR_COLUMNS]
         table.add_row(*map(str, row[groups]), *cells)
     return table
+
+
+def plan(rows: list[tuple[str, int, Any]], apart: list[str]) -> Table:
+    """Of method, number of runs and `plan.Prediction`; `apart` says what else sets rows apart."""
+    table = _table(pd.Series([method for method, _, _ in rows]))
+    if any(apart):
+        table.add_column("setting", overflow="fold", min_width=min(24, max(map(len, apart))))
+    for header in PLAN_COLUMNS:
+        table.add_column(header, justify="right")
+    for (method, runs, found), setting in zip(rows, apart, strict=True):
+        cells = (found.time_s, found.samples_per_s, found.density, found.sent_bytes / 1e6)
+        parts = (found.before_s, found.compute_s, found.compress_s, found.exposed_s, found.step_s)
+        told = [method, *([setting] if any(apart) else []), str(runs), str(found.steps)]
+        table.add_row(*told, *(_number(value) for value in (*cells, *parts)))
+    return table
+
+
+def plan_in_all(rows: list[tuple[str, int, Any]]) -> str:
+    """What all runs take, one after the other."""
+    real = [runs * found.real_s for _, runs, found in rows if found.real_s is not None]
+    emulated = sum(runs * found.time_s for _, runs, found in rows)
+    count = sum(runs for _, runs, _ in rows)
+    said = f"{count} run{'s' * (count > 1)}, {_lasting(emulated)} emulated in all"
+    if real:
+        said += f"; {_lasting(sum(real))} of this machine, and what starting and evaluating takes"
+    return f"{said}. Predicted: nothing was run."
+
+
+def _lasting(seconds: float) -> str:
+    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"
 
 
 def left_out(runs: pd.DataFrame) -> list[str]:

@@ -25,7 +25,7 @@ def simulate(run_dir: Path, settings: Settings, tell: Tell) -> None:
     """
     events = Events(run_dir)
     try:
-        with _as_in_a_rank(settings["seed"], settings["network.threads"]):
+        with as_in_a_rank(settings["seed"], settings["network.threads"]):
             _simulate(run_dir, settings, events, tell)
     except Exception as error:
         _report(events, error)
@@ -67,7 +67,7 @@ def _conclude(run_dir: Path, loop: Loop, events: Events) -> None:
 
 
 @contextmanager
-def _as_in_a_rank(seed: int, threads: int) -> Iterator[None]:
+def as_in_a_rank(seed: int, threads: int) -> Iterator[None]:
     """Random numbers and threads as a rank of its own would have them; put back afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
