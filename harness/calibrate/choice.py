@@ -1,5 +1,6 @@
 """The choice of the group `network` that a calibration is written to."""
 
+import os
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -37,7 +38,7 @@ def text(links: fit.Links | None, compression: Mapping[str, fit.Compression]) ->
                 f"  {name}: {_rounded(getattr(found, column))}"
                 for name, found in sorted(compression.items())
             ]
-    return "\n".join([*lines, "real_seconds: true"]) + "\n"
+    return "\n".join([*lines, "real_seconds: true", f"cores: {os.cpu_count()}"]) + "\n"
 
 
 def _origin() -> list[str]:

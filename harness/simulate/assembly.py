@@ -97,16 +97,18 @@ def _go_on(begin: Resumed, rank: int, replica: Replica, side: Side) -> None:
 
 
 def _side(settings: Settings, costs: Costs, turns: Turns, device: torch.device, rank: int) -> Side:
-    told = settings["network"]
-    dilation = settings["emulation.dilation"]
-    compression = settings.build("network").compression(file_of(settings["compressor"]), dilation)
-    workers = (Alike if told["alike"] else SimulatedWorkers)(
+    network, of_run = (
+        settings.build("network"),
+        (settings["workers"], settings["emulation.dilation"]),
+    )
+    compression = network.compression(file_of(settings["compressor"]), *of_run)
+    workers = (Alike if network.alike else SimulatedWorkers)(
         rank=rank,
         size=settings["workers"],
         turns=turns,
         costs=costs,
         device=device,
-        seconds_per_second=(compression is None) * told["compress_scale"] / dilation,
+        seconds_per_second=0.0 if compression else network.seconds_per_second(*of_run),
     )
     return Side(
         reduction_of(settings, workers),

@@ -32,6 +32,7 @@ class Simulated:
     compress_ns: Told = None
     bucket_us: Told = None
     real_seconds: bool = False
+    cores: int | None = None
     queue_ms: float | None = 50.0
     queue_bytes: int | None = None
     update_s: float = 0.1
@@ -49,6 +50,8 @@ class Simulated:
         self._shaping()
         check_whole(0, MOST_DRAWN, timeline_steps=self.timeline_steps)
         check_whole(1, 1024, threads=self.threads)
+        if self.cores is not None:
+            check_whole(1, 1024, cores=self.cores)
         check_choice((True, False), alike=self.alike, real_seconds=self.real_seconds)
 
     def check(self, nodes: int, profile: Profile, dilation: float) -> None:
@@ -88,10 +91,18 @@ class Simulated:
         """Queues as those of real packets."""
         return Shaping(queue_ms=self.queue_ms, queue_bytes=self.queue_bytes)
 
-    def compression(self, compressor: str, dilation: float) -> Given | None:
+    def compression(self, compressor: str, workers: int, dilation: float) -> Given | None:
         """What the compressor in the file of that name takes; None: it is measured."""
-        told = self.compress_ns, self.bucket_us
-        return compression.given(compressor, *told, self._scale(dilation))
+        scale = self._scale(dilation) * self._crowd(workers)
+        return compression.given(compressor, self.compress_ns, self.bucket_us, scale)
+
+    def seconds_per_second(self, workers: int, dilation: float) -> float:
+        """Emulated, of a second for which compression was measured."""
+        return self.compress_scale * self._crowd(workers) / dilation
+
+    def _crowd(self, workers: int) -> float:
+        """How many workers compress on one core: paced, they do it at the same time."""
+        return max(1.0, workers / self.cores) if self.cores else 1.0
 
     def _scale(self, dilation: float) -> float:
         return 1 / dilation if self.real_seconds else 1.0
