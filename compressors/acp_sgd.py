@@ -33,6 +33,7 @@ class ACPSGD:
     """Keeps P and Q of every matrix, by parameter name: DDP may lay out its buckets anew."""
 
     adds: ClassVar[bool] = True
+    checks: ClassVar[bool] = True
     rounding: ClassVar[float] = 1e-5  # a factor's elements are larger than the matrix's
     rank: int | None = 4  # of the factors; null: that whose bytes are nearest to density x dense
     reuse: bool = True  # start from the last factor; false: from a new random one at every step
@@ -63,7 +64,7 @@ class ACPSGD:
             _factor_(part, factor, computes_left, bucket.is_kept)
             for part, factor in zip(matrices, known, strict=True)
         ]
-        reduced = all_reduced([*own, *(part.summed_() for part in vectors)], workers)
+        reduced = all_reduced([*own, *(part.summed_() for part in vectors)], workers, bucket.see)
         kept = self.lefts if computes_left else self.rights
         for part, factor, new in zip(matrices, known, reduced[: len(own)], strict=True):
             kept[part.name] = new

@@ -1,9 +1,14 @@
 """What a compression algorithm sees: the bucket to reduce, the other workers, what it returns."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
+
+
+def _good() -> None:
+    """The gradient has been examined."""
 
 
 class Bucket(NamedTuple):
@@ -21,6 +26,7 @@ class Bucket(NamedTuple):
     added: Tensor | None = None  # [n], read only: a compressor that `adds` adds it to grad first
     out: Tensor | None = None  # [n], room for the mean; it may share the memory of added or grad
     parameters: Sequence[Tensor] = ()  # read only, in order, shaped; none where none are trained
+    examine: Callable[[], None] = _good  # FloatingPointError if the gradient is not finite
 
     def room(self) -> Tensor:
         """Memory for the mean, [n], of any content.
@@ -29,6 +35,14 @@ class Bucket(NamedTuple):
         nothing is read from these any more.
         """
         return self.grad.new_empty(self.grad.shape) if self.out is None else self.out
+
+    def see(self, found: float) -> None:
+        """For a compressor that `checks`: a number that is finite only if all of the gradient is.
+
+        It may be infinite for another reason; then there is a closer look, and no error.
+        """
+        if not isfinite(found):
+            self.examine()
 
     @property
     def is_kept(self) -> bool:
@@ -94,6 +108,9 @@ class Compressor(Protocol):
     - `rounding`: of a value on its way, relative to the largest of the bucket (default 1e-6);
     - `adds = True`: where there is error feedback, `grad` is the residual e and `added` the new
       gradient g; the compressor adds them in a pass it makes anyway (default: `grad` is g + e);
+    - `checks = True`: it calls `bucket.see` before it sends, with what a pass that it makes anyway
+      found; nobody reads the gradient for that (default: the gradient is known to be finite);
+    - `sent_entries`: so many this worker contributed of the last bucket, where density cannot tell;
     - `largest`: above this magnitude a gradient is refused with OverflowError (default infinity).
     """
 

@@ -26,7 +26,7 @@ from compressors.draw import generator
 from compressors.kernels import gpu
 from compressors.magnitude import at_least, largest
 from compressors.sampled_topk import LEAST_RANK, estimate, passing
-from compressors.sparse import average, index_dtype, take_out_
+from compressors.sparse import average, index_dtype, see_taken_out, take_out_
 
 
 class Threshold(NamedTuple):
@@ -42,6 +42,7 @@ class CarriedTopK:
 
     uniform_density: ClassVar[bool] = False
     adds: ClassVar[bool] = True
+    checks: ClassVar[bool] = True
     low: float = 0.5  # fewer entries than low k: a new sample; in (0, 1)
     high: float = 2.0  # more entries than high k: a new sample; > 1
     capacity: float = 1.25  # entries sent at most, as a multiple of k, >= 1
@@ -71,6 +72,9 @@ class CarriedTopK:
         k, key = max(1, int(density * n)), (bucket.step, bucket.index, workers.rank)
         taken = self.taken_on_gpu if grad.is_cuda else self._taken
         values, index = taken(bucket, k, key)
+        see_taken_out(bucket, values, index)
+        if grad.is_cuda:  # it may be among those that found no room
+            bucket.see(float(grad.sum()))
         is_zero = bucket.may_clear and not grad.is_cuda
         mean = average(values, index.to(self._wire_dtype), n, workers, bucket.room(), is_zero)
         return Reduced(mean, unsent=grad)

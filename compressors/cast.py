@@ -28,6 +28,7 @@ class Cast:
     uniform_density: ClassVar[bool] = False
     has_level: ClassVar[bool] = False
     adds: ClassVar[bool] = True
+    checks: ClassVar[bool] = True
     dtype: str = "float16"  # float16: 11 bits, to 65504; bfloat16: 8 bits, the range of float32
 
     def __post_init__(self) -> None:
@@ -46,6 +47,7 @@ class Cast:
         grad = bucket.grad
         wire = workspace("wire", grad.numel(), self._wire_dtype, grad.device)
         found = _add_cast_(grad, bucket.added, workers.size, wire, bucket.is_kept)
+        bucket.see(found)
         self._refuse_overflow(found, workers.size)
         mean = bucket.room().copy_(workers.all_reduce(wire, op="sum"))
         return Reduced(mean, unsent=grad)

@@ -20,6 +20,7 @@ class EFSignSGD:
     uniform_density: ClassVar[bool] = False
     has_level: ClassVar[bool] = False
     adds: ClassVar[bool] = True
+    checks: ClassVar[bool] = True
     layerwise: bool = False  # one scale for every parameter, not one for the bucket
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
@@ -37,6 +38,7 @@ class EFSignSGD:
         added = [None] * len(sizes) if bucket.added is None else bucket.added.split(sizes)
         parts = zip(layers, added, signs, strict=True)
         scales = torch.stack([add_pack_signs_(*part) for part in parts]).to(grad.dtype)
+        bucket.see(float(scales.sum()))
         gathered = workers.all_gather(own, scales, equal=True)
         if bucket.is_kept:
             for layer, packed, scale in zip(layers, signs, scales, strict=True):

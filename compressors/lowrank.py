@@ -94,11 +94,19 @@ def orthonormal(factor: Tensor) -> Tensor:
     return torch.linalg.qr(factor.t()).Q.t().contiguous()
 
 
-def all_reduced(tensors: list[Tensor], workers: Workers) -> list[Tensor]:
-    """Means over workers of `tensors`, in their shapes, by one all-reduce; none for no tensors."""
+def all_reduced(
+    tensors: list[Tensor], workers: Workers, see: Callable[[float], None] | None = None
+) -> list[Tensor]:
+    """Means over workers of `tensors`, in their shapes, by one all-reduce; none for no tensors.
+
+    Before, `see` is told their sum.
+    """
     if not tensors:
         return []
-    flat = workers.all_reduce(torch.cat([tensor.flatten() for tensor in tensors]))
+    flat = torch.cat([tensor.flatten() for tensor in tensors])
+    if see is not None:
+        see(float(flat.sum()))
+    flat = workers.all_reduce(flat)
     pieces = flat.split([prod(tensor.shape) for tensor in tensors])
     return [piece.view(tensor.shape) for piece, tensor in zip(pieces, tensors, strict=True)]
 

@@ -22,13 +22,14 @@ from compressors.base import Bucket, Reduced, Workers
 from compressors.draw import generator
 from compressors.magnitude import above, bits
 from compressors.moments import mean_magnitude
-from compressors.sparse import add_, average, index_dtype, take_out_
+from compressors.sparse import average, compensate_, index_dtype, take_out_
 
 
 @dataclass
 class MSTopK:
     uniform_density: ClassVar[bool] = False
     adds: ClassVar[bool] = True
+    checks: ClassVar[bool] = True
     rounds: int = 30  # of bisection; fewer leave more to the random run, >= 0
     seed: int = 0  # where the run starts follows from (seed, step, bucket, rank)
     index_dtype: str = "int32"  # of positions on the wire; int64 makes an entry 12 bytes, not 8
@@ -45,8 +46,7 @@ class MSTopK:
         `bucket.grad`, set to zero where it was sent.
         """
         grad, n = bucket.grad, bucket.grad.numel()
-        if bucket.added is not None:
-            add_(grad, bucket.added, bucket.may_clear)
+        compensate_(bucket)
         k = max(1, int(density * n))
         source = generator(self.seed, bucket.step, bucket.index, workers.rank)
         index = self._select(grad, k, source)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
 from compressors.magnitude import above, at_least, bits, largest
-from compressors.sparse import add_, index_dtype
+from compressors.sparse import compensate_, index_dtype
 
 
 @dataclass
@@ -44,6 +44,7 @@ class OkTopK:
 
     uniform_density: ClassVar[bool] = True
     adds: ClassVar[bool] = True
+    checks: ClassVar[bool] = True
     threshold_period: int = 32  # steps between two computations of thresholds, >= 1
     region_period: int = 64  # steps between two divisions into regions, >= 1
     local_gain: float = 1.012  # of the local threshold by step in between, >= 1
@@ -66,8 +67,7 @@ class OkTopK:
         `bucket.grad`, zero where this worker's entry survived.
         """
         grad, n = bucket.grad, bucket.grad.numel()
-        if bucket.added is not None:
-            add_(grad, bucket.added, bucket.may_clear)
+        compensate_(bucket)
         k = max(1, int(density * n))
         state, renew = self._state(bucket)
         if renew or state.density != density or state.local == 0:

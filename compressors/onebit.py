@@ -33,6 +33,7 @@ class OneBit:
     has_level: ClassVar[bool] = False
     is_mean: ClassVar[bool] = False  # of this step alone: what servers kept comes in, and goes
     adds: ClassVar[bool] = True
+    checks: ClassVar[bool] = True
     server_errors: dict[tuple[str, ...], Tensor] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -47,6 +48,7 @@ class OneBit:
         grad, size = bucket.grad, workers.size
         slice_bytes = -(-grad.numel() // (BYTE * size))
         slices, signs, scales = self._packed(bucket, slice_bytes, size)
+        bucket.see(sum(map(float, scales)))
         total = self._error(bucket.names, slices[workers.rank])
         arrived = workers.all_to_all(signs, scales, equal=True)
         shares = [scale / size for _, scale in arrived]

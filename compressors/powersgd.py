@@ -36,6 +36,7 @@ class PowerSGD:
     """Keeps Q of every matrix, by parameter name: DDP may lay out its buckets anew."""
 
     adds: ClassVar[bool] = True
+    checks: ClassVar[bool] = True
     rank: int | None = 4  # of the factors; null: that whose bytes are nearest to density x dense
     reuse: bool = True  # start from the last Q; false: from a new random one at every step
     min_compression_rate: float = 1.0  # a matrix whose factors save less is sent whole, >= 0
@@ -62,6 +63,7 @@ class PowerSGD:
         """
         if bucket.step < self.start_step:
             grad = bucket.grad if bucket.added is None else bucket.grad.add_(bucket.added)
+            bucket.see(float(grad.sum()))
             return Reduced(workers.all_reduce(grad), unsent=None)
         parts = parts_of(bucket, mean := bucket.room())
         rank = self._rank(parts, density)
@@ -71,7 +73,7 @@ class PowerSGD:
             left_factor_(part.grad, self._query(part, rank, bucket.step), part.added)
             for part in matrices
         ]
-        reduced = all_reduced([*lefts, *(part.summed_() for part in whole)], workers)
+        reduced = all_reduced([*lefts, *(part.summed_() for part in whole)], workers, bucket.see)
         lefts = [orthonormal(left) for left in reduced[: len(lefts)]]
         rights = [
             right_factor_(part.grad, left) for part, left in zip(matrices, lefts, strict=True)

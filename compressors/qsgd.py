@@ -24,6 +24,7 @@ FLOAT_BITS = 32
 class QSGD:
     uniform_density: ClassVar[bool] = True  # of the bits, so that all send as much
     adds: ClassVar[bool] = True
+    checks: ClassVar[bool] = True
     bits: int = 8  # an element has, at most; 2 to 8
     block: int = 512  # elements that share a norm
     norm: str = "max"
@@ -49,5 +50,6 @@ class QSGD:
         steps = grad.new_empty(grid.ends.numel())
         key = (self.seed, bucket.step, bucket.index, workers.rank)
         packed = add_round_(grad, bucket.added, grid, steps, key, bucket.is_kept, self.norm)
+        bucket.see(float(steps.sum()))
         rounded = workers.all_gather(packed, steps, equal=True)
         return Reduced(average_(bucket.room(), grid, rounded), unsent=grad)

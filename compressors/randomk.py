@@ -5,17 +5,27 @@ feedback makes up for it, as in DC2 (Abdelmoniem & Canini, 2021), which draws pe
 """
 
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import ClassVar
 
 from compressors.base import Bucket, Reduced, Workers
 from compressors.draw import positions
-from compressors.sparse import add_at_, add_take_out_, average, index_dtype, sum_, take_out_
+from compressors.sparse import (
+    add_at_,
+    add_take_out_,
+    average,
+    index_dtype,
+    see_taken_out,
+    sum_,
+    take_out_,
+)
 from compressors.workspace import workspace
 
 
 @dataclass
 class RandomK:
     adds: ClassVar[bool] = True
+    checks: ClassVar[bool] = True
     seed: int = 0  # the positions follow from (seed, step, bucket), and the rank if not shared
     shared: bool = True  # all workers send the same positions: only values travel
     index_dtype: str = "int32"  # of positions on the wire, when not shared
@@ -38,9 +48,14 @@ class RandomK:
         index = positions(n, k, key + own).to(grad.device)
         values = workspace("values", k, grad.dtype, grad.device)
         if bucket.added is None:
+            bucket.see(float(grad.sum()))
             take_out_(grad, index, bucket.is_kept, values)
         else:
-            add_take_out_(grad, bucket.added, bucket.may_clear, index, bucket.is_kept, values)
+            clear, erase = bucket.may_clear, bucket.is_kept
+            seen = add_take_out_(grad, bucket.added, clear, index, erase, values)[1]
+            if not isfinite(seen):
+                see_taken_out(bucket, values, index)
+                bucket.examine()
         if not self.shared:
             index = index.to(self._wire_dtype)
             mean = average(values, index, n, workers, bucket.room(), bucket.may_clear)

@@ -17,7 +17,7 @@ from torch import Tensor
 from compressors.base import Bucket, Reduced, Workers
 from compressors.draw import generator
 from compressors.magnitude import add_at_least_, at_least, largest, sample
-from compressors.sparse import average, index_dtype, take_out_
+from compressors.sparse import average, index_dtype, see_taken_out, take_out_
 
 LEAST_RANK = 160  # of the threshold in the sample; its count is then good to 1 / sqrt(160) = 8 %
 
@@ -26,6 +26,7 @@ LEAST_RANK = 160  # of the threshold in the sample; its count is then good to 1 
 class SampledTopK:
     uniform_density: ClassVar[bool] = False
     adds: ClassVar[bool] = True
+    checks: ClassVar[bool] = True
     share: float = 0.01  # of the elements that is sampled, in (0, 1]
     rounds: int = 10  # corrections of the threshold at most
     low: float = 0.7  # below low k entries the threshold is multiplied by low, in (0, 1)
@@ -54,6 +55,7 @@ class SampledTopK:
         key = (bucket.step, bucket.index, workers.rank)
         index = self.select(grad, density, key, bucket.added, bucket.may_clear)
         values, wire = take_out_(grad, index), index.to(self._wire_dtype)
+        see_taken_out(bucket, values, index)
         mean = average(values, wire, n, workers, bucket.room(), bucket.may_clear)
         return Reduced(mean, unsent=grad)
 

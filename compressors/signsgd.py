@@ -7,6 +7,7 @@ are +1. The paper's server, which sends the result back, is not imitated.
 """
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import ClassVar
 
 import torch
@@ -21,6 +22,7 @@ class SignSGD:
     uniform_density: ClassVar[bool] = False
     has_level: ClassVar[bool] = False
     is_mean: ClassVar[bool] = False
+    checks: ClassVar[bool] = True
     scale: float = 1.0  # magnitude of every element of the result, > 0; the paper's is 1
 
     def __post_init__(self) -> None:
@@ -35,7 +37,9 @@ class SignSGD:
         """
         grad, n = bucket.grad, bucket.grad.numel()
         own = workspace("signs", packed_bytes(n + 1, 1), torch.uint8, grad.device)
-        if add_pack_signs_(grad, None, own).isfinite():
+        magnitude = float(add_pack_signs_(grad, None, own))
+        bucket.see(magnitude)
+        if isfinite(magnitude):
             own[n // BYTE] |= 1 << n % BYTE
         payloads = [packed for (packed,) in workers.all_gather(own, equal=True)]
         mean = bucket.room()

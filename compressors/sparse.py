@@ -1,11 +1,13 @@
 """Exchange of sparse vectors: values with their positions, gathered, added up and averaged."""
 
+from math import isfinite
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from compressors import kernels
-from compressors.base import Workers
+from compressors.base import Bucket, Workers
 
 STREAMED = 1 << 21  # elements from which on a mean does not stay in a core's cache
 INDEX_DTYPES = {"int32": torch.int32, "int64": torch.int64}
@@ -25,6 +27,14 @@ def add_(total: Tensor, added: Tensor, clear: bool) -> float:
     Returns a number that is finite only if the sum is.
     """
     return add_take_out_(total, added, clear, total.new_empty(0, dtype=torch.int32))[1]
+
+
+def compensate_(bucket: Bucket) -> None:
+    """Adds what is to be added, if anything, and sees whether the gradient is finite."""
+    if bucket.added is None:
+        bucket.see(float(bucket.grad.sum()))
+    else:
+        bucket.see(add_(bucket.grad, bucket.added, bucket.may_clear))
 
 
 def add_take_out_(
@@ -64,6 +74,14 @@ def take_out_(grad: Tensor, index: Tensor, erase: bool = True, out: Tensor | Non
     if erase:
         grad.index_fill_(0, index.long(), 0)
     return values
+
+
+def see_taken_out(bucket: Bucket, values: Tensor, index: Tensor) -> None:
+    """`bucket.see` for the largest entries, taken out of `grad`; put back to be examined."""
+    if not isfinite(float(values.sum())):
+        bucket.grad.index_copy_(0, index.long(), values)
+        bucket.examine()
+        bucket.grad.index_fill_(0, index.long(), 0)
 
 
 def _fits(index: Tensor, n: int) -> bool:

@@ -59,7 +59,8 @@ def add_round_(
     `steps`, [blocks], are given, or become a block's norm, `max` or `l2`, over the levels. With
     `keep`, `total` is left with the sum less what was rounded to; otherwise with the sum. The
     numbers drawn follow from `key`. No step is below SMALLEST: of what is far below that, nothing
-    is sent. Of NaN, whose step is NaN, the code is any.
+    is sent. Of a block that is not all finite, and so has a step that is not, the codes are any,
+    and nothing is taken from it.
     """
     n, device = total.numel(), total.device
     native = kernels.of(total)
@@ -102,7 +103,7 @@ def _codes(x: Tensor, grid: Grid, steps: Tensor, key: tuple[int, ...], keep: boo
     whole = uniform(x.numel(), key, x.device).add_(parts.int()).add_(most * unit)
     codes = whole.bitwise_right_shift_(BITS).to(torch.uint8)
     if keep:
-        x.sub_(_values(codes, grid, steps))
+        x.sub_(_values(codes, grid, steps.where(steps.isfinite(), 0)))
     return codes
 
 

@@ -27,6 +27,7 @@ class TernGrad:
     uniform_density: ClassVar[bool] = False
     has_level: ClassVar[bool] = False
     adds: ClassVar[bool] = True
+    checks: ClassVar[bool] = True
     clip: float = 2.5  # deviations beyond which a gradient is clipped, >= 1; .inf: never
     layerwise: bool = True  # a scale for every parameter, not one for the bucket
     seed: int = 0  # what is drawn follows from (seed, step, bucket, rank)
@@ -46,6 +47,7 @@ class TernGrad:
         added = [None] * len(sizes) if bucket.added is None else bucket.added.split(sizes)
         pairs = zip(grad.split(sizes), added, strict=True)
         scales = torch.stack([self._add_scale_(*pair) for pair in pairs])
+        bucket.see(float(scales.sum()))
         grid = Grid(torch.tensor(sizes).cumsum(0), WIDTH)
         key = (self.seed, bucket.step, bucket.index, workers.rank)
         packed = add_round_(grad, None, grid, scales, key, bucket.is_kept)

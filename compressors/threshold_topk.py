@@ -20,7 +20,7 @@ from torch import Tensor
 from compressors.base import Bucket, Reduced, Workers
 from compressors.magnitude import at_least, largest
 from compressors.moments import mean, mean_magnitude, mean_square
-from compressors.sparse import add_, average, index_dtype, take_out_
+from compressors.sparse import average, compensate_, index_dtype, take_out_
 
 HALVINGS = 60  # of the interval the threshold lies in: to the last bit of a float64
 
@@ -29,6 +29,7 @@ HALVINGS = 60  # of the interval the threshold lies in: to the last bit of a flo
 class ThresholdTopK:
     uniform_density: ClassVar[bool] = False
     adds: ClassVar[bool] = True
+    checks: ClassVar[bool] = True
     model: str = "laplace"  # laplace | normal
     spread: str = "variance"  # variance: from the variance; magnitude: from the mean magnitude
     capacity: float = 2.0  # entries sent at most, as a multiple of k, >= 1
@@ -50,8 +51,7 @@ class ThresholdTopK:
         (12K with int64) to an all-gather. `unsent` is `bucket.grad`, zero where it was sent.
         """
         grad, n = bucket.grad, bucket.grad.numel()
-        if bucket.added is not None:
-            add_(grad, bucket.added, bucket.may_clear)
+        compensate_(bucket)
         index = self._select(grad, density)
         values = take_out_(grad, index)
         wire = index.to(self._wire_dtype)

@@ -9,13 +9,14 @@ from typing import ClassVar
 
 from compressors.base import Bucket, Reduced, Workers
 from compressors.magnitude import take_largest_
-from compressors.sparse import average, index_dtype
+from compressors.sparse import average, index_dtype, see_taken_out
 
 
 @dataclass
 class TopK:
     uniform_density: ClassVar[bool] = False
     adds: ClassVar[bool] = True
+    checks: ClassVar[bool] = True
     index_dtype: str = "int32"  # of positions on the wire; int64 makes an entry 12 bytes, not 8
 
     def __post_init__(self) -> None:
@@ -30,6 +31,7 @@ class TopK:
         n = bucket.grad.numel()
         k = max(1, int(density * n))
         index, values = take_largest_(bucket.grad, k, bucket.added, bucket.may_clear)
+        see_taken_out(bucket, values, index)
         index = index.to(self._wire_dtype)
         mean = average(values, index, n, workers, bucket.room(), bucket.may_clear)
         return Reduced(mean, unsent=bucket.grad)

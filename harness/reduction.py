@@ -5,7 +5,8 @@ The same under real packets, where a communication thread runs it, and in virtua
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from functools import partial
+from math import isfinite, nan
 from typing import Protocol
 
 from torch import Tensor
@@ -41,9 +42,12 @@ class Reduction:
     workers: AgreeingWorkers
     density: float = field(default=1.0, init=False)  # of the exchange in progress
     _squares: Squares | None = field(default=None, init=False)  # None: nobody asked for norms
+    _sent: int | None = field(default=None, init=False)  # entries; None: the compressor tells none
+    _entries: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         same = getattr(self.controller, "same_everywhere", False)  # then nothing is to be told
+        self._checks = getattr(self.compressor, "checks", False)
         self._asks = self.agree != "local" and not same
 
     def open(self, seen: Observation | None, durations_s: Sequence[float] | None = None) -> None:
@@ -60,6 +64,7 @@ class Reduction:
         if not 0 < density <= 1:
             raise ValueError(f"controller chose density {density}, allowed (0, 1]")
         self.density = density
+        self._sent, self._entries = None, 0
         self._squares = Squares() if getattr(self.controller, "needs_norms", False) else None
 
     def _without_waiting(self, durations_s: Sequence[float]) -> float:
@@ -80,6 +85,15 @@ class Reduction:
             )
         return sum(shortest)
 
+    def _count(self, entries: int) -> None:
+        sent = getattr(self.compressor, "sent_entries", None)
+        if sent is not None:
+            self._sent, self._entries = (self._sent or 0) + sent, self._entries + entries
+
+    def occupancy(self) -> float:
+        """Share of entries contributed in the exchange in progress; nan: as density says."""
+        return nan if self._sent is None else self._sent / self._entries
+
     def norms(self) -> Norms:
         """Of the exchange in progress, for a controller that needs them."""
         return Norms() if self._squares is None else self._squares.norms()
@@ -97,9 +111,12 @@ class Reduction:
 
         It is bucket `index` of exchange `step`; `gradients` are its views by parameter, of the
         shapes and in the order of `names`, and so are `parameters`, where any are trained.
-        FloatingPointError for a gradient that is not finite, before anything has changed.
+        FloatingPointError for a gradient that is not finite, before anything is sent; where the
+        compressor checks that, the residual has then been added, and is of no more use.
         """
-        self._check_finite(step, names, gradients, buffer)
+        examine = partial(self._examine, step, names)
+        if not self._checks and not isfinite(float(buffer.sum())):  # it may only have overflowed
+            examine(gradients)
         sizes = [gradient.numel() for gradient in gradients]
         residual = self.feedback.recall(names, sizes, buffer)
         if self._squares is not None:
@@ -111,27 +128,29 @@ class Reduction:
         ]
         # What was not sent is measured after the mean is written, which may then not lie there.
         room = None if self._squares is not None and residual is None else buffer
-        bucket = Bucket(index, step, grad, parts, names, added, room, parameters)
+        look = partial(examine, gradients, parts)
+        bucket = Bucket(index, step, grad, parts, names, added, room, parameters, look)
         reduced = self.compressor.reduce(bucket, self.density, self.workers)
+        self._count(buffer.numel())
         if self._squares is not None:
             self._squares.add_unsent(reduced.unsent)
         if reduced.mean.data_ptr() != buffer.data_ptr():
             buffer.copy_(reduced.mean)
         self.feedback.keep(names, reduced.unsent)
 
-    def _check_finite(
-        self, step: int, names: tuple[str, ...], gradients: list[Tensor], buffer: Tensor
-    ) -> None:
-        """One read; a sum that is not finite may have overflowed, and only then there is more."""
-        if isfinite(float(buffer.sum())):
-            return
-        for name, gradient in zip(names, gradients, strict=True):
-            if count := int((~gradient.isfinite()).sum()):
-                raise FloatingPointError(
-                    f"the gradient of {name} has {count} of {gradient.numel()} elements that are "
-                    f"not finite, at rank {self.workers.rank} in step {step}; it was not sent. "
-                    "Take a lower optimizer.lr, or look at that rank's batch"
-                )
+    def _examine(self, step: int, names: tuple[str, ...], *views: list[Tensor]) -> None:
+        """Names the first gradient that is not finite in the first of `views` that has one.
+
+        By a compressor that checks it may have been added to the residual, and cleared.
+        """
+        for parts in views:
+            for name, part in zip(names, parts, strict=True):
+                if count := int((~part.isfinite()).sum()):
+                    raise FloatingPointError(
+                        f"the gradient of {name} has {count} of {part.numel()} elements that are "
+                        f"not finite, at rank {self.workers.rank} in step {step}; it was not sent. "
+                        "Take a lower optimizer.lr, or look at that rank's batch"
+                    )
 
     def _compensated(
         self, residual: Tensor | None, gradient: Tensor

@@ -9,7 +9,7 @@ from torch import Tensor
 from compressors.base import Bucket, Reduced
 from harness.feedback import Forget, Residual
 from harness.reduction import Reduction
-from tests.compressors.reductions import build, gradient
+from tests.compressors.reductions import CHOICES, build, gradient
 
 SIZES = {"weight": (30, 20), "bias": (77,), "scale": (1,)}
 
@@ -17,13 +17,19 @@ SIZES = {"weight": (30, 20), "bias": (77,), "scale": (1,)}
 class Alone:
     """The only worker."""
 
-    rank, size = 0, 1
+    rank, size, calls = 0, 1, 0
 
     def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
+        self.calls += 1
         return tensor
 
     def all_gather(self, *tensors: Tensor, equal: bool = False) -> list[tuple[Tensor, ...]]:
+        self.calls += 1
         return [tensors]
+
+    def all_to_all(self, *pieces: list[Tensor], equal: bool = False) -> list[tuple[Tensor, ...]]:
+        self.calls += 1
+        return [tuple(column[0] for column in pieces)]
 
     def agree(self, value: float, how: str) -> float:
         return value
@@ -128,19 +134,34 @@ def test_norms_that_no_controller_needs_are_not_taken(monkeypatch):
 
 
 @pytest.mark.parametrize("bad", [nan, inf, -inf])
-@pytest.mark.parametrize("compressor", ["dense", "topk", "threshold_topk"])
-def test_a_gradient_that_is_not_finite_is_refused_and_the_residual_keeps_its_bits(compressor, bad):
+@pytest.mark.parametrize("compressor", sorted(path.stem for path in CHOICES.glob("*.yaml")))
+def test_a_gradient_that_is_not_finite_is_refused_before_anything_is_sent(compressor, bad):
     feedback = Residual(0.5)
     worker = reduction(compressor, feedback)
     exchange(worker, 0, LAYOUTS[1], grads(0))
     before = flat(feedback.by_parameter())
-    broken = grads(1)
+    calls, broken = worker.workers.calls, grads(1)
     broken["bias"][3:5] = bad
     with pytest.raises(
         FloatingPointError, match=r"gradient of bias has 2 of 77 .*rank 0 in step 1"
     ):
         exchange(worker, 1, [["bias"], ["scale", "weight"]], broken)
-    assert torch.equal(flat(feedback.by_parameter()), before)
+    assert worker.workers.calls == calls
+    if not getattr(worker.compressor, "checks", False):
+        assert torch.equal(flat(feedback.by_parameter()), before)
+
+
+@pytest.mark.parametrize("compressor", sorted(path.stem for path in CHOICES.glob("*.yaml")))
+@pytest.mark.parametrize("feedback", [Residual, Forget])
+def test_what_is_finite_is_never_refused_however_large(compressor, feedback):
+    """Unless the compressor says that it cannot carry it."""
+    worker = reduction(compressor, feedback())
+    large = {name: torch.full(shape, 1.7e38) for name, shape in SIZES.items()}
+    if getattr(worker.compressor, "largest", inf) < 1.7e38:
+        with pytest.raises(OverflowError):
+            exchange(worker, 0, LAYOUTS[0], large)
+        return
+    exchange(worker, 0, LAYOUTS[0], large)
 
 
 def test_a_sum_that_overflows_is_no_reason_to_refuse():

@@ -60,7 +60,7 @@ def _round(part, codes, drawn, step, levels, keep):  # type: ignore[no-untyped-d
         parts = parts if parts < end else end
         whole = WHOLE(WHOLE(WHOLE(np.rint(parts)) + middle) + WHOLE(drawn[here]))
         codes[here] = np.uint8(whole >> WHOLE(PARTS))
-    if keep:
+    if keep and np.isfinite(step):
         for here in range(part.size):
             level = np.float32(np.float32(codes[here]) - most)
             part[here] -= np.float32(level * step)
