@@ -29,6 +29,7 @@ class Observation(NamedTuple):
     residual_norm: float = nan  # of e, before it is added
     gain: float = nan  # |sent|^2 / |g|^2; what was sent is taken as orthogonal to the rest
     captured: float = nan  # |sent|^2 / |g + e|^2
+    occupancy: float = nan  # share of entries that were contributed, where density does not say
 
 
 class Controller(Protocol):

@@ -135,7 +135,9 @@ class Exchange:
         """Totals of this exchange; call when all its futures are done (backward has returned)."""
         self._raise_if_failed()
         self._durations_s = [took / self.clock.dilation for took in self._tally.durations_s()]
-        return self._tally.total(self.clock, self.reduction.density, self.reduction.norms())
+        reduction = self.reduction
+        told = reduction.density, reduction.norms(), reduction.occupancy()
+        return self._tally.total(self.clock, *told)
 
     def observe(self, seen: Observation) -> None:
         """What the controller will see when it chooses the next exchange's density."""

@@ -25,6 +25,7 @@ class Step(NamedTuple):
     dense_bytes: int
     density: float
     controller: str  # its state, as JSON
+    occupancy: float = float("nan")  # share of entries sent, where density does not say
     activation_bytes: int = 0  # of sent_bytes: what crossed cuts of the model, both ways
     dense_activation_bytes: int = 0  # that it would be uncompressed
     activation_occupancy: float = float("nan")  # share of activations sent; nan where none are

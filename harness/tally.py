@@ -1,6 +1,7 @@
 """What an exchange took: sums over its buckets, and what they come to in the end."""
 
 from dataclasses import dataclass, field
+from math import nan
 from typing import NamedTuple
 
 from harness.clock import Clock
@@ -23,6 +24,7 @@ class Exchanged(NamedTuple):
     dense_bytes: int
     density: float
     norms: Norms
+    occupancy: float = nan  # share of entries contributed; nan: as density says
 
 
 @dataclass
@@ -70,7 +72,7 @@ class Tally:
         """Real seconds of each collective that a bucket needed."""
         return [stop - start for start, stop in self.workers.intervals[self._opening :]]
 
-    def total(self, clock: Clock, density: float, norms: Norms) -> Exchanged:
+    def total(self, clock: Clock, density: float, norms: Norms, occupancy: float) -> Exchanged:
         """What the exchange took, once every bucket is reduced."""
         workers, end = self.workers, clock.monotonic(self.compute_end)
         exposed = sum(max(0.0, stop - max(start, end)) for start, stop in workers.intervals)
@@ -88,4 +90,5 @@ class Tally:
             dense_bytes=self.dense_bytes,
             density=density,
             norms=norms,
+            occupancy=occupancy,
         )

@@ -153,6 +153,7 @@ def observed(
         dense_bytes=took.dense_bytes,
         workers=workers,
         **took.norms._asdict(),
+        occupancy=took.occupancy,
     )
 
 
@@ -176,4 +177,5 @@ def recorded(
         dense_bytes=seen.dense_bytes,
         density=seen.density,
         controller=json.dumps(controller.state()),
+        occupancy=seen.occupancy,
     )

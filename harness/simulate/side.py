@@ -84,6 +84,7 @@ class Side:
             dense_bytes=sum(4 * bucket.buffer.numel() for bucket in buckets),
             density=self.reduction.density,
             norms=self.reduction.norms(),
+            occupancy=self.reduction.occupancy(),
         )
 
     def spans(self) -> list[Span]:

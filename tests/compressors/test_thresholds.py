@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from compressors.dct_dp import DCTDP
+from compressors.dct_dp import DCTDP, by_partition, by_sample, by_sort, kept
 from compressors.threshold_topk import ThresholdTopK
 from harness.feedback import Residual
 from tests.compressors.reductions import Outcome, Replica, Shapes, gradient, run
@@ -123,6 +123,57 @@ def test_dct_keeps_its_thresholds_by_parameter_until_the_density_changes() -> No
     together(2, work)
 
 
+@pytest.mark.parametrize("density", [0.001, 0.05, 0.3, 1.0])
+@pytest.mark.parametrize("n", [1, 7, 1000, 40_000])
+def test_dct_finds_the_same_threshold_by_sorting_as_by_selection(n: int, density: float) -> None:
+    grad = gradient(n, 4)
+    assert torch.equal(by_sort(grad, density), by_partition(grad, density))
+    assert int((grad.abs() >= by_sort(grad, density)).sum()) == kept(n, density)
+
+
+def test_dct_finds_about_the_same_in_a_sample_and_the_same_where_there_is_little() -> None:
+    large = gradient(400_000, 5)
+    reached = (large.abs() >= by_sample(large, 0.05)).float().mean()
+    assert float(reached) == pytest.approx(0.05, rel=0.25)
+    small = gradient(1000, 5)
+    assert torch.equal(by_sample(small, 0.05), by_sort(small, 0.05))
+
+
+@pytest.mark.parametrize(
+    ("refresh", "expected"),
+    [("paper", [0, 200, 400]), ("warmup", [0, 10, 30, 100, 200, 300, 400])],
+)
+def test_dct_computes_its_thresholds_when_they_are_due(refresh: str, expected: list[int]) -> None:
+    def work(workers: ThreadWorkers) -> list[int]:
+        replica, found = Replica(workers, DCTDP(200, refresh)), []
+        for step in range(401):
+            before = replica.compressor.thresholds.get("v")
+            replica.reduce(gradient(100, 3) * (step + 1), 0.1, step, of={"v": (100,)})
+            if replica.compressor.thresholds["v"] is not before:
+                found.append(step)
+        return found
+
+    assert together(1, work) == [expected]
+
+
+def test_dct_sends_less_once_its_threshold_knows_of_the_residual() -> None:
+    """The first one is kept by the paper, and then several times the density is sent."""
+
+    def occupancy(refresh: str) -> float:
+        def work(workers: ThreadWorkers) -> float:
+            replica, sent = Replica(workers, DCTDP(1000, refresh), Residual()), 0
+            for step in range(60):
+                outcome = replica.reduce(gradient(2000, step), 0.05, step, of={"v": (2000,)})
+                entries = replica.compressor.sent_entries
+                assert outcome.contributed_bytes == 8 * entries
+                sent += entries if step > 30 else 0
+            return sent / 29 / 2000
+
+        return together(1, work)[0]
+
+    assert occupancy("paper") > 1.5 * occupancy("warmup") > 0.05
+
+
 def test_dct_never_sends_zeros_nor_keeps_a_threshold_of_zero() -> None:
     def work(workers: ThreadWorkers) -> list[int]:
         replica = Replica(workers, DCTDP())
@@ -143,6 +194,8 @@ def test_dct_never_sends_zeros_nor_keeps_a_threshold_of_zero() -> None:
         (lambda: ThresholdTopK(spread="range"), "spread must be variance or magnitude, got 'range"),
         (lambda: ThresholdTopK(capacity=0.9), r"capacity must be in \[1, inf\), got 0.9"),
         (lambda: DCTDP(0), "lifespan must be >= 1, got 0"),
+        (lambda: DCTDP(refresh="never"), "refresh must be one of paper, warmup, got 'never'"),
+        (lambda: DCTDP(selection="x"), "selection must be one of sort, partition, sample, got 'x'"),
         (lambda: DCTDP(index_dtype="int8"), "index_dtype must be int32 or int64, got 'int8'"),
     ],
 )

@@ -149,6 +149,17 @@ def test_the_time_of_a_stage_is_computation_or_waiting(two_stages) -> None:
         assert (rows.compute_s + rows.exposed_s)[1:].le(took[1:] + 1e-3).all()
 
 
+def test_what_was_sent_of_gradients_is_recorded(one_process, two_stages) -> None:
+    """At least density at the first step, and the same by a pipeline's stages together."""
+    first, last = stages(two_stages["hybrid 1f1b"], 2)
+    whole, _ = stages(one_process["2 hybrid"], 2)
+    entries = first.dense_bytes + last.dense_bytes
+    mean = (first.occupancy * first.dense_bytes + last.occupancy * last.dense_bytes) / entries
+    assert whole.occupancy.tolist() == pytest.approx(mean.tolist())
+    assert whole.occupancy[0] == pytest.approx(0.1, abs=0.02)
+    assert two_stages["exact 1f1b"].steps.occupancy.isna().all()
+
+
 @pytest.mark.parametrize("name", ["exact 1f1b", "sketch 1f1b"])
 def test_what_is_evaluated_has_its_cuts(name: str, two_stages) -> None:
     """The loss that was reported is that of the model with operators, not of that without."""
