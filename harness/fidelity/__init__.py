@@ -1,0 +1,1 @@
+"""The cost model held against the papers' timing tables: predicted beside published."""

@@ -1,0 +1,21 @@
+"""The claims of all papers, each held against its own testbed."""
+
+from collections.abc import Iterable
+
+from harness.fidelity.acpsgd import AcpSgd
+from harness.fidelity.claims import Claim, acpsgd, covap, dc2, netsenseml
+from harness.fidelity.covap import Covap
+from harness.fidelity.dc2 import Dc2
+from harness.fidelity.netsenseml import NetSenseMl
+from harness.fidelity.testbed import testbed
+
+
+def claims(papers: Iterable[str]) -> list[Claim]:
+    """Of these papers, in their order."""
+    made = {
+        "covap": lambda: covap.claims(Covap(testbed("covap_v100"), ())),
+        "acpsgd": lambda: acpsgd.claims(AcpSgd(testbed("acp_rtx2080ti"), ())),
+        "netsenseml": lambda: netsenseml.claims(NetSenseMl(testbed("netsenseml_a40"), ())),
+        "dc2": lambda: dc2.claims(Dc2(testbed("dc2"), ())),
+    }
+    return [claim for paper in papers for claim in made[paper]()]

@@ -1,0 +1,47 @@
+"""DC2's throughput claims (static LSTM, dynamic VGG16): bounds only, as its densities vary.
+
+A sparse all-gather of density k costs each of P workers (P-1) k n entries of 12 bytes, a ring
+all-reduce 2 (P-1)/P n of 4. The most that a method can gain is where communication is everything:
+2 x 4 / (12 P k), at the least density that its controller may choose (table I, k_min). What is
+predicted of a throughput is that bound, with the testbed's compute time where it is told.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+from harness.fidelity.cells import Cell
+from harness.fidelity.testbed import Testbed
+
+FLOAT_BYTES = 4
+
+
+class Dc2:
+    """`predict` gives the bound of a throughput claim, None for all else."""
+
+    def __init__(self, testbed: Testbed, cells: Sequence[Cell]) -> None:
+        self.testbed = testbed
+
+    def predict(self, cell: Cell) -> float | None:
+        rule = self._rules.get(cell.metric)
+        return None if rule is None else rule(cell)
+
+    @cached_property
+    def _rules(self) -> dict[str, Callable[[Cell], float | None]]:
+        return {
+            "normalized_throughput": lambda c: self.most_gain(self.testbed["least_density"]),
+            "throughput_ratio_approx": lambda c: (
+                self.testbed["da2_density"] / self.testbed["extreme_density"]
+            ),
+        }
+
+    def most_gain(self, density: float) -> float:
+        """Over no compression, of a method that sends `density` of the elements, if sending is all.
+
+        Volumes per worker, entries of `entry_bytes`.
+        """
+        entries = self.testbed["workers"] * density * self.testbed["entry_bytes"]
+        return 2 * FLOAT_BYTES / entries
+
+    def density_needed(self, gain: float) -> float:
+        """The highest density whose bound is `gain`."""
+        return 2 * FLOAT_BYTES / (self.testbed["workers"] * gain * self.testbed["entry_bytes"])

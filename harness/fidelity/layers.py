@@ -1,0 +1,153 @@
+"""Models as lists of tensors: the papers' networks, from torchvision and from published shapes.
+
+ResNets and VGGs are torchvision's, at 224 x 224 pixels, built without memory. BERT is
+`BertForPreTraining` with the vocabulary padded to a multiple of eight (Devlin et al., 2019), or
+COVAP's bert-base-chinese without its classifier; GPT-2 is COVAP's of ten layers, whose published
+81,894,144 parameters are those of a vocabulary of 13,317 and 1,024 positions.
+"""
+
+from collections.abc import Callable
+from functools import cache, partial
+from math import prod
+from typing import NamedTuple
+
+from harness.fidelity.cells import Unpredictable
+
+IMAGE = (3, 224, 224)
+PADDED_VOCABULARY, CHINESE_VOCABULARY, GPT2_VOCABULARY = 30528, 21128, 13317
+
+
+class Tensor(NamedTuple):
+    """One parameter; `multiply_adds` are those of its layer's forward pass on one sample."""
+
+    name: str
+    shape: tuple[int, ...]
+    multiply_adds: int
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def matrix(self) -> tuple[int, int] | None:
+        """[n, m] as low-rank compressors see it; None for a vector."""
+        if len(self.shape) < 2:
+            return None
+        return self.shape[0], self.elements // self.shape[0]
+
+
+@cache
+def tensors(model: str, classes: int | None = None) -> tuple[Tensor, ...]:
+    """Parameters of `model` in the order of registration: the last is ready first.
+
+    `classes` are those of an image network, 1000 unless told. Unpredictable for any other name.
+    """
+    key = model.lower().replace("-", "")
+    if key not in _TABLES:
+        raise Unpredictable(f"model must be one of {', '.join(_TABLES)}, got {model!r}")
+    return _TABLES[key](classes) if classes else _TABLES[key]()
+
+
+def parameters(model: str) -> int:
+    """Elements of `model`'s gradient."""
+    return sum(tensor.elements for tensor in tensors(model))
+
+
+def multiply_adds(model: str) -> int:
+    """Of one sample's forward pass."""
+    return sum(tensor.multiply_adds for tensor in tensors(model))
+
+
+def _torchvision(name: str, classes: int = 1000) -> tuple[Tensor, ...]:
+    import torch
+    from torchvision import models
+
+    from harness.models import base
+
+    with torch.device("meta"):
+        network = getattr(models, name)(num_classes=classes)
+    counts = base.multiply_adds(network, IMAGE)
+    return tuple(
+        Tensor(name, tuple(parameter.shape), counts[name])
+        for name, parameter in network.named_parameters()
+    )
+
+
+def _linear(name: str, inputs: int, outputs: int, tokens: int, beside: int = 0) -> list[Tensor]:
+    """Weight and bias; `beside` are multiply-adds that go before it in backward, of attention."""
+    weight = tokens * inputs * outputs + beside
+    return [
+        Tensor(f"{name}.weight", (outputs, inputs), weight),
+        Tensor(f"{name}.bias", (outputs,), tokens * outputs),
+    ]
+
+
+def _norm(name: str, width: int, tokens: int) -> list[Tensor]:
+    return [Tensor(f"{name}.{part}", (width,), tokens * width) for part in ("weight", "bias")]
+
+
+def _bert_layer(name: str, width: int, tokens: int) -> list[Tensor]:
+    scores = tokens * tokens * width  # of queries and keys; as many again with the values
+    return [
+        *_linear(f"{name}.attention.query", width, width, tokens, scores),
+        *_linear(f"{name}.attention.key", width, width, tokens),
+        *_linear(f"{name}.attention.value", width, width, tokens, scores),
+        *_linear(f"{name}.attention.output", width, width, tokens),
+        *_norm(f"{name}.attention.norm", width, tokens),
+        *_linear(f"{name}.intermediate", width, 4 * width, tokens),
+        *_linear(f"{name}.output", 4 * width, width, tokens),
+        *_norm(f"{name}.norm", width, tokens),
+    ]
+
+
+def _bert(depth: int, width: int, vocabulary: int, tokens: int, heads: bool) -> tuple[Tensor, ...]:
+    """`heads` are those of pre-training, whose decoder is the word embedding itself.
+
+    The decoder's multiply-adds are its bias's, as backward begins there; what a lookup costs is
+    next to nothing.
+    """
+    table = [
+        Tensor("embeddings.word", (vocabulary, width), tokens * width),
+        Tensor("embeddings.position", (512, width), tokens * width),
+        Tensor("embeddings.type", (2, width), tokens * width),
+        *_norm("embeddings.norm", width, tokens),
+    ]
+    for layer in range(depth):
+        table += _bert_layer(f"encoder.{layer}", width, tokens)
+    table += _linear("pooler", width, width, 1)
+    if heads:
+        table += [Tensor("decoder.bias", (vocabulary,), tokens * width * vocabulary)]
+        table += _linear("transform", width, width, tokens)
+        table += _norm("transform.norm", width, tokens)
+        table += _linear("next_sentence", width, 2, 1)
+    return tuple(table)
+
+
+def _gpt2(
+    depth: int, width: int, vocabulary: int, positions: int, tokens: int
+) -> tuple[Tensor, ...]:
+    """The decoder is the embedding itself; its multiply-adds are the last norm's."""
+    table = [
+        Tensor("wte", (vocabulary, width), tokens * width),
+        Tensor("wpe", (positions, width), tokens * width),
+    ]
+    for layer in range(depth):
+        name, scores = f"h.{layer}", 2 * tokens * tokens * width
+        table += _norm(f"{name}.ln_1", width, tokens)
+        table += _linear(f"{name}.attn.c_attn", width, 3 * width, tokens, scores)
+        table += _linear(f"{name}.attn.c_proj", width, width, tokens)
+        table += _norm(f"{name}.ln_2", width, tokens)
+        table += _linear(f"{name}.mlp.c_fc", width, 4 * width, tokens)
+        table += _linear(f"{name}.mlp.c_proj", 4 * width, width, tokens)
+    weight, bias = _norm("ln_f", width, tokens)
+    return (*table, weight, bias._replace(multiply_adds=tokens * width * vocabulary))
+
+
+_TABLES: dict[str, Callable[..., tuple[Tensor, ...]]] = {
+    **{f"resnet{depth}": partial(_torchvision, f"resnet{depth}") for depth in (18, 50, 101, 152)},
+    **{f"vgg{depth}": partial(_torchvision, f"vgg{depth}") for depth in (16, 19)},
+    "bertbase": partial(_bert, 12, 768, PADDED_VOCABULARY, 64, True),
+    "bertlarge": partial(_bert, 24, 1024, PADDED_VOCABULARY, 64, True),
+    "bert": partial(_bert, 12, 768, CHINESE_VOCABULARY, 32, False),
+    "gpt2": partial(_gpt2, 10, 768, GPT2_VOCABULARY, 1024, 1024),
+}

@@ -1,0 +1,73 @@
+"""NetSenseML's cells: throughput in samples/s over static bottlenecks (tables 1 and 2).
+
+AllReduce is torch's DDP; TopK-0.1 and NetSenseML are hooks that wait. NetSenseML's density is the
+floor of its Algorithm 1, where its controller stays (the measured transfer time is its own round
+trip, so the product of bandwidth and delay is about the smallest payload).
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+from harness.fidelity import costs, iterations
+from harness.fidelity.cells import Cell, Unpredictable, rate_mbit
+from harness.fidelity.iterations import Group, Job
+from harness.fidelity.layers import tensors
+from harness.fidelity.testbed import Testbed
+from harness.fidelity.timeline import Iteration
+
+CLASSES = 100
+TOP_K, TOP_K_DENSITY = "TopK-0.1", 0.1
+TABLES = {"ResNet18": ("200Mbps", "500Mbps", "800Mbps"), "VGG16": ("2.5Gbps", "5Gbps", "10Gbps")}
+
+
+class NetSenseMl:
+    """`predict` gives a cell's figure in its unit, None for what is no time or cannot be told."""
+
+    def __init__(self, testbed: Testbed, cells: Sequence[Cell]) -> None:
+        self.testbed = testbed
+
+    def predict(self, cell: Cell) -> float | None:
+        rule = self._rules.get(cell.metric)
+        return None if rule is None else rule(cell)
+
+    @cached_property
+    def _rules(self) -> dict[str, Callable[[Cell], float | None]]:
+        return {
+            "training_throughput": lambda c: self.throughput(c.model, c.network, c.method),
+            "throughput_gain_min": lambda c: min(self._gains()),
+            "throughput_gain_max": lambda c: max(self._gains()),
+        }
+
+    def iteration(self, model: str, network: str, method: str) -> Iteration:
+        """`network` is a rate with its unit, such as 500Mbps."""
+        job = Job(
+            tensors(model, CLASSES),
+            self.testbed.compute(model),
+            self.testbed.fabric(rate_mbit=rate_mbit(network)),
+        )
+        if method == "AllReduce":
+            return iterations.dense(job)
+        if method == TOP_K:
+            return self._sparse(job, TOP_K_DENSITY, 0.0)
+        if method == "NetSenseML":
+            return self._sparse(job, self.testbed["density"], self.testbed["overhead_s"])
+        raise Unpredictable(f"method must be AllReduce, TopK-0.1 or NetSenseML, got {method!r}")
+
+    def _sparse(self, job: Job, density: float, overhead_s: float) -> Iteration:
+        def send(group: Group) -> float:
+            return job.fabric.all_gather_s(costs.sparse_bytes(group, density))
+
+        return job.run(job.buckets(), send, "blocking", decompress_s=overhead_s)
+
+    def throughput(self, model: str, network: str, method: str) -> float:
+        """Samples/s of all workers."""
+        batch = self.testbed["workers"] * self.testbed["batch"]
+        return batch / self.iteration(model, network, method).total_s
+
+    def _gains(self) -> list[float]:
+        """NetSenseML's over TopK-0.1's, in both tables."""
+        return [
+            self.throughput(model, network, "NetSenseML") / self.throughput(model, network, TOP_K)
+            for model, networks in TABLES.items()
+            for network in networks
+        ]

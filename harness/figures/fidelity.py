@@ -1,0 +1,45 @@
+"""Figure of a cost model: what it predicts of published times, against what was published."""
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.figure import Figure
+
+from harness.figures.look import LOOK, NothingToDraw, sheet
+
+HEIGHT_IN = 6.2
+# What a cell is in: times, speed-ups and throughput do not lie on one scale.
+PAPERS = {"covap": "COVAP", "acpsgd": "ACP-SGD", "netsenseml": "NetSenseML", "dc2": "DC2"}
+COLORS = {"covap": "#0072B2", "acpsgd": "#D55E00", "netsenseml": "#009E73", "dc2": "#882255"}
+MARKERS = {"covap": "o", "acpsgd": "s", "netsenseml": "^", "dc2": "D"}
+OTHERS = {"input": ("|", "input"), "left out": ("x", "does not count")}
+
+
+@mpl.rc_context(LOOK)
+def scatter(cells: pd.DataFrame) -> Figure:
+    """Log-log, a point a cell, whatever its unit; the line is agreement, the band 30 %.
+
+    `cells` has columns paper, value, predicted and standing. NothingToDraw without a positive pair.
+    """
+    cells = cells.assign(published=pd.to_numeric(cells.value, errors="coerce"))
+    cells = cells[(cells.published > 0) & (cells.predicted > 0)]
+    if cells.empty:
+        raise NothingToDraw("no cell has a positive figure, both published and predicted")
+    figure = sheet("predicted against published times, ratios and throughput", HEIGHT_IN)
+    axes = figure.subplots()
+    low = min(cells.published.min(), cells.predicted.min()) / 1.5
+    high = max(cells.published.max(), cells.predicted.max()) * 1.5
+    axes.fill_between([low, high], [low * 0.7, high * 0.7], [low * 1.3, high * 1.3], color="0.9")
+    axes.plot([low, high], [low, high], color="0.4", linewidth=0.8)
+    for (standing, paper), group in cells.groupby(["standing", "paper"]):
+        told = group.published, group.predicted
+        if standing == "counts":
+            label = f"{PAPERS.get(paper, paper)} ({len(group)})"
+            axes.scatter(*told, 26, COLORS[paper], MARKERS[paper], label=label, alpha=0.75)
+        elif standing in OTHERS:
+            axes.scatter(*told, 20, COLORS[paper], OTHERS[standing][0], alpha=0.6, linewidths=0.9)
+    for marker, label in OTHERS.values():
+        axes.scatter([], [], 20, "0.4", marker, label=label)
+    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high), aspect="equal")
+    axes.set(xlabel="published, in the cell's unit", ylabel="predicted")
+    axes.legend(loc="upper left")
+    return figure
