@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 from rich.console import Console
 
-from harness import agreement, load, metrics, proof, tables
-from harness.figures import agreement as twins
+from harness import agreement, load, metrics, proof, tables, twins
 from harness.figures import carried, layout, look, methods, timeline, topology, traffic
 
 
@@ -28,9 +27,15 @@ class Comparison(NamedTuple):
     proofs: pd.DataFrame  # rows of `proof.Proof`
 
 
-def report(folder: Path | str, baseline: str = "allreduce", out: Path | str | None = None) -> Path:
+def report(
+    folder: Path | str,
+    baseline: str = "allreduce",
+    out: Path | str | None = None,
+    agreement_alone: bool = False,
+) -> Path:
     """Print the comparisons of the runs in `folder`, write figures and csv; returns where.
 
+    `agreement_alone`: nothing but virtual time against real packets.
     Raises `load.NoRuns` when `folder` holds no run that counts.
     """
     folder = Path(folder)
@@ -42,11 +47,12 @@ def report(folder: Path | str, baseline: str = "allreduce", out: Path | str | No
     counted = runs[runs.left_out == ""]
     if counted.empty:
         raise load.NoRuns(f"no succeeded and valid run in {folder}")
-    found = [compare(group, baseline) for _, group in counted.groupby("setting", sort=False)]
+    groups = counted.groupby("setting", sort=False) if not agreement_alone else ()
+    found = [compare(group, baseline) for _, group in groups]
     for comparison in found:
         _show(console, comparison, differences(comparison, found))
         _write(console, comparison, out / comparison.name if len(found) > 1 else out)
-    _agree(console, agreement.paired(counted), out)
+    twins.show(console, agreement.paired(counted), out)
     return out
 
 
@@ -215,36 +221,15 @@ def _write(console: Console, comparison: Comparison, out: Path) -> None:
         console.print(str(path), markup=False, soft_wrap=True)
 
 
-def _agree(console: Console, pairs: pd.DataFrame, out: Path) -> None:
-    """Show virtual time beside real packets, where runs differ in that alone."""
-    if pairs.empty:
-        return
-    found = list(pairs.groupby("virtual", sort=False))
-    for name, rows in found:
-        title = "virtual time against real packets" + f", network {name}" * (len(found) > 1)
-        console.print(f"\n{title}", markup=False, style="bold")
-        console.print(tables.agreement(rows))
-        for columns in (("method",), ("condition", "workers")):
-            console.print(tables.errors(agreement.by(rows, *columns)))
-        console.print(tables.errors(agreement.by(rows.assign(runs="all"), "runs")))
-        unstable = metrics.UNSTABLE_STEPS
-        console.print(
-            f"  error: virtual over real, less 1; step: mean without the first {unstable}"
-        )
-        file = out / ("agreement" + f"_{name}" * (len(found) > 1))
-        rows.to_csv(file.with_suffix(".csv"), index=False)
-        for path in [file.with_suffix(".csv"), *look.save(twins.agreement(rows, title), file)]:
-            console.print(str(path), markup=False, soft_wrap=True)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m harness.report", description=__doc__)
     parser.add_argument("folder", type=Path, help="results root, experiment or run directory")
     parser.add_argument("--baseline", default="allreduce", help="method to normalise by")
+    parser.add_argument("--agreement", action="store_true", help="only virtual against real time")
     parser.add_argument("--out", type=Path, help="where to write; default: FOLDER/report")
     asked = parser.parse_args()
     try:
-        report(asked.folder, asked.baseline, asked.out)
+        report(asked.folder, asked.baseline, asked.out, asked.agreement)
     except load.NoRuns as error:
         print(error, file=sys.stderr)
         return 1

@@ -112,6 +112,8 @@ def test_a_report_shows_pairs_where_there_are_some(tmp_path, capsys):
     out = report(tmp_path / "r")
     assert "against real packets" not in capsys.readouterr().out
     a_run(tmp_path / "r", "virtual", VIRTUAL, 0.6)
+    report(tmp_path / "r", out=tmp_path / "alone", agreement_alone=True)
+    assert {path.stem for path in (tmp_path / "alone").iterdir()} == {"agreement"}
     report(tmp_path / "r")
     text = capsys.readouterr().out
     assert "virtual time against real packets" in text and "+20.0" in text
