@@ -18,7 +18,7 @@ def run_dir(tmp_path):
     steps = Table(tmp_path, "steps.csv")
     for step in range(3):
         for rank in range(2):
-            steps.append(Step(step, rank, 2.0 * (step + 1), 0.5, 8, 1.0, 0.1, 1.0, 0.9,
+            steps.append(Step(step, rank, 2.0 * (step + 1), 0.5, 8, 0.4, 1.0, 0.1, 1.0, 0.9,
                               SENT, SENT, 2 * SENT, 0.5, "{}"))  # fmt: skip
     Table(tmp_path, "evaluations.csv").append(Evaluation(3, 6.0, "accuracy", 0.9))
     sample(tmp_path, *((second, SENT * second, 2) for second in range(1, 7)))
@@ -47,11 +47,12 @@ def keep(run_dir, name, rows):
     (run_dir / name).write_text("".join(lines[: 1 + rows]))
 
 
-def settings(compute="paced", workers_per_node=1, loss=0.0):
+def settings(compute="paced", workers_per_node=1, loss=0.0, parallel="Data"):
     network = {"update_s": 0.1, "sample_s": 1.0}
     profile = {"_target_": "profiles.static.Static", "rate_mbit": 100.0, "loss": loss}
     emulation = {"compute": compute, "dilation": 1.0}
     parts = {"emulation": emulation, "network": network, "profile": profile}
+    parts |= {"parallel": {"_target_": f"harness.pipeline.layout.{parallel}"}}
     return Settings({"workers_per_node": workers_per_node} | parts)
 
 
@@ -61,7 +62,8 @@ def judge(run_dir, seen=3 * SENT * 1.05, overruns=0, drifted=False, **changed):
         Events(run_dir).append(
             "rank_finished", 6.0, rank=rank, overruns=overruns, drifted=drifted, steps=1000
         )
-    told = {k: changed.pop(k) for k in ("compute", "workers_per_node", "loss") if k in changed}
+    told = {k: changed.pop(k) for k in list(changed)
+            if k in ("compute", "workers_per_node", "loss", "parallel")}  # fmt: skip
     passed = dict.fromkeys(LINKS, seen) | changed.pop("passed", {})
     return verdict.summarize(run_dir, settings(**told), GOOD | changed, passed)
 
@@ -157,6 +159,18 @@ def test_a_trunk_carries_at_least_what_one_node_sends_and_what_competes_there(ru
     assert "cross trunk_up" in reason and "other traffic" in reason
     [reason] = judge(run_dir, passed=trunk, flows=[flow | {"received_bytes": 29 * SENT}])["reasons"]
     assert "cross trunk_up" in reason and "a path around it" in reason
+
+
+def test_of_a_pipeline_a_trunk_may_carry_little_and_evaluations_count(run_dir):
+    little = {"trunk_up": 0.1 * SENT, "trunk_down": 0.1 * SENT}
+    assert judge(run_dir, passed=little, parallel="Pipeline")["valid"]
+    assert not judge(run_dir, passed=little)["valid"]
+    Events(run_dir).append("rank_finished", 6.0, rank=1, overruns=0, drifted=False, steps=1000,
+                           aside_bytes=[20 * SENT, 0])  # fmt: skip
+    [reason] = judge(run_dir, parallel="Pipeline")["reasons"]
+    assert "23000000 bytes were to cross up1" in reason
+    evaluated = {"up1": 24 * SENT}
+    assert judge(run_dir, passed=evaluated, parallel="Pipeline")["valid"]
 
 
 def test_holes_in_the_samples_are_found(run_dir):
