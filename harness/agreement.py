@@ -25,7 +25,7 @@ class Pair(NamedTuple):
     method: str
     seed: int
     controlled: bool  # a controller chooses the density
-    real_s: float  # mean step, without the first
+    real_s: float  # mean step; of all, as conditions depend on when a step is
     virtual_s: float
     error: float
     real_density: float  # mean of all steps
@@ -67,7 +67,7 @@ def paired(runs: pd.DataFrame) -> pd.DataFrame:
         for name, twin, row in twins
     ]
     order = ["virtual", "condition", "workers", "controlled", "method", "seed"]
-    pairs = pd.DataFrame(found, columns=list(Pair._fields)).dropna(subset=["error"])
+    pairs = pd.DataFrame(found, columns=list(Pair._fields))
     return pairs.sort_values(order, ignore_index=True)
 
 
@@ -93,7 +93,7 @@ def by(pairs: pd.DataFrame, *columns: str) -> pd.DataFrame:
 
 def _pair(name: str, condition: str, controlled: bool, real: Any, virtual: Any) -> Pair:
     steps = [load.steps(run.path) for run in (real, virtual)]
-    real_s, virtual_s = (metrics.breakdown(each).iteration_s for each in steps)
+    real_s, virtual_s = (metrics.total_time_s(each) / each.step.nunique() for each in steps)
     densities = [float(each.density.mean()) for each in steps]
     return Pair(
         virtual=name,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
-from harness import agreement, metrics, tables
+from harness import agreement, tables
 from harness.figures import look
 from harness.figures.agreement import agreement as agreement_figure
 
@@ -23,10 +23,7 @@ def show(console: Console, pairs: pd.DataFrame, out: Path) -> None:
         for columns in (("method",), ("condition", "workers")):
             console.print(tables.errors(agreement.by(rows, *columns)))
         console.print(tables.errors(agreement.by(rows.assign(runs="all"), "runs")))
-        unstable = metrics.UNSTABLE_STEPS
-        console.print(
-            f"  error: virtual over real, less 1; step: mean without the first {unstable}"
-        )
+        console.print("  step: mean of all, emulated; error: virtual over real, less 1")
         file = out / ("agreement" + f"_{name}" * (len(found) > 1))
         rows.to_csv(file.with_suffix(".csv"), index=False)
         for path in [file.with_suffix(".csv"), *look.save(agreement_figure(rows, title), file)]:
