@@ -108,9 +108,9 @@ def agreement(pairs: pd.DataFrame) -> Table:
 def errors(summaries: pd.DataFrame) -> Table:
     """Of `agreement.by`: a row per group, whose columns come first."""
     table = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
-    groups = [name for name in summaries if name not in ERROR_COLUMNS]
+    groups = [str(name) for name in summaries if name not in ERROR_COLUMNS]
     for name in groups:
-        table.add_column(str(name), overflow="fold")
+        table.add_column(name, overflow="fold")
     for header in ERROR_COLUMNS.values():
         table.add_column(header, justify="right")
     for _, row in summaries.iterrows():

@@ -91,7 +91,9 @@ def _cases(nodes: int, rate_mbit: float) -> list[tuple[str, int]]:
 
 def _times(repeats: int, cases: list[tuple[str, int]]) -> list[list[float]]:
     """Seconds of every repetition of every case on this rank."""
-    workers = Workers(dist.new_group())
+    group = dist.new_group()
+    assert isinstance(group, dist.ProcessGroup)  # all ranks belong to it
+    workers = Workers(group)
     return [[_time(workers, *case) for _ in range(repeats + 1)][1:] for case in cases]
 
 
