@@ -14,7 +14,7 @@ from harness.fidelity import show
 from harness.fidelity.assess import PREDICTORS, assess, distance, frame, orders
 from harness.fidelity.cells import BadCell, Cell, read
 from harness.fidelity.claims.every import claims
-from harness.fidelity.testbed import testbed
+from harness.fidelity.testbed import load
 from harness.figures import fidelity as figure
 from harness.figures.look import save
 
@@ -46,7 +46,7 @@ def report(papers: list[str], cells: list[Cell], further: list[Cell], out: Path 
     console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
     found = assess(cells, further)
     for paper in papers:
-        show.testbed(console, testbed(PREDICTORS[paper][0]))
+        show.testbed(console, load(PREDICTORS[paper][0]))
     for paper in papers:
         show.cells(console, paper, [row for row in found if row.cell.paper == paper])
     show.claims(console, claims(papers))

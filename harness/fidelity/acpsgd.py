@@ -17,7 +17,7 @@ from harness.fidelity.cells import Cell, Unpredictable
 from harness.fidelity.iterations import ALL, BUFFER_MB, DDP_MB, EACH, Group, Job
 from harness.fidelity.layers import tensors
 from harness.fidelity.testbed import Testbed
-from harness.fidelity.timeline import Iteration
+from harness.fidelity.timeline import Iteration, Overlap
 
 MODELS = ("ResNet-50", "ResNet-152", "BERT-Base", "BERT-Large")
 SWEPT = ("ResNet-50", "BERT-Base")  # of figures 12 and 13
@@ -85,7 +85,7 @@ class AcpSgd:
             return iterations.power_hook(job, rank, device, bucket_mb, naive)
         if run.method == "ACP-SGD":
             buffer_mb = run.buffer_mb if run.fusion == "WFBP+TF" else EACH
-            overlap = "after_backward" if naive else "overlapped"
+            overlap: Overlap = "after_backward" if naive else "overlapped"
             return iterations.acp(job, rank, device, buffer_mb, overlap)
         return self._packed(job, run.method)
 

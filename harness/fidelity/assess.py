@@ -11,7 +11,7 @@ from harness.fidelity.cells import Cell, Unpredictable
 from harness.fidelity.covap import Covap
 from harness.fidelity.dc2 import Dc2
 from harness.fidelity.netsenseml import NetSenseMl
-from harness.fidelity.testbed import Standing, Testbed, testbed
+from harness.fidelity.testbed import Standing, Testbed, load
 
 # Percentages that say how much a time or a speed changes, and in which direction.
 CHANGES = {
@@ -69,7 +69,7 @@ def assess(cells: Sequence[Cell], further: Sequence[Cell] = ()) -> list[Assessed
     """Every timing cell of the papers in `PREDICTORS`, further ones last."""
     everything = [*cells, *further]
     predictors = {
-        paper: (testbed(name), make(testbed(name), [c for c in everything if c.paper == paper]))
+        paper: (load(name), make(load(name), [c for c in everything if c.paper == paper]))
         for paper, (name, make) in PREDICTORS.items()
     }
     found = []
@@ -84,8 +84,8 @@ def _assessed(cell: Cell, bed: Testbed, predictor: Predictor, further: bool) -> 
     """None for a cell that is no time."""
     try:
         predicted = predictor.predict(cell)
-    except Unpredictable as error:
-        return Assessed(cell, None, None, None, "left out", f"not predicted: {error}", further)
+    except Unpredictable as reason:
+        return Assessed(cell, None, None, None, "left out", f"not predicted: {reason}", further)
     if predicted is None:
         return None
     standing, why = bed.standing(cell)
@@ -133,7 +133,7 @@ def orders(found: Sequence[Assessed]) -> dict[tuple[str, str], float]:
         if ORDERED.get(cell.id) == cell.metric and row.predicted is not None and cell.value:
             rows.setdefault((cell.id, cell.model), []).append((row.predicted, cell.value))
     return {
-        key: float(pd.DataFrame(pairs).rank().corr().iloc[0, 1])
+        key: float(pd.DataFrame(pairs).rank().corr().to_numpy()[0, 1])
         for key, pairs in rows.items()
         if len(pairs) > 2
     }

@@ -4,6 +4,7 @@ import csv
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import isfinite, nan
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,17 +97,21 @@ def _cell(path: Path, line: int, header: list[str], row: list[str]) -> Cell:
 
 
 def _number(path: Path, line: int, text: str, unit: str) -> float | None:
+    """None for what is no figure: not told, a category, or a word of the running text."""
     if text in NOT_NUMBERS or unit == "category":
         return None
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        if text.isalpha():  # "two", a word of the running text
+        if text.isalpha():  # "two"
             return None
-    raise BadCell(
-        f"{path}, line {line}, column value: must be a number or one of "
-        f"{', '.join(map(repr, NOT_NUMBERS))}, got {text!r}"
-    )
+        value = nan
+    if not isfinite(value):
+        raise BadCell(
+            f"{path}, line {line}, column value: must be a finite number or one of "
+            f"{', '.join(map(repr, NOT_NUMBERS))}, got {text!r}"
+        )
+    return value
 
 
 def rate_mbit(network: str) -> float | None:

@@ -203,8 +203,7 @@ class Covap:
 
     def _training_s(self, cell: Cell) -> float:
         """Unpredictable without DDP's time: how many iterations there are is not published."""
-        columns = {"id": cell.id, "model": cell.model, "metric": cell.metric}
-        told = first(self.cells, method="DDPovlp", **columns)
+        told = first(self.cells, method="DDPovlp", model=cell.model, metric=cell.metric)
         if told is None or told.value is None:
             raise Unpredictable(f"no total_training_time of DDPovlp and {cell.model} to scale")
         ratio = self._iteration(cell).total_s / self._iteration(cell, "DDPovlp").total_s

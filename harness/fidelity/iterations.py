@@ -53,13 +53,13 @@ class Job:
         ]
         return iteration(self.compute.forward_s, units, overlap, decompress_s)
 
-    def buckets(self, bucket_mb: float | None = DDP_MB) -> list[Group]:
+    def buckets(self, bucket_mb: float | None = DDP_MB) -> Sequence[Group]:
         """DDP's rule."""
         known = {tensor.name: tensor for tensor in self.tensors}
         sizes = {name: tensor.elements for name, tensor in known.items()}
         return [[known[name] for name in names] for names in bucket_names(sizes, bucket_mb)]
 
-    def scaled_buffers(self, rank: int, side: int, buffer_mb: float) -> list[Group]:
+    def scaled_buffers(self, rank: int, side: int, buffer_mb: float) -> Sequence[Group]:
         """ACP-SGD's: `buffer_mb` x size of all factors / size of the model; greedy, never above."""
         sizes = {t.name: costs.factor_elements(t, rank, side) for t in self.tensors}
         limit = buffer_mb * MIB / costs.FLOAT_BYTES

@@ -114,7 +114,7 @@ class Testbed:
 
 
 @cache
-def testbed(name: str) -> Testbed:
+def load(name: str) -> Testbed:
     """The one of `testbeds/<name>.yaml`."""
     told = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
     return Testbed(

@@ -1,5 +1,7 @@
 """Figure of a cost model: what it predicts of published times, against what was published."""
 
+from typing import Any
+
 import matplotlib as mpl
 import pandas as pd
 from matplotlib.figure import Figure
@@ -7,7 +9,6 @@ from matplotlib.figure import Figure
 from harness.figures.look import LOOK, NothingToDraw, sheet
 
 HEIGHT_IN = 6.2
-# What a cell is in: times, speed-ups and throughput do not lie on one scale.
 PAPERS = {"covap": "COVAP", "acpsgd": "ACP-SGD", "netsenseml": "NetSenseML", "dc2": "DC2"}
 COLORS = {"covap": "#0072B2", "acpsgd": "#D55E00", "netsenseml": "#009E73", "dc2": "#882255"}
 MARKERS = {"covap": "o", "acpsgd": "s", "netsenseml": "^", "dc2": "D"}
@@ -30,15 +31,17 @@ def scatter(cells: pd.DataFrame) -> Figure:
     high = max(cells.published.max(), cells.predicted.max()) * 1.5
     axes.fill_between([low, high], [low * 0.7, high * 0.7], [low * 1.3, high * 1.3], color="0.9")
     axes.plot([low, high], [low, high], color="0.4", linewidth=0.8)
-    for (standing, paper), group in cells.groupby(["standing", "paper"]):
-        told = group.published, group.predicted
-        if standing == "counts":
-            label = f"{PAPERS.get(paper, paper)} ({len(group)})"
-            axes.scatter(*told, 26, COLORS[paper], MARKERS[paper], label=label, alpha=0.75)
-        elif standing in OTHERS:
-            axes.scatter(*told, 20, COLORS[paper], OTHERS[standing][0], alpha=0.6, linewidths=0.9)
+    for paper, name in PAPERS.items():
+        of_paper, color = cells[cells.paper == paper], COLORS[paper]
+        group = of_paper[of_paper.standing == "counts"]
+        if len(group):
+            told: Any = {"marker": MARKERS[paper], "label": f"{name} ({len(group)})"}
+            axes.scatter(group.published, group.predicted, 26, c=color, alpha=0.75, **told)
+        for standing, (marker, _) in OTHERS.items():
+            group = of_paper[of_paper.standing == standing]
+            axes.scatter(group.published, group.predicted, 20, c=color, marker=marker, alpha=0.6)
     for marker, label in OTHERS.values():
-        axes.scatter([], [], 20, "0.4", marker, label=label)
+        axes.scatter([], [], 20, c="0.4", marker=marker, label=label)
     axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high), aspect="equal")
     axes.set(xlabel="published, in the cell's unit", ylabel="predicted")
     axes.legend(loc="upper left")

@@ -1,0 +1,78 @@
+"""Layer tables against what the papers say of their models."""
+
+import pytest
+
+from harness.fidelity import costs
+from harness.fidelity.cells import Unpredictable
+from harness.fidelity.iterations import Job
+from harness.fidelity.layers import multiply_adds, parameters, tensors
+from harness.fidelity.testbed import Compute, load
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("model", "published"),
+    [
+        ("ResNet-101", 44_654_504 - 105_344),  # COVAP counts the statistics of batch norm
+        ("VGG-19", 143_667_240),  # its table V; table VI is without biases
+        ("Bert", 102_267_648),
+        ("GPT-2", 81_894_144),
+    ],
+)
+def test_covaps_models_have_its_parameters(model, published):
+    assert parameters(model) == published
+
+
+@pytest.mark.parametrize(
+    ("model", "million", "rank", "ratio"),
+    [
+        ("ResNet-50", 25.6, 4, 67),
+        ("ResNet-152", 60.2, 4, 53),
+        ("BERT-Base", 110.1, 32, 16.7),
+        ("BERT-Large", 336.2, 32, 21),
+    ],
+)
+def test_acp_sgds_table_1(model, million, rank, ratio):
+    known = tensors(model)
+    assert parameters(model) / 1e6 == pytest.approx(million, abs=0.05)
+    sent = costs.vector_bytes(known) + sum(costs.factor_bytes(known, rank, s) for s in (0, 1))
+    assert costs.dense_bytes(known) / sent == pytest.approx(ratio, abs=0.6)
+
+
+def test_vgg19s_weights_are_covaps_table_4():
+    sizes = {t.name: t.elements for t in tensors("VGG-19") if t.matrix}
+    assert sum(sizes.values()) == 143_652_544
+    assert list(sizes.values())[-3:] == [102_760_448, 16_777_216, 4_096_000]
+    assert list(sizes.values())[:2] == [1728, 36_864]
+
+
+def test_factors_and_scaled_buffers_of_resnet50_are_acp_sgds():
+    known = tensors("ResNet-50")
+    fabric = load("acp_rtx2080ti").fabric()
+    job = Job(known, Compute(1.0, 1.0, None), fabric)
+    assert costs.dense_bytes(known) / MIB == pytest.approx(97.5, abs=0.05)
+    for side, size in ((0, 0.63), (1, 1.04)):
+        both = costs.factor_bytes(known, 4, side) + costs.vector_bytes(known)
+        assert both / MIB == pytest.approx(size, abs=0.005)
+        buffers = job.scaled_buffers(4, side, 25.0)
+        assert len(buffers) == pytest.approx(4, abs=1)  # 4 by size, one more where one is not full
+        assert sum(len(buffer) for buffer in buffers) == len(known)
+
+
+def test_multiply_adds_are_the_known_ones():
+    assert multiply_adds("ResNet-50") == pytest.approx(4.1e9, rel=0.01)
+    assert multiply_adds("VGG-19") == pytest.approx(19.6e9, rel=0.01)
+    # 64 tokens through every matrix of 24 layers and the decoder, scores apart
+    assert multiply_adds("BERT-Large") == pytest.approx(64 * (302e6 + 31.3e6), rel=0.02)
+
+
+def test_classes_change_the_last_layer_alone():
+    full, few = tensors("ResNet18"), tensors("ResNet18", 100)
+    assert full[:-2] == few[:-2]
+    assert parameters("ResNet18") - sum(t.elements for t in few) == 900 * 513
+
+
+def test_an_unknown_model_is_named():
+    with pytest.raises(Unpredictable, match="resnet101.*got 'AlexNet'"):
+        tensors("AlexNet")
