@@ -24,9 +24,9 @@ from torch import Tensor
 from compressors.base import Bucket, Reduced, Workers
 from compressors.draw import generator
 from compressors.kernels import gpu
-from compressors.magnitude import at_least, largest
-from compressors.sampled_topk import LEAST_RANK, estimate, passing
-from compressors.sparse import average, index_dtype, see_taken_out, take_out_
+from compressors.magnitude import Entries, add_reaching_, largest, some
+from compressors.sampled_topk import LEAST_RANK, estimate
+from compressors.sparse import average, erase_, index_dtype, see_taken_out
 
 
 class Threshold(NamedTuple):
@@ -89,13 +89,15 @@ class CarriedTopK:
     def _taken(self, bucket: Bucket, k: int, key: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         """Values and positions of about k entries, [K]."""
         grad, most = bucket.grad, int(self.capacity * k)
-        index = self._reaching(bucket, k, key)
-        if index.numel() > most:
-            index = index.index_select(0, largest(grad.index_select(0, index), most))
-        return take_out_(grad, index), index
+        found = self._reaching(bucket, k, key)
+        if found.values.numel() > most:
+            found = Entries(*(part.clone() for part in found))
+            found = some(found, largest(found.values, most))
+        erase_(grad, found.index)
+        return found.values, found.index
 
-    def _reaching(self, bucket: Bucket, k: int, key: tuple[int, ...]) -> Tensor:
-        """Positions of about k entries of the gradient; int64 [K], ascending. Adds `added`."""
+    def _reaching(self, bucket: Bucket, k: int, key: tuple[int, ...]) -> Entries:
+        """About k entries of the gradient, by position. Adds `added`."""
         grad, n = bucket.grad, bucket.grad.numel()
         known = self._known(bucket.names)
         value = None if known is None else moved(known, k / n)
@@ -103,13 +105,15 @@ class CarriedTopK:
             threshold = self._sampled(grad, k / n, key, bucket.added)
         else:
             threshold = torch.tensor(value)
-        index = passing(grad, threshold, bucket.added, bucket.may_clear)
-        too_few = index.numel() < self.low * k and value != 0  # what is zero lets everything pass
-        if value is not None and (too_few or index.numel() > self.high * k):
+        found = add_reaching_(grad, threshold, bucket.added, bucket.may_clear)
+        too_few = (
+            found.values.numel() < self.low * k and value != 0
+        )  # what is zero lets everything pass
+        if value is not None and (too_few or found.values.numel() > self.high * k):
             threshold = self._sampled(grad, k / n, key)
-            index = at_least(grad, threshold)
-        self.thresholds[bucket.names] = Threshold(float(threshold), index.numel() / n)
-        return index
+            found = add_reaching_(grad, threshold)
+        self.thresholds[bucket.names] = Threshold(float(threshold), found.values.numel() / n)
+        return found
 
     def _known(self, names: tuple[str, ...]) -> Threshold | None:
         """The threshold of a bucket; of one that is new, its parameters' old buckets go."""

@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.magnitude import add_at_least_, at_least, bits, largest, sample
-from compressors.sparse import add_, average, index_dtype, see_taken_out, take_out_
+from compressors.magnitude import Entries, add_reaching_, bits, largest, sample
+from compressors.sparse import add_, average, erase_, index_dtype, see_taken_out
 
 WARMUP = (0, 10, 30, 100, 300)  # steps: while the residual grows
 REFRESHES = ("paper", "warmup")
@@ -66,38 +66,40 @@ class DCTDP:
         With K entries, 0 <= K <= n, a worker contributes 8K bytes (12K with int64) to an
         all-gather. `unsent` is `bucket.grad`, the gradient, zero where it was sent.
         """
-        grad, first, found = bucket.grad, 0, []
+        grad, first = bucket.grad, 0
         sizes = [part.numel() for part in bucket.gradients]
         added = [None] * len(sizes) if bucket.added is None else bucket.added.split(sizes)
-        for name, part, new in zip(bucket.names, grad.split(sizes), added, strict=True):
-            where = self._reaching(name, part, new, density, bucket.step, bucket.may_clear)
-            found.append(where.add_(first))
-            first += part.numel()
-        index = torch.cat(found)
+        parts = zip(bucket.names, grad.split(sizes), added, strict=True)
+        renewed = [self._renew(*part, density, bucket.step, bucket.may_clear) for part in parts]
+        found = Entries.none(grad)
+        for name, size, is_new in zip(bucket.names, sizes, renewed, strict=True):
+            stop, value = first + size, self.thresholds[name].value
+            other = None if bucket.added is None or is_new else bucket.added[:stop]
+            found = add_reaching_(grad[:stop], value, other, bucket.may_clear, found, first)
+            first = stop
+        index, values = found
         self.sent_entries = index.numel()
-        values = take_out_(grad, index)
+        erase_(grad, index)
         see_taken_out(bucket, values, index)
         index, out = index.to(self._wire_dtype), bucket.room()
         mean = average(values, index, grad.numel(), workers, out, bucket.may_clear)
         return Reduced(mean, unsent=grad)
 
-    def _reaching(
+    def _renew(
         self, name: str, part: Tensor, added: Tensor | None, density: float, step: int, clear: bool
-    ) -> Tensor:
-        """Positions of what reaches the threshold of parameter `name`, [n], `added` to it.
+    ) -> bool:
+        """Computes the threshold of parameter `name`, [n], where it is due, `added` to it before.
 
-        The threshold is computed where it is due. `clear` sets `added` to zero.
+        Returns whether it did. `clear` sets `added` to zero.
         """
         known = self.thresholds.get(name)
         due = step % self.lifespan == 0 or (self.refresh == "warmup" and step in WARMUP)
-        if known is None or due or known.density != density or known.value == 0:
-            if added is not None:
-                add_(part, added, clear)
-                added = None
-            known = self.thresholds[name] = Threshold(self._kept(part, density), density)
-        if added is None:
-            return at_least(part, known.value)
-        return add_at_least_(part, added, known.value, clear)
+        if known is not None and not due and known.density == density and known.value != 0:
+            return False
+        if added is not None:
+            add_(part, added, clear)
+        self.thresholds[name] = Threshold(self._kept(part, density), density)
+        return True
 
     def _kept(self, grad: Tensor, density: float) -> Tensor:
         """The magnitude, float32 [], that n - floor(n (1 - density)) of `grad`, [n], reach."""

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
+from compressors.magnitude import Entries
 from compressors.sampled_topk import SampledTopK
-from compressors.sparse import average, index_dtype, take_out_
+from compressors.sparse import average, erase_, index_dtype
 
 
 @dataclass
@@ -56,9 +57,9 @@ class DGC:
         for name, part in zip(bucket.names, bucket.gradients, strict=True):
             if part.dim() > 1:
                 key = (bucket.step, workers.rank, *name.encode())
-                where = self._accumulated(name, part.flatten(), density, key)
-                values.append(take_out_(self.sums[name], where))
-                index.append(where + first)
+                found = self._accumulated_(name, part.flatten(), density, key)
+                values.append(found.values.clone())
+                index.append(found.index + first)
             first += part.numel()
         vectors = [part.dim() <= 1 for part in bucket.gradients]
         named = list(compress(zip(bucket.names, bucket.gradients, strict=True), vectors))
@@ -77,15 +78,17 @@ class DGC:
         wire = torch.cat(index).to(self._wire_dtype)
         return average(torch.cat(values), wire, bucket.grad.numel(), workers, bucket.room())
 
-    def _accumulated(self, name: str, grad: Tensor, density: float, key: tuple[int, ...]) -> Tensor:
-        """Positions to send of v of matrix `name`, [n], `grad` having been added to it."""
+    def _accumulated_(
+        self, name: str, grad: Tensor, density: float, key: tuple[int, ...]
+    ) -> Entries:
+        """What to send of v of matrix `name`, [n], `grad` having been added; it is taken out."""
         step = self._step(name, grad)
         if name not in self.sums:
             self.sums[name] = torch.zeros_like(grad)
-        where = self.selection.select(self.sums[name].add_(step), density, key)
+        found = self.selection.take_(self.sums[name], density, key, step)
         if self.masking:
-            self.velocities[name].index_fill_(0, where, 0)
-        return where
+            erase_(self.velocities[name], found.index)
+        return found
 
     def _step(self, name: str, grad: Tensor) -> Tensor:
         """Momentum's step for `grad`, [n]; may be u itself."""

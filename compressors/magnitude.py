@@ -30,6 +30,10 @@ class Entries(NamedTuple):
     index: Tensor  # type: ignore[assignment]  # int32 or int64 [k], ascending
     values: Tensor  # float32 [k]
 
+    @staticmethod
+    def none(x: Tensor) -> "Entries":
+        return Entries(x.new_empty(0, dtype=torch.int32), x.new_empty(0))
+
 
 def bits(x: Tensor) -> Tensor:
     """|x| of a float32 tensor as int32, in the same order; NaN is above infinity."""
@@ -67,20 +71,41 @@ def at_least(x: Tensor, threshold: Tensor) -> Tensor:
     return above(x, max(0, int(threshold.view(torch.int32)) - 1))
 
 
-def add_at_least_(total: Tensor, x: Tensor, threshold: Tensor, clear: bool = False) -> Tensor:
-    """`at_least` of total += x, [n] both; on the CPU each is read and written once.
+def add_reaching_(
+    total: Tensor,
+    threshold: Tensor,
+    added: Tensor | None = None,
+    clear: bool = False,
+    known: Entries | None = None,
+    first: int = 0,
+) -> Entries:
+    """The entries of `total`, [n], or of total += added, at `at_least`, from position `first` on.
 
-    `clear` sets `x` to zero, in the same pass.
+    They follow those `known` of the positions before. `clear` sets `added` to zero. On the CPU all
+    of this is one pass; what is returned lies in this thread's memory until it searches again.
     """
+    rest = slice(first, None)
     native = kernels.of(total)
-    if native is None or kernels.of(x) is None:
-        total.add_(x)
-        if clear:
-            x.zero_()
-        return at_least(total, threshold)
+    if native is None or (added is not None and kernels.of(added) is None):
+        if added is not None:
+            total[rest].add_(added[rest])
+            if clear:
+                added[rest].zero_()
+        index = at_least(total[rest], threshold).add_(first)
+        found = Entries(index, total.index_select(0, index))
+        if known is None:
+            return found
+        return Entries(*map(torch.cat, zip(known, found, strict=True)))
     bound = max(0, int(threshold.view(torch.int32)) - 1)
-    found = native.collect(total.numpy(), bound, total.numel() // USUAL, x.numpy(), clear)
-    return torch.from_numpy(found.where.astype(np.int64))
+    count = 0 if known is None else known.values.numel()
+    other, expected = None if added is None else added.numpy(), (total.numel() - first) // USUAL
+    where = native.collect(total.numpy(), bound, expected, other, clear, first, count)
+    return Entries(*map(torch.from_numpy, where))
+
+
+def some(found: Entries, which: Tensor) -> Entries:
+    """Those of `found` at `which`, in memory of their own."""
+    return Entries(found.index.index_select(0, which), found.values.index_select(0, which))
 
 
 def largest(x: Tensor, k: int) -> Tensor:
@@ -93,7 +118,8 @@ def largest(x: Tensor, k: int) -> Tensor:
 def take_largest_(x: Tensor, k: int, added: Tensor | None = None, clear: bool = False) -> Entries:
     """The entries at `largest` of `x`, [n], or of x += added; `x` is set to zero there.
 
-    `clear` sets `added` to zero too. On the CPU all of this is one pass over each.
+    `clear` sets `added` to zero too. On the CPU all of this is one pass over each; what is returned
+    lies in this thread's memory until it searches again.
     """
     native = kernels.of(x)
     if added is not None and (native is None or kernels.of(added) is None):
@@ -109,6 +135,22 @@ def take_largest_(x: Tensor, k: int, added: Tensor | None = None, clear: bool = 
     found = _search(x, k, added, clear)
     native.kernels.erase(x.numpy(), found.where)
     return Entries(*map(torch.from_numpy, found))
+
+
+def more_than(x: Tensor, k: int) -> tuple[Entries, int]:
+    """All entries of `x`, [n], whose `bits` are above a bound, and the bound.
+
+    They are more than k, unless the bound is 0, and lie in this thread's memory.
+    """
+    drawn = sample(x, min(SAMPLE, max(FEWEST, x.numel() // SHARE))).cpu().numpy()
+    expected = drawn.size * (k + 1) / x.numel()
+    reach = expected + SIGMAS * expected**0.5 + 1
+    while True:
+        bound = _from_top(drawn, int(reach))
+        found = _collect(x.cpu(), bound, int(reach * x.numel() / drawn.size), None, False)
+        if found.where.size > k or bound == 0:
+            return Entries(*(torch.from_numpy(part).to(x.device) for part in found)), bound
+        reach *= 2
 
 
 def _search(x: Tensor, k: int, added: Tensor | None = None, clear: bool = False) -> kernels.Found:

@@ -8,19 +8,18 @@ than that it searches by halves). We differ from the usual recipe:
   all rounds to leave the range where nothing is; after 30 rounds what is sent is the top k, to
   the last bit of a magnitude, and of equal entries a random run;
 - where fewer than k entries reach the mean, the search starts from zero;
-- each count looks only at entries whose place is still open.
+- counts look only at the few entries above a bound from a sample that more than k reach.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
 from compressors.draw import generator
-from compressors.magnitude import above, bits
+from compressors.magnitude import above, bits, more_than
 from compressors.moments import mean_magnitude
 from compressors.sparse import average, compensate_, index_dtype, take_out_
 
@@ -56,39 +55,39 @@ class MSTopK:
         return Reduced(mean, unsent=grad)
 
     def _select(self, grad: Tensor, k: int, source: torch.Generator) -> Tensor:
-        """Positions of k entries of `grad`, [n]; int64 [k]."""
-        keys = bits(grad)
-        likely = _where(keys, keys >= _bits_of(mean_magnitude(grad)))
-        keys = likely if likely.numel() >= k else keys
-        missing = k  # of the entries in [low, high), which are `keys`
-        low, high = int(keys.min()), int(keys.max()) + 1
+        """Positions of k entries of `grad`, [n]; [k].
+
+        Counts need only the entries above a bound that is known to be below the threshold.
+        """
+        found, bound = more_than(grad, k)
+        where, keys = found.index.clone(), bits(found.values)
+        mean = _bits_of(mean_magnitude(grad))
+        low = mean if mean <= bound or _count(keys, mean) >= k else 0
+        high, reached = int(keys.max()) + 1 if keys.numel() else 1, 0  # entries at `high` or above
         for _ in range(self.rounds):
-            if missing == 0 or high - low == 1:
+            if reached == k or high - low <= 1:
                 break
             middle = (low + high) // 2
-            reach = keys >= middle
-            count = int(reach.count_nonzero())
-            if count <= missing:
-                missing, high = missing - count, middle
-                keys = _where(keys, reach.logical_not_())
+            count = _count(keys, middle) if middle > bound else k + 1
+            if count <= k:
+                reached, high = count, middle
             else:
                 low = middle
-                keys = _where(keys, reach)
-        if missing == 0:
-            return above(grad, high - 1)
-        found = above(grad, low - 1)
-        certain = bits(grad.index_select(0, found)) >= high
-        spare = found[~certain]
+        missing = k - reached
+        if missing and low <= bound:
+            where = above(grad, low - 1)
+            keys = bits(grad.index_select(0, where))
+        certain = where[keys >= high]
+        if not missing:
+            return certain
+        spare = where[(keys >= low) & (keys < high)]
         start = int(torch.randint(spare.numel() - missing + 1, (1,), generator=source))
-        return torch.cat([found[certain], spare[start : start + missing]])
+        return torch.cat([certain, spare[start : start + missing]])
 
 
 def _bits_of(magnitude: float) -> int:
     return int(bits(torch.tensor(magnitude)))
 
 
-def _where(keys: Tensor, mask: Tensor) -> Tensor:
-    """`keys[mask]`; by numpy's positions in a fifth of torch's time on the CPU."""
-    if keys.is_cuda:
-        return keys[mask]
-    return torch.from_numpy(keys.numpy()[np.flatnonzero(mask.numpy())])
+def _count(keys: Tensor, least: int) -> int:
+    return int((keys >= least).count_nonzero())

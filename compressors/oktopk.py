@@ -23,7 +23,8 @@ from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
 from compressors.magnitude import above, at_least, bits, largest
-from compressors.sparse import compensate_, index_dtype
+from compressors.sparse import compensate_, index_dtype, sum_
+from compressors.workspace import workspace
 
 
 @dataclass
@@ -87,11 +88,12 @@ class OkTopK:
             passed = at_least(values, state.everywhere)
             values, where = values[passed], where[passed]
         state.everywhere = _followed(state.everywhere, values.numel(), k, self.global_gain)
-        survived = torch.zeros(n, dtype=torch.bool, device=grad.device)
+        survived = workspace("survived", n, torch.bool, grad.device).zero_()
         survived.index_fill_(0, where.long(), True)
         grad.index_fill_(0, index[survived[index]], 0)
-        mean = bucket.room() if bucket.may_clear else bucket.room().zero_()
-        return Reduced(mean.index_copy_(0, where.long(), values), unsent=grad)
+        if bucket.may_clear:
+            return Reduced(bucket.room().index_copy_(0, where.long(), values), unsent=grad)
+        return Reduced(sum_(bucket.room(), [(values, where)], 1.0), unsent=grad)
 
     def _state(self, bucket: Bucket) -> tuple[Agreed, bool]:
         """What is known of this bucket, and whether thresholds are due: alike on all workers."""
@@ -113,9 +115,10 @@ class OkTopK:
         values = grad.index_select(0, index).split(sizes)
         wire = index.to(self._wire_dtype).split(sizes)
         first, end = bounds[workers.rank : workers.rank + 2].tolist()
-        total = grad.new_zeros(end - first)
-        for theirs, where in workers.all_to_all(list(values), list(wire)):
-            total.index_add_(0, where - first, theirs, alpha=1 / workers.size)
+        total = workspace("region", end - first, grad.dtype, grad.device)
+        arrived = workers.all_to_all(list(values), list(wire))
+        entries = [(theirs, where - first) for theirs, where in arrived]
+        sum_(total, entries, 1 / workers.size)
         found = above(total, 0)
         return total[found], found + first
 

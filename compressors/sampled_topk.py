@@ -16,8 +16,15 @@ from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
 from compressors.draw import generator
-from compressors.magnitude import add_at_least_, at_least, largest, sample
-from compressors.sparse import average, index_dtype, see_taken_out, take_out_
+from compressors.magnitude import (
+    Entries,
+    add_reaching_,
+    at_least,
+    largest,
+    sample,
+    some,
+)
+from compressors.sparse import average, erase_, index_dtype, see_taken_out
 
 LEAST_RANK = 160  # of the threshold in the sample; its count is then good to 1 / sqrt(160) = 8 %
 
@@ -53,46 +60,56 @@ class SampledTopK:
         """
         grad, n = bucket.grad, bucket.grad.numel()
         key = (bucket.step, bucket.index, workers.rank)
-        index = self.select(grad, density, key, bucket.added, bucket.may_clear)
-        values, wire = take_out_(grad, index), index.to(self._wire_dtype)
+        index, values = self.take_(grad, density, key, bucket.added, bucket.may_clear)
         see_taken_out(bucket, values, index)
+        wire = index.to(self._wire_dtype)
         mean = average(values, wire, n, workers, bucket.room(), bucket.may_clear)
         return Reduced(mean, unsent=grad)
 
-    def select(
+    def take_(
         self,
         grad: Tensor,
         density: float,
         key: tuple[int, ...],
         added: Tensor | None = None,
         clear: bool = False,
-    ) -> Tensor:
-        """Positions of about k = density n entries of `grad`, [n]; int64 [K], ascending.
+    ) -> Entries:
+        """About k = density n entries of `grad`, [n], which is set to zero there.
 
         With `added`, of grad += added; `clear` then sets `added` to zero. The sample follows from
-        the seed and `key`.
+        the seed and `key`. What is returned lies in this thread's memory until it searches again.
         """
         start = int(torch.randint(1 << 31, (1,), generator=generator(self.seed, *key)))
         k = max(1, int(density * grad.numel()))
         size = max(int(self.share * grad.numel()), int(LEAST_RANK / density))
         threshold = estimate(grad, density, size, start, added)
-        index = passing(grad, threshold, added, clear)
+        found = self._corrected(grad, add_reaching_(grad, threshold, added, clear), threshold, k)
+        erase_(grad, found.index)
+        return found
+
+    def _corrected(self, grad: Tensor, found: Entries, threshold: Tensor, k: int) -> Entries:
+        """Between low k and high k entries, from those `found` with `threshold`."""
         plenty = None  # what passed the highest threshold that was too low
         for _ in range(self.rounds):
-            if index.numel() > self.high * k:
-                plenty, threshold = index, threshold * self.high
-                passed = at_least(grad.index_select(0, plenty), threshold)
-                index = plenty.index_select(0, passed)
-            elif index.numel() < self.low * k and plenty is None:
+            if found.values.numel() > self.high * k:
+                plenty, threshold = (
+                    Entries(*(part.clone() for part in found)),
+                    threshold * self.high,
+                )
+                found = some(plenty, at_least(plenty.values, threshold))
+            elif found.values.numel() < self.low * k and plenty is None:
                 threshold = threshold * self.low
-                index = at_least(grad, threshold)
+                found = add_reaching_(grad, threshold)
             else:
                 break
-        if index.numel() > self.high * k:
-            plenty = index
-        if plenty is not None and not self.low * k <= index.numel() <= self.high * k:
-            return plenty.index_select(0, largest(grad.index_select(0, plenty), k))
-        return index if index.numel() else largest(grad, 1)
+        if found.values.numel() > self.high * k:
+            plenty = Entries(*(part.clone() for part in found))
+        if plenty is not None and not self.low * k <= found.values.numel() <= self.high * k:
+            return some(plenty, largest(plenty.values, k))
+        if found.values.numel():
+            return found
+        index = largest(grad, 1)
+        return Entries(index, grad.index_select(0, index))
 
 
 def estimate(
@@ -108,13 +125,3 @@ def estimate(
         return drawn.topk(rank).values[-1].view(torch.float32)
     passed = largest(drawn.view(torch.float32), rank)
     return drawn.index_select(0, passed).min().view(torch.float32)
-
-
-def passing(
-    x: Tensor, threshold: Tensor, added: Tensor | None = None, clear: bool = False
-) -> Tensor:
-    """Positions in `x`, or in x += added, [n], of magnitude `threshold` or more, and not zero.
-
-    `clear` sets `added` to zero.
-    """
-    return at_least(x, threshold) if added is None else add_at_least_(x, added, threshold, clear)

@@ -1,5 +1,6 @@
 """Exchange of sparse vectors: values with their positions, gathered, added up and averaged."""
 
+from collections.abc import Sequence
 from math import isfinite
 
 import numpy as np
@@ -76,6 +77,14 @@ def take_out_(grad: Tensor, index: Tensor, erase: bool = True, out: Tensor | Non
     return values
 
 
+def erase_(x: Tensor, index: Tensor) -> None:
+    """Sets `x`, [n], to zero at positions that were found in it."""
+    if (native := kernels.of(x)) is not None and index.dtype == torch.int32:
+        native.kernels.erase(x.numpy(), index.numpy())
+    else:
+        x.index_fill_(0, index.long(), 0)
+
+
 def see_taken_out(bucket: Bucket, values: Tensor, index: Tensor) -> None:
     """`bucket.see` for the largest entries, taken out of `grad`; put back to be examined."""
     if not isfinite(float(values.sum())):
@@ -114,7 +123,7 @@ def average(
     return sum_(mean, gathered, 1 / workers.size)
 
 
-def sum_(total: Tensor, entries: list[tuple[Tensor, ...]], factor: float) -> Tensor:
+def sum_(total: Tensor, entries: Sequence[tuple[Tensor, ...]], factor: float) -> Tensor:
     """Total, [n], becomes the sum of (values, index), times `factor`, with 0 elsewhere.
 
     On the CPU positions that ascend are written in one pass, those of a large total past the cache.

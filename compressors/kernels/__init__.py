@@ -24,7 +24,6 @@ from torch import Tensor
 NAMES = ("native", "ranking", "signs", "quantise", "casts", "scatter", "lowrank")
 INDEX_END = 1 << 31  # positions are counted in int32
 CHOICE = "GRADNET_KERNELS"  # environment variable; `numpy`: compile nothing, results are equal
-KEPT = 1 << 22  # entries that a thread keeps memory for: 32 MB
 TEST_SIZE = 1000  # elements; not a multiple of a block
 
 
@@ -54,16 +53,18 @@ class Compiled(NamedTuple):
         capacity: int,
         added: np.ndarray | None = None,
         clear: bool = False,
+        first: int = 0,
+        count: int = 0,
     ) -> Found:
         """Entries of `x`, contiguous float32 [n], whose magnitude has bits above `bound`.
 
         With `added`, of x += added, and `clear` sets `added` to zero. `capacity` is how many are
-        expected; there may be more. What is returned is valid until this thread's next call.
+        expected; there may be more. Of those from position `first` on, after the `count` that the
+        call before found. What is returned is valid until this thread's next call.
         """
         block = self.kernels.BLOCK
         most = x.size + block
-        index, values = _own.arrays(min(capacity + block, most))
-        first = count = 0
+        index, values = _own.arrays(min(count + capacity + block, most), count)
         while True:
             state = (bound, self.compress, first, index, values, count)
             if added is None:
@@ -72,13 +73,16 @@ class Compiled(NamedTuple):
                 first, count = self.kernels.add_collect(x, added, clear, *state)
             if first == x.size:
                 return Found(index[:count], values[:count])
-            index, values = _own.arrays(min(2 * index.size, most), Found(index, values), count)
+            index, values = _own.arrays(min(2 * index.size, most), count)
 
     def largest(self, found: Found, k: int) -> Found:
-        """The k of `found` with the largest magnitudes; of equal ones the first."""
+        """The k of `found` with the largest magnitudes; of equal ones the first.
+
+        What is returned is valid until this thread's next call.
+        """
         kth, ties = self.ranking.kth_largest(found.values, k)
         size = k + self.kernels.BLOCK
-        kept = Found(np.empty(size, np.int32), np.empty(size, np.float32))
+        kept = _best.arrays(size)
         _, count = self.kernels.collect(found.values, kth - 1, self.compress, 0, *kept, 0)
         if count == k:
             self.ranking.follow(kept.where, found.where, k)
@@ -92,20 +96,17 @@ class Scratch(threading.local):
 
     found = Found(np.empty(0, np.int32), np.empty(0, np.float32))
 
-    def arrays(self, size: int, old: Found | None = None, count: int = 0) -> Found:
-        """Two of at least `size`, that begin with the first `count` of `old`."""
-        if old is None and self.found.where.size >= size:
-            return self.found
-        grown = Found(np.empty(size, np.int32), np.empty(size, np.float32))
-        if old is not None:
-            for new, known in zip(grown, old, strict=True):
+    def arrays(self, size: int, count: int = 0) -> Found:
+        """Two of at least `size`, that begin with the first `count` of what was here last."""
+        old = self.found
+        if old.where.size < size:
+            self.found = Found(np.empty(size, np.int32), np.empty(size, np.float32))
+            for new, known in zip(self.found, old, strict=True):
                 new[:count] = known[:count]
-        if size <= KEPT:
-            self.found = grown
-        return grown
+        return self.found
 
 
-_own = Scratch()
+_own, _best = Scratch(), Scratch()
 
 
 def compiled() -> Compiled | None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from compressors.dgc import DGC
+from compressors.magnitude import Entries
 from compressors.sampled_topk import SampledTopK
 from tests.compressors.reductions import Outcome, Replica, Shapes, gradient
 from tests.compressors.threads import ThreadWorkers, together
@@ -45,10 +46,10 @@ def test_several_steps_are_those_of_float64(
             super().__init__()
             self.rank = rank
 
-        def select(self, grad: torch.Tensor, density: float, key: Any) -> torch.Tensor:
-            where = super().select(grad, density, key)
-            sent[self.rank].append(where.numpy())
-            return where
+        def take_(self, *given: Any) -> Entries:
+            found = super().take_(*given)
+            sent[self.rank].append(found.index.numpy().copy())
+            return found
 
     def work(workers: ThreadWorkers) -> list[Outcome]:
         compressor = DGC(0.9, nesterov, masking, clip_norm, Seen(workers.rank))

@@ -1,6 +1,7 @@
 """The compiled kernels have the results of numpy, bit for bit, on every path and when they fail."""
 
 from collections.abc import Callable
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -8,8 +9,9 @@ import torch
 
 from compressors import kernels
 from compressors.magnitude import (
+    Entries,
     above,
-    add_at_least_,
+    add_reaching_,
     at_least,
     bits,
     largest,
@@ -79,11 +81,13 @@ def test_adding_and_taking_is_both(compiled: kernels.Compiled, kind: str, n: int
             check_taken(residual, grad, k, clear)
 
 
-def test_a_selection_outlives_the_next(compiled: kernels.Compiled) -> None:
+def test_what_was_taken_lasts_whatever_other_threads_take(compiled: kernels.Compiled) -> None:
     x = inputs("normal", 100_001)
     taken = take_largest_(x, 500)
     before = [part.clone() for part in taken]
-    take_largest_(x, 700)
+    other = Thread(target=take_largest_, args=(x, 700))
+    other.start()
+    other.join()
     above(x, 0)
     assert all(torch.equal(one, other) for one, other in zip(taken, before, strict=True))
 
@@ -101,10 +105,18 @@ def test_adding_and_comparing_is_both(
     assert torch.equal(sample(residual, 100, 7, grad), sample(total, 100, 7))
     for threshold in (total.abs().median(), torch.tensor(0.0), torch.tensor(torch.inf)):
         added = residual.clone()
-        assert torch.equal(add_at_least_(added, grad, threshold), at_least(total, threshold))
+        expected = at_least(total, threshold)
+        index, values = add_reaching_(added, threshold, grad)
+        assert torch.equal(index.long(), expected)
+        assert np.array_equal(values.numpy(), total[expected].numpy(), equal_nan=True)
         assert np.array_equal(added.numpy(), total.numpy(), equal_nan=True)
         added, spent = residual.clone(), grad.clone()
-        add_at_least_(added, spent, threshold, clear=True)
+        found = Entries.none(added)
+        for first, stop in ((0, 77), (77, 78), (78, 4097)):  # in pieces
+            part = added[:stop], threshold, spent[:stop], True
+            found = add_reaching_(*part, found, first)
+        assert torch.equal(found.index.long(), expected)
+        assert np.array_equal(found.values.numpy(), total[expected].numpy(), equal_nan=True)
         assert np.array_equal(added.numpy(), total.numpy(), equal_nan=True) and not spent.any()
 
 
