@@ -3,16 +3,18 @@
 A sparse all-gather of density k costs each of P workers (P-1) k n entries of 12 bytes, a ring
 all-reduce 2 (P-1)/P n of 4. The most that a method can gain is where communication is everything:
 2 x 4 / (12 P k), at the least density that its controller may choose (table I, k_min). What is
-predicted of a throughput is that bound, with the testbed's compute time where it is told.
+predicted of a throughput is that bound. Compression is taken to cost nothing.
 """
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
+from harness.fidelity import costs
 from harness.fidelity.cells import Cell
+from harness.fidelity.iterations import ALL, Job
+from harness.fidelity.layers import tensors
 from harness.fidelity.testbed import Testbed
-
-FLOAT_BYTES = 4
+from harness.fidelity.timeline import Iteration
 
 
 class Dc2:
@@ -40,8 +42,21 @@ class Dc2:
         Volumes per worker, entries of `entry_bytes`.
         """
         entries = self.testbed["workers"] * density * self.testbed["entry_bytes"]
-        return 2 * FLOAT_BYTES / entries
+        return 2 * costs.FLOAT_BYTES / entries
+
+    def iteration(self, model: str, density: float, rate_mbit: float | None = None) -> Iteration:
+        """With `density` of the whole gradient gathered after backward, as Horovod's hook does."""
+        fabric = self.testbed.fabric(rate_mbit=rate_mbit)
+        job = Job(tensors(model), self.testbed.compute(model), fabric)
+        size = density * self.testbed["entry_bytes"]
+        return job.run(
+            job.buckets(ALL),
+            lambda group: fabric.all_gather_s(size * costs.elements(group)),
+            "after_backward",
+        )
 
     def density_needed(self, gain: float) -> float:
         """The highest density whose bound is `gain`."""
-        return 2 * FLOAT_BYTES / (self.testbed["workers"] * gain * self.testbed["entry_bytes"])
+        return (
+            2 * costs.FLOAT_BYTES / (self.testbed["workers"] * gain * self.testbed["entry_bytes"])
+        )

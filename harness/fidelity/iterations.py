@@ -156,23 +156,32 @@ def acp(
     return _mean([step(0), step(1)])
 
 
-def covap(job: Job, interval: int) -> Iteration:
-    """Mean of the I steps in which every unit goes once; units are buckets in even slices."""
-    buckets = job.buckets()
-    counts = shards([costs.elements(bucket) for bucket in buckets], interval)
-    first = {id(bucket): sum(counts[:index]) for index, bucket in enumerate(buckets)}
-    count = {id(bucket): parts for bucket, parts in zip(buckets, counts, strict=True)}
+def covap(job: Job, interval: int, bucket_mb: float | None = DDP_MB) -> Iteration:
+    """Mean of the I steps in which every unit goes once."""
+    return _mean(covap_steps(job, interval, bucket_mb=bucket_mb))
+
+
+def covap_steps(
+    job: Job, interval: int, sharded: bool = True, bucket_mb: float | None = DDP_MB
+) -> list[Iteration]:
+    """Each of the I steps; units are buckets, in even slices where they are `sharded`."""
+    buckets = job.buckets(bucket_mb)
+    sizes = [costs.elements(bucket) for bucket in buckets]
+    counts = shards(sizes, interval) if sharded else [1] * len(buckets)
+    units, total = {}, 0
+    for bucket, parts in zip(buckets, counts, strict=True):
+        units[bucket[0].name] = range(total, total + parts)
+        total += parts
 
     def step(number: int) -> Iteration:
         def send(bucket: Group) -> float:
-            units = range(first[id(bucket)], first[id(bucket)] + count[id(bucket)])
-            turns = sum((unit + number) % interval == 0 for unit in units)
-            size = costs.dense_bytes(bucket) / count[id(bucket)]
-            return turns * job.fabric.all_reduce_s(size)
+            own = units[bucket[0].name]
+            turns = sum((unit + number) % interval == 0 for unit in own)
+            return turns * job.fabric.all_reduce_s(costs.dense_bytes(bucket) / len(own))
 
         return job.run(buckets, send)
 
-    return _mean([step(number) for number in range(interval)])
+    return [step(number) for number in range(interval)]
 
 
 def _mean(found: Sequence[Iteration]) -> Iteration:
