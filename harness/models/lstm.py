@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from harness.models.base import Shape, Times
 from harness.task import State
 
-SPREAD = 0.1  # embedding and decoder begin uniform in +- this, as in PyTorch's word_language_model
+SPREAD = 0.1  # the decoder begins uniform in +- this, as in PyTorch's word_language_model
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class LSTM:
     hidden: int = 1500
     layers: int = 2
     dropout: float = 0.65  # after the embedding and after every layer
+    spread: float = SPREAD  # the embedding begins uniform in +- this
     times: Times | None = None
 
     def __post_init__(self) -> None:
@@ -29,11 +30,15 @@ class LSTM:
                 raise ValueError(f"{key} must be >= 1, got {getattr(self, key)}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
+        if not self.spread > 0:
+            raise ValueError(f"spread must be > 0, got {self.spread}")
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
         if len(shape) != 1:
             raise ValueError(f"{self.name} takes texts (words), got samples of {tuple(shape)}")
-        return WordModel(classes, self.hidden, self.layers, self.dropout)
+        network = WordModel(classes, self.hidden, self.layers, self.dropout)
+        nn.init.uniform_(network.embedding.weight, -self.spread, self.spread)
+        return network
 
 
 class WordModel(nn.Module):
@@ -49,7 +54,6 @@ class WordModel(nn.Module):
         self.lstm = nn.LSTM(hidden, hidden, layers, dropout=between, batch_first=True)
         self.decoder = nn.Linear(hidden, vocabulary)
         self.dropout = nn.Dropout(dropout)
-        nn.init.uniform_(self.embedding.weight, -SPREAD, SPREAD)
         nn.init.uniform_(self.decoder.weight, -SPREAD, SPREAD)
         nn.init.zeros_(self.decoder.bias)
 

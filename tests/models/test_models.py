@@ -154,6 +154,7 @@ def test_times_are_proportional_to_the_batch():
         (lambda: VGG16(dropout=1.0), r"dropout must be in \[0, 1\), got 1.0"),
         (lambda: VGG16(spare_classes=-1), "spare_classes must be >= 0, got -1"),
         (lambda: LSTM(layers=0), "layers must be >= 1, got 0"),
+        (lambda: LSTM(spread=0.0), "spread must be > 0, got 0.0"),
         (lambda: LSTM(dropout=1.0), r"dropout must be in \[0, 1\), got 1.0"),
         (lambda: VGG16().build(DIGITS, 10), "needs 32 px"),
         (lambda: ConvNet(width=12), "width must be a multiple of 8, got 12"),
