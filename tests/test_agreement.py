@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 
-from harness import agreement, load
+from harness import agreement, load, run
+from harness.preview import composed
 from harness.report import report
 from tests import records_by_hand as by_hand
 
@@ -116,3 +117,19 @@ def test_a_report_shows_pairs_where_there_are_some(tmp_path, capsys):
     assert "virtual time against real packets" in text and "+20.0" in text
     assert pd.read_csv(out / "agreement.csv").error.tolist() == pytest.approx([0.2])
     assert (out / "agreement.png").stat().st_size > 5000 and str(out / "agreement.pdf") in text
+
+
+@pytest.mark.launch
+def test_a_real_run_and_its_twin_agree(tmp_path):
+    """Of a step that its bytes take: rates rule, whatever else this machine has to do."""
+    asked = ["method=allreduce", "workers=2", "steps=4", "eval_every=100", "profile.rate_mbit=20"]
+    asked += ["emulation.compute=paced", "emulation.dilation=2", f"results={tmp_path}"]
+    for network in ("netns", "simulated"):
+        settings, _ = composed([f"network={network}", *asked])
+        settings.check()
+        outcome = run.perform(settings)
+        assert outcome.state in ("succeeded", "invalid"), outcome.error  # a busy machine's
+    found = agreement.paired(load.runs(tmp_path))
+    assert len(found) == 1
+    assert found.virtual_s[0] > 0.2  # 640 KB at 20 Mbit/s
+    assert abs(found.error[0]) < 0.3
