@@ -73,6 +73,8 @@ class Progress:
         complete = text[: text.rfind("\n") + 1]
         self._offset += len(complete)
         for line in complete.splitlines():
+            if self._says_nothing_new(line):
+                continue
             row = dict(zip(Step._fields, line.split(","), strict=False))
             if row["rank"] == "rank":
                 continue  # the header
@@ -82,6 +84,11 @@ class Progress:
                 self._bytes += int(row["received_bytes"])
             if row["samples"] != "0" and (row is self._last or self._last["samples"] == "0"):
                 self._loss = row["loss"]
+
+    def _says_nothing_new(self, line: str) -> bool:
+        """Rank 0 tells all that is shown, and this is another's row: of thousands, nearly every."""
+        told = self._rank == "0" and self._last["samples"] != "0"
+        return told and line.split(",", 2)[1] != "0"
 
     def _line(self) -> str:
         if not self._last:

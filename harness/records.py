@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,6 +98,12 @@ class Table:
         """Write `rows` at once; a reader sees all of them or, after a crash, a torn last line."""
         text = "".join(",".join(map(_field, row)) + "\n" for row in rows)
         _write(self._file, text, self._path)
+
+    def append_alike(self, row: tuple, ranks: Sequence[int]) -> None:
+        """Write `row`, whose second column is a rank, once for each of `ranks`."""
+        first, _, *rest = (_field(value) for value in row)
+        ending = ",".join(rest) + "\n"
+        _write(self._file, "".join(f"{first},{rank},{ending}" for rank in ranks), self._path)
 
     def close(self) -> None:
         os.close(self._file)

@@ -1,10 +1,10 @@
 """Whether a finished run may be believed, and its final numbers: summary.json."""
 
 import csv
-import math
 from collections import defaultdict
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness import doubts, passage
 from harness.records import read_events
@@ -39,34 +39,63 @@ def summarize(
         *_pace_reasons(ends, settings),
         *_drift_reasons(ends),
     ]
-    return _summary(run_dir, steps, events, reasons, proof)
+    return _summary(run_dir, events, reasons, proof)
 
 
 def summarize_simulated(run_dir: Path) -> dict[str, Any]:
     """The same of a run in virtual time, which has no network to prove and no pace to miss."""
-    steps, events = _rows(run_dir / "steps.csv"), read_events(run_dir)
+    events = read_events(run_dir)
     ends = [event for event in events if event["event"] == "rank_finished"]
-    return {"simulated": True} | _summary(run_dir, steps, events, _drift_reasons(ends), {})
+    return {"simulated": True} | _summary(run_dir, events, _drift_reasons(ends), {})
+
+
+class Totals(NamedTuple):
+    """Of all rows of steps.csv."""
+
+    time_s: float = 0.0
+    steps: int = 0
+    samples: int = 0
+    sent_bytes: int = 0
+    mean_density: float | None = None
+
+
+def _totals(path: Path) -> Totals:
+    """Of steps.csv at `path`, row by row: there may be more than memory holds."""
+    time_s, steps, samples, sent, density, dense = 0.0, 0, 0, 0, 0.0, 0
+    with path.open() as file:
+        rows = csv.reader(file)
+        header = next(rows)
+        asked = [header.index(name) for name in ("time_s", "step", "samples", "sent_bytes")]
+        at_time, at_step, at_samples, at_sent = asked
+        at_density = header.index("density")
+        for row in rows:
+            time_s = max(time_s, float(row[at_time]))
+            steps = max(steps, int(row[at_step]) + 1)
+            samples += int(row[at_samples])
+            sent += int(row[at_sent])
+            if isfinite(this := float(row[at_density])):
+                density, dense = density + this, dense + 1
+    return Totals(time_s, steps, samples, sent, density / dense if dense else None)
 
 
 def _summary(
     run_dir: Path,
-    steps: list[dict[str, str]],
     events: list[dict],
     reasons: list[str],
     proof: dict[str, Any],
 ) -> dict[str, Any]:
     ends = [event for event in events if event["event"] == "rank_finished"]
-    time_s = max((float(row["time_s"]) for row in steps), default=0.0)
+    found = _totals(run_dir / "steps.csv")
+    took_s = found.time_s - _began_s(events)
     return {
         "valid": not reasons,
         "reasons": reasons,
         "final": _final(run_dir),
-        "time_s": time_s,
-        "steps": 1 + max((int(row["step"]) for row in steps), default=-1),
-        "throughput": _throughput(steps, max(0.0, time_s - _began_s(events))),
-        "mean_density": _mean([float(row["density"]) for row in steps]),
-        "sent_bytes": sum(int(row["sent_bytes"]) for row in steps),
+        "time_s": found.time_s,
+        "steps": found.steps,
+        "throughput": found.samples / took_s if took_s > 0 else None,
+        "mean_density": found.mean_density,
+        "sent_bytes": found.sent_bytes,
         "overrun_steps": {event["rank"]: event["overruns"] for event in ends},
         "proof": proof,
     }
@@ -133,13 +162,3 @@ def _final(run_dir: Path) -> dict[str, float]:
 def _began_s(events: list[dict]) -> float:
     """Where on the clock this run began: 0, unless it went on from a checkpoint."""
     return max((event["time_s"] for event in events if event["event"] == "step_0"), default=0.0)
-
-
-def _throughput(steps: list[dict[str, str]], took_s: float) -> float | None:
-    """Samples per second of all ranks from the first step to the last."""
-    return sum(int(row["samples"]) for row in steps) / took_s if took_s else None
-
-
-def _mean(values: list[float]) -> float | None:
-    finite = [value for value in values if math.isfinite(value)]
-    return sum(finite) / len(finite) if finite else None

@@ -1,6 +1,6 @@
 """Another profile with competing iperf3 flows that come and go, as in NetSenseML (2025)."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from random import Random
 
@@ -13,7 +13,7 @@ from profiles.limits import (
     check_share,
     check_whole,
 )
-from profiles.play import Held, play
+from profiles.play import Held, play, series
 from profiles.segments import value_at
 
 MOST_FLOWS = 128  # of iperf3 --parallel
@@ -47,6 +47,9 @@ class Contended:
 
     def play(self, node: int, way: Way) -> Iterator[Held] | None:
         return play(self.of, node, way)
+
+    def series(self, node: int, way: Way) -> Hashable:
+        return series(self.of, node, way)
 
     def flows(self, time_s: float) -> int:
         return self.of.flows(time_s) + int(value_at(self, "flows", max(0.0, time_s)))

@@ -1,10 +1,11 @@
 """Profiles played forwards: what a direction of a link goes through, without looking all the time.
 
 A profile may have `play(node, way)`: its conditions there one after the other, each with the time
-until which it holds, equal to what `link` says in between. Any other is asked at every look.
+until which it holds, equal to what `link` says in between; and `series(node, way)`, equal where
+conditions are the same at all times. Any other is asked at every look.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from profiles.base import Link, Profile, Way
@@ -48,13 +49,26 @@ class Forwards:
         return self._now
 
 
-def played(profile: Profile, node: int, way: Way) -> Played:
-    """One direction of `node`'s link as `profile` has it, from time 0 on."""
-    parts = play(profile, node, way)
-    return Asked(profile, node, way) if parts is None else Forwards(parts)
+def played(profile: Profile, directions: Iterable[tuple[int, Way]]) -> list[Played]:
+    """Directions of nodes' links as `profile` has them, from time 0 on; equal ones are one."""
+    known: dict[Hashable, Played] = {}
+    found: list[Played] = []
+    for node, way in directions:
+        parts = play(profile, node, way)
+        if parts is None:
+            found.append(Asked(profile, node, way))
+        else:
+            found.append(known.setdefault(series(profile, node, way), Forwards(parts)))
+    return found
 
 
 def play(profile: Profile, node: int, way: Way) -> Iterator[Held] | None:
     """Of a profile that can be played; None of any other."""
     playable: Any = profile
     return playable.play(node, way) if callable(getattr(profile, "play", None)) else None
+
+
+def series(profile: Profile, node: int, way: Way) -> Hashable:
+    """Which of a profile's series rules a direction; by default each has its own."""
+    known: Any = profile
+    return known.series(node, way) if callable(getattr(profile, "series", None)) else (node, way)

@@ -60,13 +60,13 @@ class DrawnRate(Rated):
         """Lengths in seconds and rates, one after the other, forever."""
 
     def mbit(self, time_s: float, node: int) -> float:
-        return value_at(self, self._series(node), time_s)
+        return value_at(self, self.series(node), time_s)
 
     def play(self, node: int, way: Way) -> Iterator[Held]:
         """What `link` says, one after the other; nothing of the past is kept."""
         path = (self.delay_ms, self.jitter_ms, self.loss, self.reorder)
-        for until_s, rate_mbit in drawn_parts(self, self._series(node)):
+        for until_s, rate_mbit in drawn_parts(self, self.series(node)):
             yield Held(until_s, Link(rate_mbit, *path))
 
-    def _series(self, node: int) -> str:
+    def series(self, node: int, way: Way = "up") -> str:
         return "all" if self.shared else str(node)

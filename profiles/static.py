@@ -35,6 +35,9 @@ class Static(Rated):
     def play(self, node: int, way: Way) -> Iterator[Held]:
         yield Held(float("inf"), self.link(0.0, node, way))
 
+    def series(self, node: int, way: Way) -> float:
+        return self.mbit(0.0, node)
+
     def range_mbit(self) -> tuple[float, float]:
         if not isinstance(self.rate_mbit, tuple):
             return self.rate_mbit, self.rate_mbit

@@ -11,7 +11,7 @@ SETTINGS = {"method.name": "dense", "seed": 0, "steps": 4}
 
 def row(step: int, rank: int) -> Step:
     state = '{"h": 0.5, "rate": 1.0}'  # which has a comma in it
-    return Step(step, rank, 1.0 + step, 0.5, 8, 0.1, 0.1, 0.1, 0.1, 9, 125_000, 9, 1.0, state)
+    return Step(step, rank, 1.0 + step, 0.5, 8, 0.1, 0.1, 0.1, 0.1, 0.1, 9, 125_000, 9, 1.0, state)
 
 
 def test_rows_are_counted_once_though_another_file_takes_the_place_of_theirs(

@@ -22,6 +22,7 @@ from harness.resume import Resumed
 from harness.settings import Settings
 from harness.simulate.compression import file_of
 from harness.simulate.costs import Costs
+from harness.simulate.repeats import Repeats
 from harness.simulate.replica import Own, Replica
 from harness.simulate.sampler import Sampler
 from harness.simulate.saving import Saver, state_of
@@ -110,11 +111,14 @@ def _side(settings: Settings, costs: Costs, turns: Turns, device: torch.device, 
         device=device,
         seconds_per_second=0.0 if compression else network.seconds_per_second(*of_run),
     )
+    reduction = reduction_of(settings, workers)
+    norms = getattr(reduction.controller, "needs_norms", False)  # of gradients, every time
     return Side(
-        reduction_of(settings, workers),
+        reduction,
         workers,
         compression,
         after_backward=settings["overlap"] == "after_backward",
+        repeats=Repeats(network.repeat if network.alike and not norms else 0),
     )
 
 

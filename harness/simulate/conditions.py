@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from heapq import heapify, heapreplace
-from typing import NamedTuple
+from heapq import heapreplace
+from math import inf, nextafter
 
 import numpy as np
 
@@ -14,15 +14,32 @@ BYTES_PER_MBIT = 125_000
 UNSHAPED = Link(np.inf)
 
 
-class Look(NamedTuple):
-    """Conditions until the next look; arrays are [directions + 1], the last is not shaped."""
+@dataclass
+class Look:
+    """Conditions until the next look changes them; arrays are [directions + 1].
 
-    version: int  # of the network; the same while nothing changes
+    The last direction is not shaped.
+    """
+
     links: list[Link]
-    flows: int  # competing, on each direction that is shared
     bytes_per_s: np.ndarray
     delay_s: np.ndarray
     loss: np.ndarray
+    flows: int = 0  # competing, on each direction that is shared
+    version: int = 0  # of the network; the same while nothing changes
+
+    @classmethod
+    def unshaped(cls, directions: int) -> "Look":
+        size = directions + 1
+        return cls([UNSHAPED] * size, np.full(size, np.inf), np.zeros(size), np.zeros(size))
+
+    def change(self, directions: list[int], link: Link) -> None:
+        """Let `directions` have the conditions of `link`."""
+        for direction in directions:
+            self.links[direction] = link
+        self.bytes_per_s[directions] = link.rate_mbit * BYTES_PER_MBIT
+        self.delay_s[directions] = link.delay_ms / 1000
+        self.loss[directions] = link.loss
 
 
 @dataclass
@@ -37,6 +54,7 @@ class Conditions:
     _number: int = field(default=-1, init=False)  # of the last look
 
     def __post_init__(self) -> None:
+        self._look = Look.unshaped(0)
         self._rewind()
 
     def look(self, time_s: float) -> Look:
@@ -68,36 +86,27 @@ class Conditions:
         return number + ((number + 1) * self.update_s <= time_s)  # despite rounding
 
     def _rewind(self) -> None:
-        self._played = self.routes.played()
-        self._due = [(-np.inf, direction) for direction in range(len(self._played))]
-        heapify(self._due)
-        size = len(self._played) + 1
-        self._look = Look(
-            0, [UNSHAPED] * size, 0, np.full(size, np.inf), np.zeros(size), np.zeros(size)
-        )
+        played = self.routes.played()
+        alike: dict[int, list[int]] = {}  # directions by what rules them
+        for direction, each in enumerate(played):
+            alike.setdefault(id(each), []).append(direction)
+        self._groups = [(played[directions[0]], directions) for directions in alike.values()]
+        self._due = [(-np.inf, group) for group in range(len(self._groups))]
+        before, self._look = self._look, Look.unshaped(len(played))
+        self._look.version = before.version + 1
         self._number = -1
 
     def _advance(self, time_s: float) -> None:
-        """Ask for what may have changed; a new look where something has."""
-        last = self._look
-        changed: dict[int, Link] = {}
+        """Ask for what may have changed."""
+        look, changed = self._look, False
         while self._due and self._due[0][0] <= time_s:
-            direction = self._due[0][1]
-            held = self._played[direction].at(time_s)
-            heapreplace(self._due, (max(held.until_s, np.nextafter(time_s, np.inf)), direction))
-            if held.link != last.links[direction]:
-                changed[direction] = held.link
+            group = self._due[0][1]
+            played, directions = self._groups[group]
+            held = played.at(time_s)
+            heapreplace(self._due, (max(held.until_s, nextafter(time_s, inf)), group))
+            if held.link != look.links[directions[0]]:
+                look.change(directions, held.link)
+                changed = True
         flows = self.routes.flows(time_s)
-        if changed or flows != last.flows:
-            self._look = _with(last, changed, flows)
-
-
-def _with(last: Look, changed: dict[int, Link], flows: int) -> Look:
-    links, which = last.links.copy(), list(changed)
-    for direction, link in changed.items():
-        links[direction] = link
-    rates, delays, losses = last.bytes_per_s.copy(), last.delay_s.copy(), last.loss.copy()
-    rates[which] = [link.rate_mbit * BYTES_PER_MBIT for link in changed.values()]
-    delays[which] = [link.delay_ms / 1000 for link in changed.values()]
-    losses[which] = [link.loss for link in changed.values()]
-    return Look(last.version + 1, links, flows, rates, delays, losses)
+        if changed or flows != look.flows:
+            look.flows, look.version = flows, look.version + 1

@@ -16,6 +16,7 @@ MOST_WORKERS = 10_000
 MOST_LATENCY_S = 10.0
 MOST_SCALE = 1e6
 MOST_DRAWN = 1000  # steps in timeline.csv: a row for each part of each, of each rank
+MOST_REPEATED = 1000  # exchanges that are remembered
 PERIOD_S = (0.001, 3600.0)
 
 
@@ -40,6 +41,7 @@ class Simulated:
     timeline_steps: int = 3
     threads: int = 1
     alike: bool = False
+    repeat: int = 12
 
     def __post_init__(self) -> None:
         check_between(0, MOST_LATENCY_S, alpha_s=self.alpha_s, operation_s=self.operation_s)
@@ -50,6 +52,7 @@ class Simulated:
         self._shaping()
         check_whole(0, MOST_DRAWN, timeline_steps=self.timeline_steps)
         check_whole(1, 1024, threads=self.threads)
+        check_whole(0, MOST_REPEATED, repeat=self.repeat)
         if self.cores is not None:
             check_whole(1, 1024, cores=self.cores)
         check_choice((True, False), alike=self.alike, real_seconds=self.real_seconds)

@@ -23,7 +23,7 @@ class Routes(Protocol):
     def names(self) -> list[str]: ...
 
     def played(self) -> list[Played]:
-        """The conditions of each direction over time."""
+        """The conditions of each direction over time; those that are always equal are one."""
         ...
 
     def flows(self, time_s: float) -> int:
@@ -58,7 +58,7 @@ class Star:
         return [f"{way}{node}" for way in WAYS for node in range(self.nodes)]
 
     def played(self) -> list[Played]:
-        return [played(self.profile, node, way) for way in WAYS for node in range(self.nodes)]
+        return played(self.profile, [(node, way) for way in WAYS for node in range(self.nodes)])
 
     def flows(self, time_s: float) -> int:
         return self.profile.flows(time_s)
@@ -94,7 +94,7 @@ class Dumbbell:
 
     def played(self) -> list[Played]:
         own = Star(self.access, self.nodes).played() if self.access else []
-        return [played(self.profile, TRUNK, way) for way in WAYS] + own
+        return played(self.profile, [(TRUNK, way) for way in WAYS]) + own
 
     def flows(self, time_s: float) -> int:
         return self.profile.flows(time_s)

@@ -8,10 +8,15 @@ from harness.simulate.conditions import Conditions
 from harness.simulate.costs import Costs
 from profiles.base import Link
 
+MOST_LINKS = 128  # that all are told of
+
 
 @dataclass
 class Sampler:
-    """A row for each link every `sample_s` emulated seconds; bytes are spread over their step."""
+    """A row for each link every `sample_s` emulated seconds; bytes are spread over their step.
+
+    Of more than MOST_LINKS as many, evenly chosen, have one at the end of a step, where one is due.
+    """
 
     costs: Costs
     table: Table
@@ -26,13 +31,20 @@ class Sampler:
 
     def __post_init__(self) -> None:
         self._rows, self._time_s = ceil(self.begins_s / self.sample_s), self.begins_s
-        conditions = self.costs.conditions  # which time has gone by in already
-        self._conditions = Conditions(conditions.routes, conditions.update_s)
+        conditions = self.costs.conditions
         self._names = conditions.routes.names
+        every = ceil(len(self._names) / MOST_LINKS)
+        self._shown = slice(None, None, every)
+        if every == 1:  # it looks back at times that have gone by in the collectives' conditions
+            conditions = Conditions(conditions.routes, conditions.update_s)
+        self._conditions = conditions
 
     def up_to(self, time_s: float) -> None:
         """Write what is due; `time_s` is the end of a step."""
         now = self.costs.carried
+        if len(self._names) > MOST_LINKS:
+            self._at_the_end(time_s, now)
+            return
         rows = []
         while (due_s := self._rows * self.sample_s) <= time_s:
             rows += self._sample(due_s, now, time_s)
@@ -40,9 +52,15 @@ class Sampler:
         self.table.append(*rows)
         self._time_s, self._carried = time_s, now
 
+    def _at_the_end(self, time_s: float, now: dict[str, float]) -> None:
+        if self._rows * self.sample_s <= time_s:
+            self.table.append(*self._sample(time_s, now, time_s))
+            self._rows = int(time_s / self.sample_s) + 1
+
     def _sample(self, due_s: float, now: dict[str, float], end_s: float) -> list[LinkSample]:
         look = self._conditions.look(due_s)
-        links = dict(zip(self._names, look.links, strict=False))
+        shown = zip(self._names[self._shown], look.links[:-1][self._shown], strict=True)
+        links = dict(shown)
         self._tell(due_s, links, look.flows)
         went_s = end_s - self._time_s
         share = (due_s - self._time_s) / went_s if went_s else 1.0
@@ -62,7 +80,7 @@ class Sampler:
     def _tell(self, time_s: float, links: dict[str, Link], flows: int) -> None:
         """Changes of the conditions, and competing flows that come and go."""
         changed = {n: link._asdict() for n, link in links.items() if self._told.get(n) != link}
-        if changed and self._told:
+        if changed and self._told and len(self._names) <= MOST_LINKS:
             self.events.append(
                 "conditions", time_s, planned_s=time_s, links=changed, applied=True, late_ms=0.0
             )

@@ -16,6 +16,7 @@ from harness.exchange import Exchanged
 from harness.records import Span
 from harness.reduction import Reduction
 from harness.simulate.compression import Given
+from harness.simulate.repeats import Done, Repeats
 from harness.simulate.workers import SimulatedWorkers
 
 
@@ -27,6 +28,7 @@ class Laid(NamedTuple):
     gradients: list[Tensor]  # views of buffer by parameter, shaped
     parameters: Sequence[Tensor]
     share: float  # of backward, of all buckets up to this one
+    pattern: Tensor | None = None  # [n]; of replay: the gradient, wherever it is looked at
 
 
 class Computed(NamedTuple):
@@ -45,6 +47,7 @@ class Side:
     workers: SimulatedWorkers
     compression: Given | None  # None: measured
     after_backward: bool  # no bucket is sent before the last is ready
+    repeats: Repeats = field(default_factory=lambda: Repeats(0))  # of one who stands for all
     end_s: float = field(default=0.0, init=False)  # of the last step
     _spans: list[Span] = field(default_factory=list, init=False)
     _seen: Observation | None = field(default=None, init=False)
@@ -57,6 +60,7 @@ class Side:
         workers.intervals.clear()
         workers.now_s = max(workers.now_s, begin_s)
         self.reduction.open(self._seen, self._durations_s)
+        self.repeats.begin(self.reduction.density)
         opened, workers.compress_s = len(workers.intervals), 0.0
         workers.compressing.clear()
         self._spans = [*self._of(step, "communicate", -1, workers.intervals)]
@@ -98,6 +102,19 @@ class Side:
     def _reduce(self, step: int, index: int, bucket: Laid, due_s: float) -> None:
         workers = self.workers
         sent, compressed = len(workers.intervals), len(workers.compressing)
+        workers.acts.clear()
+        if (done := self.repeats.of(index)) is not None:
+            self._repeat(done, due_s)
+        else:
+            self._exchange(step, index, bucket, due_s)
+        self._spans += self._of(step, "compress", index, workers.compressing[compressed:])
+        self._spans += self._of(step, "communicate", index, workers.intervals[sent:])
+
+    def _exchange(self, step: int, index: int, bucket: Laid, due_s: float) -> None:
+        workers = self.workers
+        sent, received = workers.sent_bytes, workers.received_bytes
+        if bucket.pattern is not None:
+            bucket.buffer.copy_(bucket.pattern)
         workers.begin(due_s)
         if self.compression is not None:
             workers.charge(self.compression.seconds(bucket.buffer.numel()))
@@ -105,8 +122,13 @@ class Side:
             step, index, bucket.names, bucket.gradients, bucket.buffer, bucket.parameters
         )
         workers.pause()
-        self._spans += self._of(step, "compress", index, workers.compressing[compressed:])
-        self._spans += self._of(step, "communicate", index, workers.intervals[sent:])
+        went = workers.sent_bytes - sent, workers.received_bytes - received
+        self.repeats.add(Done(workers.acts.copy(), *went))
+
+    def _repeat(self, done: Done, due_s: float) -> None:
+        self.workers.again(due_s, done.acts)
+        self.workers.sent_bytes += done.sent_bytes
+        self.workers.received_bytes += done.received_bytes
 
     def _computing(self, step: int, begin_s: float, ends_s: list[float]) -> Iterator[Span]:
         """Forward, which ends first, and backward up to each bucket."""

@@ -30,18 +30,18 @@ class Sizes:
         self.samples = samples
         layout = bucket_names({name: p.numel() for name, p in parameters.items()}, bucket_mb)
         shapes = {name: torch.empty(p.shape) for name, p in parameters.items()}
-        self._buckets = [
-            [bucket._replace(parameters=()) for bucket in lay(layout, shapes, shares)]
-            for _ in range(workers)
-        ]
         noise = torch.Generator().manual_seed(seed)
-        self._patterns = [
-            torch.randn(len(bucket.buffer), generator=noise) for bucket in self._buckets[0]
+        sizes = [sum(shapes[name].numel() for name in names) for names in layout]
+        patterns = [torch.randn(size, generator=noise) for size in sizes]
+        self._buckets = [
+            [
+                bucket._replace(parameters=(), pattern=pattern)
+                for bucket, pattern in zip(lay(layout, shapes, shares), patterns, strict=True)
+            ]
+            for _ in range(workers)
         ]
 
     def compute(self, rank: int) -> Computed:
-        for bucket, pattern in zip(self._buckets[rank], self._patterns, strict=True):
-            bucket.buffer.copy_(pattern)
         return Computed(NAN, 0.0, 0.0)
 
     def buckets(self, rank: int) -> list[Laid]:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from controllers.base import Observation
 from harness.exchange import Exchanged
 from harness.pace import Paced
-from harness.records import Evaluation, Step, Table
+from harness.records import Evaluation, Table
 from harness.simulate.sampler import Sampler
 from harness.simulate.saving import Saver
 from harness.simulate.side import Computed, Laid, Side
@@ -81,7 +81,7 @@ class Loop:
             turns.round()
             if turns.failure is not None:
                 raise WorkerError(*turns.failure)
-            rows.append(*self._record(step, begins))
+            self._record(step, begins, rows)
             self.timeline.add([side.spans() for side in self.sides])
             self._updated_s = self.gradients.update(step) / self.dilation
             self.sampler.up_to(max(side.end_s for side in self.sides))
@@ -111,7 +111,7 @@ class Loop:
             forward_s += self._updated_s
         return Computed(computed.loss, forward_s, backward_s)
 
-    def _record(self, step: int, begins: list[float]) -> list[Step]:
+    def _record(self, step: int, begins: list[float], table: Table) -> None:
         self._seen, rows = [], []
         for rank, side in enumerate(self.sides):
             took = self._took[rank]
@@ -121,8 +121,10 @@ class Loop:
             self._seen.append(seen)
             loss, controller = self._computed[rank].loss, side.reduction.controller
             rows.append(recorded(seen, rank, loss, self.gradients.samples, controller))
-        alike = [rows[0]._replace(rank=rank) for rank in range(len(rows), self.workers)]
-        return rows + alike
+        if len(rows) < self.workers:
+            table.append_alike(rows[0], range(self.workers))
+        else:
+            table.append(*rows)
 
     def _stop_for_the_rest(self, done: int, evaluations: Table) -> bool:
         """Evaluate and save where `done` steps call for it, in no emulated time; whether to end."""

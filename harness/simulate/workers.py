@@ -32,6 +32,13 @@ class Made(NamedTuple):
     value: Any
 
 
+class Act(NamedTuple):
+    """Compression (None) of so many seconds, or a collective of `costs` and what it was asked."""
+
+    collective: str | None
+    asked: tuple[Any, ...]
+
+
 @dataclass
 class SimulatedWorkers(Collectives):
     """One worker's view. Its `now_s` is the emulated time that its communication has come to.
@@ -50,6 +57,7 @@ class SimulatedWorkers(Collectives):
     compress_s: float = field(default=0.0, init=False)
     intervals: list[tuple[float, float]] = field(default_factory=list, init=False)
     compressing: list[tuple[float, float]] = field(default_factory=list, init=False)
+    acts: list[Act] = field(default_factory=list, init=False)  # since somebody cleared it
     _measured_from: float | None = field(default=None, init=False)
 
     def begin(self, time_s: float) -> None:
@@ -64,10 +72,21 @@ class SimulatedWorkers(Collectives):
             self._measured_from = None
 
     def charge(self, compress_s: float) -> None:
+        self.acts.append(Act(None, (compress_s,)))
         begin_s, self.now_s = self.now_s, self.now_s + compress_s
         self.compress_s += compress_s
         if compress_s > 0:
             self.compressing.append((begin_s, self.now_s))
+
+    def again(self, time_s: float, acts: list[Act]) -> None:
+        """What `acts` tells, from `time_s` on, without any tensor; nobody is waited for."""
+        self.now_s = max(self.now_s, time_s)
+        for act in acts:
+            if act.collective is None:
+                self.charge(*act.asked)
+            else:
+                self._went_on(Made([self._cost(act.collective, self.now_s, *act.asked)], None))
+        self._measured_from = None
 
     def _clock(self) -> float:
         if self.device.type == "cuda":
@@ -124,7 +143,12 @@ class SimulatedWorkers(Collectives):
         if first.kind == "swap":
             return self._swapped_all(start_s, calls)
         total = self._added_up(first.kind, [call.tensor for call in calls])
-        return Made([self.costs.all_reduce(start_s, total.nbytes, self.size)], total)
+        return Made([self._cost("all_reduce", start_s, total.nbytes, self.size)], total)
+
+    def _cost(self, collective: str, start_s: float, *asked: Any) -> float:
+        """When a collective that starts at `start_s` ends."""
+        self.acts.append(Act(collective, asked))
+        return getattr(self.costs, collective)(start_s, *asked)
 
     def _added_up(self, op: str, tensors: list[Tensor]) -> Tensor:
         return ring_sum(tensors) if op == "sum" else least(tensors)
@@ -134,17 +158,18 @@ class SimulatedWorkers(Collectives):
         ends_s = []
         if calls[0].kind == "gather unlike":
             nbytes = LENGTH_BYTES * self.size * len(lengths[0])
-            ends_s.append(self.costs.all_reduce(start_s, nbytes, self.size))
+            ends_s.append(self._cost("all_reduce", start_s, nbytes, self.size))
         pieces = [call.tensor for call in calls]
         sizes = [piece.nbytes for piece in pieces]
-        ends_s.append(self.costs.all_gather(ends_s[-1] if ends_s else start_s, sizes))
+        ends_s.append(self._cost("all_gather", ends_s[-1] if ends_s else start_s, sizes))
         return Made(ends_s, (lengths, pieces))
 
     def _swapped_all(self, start_s: float, calls: list[Call]) -> Made:
         each = calls[0].tensor.element_size()
-        sizes = [[each * count for count in call.shape] for call in calls]
+        rows_of = {id(call): [each * count for count in call.shape] for call in calls}
+        sizes = [rows_of[id(call)] for call in calls]  # one row, where one call stands for all
         rows = [call.tensor.split(call.shape) for call in calls]
-        end_s = self.costs.all_to_all(start_s, sizes)
+        end_s = self._cost("all_to_all", start_s, sizes)
         return Made([end_s], list(zip(*rows, strict=True)))  # by receiver
 
 

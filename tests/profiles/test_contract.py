@@ -44,13 +44,13 @@ def test_it_is_pure_in_any_order(name: str) -> None:
 @pytest.mark.parametrize("name", CHOICES)
 def test_played_forwards_it_is_the_same(name: str) -> None:
     profile = build(name)
-    for node in NODES:
-        for way in WAYS:
-            going = played(profile, node, way)
-            for time_s in TIMES_S:
-                held = going.at(time_s)
-                assert held.link == profile.link(time_s, node, way)
-                assert held.until_s >= time_s
+    directions = [(node, way) for node in NODES for way in WAYS]
+    going = played(profile, directions)
+    for time_s in TIMES_S:
+        for (node, way), each in zip(directions, going, strict=True):
+            held = each.at(time_s)
+            assert held.link == profile.link(time_s, node, way)
+            assert held.until_s >= time_s
 
 
 @pytest.mark.parametrize("name", CHOICES)

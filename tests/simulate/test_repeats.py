@@ -1,0 +1,54 @@
+"""Thousands of workers: what is repeated is what would be done, and no step is kept."""
+
+import tracemalloc
+
+import pandas as pd
+import pytest
+
+from tests.simulate.runs import simulated
+
+MANY = ("network.alike=true", "emulation.compute=replay", "network.compress_scale=0")
+MANY += ("profile=fluctuating", "profile.min_s=0.1", "profile.max_s=0.4")
+
+
+@pytest.mark.parametrize("method", ["allreduce", "topk_0.1", "acp_sgd", "covap_0.25", "dc2_da2"])
+def test_what_is_repeated_is_what_would_be_done(tmp_path, method):
+    asked = (*MANY, "workers=6", "workers_per_node=2", "steps=40", f"method={method}")
+    done, repeated = (
+        simulated(tmp_path / f"{repeat}", *asked, "bucket_mb=0.1", f"network.repeat={repeat}")
+        for repeat in (0, 12)
+    )
+    for name in ("steps.csv", "timeline.csv", "links.csv"):
+        assert (done / name).read_text() == (repeated / name).read_text(), name
+
+
+def test_a_controller_that_needs_norms_has_every_gradient_exchanged(tmp_path):
+    asked = (*MANY, "workers=4", "steps=30", "method=accordion")
+    done, repeated = (
+        simulated(tmp_path / f"{repeat}", *asked, f"network.repeat={repeat}") for repeat in (0, 1)
+    )
+    assert (done / "steps.csv").read_text() == (repeated / "steps.csv").read_text()
+
+
+def test_of_many_links_some_are_told_of_once_a_step(tmp_path):
+    run = simulated(tmp_path / "run", *MANY, "workers=200", "steps=20", "profile.high_mbit=60")
+    links, steps = pd.read_csv(run / "links.csv"), pd.read_csv(run / "steps.csv")
+    assert links.link.nunique() == 100 and {"up0", "down196"} <= set(links.link)
+    assert set(links.time_s) <= set(steps.time_s) and links.time_s.nunique() > 5
+    passed = links[links.link == "up0"].set_index("time_s")["bytes"]
+    sent = steps[steps["rank"] == 0].set_index("time_s").sent_bytes.cumsum() / 0.956
+    assert passed.to_numpy() == pytest.approx(sent[passed.index].to_numpy(), rel=1e-3)
+
+
+def test_memory_does_not_grow_with_the_steps(tmp_path):
+    def most(steps: int) -> int:
+        asked = (*MANY, "workers=32", f"steps={steps}", "network.sample_s=3600")
+        tracemalloc.start()
+        simulated(tmp_path / "run", *asked)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    most(20)  # what is imported and cached once
+    few = most(50)
+    assert most(250) < few + 200 * 100  # not 100 bytes of a step
