@@ -147,6 +147,7 @@ def frame(found: Sequence[Assessed]) -> pd.DataFrame:
             "value": row.cell.text,
             "predicted": row.predicted,
             "error_percent": None if row.error is None else 100 * row.error,
+            "printed_error_percent": None if row.printed_error is None else 100 * row.printed_error,
             "standing": row.standing,
             "why": row.why,
             "further": row.further,

@@ -6,12 +6,12 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from harness.fidelity.assess import Assessed, Distance, distance
+from harness.fidelity.assess import CHANGES, Assessed, Distance, distance
 from harness.fidelity.claims import Claim
 from harness.fidelity.testbed import Testbed
 
 DIGITS = 4  # significant, of a figure
-MODEL_WIDTH, METHOD_WIDTH = 20, 34  # longer ones are folded
+MODEL_WIDTH, METHOD_WIDTH = 22, 34  # longer ones are folded
 
 
 def number(value: float | None) -> str:
@@ -46,9 +46,11 @@ def cells(console: Console, paper: str, found: Sequence[Assessed]) -> None:
         cell = row.cell
         table.add_row(
             cell.id, cell.model, cell.network, cell.workers, cell.method, cell.metric, cell.unit,
-            cell.text, number(row.predicted), _percent(row.error), _standing(row, reasons),
+            cell.text, number(row.predicted), _percent(row), _standing(row, reasons),
         )  # fmt: skip
     console.print(table, markup=False)
+    if any(row.cell.metric in CHANGES for row in found):
+        console.print("  [*] of the factor: 10 % longer is 1.10 times as long", markup=False)
     for place, why in enumerate(reasons, 1):
         console.print(f"  [{place}] {why}", markup=False, soft_wrap=True)
 
@@ -99,8 +101,9 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _percent(error: float | None) -> str:
-    return "" if error is None else f"{100 * error:+.1f}"
+def _percent(row: Assessed) -> str:
+    mark = "*" if row.cell.metric in CHANGES else ""
+    return "" if row.error is None else f"{mark}{100 * row.error:+.1f}"
 
 
 def _distance(found: Distance) -> list[str]:

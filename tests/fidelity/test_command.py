@@ -31,7 +31,10 @@ def test_it_prints_and_writes_cells_distances_claims_and_a_figure(tmp_path):
     assert any(line.startswith("further cells") and "over 1 cells" in line for line in lines)
     assert "does not hold" in done.stdout and "netsense_table2" in done.stdout
     written = pd.read_csv(out / "fidelity.csv", keep_default_na=False)
-    assert [*COLUMNS, "predicted", "error_percent", "standing", "why", "further"] == list(written)
+    assert list(written) == [
+        *COLUMNS,
+        *("predicted", "error_percent", "printed_error_percent", "standing", "why", "further"),
+    ]
     assert written.further.sum() == 1
     counted = (written.standing == "counts").sum()
     assert lines[-1].endswith(f"over {counted} cells")
