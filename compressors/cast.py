@@ -46,7 +46,7 @@ class Cast:
         """
         grad = bucket.grad
         wire = workspace("wire", grad.numel(), self._wire_dtype, grad.device)
-        found = _add_cast_(grad, bucket.added, workers.size, wire, bucket.is_kept)
+        found = add_cast_(grad, bucket.added, workers.size, wire, bucket.is_kept)
         bucket.see(found)
         self._refuse_overflow(found, workers.size)
         mean = bucket.room().copy_(workers.all_reduce(wire, op="sum"))
@@ -62,7 +62,7 @@ class Cast:
             )
 
 
-def _add_cast_(total: Tensor, added: Tensor | None, size: int, wire: Tensor, keep: bool) -> float:
+def add_cast_(total: Tensor, added: Tensor | None, size: int, wire: Tensor, keep: bool) -> float:
     """(total += added) / size into `wire`, [n] all; returns the largest magnitude of the sum.
 
     With `keep`, `total` is left with what the cast took, otherwise with the sum.

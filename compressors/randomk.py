@@ -17,7 +17,6 @@ from compressors.sparse import (
     index_dtype,
     see_taken_out,
     sum_,
-    take_out_,
 )
 from compressors.workspace import workspace
 
@@ -47,15 +46,11 @@ class RandomK:
         own = () if self.shared else (workers.rank,)
         index = positions(n, k, key + own).to(grad.device)
         values = workspace("values", k, grad.dtype, grad.device)
-        if bucket.added is None:
-            bucket.see(float(grad.sum()))
-            take_out_(grad, index, bucket.is_kept, values)
-        else:
-            clear, erase = bucket.may_clear, bucket.is_kept
-            seen = add_take_out_(grad, bucket.added, clear, index, erase, values)[1]
-            if not isfinite(seen):
-                see_taken_out(bucket, values, index)
-                bucket.examine()
+        clear, erase = bucket.may_clear, bucket.is_kept
+        seen = add_take_out_(grad, bucket.added, clear, index, erase, values)[1]
+        if not isfinite(seen):
+            see_taken_out(bucket, values, index)
+            bucket.examine()
         if not self.shared:
             index = index.to(self._wire_dtype)
             mean = average(values, index, n, workers, bucket.room(), bucket.may_clear)

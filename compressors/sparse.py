@@ -9,6 +9,7 @@ from torch import Tensor
 
 from compressors import kernels
 from compressors.base import Bucket, Workers
+from compressors.packing import NOTHING
 
 STREAMED = 1 << 21  # elements from which on a mean does not stay in a core's cache
 INDEX_DTYPES = {"int32": torch.int32, "int64": torch.int64}
@@ -40,24 +41,26 @@ def compensate_(bucket: Bucket) -> None:
 
 def add_take_out_(
     total: Tensor,
-    added: Tensor,
+    added: Tensor | None,
     clear: bool,
     index: Tensor,
     erase: bool = True,
     out: Tensor | None = None,
 ) -> tuple[Tensor, float]:
-    """`add_`, then `take_out_`, at ascending positions; in one pass on the CPU."""
+    """`add_`, if there is `added`, then `take_out_`, at ascending positions; one pass on CPUs."""
     native = kernels.of(total)
     sized = index.dtype == torch.int32 and _fits(index, total.numel())
-    if native is not None and sized and kernels.of(added) is not None:
+    if native is not None and sized and (added is None or kernels.of(added) is not None):
+        other = NOTHING if added is None else added.numpy()
         values = total.new_empty(index.numel()) if out is None else out
         most = native.scatter.add_take(
-            total.numpy(), added.numpy(), clear, index.numpy(), erase, values.numpy()
+            total.numpy(), other, clear, index.numpy(), erase, values.numpy()
         )
         return values, float(np.int32(most).view(np.float32))
-    total.add_(added)
-    if clear:
-        added.zero_()
+    if added is not None:
+        total.add_(added)
+        if clear:
+            added.zero_()
     seen = float(total.sum())
     return take_out_(total, index, erase, out), seen
 

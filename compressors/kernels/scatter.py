@@ -88,13 +88,14 @@ def take(x, index, erase, values):  # type: ignore[no-untyped-def]
 def add_take(total, added, clear, index, erase, values):  # type: ignore[no-untyped-def]
     """Total += added, then `take` at `index`, ascending and in range; in one pass over both.
 
-    `clear` sets `added` to zero. Returns the bits of the sum's largest magnitude.
+    `added` may be empty; `clear` sets it to zero. Returns the bits of the sum's largest magnitude.
     """
     most, taken = np.int32(0), 0
     for first in range(0, total.size, CHUNK):
         part, other = total[first : first + CHUNK], added[first : first + CHUNK]
-        for here in range(part.size):
+        for here in range(other.size):
             part[here] += other[here]
+        for here in range(part.size):
             key = np.int32(bits_of(part[here]) & np.int32(MAGNITUDE))
             most = key if key > most else most
         if clear:
@@ -114,7 +115,7 @@ def merge(total, places, sources, counts, factor, streams):  # type: ignore[no-u
     """Total = the sum of workers' values times `factor` at their positions, 0 elsewhere.
 
     Of each worker: the address of its positions, int32, and of its values, and how many there are.
-    Ends, with False, at a position that is outside `total`, or not above the one before it.
+    Ends, with False, at a position that is outside `total`, or far below the one before it.
     `streams`: past the cache.
     """
     chunk, done = np.zeros(CHUNK, np.float32), np.zeros(counts.size, np.int64)
@@ -125,12 +126,14 @@ def merge(total, places, sources, counts, factor, streams):  # type: ignore[no-u
             index = carray(ints_at(places[worker]), (counts[worker],), np.int32)
             values = carray(floats_at(sources[worker]), (counts[worker],), np.float32)
             here = done[worker]
-            while here < index.size and index[here] < stop:
-                at = np.int64(index[here])
-                if at < first or (here and index[here - 1] >= at):
-                    return False
-                chunk[np.uint64(at - first)] += np.float32(values[here] * factor)
+            while here < index.size:
+                at = np.uint64(np.int64(index[here]) - first)
+                if at >= np.uint64(stop - first):  # below `first`, too
+                    break
+                chunk[at] += np.float32(values[here] * factor)
                 here += 1
+            if here < index.size and index[here] < stop:
+                return False
             done[worker] = here
         part = chunk[: stop - first]
         write(part, total[first:stop], streams)
