@@ -1,13 +1,15 @@
 """Local work of every compressor of conf/compressor, as a multiple of one read of the gradient.
 
-    python benchmarks/compression.py [--sizes 1000000 ...] [--threads 1 2] [--only NAME ...]
+    python benchmarks/compression.py [--full] [--sizes 1000000 ...] [--threads 1] [--only NAME ...]
 
 A step is all that a worker does in a run but sending: check the gradient, add the residual where
 its method keeps one, compress, decompress and average its own contribution, keep what is left.
-Medians, in turn with x.sum(), with memory allocated as in a run (MALLOC_*). `own` is what a step
-takes beyond the dense one, in which only the check is left: what targets are for. `fresh` is the
-memory a step asks the system for, `sent` what it sends. Then parts of a step, and plain torch code
-for some of the same algorithms. Ends with 1 when one thread misses a target.
+Medians, in turn with x.sum(), with memory allocated as in a run (MALLOC_*). `own` is what targets
+are for: a step less the check of the gradient where that is a read of its own (as it is all of the
+dense step), the whole step where the compressor checks. `fresh` is the memory a step asks the
+system for, `sent` what it sends. Then parts of a step, and plain torch code for some of the same
+algorithms. Ends with 1 when one thread misses a target. `--full`: two threads as well, which says
+little when other work runs, and plain code at every size.
 """
 
 import argparse
@@ -22,22 +24,36 @@ from hydra.utils import instantiate
 from local import Alone, Step, Times, fresh_bytes, gradient, measure
 from omegaconf import OmegaConf
 from plain import PLAIN
+from torch import Tensor
 
 from compressors import kernels
+from compressors.cast import add_cast_
 from compressors.magnitude import largest
-from compressors.qsgd import QSGD
+from compressors.packing import add_pack_signs_
+from compressors.randomk import RandomK
 from compressors.sparse import average
+from compressors.stochastic import Grid, add_measure_, add_round_, average_
 from harness.environment import ALLOCATOR
 
 SIZES = (1_000_000, 8_000_000, 25_000_000)  # the largest is ResNet-50
 DENSITY = 0.01  # of compressors that have a level and are not meant for all of the gradient
 WORKERS = 8  # whose contributions are added
+ADDED = f"add {WORKERS} sparse contributions"
+BESIDE = {ADDED: f"{ADDED}, torch"}  # that must not take less
+TRAFFIC = (WORKERS + 4) / 4  # of decoding bytes into floats, in reads
 TARGETS = {  # at most, in reads of 25 M elements by one thread
     "topk": 3.5,
     "topk, selection only": 2.5,
     "sampled_topk": 3.0,
+    "randomk, no residual": 1.5,
+    "qsgd, encode": 2.5,
+    "terngrad, encode": 2.5,
+    "signs, encode": 2.0,
+    "fp16, encode": 2.0,
+    "bf16, encode": 2.0,
     "powersgd": 10.0,
     "acp_sgd": 6.0,
+    f"qsgd, decode {WORKERS} contributions": 4 * TRAFFIC,
 }
 SMALL_FACTOR = 2.0  # by which the ratio of a smaller gradient may exceed that of the largest
 FRESH_MB, COPIES = 1.0, 3  # of a step that has a target, at most: this, and copies of what it sends
@@ -63,8 +79,8 @@ class Eight(Alone):
 
 
 def preset(name: str) -> tuple[bool, float]:
-    """Whether the first method with compressor `name` keeps a residual, and its density."""
-    for path in sorted(Path("conf/method").glob("*.yaml")):
+    """Whether a method with compressor `name`, of that name if any, has a residual; its density."""
+    for path in sorted(Path("conf/method").glob("*.yaml"), key=lambda path: path.stem != name):
         method: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
         if {"override /compressor": name} in method["defaults"]:
             density = method.get("controller", {}).get("density", DENSITY)
@@ -107,9 +123,11 @@ def steps(n: int, threads: int, only: list[str]) -> Iterator[Row]:
         times = measure(grad, (one.prepare, one.work))
         fresh = fresh_bytes(one.prepare, one.work) / 1e6
         sent = one.workers.sent_bytes / one.step / 1e6
-        row = Row(n, threads, name, times.work[0] / times.read - check, fresh - COPIES * sent)
+        whole = times.work[0] / times.read
+        own = whole if getattr(one.reduction.compressor, "checks", False) else whole - check
+        row = Row(n, threads, name, own, fresh - COPIES * sent)
         line(row, times, f"{fresh:9.2f}{sent:9.2f}")
-        check = check or row.ratio
+        check = check or whole
         yield row
 
 
@@ -118,17 +136,46 @@ def parts(n: int, threads: int) -> Iterator[Row]:
     grad, out = gradient(n), torch.empty(n)
     index = largest(grad, max(1, int(DENSITY * n)))
     values, wire, eight = grad[index], index.int(), Eight()
-    coded = Step(QSGD(), grad, 1.0, False, eight)
-    for name, work in (
-        ("add_, of another vector", lambda: out.add_(grad)),
-        ("topk, selection only", lambda: largest(grad, index.numel())),
-        (f"add {WORKERS} sparse contributions", lambda: average(values, wire, n, eight)),
-        (f"qsgd, {WORKERS} contributions to average", coded.work),
-    ):
-        prepare: Callable[[], object] = coded.prepare if work == coded.work else out.zero_
-        times = measure(grad, (prepare, work))
-        row = Row(n, threads, name, times.work[0] / times.read)
-        line(row, times)
+    eights = [(values, wire, index)] * WORKERS
+    dense, random = step("dense", grad), Step(RandomK(), grad, DENSITY, False)
+    buffer, codes, signs = grad.clone(), torch.empty(n, dtype=torch.int16), torch.empty(-(-n // 8))
+    blocks = Grid(torch.arange(512, n + 512, 512).clamp_(max=n), 8)
+    whole = Grid(torch.tensor([n]), 2)
+    steps_, scale = torch.empty(blocks.ends.numel()), torch.empty(1)
+
+    def qsgd() -> Tensor:
+        return add_round_(buffer, None, blocks, steps_, (0,), False, "max")
+
+    def terngrad() -> Tensor:
+        largest_, squares = add_measure_(buffer, None)
+        scale[0] = min(largest_, 2.5 * (squares / n).sqrt())
+        return add_round_(buffer, None, whole, scale, (0,), False)
+
+    def by_torch() -> None:
+        out.zero_()
+        for part, _, where in eights:
+            out.scatter_add_(0, where, part / WORKERS)
+
+    payload = qsgd().clone(), steps_.clone()
+    work: dict[str, Callable[[], object]] = {
+        "add_, of another vector": lambda: out.add_(grad),
+        "topk, selection only": lambda: largest(grad, index.numel()),
+        "qsgd, encode": qsgd,
+        "terngrad, encode": terngrad,
+        "signs, encode": lambda: add_pack_signs_(buffer, None, signs.view(torch.uint8)),
+        "fp16, encode": lambda: add_cast_(buffer, None, 8, codes.view(torch.float16), False),
+        "bf16, encode": lambda: add_cast_(buffer, None, 8, codes.view(torch.bfloat16), False),
+        f"qsgd, decode {WORKERS} contributions": lambda: average_(out, blocks, [payload] * WORKERS),
+        ADDED: lambda: average(values, wire, n, eight, out),
+        BESIDE[ADDED]: by_torch,
+    }
+    jobs = [(lambda: buffer.copy_(grad), one) for one in work.values()]
+    times = measure(grad, (dense.prepare, dense.work), (random.prepare, random.work), *jobs)
+    check_s, random_s, *each_s = times.work
+    each = {"randomk, no residual": random_s - check_s, **dict(zip(work, each_s, strict=True))}
+    for name, spent_s in each.items():
+        row = Row(n, threads, name, spent_s / times.read)
+        line(row, Times(times.read, [spent_s]))
         yield row
 
 
@@ -151,6 +198,10 @@ def missed(rows: list[Row]) -> list[str]:
     alone = [row for row in rows if row.threads == 1 and row.name in TARGETS]
     whole = {row.name: row for row in alone if row.n == max(SIZES)}
     found = []
+    ratios = {(row.n, row.threads, row.name): row.ratio for row in rows}
+    for (n, threads, name), ratio in ratios.items():
+        if name in BESIDE and threads == 1 and ratio > ratios[n, threads, BESIDE[name]]:
+            found.append(f"{name}, {n} elements: slower than plain torch")
     for row in alone:
         limit = TARGETS[row.name]
         if row.n != max(SIZES):
@@ -165,17 +216,19 @@ def missed(rows: list[Row]) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--threads", type=int, nargs="+", default=(1, 2))
+    parser.add_argument("--threads", type=int, nargs="+", default=(1,))
+    parser.add_argument("--full", action="store_true")
     parser.add_argument("--only", nargs="+", default=names(), choices=names(), metavar="NAME")
     arguments = parser.parse_args()
+    counts = (1, 2) if arguments.full else arguments.threads
     print(f"kernels: {kernels.path()}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     rows: list[Row] = []
-    for threads in arguments.threads:
+    for threads in counts:
         torch.set_num_threads(threads)
         for n in arguments.sizes:
             rows += [*steps(n, threads, arguments.only), *parts(n, threads)]
     torch.set_num_threads(1)
-    for n in arguments.sizes:
+    for n in arguments.sizes if arguments.full else arguments.sizes[-1:]:
         beside_plain_code(n, arguments.only)
     for failure in (failures := missed(rows)):
         print(f"missed: {failure}")
