@@ -215,3 +215,21 @@ def test_mean_densities_when_fed_are_the_papers(
     recording.write_text("\n".join(["delay_s", *(repr(draw()) for _ in range(steps))]))
     densities = fed(make(delay_source=Recorded(str(recording))), steps)
     assert sum(densities) / steps == pytest.approx(mean, abs=within)
+
+
+KINDS = ("dc2", "dc2_fed")
+
+
+@pytest.mark.parametrize("method", ["da2", "da3", "da4", "da5", "randomk_da2", "randomk_da5"])
+def test_a_fed_method_differs_in_its_delays_alone(method: str) -> None:
+    """Figure 9: those of the dynamic network, at the scale of the run."""
+    plain, fed = (
+        settings(f"method={name}_{method}", "scale=laptop") for name in ("dc2", "dc2_fed")
+    )
+    source = fed.config["controller"].pop("delay_source")
+    assert source["_target_"].endswith("FromProfile")
+    dynamic = settings("profile=dc2_dynamic_imagenet_laptop")["profile"]
+    assert source["profile"] == dynamic != fed["profile"]
+    plain.config["controller"].pop("delay_source")
+    plain.config["method"]["name"] = f"dc2_fed_{method}"
+    assert fed.config == plain.config
