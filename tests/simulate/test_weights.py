@@ -39,3 +39,11 @@ def test_weights_losses_and_bytes_are_those_of_real_ranks(tmp_path, workers, met
     mine, real = (rows(run, "evaluations.csv") for run in (ours, theirs))
     assert mine.metric.tolist() == real.metric.tolist() and len(mine) == 4
     assert mine.value.tolist() == real.value.tolist()
+
+
+def test_fifty_steps_of_dense_training_have_the_losses_of_ddp_to_the_last_bit(tmp_path):
+    asked = (*RUN[1:], "steps=50", "workers=4", "method=allreduce", "eval_every=50")
+    ours, theirs = simulated(tmp_path / "ours", *asked), over_gloo(tmp_path / "theirs", *asked)
+    mine, real = rows(ours), rows(theirs)
+    assert len(mine) == 200 and mine.loss.tolist() == real.loss.tolist()
+    assert mine.loss.iloc[-4:].mean() < 0.5 * mine.loss.iloc[:4].mean()  # it learns
