@@ -129,16 +129,15 @@ def average(
 def sum_(total: Tensor, entries: Sequence[tuple[Tensor, ...]], factor: float) -> Tensor:
     """Total, [n], becomes the sum of (values, index), times `factor`, with 0 elsewhere.
 
-    On the CPU positions that ascend are written in one pass, those of a large total past the cache.
+    On the CPU a large total, of positions that ascend, is written once, past the cache.
     """
-    native = kernels.of(total)
+    native = kernels.of(total) if total.numel() >= STREAMED else None
     if native is None or not all(_merges(*pair) for pair in entries):
         total.zero_()
     else:
         counts = np.array([values.numel() for values, _ in entries], np.int64)
         sources, places = (kernels.addresses(column, 0) for column in zip(*entries, strict=True))
-        streams = total.numel() >= STREAMED
-        if native.scatter.merge(total.numpy(), places, sources, counts, factor, streams):
+        if native.scatter.merge(total.numpy(), places, sources, counts, factor):
             return total
         total.zero_()
     for values, index in entries:

@@ -110,16 +110,16 @@ def add_take(total, added, clear, index, erase, values):  # type: ignore[no-unty
     return most
 
 
-@njit("boolean(float32[::1], int64[::1], int64[::1], int64[::1], float32, boolean)", **OPTIONS)
-def merge(total, places, sources, counts, factor, streams):  # type: ignore[no-untyped-def]
+@njit("boolean(float32[::1], int64[::1], int64[::1], int64[::1], float32)", **OPTIONS)
+def merge(total, places, sources, counts, factor):  # type: ignore[no-untyped-def]
     """Total = the sum of workers' values times `factor` at their positions, 0 elsewhere.
 
     Of each worker: the address of its positions, int32, and of its values, and how many there are.
     Ends, with False, at a position that is outside `total`, or far below the one before it.
-    `streams`: past the cache.
+    Written past the cache.
     """
     chunk, done = np.zeros(CHUNK, np.float32), np.zeros(counts.size, np.int64)
-    first, stop = 0, head(total, streams)
+    first, stop = 0, head(total)
     while first < total.size:
         stop = stop if first < stop else min(first + CHUNK, total.size)
         for worker in range(counts.size):
@@ -136,7 +136,7 @@ def merge(total, places, sources, counts, factor, streams):  # type: ignore[no-u
                 return False
             done[worker] = here
         part = chunk[: stop - first]
-        write(part, total[first:stop], streams)
+        write(part, total[first:stop])
         for here in range(part.size):
             part[here] = 0
         first = stop

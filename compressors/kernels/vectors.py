@@ -107,16 +107,16 @@ def settle(_: Any) -> Any:
 
 
 @njit(**OPTIONS)
-def head(out, streams):  # type: ignore[no-untyped-def]
+def head(out):  # type: ignore[no-untyped-def]
     """Elements of `out`, float32 [n], before the first that chunks to be streamed may begin at."""
-    return min((-out.ctypes.data % LINE) // 4, out.size) if streams else 0
+    return min((-out.ctypes.data % LINE) // 4, out.size)
 
 
 @njit(**OPTIONS)
-def write(chunk, out, streams):  # type: ignore[no-untyped-def]
-    """Copy `chunk` into `out`; with `streams` its whole steps past the cache."""
+def write(chunk, out):  # type: ignore[no-untyped-def]
+    """Copy `chunk` into `out`, its whole steps past the cache if `out` begins a line of it."""
     first = 0
-    if streams and out.ctypes.data % LINE == 0:
+    if out.ctypes.data % LINE == 0:
         while first + BLOCK <= chunk.size:
             _stream(chunk, first, out, first)
             first += BLOCK
