@@ -83,7 +83,8 @@ def preset(name: str) -> tuple[bool, float]:
     for path in sorted(Path("conf/method").glob("*.yaml"), key=lambda path: path.stem != name):
         method: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
         if {"override /compressor": name} in method["defaults"]:
-            density = method.get("controller", {}).get("density", DENSITY)
+            default = 1.0 if {"override /controller": "fixed"} in method["defaults"] else DENSITY
+            density = method.get("controller", {}).get("density", default)
             return method["error_feedback"], 1.0 if density == 1.0 else DENSITY
     return False, DENSITY
 
