@@ -1,18 +1,23 @@
 """Virtual time: what a logical worker's step costs, and how near its times are to real packets'.
 
-    python benchmarks/simulate.py [--quick] [--only cost fidelity]
+    python benchmarks/simulate.py [--quick] [--only cost linear replay fidelity]
 
 `cost` is processor time of this process, so that a busy machine tells it too; the gradients and the
-compressor are what nobody can save. `fidelity` runs each method with network=netns and then with
+compressor are what nobody can save: eight workers are to cost at most 1.15 times eight times one.
+`linear` is what a worker costs among more and more of them. `replay` is the timing of 1,024 workers
+for 1,000 steps of ResNet-50 while every link's rate fluctuates: under 60 s on one core, memory that
+does not grow with the steps. `fidelity` runs each method with network=netns and then with
 network=simulated, paced, and compares the median step. The load is printed: real runs on a busy
 machine take longer than their network makes them, which dilation makes smaller.
 """
 
 import argparse
 import os
+import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
@@ -27,6 +32,8 @@ COSTED = ("allreduce", "topk_0.1", "topk_0.001", "randomk_0.1", "qsgd", "powersg
 COMPARED = ("allreduce", "topk_0.01", "topk_0.1", "randomk_0.001", "qsgd", "powersgd")
 RATES_MBIT = (50, 400)
 DILATION = 5
+EIGHT, TRAINED, ROUNDS = 8, 20, 5
+SIZES = (4, 8, 16, 32)
 SETTLING = 3  # steps that are left out
 
 
@@ -69,33 +76,60 @@ def costs(results: Path, quick: bool) -> Iterator[str]:
                 f"{model + ' ' + method:34} {found.total_ms:9.2f} {found.compress_ms:11.2f} "
                 f"{ratio:7.2f}"
             )
-    yield from _trained(results)
-    yield from _many(results)
+    yield from _trained(results, quick)
 
 
-def _trained(results: Path) -> Iterator[str]:
-    """A whole training step of the quickstart's model."""
-    asked = ["network=simulated", "method=topk_0.1", "emulation.compute=measured", "steps=40"]
-    begin = time.process_time()
-    rows, _ = perform(results, *asked, "eval_every=1000")
-    total_ms = (time.process_time() - begin) * 1000 / 40
-    gradients_ms = rows.groupby("step").compute_s.sum().median() * 1000
-    yield f"convnet, {WORKERS} workers, top-k: {total_ms:.1f} ms of processor time a step, start"
-    yield f"and evaluation included; its {WORKERS} gradients take {gradients_ms:.1f} ms (wall)"
-
-
-def _many(results: Path) -> Iterator[str]:
-    """Timing of a thousand workers: seconds of this machine for an emulated one."""
-    asked = ["network=simulated", "network.alike=true", "emulation.compute=replay", "steps=5"]
-    asked += ["model=resnet50", "dataset=imagenet", "profile.rate_mbit=10000", f"workers={MANY}"]
-    for method in ("allreduce", "topk_0.001"):
-        begin = time.monotonic()
-        rows, _ = perform(results, *asked, f"method={method}")
-        took_s, emulated_s = time.monotonic() - begin, float(rows.time_s.max())
+def _trained(results: Path, quick: bool) -> Iterator[str]:
+    """Whole training steps of the quickstart's model: `EIGHT` workers over as many times one."""
+    for method in ("allreduce", "topk_0.1"):
+        ratios = []
+        for _ in range(1 if quick else ROUNDS):
+            one, all_of_them = (step_ms(results, size, method, TRAINED) for size in (1, EIGHT))
+            ratios.append(all_of_them / (EIGHT * one))
         yield (
-            f"resnet50, {MANY} workers at 10 Gbit/s, {method}: {took_s:.1f} s with start for "
-            f"{emulated_s:.2f} s, {len(rows) // MANY} steps"
+            f"convnet, {method}, trained: {EIGHT} workers over {EIGHT} times one: median "
+            f"{median(ratios):.3f} of {len(ratios)} (at most 1.15), {all_of_them:.1f} ms a step"
         )
+
+
+def step_ms(results: Path, workers: int, method: str, steps: int) -> float:
+    """Processor time of a step of all workers; setting up and evaluating are left out."""
+    asked = ["network=simulated", f"method={method}", "emulation.compute=measured"]
+    asked += [f"workers={workers}", "eval_every=100000", "checkpoint_every=null"]
+    spent = []
+    for some in (2, 2 + steps):
+        begin = time.process_time()
+        perform(results, *asked, f"steps={some}")
+        spent.append(time.process_time() - begin)
+    return 1000 * (spent[1] - spent[0]) / steps
+
+
+def linear(results: Path, quick: bool) -> Iterator[str]:
+    """What a worker's step costs among more and more workers."""
+    step_ms(results, 2, "topk_0.1", 2)  # what is compiled and read once
+    found = {n: step_ms(results, n, "topk_0.1", TRAINED) / n for n in SIZES[: 2 if quick else None]}
+    for workers, each_ms in found.items():
+        over = each_ms / found[SIZES[0]]
+        yield f"convnet, topk_0.1, trained, {workers:3} workers: {each_ms:6.2f} ms each, {over:.2f}"
+
+
+def replay(results: Path, quick: bool) -> Iterator[str]:
+    """Timing of a thousand workers under fluctuating links, each on its own."""
+    asked = ["network=simulated", "network.alike=true", "emulation.compute=replay"]
+    asked += ["model=resnet50", "dataset=imagenet", "profile=fluctuating", f"workers={MANY}"]
+    for method in ("allreduce", "topk_0.001"):
+        for steps in (50, 100) if quick else (100, 1000):
+            begin, cpu = time.monotonic(), time.process_time()
+            settings, _ = composed([f"results={results}", "report=false", "rerun=true",
+                                    *asked, f"method={method}", f"steps={steps}"])  # fmt: skip
+            settings.check()
+            outcome = run.perform(settings)
+            took_s, cpu_s = time.monotonic() - begin, time.process_time() - cpu
+            most_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            yield (
+                f"resnet50, {MANY} workers, {method}, {steps} steps: {cpu_s:.0f} s of a core "
+                f"(at most 60), {took_s:.0f} s, {most_mb:.0f} MB at most, {outcome.state}"
+            )
 
 
 def fidelity(results: Path, quick: bool) -> Iterator[str]:
@@ -125,9 +159,9 @@ def fidelity(results: Path, quick: bool) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", nargs="*", choices=["cost", "fidelity"])
+    parser.add_argument("--only", nargs="*", choices=["cost", "linear", "replay", "fidelity"])
     asked = parser.parse_args()
-    parts = {"cost": costs, "fidelity": fidelity}
+    parts = {"cost": costs, "linear": linear, "replay": replay, "fidelity": fidelity}
     with TemporaryDirectory() as folder:
         for name in asked.only or parts:
             print(f"load {os.getloadavg()[0]:.1f}", flush=True)

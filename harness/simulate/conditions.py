@@ -33,14 +33,6 @@ class Look:
         size = directions + 1
         return cls([UNSHAPED] * size, np.full(size, np.inf), np.zeros(size), np.zeros(size))
 
-    def change(self, directions: list[int], link: Link) -> None:
-        """Let `directions` have the conditions of `link`."""
-        for direction in directions:
-            self.links[direction] = link
-        self.bytes_per_s[directions] = link.rate_mbit * BYTES_PER_MBIT
-        self.delay_s[directions] = link.delay_ms / 1000
-        self.loss[directions] = link.loss
-
 
 @dataclass
 class Conditions:
@@ -98,15 +90,23 @@ class Conditions:
 
     def _advance(self, time_s: float) -> None:
         """Ask for what may have changed."""
-        look, changed = self._look, False
-        while self._due and self._due[0][0] <= time_s:
-            group = self._due[0][1]
+        look, due, links = self._look, self._due, self._look.links
+        which: list[int] = []  # directions with another rate, which nearly all changes are
+        rates: list[float] = []
+        while due and due[0][0] <= time_s:
+            group = due[0][1]
             played, directions = self._groups[group]
-            held = played.at(time_s)
-            heapreplace(self._due, (max(held.until_s, nextafter(time_s, inf)), group))
-            if held.link != look.links[directions[0]]:
-                look.change(directions, held.link)
-                changed = True
+            until_s, link = played.at(time_s)
+            heapreplace(due, (until_s if until_s > time_s else nextafter(time_s, inf), group))
+            if link == (before := links[directions[0]]):
+                continue
+            if link[1:] != before[1:]:
+                look.delay_s[directions], look.loss[directions] = link.delay_ms / 1000, link.loss
+            for direction in directions:
+                links[direction] = link
+                which.append(direction)
+                rates.append(link.rate_mbit)
+        look.bytes_per_s[which] = np.array(rates) * BYTES_PER_MBIT
         flows = self.routes.flows(time_s)
-        if changed or flows != look.flows:
+        if which or flows != look.flows:
             look.flows, look.version = flows, look.version + 1

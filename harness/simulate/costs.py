@@ -143,10 +143,13 @@ class Costs:
         """Payload bytes/s of the slowest hop, and the mean wait of a message at a hop."""
         if self._known[0] != look.version:
             shares = self._shares(look, self._ring_connections)
-            slowest = shares[self._hops].min()
-            bounds = self._bounds(look, self._hops, self._hops_back)
-            waits_s = self._waits_s(look, self._hops)
-            self._known = look.version, np.minimum(slowest, bounds.min()), float(waits_s.mean())
+            slowest, wait_s = shares[self._hops].min(), 0.0
+            if look.loss.any():
+                bounds = self._bounds(look, self._hops, self._hops_back)
+                slowest = np.minimum(slowest, bounds.min())
+            if look.flows:
+                wait_s = float(self._waits_s(look, self._hops).mean())
+            self._known = look.version, slowest, wait_s
         return self._known[1:]
 
     def _waits_s(self, look: Look, paths: Paths) -> np.ndarray:
