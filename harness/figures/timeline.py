@@ -66,7 +66,8 @@ def _panel(axes: Axes, rows: pd.DataFrame, style: Style, shown_s: float) -> None
         "communicate": {"facecolor": style.color},
     }
     for lane, kinds in enumerate(LANES.values()):
-        for row in rows[rows.kind.isin(kinds)].itertuples():
+        spans: Any = rows[rows.kind.isin(kinds)].itertuples()
+        for row in spans:
             look = {"edgecolor": "white", "linewidth": 0.5} | fills[str(row.kind)]
             width_s = row.end_s - row.start_s
             axes.barh(lane, width_s, 0.8, row.start_s, clip_on=True, **look)
