@@ -87,11 +87,17 @@ class Simulated:
             alpha_s=scale * self.alpha_s,
             operation_s=scale * self.operation_s,
             efficiency=self.efficiency,
-            queue_bytes=self._shaping().queue(profile),
+            queue_bytes=self._queue_bytes(profile),
         )
 
-    def _shaping(self) -> Shaping:
-        """Queues as those of real packets."""
+    def _queue_bytes(self, profile: Profile) -> int:
+        shaping = self._shaping()
+        return shaping.queue(profile) if shaping else 0
+
+    def _shaping(self) -> Shaping | None:
+        """Queues as those of real packets; None where no flow shares one with others."""
+        if self.queue_ms is None and self.queue_bytes is None:
+            return None
         return Shaping(queue_ms=self.queue_ms, queue_bytes=self.queue_bytes)
 
     def compression(self, compressor: str, workers: int, dilation: float) -> Given | None:
