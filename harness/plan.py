@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from harness import load
+from harness.pipeline.layout import Data
 from harness.records import TABLES, Table
 from harness.settings import BadSetting, Settings, leaves
 from harness.simulate.assembly import assembled
@@ -68,6 +69,11 @@ def stand_in(settings: Settings) -> Settings:
 
 def check(settings: Settings) -> None:
     """Raise BadSetting for what cannot be planned."""
+    if not isinstance(layout := settings.build("parallel"), Data):
+        kind = type(layout).__name__.lower()
+        raise BadSetting(
+            f"plan must be false with parallel={kind}, which is not replayed, got True"
+        )
     known = stand_in(settings)
     if settings["emulation.compute"] == "measured":
         known = _of_one_worker(settings)

@@ -81,6 +81,11 @@ def test_epochs_without_data_cannot_be_planned(monkeypatch, tmp_path):
         plan.check(settings)
 
 
+def test_pipelines_are_not_planned():
+    with pytest.raises(BadSetting, match="plan must be false with parallel=pipeline"):
+        settings_of("parallel=pipeline", "accumulate=4", "steps=2")
+
+
 def test_runs_that_differ_in_seeds_alone_are_predicted_once():
     found = plan.Plan()
     for rate in (50, 100):
