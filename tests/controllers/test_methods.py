@@ -13,7 +13,12 @@ from omegaconf import OmegaConf
 METHODS = [path.stem for path in sorted(Path("conf/method").glob("*.yaml"))]
 PRIMARY = """
 defaults:
-  [_self_, {activations: dense}, {compressor: dense}, {controller: fixed}, {method: allreduce}]
+  - _self_
+  - activations: dense
+  - compressor: dense
+  - controller: fixed
+  - method: allreduce
+  - scale: paper
 seed: 0
 workers: 4
 workers_per_node: 1
@@ -25,8 +30,8 @@ controller: {agree: local}
 
 @pytest.fixture
 def conf(tmp_path: Path) -> Iterator[None]:
-    """The three groups under a primary config of their own."""
-    for group in ("activations", "compressor", "controller", "method"):
+    """The groups of a method, and those that they name, under a primary config of their own."""
+    for group in ("activations", "compressor", "controller", "method", "profile", "scale"):
         (tmp_path / group).symlink_to(Path("conf", group).resolve())
     (tmp_path / "primary.yaml").write_text(PRIMARY)
     with initialize_config_dir(str(tmp_path), version_base="1.3"):
