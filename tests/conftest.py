@@ -1,9 +1,18 @@
-"""What real links and whole runs measure, the machine's other work may disturb: three attempts.
+"""What all tests share.
 
-A defect fails all of them; the summary names every test that needed more than one.
+What real links and whole runs measure, the machine's other work may disturb: such tests have three
+attempts. A defect fails all of them; the summary names every test that needed more than one.
+
+Triton interprets its kernels where there is no GPU; it asks when it is first imported.
 """
 
+import os
+
 import pytest
+import torch
+
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 DISTURBED = ("network", "launch", "timed")
 
