@@ -27,6 +27,8 @@ DEADLINE_S = 60
 class Held:
     """As much of a training loop as leaving needs: something that owns the exchange and DDP."""
 
+    gradients = None
+
 
 def _leave_busy(rank: int, port: int) -> None:
     os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1"}
@@ -47,7 +49,7 @@ def _leave_busy(rank: int, port: int) -> None:
     for _ in range(8):  # nobody waits for these
         gradient = torch.ones(1 << 18)
         held.exchange.submit(gradient, ("a",), [gradient])
-    worker.leave(held, group)
+    worker.leave(held, [group])
 
 
 @pytest.mark.launch
