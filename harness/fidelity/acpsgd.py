@@ -16,6 +16,7 @@ from harness.fidelity.acp_runs import Run, change, option, pair, rank_of, run_of
 from harness.fidelity.cells import Cell, Unpredictable
 from harness.fidelity.iterations import ALL, BUFFER_MB, DDP_MB, EACH, Group, Job
 from harness.fidelity.layers import tensors
+from harness.fidelity.predictor import Predictor
 from harness.fidelity.testbed import Testbed
 from harness.fidelity.timeline import Iteration, Overlap
 
@@ -26,16 +27,10 @@ TOP_K_DENSITY = 0.001
 KIB = 1024
 
 
-class AcpSgd:
-    """`predict` gives a cell's figure in its unit, None for what is no time or cannot be told."""
-
+class AcpSgd(Predictor):
     def __init__(self, testbed: Testbed, cells: Sequence[Cell]) -> None:
-        self.testbed = testbed
+        super().__init__(testbed, cells)
         self._known: dict[Run, Iteration] = {}
-
-    def predict(self, cell: Cell) -> float | None:
-        rule = self._rules.get(cell.metric)
-        return None if rule is None else rule(cell)
 
     @cached_property
     def _rules(self) -> dict[str, Callable[[Cell], float | None]]:

@@ -1,7 +1,7 @@
 """Predicted beside published, cell by cell, and how far apart they are."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,7 @@ from harness.fidelity.cells import Cell, Unpredictable
 from harness.fidelity.covap import Covap
 from harness.fidelity.dc2 import Dc2
 from harness.fidelity.netsenseml import NetSenseMl
+from harness.fidelity.predictor import Predictor
 from harness.fidelity.testbed import Standing, Testbed, load
 
 # Percentages that say how much a time or a speed changes, and in which direction.
@@ -25,12 +26,6 @@ CHANGES = {
     "communication_overhead_increase": 1,
     "below_linear_scaling": -1,
 }
-
-
-class Predictor(Protocol):
-    """The rules of one paper's cells."""
-
-    def predict(self, cell: Cell) -> float | None: ...
 
 
 PREDICTORS: dict[str, tuple[str, Callable[[Testbed, Sequence[Cell]], Predictor]]] = {
@@ -69,18 +64,18 @@ def assess(cells: Sequence[Cell], further: Sequence[Cell] = ()) -> list[Assessed
     """Every timing cell of the papers in `PREDICTORS`, further ones last."""
     everything = [*cells, *further]
     predictors = {
-        paper: (load(name), make(load(name), [c for c in everything if c.paper == paper]))
+        paper: make(load(name), [cell for cell in everything if cell.paper == paper])
         for paper, (name, make) in PREDICTORS.items()
     }
     found = []
     for number, cell in enumerate(everything):
         if cell.paper in predictors:
-            row = _assessed(cell, *predictors[cell.paper], number >= len(cells))
+            row = _assessed(cell, predictors[cell.paper], number >= len(cells))
             found += [row] if row else []
     return found
 
 
-def _assessed(cell: Cell, bed: Testbed, predictor: Predictor, further: bool) -> Assessed | None:
+def _assessed(cell: Cell, predictor: Predictor, further: bool) -> Assessed | None:
     """None for a cell that is no time."""
     try:
         predicted = predictor.predict(cell)
@@ -88,7 +83,7 @@ def _assessed(cell: Cell, bed: Testbed, predictor: Predictor, further: bool) -> 
         return Assessed(cell, None, None, None, "left out", f"not predicted: {reason}", further)
     if predicted is None:
         return None
-    standing, why = bed.standing(cell)
+    standing, why = predictor.testbed.standing(cell)
     printed = predicted / cell.value - 1 if cell.value else None
     error = printed
     if cell.value and cell.metric in CHANGES:

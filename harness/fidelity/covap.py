@@ -5,7 +5,7 @@ pass and what comes before it, T_comp backward (its section II). A speed-up is o
 (equation 2). A training time is that of DDP, as published, times the ratio of two iterations.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from math import ceil
 from statistics import fmean
@@ -14,7 +14,7 @@ from harness.fidelity import costs, iterations
 from harness.fidelity.cells import Cell, Unpredictable, first, rate_mbit
 from harness.fidelity.iterations import Group, Job
 from harness.fidelity.layers import tensors
-from harness.fidelity.testbed import Testbed
+from harness.fidelity.predictor import Predictor
 from harness.fidelity.timeline import Iteration, Overlap
 
 DENSITY = 0.01  # of Top-k, Random-k, Ok-topk, and of DGC in the authors' code
@@ -37,16 +37,7 @@ OVERLAPS: dict[str, Overlap] = {  # section III.A: which of them wait inside
 }
 
 
-class Covap:
-    """`predict` gives a cell's figure in its unit, None for what is no time or cannot be told."""
-
-    def __init__(self, testbed: Testbed, cells: Sequence[Cell]) -> None:
-        self.testbed, self.cells = testbed, cells
-
-    def predict(self, cell: Cell) -> float | None:
-        rule = self._rules.get(cell.metric)
-        return None if rule is None else rule(cell)
-
+class Covap(Predictor):
     @cached_property
     def _rules(self) -> dict[str, Callable[[Cell], float]]:
         return {

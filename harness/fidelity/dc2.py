@@ -6,26 +6,19 @@ all-reduce 2 (P-1)/P n of 4. The most that a method can gain is where communicat
 predicted of a throughput is that bound. Compression is taken to cost nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 
 from harness.fidelity import costs
 from harness.fidelity.cells import Cell
 from harness.fidelity.iterations import ALL, Job
 from harness.fidelity.layers import tensors
-from harness.fidelity.testbed import Testbed
+from harness.fidelity.predictor import Predictor
 from harness.fidelity.timeline import Iteration
 
 
-class Dc2:
+class Dc2(Predictor):
     """`predict` gives the bound of a throughput claim, None for all else."""
-
-    def __init__(self, testbed: Testbed, cells: Sequence[Cell]) -> None:
-        self.testbed = testbed
-
-    def predict(self, cell: Cell) -> float | None:
-        rule = self._rules.get(cell.metric)
-        return None if rule is None else rule(cell)
 
     @cached_property
     def _rules(self) -> dict[str, Callable[[Cell], float | None]]:

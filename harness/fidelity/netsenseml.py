@@ -5,14 +5,14 @@ floor of its Algorithm 1, where its controller stays (the measured transfer time
 trip, so the product of bandwidth and delay is about the smallest payload).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 
 from harness.fidelity import costs, iterations
 from harness.fidelity.cells import Cell, Unpredictable, rate_mbit
 from harness.fidelity.iterations import Group, Job
 from harness.fidelity.layers import tensors
-from harness.fidelity.testbed import Testbed
+from harness.fidelity.predictor import Predictor
 from harness.fidelity.timeline import Iteration
 
 CLASSES = 100
@@ -20,16 +20,7 @@ TOP_K, TOP_K_DENSITY = "TopK-0.1", 0.1
 TABLES = {"ResNet18": ("200Mbps", "500Mbps", "800Mbps"), "VGG16": ("2.5Gbps", "5Gbps", "10Gbps")}
 
 
-class NetSenseMl:
-    """`predict` gives a cell's figure in its unit, None for what is no time or cannot be told."""
-
-    def __init__(self, testbed: Testbed, cells: Sequence[Cell]) -> None:
-        self.testbed = testbed
-
-    def predict(self, cell: Cell) -> float | None:
-        rule = self._rules.get(cell.metric)
-        return None if rule is None else rule(cell)
-
+class NetSenseMl(Predictor):
     @cached_property
     def _rules(self) -> dict[str, Callable[[Cell], float | None]]:
         return {
