@@ -54,14 +54,7 @@ def assembled(settings: Settings, place: Place, barrier: Barrier, gather: Gather
     with torch.device("meta" if replay else "cpu"):
         model = architecture.build(data.shape, data.classes)
     model = model if replay else model.to(place.device)
-    exchange = Exchange(
-        reduction=reduction_of(settings, place.workers),
-        workers=place.workers,
-        clock=place.clock,
-        names={id(parameter): name for name, parameter in model.named_parameters()},
-        shares=backward_shares(model, data.shape),
-        after_backward=settings["overlap"] == "after_backward",
-    )
+    exchange = exchange_of(settings, place, model, backward_shares(model, data.shape))
     gradients: Gradients
     save: Save = no_checkpoint
     cuts: list[Cut] = []
@@ -88,6 +81,20 @@ def assembled(settings: Settings, place: Place, barrier: Barrier, gather: Gather
         save=save,
         keeps_clock=place.leads,
         crossing=Meter(cuts).read,
+    )
+
+
+def exchange_of(
+    settings: Settings, place: Place, model: torch.nn.Module, shares: dict[str, float]
+) -> Exchange:
+    """Of the gradients of `model`; `shares` are of backward, by parameter."""
+    return Exchange(
+        reduction=reduction_of(settings, place.workers),
+        workers=place.workers,
+        clock=place.clock,
+        names={id(parameter): name for name, parameter in model.named_parameters()},
+        shares=shares,
+        after_backward=settings["overlap"] == "after_backward",
     )
 
 

@@ -11,11 +11,11 @@ from harness.assembly import (
     Barrier,
     Gather,
     Place,
+    exchange_of,
     go_on,
     load_weights,
     optimizer_of,
     pace_of,
-    reduction_of,
     saver_of,
     with_state,
 )
@@ -60,14 +60,7 @@ def assembled(
     cuts = cuts_of(whole, data.shape, stages, settings["parallel.cuts"])
     crossing = shapes(whole, cuts, data.shape)
     model = parts(whole, cuts)[here.stage].to(place.device)
-    exchange = Exchange(
-        reduction=reduction_of(settings, place.workers),
-        workers=place.workers,
-        clock=place.clock,
-        names={id(parameter): name for name, parameter in model.named_parameters()},
-        shares=backward_shares(whole, data.shape),
-        after_backward=settings["overlap"] == "after_backward",
-    )
+    exchange = exchange_of(settings, place, model, backward_shares(whole, data.shape))
     inlet, outlet = _ends(settings, along, place.device, crossing)
     gradients, steps = _staged(
         settings, place, here, (model, inlet, outlet), data, exchange, meeting, begin
