@@ -22,7 +22,7 @@ WORD = re.compile(r"[^\W\d]\w*|\d[\w.]*|([^\w\s])\1*")  # a run of one sign is o
 
 @dataclass(frozen=True)
 class PydocText:
-    """About 80,000 training and 10,000 test words in windows of `window`, split by topic."""
+    """About 70,000 training and 7,000 test words in windows of `window`, split by topic."""
 
     name: str = "pydoc"
     window: int = 35  # words that gradients go back
