@@ -98,10 +98,8 @@ def _go_on(begin: Resumed, rank: int, replica: Replica, side: Side) -> None:
 
 
 def _side(settings: Settings, costs: Costs, turns: Turns, device: torch.device, rank: int) -> Side:
-    network, of_run = (
-        settings.build("network"),
-        (settings["workers"], settings["emulation.dilation"]),
-    )
+    network = settings.build("network")
+    of_run = settings["workers"], settings["emulation.dilation"]
     compression = network.compression(file_of(settings["compressor"]), *of_run)
     workers = (Alike if network.alike else SimulatedWorkers)(
         rank=rank,
