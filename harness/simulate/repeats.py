@@ -21,7 +21,8 @@ class Done(NamedTuple):
 class Repeats:
     """Remembers `after` exchanges at each density; from then on they come again in turn. 0: none.
 
-    12 is what the turns of methods divide that have any (ACP-SGD: 2, COVAP: its interval).
+    Exact for methods whose turns divide it, as 12 has most of (ACP-SGD: 2; COVAP: its interval, if
+    that is 1, 2, 3, 4, 6 or 12); of others the mean is near.
     """
 
     after: int
