@@ -63,7 +63,7 @@ class Audit:
         }
 
     def _idle_share(self) -> float | None:
-        """Of all processors, since the first sample."""
+        """Of all processors, since the first sample; see `_cpu_ticks`."""
         idle, total = (now - then for now, then in zip(_cpu_ticks(), self._cpu, strict=True))
         long_enough = time.monotonic() - self._cpu_s >= _SHORTEST_S
         return idle / total if total and long_enough else None
@@ -85,7 +85,11 @@ def worst(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _cpu_ticks() -> tuple[int, int]:
-    """Idle and all clock ticks of all processors since boot."""
+    """Idle and all clock ticks of all processors since boot.
+
+    What processes of lower priority (nice) were given counts as idle: they give way to a run.
+    """
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
-    ticks = [int(field) for field in fields]  # user nice system idle iowait irq softirq steal
-    return ticks[3] + ticks[4], sum(ticks)
+    user, nice, system, idle, iowait, *stolen = map(int, fields)  # irq, softirq, steal
+    free = nice + idle + iowait
+    return free, user + system + sum(stolen) + free
