@@ -54,13 +54,13 @@ class Prediction(NamedTuple):
 def stand_in(settings: Settings) -> Settings:
     """The settings that are replayed for `settings`: of the same conditions, in virtual time."""
     config = copy.deepcopy(settings.config)
-    dilation, told = config["emulation"]["dilation"], config["network"]
+    told = config["network"]
     simulated = _is_simulated(settings)
     if not simulated:
         kind = SimulatedDumbbell if ".dumbbell." in told["_target_"] else Simulated
         known = {each.name: told.get(each.name, each.default) for each in fields(kind)}
         config["network"] = {"_target_": f"{kind.__module__}.{kind.__name__}", **known}
-        config["network"] |= {"update_s": told["update_s"] / dilation, "real_seconds": True}
+        config["network"] |= {"real_seconds": True}
     config["network"] |= {"alike": True, "sample_s": NEVER_S, "timeline_steps": 0}
     config["emulation"]["compute"] = "replay"
     config |= {"precision": "float32", "resume_from": None, "initial_weights": None}

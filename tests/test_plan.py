@@ -50,7 +50,9 @@ def test_a_real_network_is_predicted_by_its_own_conditions():
     asked = ("steps=4", "workers=4", "emulation.compute=paced", "emulation.dilation=5")
     star = settings_of(*asked, "network=netns", "network.update_s=0.5", "network.queue_ms=20")
     known = plan.stand_in(star)
-    assert known["network.update_s"] == 0.1 and known["network.queue_ms"] == 20
+    assert known["network.queue_ms"] == 20
+    costs = known.build("network").costs(known.build("profile"), 4, 1, dilation=5)
+    assert costs.conditions.update_s == 0.1  # emulated
     trunk = settings_of(*asked, "network=dumbbell", "network.left=1")
     assert plan.stand_in(trunk)["network.left"] == 1
     found = plan.predict(star)

@@ -42,6 +42,7 @@ class Simulated:
     threads: int = 1
     alike: bool = False
     repeat: int = 12
+    in_place_of: str | None = None
 
     def __post_init__(self) -> None:
         check_between(0, MOST_LATENCY_S, alpha_s=self.alpha_s, operation_s=self.operation_s)
@@ -82,7 +83,7 @@ class Simulated:
         """What collectives of `nodes` x `workers_per_node` workers take."""
         scale = self._scale(dilation)
         return Costs(
-            conditions=Conditions(self.routes(profile, nodes), self.update_s),
+            conditions=Conditions(self.routes(profile, nodes), scale * self.update_s),
             workers_per_node=workers_per_node,
             alpha_s=scale * self.alpha_s,
             operation_s=scale * self.operation_s,
@@ -122,7 +123,7 @@ class Simulated:
         told = {field.name: getattr(self, field.name) for field in fields(self)}
         links = _links(conditions.routes.names, conditions.look(0.0), dilation)
         told["queue_bytes"] = round(costs.queue_bytes)
-        return {"simulated": True, **told, "links": links}
+        return {"simulated": True, "kind": type(self).__name__, **told, "links": links}
 
 
 @dataclass(frozen=True, kw_only=True)
