@@ -64,6 +64,26 @@ class Span(NamedTuple):
     end_s: float
 
 
+class Pushed(NamedTuple):
+    """One row of pushes.csv: a gradient that a parameter server has applied; times are emulated."""
+
+    time_s: float
+    rank: int
+    thread: int
+    step: int
+    pulled_version: int  # of the weights that it is of
+    version: int  # of the weights that it was applied to
+    staleness: int  # updates in between
+    ahead: int  # steps that its thread was ahead of the slowest
+    entries: int
+    occupancy: float  # of all entries
+    residual_norm: float  # of its worker's residual, when it was sent
+    drains: int  # layers whose residual was drained with it
+    sent_bytes: int  # by the worker, since its thread's last push
+    received_bytes: int
+    lock_wait_s: float  # for others' updates
+
+
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 BLOCK_BYTES = 4096  # that a file takes at least; what refusal() tries to write
 
@@ -73,6 +93,7 @@ TABLES: dict[str, type] = {
     "links.csv": LinkSample,
 }
 SIMULATED_TABLES: dict[str, type] = {"timeline.csv": Span}  # that only virtual time leaves
+SERVER_TABLES: dict[str, type] = {"pushes.csv": Pushed}  # that only a parameter server leaves
 
 
 def _field(value: object) -> str:
@@ -86,7 +107,7 @@ class Table:
     """Appends rows to one csv; a row is one write, so several processes may share the file."""
 
     def __init__(self, run_dir: Path, name: str) -> None:
-        row: Any = (TABLES | SIMULATED_TABLES)[name]
+        row: Any = (TABLES | SIMULATED_TABLES | SERVER_TABLES)[name]
         self.columns: tuple[str, ...] = row._fields
         self._path = run_dir / name
         self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
