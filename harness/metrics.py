@@ -1,16 +1,22 @@
-"""What a run achieved and how methods compare: pure functions of the tables of `harness.load`."""
+"""What a run achieved and how methods compare: pure functions of the tables of `harness.load`.
+
+`table` reads them for many runs.
+"""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from harness import load
 from harness.stops import lower_is_better
 
 UNSTABLE_STEPS = 2  # DDP settles its bucket layout in them; throughput and breakdown leave them out
 RESAMPLES = 10_000
 AVERAGED = ["final", "time_s", "throughput", "time_to_target_s", "speedup"]
 AVERAGED += ["normalised_throughput", "density", "volume_ratio"]
+OF_RUN = ["experiment", "setting", "conditions", "profile", "model", "dataset", "workers"]
+OF_RUN += ["batch_size", "target", "run_id", "path"]  # columns of `load.runs` that `table` keeps
 
 
 class Interval(NamedTuple):
@@ -45,13 +51,19 @@ class Measured(NamedTuple):
     seed: int
     metric: str
     final: float  # at the last evaluation
+    best: float  # of all evaluations
+    best_s: float  # when it was first met
     diverged: bool  # loss or quality ended non-finite
     time_s: float
     throughput: float  # samples/s of all workers together
     time_to_target_s: float
     reached: bool
+    convergence_s: float  # from when on every evaluation met the target
+    converged: bool
     density: float
     volume_ratio: float
+    ccr: float  # communication over computation, mean seconds of a step
+    goodput_mbit: float  # received by a worker over the run
     before_s: float  # from here on a `Breakdown`
     compute_s: float
     compress_s: float
@@ -65,20 +77,51 @@ def measure(run: Any, steps: pd.DataFrame, evaluations: pd.DataFrame) -> Measure
     metric = run.metric if isinstance(run.metric, str) else first
     total_s = total_time_s(steps)
     to_target = time_to_target(evaluations, metric, run.target, total_s)
+    settled = convergence_time(evaluations, metric, run.target, total_s)
+    best, best_s = best_value(evaluations, metric)
     return Measured(
         method=run.method,
         seed=run.seed,
         metric=metric,
         final=final_value(evaluations, metric),
+        best=best,
+        best_s=best_s,
         diverged=diverged(steps, evaluations, metric, replay=run.compute == "replay"),
         time_s=total_s,
         throughput=throughput(steps),
         time_to_target_s=to_target.time_s,
         reached=to_target.reached,
+        convergence_s=settled.time_s,
+        converged=settled.reached,
         density=float(steps.density.mean()),
         volume_ratio=volume_ratio(steps),
+        ccr=ccr(steps),
+        goodput_mbit=goodput_mbit(steps),
         **breakdown(steps)._asdict(),
     )
+
+
+def table(runs: pd.DataFrame) -> pd.DataFrame:
+    """Many sweeps as one: a row for each run of `load.runs` that counts, with `Measured` of it.
+
+    Columns: experiment, setting, network (packets | virtual), scale, profile, method, seed and so
+    on, run_id, path, all of `Measured`, speedup and normalised_throughput over allreduce's run of
+    the same setting and seed. Of several runs of one method and seed only the newest is kept.
+    """
+    counted = runs[runs.left_out == ""].sort_values("ended", kind="stable")
+    counted = counted.drop_duplicates(["setting", "method", "seed"], keep="last").sort_index()
+    rows: Any = counted.itertuples()
+    found = [measure(row, load.steps(row.path), load.evaluations(row.path)) for row in rows]
+    measured = pd.DataFrame(found, columns=list(Measured._fields), index=counted.index)
+    scales = [load.config(path).get("scale") or {} for path in counted.path]
+    of_run = counted[OF_RUN].assign(
+        network=np.where(counted.simulated.astype(bool), "virtual", "packets"),
+        scale=[scale.get("name", "") for scale in scales],
+    )
+    whole = of_run.join(measured).reset_index(drop=True)
+    groups = [normalise(rows) for _, rows in whole.groupby("setting", sort=False)]
+    columns = [*whole, "speedup", "normalised_throughput"]
+    return pd.concat(groups).sort_index() if groups else pd.DataFrame(columns=columns)
 
 
 def total_time_s(steps: pd.DataFrame) -> float:
@@ -135,6 +178,44 @@ def time_to_target(
         return TimeToTarget(float("nan"), False)
     met = seen[seen.value <= target if lower_is_better(metric) else seen.value >= target]
     return TimeToTarget(met.time_s.iloc[0], True) if len(met) else TimeToTarget(total_s, False)
+
+
+def convergence_time(
+    evaluations: pd.DataFrame, metric: str, target: float | None, total_s: float
+) -> TimeToTarget:
+    """First evaluation from which on all met the target; (nan, False) as in `time_to_target`."""
+    seen = evaluations[evaluations.metric == metric].sort_values("step")
+    if target is None or np.isnan(target) or seen.empty:
+        return TimeToTarget(float("nan"), False)
+    met = seen.value <= target if lower_is_better(metric) else seen.value >= target
+    missed = (~met).to_numpy().nonzero()[0]
+    settled = seen.time_s[missed[-1] + 1 if len(missed) else 0 :]
+    return TimeToTarget(settled.iloc[0], True) if len(settled) else TimeToTarget(total_s, False)
+
+
+def best_value(
+    evaluations: pd.DataFrame, metric: str, until_s: float = float("inf")
+) -> tuple[float, float]:
+    """Best value of the evaluations up to `until_s` and the time of the first that had it."""
+    seen = evaluations[(evaluations.metric == metric) & (evaluations.time_s <= until_s)]
+    known = seen.sort_values("step").dropna(subset="value")
+    if known.empty:
+        return float("nan"), float("nan")
+    values = known.value.to_numpy(float)
+    place = values.argmin() if lower_is_better(metric) else values.argmax()
+    return float(values[place]), float(known.time_s.iloc[place])
+
+
+def ccr(steps: pd.DataFrame) -> float:
+    """Communication over computation after the first `UNSTABLE_STEPS`; nan where none computed."""
+    counted = steps[steps.step.isin(sorted(steps.step.unique())[UNSTABLE_STEPS:])]
+    return float(np.divide(counted.comm_s.mean(), counted.compute_s.mean() or float("nan")))
+
+
+def goodput_mbit(steps: pd.DataFrame) -> float:
+    """Bits that a worker received, mean over workers, over the time of the run."""
+    of_worker = steps.groupby("rank").received_bytes.sum().mean()
+    return float(of_worker * 8 / 1e6 / total_time_s(steps))
 
 
 def diverged(steps: pd.DataFrame, evaluations: pd.DataFrame, metric: str, replay: bool) -> bool:

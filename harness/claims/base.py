@@ -1,0 +1,166 @@
+"""What a claim is, the runs that decide it, and a paper as the list of its claims.
+
+A paper is one file here that makes a `Paper` called `PAPER` and gives it functions from `Runs` to
+`Found`, in the order of the paper. A function asks for the runs it needs; what is not there makes
+its claim not testable.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from harness import ratios
+from harness.ratios import Ratio
+
+HOLDS, FAILS, NOT_TESTABLE = "holds", "does not hold", "not testable"
+
+
+class Claim(NamedTuple):
+    """What a paper says, and what became of it."""
+
+    id: str  # figure, table or place in the text
+    text: str
+    verdict: str  # HOLDS | FAILS | NOT_TESTABLE
+    measured: str  # the numbers that decide it
+    reason: str = ""  # why it does not hold, or is not testable
+    runs: tuple[str, ...] = ()  # ids of those that were looked at
+    network: str = ""  # packets | virtual; empty: no runs at all, or predicted
+    scale: str = ""  # of the runs: paper | laptop
+
+
+class Found(NamedTuple):
+    """What a claim's function found."""
+
+    holds: bool
+    measured: str
+    reason: str = ""  # told only of a claim that does not hold
+
+
+class NotTestable(Exception):
+    """Why no run can decide a claim."""
+
+
+class NoRuns(NotTestable):
+    """What is missing."""
+
+
+class Group:
+    """Runs of one setting; remembers in `seen` the ids of those that were asked for."""
+
+    def __init__(self, rows: pd.DataFrame, seen: dict[str, None]) -> None:
+        self._rows, self._seen = rows, seen
+        self.experiment: str = rows.experiment.iloc[0]
+
+    def rows(self, *methods: str) -> pd.DataFrame:
+        """Rows of `metrics.table` of `methods`, all without; `NoRuns` names a missing one."""
+        missing = [method for method in methods if method not in set(self._rows.method)]
+        if missing:
+            raise NoRuns(f"no runs of {', '.join(missing)} in {self.experiment}")
+        found = self._rows[self._rows.method.isin(methods)] if methods else self._rows
+        self._seen.update(dict.fromkeys(found.run_id))
+        return found
+
+    def mean(self, column: str, *methods: str) -> dict[str, float]:
+        """Mean over seeds by method, in the order asked."""
+        means = self.rows(*methods).groupby("method")[column].mean()
+        return {method: float(means[method]) for method in methods}
+
+    def each(self, column: str, method: str) -> pd.Series:
+        """Values of a method by seed."""
+        return self.rows(method).set_index("seed")[column]
+
+    def ratio(self, column: str, over: str, under: str) -> Ratio:
+        """Of two methods, paired by seed; `NoRuns` without a common seed."""
+        found = ratios.paired(self.rows(over, under), column, over, under)
+        if not found.seeds:
+            raise NoRuns(f"no seed of both {over} and {under} in {self.experiment}")
+        return found
+
+
+class Runs:
+    """Rows of `metrics.table` of one network kind and one scale."""
+
+    def __init__(self, table: pd.DataFrame, workers: int) -> None:
+        self._table, self._workers = table, workers
+        self.seen: dict[str, None] = {}
+
+    def of(self, experiment: str, **conditions: Any) -> Group:
+        """Runs of one setting of `experiment` under which `conditions` are equal, or `NoRuns`.
+
+        `conditions` are keys of the configuration, `__` for their dots. Of several settings that
+        with most methods counts, then that of the paper's number of workers, then most runs.
+        """
+        rows = self._table[self._table.experiment == experiment]
+        wanted = {key.replace("__", "."): value for key, value in conditions.items()}
+        for key, value in wanted.items():
+            rows = rows[[told.get(key) == value for told in rows.conditions]]
+        if rows.empty:
+            told = "".join(f", {key} {value}" for key, value in wanted.items())
+            raise NoRuns(f"no runs of {experiment}{told}")
+        groups = [group for _, group in rows.groupby("setting", sort=False)]
+        return Group(max(groups, key=self._standing), self.seen)
+
+    def _standing(self, group: pd.DataFrame) -> tuple[int, bool, int]:
+        as_published = group.workers.iloc[0] == self._workers
+        return group.method.nunique(), as_published, len(group)
+
+
+class Declared(NamedTuple):
+    """A claim before it is judged."""
+
+    id: str
+    text: str
+    decide: Callable[[Runs], Found]
+
+
+class Paper:
+    """Claims in the order in which they are declared."""
+
+    def __init__(self, name: str, workers: int) -> None:
+        self.name = name  # of its file of published numbers
+        self.workers = workers
+        self._declared: list[Declared] = []
+
+    def claim(self, id: str, text: str) -> Callable:
+        """Declares what a function decides."""
+
+        def declare(decide: Callable[[Runs], Found]) -> Callable[[Runs], Found]:
+            self._declared.append(Declared(id, text, decide))
+            return decide
+
+        return declare
+
+    def judge(self, table: pd.DataFrame, network: str, scale: str) -> list[Claim]:
+        """Every claim, by the runs of one network kind and one scale."""
+        judged = []
+        for declared in self._declared:
+            runs = Runs(table, self.workers)
+            claim = _decided(declared, runs)
+            judged.append(claim._replace(runs=tuple(runs.seen), network=network, scale=scale))
+        return judged
+
+
+def _decided(declared: Declared, runs: Runs) -> Claim:
+    try:
+        found = declared.decide(runs)
+    except NotTestable as missing:
+        return Claim(declared.id, declared.text, NOT_TESTABLE, "", str(missing))
+    return judged_claim(declared.id, declared.text, *found)
+
+
+def judged_claim(id: str, text: str, holds: bool, measured: str, reason: str = "") -> Claim:
+    """A claim that numbers decided."""
+    return Claim(id, text, HOLDS if holds else FAILS, measured, "" if holds else reason)
+
+
+def listed(values: dict[str, float], digits: int = 3) -> str:
+    """`a 1.23, b 45.6`."""
+    return ", ".join(f"{name} {value:.{digits}g}" for name, value in values.items())
+
+
+def spoken(found: Ratio) -> str:
+    """`1.23 (1.1 to 1.3)`; a bound as `at least 1.23`, and nothing in brackets with one seed."""
+    bound = {"low": "at least ", "high": "at most ", "unknown": "unknown, about "}
+    told = f"{bound.get(found.bound, '')}{found.mean:.3g}"
+    return told if found.low != found.low else f"{told} ({found.low:.3g} to {found.high:.3g})"
