@@ -11,6 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from harness import run, sweep
@@ -27,7 +28,8 @@ log = logging.getLogger("harness")
 @hydra.main(config_path=CONF, config_name="config", version_base="1.3")
 def compose(config: DictConfig) -> str:
     """One composition, checked already: run it, say how it ended."""
-    settings = sweep.plain_settings(config)
+    settings = sweep.here(sweep.plain_settings(config), HydraConfig.get())
+    _tell_substitute(settings)
     if settings["plan"]:
         return _plan(settings)
     try:
@@ -47,6 +49,15 @@ def compose(config: DictConfig) -> str:
     return outcome.state
 
 
+def _tell_substitute(settings: Settings) -> None:
+    """Once for each reason: that there will be no packets, and what to do for them."""
+    reason = settings["network"].get("in_place_of")
+    if reason and reason not in _told:
+        _told.add(reason)
+        log.warning("virtual time, no packets, in place of network=%s", reason)
+        log.warning("`python -m harness.doctor network=%s` says what to do", reason.split(":")[0])
+
+
 def _plan(settings: Settings) -> str:
     """Predict instead of running."""
     from harness.plan import Plan  # torch: not before it is needed
@@ -61,6 +72,7 @@ def _plan(settings: Settings) -> str:
 
 
 _planned: list["Plan"] = []  # at most one, of all runs
+_told: set[str] = set()  # why networks were replaced
 _failures: list[run.Outcome] = []
 _folders: dict[Path, None] = {}  # of the experiments that were run, in order
 

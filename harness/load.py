@@ -18,6 +18,7 @@ CONDITIONS = ["experiment", "workers", "steps", "epochs", "batch_size", "target"
 CONDITIONS += ["dataset", "optimizer", "workers_per_node", "profile", "network", "emulation"]
 CONDITIONS += ["initial_weights", "resume_from", "device", "accumulate", "precision", "parallel"]
 OF_A_MACHINE = ("network.machine", "network.interface", "network.ledger")  # conditions of none
+OF_A_MACHINE += ("network.in_place_of",)
 
 
 class NoRuns(ValueError):

@@ -20,7 +20,9 @@ PARTS = (
 FILE_KEYS = ("path", "initial_weights")  # whose values are files that decide a result
 NOT_IDENTITY = ("results", "plan", "rerun", "report")  # where, whether and how shown, not what
 # may differ between the machines of a run, or only bound it
-NOT_IDENTITY_OF_NETWORK = ("machine", "interface", "ledger", "join_s", "time_limit_s")
+NOT_IDENTITY_OF_NETWORK = (
+    "machine", "interface", "ledger", "join_s", "time_limit_s", "in_place_of",
+)  # fmt: skip
 
 
 class BadSetting(ValueError):

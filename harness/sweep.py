@@ -11,10 +11,12 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from harness.records import refusal
 from harness.settings import BadSetting, Settings, check_numbers
+from harness.simulate.substitute import substitute
 
 
 class CheckFirst(Callback):
@@ -22,7 +24,7 @@ class CheckFirst(Callback):
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         _leave_nothing(config)
-        check_or_exit(plain_settings(config))
+        check_or_exit(here(plain_settings(config), config.hydra))
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         for settings in runs(config):
@@ -38,7 +40,19 @@ def runs(config: DictConfig) -> Iterator[Settings]:
     overrides = parser.parse_overrides(swept + list(config.hydra.overrides.task))
     [choices] = BasicSweeper.split_arguments(overrides, None)
     for choice in choices:
-        yield plain_settings(loader.load_sweep_config(config, choice))
+        found = loader.load_sweep_config(config, choice)
+        yield here(plain_settings(found), found.hydra)
+
+
+def here(settings: Settings, hydra: Any) -> Settings:
+    """`settings`, composed by the Hydra that is up; in virtual time if that is all there can be."""
+    if (instead := substitute(settings, hydra)) is None:
+        return settings
+    loader = GlobalHydra.instance().config_loader()
+    overrides = [*hydra.overrides.hydra, *hydra.overrides.task, f"network={instead.network}"]
+    found = plain_settings(loader.load_configuration("config", overrides, RunMode.RUN))
+    found.config["network"]["in_place_of"] = instead.in_place_of
+    return found
 
 
 def _leave_nothing(config: DictConfig) -> None:

@@ -41,18 +41,20 @@ def main() -> None:
 def examine(settings: Sequence[Settings]) -> Groups:
     """All findings, by group, about this machine and these runs."""
     runs, refused = _built(settings)
-    most_nodes = max((run.nodes for run in runs), default=1)
+    shaped = [run for run in runs if not run.is_in_virtual_time]
+    enclosed = bool(shaped) or not runs
+    most_nodes = max((run.nodes for run in shaped), default=1)
     checks: dict[str, dict[str, Callable[[], Iterable[Finding]]]] = {
         "permissions": {
             "user": permissions.user,
-            "namespaces": partial(permissions.namespaces, most_nodes),
+            "namespaces": partial(permissions.namespaces, most_nodes, enclosed),
         },
         "kernel": {
             "kernel": kernel.kernel,
-            "links": partial(kernel.links, runs),
-            "congestion": partial(kernel.tcp, runs),
+            "links": partial(kernel.links, shaped, enclosed),
+            "congestion": partial(kernel.tcp, shaped),
         },
-        "programs": {"programs": partial(programs.programs, runs)},
+        "programs": {"programs": partial(programs.programs, runs, enclosed)},
         "machine": {
             "cores": partial(machine.cores, runs),
             "memory": partial(machine.memory, runs),

@@ -10,7 +10,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 
 from harness.settings import PARTS, Settings
-from harness.sweep import plain_settings, runs
+from harness.sweep import here, plain_settings, runs
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SWEEP = ("-m", "--multirun")
@@ -30,6 +30,11 @@ class Composition(NamedTuple):
     @property
     def nodes(self) -> int:
         return self.settings["workers"] // self.settings["workers_per_node"]
+
+    @property
+    def is_in_virtual_time(self) -> bool:
+        """Whether it needs neither namespaces nor packets."""
+        return self.parts["network"].in_process
 
     @property
     def on_gpus(self) -> bool:
@@ -69,7 +74,8 @@ def compose(arguments: Sequence[str]) -> list[Settings]:
         )
         if len(overrides) < len(arguments) or config.hydra.mode == RunMode.MULTIRUN:
             return list(runs(config))
-        return [plain_settings(loader.load_configuration("config", overrides, RunMode.RUN))]
+        found = loader.load_configuration("config", overrides, RunMode.RUN)
+        return [here(plain_settings(found), found.hydra)]
 
 
 def build(settings: Settings) -> Composition:

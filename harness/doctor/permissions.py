@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.doctor.findings import Finding
+from harness.doctor.findings import Finding, needed
 from harness.run import enclosure
 
 PROC = Path("/proc")
@@ -85,19 +85,23 @@ def user() -> Iterator[Finding]:
         yield Finding("user", "ok", f"root, with {' and '.join(held)}")
 
 
-def namespaces(most_nodes: int) -> Iterator[Finding]:
-    """The command that encloses a run, tried; with the switches that forbid it when it fails."""
+def namespaces(most_nodes: int, asked: bool = True) -> Iterator[Finding]:
+    """The command that encloses a run, tried; with the switches that forbid it when it fails.
+
+    Nothing is missing where they are not `asked` for: in virtual time.
+    """
+    without = "no run over packets can start; there is network=simulated"
     switches = closed_switches(PROC, most_nodes + 1, os.geteuid() == 0)
     refusal = refused()
     if not refusal:
         yield Finding("namespaces", "ok", "network, mount and process namespaces", "tried")
     elif not switches:
         enable = INSTALL if shutil.which("unshare") is None else _advice()
-        yield Finding("namespaces", "missing", refusal, "no run can start", enable)
+        yield Finding("namespaces", needed(asked), refusal, without, enable)
     else:
-        yield Finding("namespaces", "missing", refusal, "no run can start; see the next lines")
+        yield Finding("namespaces", needed(asked), refusal, f"{without}; see the next lines")
     for switch in switches:
-        yield Finding(switch.name, "missing", switch.value, switch.means, switch.enable)
+        yield Finding(switch.name, needed(asked), switch.value, switch.means, switch.enable)
 
 
 def refused() -> str:

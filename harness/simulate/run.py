@@ -50,17 +50,19 @@ def _simulate(run_dir: Path, settings: Settings, events: Events, tell: Tell) -> 
     finally:
         turns.close()
         loop.timeline.write()
-    _conclude(run_dir, loop, events)
+    told = {key: found["network"][key] for key in ("kind", "in_place_of")}
+    _conclude(run_dir, loop, events, told)
 
 
-def _conclude(run_dir: Path, loop: Loop, events: Events) -> None:
+def _conclude(run_dir: Path, loop: Loop, events: Events, network: dict[str, str]) -> None:
+    """Summary, with what it tells of the `network`, and status."""
     drifted = not loop.gradients.same
     for rank in range(loop.workers):
         end_s = loop.sides[rank % len(loop.sides)].end_s
         events.append(
             "rank_finished", end_s, rank=rank, overruns=0, drifted=drifted, steps=loop.done
         )
-    summary = verdict.summarize_simulated(run_dir)
+    summary = verdict.summarize_simulated(run_dir) | {"network": network}
     write_json(run_dir / "summary.json", summary)
     reasons = summary["reasons"]
     status.end(run_dir, "invalid" if reasons else "succeeded", "; ".join(reasons) or None)
