@@ -1,7 +1,7 @@
 """What a model is asked on a batch: scores, their loss, how good they are; and what it carries on.
 
 A sample has one label, or a label at each word of a text: scores are [n, ..., classes] and labels
-[n, ...], and losses are means over labels.
+[n, ...], and losses are means over labels. A single score, [n, 1], is a logit: yes or no.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from harness.data.base import Batch
 
@@ -58,6 +58,9 @@ class Task:
 
     def loss(self, scores: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
         labels = labels.to(self.device).flatten()
+        if scores.shape[-1] == 1:
+            wanted = labels.float()
+            return binary_cross_entropy_with_logits(scores.flatten(), wanted, reduction=reduction)
         return cross_entropy(scores.flatten(0, -2), labels, reduction=reduction)
 
     def tested(self, model: nn.Module, batches: Iterable[Batch]) -> Tensor:
@@ -66,7 +69,7 @@ class Task:
         memory = Memory()
         for inputs, labels in batches:
             scores = self.scores(model, inputs, memory)
-            sums[0] += (scores.argmax(-1) == labels.to(self.device)).sum()
+            sums[0] += (answers(scores) == labels.to(self.device)).sum()
             sums[1] += self.loss(scores, labels, "sum")
             sums[2] += labels.numel()
         return sums
@@ -76,3 +79,8 @@ class Task:
         accuracy, loss = (sums[:2] / sums[2]).cpu()
         quality = loss.exp() if self.metric == "perplexity" else accuracy
         return {self.metric: quality.item(), "loss": loss.item()}
+
+
+def answers(scores: Tensor) -> Tensor:
+    """The class with the highest of `scores`, [..., classes]; of one score whether it is > 0."""
+    return scores.argmax(-1) if scores.shape[-1] > 1 else (scores[..., 0] > 0).long()

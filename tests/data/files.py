@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 from torchvision import datasets
 
+from harness.data import clicks
 from harness.data.cifar import FILES
 
 IMAGES_PER_FILE = 20
@@ -53,6 +54,13 @@ def write_ptb(folder: Path, lines: int = 200) -> None:
             text[0] = known
         written = "".join(f" {' '.join(line)} \n" for line in text)
         (folder / "ptb" / f"ptb.{split}.txt").write_text(written)
+
+
+def write_criteo(folder: Path, lines: int = 140) -> None:
+    """Write train.txt as Criteo's challenge has it, of which clicks are generated."""
+    (folder / "criteo").mkdir()
+    text = clicks.lines(lines, seed=1)
+    (folder / "criteo" / "train.txt").write_text("".join(text))
 
 
 def write_folders(folder: Path, classes: int, train: int, val: int) -> None:

@@ -9,10 +9,11 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from harness.data.loader import Batches, shard
-from tests.data.files import PTB_WORDS, write_cifar, write_folders, write_ptb
+from tests.data.files import PTB_WORDS, write_cifar, write_criteo, write_folders, write_ptb
 
 CHOICES = {path.stem: path for path in sorted(Path("conf/dataset").glob("*.yaml"))}
-ON_DISK = ("cifar10", "cifar100", "imagenet", "ptb")
+ON_DISK = ("cifar10", "cifar100", "criteo", "imagenet", "ptb")
+CLICKS = ("clicks", "criteo")
 
 
 def build(name: str, folder: Path, **overrides: Any) -> Any:
@@ -23,6 +24,10 @@ def build(name: str, folder: Path, **overrides: Any) -> Any:
         overrides |= {"classes": 3, "workers": 0, "size": 16}
     if name == "ptb":
         overrides |= {"vocabulary": PTB_WORDS}
+    if name in CLICKS:
+        overrides |= {"cache": str(folder / "cache"), "rows": 20}
+    if name == "clicks":
+        overrides |= {"length": 700}
     part = OmegaConf.merge(OmegaConf.load(CHOICES[name]), overrides)
     return instantiate(OmegaConf.create({"seed": 0, "part": part}).part)
 
@@ -36,6 +41,8 @@ def data(request, tmp_path, monkeypatch):
         write_folders(tmp_path / "imagenet", classes=3, train=8, val=4)
     if name == "ptb":
         write_ptb(tmp_path)
+    if name == "criteo":
+        write_criteo(tmp_path)
     return build(name, tmp_path)
 
 
@@ -58,6 +65,12 @@ def test_images_are_about_normal_and_words_are_numbered(data):
     inputs = torch.cat([inputs for inputs, _ in shard(data.test(), 0, 1)])
     if len(data.shape) == 1:
         assert 0 <= inputs.min() and inputs.max() < data.classes
+        return
+    if data.name in CLICKS:
+        counts, categories = inputs[:, :13], inputs[:, 13:]
+        assert 0 <= counts.min() and 0.5 < counts.std() < 5
+        assert torch.equal(categories, categories.round())
+        assert 0 <= categories.min() and categories.max() < data.rows
         return
     assert inputs.isfinite().all() and inputs.abs().max() < 30
     assert 0.2 < inputs.std() < 5

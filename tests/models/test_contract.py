@@ -23,6 +23,8 @@ def home(name: str) -> tuple[tuple[int, ...], int]:
     """Shape and classes of the data the model's times hold for."""
     if "lstm" in name:
         return (35,), 10_000 if name == "lstm_ptb" else 1_000
+    if name == "dlrm":
+        return (39, 1), 2
     if name in SMALL:
         return (1, 8, 8), 10
     return ((3, 32, 32), 10) if "cifar" in name or name == "resnet20" else ((3, 224, 224), 1000)
@@ -36,14 +38,16 @@ def network(name: str) -> torch.nn.Module:
 
 @pytest.mark.parametrize("name", CHOICES)
 def test_takes_a_batch_to_one_score_per_class(name):
-    """Of each sample, or of each word of a text."""
+    """Of each sample, or of each word of a text; dlrm has one for its two classes."""
     shape, classes = home(name)
-    assert scores(network(name), shape).shape == (4, *_labels(shape), classes)
+    expected = 1 if name == "dlrm" else classes
+    assert scores(network(name), shape).shape == (4, *_labels(shape), expected)
 
 
 @pytest.mark.parametrize("name", CHOICES)
 def test_fits_other_channels_and_classes(name):
-    shape = (2, *home(name)[0][1:])
+    first = 39 if name == "dlrm" else 2
+    shape = (first, *home(name)[0][1:])
     with torch.device("meta"):
         model = build(name).build(shape, 7)
     assert scores(model, shape).shape == (4, *_labels(shape), 7)
@@ -55,7 +59,7 @@ def scores(model: torch.nn.Module, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def _labels(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return () if len(shape) == 3 else shape
+    return shape if len(shape) == 1 else ()
 
 
 @pytest.mark.parametrize("name", CHOICES)
