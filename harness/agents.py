@@ -31,7 +31,14 @@ class Agents:
             if pid == 0:
                 return
             if pid in self.running:
-                self.endings[self.running.pop(pid)] = os.waitstatus_to_exitcode(wait_status)
+                self.ended(self.running.pop(pid), os.waitstatus_to_exitcode(wait_status))
+
+    def ended(self, node: int, code: int) -> None:
+        """The process of `node` has."""
+        self.endings[node] = code
+
+    def named(self, node: int) -> str:
+        return f"torchrun agent of node {node}"
 
     def all_ranks_finished(self) -> bool:
         """Whether every rank of this machine has written all its results."""
@@ -54,7 +61,7 @@ def cause(agents: Agents) -> str:
     reports = [event for event in events if event["event"] == "rank_failed"]
     for node, code in agents.endings.items():
         if code < 0:
-            return f"the torchrun agent of node {node} was killed by {_signal(code)}"
+            return f"the {agents.named(node)} was killed by {_signal(code)}"
     for report in sorted(reports, key=lambda report: report["monotonic"]):
         if not report["peer"]:
             return f"rank {report['rank']}: {report['error']}"

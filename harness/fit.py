@@ -8,6 +8,8 @@ import torch
 from controllers.fixed import Fixed
 from harness import resume
 from harness.network.errors import NetworkError
+from harness.nodes import count
+from harness.parameter_server.fit import check_server
 from harness.pipeline.fit import check_cuts
 from harness.settings import BadSetting, Settings
 from profiles.base import WAYS, Profile
@@ -15,7 +17,7 @@ from profiles.base import WAYS, Profile
 
 def check_nodes(settings: Settings, profile: Profile) -> int:
     """How many nodes there are; BadSetting when the profile has no link for one of them."""
-    nodes = settings["workers"] // settings["workers_per_node"]
+    nodes = count(settings)
     for node in range(nodes):
         for way in WAYS:
             try:
@@ -45,6 +47,7 @@ def check_fit(settings: Settings, parts: dict[str, Any]) -> None:
             f"it, or null for the first, got {metric!r}"
         )
     check_cuts(settings, parts)
+    check_server(settings, parts)
     _check_replaced(settings, parts["compressor"])
     _check_level(settings, parts["compressor"], parts["controller"])
     same = getattr(parts["controller"], "same_everywhere", False)

@@ -24,6 +24,8 @@ from harness.clock import Clock
 from harness.gradients import largest_bucket_bytes
 from harness.network.audit import worst
 from harness.network.rendezvous import Ended
+from harness.nodes import count
+from harness.parameter_server import launch as server
 from harness.records import Events, refusal, write_json
 from harness.resume import resumed
 from harness.settings import Settings, leaves
@@ -68,7 +70,7 @@ def _told(run_dir: Path, error: str) -> str:
 
 def _supervise(run_dir: Path) -> None:
     settings = Settings.read(run_dir)
-    nodes = settings["workers"] // settings["workers_per_node"]
+    nodes = count(settings)
     profile, topology = settings.build("profile"), settings.build("network")
     begin, events = resumed(settings["resume_from"]), Events(run_dir)
     clock = Clock(settings["emulation.dilation"], begin.manifest.time_s if begin else 0.0)
@@ -135,6 +137,9 @@ def exchange_timeout_s(settings: Settings, profile: Any) -> float:
 
 
 def _start(run_dir: Path, settings: Settings, network: Any, arguments: tuple) -> Agents:
+    if settings.build("parallel").servers:
+        clock, _ = arguments
+        return server.start(run_dir, settings, network, clock)
     each = settings["workers_per_node"]
     here = Here(network.local[0] * each, len(network.local) * each)
     job = launch.Job(

@@ -22,7 +22,8 @@ def summarize(
     """
     steps, events = _rows(run_dir / "steps.csv"), read_events(run_dir)
     ends = [event for event in events if event["event"] == "rank_finished"]
-    in_ring = settings.build("parallel").ranks == 1
+    parallel = settings.build("parallel")
+    in_ring = parallel.ranks == 1 and not parallel.servers
     carried = passage.payload(steps, settings["workers_per_node"], ends, in_ring)
     time_s = max((float(row["time_s"]) for row in steps), default=0.0)
     took_s = max(0.0, time_s - _began_s(events))
@@ -38,6 +39,7 @@ def summarize(
         *passage.doubts(carried, proof["flows"], passed, settings["workers_per_node"], loss),
         *_pace_reasons(ends, settings),
         *_drift_reasons(ends),
+        *(f"rank {e['rank']} {e['how']}" for e in events if e["event"] == "trainer_lost"),
     ]
     return _summary(run_dir, events, reasons, proof)
 
@@ -96,6 +98,7 @@ def _summary(
         "throughput": found.samples / took_s if took_s > 0 else None,
         "mean_density": found.mean_density,
         "sent_bytes": found.sent_bytes,
+        "server": next((e for e in events if e["event"] == "server_finished"), None),
         "overrun_steps": {event["rank"]: event["overruns"] for event in ends},
         "proof": proof,
     }

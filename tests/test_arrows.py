@@ -24,6 +24,7 @@ OWNERS = {
         "harness/pipeline/channel.py",  # from stage to stage
         "harness/pipeline/mesh.py",  # groups
         "harness/pipeline/assembly.py",  # which groups
+        "harness/parameter_server/line.py",  # between a server and a trainer
         "harness/calibrate/",  # start-up, barriers before what is timed
     },
 }

@@ -14,6 +14,7 @@ class Data:
 
     stages: ClassVar[int] = 1
     ranks: ClassVar[int] = 1  # that one model takes
+    servers: ClassVar[int] = 0  # that hold the model
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Split:
     """
 
     ranks: ClassVar[int] = 1
+    servers: ClassVar[int] = 0
 
     stages: int = 2
     cuts: Sequence[int] | None = None

@@ -1,0 +1,138 @@
+"""Starts a server and its trainers, each a process of its own on its node, and sees them end.
+
+No torchrun: its agents end all ranks when one ends, and asynchronous trainers go on without one.
+"""
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from setproctitle import setproctitle
+
+from harness.agents import Agents
+from harness.clock import Clock
+from harness.parameter_server import processes
+from harness.parameter_server.assembly import Place
+from harness.parameter_server.roll import Roll
+from harness.records import Events, read_events
+from harness.settings import Settings
+
+LEAST_TIMEOUT_S, PATIENCE = 60.0, 10  # of a session; times all models at the lowest rate
+
+
+def start(run_dir: Path, settings: Settings, network: Any, clock: Clock) -> "Crew":
+    """Fork all processes of the run; node `workers` is the server's."""
+    layout, workers = settings.build("parallel"), settings["workers"]
+    roll = Roll(workers)
+    timeout_s = session_timeout_s(settings)
+    place = Place(run_dir, network.addresses[workers], clock, timeout_s, roll)
+    crew = Crew(
+        run_dir=run_dir,
+        workers=workers,
+        look_elsewhere=network.check,
+        place=place,
+        entered=network.entered,
+        interface=network.interface,
+        goes_on=layout.mode == "async",
+        restarts=[layout.restarts] * workers,
+    )
+    for node in (workers, *range(workers)):
+        crew.fork(node, again=False)
+    return crew
+
+
+def session_timeout_s(settings: Settings) -> float:
+    """Real seconds that either end of a session may be silent; generous, as slow is not dead.
+
+    A server may have to send its model to all threads at once.
+    """
+    layout, data = settings.build("parallel"), settings.build("dataset")
+    if layout.session_timeout_s is not None:
+        return layout.session_timeout_s
+    with torch.device("meta"):
+        model = settings.build("model").build(data.shape, data.classes)
+    entries = sum(parameter.numel() for parameter in model.parameters())
+    bits = 32 * entries * settings["workers"] * layout.threads
+    lowest = 1e6 * settings.build("profile").extremes().lowest_mbit / settings["emulation.dilation"]
+    return max(LEAST_TIMEOUT_S, PATIENCE * bits / lowest)
+
+
+@dataclass(kw_only=True)
+class Crew(Agents):
+    """The processes of a run, by id. `endings` has nothing before an end that is the run's."""
+
+    place: Place
+    entered: Callable[[int], AbstractContextManager[None]]
+    interface: str
+    goes_on: bool  # without a trainer that has died
+    restarts: list[int]  # that are left, by rank
+    left: dict[int, int] = field(default_factory=dict)  # node -> exit code, of trainers
+
+    def fork(self, node: int, again: bool) -> None:
+        """Start the process of `node` there; `again`: in the place of one that has died."""
+        with self.entered(node):
+            pid = os.fork()
+            if pid == 0:  # inside the block: leaving it would leave the namespace
+                self._be(node, again)
+        self.running[pid] = node
+
+    def _be(self, node: int, again: bool) -> None:
+        status = 1
+        try:
+            os.environ["GLOO_SOCKET_IFNAME"] = self.interface
+            setproctitle(f"harness: {self.named(node)}")
+            if node == self.workers:
+                processes.serve(self.place)
+            else:
+                processes.train(self.place, node, again)
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+
+    def named(self, node: int) -> str:
+        return "parameter server" if node == self.workers else f"trainer rank {node}"
+
+    def all_ranks_finished(self) -> bool:
+        """Whether the server has: it waits for those that are to come."""
+        events = read_events(self.run_dir)
+        return any(e["event"] == "rank_finished" and e["rank"] == self.workers for e in events)
+
+    def ended(self, node: int, code: int) -> None:
+        """A trainer's end may be no matter; the server's is always the run's."""
+        if node == self.workers:
+            self.endings |= {node: code, **self.left}
+            return
+        self.left[node] = code
+        over = self.workers in self.endings or not self.place.clock.ready
+        if over or (code != 0 and not self.goes_on):
+            self.endings[node] = code
+        elif code != 0:
+            self._do_without(node, code)
+
+    def _do_without(self, rank: int, code: int) -> None:
+        events, time_s = Events(self.run_dir), self.place.clock.time_s()
+        how = (
+            f"was killed by {signal.Signals(-code).name}"
+            if code < 0
+            else f"ended with status {code}"
+        )
+        if self.restarts[rank]:
+            self.restarts[rank] -= 1
+            del self.left[rank]
+            events.append("trainer_restarted", time_s, rank=rank, how=how)
+            self.fork(rank, again=True)
+            return
+        events.append("trainer_lost", time_s, rank=rank, how=how)
+        self.place.roll.strike(rank)
+        if len(self.left) == self.workers and all(self.left.values()):
+            self.endings |= self.left

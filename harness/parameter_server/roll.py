@@ -1,0 +1,17 @@
+"""Which trainers' processes are gone for good: told to the server by who started them."""
+
+import mmap
+
+
+class Roll:
+    """Lives in anonymous shared memory: made before the processes are forked that read it."""
+
+    def __init__(self, ranks: int) -> None:
+        self._memory = mmap.mmap(-1, ranks)
+
+    def strike(self, rank: int) -> None:
+        """It will not come back."""
+        self._memory[rank] = 1
+
+    def is_struck(self, rank: int) -> bool:
+        return self._memory[rank] == 1

@@ -1,0 +1,170 @@
+"""What a server does with pushes: none is applied twice, none that is at fault; all are counted."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from harness.clock import Clock
+from harness.parameter_server.gate import Gate
+from harness.parameter_server.messages import Push
+from harness.parameter_server.session import Session
+from harness.parameter_server.weights import Piece, Weights
+from harness.records import Events, Pushed, Table
+from harness.stops import Stops
+
+May = Callable[[], bool]
+
+
+class Pending(NamedTuple):
+    """A push that waits for those of the other trainers."""
+
+    session: Session
+    push: Push
+    piece: Piece | None  # None: it was refused
+    lock_wait_s: float
+
+
+@dataclass
+class Service:
+    """The weights, and what sessions may do with them. `weights.lock` is of everything below it."""
+
+    weights: Weights
+    gate: Gate
+    workers: int
+    stops: Stops
+    is_sync: bool
+    consistent_pull: bool
+    clock: Clock
+    table: Table
+    events: Events
+    all_joined: Callable[[], None]  # called once, when every thread of every trainer is here
+    threads: int = 1  # of a trainer
+    ends: bool = False  # no more steps are to be done
+    stopped_at: int = 0  # rounds, at the last stop
+    refused: Counter[str] = field(default_factory=Counter, init=False)
+    staleness: Counter[int] = field(default_factory=Counter, init=False)
+    drains: int = field(default=0, init=False)
+    _pending: dict[int, Pending] = field(default_factory=dict, init=False)  # by rank
+    _places: set[tuple[int, int]] = field(default_factory=set, init=False)  # rank, thread
+
+    def __post_init__(self) -> None:
+        self.applied = torch.zeros(self.workers, self.stops.steps, dtype=torch.bool)
+        self._joining = threading.Lock()
+
+    def rounds(self) -> int:
+        """Of one push of each trainer."""
+        return self.weights.version // (1 if self.is_sync else self.workers)
+
+    def first_step(self, rank: int) -> int:
+        """The one after the last that this rank has pushed."""
+        with self.weights.lock:
+            done = self.applied[rank].nonzero()
+            return int(done[-1]) + 1 if len(done) else 0
+
+    def joined(self, session: Session) -> None:
+        place = session.rank, session.thread
+        self.events.append(
+            "session_opened", self.clock.time_s(), rank=session.rank, thread=session.thread
+        )
+        with self._joining:
+            before = len(self._places)
+            self._places.add(place)
+            if before < len(self._places) == self.workers * self.threads:
+                self.all_joined()
+
+    def take_in(self, session: Session, push: Push, piece: Piece) -> tuple[bool, May]:
+        """Apply a push, or refuse it; and what must be true before its thread goes on."""
+        fault = self.weights.fault(piece)  # other pushes are applied meanwhile
+        asked = time.monotonic()
+        with self.weights.lock:
+            waited_s = time.monotonic() - asked
+            fault = fault or self._misplaced(session, push)
+            if fault:
+                self.refuse(session, push, fault)
+            pending = Pending(session, push, None if fault else piece, waited_s)
+            if not self.is_sync:
+                self._apply([pending])
+                return not fault, lambda: True
+            self._pending[session.rank] = pending
+            version = self.weights.version
+            if len(self._pending) == self.workers:
+                self._apply([self._pending[rank] for rank in range(self.workers)])
+                self._pending.clear()
+        return not fault, lambda: self.weights.version > version or self.ends
+
+    def refuse(self, session: Session, push: Push, reason: str) -> None:
+        self.refused[reason] += 1
+        who = {"rank": session.rank, "thread": session.thread, "step": push.step}
+        self.events.append("push_refused", self.clock.time_s(), reason=reason, **who)
+
+    def told(self) -> dict[str, Any]:
+        """Counts, for the record of the run."""
+        pushes = sum(self.staleness.values())
+        stale = sum(value * count for value, count in self.staleness.items())
+        return {
+            "applied": pushes,
+            "refused": dict(self.refused),
+            "missing": self.workers * self.stops.steps - int(self.applied.sum()),
+            "version": self.weights.version,
+            "staleness_mean": stale / pushes if pushes else None,
+            "staleness_max": max(self.staleness, default=None),
+            "drains": self.drains,
+        }
+
+    def _misplaced(self, session: Session, push: Push) -> str | None:
+        if not 0 <= push.step < self.stops.steps or not 0 <= push.version <= self.weights.version:
+            return "step"
+        return "twice" if self.applied[session.rank, push.step] else None
+
+    def _apply(self, pushes: list[Pending]) -> None:
+        """One update by those that were not refused; everybody is told, and stopped if it is due.
+
+        A round whose pushes were all refused is an update by nothing.
+        """
+        good = [each for each in pushes if each.piece is not None]
+        before = self.weights.version
+        if good:
+            self.weights.apply((each.piece for each in good if each.piece), 1 / len(good))
+        elif self.is_sync:
+            self.weights.version += 1
+        for each in pushes:
+            ahead = self.gate.advance(each.session).ahead
+            if each.piece is not None:
+                self._record(each, before, ahead)
+        if any(map(self._is_stop, range(self.stopped_at + 1, self.rounds() + 1))):
+            self.gate.stop()
+        self.gate.wake()
+
+    def _is_stop(self, done: int) -> bool:
+        return self.stops.evaluates(done) or self.stops.saves(done, last=False)
+
+    def _record(self, one: Pending, version: int, ahead: int) -> None:
+        session, push = one.session, one.push
+        self.applied[session.rank, push.step] = True
+        staleness = version - push.version
+        self.staleness[staleness] += 1
+        self.drains += push.drains
+        up, down = session.bytes_since_push()
+        row = Pushed(
+            time_s=self.clock.time_s() or 0.0,
+            rank=session.rank,
+            thread=session.thread,
+            step=push.step,
+            pulled_version=push.version,
+            version=version,
+            staleness=staleness,
+            ahead=ahead,
+            entries=push.entries,
+            occupancy=push.entries / self.weights.flat.numel(),
+            residual_norm=push.residual_norm,
+            drains=push.drains,
+            sent_bytes=up,
+            received_bytes=down,
+            lock_wait_s=one.lock_wait_s / self.clock.dilation,
+        )
+        self.table.append(row)
