@@ -288,13 +288,28 @@ def goodput_over_time(steps: pd.DataFrame, window_s: float | None = None) -> pd.
 
     Without `window_s`: a fiftieth of the run, at least three mean steps.
     """
-    by_step = steps.groupby("step")
-    ends = np.concatenate([[0.0], by_step.time_s.max()])
-    received = np.concatenate([[0.0], by_step.received_bytes.mean().cumsum()])
+    received = steps.groupby("step").received_bytes.mean() * 8 / 1e6
+    return _rate_over_time(steps, received, "goodput_mbit", window_s)
+
+
+def throughput_over_time(steps: pd.DataFrame, window_s: float | None = None) -> pd.DataFrame:
+    """time_s, throughput of one run: samples/s of all workers in the window before.
+
+    Windows are those of `goodput_over_time`.
+    """
+    return _rate_over_time(steps, steps.groupby("step").samples.sum(), "throughput", window_s)
+
+
+def _rate_over_time(
+    steps: pd.DataFrame, amounts: pd.Series, name: str, window_s: float | None
+) -> pd.DataFrame:
+    """`amounts`, of each step, as a rate at the end of every step."""
+    ends = np.concatenate([[0.0], steps.groupby("step").time_s.max()])
+    whole = np.concatenate([[0.0], amounts.cumsum()])
     window_s = window_s or max(ends[-1] / 50, 3 * float(np.diff(ends).mean()))
     times = ends[ends >= window_s]
-    gained = np.interp(times, ends, received) - np.interp(times - window_s, ends, received)
-    return pd.DataFrame({"time_s": times, "goodput_mbit": gained * 8 / 1e6 / window_s})
+    gained = np.interp(times, ends, whole) - np.interp(times - window_s, ends, whole)
+    return pd.DataFrame({"time_s": times, name: gained / window_s})
 
 
 def planned_rate(links: pd.DataFrame) -> pd.DataFrame:

@@ -1,11 +1,11 @@
 """One method over another: ratios paired by seed, censored times as bounds."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from harness import metrics
+from harness import load, metrics
 
 REACHED = {"time_to_target_s": "reached", "convergence_s": "converged"}  # else a lower bound
 
@@ -42,6 +42,22 @@ def paired(table: pd.DataFrame, column: str, over: str, under: str) -> Ratio:
     bound = sides.pop() if len(sides) == 1 else "unknown" if sides else ""
     interval = (float("nan"), float("nan")) if bound else (found.low, found.high)
     return Ratio(found.mean, *interval, len(values), bound)
+
+
+def stopped(table: pd.DataFrame, leader: str) -> pd.DataFrame:
+    """Rows of one setting with `best` and `best_s` as if stopped when `leader` had its best.
+
+    By seed, as NetSenseML's tables do; rows of seeds without a run of `leader` are left out, and
+    what was not yet evaluated by then has nan.
+    """
+    ends = _of(table, leader).best_s
+    kept = table[table.seed.isin(ends.index)]
+    rows: Any = kept.itertuples()
+    found = [
+        metrics.best_value(load.evaluations(row.path), row.metric, ends[row.seed]) for row in rows
+    ]
+    values = pd.DataFrame(found, columns=["best", "best_s"], index=kept.index)
+    return kept.assign(best=values.best, best_s=values.best_s)
 
 
 def _of(table: pd.DataFrame, method: str) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from math import inf, isnan, nan
 import pandas as pd
 import pytest
 
-from harness import metrics
+from harness import load, metrics
 from harness.load import Run
 from harness.records import Evaluation, LinkSample, Step
 from tests import records_by_hand as by_hand
@@ -85,6 +85,37 @@ def test_a_target_not_reached_is_censored_at_the_end_of_the_run():
 def test_without_target_or_evaluations_there_is_no_time_to_target(target):
     assert isnan(metrics.time_to_target(evaluations_of(0.5), "accuracy", target, 11.0).time_s)
     assert isnan(metrics.time_to_target(evaluations_of(), "accuracy", 0.5, 11.0).time_s)
+
+
+def test_it_converged_when_it_stays_at_its_target():
+    seen = evaluations_of(0.5, 0.8, 0.7, 0.9, 0.8)
+    assert metrics.convergence_time(seen, "accuracy", 0.8, 26.0) == (20.0, True)
+    assert metrics.convergence_time(seen, "accuracy", 0.5, 26.0) == (5.0, True)
+    assert metrics.convergence_time(seen, "accuracy", 0.85, 26.0) == (26.0, False)
+    falling = evaluations_of(80.0, 90.0, 80.0, metric="perplexity")
+    assert metrics.convergence_time(falling, "perplexity", 85.0, 16.0) == (15.0, True)
+    assert isnan(metrics.convergence_time(seen, "accuracy", None, 26.0).time_s)
+    missing = evaluations_of(0.9, nan, 0.9)
+    assert metrics.convergence_time(missing, "accuracy", 0.8, 16.0) == (15.0, True)
+
+
+def test_the_best_value_is_told_with_the_first_time_it_was_met():
+    seen = evaluations_of(0.5, 0.9, nan, 0.9)
+    assert metrics.best_value(seen, "accuracy") == (0.9, 10)
+    assert metrics.best_value(seen, "accuracy", until_s=9.9) == (0.5, 5)
+    assert isnan(metrics.best_value(seen, "accuracy", until_s=4.9)[0])
+    assert metrics.best_value(evaluations_of(9.0, 7.0, metric="loss"), "loss") == (7, 10)
+
+
+def test_ccr_and_goodput():
+    rows = [
+        by_hand.step(n, rank, comm_s=9.0 if n < 2 else 0.6, received_bytes=125_000)
+        for n in range(10)
+        for rank in range(2)
+    ]
+    assert metrics.ccr(steps_of(*rows)) == pytest.approx(2)  # 0.6 over 0.3
+    assert metrics.goodput_mbit(steps_of(*rows)) == pytest.approx(2)  # 10 Mbit in 5 s
+    assert isnan(metrics.ccr(steps_of(*[by_hand.step(n, compute_s=0.0) for n in range(4)])))
 
 
 @pytest.mark.parametrize("loss", [nan, inf])
@@ -185,6 +216,16 @@ def test_goodput_is_what_arrived_in_the_window():
     assert found.goodput_mbit[5.5] == pytest.approx(1) and found.goodput_mbit[10.0] == 0
 
 
+def test_throughput_over_time_is_what_was_done_in_the_window():
+    # Two workers, 10 samples each: a step of 0.5 s, later of 1 s.
+    ends = [0.5 * (n + 1) if n < 4 else n - 1.0 for n in range(8)]
+    rows = [by_hand.step(n, rank, time_s=ends[n]) for n in range(8) for rank in range(2)]
+    found = metrics.throughput_over_time(steps_of(*rows), window_s=1.0).set_index("time_s")
+    assert found.throughput.to_dict() == pytest.approx(
+        {1.0: 40, 1.5: 40, 2.0: 40, 3.0: 20, 4.0: 20, 5.0: 20, 6.0: 20}
+    )
+
+
 def test_density_over_time_is_the_mean_over_workers():
     rows = [by_hand.step(n, rank, density=0.1 + 0.2 * rank) for n in range(2) for rank in range(2)]
     found = metrics.density_over_time(steps_of(*rows))
@@ -211,3 +252,30 @@ def test_curve_averages_seeds_by_step():
     assert found.time_s.tolist() == [6, 12] and found.value.tolist() == pytest.approx([0.3, 0.7])
     assert found.low.tolist() == pytest.approx([0.2, 0.6])
     assert metrics.curve(evaluations_of()).empty
+
+
+def test_many_sweeps_become_one_table(tmp_path):
+    by_hand.sweep(tmp_path / "one", {"allreduce": 1.0, "topk_0.1": 0.5})
+    other = by_hand.config("allreduce", experiment="two", scale={"name": "laptop"})
+    other |= {"network": {"_target_": "harness.simulate.network.Simulated"}}
+    rows = [by_hand.step(n, rank) for n in range(10) for rank in range(2)]
+    for place, ended in (("old", "2026-01-01T00:00:00"), ("new", "2026-01-02T00:00:00")):
+        by_hand.run(tmp_path / "two" / place, other, rows, status={"ended": ended})
+    failed = {"state": "failed", "error": "lost"}
+    by_hand.run(tmp_path / "one" / "lost", by_hand.config("dgc"), rows, status=failed)
+    found = metrics.table(load.runs(tmp_path))
+    assert len(found) == 5 and set(found.method) == {"allreduce", "topk_0.1"}
+    assert set(metrics.Measured._fields) < set(found)
+    counts = found.groupby(["experiment", "network", "scale"]).size()
+    assert counts.to_dict() == {("by_hand", "packets", ""): 4, ("two", "virtual", "laptop"): 1}
+    assert found[found.experiment == "two"].run_id.tolist() == ["new"]
+    assert found.setting.nunique() == 2
+    sparse = found[found.method == "topk_0.1"]
+    assert sparse.speedup.tolist() == pytest.approx([2, 2])
+    assert sparse.time_to_target_s.tolist() == [5, 5] and sparse.converged.all()
+
+
+def test_a_table_of_no_runs_has_its_columns(tmp_path):
+    by_hand.run(tmp_path / "lost", by_hand.config("dgc"), status={"state": "failed"})
+    found = metrics.table(load.runs(tmp_path))
+    assert found.empty and {"run_id", "throughput", "speedup", "network"} <= set(found)

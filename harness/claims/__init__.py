@@ -13,8 +13,12 @@ __all__ = ["Claim", "judge", "papers"]
 
 def papers() -> list[Paper]:
     """Every paper that has a file here."""
-    names = sorted(each.name for each in pkgutil.iter_modules(__path__) if each.name != "base")
-    return [importlib.import_module(f"{__name__}.{name}").PAPER for name in names]
+    files = [importlib.import_module(f"{__name__}.{each.name}") for each in _files()]
+    return [file.PAPER for file in files if hasattr(file, "PAPER")]
+
+
+def _files() -> list[pkgutil.ModuleInfo]:
+    return sorted(pkgutil.iter_modules(__path__), key=lambda each: each.name)
 
 
 def judge(table: pd.DataFrame, paper: str | None = None) -> list[Claim]:

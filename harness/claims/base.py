@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from harness import ratios
+from harness import load, ratios
 from harness.ratios import Ratio
 
 HOLDS, FAILS, NOT_TESTABLE = "holds", "does not hold", "not testable"
@@ -66,9 +66,29 @@ class Group:
         means = self.rows(*methods).groupby("method")[column].mean()
         return {method: float(means[method]) for method in methods}
 
-    def each(self, column: str, method: str) -> pd.Series:
-        """Values of a method by seed."""
-        return self.rows(method).set_index("seed")[column]
+    def best(self, column: str, *methods: str) -> str:
+        """The method with the largest mean."""
+        means = self.mean(column, *methods)
+        return max(methods, key=lambda method: means[method])
+
+    def least(self, column: str, *methods: str) -> str:
+        """The method with the smallest mean."""
+        means = self.mean(column, *methods)
+        return min(methods, key=lambda method: means[method])
+
+    def steps(self, *methods: str) -> dict[str, list[pd.DataFrame]]:
+        """The tables of steps of a method's runs."""
+        return {m: [load.steps(path) for path in self.rows(m).path] for m in methods}
+
+    def evaluations(self, method: str) -> list[pd.Series]:
+        """Values of a method's runs in the order of their steps, of the metric of each."""
+        rows: Any = self.rows(method).itertuples()
+        tables = [(load.evaluations(row.path), row.metric) for row in rows]
+        return [t[t.metric == metric].sort_values("step").value for t, metric in tables]
+
+    def links(self, method: str) -> pd.DataFrame:
+        """The table of links of a method's first run."""
+        return load.links(self.rows(method).path.iloc[0])
 
     def ratio(self, column: str, over: str, under: str) -> Ratio:
         """Of two methods, paired by seed; `NoRuns` without a common seed."""
@@ -81,8 +101,8 @@ class Group:
 class Runs:
     """Rows of `metrics.table` of one network kind and one scale."""
 
-    def __init__(self, table: pd.DataFrame, workers: int) -> None:
-        self._table, self._workers = table, workers
+    def __init__(self, table: pd.DataFrame, workers: int, scale: str) -> None:
+        self._table, self._workers, self.scale = table, workers, scale
         self.seen: dict[str, None] = {}
 
     def of(self, experiment: str, **conditions: Any) -> Group:
@@ -122,20 +142,15 @@ class Paper:
         self.workers = workers
         self._declared: list[Declared] = []
 
-    def claim(self, id: str, text: str) -> Callable:
-        """Declares what a function decides."""
-
-        def declare(decide: Callable[[Runs], Found]) -> Callable[[Runs], Found]:
-            self._declared.append(Declared(id, text, decide))
-            return decide
-
-        return declare
+    def says(self, id: str, text: str, decide: Callable[[Runs], Found]) -> None:
+        """Adds a claim, and the function that decides it."""
+        self._declared.append(Declared(id, text, decide))
 
     def judge(self, table: pd.DataFrame, network: str, scale: str) -> list[Claim]:
         """Every claim, by the runs of one network kind and one scale."""
         judged = []
         for declared in self._declared:
-            runs = Runs(table, self.workers)
+            runs = Runs(table, self.workers, scale)
             claim = _decided(declared, runs)
             judged.append(claim._replace(runs=tuple(runs.seen), network=network, scale=scale))
         return judged

@@ -6,8 +6,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from harness.claims.base import Claim
 from harness.fidelity.assess import CHANGES, Assessed, Distance, distance
-from harness.fidelity.claims import Claim
 from harness.fidelity.testbed import Testbed
 
 DIGITS = 4  # significant, of a figure
@@ -81,8 +81,7 @@ def claims(console: Console, found: Iterable[Claim]) -> None:
     """Every claim with its verdict and the numbers behind."""
     table = _table("what the papers say of time", "id", "claim", "", "because")
     for claim in found:
-        verdict = "holds" if claim.holds else "does not hold"
-        table.add_row(claim.id, claim.text, verdict, claim.why)
+        table.add_row(claim.id, claim.text, claim.verdict, claim.measured)
     console.print(table, markup=False)
 
 

@@ -7,6 +7,7 @@ import sys
 import pandas as pd
 import pytest
 
+from harness.claims.base import FAILS, HOLDS
 from harness.fidelity import __main__ as command
 from harness.fidelity.assess import PREDICTORS
 from harness.fidelity.cells import COLUMNS
@@ -66,8 +67,8 @@ def verdicts():
 
 def test_every_claim_has_its_numbers(verdicts):
     assert len(verdicts) > 40
-    assert all(claim.why for claim in verdicts.values())
-    assert {claim.holds for claim in verdicts.values()} == {True, False}
+    assert all(claim.measured for claim in verdicts.values())
+    assert {claim.verdict for claim in verdicts.values()} == {HOLDS, FAILS}
 
 
 @pytest.mark.parametrize(
@@ -83,4 +84,4 @@ def test_every_claim_has_its_numbers(verdicts):
 )
 def test_the_main_claims(verdicts, name, start, holds):
     (claim,) = (c for (i, text), c in verdicts.items() if i == name and text.startswith(start))
-    assert claim.holds is holds
+    assert (claim.verdict == HOLDS) is holds

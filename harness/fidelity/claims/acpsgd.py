@@ -3,9 +3,9 @@
 from dataclasses import replace
 from statistics import fmean
 
+from harness.claims.base import Claim, judged_claim
 from harness.fidelity.acp_runs import Run
 from harness.fidelity.acpsgd import FUSED, MODELS, SWEPT, AcpSgd
-from harness.fidelity.claims import Claim
 
 RESNETS, BERTS = MODELS[:2], MODELS[2:]
 ALL_METHODS = ("S-SGD", "Power-SGD", "Power-SGD*", "ACP-SGD")
@@ -43,31 +43,31 @@ def _sections_2_and_3(acp: AcpSgd) -> list[Claim]:
     gathered = {m: acp.iteration(Run(m, "BERT-Base")) for m in ("Sign-SGD", "Top-k SGD")}
     ratio = gathered["Sign-SGD"].comm_s / gathered["Top-k SGD"].comm_s
     return [
-        Claim(
+        judged_claim(
             "acp_fig2",
             "Top-k SGD is faster than S-SGD on BERT-Large and usually slower elsewhere",
             "BERT-Large" in faster and len(faster) <= 2,
             f"faster on {', '.join(faster) or 'none'}",
         ),
-        Claim(
+        judged_claim(
             "acp_fig2",
             "Power-SGD is the best of the three compressors",
             all(power[m] < min(sign[m], top[m]) for m in MODELS),
             f"ms: {_told(power)}; Sign-SGD {_told(sign)}; Top-k {_told(top)}",
         ),
-        Claim(
+        judged_claim(
             "acp_fig2",
             "Power-SGD beats S-SGD on the BERTs only",
             set(wins) == set(BERTS),
             f"on {', '.join(wins)}; figure 2's Power-SGD is slower than table III's",
         ),
-        Claim(
+        judged_claim(
             "acp_fig3",
             "Top-k communicates at least 7 times less than Sign-SGD",
             ratio >= 7,
             f"{ratio:.1f} times by volume",
         ),
-        Claim(
+        judged_claim(
             "acp_fig4",
             "on one GPU Power-SGD is 13 % slower when it is called in backward",
             False,
@@ -85,20 +85,20 @@ def _table3(acp: AcpSgd) -> list[Claim]:
         for model in SWEPT
     }
     return [
-        Claim(
+        judged_claim(
             "acp_table3",
             "ACP-SGD is the fastest on all four models",
             best,
             f"ms: {_told(times['ACP-SGD'])}; S-SGD {_told(times['S-SGD'])}",
         ),
-        Claim(
+        judged_claim(
             "acp_table3",
             "Power-SGD* beats Power-SGD on the ResNets and loses on the BERTs",
             set(star_wins) == set(RESNETS),
             f"it wins on {', '.join(star_wins) or 'none'}: a hook that waits hides nothing here, "
             "and has more collectives to start",
         ),
-        Claim(
+        judged_claim(
             "acp_fig8",
             "ACP-SGD scales nearly linearly",
             all(share <= NEARLY_LINEAR for share in shares.values()),
@@ -120,31 +120,31 @@ def _fusion(acp: AcpSgd) -> list[Claim]:
     wide = [_ms(acp, "ACP-SGD", "BERT-Large", buffer_mb=mb, rank=256) for mb in BUFFERS_MB]
     power = _ms(acp, "Power-SGD*", "BERT-Large")
     return [
-        Claim(
+        judged_claim(
             "acp_fig9",
             "wait-free backward makes S-SGD and ACP-SGD faster, by a tenth",
             wfbp["S-SGD"] > 1.05 and wfbp["ACP-SGD"] > 1.05,
             f"times as fast: {_told(wfbp, 2)}; more than a tenth, as calls cost nothing here",
         ),
-        Claim(
+        judged_claim(
             "acp_fig9",
             "it makes Power-SGD slower",
             wfbp["Power-SGD*"] < 1,
             "the order changes nothing here: no interference is modelled",
         ),
-        Claim(
+        judged_claim(
             "acp_fig9",
             "fusion makes all three faster, Power-SGD the most",
             min(fused.values()) > 1.05 and max(fused, key=lambda m: fused[m]) == "Power-SGD*",
             f"times as fast: {_told(fused, 2)}",
         ),
-        Claim(
+        judged_claim(
             "acp_fig10",
             "a buffer of 25 MB is near the best, for rank 32 and 256",
             sweep[1] <= NEAR_BEST * min(sweep) and wide[1] <= NEAR_BEST * min(wide),
             f"over the best: {sweep[1] / min(sweep):.2f}, {wide[1] / min(wide):.2f}",
         ),
-        Claim(
+        judged_claim(
             "acp_fig10",
             "ACP-SGD is faster than Power-SGD with any buffer",
             max(sweep) < power,
@@ -179,33 +179,33 @@ def _sweeps(acp: AcpSgd) -> list[Claim]:
     quick = _ms(acp, "S-SGD", "BERT-Base", rate_mbit=QUICK_MBIT)
     quick /= _ms(acp, "ACP-SGD", "BERT-Base", rate_mbit=QUICK_MBIT)
     return [
-        Claim(
+        judged_claim(
             "acp_fig11a",
             "ACP-SGD's lead over S-SGD shrinks with the batch",
             gaps == sorted(gaps, reverse=True) and gaps[-1] > 1,
             ", ".join(f"{gap:.2f}" for gap in gaps),
         ),
-        Claim(
+        judged_claim(
             "acp_fig11b",
             "its lead over Power-SGD grows with the rank",
             ranks == sorted(ranks),
             ", ".join(f"{gap:.2f}" for gap in ranks),
         ),
-        Claim(
+        judged_claim(
             "acp_fig12",
             "from 8 to 64 GPUs Power-SGD slows down most, ACP-SGD least",
             growth["Power-SGD*"] > growth["S-SGD"] > growth["ACP-SGD"],
             f"%: {_told(growth, 1)}; published 24, 10 and 8, of which waiting for the slowest "
             "worker is not modelled",
         ),
-        Claim(
+        judged_claim(
             "acp_fig13",
             "at 1 Gbit/s compression gains 5 to 24 times, ACP-SGD the most",
             min(slow.values()) > 5
             and all(slow[f"ACP-SGD on {m}"] > slow[f"Power-SGD* on {m}"] for m in SWEPT),
             _told(slow, 1),
         ),
-        Claim(
+        judged_claim(
             "acp_fig13",
             "over 100 Gbit/s ACP-SGD still gains, about 40 % on BERT-Base",
             quick > 1.1,

@@ -2,8 +2,8 @@
 
 from math import inf
 
+from harness.claims.base import Claim, judged_claim
 from harness.fidelity import iterations
-from harness.fidelity.claims import Claim
 from harness.fidelity.covap import GATHERING, OTHERS, PROFILED, TRAINED, Covap
 from harness.fidelity.iterations import Job
 from harness.fidelity.layers import tensors
@@ -58,33 +58,35 @@ def _profiled(covap: Covap) -> list[Claim]:
     }
     buckets = [covap.testbed.fabric().all_reduce_s(4 * n) for n in (107480576, 143667240)]
     return [
-        Claim(
+        judged_claim(
             "covap_table1",
             "communication takes a multiple of backward: CCR 2.1, 4.0, 3.1",
             all(ratio >= 2 for ratio in ratios.values()) and order[-1] == "VGG-19",
             _listed(ratios),
         ),
-        Claim("covap_table1", "the gain of overlap falls with CCR", falls, _listed(gains, 3)),
-        Claim(
+        judged_claim(
+            "covap_table1", "the gain of overlap falls with CCR", falls, _listed(gains, 3)
+        ),
+        judged_claim(
             "covap_table2",
             "Top-k costs the most compression, FP16 the least",
             max(overheads, key=lambda m: overheads[m]) == "Top-k"
             and min(overheads, key=lambda m: overheads[m]) == "FP16",
             "inputs, ms: " + _listed(overheads, 0),
         ),
-        Claim(
+        judged_claim(
             "covap_table2",
             "EFsignSGD communicates longer than no compression",
             signs.comm_s > dense.comm_s,
             f"{signs.comm_s:.2f} s on 16 GPUs against {dense.comm_s:.2f} s",
         ),
-        Claim(
+        judged_claim(
             "covap_table3",
             "compression with overlap is near linear once CCR is about 1",
             linear["FP16"] >= NEAR_LINEAR,
             f"share of linear: {_listed(linear)}; near is {NEAR_LINEAR} or more",
         ),
-        Claim(
+        judged_claim(
             "covap_table5",
             "the bucket with FC1 takes most of the communication",
             buckets[0] > buckets[1] / 2,
@@ -112,40 +114,40 @@ def _figures(covap: Covap) -> list[Claim]:
     overheads = {m: 1e3 * _run(covap, "ResNet-101", m).compress_s for m in ("Top-k", "Ok-topk")}
     power = _run(covap, "ResNet-101", "PowerSGD")
     return [
-        Claim(
+        judged_claim(
             "covap_fig4",
             "sharding balances what VGG-19 communicates from step to step",
             spreads["sharded"] < spreads["whole"] / 2,
             f"longest over shortest step at I = 4: {spreads['sharded']:.1f}, without "
             f"{spreads['whole']:.1f}",
         ),
-        Claim(
+        judged_claim(
             "covap_fig5a",
             "ResNet-101's speed-up is flat beyond a ratio of 3",
             flat <= FLAT,
             f"at 3 {sweeps['ResNet-101'][2]:.1f}, at most {max(sweeps['ResNet-101']):.1f}",
         ),
-        Claim(
+        judged_claim(
             "covap_fig5bc",
             "the two others are fastest at a ratio of 4",
             all(best[model] == 4 for model in largest),
             f"here at {best['VGG-19']} and {best['Bert']}: sending less always saves time, and "
             "what the paper's own larger ratios lose is not in its description",
         ),
-        Claim(
+        judged_claim(
             "covap_fig7-10",
             "COVAP communicates little beside computation",
             all(share <= LITTLE for share in exposed.values()),
             f"exposed over computation: {_listed(exposed)}; little is {LITTLE} or less. VGG-19's "
             "FC1 is a quarter of all communication in every step, whatever is hidden",
         ),
-        Claim(
+        judged_claim(
             "covap_fig7",
             "Top-k spends several hundred ms on compression, Ok-topk a tenth of it",
             overheads["Top-k"] > 200 and overheads["Ok-topk"] < overheads["Top-k"] / 5,
             f"ms: {_listed(overheads, 0)}; table II's 500 ms of Ok-topk contradicts the figure",
         ),
-        Claim(
+        judged_claim(
             "covap_fig7",
             "PowerSGD: 20 ms of communication and 10 of compression",
             power.exposed_s < 0.03,
@@ -169,13 +171,13 @@ def _table7(covap: Covap) -> list[Claim]:
     }
     ranked = {model: sorted(each, key=lambda m: -each[m]) for model, each in speeds.items()}
     return [
-        Claim(
+        judged_claim(
             "covap_table7",
             "COVAP is the fastest on all four models",
             all(order[0] == "COVAP" for order in ranked.values()),
             ", ".join(f"{model}: {' > '.join(order[:3])}" for model, order in ranked.items()),
         ),
-        Claim(
+        judged_claim(
             "covap_table7",
             "FP16 is second on ResNet-101, PowerSGD on the others",
             ranked["ResNet-101"][1] == "FP16"
@@ -206,19 +208,19 @@ def _scaling(covap: Covap) -> list[Claim]:
         few, many = (_run(covap, "ResNet-101", method, PROFILED, workers=w) for w in (8, 64))
         growth[method] = 8 * few.total_s / many.total_s
     return [
-        Claim(
+        judged_claim(
             "covap_fig11a",
             "COVAP stays within 5 % of linear on ResNet-101",
             below["COVAP"] <= WITHIN,
             f"{100 * below['COVAP']:.1f} % below",
         ),
-        Claim(
+        judged_claim(
             "covap_fig11a",
             "PowerSGD is 30 % below linear",
             below["PowerSGD"] >= BELOW,
             f"{100 * below['PowerSGD']:.1f} % below",
         ),
-        Claim(
+        judged_claim(
             "covap_fig11a",
             "with 8 times the GPUs methods that gather grow less than half as much",
             all(growth[method] < 4 for method in ("Random-k", "EFsignSGD")),

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
+from harness.claims.base import Claim
 from harness.fidelity.acpsgd import AcpSgd
-from harness.fidelity.claims import Claim, acpsgd, covap, dc2, netsenseml
+from harness.fidelity.claims import acpsgd, covap, dc2, netsenseml
 from harness.fidelity.covap import Covap
 from harness.fidelity.dc2 import Dc2
 from harness.fidelity.netsenseml import NetSenseMl

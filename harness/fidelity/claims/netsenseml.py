@@ -1,6 +1,6 @@
 """NetSenseML's claims on throughput: tables 1 and 2, figures 7 and 8."""
 
-from harness.fidelity.claims import Claim
+from harness.claims.base import Claim, judged_claim
 from harness.fidelity.netsenseml import TABLES, TOP_K, NetSenseMl
 
 METHODS = ("NetSenseML", "AllReduce", TOP_K)
@@ -23,50 +23,50 @@ def claims(netsense: NetSenseMl) -> list[Claim]:
     swings = {method: resnet[2][method] / shared[method] for method in METHODS}
     falls = {method: high[method] / low[method] for method in METHODS}
     return [
-        Claim(
+        judged_claim(
             "netsense_table1",
             "NetSenseML has the highest throughput at every rate",
             all(each["NetSenseML"] == max(each.values()) for each in resnet),
             _table(resnet),
         ),
-        Claim(
+        judged_claim(
             "netsense_table1",
             "its throughput grows slowly with the rate",
             ours == sorted(ours) and ours[-1] < 2 * ours[0],
             f"{ours[-1] / ours[0]:.2f} times with 4 times the rate",
         ),
-        Claim(
+        judged_claim(
             "netsense_table1",
             "TopK-0.1 beats AllReduce at 200 Mbit/s",
             resnet[0][TOP_K] > resnet[0]["AllReduce"],
             f"{resnet[0][TOP_K]:.0f} against {resnet[0]['AllReduce']:.0f} samples/s: by volume it "
             "loses everywhere; the 42.2 published are congestion",
         ),
-        Claim(
+        judged_claim(
             "netsense_table1",
             "TopK-0.1 loses to AllReduce at 500 and 800 Mbit/s",
             all(each[TOP_K] < each["AllReduce"] for each in resnet[1:]),
             "int64 positions make an all-gather of a tenth longer than a dense ring",
         ),
-        Claim(
+        judged_claim(
             "netsense_table2",
             "NetSenseML has the highest throughput on VGG16 too",
             all(each["NetSenseML"] == max(each.values()) for each in vgg),
             _table(vgg),
         ),
-        Claim(
+        judged_claim(
             "netsense_table2",
             "TopK-0.1 beats AllReduce at all three rates",
             all(each[TOP_K] > each["AllReduce"] for each in vgg),
             "by volume it cannot with int64 positions, which its ResNet18 rows need",
         ),
-        Claim(
+        judged_claim(
             "netsense_fig7",
             "as the rate falls from 2000 to 200 Mbit/s NetSenseML is stable, the others fall",
             falls["NetSenseML"] < 2 < min(falls["AllReduce"], falls[TOP_K]),
             "times slower at the end: " + ", ".join(f"{m} {x:.1f}" for m, x in falls.items()),
         ),
-        Claim(
+        judged_claim(
             "netsense_fig8",
             "under competing flows NetSenseML is higher and steadier than the others",
             shared["NetSenseML"] == max(shared.values())

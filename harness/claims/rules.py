@@ -1,0 +1,164 @@
+"""What papers claim again and again, as functions of `Runs`; the margins are here.
+
+"The best" of several methods is the one with the largest mean; ratios are paired by seed.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from harness.claims.base import Found, Group, Runs, listed, spoken
+from harness.metrics import quality
+from harness.ratios import Ratio
+
+FACTOR = 1.5  # a published factor is met by one not so many times larger or smaller
+ABOUT_EQUAL = 1.2  # times, either way
+FAR = 0.1  # of accuracy, below allreduce
+NEAR = 0.02  # of accuracy, at most so much below
+BROKEN = 0.5  # of allreduce's accuracy, or less
+
+Rule = Callable[[Runs], Found]
+Methods = tuple[str, ...]
+
+
+def factor(experiment: str, methods: Methods, under: str | Methods, published: float) -> Rule:
+    """The best of `methods` has `published` times the speed-up of `under`; of several, the least's.
+
+    A published "up to" is held against the best method and the least rival.
+    """
+
+    def decide(runs: Runs) -> Found:
+        group = runs.of(experiment)
+        best = group.best("speedup", *methods)
+        rival = under if isinstance(under, str) else group.least("speedup", *under)
+        found = group.ratio("speedup", best, rival)
+        told = f"{best} {spoken(found)} times {rival}"
+        if not np.isfinite(found.mean):
+            return Found(found.mean > 0, told, f"{rival} did not train")
+        return Found(is_about(found.mean, published), told, limits(group, best))
+
+    return decide
+
+
+def is_about(value: float, published: float) -> bool:
+    """Whether a published factor is met."""
+    return published / FACTOR <= value <= published * FACTOR
+
+
+def is_below(found: Ratio, limit: float) -> bool:
+    """Whether a ratio is below `limit`, as far as bounds can tell."""
+    return found.mean < limit and found.bound in ("", "high")
+
+
+def about_equal(experiment: str, column: str, methods: Methods, others: Methods) -> Rule:
+    """The best of each differ little."""
+
+    def decide(runs: Runs) -> Found:
+        group = runs.of(experiment)
+        best, rival = group.best(column, *methods), group.best(column, *others)
+        found = group.ratio(column, best, rival)
+        told = f"{column}: {best} {spoken(found)} times {rival}; equal is up to {ABOUT_EQUAL:g}"
+        return Found(1 / ABOUT_EQUAL <= found.mean <= ABOUT_EQUAL, told, limits(group, best))
+
+    return decide
+
+
+def highest(experiment: str, column: str, method: str, others: Methods) -> Rule:
+    """`method` has the largest mean of `column`."""
+
+    def decide(runs: Runs) -> Found:
+        group = runs.of(experiment)
+        found = group.mean(column, method, *others)
+        best = group.best(column, method, *others)
+        reason = f"{best} has: {sends(group, best)}; {method}: {sends(group, method)}"
+        return Found(best == method, f"{column}: {listed(found)}", reason)
+
+    return decide
+
+
+def above(experiment: str, column: str, methods: Methods, least: float) -> Rule:
+    """`column` of each of `methods` is more than `least`."""
+
+    def decide(runs: Runs) -> Found:
+        group = runs.of(experiment)
+        found = group.mean(column, *methods)
+        worst = group.least(column, *methods)
+        holds = found[worst] > least
+        return Found(holds, f"{column}: {listed(found)}", limits(group, worst))
+
+    return decide
+
+
+def loses(experiment: str, method: str) -> Rule:
+    """`method` ends far below the accuracy of allreduce."""
+
+    def decide(runs: Runs) -> Found:
+        group = runs.of(experiment)
+        found = group.mean("final", method, "allreduce")
+        told = f"accuracy: {listed(found)}; far is {FAR:g}"
+        return Found(found["allreduce"] - found[method] >= FAR, told, easy(group))
+
+    return decide
+
+
+def breaks(experiment: str, method: str) -> Rule:
+    """`method` does not train."""
+
+    def decide(runs: Runs) -> Found:
+        group = runs.of(experiment)
+        share = share_of_accuracy(group, method)
+        told = f"accuracy {share:.3g} of allreduce's; broken is {BROKEN:g} or less"
+        return Found(share <= BROKEN, told, easy(group))
+
+    return decide
+
+
+def ordered(experiment: str, methods: Methods) -> Rule:
+    """By mean density the first of `methods` is the lowest, the second the highest."""
+
+    def decide(runs: Runs) -> Found:
+        found = runs.of(experiment).mean("density", *methods)
+        ranked = sorted(methods, key=lambda method: found[method])
+        reason = f"from the lowest: {', '.join(ranked)}"
+        return Found((ranked[0], ranked[-1]) == methods[:2], listed(found), reason)
+
+    return decide
+
+
+def share_of_accuracy(group: Group, method: str) -> float:
+    """Final accuracy over that of allreduce; a diverged run has none."""
+    rows = group.rows(method, "allreduce")
+    final = rows.final.fillna(0).mask(rows.diverged, 0.0)
+    means = final.groupby(rows.method).mean()
+    return float(means[method] / means["allreduce"])
+
+
+def limits(group: Group, method: str) -> str:
+    """What links and sizes allow: how long allreduce's communication is, what `method` sends."""
+    dense = group.rows("allreduce")
+    most = (dense.iteration_s / dense.compute_s).mean()
+    told = f"an allreduce step is {most:.3g} computations long: no method has more throughput"
+    if method == "allreduce":
+        return told
+    better = _mean_quality(group, method) / _mean_quality(group, "allreduce")
+    return f"{told}; {method} {sends(group, method)} and {better:.3g} times its quality"
+
+
+def sends(group: Group, method: str) -> str:
+    """Its density, share of a dense ring's bytes, and throughput."""
+    row = group.rows(method)[["density", "volume_ratio", "normalised_throughput", "workers"]].mean()
+    return (
+        f"sends {row.volume_ratio:.3g} of allreduce's bytes at density {row.density:.3g} on "
+        f"{row.workers:g} workers, has {row.normalised_throughput:.3g} times its throughput"
+    )
+
+
+def easy(group: Group) -> str:
+    """Where and for how long was trained, as the reason why quality suffered less."""
+    row = group.rows("allreduce").iloc[0]
+    return f"{row.model} on {row.dataset} loses less than the paper's model on its data"
+
+
+def _mean_quality(group: Group, method: str) -> float:
+    rows = group.rows(method)
+    return float(np.mean([quality(m, x) for m, x in zip(rows.metric, rows.final, strict=True)]))

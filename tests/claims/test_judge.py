@@ -1,0 +1,116 @@
+"""How claims are judged: verdicts, missing runs, kinds of runs apart."""
+
+import pandas as pd
+import pytest
+
+from harness import claims
+from harness.claims.base import FAILS, HOLDS, NOT_TESTABLE, Found, NotTestable, Paper
+from tests.claims.tables import row, table
+
+METHODS = {"allreduce": 50.0, "topk_0.1": 60.0, "topk_0.001": 100.0}
+
+
+def paper(decide) -> Paper:
+    made = Paper("by_hand", workers=8)
+    made.says("by_hand_fig1", "it is so", decide)
+    return made
+
+
+def sweep(experiment: str = "sweep", **known) -> list[dict]:
+    return [
+        row(experiment, method, seed, throughput=speed + seed, **known)
+        for method, speed in METHODS.items()
+        for seed in (0, 1)
+    ]
+
+
+def test_a_verdict_has_its_numbers_and_the_runs_that_were_looked_at():
+    def decide(runs):
+        found = runs.of("sweep").ratio("throughput", "topk_0.1", "allreduce")
+        return Found(found.mean > 1, f"{found.mean:.4g}", "slower")
+
+    (claim,) = paper(decide).judge(table(*sweep()), "packets", "laptop")
+    assert (claim.verdict, claim.measured, claim.reason) == (HOLDS, "1.198", "")
+    assert len(claim.runs) == 4 and not any("0.001" in run for run in claim.runs)
+    assert (claim.network, claim.scale) == ("packets", "laptop")
+
+
+def test_only_a_claim_that_does_not_hold_has_a_reason():
+    (claim,) = paper(lambda runs: Found(False, "1", "slower")).judge(table(*sweep()), "", "")
+    assert (claim.verdict, claim.reason) == (FAILS, "slower")
+
+
+@pytest.mark.parametrize(
+    ("decide", "reason"),
+    [
+        (lambda runs: runs.of("other"), "no runs of other"),
+        (lambda runs: runs.of("sweep", workers=8.0), "no runs of sweep, workers 8.0"),
+        (lambda runs: runs.of("sweep").mean("final", "pace"), "no runs of pace in sweep"),
+    ],
+)
+def test_missing_runs_make_a_claim_not_testable(decide, reason):
+    (claim,) = paper(decide).judge(table(*sweep()), "packets", "laptop")
+    assert (claim.verdict, claim.reason) == (NOT_TESTABLE, reason)
+
+
+def test_seeds_without_a_pair_decide_nothing():
+    rows = [row("sweep", "allreduce", 0), row("sweep", "topk_0.1", 1)]
+    asked = paper(lambda runs: runs.of("sweep").ratio("final", "topk_0.1", "allreduce"))
+    (claim,) = asked.judge(table(*rows), "packets", "laptop")
+    assert "no seed of both topk_0.1 and allreduce" in claim.reason
+
+
+def test_what_needs_the_papers_scale_says_so():
+    def decide(runs):
+        raise NotTestable("needs ImageNet")
+
+    (claim,) = paper(decide).judge(table(*sweep()), "packets", "laptop")
+    assert (claim.verdict, claim.reason) == (NOT_TESTABLE, "needs ImageNet")
+
+
+def test_of_several_settings_the_most_complete_then_the_papers_workers_count():
+    few = sweep(conditions={"workers": 2.0}, workers=2)
+    eight = sweep(conditions={"workers": 8.0}, workers=8)
+    part = [row("sweep", "allreduce", workers=16, conditions={"workers": 16.0})]
+    chosen = {}
+
+    def decide(runs):
+        chosen.update(runs.of("sweep").mean("workers", "allreduce"))
+        return Found(True, "")
+
+    paper(decide).judge(table(*few, *eight, *part), "packets", "laptop")
+    assert chosen == {"allreduce": 8}
+
+
+def test_packets_and_virtual_time_are_judged_apart():
+    name = "dc2_cifar10_vgg16_dynamic"
+    real = [row(name, "topk_0.001", throughput=100.0), row(name, "dc2_da2", throughput=50.0)]
+    virtual = [
+        row(name, r["method"], setting="virtual", network="virtual", throughput=50.0) for r in real
+    ]
+    dense = [row(name, "allreduce"), row(name, "allreduce", setting="virtual", network="virtual")]
+    found = claims.judge(table(*real, *virtual, *dense), "dc2")
+    twice = {claim.network: claim.verdict for claim in found if "twice" in claim.text}
+    assert twice == {"packets": HOLDS, "virtual": FAILS}
+
+
+def test_without_runs_every_claim_of_every_paper_is_told_once_as_not_testable():
+    nothing = table(row("adhoc", "allreduce")).iloc[:0]
+    found = claims.judge(nothing)
+    assert {claim.verdict for claim in found} == {NOT_TESTABLE}
+    assert all("no runs of" in claim.reason for claim in found if claim.id != "dc2_table2")
+    told = [(claim.id, claim.text) for claim in found]
+    assert len(told) == len(set(told)) and len(told) > 60
+    assert {text.split("_")[0] for text, _ in told} >= {"dc2", "netsense"}
+
+
+def test_a_kind_that_tests_nothing_of_a_paper_is_not_told():
+    name = "dc2_cifar10_vgg16_dynamic"
+    real = [row(name, method) for method in ("topk_0.001", "dc2_da2", "allreduce")]
+    other = row("adhoc", "allreduce", network="virtual", setting="other")
+    assert {claim.network for claim in claims.judge(table(*real, other), "dc2")} == {"packets"}
+
+
+def test_an_unknown_paper_is_refused():
+    with pytest.raises(ValueError, match=r"one of .*dc2.*got 'dc3'"):
+        claims.judge(pd.DataFrame(), "dc3")
