@@ -60,6 +60,21 @@ def stopped(table: pd.DataFrame, leader: str) -> pd.DataFrame:
     return kept.assign(best=values.best, best_s=values.best_s)
 
 
+def scaling(table: pd.DataFrame) -> pd.DataFrame:
+    """Samples/s over workers: throughput, of_linear by experiment, network, method and workers.
+
+    of_linear is throughput per worker over that with the fewest workers, 1 where scaling is
+    linear; means over seeds. Runs are compared that differ in workers, method and seed alone.
+    """
+    alike = [repr({k: v for k, v in told.items() if k != "workers"}) for told in table.conditions]
+    keys = ["experiment", "network", "alike", "method", "workers"]
+    found = table.assign(alike=alike).groupby(keys, sort=False).throughput.mean().reset_index()
+    found = found.sort_values(keys, ignore_index=True)
+    of_worker = found.throughput / found.workers
+    fewest = of_worker.groupby([found[key] for key in keys[:-1]]).transform("first")
+    return found.assign(of_linear=of_worker / fewest).drop(columns="alike")
+
+
 def _of(table: pd.DataFrame, method: str) -> pd.DataFrame:
     rows = table[table.method == method].set_index("seed")
     if rows.index.has_duplicates:

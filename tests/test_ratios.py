@@ -64,3 +64,17 @@ def test_competitors_are_stopped_when_the_leader_has_its_best(tmp_path):
     assert found.best["slow", 1] == 0.61 and found.best_s["slow", 1] == 10
     assert isnan(found.best["slower", 0])
     assert table[table.method == "slow"].best.tolist() == [0.9, 0.91]
+
+
+def test_scaling_is_held_against_the_fewest_workers():
+    sizes = {2: 20.0, 8: 60.0, 4: 40.0}
+    table = pd.DataFrame(
+        row("by_hand", "a", seed, workers=n, throughput=x, conditions={"workers": n, "steps": 1})
+        for n, x in sizes.items()
+        for seed in (0, 1)
+    )
+    other = row("by_hand", "a", workers=2, throughput=99.0, conditions={"workers": 2, "steps": 9})
+    found = ratios.scaling(pd.concat([table, pd.DataFrame([other])]))
+    assert found.workers.tolist() == [2, 4, 8, 2]
+    assert found.of_linear.tolist() == pytest.approx([1, 1, 0.75, 1])
+    assert found.throughput.tolist() == [20, 40, 60, 99]

@@ -17,7 +17,8 @@ def row(experiment: str, method: str, seed: int = 0, **known: Any) -> dict[str, 
     usual |= {"volume_ratio": 1.0, "compute_s": 0.5, "iteration_s": 1.0, "best_s": 90.0}
     usual |= {"experiment": experiment, "conditions": conditions, "workers": 4, "scale": "laptop"}
     usual |= {"setting": f"{experiment}{conditions}", "network": "packets", "model": "convnet"}
-    usual |= {"dataset": "digits", "run_id": f"{experiment}-{conditions}-{method}-{seed}"}
+    usual |= {"path": "nowhere", "dataset": "digits"}
+    usual |= {"run_id": f"{experiment}-{conditions}-{method}-{seed}"}
     return usual | known
 
 
