@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from harness import load, metrics
+from harness import later, load, metrics
 
 OF_NO_RESULT = ("network", "results", "rerun", "report")
 SHAPE = ("left", "access", "sites", "site_delays_ms", "flows_between")  # of a network
@@ -55,7 +55,7 @@ def paired(runs: pd.DataFrame) -> pd.DataFrame:
     virtual: dict[tuple[str, str], Any] = {}
     rows: Any = runs.sort_values("ended", kind="stable").itertuples()
     for row in rows:
-        identity, config = _identity(configs[row.path]), configs[row.path]
+        identity, config = identity_of(configs[row.path]), configs[row.path]
         if row.simulated:
             virtual[_short(config.get("network")), identity] = row
         else:
@@ -111,9 +111,10 @@ def _pair(name: str, condition: str, controlled: bool, real: Any, virtual: Any) 
     )
 
 
-def _identity(config: dict[str, Any]) -> str:
+def identity_of(config: dict[str, Any]) -> str:
     """What twins have in common."""
-    kept = {key: value for key, value in config.items() if key not in OF_NO_RESULT}
+    told = later.without(config)
+    kept = {key: value for key, value in told.items() if key not in OF_NO_RESULT}
     network = config.get("network") or {}
     shape = {key: network[key] for key in SHAPE if network.get(key) is not None}
     return _short([kept, shape, "dumbbell" in str(network.get("_target_")).lower()])
