@@ -10,6 +10,7 @@ on processors of one kind.
 """
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import ClassVar
 
 from torch import Tensor
@@ -19,6 +20,7 @@ from compressors.lowrank import (
     Part,
     all_reduced,
     check_rank,
+    keep,
     most_rank,
     nearest_rank,
     orthonormal,
@@ -60,16 +62,20 @@ class ACPSGD:
         vectors = [part for part in parts if not part.is_matrix]
         computes_left = bucket.step % 2 == 0
         known = [self._known(part, rank, bucket.step) for part in matrices]
-        own = [
+        own = (
             _factor_(part, factor, computes_left, bucket.is_kept)
             for part, factor in zip(matrices, known, strict=True)
-        ]
-        reduced = all_reduced([*own, *(part.summed_() for part in vectors)], workers, bucket.see)
+        )
+        side = 0 if computes_left else 1
+        shapes = [part.factor(rank, side) for part in matrices]
+        shapes += [part.grad.shape for part in vectors]
+        sent = chain(own, (part.summed_() for part in vectors))
+        reduced = all_reduced("factors", shapes, sent, mean, workers, bucket.see)
         kept = self.lefts if computes_left else self.rights
-        for part, factor, new in zip(matrices, known, reduced[: len(own)], strict=True):
-            kept[part.name] = new
+        for part, factor, new in zip(matrices, known, reduced[: len(matrices)], strict=True):
+            keep(kept, part.name, new)
             multiply_(part.mean, *((new, factor) if computes_left else (factor, new)))
-        for part, exact in zip(vectors, reduced[len(own) :], strict=True):
+        for part, exact in zip(vectors, reduced[len(matrices) :], strict=True):
             part.settle_(exact, bucket.is_kept)
         return Reduced(mean, unsent=bucket.grad)
 

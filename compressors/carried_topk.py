@@ -24,9 +24,9 @@ from torch import Tensor
 from compressors.base import Bucket, Reduced, Workers
 from compressors.draw import generator
 from compressors.kernels import gpu
-from compressors.magnitude import Entries, add_reaching_, largest, some
+from compressors.magnitude import Entries, add_reaching_, largest_of
 from compressors.sampled_topk import LEAST_RANK, estimate
-from compressors.sparse import average, erase_, index_dtype, see_taken_out
+from compressors.sparse import average, erase_, index_dtype, put_back_, see_taken_out
 
 
 class Threshold(NamedTuple):
@@ -91,13 +91,13 @@ class CarriedTopK:
         grad, most = bucket.grad, int(self.capacity * k)
         found = self._reaching(bucket, k, key)
         if found.values.numel() > most:
-            found = Entries(*(part.clone() for part in found))
-            found = some(found, largest(found.values, most))
-        erase_(grad, found.index)
+            put_back_(grad, found)
+            found = largest_of(found, most)
+            erase_(grad, found.index)
         return found.values, found.index
 
     def _reaching(self, bucket: Bucket, k: int, key: tuple[int, ...]) -> Entries:
-        """About k entries of the gradient, by position. Adds `added`."""
+        """About k entries of the gradient, taken out of it, by position. Adds `added`."""
         grad, n = bucket.grad, bucket.grad.numel()
         known = self._known(bucket.names)
         value = None if known is None else moved(known, k / n)
@@ -105,13 +105,14 @@ class CarriedTopK:
             threshold = self._sampled(grad, k / n, key, bucket.added)
         else:
             threshold = torch.tensor(value)
-        found = add_reaching_(grad, threshold, bucket.added, bucket.may_clear)
+        found = add_reaching_(grad, threshold, bucket.added, bucket.may_clear, erase=True)
         too_few = (
             found.values.numel() < self.low * k and value != 0
         )  # what is zero lets everything pass
         if value is not None and (too_few or found.values.numel() > self.high * k):
+            put_back_(grad, found)
             threshold = self._sampled(grad, k / n, key)
-            found = add_reaching_(grad, threshold)
+            found = add_reaching_(grad, threshold, erase=True)
         self.thresholds[bucket.names] = Threshold(float(threshold), found.values.numel() / n)
         return found
 

@@ -8,14 +8,15 @@ there is one, and the paper keeps it as long as the others (`refresh: paper`): w
 1000 two to four times what was asked for is sent all that time. `refresh: warmup` computes it anew
 at steps 10, 30, 100 and 300 too. We differ from the paper, which compresses fully connected layers
 for a parameter server, in that
-- all parameters are compressed, and workers gather the entries and average them;
+- workers gather the entries and average them;
+- all parameters are compressed, unless `whole` names them: of these all but zeros are sent;
 - the printed index, undefined for small layers, is read as: n - floor(n (1 - density)) are kept,
   one at least;
 - a threshold is also computed anew when the density has changed, so that a controller has an
   effect, and when it is zero, which would let everything pass.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -23,8 +24,8 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.magnitude import Entries, add_reaching_, bits, largest, sample
-from compressors.sparse import add_, average, erase_, index_dtype, see_taken_out
+from compressors.magnitude import Entries, add_reaching_, kth_largest, reached_by, sample
+from compressors.sparse import add_, average, index_dtype, see_taken_out
 
 WARMUP = (0, 10, 30, 100, 300)  # steps: while the residual grows
 REFRESHES = ("paper", "warmup")
@@ -49,6 +50,7 @@ class DCTDP:
     refresh: str = "paper"  # paper: every lifespan, from the first on | warmup: and more early
     selection: str = "partition"  # of a threshold: sort (paper) | partition | sample (of 1 %)
     index_dtype: str = "int32"  # of positions on the wire; int64 makes an entry 12 bytes, not 8
+    whole: Sequence[str] = ()  # ends of names of parameters, as in `embedding.weight`
     thresholds: dict[str, Threshold] = field(default_factory=dict, init=False, repr=False)
     sent_entries: int = field(default=0, init=False)  # of the last bucket
 
@@ -75,11 +77,12 @@ class DCTDP:
         for name, size, is_new in zip(bucket.names, sizes, renewed, strict=True):
             stop, value = first + size, self.thresholds[name].value
             other = None if bucket.added is None or is_new else bucket.added[:stop]
-            found = add_reaching_(grad[:stop], value, other, bucket.may_clear, found, first)
+            found = add_reaching_(
+                grad[:stop], value, other, bucket.may_clear, erase=True, known=found, first=first
+            )
             first = stop
         index, values = found
         self.sent_entries = index.numel()
-        erase_(grad, index)
         see_taken_out(bucket, values, index)
         index, out = index.to(self._wire_dtype), bucket.room()
         mean = average(values, index, grad.numel(), workers, out, bucket.may_clear)
@@ -92,6 +95,9 @@ class DCTDP:
 
         Returns whether it did. `clear` sets `added` to zero.
         """
+        if name.endswith(tuple(self.whole)):
+            self.thresholds[name] = Threshold(part.new_zeros(()), density)
+            return False
         known = self.thresholds.get(name)
         due = step % self.lifespan == 0 or (self.refresh == "warmup" and step in WARMUP)
         if known is not None and not due and known.density == density and known.value != 0:
@@ -114,14 +120,14 @@ def by_sort(grad: Tensor, density: float) -> Tensor:
 
 def by_partition(grad: Tensor, density: float) -> Tensor:
     """The same magnitude, found among the largest alone."""
-    found = grad.index_select(0, largest(grad, kept(grad.numel(), density)))
-    return bits(found).min().view(torch.float32)
+    return reached_by(grad, kept(grad.numel(), density))
 
 
 def by_sample(grad: Tensor, density: float) -> Tensor:
-    """Of every hundredth entry; of all where there are few."""
+    """Of one in a hundred entries; of all where there are few."""
     drawn = sample(grad, max(FEWEST, grad.numel() // SHARE)).view(torch.float32)
-    return by_partition(drawn, density)
+    kth = kth_largest(drawn, kept(drawn.numel(), density))
+    return torch.tensor(kth, dtype=torch.int32, device=grad.device).view(torch.float32)
 
 
 SELECTIONS: dict[str, Callable[[Tensor, float], Tensor]] = {

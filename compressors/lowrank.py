@@ -6,15 +6,16 @@ r columns the products take a half to a fifth of the time on a CPU.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import prod
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Size, Tensor
 
 from compressors.base import Bucket, Workers
 from compressors.draw import generator
+from compressors.workspace import workspace
 
 
 class Part(NamedTuple):
@@ -35,6 +36,10 @@ class Part(NamedTuple):
     def rank(self, rank: int) -> int:
         """`rank`, or what the shape allows of it."""
         return min(rank, *self.grad.shape)
+
+    def factor(self, rank: int, side: int) -> Size:
+        """Shape of the left factor, of `side` 0, or the right one, of 1."""
+        return Size((self.rank(rank), self.grad.shape[side]))
 
     def summed_(self) -> Tensor:
         """The gradient, `added` to it."""
@@ -95,20 +100,36 @@ def orthonormal(factor: Tensor) -> Tensor:
 
 
 def all_reduced(
-    tensors: list[Tensor], workers: Workers, see: Callable[[float], None] | None = None
+    role: str,
+    shapes: list[Size],
+    tensors: Iterable[Tensor],
+    like: Tensor,
+    workers: Workers,
+    see: Callable[[float], None] | None = None,
 ) -> list[Tensor]:
-    """Means over workers of `tensors`, in their shapes, by one all-reduce; none for no tensors.
+    """Means over workers of `tensors`, of these shapes, by one all-reduce; none for no tensors.
 
-    Before, `see` is told their sum.
+    One is asked for when the last has been copied, and need not be kept. Of the type and where
+    `like` is; what is returned may lie in the workspace of `role`. Before, `see` is told their sum.
     """
-    if not tensors:
+    if not shapes:
         return []
-    flat = torch.cat([tensor.flatten() for tensor in tensors])
+    sizes = [prod(shape) for shape in shapes]
+    flat = workspace(role, sum(sizes), like.dtype, like.device)
+    for piece, tensor in zip(flat.split(sizes), tensors, strict=True):
+        piece.copy_(tensor.flatten())
     if see is not None:
         see(float(flat.sum()))
-    flat = workers.all_reduce(flat)
-    pieces = flat.split([prod(tensor.shape) for tensor in tensors])
-    return [piece.view(tensor.shape) for piece, tensor in zip(pieces, tensors, strict=True)]
+    pieces = workers.all_reduce(flat).split(sizes)
+    return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+
+
+def keep(known: dict[str, Tensor], name: str, factor: Tensor) -> None:
+    """Sets `known[name]` to `factor`, in the memory that is there if it fits."""
+    if name in known and known[name].shape == factor.shape:
+        known[name].copy_(factor)
+    else:
+        known[name] = factor.clone()
 
 
 def check_rank(rank: int | None) -> None:

@@ -15,11 +15,14 @@ import torch
 from torch import Tensor
 
 from compressors import kernels
+from compressors.workspace import workspace
 
 CHUNK = 1 << 17  # elements; two chunks of int32 fit in a core's L2 cache
-SAMPLE = 16384  # elements at most; enough that one pass over the vector nearly always suffices
-FEWEST, SHARE = 2048, 512  # elements at least; one in so many: drawing costs less than the pass
-SIGMAS = 4.5  # by which a sampled bound lies below the estimate, so that it is rarely too high
+RUN = 32  # elements in a row that are sampled together: they cost little more than one of them
+SAMPLE = 65536  # elements at most; enough that one pass over the vector nearly always suffices
+FEWEST, SHARE = 2048, 256  # elements at least; one in so many: drawing costs less than the pass
+SIGMAS = 9.0  # by which a sampled bound lies below the estimate, so that it is rarely too high:
+# 4.5, and as much again for the elements of a run, which are not independent
 USUAL = 64  # of this many elements one is above a bound; where more are, it takes 2 % longer
 MAGNITUDE = 0x7FFFFFFF  # every bit of a float32 but its sign
 
@@ -41,18 +44,45 @@ def bits(x: Tensor) -> Tensor:
 
 
 def sample(x: Tensor, size: int, start: int = 0, added: Tensor | None = None) -> Tensor:
-    """`bits` of at least min(size, n) elements of `x`, or of x + added, [n], evenly spaced.
+    """`bits` of min(size, n) elements or more of `x`, or of x + added, [n].
 
-    `start` shifts them.
+    They lie in this thread's memory, and are runs of RUN elements, evenly spaced by an odd number
+    of runs: an even one would see only some columns of a weight matrix. `start` shifts them.
     """
-    some = _spread(x, size, start)
-    return bits(x[some] if added is None else x[some] + added[some])
+    runs = -(-size // RUN)
+    spacing = max(1, (x.numel() // (RUN * runs) - 1) | 1)
+    first = RUN * (start % spacing)
+    parts = [
+        part[first:].unfold(0, RUN, RUN * spacing) if spacing > 1 else part[None]
+        for part in (x, added)
+        if part is not None
+    ]
+    drawn = workspace("sample", parts[0].numel(), x.dtype, x.device).view(parts[0].shape)
+    if added is None:
+        drawn.copy_(parts[0])
+    else:
+        torch.add(*parts, out=drawn)
+    return drawn.flatten().view(torch.int32).bitwise_and_(MAGNITUDE)
 
 
-def _spread(x: Tensor, size: int, start: int = 0) -> slice:
-    """An odd spacing: an even one would see only some columns of a weight matrix."""
-    stride = max(1, (x.numel() // size - 1) | 1)
-    return slice(start % stride, None, stride)
+def kth_largest(x: Tensor, k: int) -> int:
+    """The bits of the k-th largest magnitude of `x`, [n], all of which is looked at three times."""
+    if x.is_cuda:
+        return int(bits(x).kthvalue(x.numel() - k + 1).values)
+    if (native := kernels.of(x)) is not None:
+        return int(native.ranking.kth_largest(x.numpy(), k)[0])
+    rank = x.numel() - k
+    return int(np.partition(bits(x).numpy(), rank)[rank])
+
+
+def reached_by(x: Tensor, k: int) -> Tensor:
+    """The k-th largest magnitude of `x`, [n], float32 []; the smallest where n < k, or 0."""
+    if x.numel() == 0:
+        return x.new_zeros(())
+    k = min(k, x.numel())
+    if x.is_cuda:
+        return bits(x).topk(k, sorted=False).values.min().view(torch.float32)
+    return bits(torch.from_numpy(_search(x, k).values)).min().view(torch.float32)
 
 
 def above(x: Tensor, bound: int) -> Tensor:
@@ -78,11 +108,13 @@ def add_reaching_(
     clear: bool = False,
     known: Entries | None = None,
     first: int = 0,
+    erase: bool = False,
 ) -> Entries:
     """The entries of `total`, [n], or of total += added, at `at_least`, from position `first` on.
 
-    They follow those `known` of the positions before. `clear` sets `added` to zero. On the CPU all
-    of this is one pass; what is returned lies in this thread's memory until it searches again.
+    They follow those `known` of the positions before. `clear` sets `added` to zero, `erase` those
+    entries. On the CPU all of this is one pass; what is returned lies in this thread's memory until
+    it searches again.
     """
     rest = slice(first, None)
     native = kernels.of(total)
@@ -93,13 +125,15 @@ def add_reaching_(
                 added[rest].zero_()
         index = at_least(total[rest], threshold).add_(first)
         found = Entries(index, total.index_select(0, index))
+        if erase:
+            total.index_fill_(0, index, 0)
         if known is None:
             return found
         return Entries(*map(torch.cat, zip(known, found, strict=True)))
     bound = max(0, int(threshold.view(torch.int32)) - 1)
     count = 0 if known is None else known.values.numel()
     other, expected = None if added is None else added.numpy(), (total.numel() - first) // USUAL
-    where = native.collect(total.numpy(), bound, expected, other, clear, first, count)
+    where = native.collect(total.numpy(), bound, expected, other, clear, erase, first, count)
     return Entries(*map(torch.from_numpy, where))
 
 
@@ -113,6 +147,14 @@ def largest(x: Tensor, k: int) -> Tensor:
     if x.is_cuda:
         return _largest(bits(x), k)
     return torch.from_numpy(_search(x, k).where.astype(np.int64))
+
+
+def largest_of(found: Entries, k: int) -> Entries:
+    """The k largest of `found`, which may lie in this thread's memory, as may what is returned."""
+    if found.values.is_cuda:
+        return some(found, largest(found.values, k))
+    kept = _ranked(kernels.Found(*(part.numpy() for part in found)), k)
+    return Entries(*map(torch.from_numpy, kept))
 
 
 def take_largest_(x: Tensor, k: int, added: Tensor | None = None, clear: bool = False) -> Entries:
@@ -180,9 +222,7 @@ def _from_top(drawn: np.ndarray, rank: int) -> int:
     """The element of that rank, 1 for the largest; 0 when there are not more than that."""
     if rank >= drawn.size:
         return 0
-    if (native := kernels.compiled()) is not None:
-        return native.ranking.kth_largest(drawn.view(np.float32), rank)[0]
-    return int(np.partition(drawn, drawn.size - rank)[drawn.size - rank])
+    return kth_largest(torch.from_numpy(drawn.view(np.float32)), rank)
 
 
 def _collect(

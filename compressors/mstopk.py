@@ -19,9 +19,10 @@ from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
 from compressors.draw import generator
-from compressors.magnitude import above, bits, more_than
+from compressors.magnitude import MAGNITUDE, above, add_reaching_, bits, more_than
 from compressors.moments import mean_magnitude
 from compressors.sparse import average, compensate_, index_dtype, take_out_
+from compressors.workspace import held, workspace
 
 
 @dataclass
@@ -49,7 +50,7 @@ class MSTopK:
         k = max(1, int(density * n))
         source = generator(self.seed, bucket.step, bucket.index, workers.rank)
         index = self._select(grad, k, source)
-        values = take_out_(grad, index)
+        values = take_out_(grad, index, out=workspace("values", k, grad.dtype, grad.device))
         wire = index.to(self._wire_dtype)
         mean = average(values, wire, n, workers, bucket.room(), bucket.may_clear)
         return Reduced(mean, unsent=grad)
@@ -60,7 +61,8 @@ class MSTopK:
         Counts need only the entries above a bound that is known to be below the threshold.
         """
         found, bound = more_than(grad, k)
-        where, keys = found.index.clone(), bits(found.values)
+        where, values = held("candidates", found.index), held("magnitudes", found.values)
+        keys = values.view(torch.int32).bitwise_and_(MAGNITUDE)
         mean = _bits_of(mean_magnitude(grad))
         low = mean if mean <= bound or _count(keys, mean) >= k else 0
         high, reached = int(keys.max()) + 1 if keys.numel() else 1, 0  # entries at `high` or above
@@ -76,13 +78,16 @@ class MSTopK:
         missing = k - reached
         if missing and low <= bound:
             where = above(grad, low - 1)
-            keys = bits(grad.index_select(0, where))
-        certain = where[keys >= high]
+            values = bits(grad.index_select(0, where)).view(torch.float32)
         if not missing:
-            return certain
+            least = torch.tensor(high, dtype=torch.int32).view(torch.float32)
+            passed = add_reaching_(values, least)
+            certain = workspace("certain", k, where.dtype, where.device)
+            return torch.index_select(where, 0, passed.index, out=certain)
+        keys = bits(values)
         spare = where[(keys >= low) & (keys < high)]
         start = int(torch.randint(spare.numel() - missing + 1, (1,), generator=source))
-        return torch.cat([certain, spare[start : start + missing]])
+        return torch.cat([where[keys >= high], spare[start : start + missing]])
 
 
 def _bits_of(magnitude: float) -> int:
@@ -90,4 +95,6 @@ def _bits_of(magnitude: float) -> int:
 
 
 def _count(keys: Tensor, least: int) -> int:
-    return int((keys >= least).count_nonzero())
+    """How many of `keys` are `least` or more."""
+    reached = workspace("reached", keys.numel(), torch.bool, keys.device)
+    return int(torch.ge(keys, least, out=reached).count_nonzero())

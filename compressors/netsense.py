@@ -23,10 +23,11 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.magnitude import largest
+from compressors.magnitude import take_largest_
 from compressors.moments import mean_square
 from compressors.pruning import prune_
-from compressors.sparse import index_dtype
+from compressors.sparse import add_at_, erase_, index_dtype
+from compressors.workspace import held, workspace
 
 AUTO = "auto"
 HALF = torch.finfo(torch.float16)
@@ -60,13 +61,16 @@ class NetSenseML:
         grad = bucket.grad
         halved = density < self.tr_q and self._is_dense(grad)
         ratio = min(1.0, 2 * density) if halved else density
-        kept = grad.clone() if self.keep_pruned_residual else grad
+        kept = held("pruned", grad) if self.keep_pruned_residual else grad
         prune_weights_(kept, bucket, 0.5 * (1 - ratio))
-        index = largest(kept, max(1, int(ratio * grad.numel())))
-        values = kept.index_select(0, index)
-        values = values.half() if halved else values
-        grad.index_add_(0, index, values.float(), alpha=-1)
-        mean = average_(bucket.room(), values, index.to(self._wire_dtype), workers)
+        index, values = take_largest_(kept, max(1, int(ratio * grad.numel())))
+        if self.keep_pruned_residual:
+            erase_(grad, index)
+        sent = values
+        if halved:
+            sent = workspace("halved", values.numel(), torch.float16, grad.device).copy_(values)
+            add_at_(grad, index, values.sub_(sent), 1.0)
+        mean = average_(bucket.room(), sent, index.to(self._wire_dtype), workers)
         return Reduced(mean, unsent=grad)
 
     def _is_dense(self, grad: Tensor) -> bool:
@@ -96,6 +100,8 @@ def average_(mean: Tensor, values: Tensor, index: Tensor, workers: Workers) -> T
     pieces = [values if values.dtype is one else values.new_empty(0, dtype=one) for one in types]
     mean.zero_()
     for where, full, half in workers.all_gather(index, *pieces):
-        part = half.float() if half.numel() else full
-        mean.index_add_(0, where, part, alpha=1 / workers.size)
+        part = full
+        if half.numel():
+            part = workspace("single", half.numel(), full.dtype, full.device).copy_(half)
+        add_at_(mean, where, part, 1 / workers.size)
     return mean

@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.magnitude import above, at_least, bits, largest
-from compressors.sparse import compensate_, index_dtype, sum_
-from compressors.workspace import workspace
+from compressors.magnitude import Entries, add_reaching_, at_least, reached_by
+from compressors.sparse import add_at_, compensate_, index_dtype, sum_, take_out_
+from compressors.workspace import held, workspace
 
 
 @dataclass
@@ -68,32 +68,34 @@ class OkTopK:
         `bucket.grad`, zero where this worker's entry survived.
         """
         grad, n = bucket.grad, bucket.grad.numel()
-        compensate_(bucket)
         k = max(1, int(density * n))
         state, renew = self._state(bucket)
-        if renew or state.density != density or state.local == 0:
-            state.local, state.density = _reached_by(grad, k), density
-        index = at_least(grad, state.local)
-        state.local = _followed(state.local, index.numel(), k, self.local_gain)
+        local = self._local(bucket, state, density, k, renew)
         if state.bounds.numel() == 0 or bucket.step - state.region_step >= self.region_period:
-            state.bounds, state.region_step = _even_regions(index, n, workers), bucket.step
-        values, where = self._region_mean(grad, index, state.bounds, workers)
-        if not renew:
-            passed = at_least(values, state.everywhere)
-            values, where = values[passed], where[passed]
-        gathered = workers.all_gather(values, where.to(self._wire_dtype))
-        values, where = (torch.cat(column) for column in zip(*gathered, strict=True))
+            state.bounds, state.region_step = _even_regions(local.index, n, workers), bucket.step
+        least = torch.zeros_like(state.everywhere) if renew else state.everywhere
+        survivors = workers.all_gather(*self._region_mean(local, state.bounds, least, workers))
         if renew:
-            state.everywhere, state.threshold_step = _reached_by(values, k), bucket.step
-            passed = at_least(values, state.everywhere)
-            values, where = values[passed], where[passed]
-        state.everywhere = _followed(state.everywhere, values.numel(), k, self.global_gain)
-        survived = workspace("survived", n, torch.bool, grad.device).zero_()
-        survived.index_fill_(0, where.long(), True)
-        grad.index_fill_(0, index[survived[index]], 0)
-        if bucket.may_clear:
-            return Reduced(bucket.room().index_copy_(0, where.long(), values), unsent=grad)
-        return Reduced(sum_(bucket.room(), [(values, where)], 1.0), unsent=grad)
+            values = torch.cat([part for part, _ in survivors])
+            state.everywhere, state.threshold_step = reached_by(values, k), bucket.step
+            survivors = [_reaching(values, where, state.everywhere) for values, where in survivors]
+        count = sum(part.numel() for part, _ in survivors)
+        state.everywhere = _followed(state.everywhere, count, k, self.global_gain)
+        mean = sum_(bucket.room(), survivors, 1.0, bucket.may_clear)
+        if bucket.is_kept:
+            _erase_survivors_(grad, local, mean)
+        return Reduced(mean, unsent=grad)
+
+    def _local(self, bucket: Bucket, state: Agreed, density: float, k: int, renew: bool) -> Entries:
+        """This worker's entries that reach its threshold, which is computed first if it is due."""
+        added = bucket.added
+        if renew or state.density != density or state.local == 0:
+            compensate_(bucket)
+            state.local, state.density, added = reached_by(bucket.grad, k), density, None
+        found = add_reaching_(bucket.grad, state.local, added, bucket.may_clear)
+        bucket.see(float(found.values.sum()))
+        state.local = _followed(state.local, found.values.numel(), k, self.local_gain)
+        return Entries(held("local positions", found.index), held("local values", found.values))
 
     def _state(self, bucket: Bucket) -> tuple[Agreed, bool]:
         """What is known of this bucket, and whether thresholds are due: alike on all workers."""
@@ -108,27 +110,34 @@ class OkTopK:
         return state, aged or bool(state.everywhere == 0)
 
     def _region_mean(
-        self, grad: Tensor, index: Tensor, bounds: Tensor, workers: Workers
+        self, local: Entries, bounds: Tensor, least: Tensor, workers: Workers
     ) -> tuple[Tensor, Tensor]:
-        """The mean's entries in this worker's region that are not zero: values and positions."""
-        sizes = torch.searchsorted(index, bounds.to(index.device)).diff().tolist()
-        values = grad.index_select(0, index).split(sizes)
-        wire = index.to(self._wire_dtype).split(sizes)
+        """The mean's entries in this worker's region that reach `least`: values and positions.
+
+        On their way positions are counted from the beginning of the region.
+        """
+        sizes = torch.searchsorted(local.index, bounds.to(local.index)).diff().tolist()
+        wire = list(held("wire", local.index.to(self._wire_dtype)).split(sizes))
+        for part, begin in zip(wire, bounds[:-1].tolist(), strict=True):
+            part.sub_(begin)
+        arrived = workers.all_to_all(list(local.values.split(sizes)), wire)
         first, end = bounds[workers.rank : workers.rank + 2].tolist()
-        total = workspace("region", end - first, grad.dtype, grad.device)
-        arrived = workers.all_to_all(list(values), list(wire))
-        entries = [(theirs, where - first) for theirs, where in arrived]
-        sum_(total, entries, 1 / workers.size)
-        found = above(total, 0)
-        return total[found], found + first
+        total = workspace("region", end - first, local.values.dtype, local.values.device)
+        found = add_reaching_(sum_(total, arrived, 1 / workers.size), least)
+        where = held("region positions", found.index.to(self._wire_dtype)).add_(first)
+        return held("region values", found.values), where
 
 
-def _reached_by(x: Tensor, k: int) -> Tensor:
-    """The k-th largest magnitude of `x`, [n], float32 []; the smallest where n < k, or 0."""
-    if x.numel() == 0:
-        return x.new_zeros(())
-    best = largest(x, min(k, x.numel()))
-    return bits(x.index_select(0, best)).min().view(torch.float32)
+def _reaching(values: Tensor, where: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor]:
+    passed = at_least(values, threshold)
+    return values[passed], where[passed]
+
+
+def _erase_survivors_(grad: Tensor, local: Entries, mean: Tensor) -> None:
+    """Set `grad`, [n], to zero where it has a `local` entry and `mean` is not zero."""
+    kept = workspace("survived", local.values.numel(), grad.dtype, grad.device)
+    sent = take_out_(mean, local.index, False, kept).ne_(0).mul_(local.values)
+    add_at_(grad, local.index, sent, -1.0)
 
 
 def _followed(threshold: Tensor, count: int, k: int, gain: float) -> Tensor:

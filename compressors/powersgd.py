@@ -13,6 +13,7 @@ Workers get equal bits where they run the same kernels: on processors of one kin
 """
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import ClassVar
 
 from torch import Tensor
@@ -22,6 +23,7 @@ from compressors.lowrank import (
     Part,
     all_reduced,
     check_rank,
+    keep,
     most_rank,
     nearest_rank,
     orthonormal,
@@ -69,19 +71,21 @@ class PowerSGD:
         rank = self._rank(parts, density)
         matrices = [part for part in parts if self._saves(part, rank)]
         whole = [part for part in parts if not self._saves(part, rank)]
-        lefts = [
+        own = (
             left_factor_(part.grad, self._query(part, rank, bucket.step), part.added)
             for part in matrices
-        ]
-        reduced = all_reduced([*lefts, *(part.summed_() for part in whole)], workers, bucket.see)
-        lefts = [orthonormal(left) for left in reduced[: len(lefts)]]
-        rights = [
-            right_factor_(part.grad, left) for part, left in zip(matrices, lefts, strict=True)
-        ]
-        for part, left, right in zip(matrices, lefts, all_reduced(rights, workers), strict=True):
+        )
+        shapes = [part.factor(rank, 0) for part in matrices] + [part.grad.shape for part in whole]
+        sent = chain(own, (part.summed_() for part in whole))
+        reduced = all_reduced("left factors", shapes, sent, mean, workers, bucket.see)
+        lefts = [orthonormal(left) for left in reduced[: len(matrices)]]
+        shapes = [part.factor(rank, 1) for part in matrices]
+        own = (right_factor_(part.grad, left) for part, left in zip(matrices, lefts, strict=True))
+        rights = all_reduced("right factors", shapes, own, mean, workers)
+        for part, left, right in zip(matrices, lefts, rights, strict=True):
             multiply_(part.mean, left, right, part.grad if bucket.is_kept else None)
-            self.queries[part.name] = _scaled(right)
-        for part, exact in zip(whole, reduced[len(lefts) :], strict=True):
+            keep(self.queries, part.name, _scaled(right))
+        for part, exact in zip(whole, reduced[len(matrices) :], strict=True):
             part.settle_(exact, bucket.is_kept)
         return Reduced(mean, unsent=bucket.grad)
 

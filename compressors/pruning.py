@@ -4,8 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors import kernels
-from compressors.magnitude import CHUNK, MAGNITUDE, bits
+from compressors.magnitude import CHUNK, MAGNITUDE, bits, kth_largest
 
 
 def prune_(grad: Tensor, weights: Tensor, share: float) -> None:
@@ -21,16 +20,6 @@ def prune_(grad: Tensor, weights: Tensor, share: float) -> None:
     if surplus:
         equal = (bits(weights) == kth).nonzero().flatten()
         grad[equal[len(equal) - surplus :]] *= 0
-
-
-def kth_largest(x: Tensor, k: int) -> int:
-    """The bits of the k-th largest magnitude of `x`, [n]."""
-    if x.is_cuda:
-        return int(bits(x).kthvalue(x.numel() - k + 1).values)
-    if (native := kernels.of(x)) is not None:
-        return int(native.ranking.kth_largest(x.numpy(), k)[0])
-    rank = x.numel() - k
-    return int(np.partition(bits(x).numpy(), rank)[rank])
 
 
 def multiply_(grad: Tensor, weights: Tensor, least: int) -> int:

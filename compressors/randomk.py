@@ -11,7 +11,6 @@ from typing import ClassVar
 from compressors.base import Bucket, Reduced, Workers
 from compressors.draw import positions
 from compressors.sparse import (
-    add_at_,
     add_take_out_,
     average,
     index_dtype,
@@ -56,8 +55,4 @@ class RandomK:
             mean = average(values, index, n, workers, bucket.room(), bucket.may_clear)
             return Reduced(mean, unsent=grad)
         values, mean = workers.all_reduce(values), bucket.room()
-        if bucket.may_clear:
-            add_at_(mean, index, values, 1.0)
-        else:
-            sum_(mean, [(values, index)], 1.0)
-        return Reduced(mean, unsent=grad)
+        return Reduced(sum_(mean, [(values, index)], 1.0, bucket.may_clear), unsent=grad)

@@ -2,7 +2,8 @@
 
 The low-overhead top-k of DC2 (Abdelmoniem & Canini, 2021), with the constants of sands-lab/grace.
 It sends between low k and high k entries, k = density n. We differ where that code can go wrong:
-- the sample is evenly spaced from a random start, and of 160/density elements at least (8 % error);
+- the sample is runs of 32 elements, evenly spaced from a random start: at 25 M it takes a fifth of
+  the time of single ones. It has 160/density elements at least (8 % error were all independent);
 - zeros are not sent, so that a gradient with few other entries sends fewer than low k;
 - where the count jumps over the range (equal magnitudes), or `rounds` end above it, the k largest
   are sent.
@@ -20,11 +21,13 @@ from compressors.magnitude import (
     Entries,
     add_reaching_,
     at_least,
+    kth_largest,
     largest,
+    largest_of,
     sample,
     some,
 )
-from compressors.sparse import average, erase_, index_dtype, see_taken_out
+from compressors.sparse import average, erase_, index_dtype, put_back_, see_taken_out
 
 LEAST_RANK = 160  # of the threshold in the sample; its count is then good to 1 / sqrt(160) = 8 %
 
@@ -66,6 +69,10 @@ class SampledTopK:
         mean = average(values, wire, n, workers, bucket.room(), bucket.may_clear)
         return Reduced(mean, unsent=grad)
 
+    def most(self, n: int, density: float) -> int:
+        """Entries that `take_` may return of n."""
+        return min(n, int(self.high * max(1, int(density * n))))
+
     def take_(
         self,
         grad: Tensor,
@@ -83,7 +90,11 @@ class SampledTopK:
         k = max(1, int(density * grad.numel()))
         size = max(int(self.share * grad.numel()), int(LEAST_RANK / density))
         threshold = estimate(grad, density, size, start, added)
-        found = self._corrected(grad, add_reaching_(grad, threshold, added, clear), threshold, k)
+        found = add_reaching_(grad, threshold, added, clear, erase=True)
+        if self.low * k <= found.values.numel() <= self.high * k and found.values.numel():
+            return found
+        put_back_(grad, found)
+        found = self._corrected(grad, found, threshold, k)
         erase_(grad, found.index)
         return found
 
@@ -105,7 +116,7 @@ class SampledTopK:
         if found.values.numel() > self.high * k:
             plenty = Entries(*(part.clone() for part in found))
         if plenty is not None and not self.low * k <= found.values.numel() <= self.high * k:
-            return some(plenty, largest(plenty.values, k))
+            return largest_of(plenty, k)
         if found.values.numel():
             return found
         index = largest(grad, 1)
@@ -123,5 +134,5 @@ def estimate(
     rank = max(1, int(density * drawn.numel()))
     if drawn.is_cuda:  # the host need not know, nor wait
         return drawn.topk(rank).values[-1].view(torch.float32)
-    passed = largest(drawn.view(torch.float32), rank)
-    return drawn.index_select(0, passed).min().view(torch.float32)
+    kth = kth_largest(drawn.view(torch.float32), rank)
+    return torch.tensor(kth, dtype=torch.int32).view(torch.float32)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from compressors import kernels
 from compressors.base import Bucket, Workers
+from compressors.magnitude import Entries
 from compressors.packing import NOTHING
 
 STREAMED = 1 << 21  # elements from which on a mean does not stay in a core's cache
@@ -88,6 +89,11 @@ def erase_(x: Tensor, index: Tensor) -> None:
         x.index_fill_(0, index.long(), 0)
 
 
+def put_back_(x: Tensor, found: Entries) -> None:
+    """Sets `x`, [n], which is zero there, to what was found in it."""
+    add_at_(x, found.index, found.values, 1.0)
+
+
 def see_taken_out(bucket: Bucket, values: Tensor, index: Tensor) -> None:
     """`bucket.see` for the largest entries, taken out of `grad`; put back to be examined."""
     if not isfinite(float(values.sum())):
@@ -119,21 +125,21 @@ def average(
     """
     gathered = workers.all_gather(values, index)
     mean = values.new_zeros(n) if out is None else out
-    if out is None or is_zero:
-        for part, where in gathered:
-            add_at_(mean, where, part, 1 / workers.size)
-        return mean
-    return sum_(mean, gathered, 1 / workers.size)
+    return sum_(mean, gathered, 1 / workers.size, is_zero or out is None)
 
 
-def sum_(total: Tensor, entries: Sequence[tuple[Tensor, ...]], factor: float) -> Tensor:
+def sum_(
+    total: Tensor, entries: Sequence[tuple[Tensor, ...]], factor: float, is_zero: bool = False
+) -> Tensor:
     """Total, [n], becomes the sum of (values, index), times `factor`, with 0 elsewhere.
 
-    On the CPU a large total, of positions that ascend, is written once, past the cache.
+    `is_zero` says that it holds zeros already. Otherwise, on the CPU, a large total, of positions
+    that ascend, is written once, past the cache.
     """
-    native = kernels.of(total) if total.numel() >= STREAMED else None
+    native = kernels.of(total) if total.numel() >= STREAMED and not is_zero else None
     if native is None or not all(_merges(*pair) for pair in entries):
-        total.zero_()
+        if not is_zero:
+            total.zero_()
     else:
         counts = np.array([values.numel() for values, _ in entries], np.int64)
         sources, places = (kernels.addresses(column, 0) for column in zip(*entries, strict=True))

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.magnitude import at_least, largest
+from compressors.magnitude import Entries, add_reaching_, largest_of, take_largest_
 from compressors.moments import mean, mean_magnitude, mean_square
-from compressors.sparse import average, compensate_, index_dtype, take_out_
+from compressors.sparse import average, compensate_, erase_, index_dtype
 
 HALVINGS = 60  # of the interval the threshold lies in: to the last bit of a float64
 
@@ -52,23 +52,22 @@ class ThresholdTopK:
         """
         grad, n = bucket.grad, bucket.grad.numel()
         compensate_(bucket)
-        index = self._select(grad, density)
-        values = take_out_(grad, index)
+        index, values = self._select(grad, density)
+        erase_(grad, index)
         wire = index.to(self._wire_dtype)
         mean = average(values, wire, n, workers, bucket.room(), bucket.may_clear)
         return Reduced(mean, unsent=grad)
 
-    def _select(self, grad: Tensor, density: float) -> Tensor:
-        """Positions of the entries to send, int64 [K], ascending."""
+    def _select(self, grad: Tensor, density: float) -> Entries:
+        """The entries to send, [K]; in this thread's memory until it searches again."""
         k = max(1, int(density * grad.numel()))
         threshold = self.threshold(grad, density)
         if not math.isfinite(threshold):
-            return largest(grad, k)
-        index = at_least(grad, torch.tensor(threshold))
-        most = int(self.capacity * k)
-        if index.numel() > most:
-            index = index.index_select(0, largest(grad.index_select(0, index), most))
-        return index if index.numel() else largest(grad, 1)
+            return take_largest_(grad, k)
+        found = add_reaching_(grad, torch.tensor(threshold))
+        if found.values.numel() > (most := int(self.capacity * k)):
+            return largest_of(found, most)
+        return found if found.values.numel() else take_largest_(grad, 1)
 
     def threshold(self, grad: Tensor, density: float) -> float:
         """The magnitude the model exceeds with probability `density`; not finite if grad is not."""

@@ -25,3 +25,8 @@ def workspace(role: str, n: int, dtype: torch.dtype, device: torch.device) -> Te
     if found is None or found.numel() < n:
         found = _held.tensors[key] = torch.empty(n, dtype=dtype, device=device)
     return found[:n]
+
+
+def held(role: str, x: Tensor) -> Tensor:
+    """A copy of `x`, [n], in the workspace of `role`."""
+    return workspace(role, x.numel(), x.dtype, x.device).copy_(x)

@@ -53,20 +53,22 @@ class Compiled(NamedTuple):
         capacity: int,
         added: np.ndarray | None = None,
         clear: bool = False,
+        erase: bool = False,
         first: int = 0,
         count: int = 0,
     ) -> Found:
         """Entries of `x`, contiguous float32 [n], whose magnitude has bits above `bound`.
 
-        With `added`, of x += added, and `clear` sets `added` to zero. `capacity` is how many are
-        expected; there may be more. Of those from position `first` on, after the `count` that the
-        call before found. What is returned is valid until this thread's next call.
+        With `added`, of x += added, and `clear` sets `added` to zero. `erase` sets those found to
+        zero in `x`. `capacity` is how many are expected; there may be more. Of those from position
+        `first` on, after the `count` that the call before found. What is returned is valid until
+        this thread's next call.
         """
         block = self.kernels.BLOCK
         most = x.size + block
         index, values = _own.arrays(min(count + capacity + block, most), count)
         while True:
-            state = (bound, self.compress, first, index, values, count)
+            state = (bound, self.compress, erase, first, index, values, count)
             if added is None:
                 first, count = self.kernels.collect(x, *state)
             else:
@@ -83,7 +85,7 @@ class Compiled(NamedTuple):
         kth, ties = self.ranking.kth_largest(found.values, k)
         size = k + self.kernels.BLOCK
         kept = _best.arrays(size)
-        _, count = self.kernels.collect(found.values, kth - 1, self.compress, 0, *kept, 0)
+        _, count = self.kernels.collect(found.values, kth - 1, self.compress, False, 0, *kept, 0)
         if count == k:
             self.ranking.follow(kept.where, found.where, k)
         else:  # there are more than k, equal ones that are too many among them
@@ -204,7 +206,8 @@ def _selects(native: Compiled) -> bool:
     added = native.collect(total, 0, TEST_SIZE, spent, True)
     if not _equal(added, _by_numpy(x + other, 0)) or not np.array_equal(total, x + other, True):
         return False
-    if spent.any():
+    nonzero = _by_numpy(total, 0)
+    if not _equal(native.collect(total, 0, 1, erase=True), nonzero) or total.any() or spent.any():
         return False
     found = native.collect(x, 0, TEST_SIZE)
     order = np.argsort(-(found.values.view(np.int32) & 0x7FFFFFFF).astype(np.int64), kind="stable")

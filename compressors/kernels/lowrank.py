@@ -87,6 +87,19 @@ def _add(total, x):  # type: ignore[no-untyped-def]
         total[here] += x[here]
 
 
+@njit(**OPTIONS)
+def _fetch(matrix, first, end):  # type: ignore[no-untyped-def]
+    """Reads some rows in the order of memory, so that they are near when several are read at once.
+
+    Returns a number that depends on all of them, without which nothing would be read.
+    """
+    seen, bits = np.int32(0), matrix.reshape(-1).view(np.int32)
+    part = bits[first * matrix.shape[1] : end * matrix.shape[1]]
+    for here in range(part.size):
+        seen ^= part[here]
+    return seen
+
+
 @njit(fastmath=FASTMATH, **OPTIONS)
 def _take(total, x):  # type: ignore[no-untyped-def]
     for here in range(total.size):
@@ -167,19 +180,24 @@ def _add_rows(matrix, i, rows, left, right, sign, weights, first, end):  # type:
 
 
 @njit(
-    f"void({MATRIX}, {MATRIX}, boolean, {MATRIX}, {MATRIX}, boolean)", fastmath=FASTMATH, **OPTIONS
+    f"int32({MATRIX}, {MATRIX}, boolean, {MATRIX}, {MATRIX}, boolean)",
+    fastmath=FASTMATH,
+    **OPTIONS,
 )
 def left_of(matrix, added, adds, right, left, subtracts):  # type: ignore[no-untyped-def]
     """`left`, [r, n], becomes right matrix^T, in one pass over `matrix`, [n, m].
 
-    `adds` adds `added`, [n, m], before; `subtracts` takes left^T right away after.
+    `adds` adds `added`, [n, m], before; `subtracts` takes left^T right away after. What is returned
+    means nothing.
     """
     n, m = matrix.shape
-    ranks = right.shape[0]
+    ranks, seen = right.shape[0], np.int32(0)
     weights = np.empty(SIDE * SIDE, np.float32)
     left[:] = 0
     for i in range(0, n, SIDE):
         rows = min(SIDE, n - i)
+        if not adds:
+            seen ^= _fetch(matrix, i, i + rows)
         for first in range(0, m, CHUNK):
             end = min(first + CHUNK, m)
             if adds:
@@ -194,19 +212,22 @@ def left_of(matrix, added, adds, right, left, subtracts):  # type: ignore[no-unt
                             left[b, row] += _dot(matrix[row, first:end], right[b, first:end])
         if subtracts:
             _add_rows(matrix, i, rows, left, right, np.float32(-1), weights, 0, m)
+    return seen
 
 
-@njit(f"void({MATRIX}, {MATRIX}, boolean, {MATRIX}, {MATRIX})", fastmath=FASTMATH, **OPTIONS)
+@njit(f"int32({MATRIX}, {MATRIX}, boolean, {MATRIX}, {MATRIX})", fastmath=FASTMATH, **OPTIONS)
 def right_of(matrix, added, adds, left, right):  # type: ignore[no-untyped-def]
     """`right`, [r, m], becomes left matrix, in one pass over `matrix`, [n, m].
 
-    `adds` adds `added`, [n, m], before.
+    `adds` adds `added`, [n, m], before. What is returned means nothing.
     """
     n, m = matrix.shape
-    weights = np.empty(SIDE * SIDE, np.float32)
+    weights, seen = np.empty(SIDE * SIDE, np.float32), np.int32(0)
     right[:] = 0
     for i in range(0, n, SIDE):
         rows = min(SIDE, n - i)
+        if not adds:
+            seen ^= _fetch(matrix, i, i + rows)
         for first in range(0, m, CHUNK):
             end = min(first + CHUNK, m)
             if adds:
@@ -217,15 +238,18 @@ def right_of(matrix, added, adds, left, right):  # type: ignore[no-untyped-def]
                     for row in range(rows):
                         weights[SIDE * b + row] = left[a + b, i + row]
                 _add_mixed(right, a, SIDE, matrix, i, rows, weights, first, end)
+    return seen
 
 
-@njit(f"void({MATRIX}, {MATRIX}, {MATRIX})", fastmath=FASTMATH, **OPTIONS)
+@njit(f"int32({MATRIX}, {MATRIX}, {MATRIX})", fastmath=FASTMATH, **OPTIONS)
 def subtract(matrix, left, right):  # type: ignore[no-untyped-def]
-    """Take left^T right away from `matrix`, [n, m]."""
+    """Take left^T right away from `matrix`, [n, m]. What is returned means nothing."""
     n, m = matrix.shape
-    weights = np.empty(SIDE * SIDE, np.float32)
+    weights, seen = np.empty(SIDE * SIDE, np.float32), np.int32(0)
     for i in range(0, n, SIDE):
+        seen ^= _fetch(matrix, i, min(i + SIDE, n))
         _add_rows(matrix, i, min(SIDE, n - i), left, right, np.float32(-1), weights, 0, m)
+    return seen
 
 
 @njit(f"void({MATRIX}, {MATRIX}, {MATRIX}, {MATRIX}, boolean)", fastmath=FASTMATH, **OPTIONS)

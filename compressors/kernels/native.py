@@ -21,7 +21,7 @@ MASK = ir.VectorType(ir.IntType(1), LANES)
 
 OPTIONS: dict[str, Any] = {"nogil": True, "cache": "NUMBA_CACHE_DIR" in os.environ}
 FOUND = "UniTuple(int64, 2)"
-OUTPUT = "int32, boolean, int64, int32[::1], float32[::1], int64"
+OUTPUT = "int32, boolean, boolean, int64, int32[::1], float32[::1], int64"
 
 
 def _at(context: Any, builder: Any, kind: Any, array: Any, first: Any, vector: Any) -> Any:
@@ -120,12 +120,12 @@ def _trailing_zeros(_: Any, bits: Any) -> Any:
 
 @intrinsic
 def _compress_block(
-    _: Any, x: Any, first: Any, bound: Any, index: Any, values: Any, count: Any
+    _: Any, x: Any, first: Any, bound: Any, erase: Any, index: Any, values: Any, count: Any
 ) -> Any:
     """`_scan_block` by the processor's own compress; returns the new count."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        x, first, bound, index, values, count = arguments
+        x, first, bound, erase, index, values, count = arguments
         kinds = signature.args
         bounds, vectors = _splat(builder, bound), []
         for lane in range(0, BLOCK, LANES):
@@ -141,67 +141,80 @@ def _compress_block(
             total = count
             for lane, floats, mask in vectors:
                 where = builder.add(base, INTS([lane + i for i in range(LANES)]))
-                for vector, kind, out in ((where, kinds[3], index), (floats, kinds[4], values)):
+                for vector, kind, out in ((where, kinds[4], index), (floats, kinds[5], values)):
                     into = _at(context, builder, kind, out, total, vector.type)
                     _store(builder, _compress(builder, vector, mask), into)
                 hits = builder.ctpop(builder.bitcast(mask, I16))
                 total = builder.add(total, builder.zext(hits, I64))
+            with builder.if_then(erase):
+                zeros = ir.Constant(FLOATS, [0.0] * LANES)
+                for lane, floats, mask in vectors:
+                    into = _at(context, builder, kinds[0], x, builder.add(first, I64(lane)), FLOATS)
+                    _store(builder, builder.select(mask, zeros, floats), into)
             inside = builder.block
         result = builder.phi(I64)
         result.add_incoming(count, before)
         result.add_incoming(total, inside)
         return result
 
-    return types.int64(x, first, bound, index, values, count), emit
+    return types.int64(x, first, bound, erase, index, values, count), emit
 
 
 @njit(**OPTIONS)
-def _scan_block(x, first, bound, index, values, count):  # type: ignore[no-untyped-def]
-    """Append what exceeds `bound` of the BLOCK elements from `first`; returns the new count."""
+def _scan_block(x, first, bound, erase, index, values, count):  # type: ignore[no-untyped-def]
+    """Append what exceeds `bound` of the BLOCK elements from `first`; returns the new count.
+
+    With `erase` that is set to zero.
+    """
     found = _exceeding(x, first, bound)  # type: ignore[call-arg,var-annotated]
     while found != 0:
         here = first + _trailing_zeros(found)  # type: ignore[call-arg]
         index[count] = here
         values[count] = x[here]
+        if erase:
+            x[here] = 0
         count += 1
         found &= found - np.uint64(1)
     return count
 
 
 @njit(**OPTIONS)
-def _scan_rest(x, first, bound, index, values, count):  # type: ignore[no-untyped-def]
+def _scan_rest(x, first, bound, erase, index, values, count):  # type: ignore[no-untyped-def]
     """The same for the elements from `first` to the end."""
     keys = x.view(np.int32)
     for here in range(first, x.size):
         if (keys[here] & np.int32(MAGNITUDE)) > bound:
             index[count] = here
             values[count] = x[here]
+            if erase:
+                x[here] = 0
             count += 1
     return count
 
 
 @njit(f"{FOUND}(float32[::1], {OUTPUT})", **OPTIONS)
-def collect(x, bound, compress, first, index, values, count):  # type: ignore[no-untyped-def]
+def collect(x, bound, compress, erase, first, index, values, count):  # type: ignore[no-untyped-def]
     """Append positions and values of what exceeds `bound` in `x` from `first` on, ascending.
 
+    `erase` sets that to zero.
     Returns (first, count) after it. Ends before the end of `x` when fewer than BLOCK places are
     left in `index` and `values`; what lies behind the count in these is undefined.
     """
     room = min(index.size, values.size) - BLOCK
     while first + BLOCK <= x.size and count <= room:
         if compress:
-            count = _compress_block(x, first, bound, index, values, count)  # type: ignore[call-arg]
+            count = _compress_block(x, first, bound, erase, index, values, count)  # type: ignore[call-arg]
         else:
-            count = _scan_block(x, first, bound, index, values, count)
+            count = _scan_block(x, first, bound, erase, index, values, count)
         first += BLOCK
     if first + BLOCK > x.size and count <= room:
-        count = _scan_rest(x, first, bound, index, values, count)
+        count = _scan_rest(x, first, bound, erase, index, values, count)
         first = x.size
     return first, count
 
 
 @njit(f"{FOUND}(float32[::1], float32[::1], boolean, {OUTPUT})", **OPTIONS)
-def add_collect(total, x, clear, bound, compress, first, index, values, count):  # type: ignore[no-untyped-def]
+def add_collect(total, x, clear, bound, compress, erase, first, index, values, count):  # type: ignore[no-untyped-def]
     """`collect` of total += x, in one pass: `total` is read and written once.
 
     `clear` sets x to zero on the way, which takes no more time: it is in the cache.
@@ -212,16 +225,16 @@ def add_collect(total, x, clear, bound, compress, first, index, values, count): 
         if clear:
             _clear_block(x, first)  # type: ignore[call-arg]
         if compress:
-            count = _compress_block(total, first, bound, index, values, count)  # type: ignore[call-arg]
+            count = _compress_block(total, first, bound, erase, index, values, count)  # type: ignore[call-arg]
         else:
-            count = _scan_block(total, first, bound, index, values, count)
+            count = _scan_block(total, first, bound, erase, index, values, count)
         first += BLOCK
     if first + BLOCK > x.size and count <= room:
         for here in range(first, x.size):
             total[here] += x[here]
             if clear:
                 x[here] = 0
-        count = _scan_rest(total, first, bound, index, values, count)
+        count = _scan_rest(total, first, bound, erase, index, values, count)
         first = x.size
     return first, count
 

@@ -93,12 +93,15 @@ def test_several_steps_are_those_of_float64(
             assert reduced.unsent is None
 
 
+@pytest.mark.parametrize(("masking", "density"), [(False, 0.1), (False, 1.0), (True, 1.0)])
 @pytest.mark.parametrize("nesterov", [True, False])
-def test_without_masking_it_is_momentum_sgd_late(nesterov: bool) -> None:
+def test_without_masking_or_at_density_1_it_is_momentum_sgd_late(
+    nesterov: bool, masking: bool, density: float
+) -> None:
     """What was sent and what v still holds are the steps of torch's optimizer."""
     weight = torch.nn.Parameter(torch.zeros(N))
     sgd = torch.optim.SGD([weight], lr=1.0, momentum=0.9, nesterov=nesterov)
-    ((compressor, outcomes),) = train(1, lambda: DGC(0.9, nesterov, masking=False), 0.1)
+    ((compressor, outcomes),) = train(1, lambda: DGC(0.9, nesterov, masking), density)
     total = torch.zeros(N)
     for step, outcome in enumerate(outcomes):
         weight.grad = gradient(N, step)

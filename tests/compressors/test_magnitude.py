@@ -5,9 +5,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from compressors.magnitude import CHUNK, SAMPLE, above, bits, largest, sample
+from compressors.magnitude import (
+    CHUNK,
+    FEWEST,
+    SAMPLE,
+    SHARE,
+    above,
+    bits,
+    largest,
+    sample,
+)
 
-SIZES = (1, 2, 17, SAMPLE, 3 * SAMPLE + 1, CHUNK + 5)
+SIZES = (1, 2, 17, 16_384, SAMPLE, CHUNK + 5, 3 * SAMPLE + 1)
 
 
 def by_sorting(x: Tensor, k: int) -> Tensor:
@@ -27,9 +36,9 @@ def layered(n: int, source: torch.Generator) -> Tensor:
 
 def off_the_sample(n: int, source: torch.Generator) -> Tensor:
     """Large exactly where the evenly spaced sample looks: the first bound is far too high."""
-    x = normal(n, source)
-    sample_stride = max(1, (n // SAMPLE - 1) | 1)
-    x[::sample_stride] *= 1000
+    x, positions = normal(n, source), torch.arange(n, dtype=torch.float32)
+    seen = sample(positions, min(SAMPLE, max(FEWEST, n // SHARE))).view(torch.float32)
+    x[seen.long()] *= 1000
     return x
 
 
