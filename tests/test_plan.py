@@ -1,6 +1,8 @@
 """plan=true: what runs would take is what they take, and nothing is left or started."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,34 @@ def test_runs_that_differ_in_seeds_alone_are_predicted_once():
             found.add(settings_of(*asked, *FREE))
     assert [count for _, count, _ in found.settings()] == [3, 3]
     assert found.apart() == ["rate_mbit 50", "rate_mbit 100"]
+
+
+def test_kernels_are_compiled_before_anything_is_timed():
+    """In a process of its own, where nothing is compiled or loaded yet."""
+    done = subprocess.run([sys.executable, "-c", COLD], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["cold", "warm"], done.stdout + done.stderr
+
+
+COLD = """
+from compressors import kernels
+from harness import plan
+from harness.preview import composed
+from harness.simulate.workers import SimulatedWorkers
+
+def told():
+    print("warm" if kernels._loaded.cache_info().currsize else "cold")
+
+begin, seen = SimulatedWorkers.begin, []
+def begins(workers, time_s):
+    if not seen:
+        seen.append(told())
+    begin(workers, time_s)
+
+SimulatedWorkers.begin = begins  # from here on what compression takes is measured
+told()
+asked = ["model=convnet", "dataset=digits", "emulation.compute=paced", "method=topk_0.1", "steps=1"]
+plan.predict(composed(asked)[0])
+"""
 
 
 @pytest.mark.launch

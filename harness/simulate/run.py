@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from compressors import kernels
 from harness import environment, status, verdict
 from harness.records import Events, write_json
 from harness.resume import resumed
@@ -70,7 +71,11 @@ def _conclude(run_dir: Path, loop: Loop, events: Events, network: dict[str, str]
 
 @contextmanager
 def as_in_a_rank(seed: int, threads: int) -> Iterator[None]:
-    """Random numbers and threads as a rank of its own would have them; put back afterwards."""
+    """Random numbers and threads as a rank of its own would have them; put back afterwards.
+
+    Compiled kernels too, which a rank is forked with: the first exchange is not charged for them.
+    """
+    kernels.compiled()
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
