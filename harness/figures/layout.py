@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness import load, records
+from harness import load, nodes, records
 from profiles.base import Link
 
 QUANTITIES = ("rate_mbit", "delay_ms", "jitter_ms", "loss")
@@ -54,7 +54,7 @@ def read(run: Path | str) -> Layout | None:
         rate = Range(min(low, float(planned.min())), max(high, float(planned.max())))
         seen[str(name)] = seen[str(name)]._replace(rate_mbit=rate)
     return Layout(
-        nodes=settings["workers"] // per_node,
+        nodes=nodes.of(settings),
         workers_per_node=per_node,
         left=network.get("left"),
         links=seen,

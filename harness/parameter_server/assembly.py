@@ -27,7 +27,7 @@ from harness.settings import Settings
 from harness.stops import Stops
 from harness.task import Task
 
-PORT = 29501  # of the server's store, inside its namespace
+PORT = 29501  # inside the server's namespace
 CPU = torch.device("cpu")
 
 
@@ -39,6 +39,7 @@ class Place(NamedTuple):
     clock: Clock
     timeout_s: float  # real, of silence in a session
     roll: Roll
+    port: int = PORT  # of the server's store
 
 
 def built_model(settings: Settings) -> nn.Module:
@@ -95,7 +96,7 @@ def serving_of(settings: Settings, place: Place) -> Serving:
     tester = Tester(settings, place, weights.model, Table(place.run_dir, "evaluations.csv"))
     return Serving(
         service=service,
-        listening=Listening(place.address, PORT, place.timeout_s),
+        listening=Listening(place.address, place.port, place.timeout_s),
         timeout_s=place.timeout_s,
         is_lost=place.roll.is_struck,
         evaluate=tester.evaluate,

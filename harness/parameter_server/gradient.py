@@ -1,33 +1,14 @@
 """What a trainer's thread pushes: a gradient, compressed, and now and then a drained residual."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from compressors.dct_dp import DCTDP
 from harness.feedback import Residual
 from harness.reduction import Reduction
-
-
-class Hogwild(DCTDP):
-    """DCT-DP of a residual that other threads change meanwhile: thresholds are those of a copy.
-
-    Without a lock what one thread adds or takes out may be lost, or be sent by two.
-    """
-
-    @classmethod
-    def like(cls, compressor: Any) -> Any:
-        """The same with this in place of DCTDP."""
-        if not isinstance(compressor, DCTDP):
-            return compressor
-        return cls(**{each.name: getattr(compressor, each.name)
-                      for each in fields(compressor) if each.init})  # fmt: skip
-
-    def _kept(self, grad: Tensor, density: float) -> Tensor:
-        return super()._kept(grad.clone(), density)
 
 
 class Captured:
@@ -89,7 +70,11 @@ class Compressed(NamedTuple):
 
 @dataclass
 class Gradient:
-    """Of one thread; `reduction` may share its residual and compressor with other threads."""
+    """Of one thread; `reduction` may share its residual and compressor with other threads.
+
+    Without a lock (Hogwild; Niu et al., 2011): what one thread adds to the residual, or takes out
+    of it, may be lost, or be sent by two.
+    """
 
     reduction: Reduction
     captured: Captured

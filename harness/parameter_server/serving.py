@@ -98,7 +98,7 @@ class Serving:
         )
         if isinstance(error, ProtocolError):
             service.refused["protocol"] += 1
-        if service.is_sync and not service.ends:
+        if service.is_sync and not service.ends and rank >= 0:
             lost = TrainerLost(f"the session of rank {rank} is lost, which mode=sync waits for")
             lost.__cause__ = error
             self._failure = lost

@@ -11,8 +11,8 @@ from compressors.base import Compressor
 from harness import checkpoint
 from harness.assembly import pace_of
 from harness.feedback import Feedback, Forget, Residual
-from harness.parameter_server.assembly import CPU, PORT, Place, batches_of, built_model
-from harness.parameter_server.gradient import Captured, Drain, Gradient, Hogwild
+from harness.parameter_server.assembly import CPU, Place, batches_of, built_model
+from harness.parameter_server.gradient import Captured, Drain, Gradient
 from harness.parameter_server.line import Line, join
 from harness.parameter_server.replica import Replica
 from harness.parameter_server.trainer import Trainer
@@ -30,7 +30,7 @@ REJOIN_S = 2.0  # to reach a server that was there; a run waits longer for the o
 def trainer_of(settings: Settings, place: Place, rank: int, again: bool, cores: int) -> Trainer:
     """Ready to join; one that comes `again` has nothing left of what its rank has learnt."""
     layout, begin = settings.build("parallel"), resumed(settings["resume_from"])
-    compressor = Hogwild.like(settings.build("compressor"))
+    compressor = settings.build("compressor")
     feedback: Feedback = Residual() if settings["error_feedback"] else Forget()
     replicas = [
         _replica(settings, place, (rank, thread), compressor, feedback)
@@ -93,7 +93,7 @@ def _joiner(place: Place, start_s: float) -> Any:
     waits = iter([start_s])
 
     def opened() -> Line:
-        return join(place.address, PORT, place.timeout_s, next(waits, REJOIN_S))
+        return join(place.address, place.port, place.timeout_s, next(waits, REJOIN_S))
 
     return opened
 
