@@ -71,7 +71,8 @@ def cause(agents: Agents) -> str:
             code = event["exitcode"]
             how = f"was killed by {_signal(code)}" if code < 0 else f"exited with status {code}"
             return f"rank {event['rank']} {how}"
-    for report in reports:
+    # of ranks that wait for each other, one that waits for a rank that is silent
+    for report in sorted(reports, key=lambda report: report.get("waits_for") in {None, *reported}):
         return f"rank {report['rank']}: {report['error']}"
     return "; ".join(f"node {node}: agent exited with {c}" for node, c in agents.endings.items())
 

@@ -78,8 +78,9 @@ class Loop:
             loss = self.gradients.compute(step)
             took = self.exchange.finish()
             end = self.clock.now()
-            self._record(step, loss, begin, end, took)
-            overrun = took.late_s > OVERRUN_SHARE * (end - begin)
+            crossed = self.crossing()
+            self._record(step, loss, begin, end, took, crossed)
+            overrun = took.late_s + crossed.late_s > OVERRUN_SHARE * (end - begin)
             overruns += overrun and step >= self.first + UNSETTLED_STEPS
             self.gradients.update(step)  # counted in the next step, as is its batch
             self.done, begin = step + 1, end
@@ -94,11 +95,13 @@ class Loop:
         self.clock.wait_running()
         return self.clock.now()
 
-    def _record(self, step: int, loss: float, begin: float, end: float, took: Exchanged) -> None:
+    def _record(
+        self, step: int, loss: float, begin: float, end: float, took: Exchanged, crossed: Crossing
+    ) -> None:
         workers, controller = self.exchange.workers.size, self.exchange.reduction.controller
         seen = observed(step, begin, end, took, workers, self.clock.dilation)
         row = recorded(seen, self.rank, loss, self.gradients.samples, controller)
-        self._rows.append(self.crossing().added_to(row, self.clock.dilation))
+        self._rows.append(crossed.added_to(row, self.clock.dilation))
         self.exchange.observe(seen)
         self._seen = seen
 

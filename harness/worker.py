@@ -17,7 +17,9 @@ from harness.clock import Clock
 from harness.fit import device_type
 from harness.gradients import Trained
 from harness.pipeline.assembly import assembled as staged
+from harness.pipeline.channel import PeerLost
 from harness.pipeline.mesh import ACROSS, ALONG, everyone, meshed
+from harness.pipeline.replayed import ReplayedStage
 from harness.pipeline.staged import Staged
 from harness.records import Events
 from harness.settings import Settings
@@ -94,7 +96,7 @@ def built(
 def leave(loop: Loop, groups: list[dist.ProcessGroup]) -> None:
     """Threads first, then peers, then objects, then groups: any other order was seen to abort."""
     loop.exchange.close()
-    if isinstance(loop.gradients, Staged):
+    if isinstance(loop.gradients, Staged | ReplayedStage):
         loop.gradients.close()
     dist.barrier()
     vars(loop).clear()
@@ -161,6 +163,7 @@ def _report(run_dir: Path, rank: int, error: BaseException) -> None:
         rank=rank,
         error=f"{type(chain[-1]).__name__}: {chain[-1]}",
         peer=peer,  # a consequence of another rank's end
+        waits_for=next((c.rank for c in chain if isinstance(c, PeerLost)), None),
         traceback=text,
         monotonic=time.monotonic(),
     )

@@ -58,7 +58,8 @@ class DiesWhenLeaving:
 class WaitsAtGate:
     """Dense reduction; waits for as long as the file $GATE exists, at a step or before the first.
 
-    So a fault meets a run under way, however fast or busy the machine is.
+    So a fault meets a run under way, however fast or busy the machine is. Only the rank $GATE_RANK
+    waits, where that is set.
     """
 
     uniform_density: bool = True
@@ -74,6 +75,9 @@ class WaitsAtGate:
 
 
 def _wait_at_gate() -> None:
+    rank = os.environ.get("RANK")
+    if os.environ.get("GATE_RANK", rank) != rank:
+        return
     while os.path.exists(os.environ.get("GATE", "")):
         time.sleep(0.02)
 

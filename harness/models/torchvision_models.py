@@ -9,7 +9,11 @@ from harness.models.base import Shape, Times, one_of, require_images
 
 # torchvision is imported where a network is built: reading a configuration stays quick. Both take
 # `spare_classes`, scores that no class of the data has, as DC2's numbers of parameters imply, and
-# the `weights` to begin with.
+# the `weights` to begin with. Both tell the `order` of their layers, so that they can be cut.
+
+OF_RESNET = ("conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3", "layer4")
+OF_RESNET += ("avgpool", "flatten", "fc")
+OF_VGG = ("features", "avgpool", "flatten", "classifier")
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class ResNet:
         elif shape[0] != network.conv1.in_channels:
             network.conv1 = nn.Conv2d(shape[0], width, 7, stride=2, padding=3, bias=False)
         nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
-        return published.begin(network, self.name, self.weights)
+        return published.begin(_in_order(network, OF_RESNET), self.name, self.weights)
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ class VGG16:
             features[0] = nn.Conv2d(shape[0], 64, 3, padding=1)
         if self.stem == "imagenet":
             network = VGG(features, num_classes=classes, dropout=self.dropout)
-            return published.begin(network, self.name, self.weights)
+            return published.begin(_in_order(network, OF_VGG), self.name, self.weights)
         network = nn.Sequential(
             features,
             nn.AdaptiveAvgPool2d(1),
@@ -95,6 +99,13 @@ class VGG16:
                 if layer.bias is not None:
                     nn.init.zeros_(layer.bias)
         return published.begin(network, self.name, self.weights)
+
+
+def _in_order(network: nn.Module, order: tuple[str, ...]) -> nn.Module:
+    """`network`, which says that it is a chain; its forward flattens by a function."""
+    network.add_module("flatten", nn.Flatten())
+    object.__setattr__(network, "order", order)
+    return network
 
 
 def _require_spare(classes: int) -> None:

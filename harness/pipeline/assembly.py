@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
 
 from compressors.activations.encoding import Encoding
 from harness.assembly import (
@@ -15,25 +14,29 @@ from harness.assembly import (
     go_on,
     load_weights,
     optimizer_of,
-    pace_of,
     saver_of,
     with_state,
 )
 from harness.data.base import DataSet
 from harness.data.loader import Batches, shard
 from harness.exchange import Exchange
+from harness.gradients import Replayed
 from harness.models.base import backward_shares
+from harness.pipeline.chain import Part
 from harness.pipeline.channel import Channel
+from harness.pipeline.device import Costs, Device
+from harness.pipeline.flow import Flow, Here
 from harness.pipeline.link import Inlet, Outlet
 from harness.pipeline.meeting import Meeting
 from harness.pipeline.meter import Meter
-from harness.pipeline.staged import Here, Staged
-from harness.pipeline.stages import cuts_of, parts, shapes
+from harness.pipeline.replayed import ReplayedStage
+from harness.pipeline.staged import Staged
+from harness.pipeline.stages import cuts_of, parts, shapes, share
 from harness.resume import Resumed, resumed
 from harness.settings import Settings
 from harness.stops import Stops
 from harness.task import Task
-from harness.train import Loop
+from harness.train import Loop, Save, no_checkpoint
 from harness.workers import Workers
 
 
@@ -50,26 +53,30 @@ def assembled(
     `place.workers` are those of its stage in all pipelines, `along` are the stages of its own.
     """
     meeting = Meeting(everyone)
-    architecture, data = settings.build("model"), settings.build("dataset")
-    begin = resumed(settings["resume_from"])
-    whole = architecture.build(data.shape, data.classes)
-    if begin is None:
+    data, begin = settings.build("dataset"), resumed(settings["resume_from"])
+    replay = settings["emulation.compute"] == "replay"
+    with torch.device("meta" if replay else "cpu"):
+        whole = settings.build("model").build(data.shape, data.classes)
+    if begin is None and not replay:
         load_weights(settings, whole, torch.device("cpu"))
     here = Here(along.rank(), along.size(), place.workers.rank)
-    stages = settings["parallel.stages"]
-    cuts = cuts_of(whole, data.shape, stages, settings["parallel.cuts"])
+    cuts = cuts_of(whole, data.shape, here.stages, settings["parallel.cuts"])
     crossing = shapes(whole, cuts, data.shape)
-    model = parts(whole, cuts)[here.stage].to(place.device)
-    exchange = exchange_of(settings, place, model, backward_shares(whole, data.shape))
-    inlet, outlet = _ends(settings, along, place.device, crossing)
-    gradients, steps = _staged(
-        settings, place, here, (model, inlet, outlet), data, exchange, meeting, begin
-    )
-    learnt = with_state(exchange.reduction) | {
-        type(end).__name__.lower(): end.scheme for end in gradients.ends()
-    }
-    if begin is not None:
-        go_on(begin, place, gradients, exchange, learnt)
+    model, shares = parts(whole, cuts)[here.stage], backward_shares(whole, data.shape)
+    flow = _flow(settings, place, along, here, crossing, share(model, shares))
+    exchange = exchange_of(settings, place, model, shares)
+    gradients: Staged | ReplayedStage
+    save: Save = no_checkpoint
+    if replay:
+        gradients, steps = _replayed(settings, model, flow, exchange), settings.total_steps(1)
+    else:
+        model = model.to(place.device)
+        gradients, steps = _staged(settings, place, flow, model, data, exchange, meeting, begin)
+        learnt = with_state(exchange.reduction)
+        learnt |= {type(end).__name__.lower(): end.scheme for end in flow.ends()}
+        if begin is not None:
+            go_on(begin, place, gradients, exchange, learnt)
+        save = saver_of(settings, place, gather, gradients, learnt)
     return Loop(
         rank=place.rank,
         first=begin.manifest.step if begin else 0,
@@ -77,55 +84,80 @@ def assembled(
         run_dir=place.run_dir,
         gradients=gradients,
         exchange=exchange,
-        pace=pace_of(settings, architecture),
+        pace=flow.device,
         clock=place.clock,
         barrier=barrier,
-        save=saver_of(settings, place, gather, gradients, learnt),
+        save=save,
         keeps_clock=place.leads,
-        crossing=Meter([*gradients.ends(), meeting]).read,
+        crossing=Meter([*flow.ends(), flow.device, meeting]).read,
     )
 
 
-def _ends(
-    settings: Settings, along: dist.ProcessGroup, device: torch.device, shapes: list[torch.Size]
-) -> tuple[Inlet | None, Outlet | None]:
-    """Of the cuts before and behind this stage."""
-    stage, encoding = along.rank(), Encoding(settings["parallel.encoding"])
+def _flow(
+    settings: Settings,
+    place: Place,
+    along: dist.ProcessGroup,
+    here: Here,
+    shapes: list[torch.Size],
+    share: float,
+) -> Flow:
+    """Of the stage `here`, which has this `share` of the computation."""
+    encoding = Encoding(settings["parallel.encoding"])
 
     def end(kind: type, cut: int, peer: int) -> Any:
+        rank = dist.get_global_rank(along, peer)
+        name = f"rank {rank}, stage {peer} of pipeline {here.pipeline}"
         scheme = settings.build("activations")
-        return kind(Channel(along, peer, device), scheme, encoding, shapes[cut])
+        return kind(Channel(along, peer, name, place.device), scheme, encoding, shapes[cut])
 
-    inlet = end(Inlet, stage - 1, stage - 1) if stage > 0 else None
-    outlet = end(Outlet, stage, stage + 1) if stage + 1 < along.size() else None
-    return inlet, outlet
+    return Flow(
+        here=here,
+        inlet=None if here.is_first else end(Inlet, here.stage - 1, here.stage - 1),
+        outlet=None if here.is_last else end(Outlet, here.stage, here.stage + 1),
+        device=Device(place.clock, _costs(settings, share)),
+        schedule=settings["parallel.schedule"],
+        parts=settings["accumulate"],
+        batch_size=settings["batch_size"],
+    )
+
+
+def _costs(settings: Settings, share: float) -> Costs | None:
+    """Of a micro-batch, in a stage with this `share` of the model; None: as it takes here."""
+    if settings["emulation.compute"] == "measured":
+        return None
+    times = settings.build("model").times.at(settings["batch_size"])
+    real = settings["emulation.dilation"] * share
+    return Costs(real * times.forward_s, real * times.backward_s)
+
+
+def _replayed(settings: Settings, model: Part, flow: Flow, exchange: Exchange) -> ReplayedStage:
+    sizes = {name: parameter.shape for name, parameter in model.named_parameters()}
+    seed, bucket_mb = settings["seed"], settings.bucket_mb()
+    return ReplayedStage(flow, Replayed(sizes, exchange, 0, bucket_mb, seed), seed)
 
 
 def _staged(
     settings: Settings,
     place: Place,
-    here: Here,
-    parts: tuple[nn.Module, Inlet | None, Outlet | None],
+    flow: Flow,
+    model: Part,
     data: DataSet,
     exchange: Exchange,
     meeting: Meeting,
     begin: Resumed | None,
 ) -> tuple[Staged, int]:
     """Every rank of a pipeline reads what a worker with the whole model would."""
-    model, inlet, outlet = parts
-    pipelines, batch_size, seed = place.workers.size, settings["batch_size"], settings["seed"]
-    accumulate, first = settings["accumulate"], begin.manifest.step if begin else 0
-    batches = Batches(data.train(), accumulate * batch_size, here.pipeline, pipelines, seed, first)
+    pipelines, number, seed = place.workers.size, flow.here.pipeline, settings["seed"]
+    of_a_step, first = flow.parts * flow.batch_size, begin.manifest.step if begin else 0
+    batches = Batches(data.train(), of_a_step, number, pipelines, seed, first)
     steps = settings.total_steps(batches.steps_per_epoch)
     if steps <= first:
         raise ValueError(f"resume_from has done {first} steps, and epochs make only {steps}")
     options, schedule = settings["optimizer"], settings.build("optimizer.schedule")
-    test_set = shard(data.test(), here.pipeline, pipelines)
+    test_set = shard(data.test(), number, pipelines)
     staged = Staged(
         model=model,
-        here=here,
-        inlet=inlet,
-        outlet=outlet,
+        flow=flow,
         batches=iter(batches),
         test_set=lambda: iter(test_set),
         optimizer=optimizer_of(options, model),
@@ -133,11 +165,8 @@ def _staged(
         exchange=exchange,
         meeting=meeting,
         task=Task(data.metric, place.device, settings["precision"]),
-        parts=accumulate,
-        batch_size=batch_size,
-        schedule=settings["parallel.schedule"],
         bucket_mb=settings.bucket_mb(),
     )
-    staged.settle(torch.zeros(batch_size, *(inlet.shape if inlet else data.shape)))
+    staged.settle(torch.zeros(flow.batch_size, *data.shape))
     torch.manual_seed(seed * settings["workers"] + place.rank)
     return staged, steps

@@ -1,5 +1,7 @@
 """Messages to and from one neighbour in a pipeline; every byte is counted."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -7,9 +9,20 @@ import torch.distributed as dist
 from torch import Tensor
 
 
+class PeerLost(RuntimeError):
+    """A neighbour is silent or gone; `rank` is its number in the run."""
+
+    def __init__(self, rank: int, said: str) -> None:
+        super().__init__(said)
+        self.rank = rank
+
+
 @dataclass
 class Channel:
     """This rank's end of a connection to rank `peer` of `group`, which must be one of gloo's.
+
+    A neighbour that does not answer within the group's timeout, or whose end is closed, is a
+    `PeerLost`; it is told by its `name`.
 
     Sending does not wait: two neighbours that send first would wait for each other, as a message
     only leaves when it is asked for. One thread sends, and one, maybe another, receives. Messages
@@ -19,6 +32,7 @@ class Channel:
 
     group: dist.ProcessGroup
     peer: int
+    name: str = "the other side"
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     sent_bytes: int = field(default=0, init=False)
     received_bytes: int = field(default=0, init=False)
@@ -37,12 +51,23 @@ class Channel:
         message = torch.empty(nbytes, dtype=torch.uint8)
         work = dist.irecv(message, group=self.group, group_src=self.peer)
         assert work is not None
-        work.wait()
+        with self._naming("nothing came from"):
+            work.wait()
         self.received_bytes += nbytes
         return message.to(self.device)
 
     def flush(self) -> None:
         """Wait until everything sent so far has left."""
-        for work, _ in self._leaving:
-            work.wait()
+        with self._naming("nothing more was taken by"):
+            for work, _ in self._leaving:
+                work.wait()
         self._leaving.clear()
+
+    @contextmanager
+    def _naming(self, what: str) -> Iterator[None]:
+        """Say of which neighbour an error of gloo is."""
+        try:
+            yield
+        except RuntimeError as error:
+            rank = dist.get_global_rank(self.group, self.peer)
+            raise PeerLost(rank, f"{what} {self.name}: {error}") from None

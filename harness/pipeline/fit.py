@@ -20,10 +20,10 @@ def check_cuts(settings: Settings, parts: dict[str, Any]) -> None:
                 f"{type(activations).__name__}; parallel=pipeline and parallel=split have"
             )
         return
-    compute = settings["emulation.compute"]
-    if compute == "replay" or (parallel.ranks > 1 and compute != "measured"):
+    if settings["emulation.compute"] == "replay" and parallel.ranks == 1:
         raise BadSetting(
-            f"emulation.compute must be measured with parallel={name}, got {compute!r}"
+            f"emulation.compute must be measured or paced with parallel={name}, where nothing "
+            "crosses a network, got 'replay'"
         )
     if parts["network"].in_process:
         raise BadSetting(

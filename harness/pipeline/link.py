@@ -10,7 +10,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,6 +21,15 @@ from compressors.activations.operator import Crossed
 from harness.pipeline.channel import Channel
 
 Shape = tuple[int, int]  # rows, entries of each
+Value = TypeVar("Value")
+
+
+class Came(NamedTuple, Generic[Value]):
+    """What was made of a message, and when, in seconds of time.monotonic()."""
+
+    value: Value
+    received_s: float  # all of it was here
+    decoded_s: float
 
 
 @dataclass
@@ -35,7 +44,6 @@ class End:
     encoding: Encoding
     shape: torch.Size
     dense_bytes: int = field(default=0, init=False)  # of what was sent, were it not compressed
-    waited_s: float = field(default=0.0, init=False)  # real, for what had not arrived
     flushed_s: float = field(default=0.0, init=False)  # real, for what had not left
 
     def __post_init__(self) -> None:
@@ -52,22 +60,17 @@ class End:
         for message in self.encoding.encode(piece):
             self.channel.send(message)
 
-    def _receive(self, shape: Shape, count: int | None) -> Piece:
-        """The next piece for `shape` rows; one of `count` values has no mask."""
+    def _receive(self, shape: Shape, count: int | None) -> tuple[Piece, float]:
+        """The next piece for `shape` rows, and when it was here; one of `count` has no mask."""
         if count is not None:
-            return Piece(self.channel.receive(VALUE_BYTES * count).view(torch.float32))
+            values = self.channel.receive(VALUE_BYTES * count)
+            return Piece(values.view(torch.float32)), time.monotonic()
         n = prod(shape)
         first = self.channel.receive(self.encoding.first_bytes(n))
         nbytes = self.encoding.second_bytes(first, n)
         second = self.channel.receive(nbytes) if nbytes else first.new_empty(0)
-        return self.encoding.decode(first, second, shape)
-
-    def _await(self, future: Future) -> Any:
-        begin = time.monotonic()
-        try:
-            return future.result()
-        finally:
-            self.waited_s += time.monotonic() - begin
+        received_s = time.monotonic()
+        return self.encoding.decode(first, second, shape), received_s
 
     def flush(self) -> None:
         """Wait until everything sent so far has left."""
@@ -83,8 +86,7 @@ class End:
 class Sending(NamedTuple):
     """A micro-batch that has left, and whose gradient will come."""
 
-    outputs: Tensor  # [samples, ...], in the graph
-    grad: Future[Tensor]
+    grad: Future[Came[Tensor]]
 
 
 @dataclass
@@ -94,20 +96,21 @@ class Outlet(End):
     crossed: Crossed = field(default_factory=Crossed, init=False)  # in training
 
     def send(self, outputs: Tensor) -> Sending:
-        """A micro-batch of training."""
+        """A micro-batch of training, [samples, ...]."""
         rows = outputs.detach().flatten(1)
         piece, kept = self.scheme.forward(rows, True)
         self.crossed.add(piece, rows)
         self._send(piece, len(rows))
-        return Sending(outputs, self._thread.submit(self._grad, self._rows(len(rows)), kept))
+        return Sending(self._thread.submit(self._grad, self._rows(len(rows)), kept))
 
-    def _grad(self, shape: Shape, kept: Any) -> Tensor:
-        piece = self._receive(shape, self.scheme.count_back(kept, shape))
-        return self.scheme.returned(piece, kept, shape).view(shape[0], *self.shape)
+    def _grad(self, shape: Shape, kept: Any) -> Came[Tensor]:
+        piece, received_s = self._receive(shape, self.scheme.count_back(kept, shape))
+        grad = self.scheme.returned(piece, kept, shape).view(shape[0], *self.shape)
+        return Came(grad, received_s, time.monotonic())
 
-    def backward(self, sending: Sending) -> None:
-        """Go on with backward, once the gradient of what was sent has come."""
-        sending.outputs.backward(self._await(sending.grad))
+    def returned(self, sending: Sending) -> Came[Tensor]:
+        """The gradient of what was sent, once it has come."""
+        return sending.grad.result()
 
     def show(self, outputs: Tensor) -> None:
         """A batch of evaluation: nothing comes back."""
@@ -115,10 +118,12 @@ class Outlet(End):
 
 
 class Arrival(NamedTuple):
-    """A micro-batch that has come."""
+    """A micro-batch that has come; times are those of `Came`."""
 
     inputs: Tensor  # [samples, ...], a leaf that collects its gradient
     kept: Any
+    received_s: float
+    decoded_s: float
 
 
 @dataclass
@@ -127,25 +132,23 @@ class Inlet(End):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._expected: list[Future[tuple[Tensor, Any]]] = []
+        self._expected: list[Future[Came[tuple[Tensor, Any]]]] = []
 
     def expect(self, samples: int, times: int = 1) -> None:
         """That micro-batches of so many samples come: they do so while this process computes."""
         for _ in range(times):
             self._expected.append(self._thread.submit(self._activations, self._rows(samples)))
 
-    def _activations(self, shape: Shape) -> tuple[Tensor, Any]:
-        piece = self._receive(shape, self.scheme.count(shape))
+    def _activations(self, shape: Shape) -> Came[tuple[Tensor, Any]]:
+        piece, received_s = self._receive(shape, self.scheme.count(shape))
         rows, kept = self.scheme.received(piece, shape)
-        return rows.view(shape[0], *self.shape), kept
+        return Came((rows.view(shape[0], *self.shape), kept), received_s, time.monotonic())
 
     def receive(self) -> Arrival:
         """The next one that was expected."""
-        inputs, kept = self._await(self._expected.pop(0))
-        return Arrival(inputs.requires_grad_(), kept)
+        (inputs, kept), *times = self._expected.pop(0).result()
+        return Arrival(inputs.requires_grad_(), kept, *times)
 
-    def send_back(self, arrival: Arrival) -> None:
-        """The gradient that backward left at what has come."""
-        grad = arrival.inputs.grad
-        assert grad is not None
+    def send_back(self, arrival: Arrival, grad: Tensor) -> None:
+        """The gradient of what has come, [samples, ...]."""
         self._send(self.scheme.backward(grad.flatten(1), arrival.kept), len(grad))

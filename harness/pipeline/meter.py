@@ -5,24 +5,29 @@ from typing import NamedTuple
 
 from compressors.activations.operator import Crossed, Cut
 from harness.crossing import Crossing
+from harness.pipeline.device import Device
 from harness.pipeline.link import Inlet, Outlet
 from harness.pipeline.meeting import Meeting
+
+Source = Inlet | Outlet | Cut | Meeting | Device
 
 
 class _Sums(NamedTuple):
     sent_bytes: int = 0
     received_bytes: int = 0
     dense_bytes: int = 0
-    waited_s: float = 0.0
     flushed_s: float = 0.0
+    waited_s: float = 0.0
+    compress_s: float = 0.0
+    late_s: float = 0.0
     kept: int = 0
     entries: int = 0
 
 
 class Meter:
-    """Reads the ends of the cuts beside a stage and its meetings, or the operators in a model."""
+    """Reads the ends of the cuts beside a stage, its device and its meetings, or the operators."""
 
-    def __init__(self, ends: Sequence[Inlet | Outlet | Cut | Meeting]) -> None:
+    def __init__(self, ends: Sequence[Source]) -> None:
         self._ends = ends
         self._before = self._sums()
 
@@ -38,12 +43,14 @@ class Meter:
         return _Sums._make(map(sum, zip(_Sums(), *each, strict=True)))
 
 
-def _counters(end: Inlet | Outlet | Cut | Meeting) -> _Sums:
+def _counters(end: Source) -> _Sums:
     if isinstance(end, Meeting):
         return _Sums(end.workers.sent_bytes, end.workers.received_bytes)
+    if isinstance(end, Device):
+        return _Sums(**end.spent._asdict())
     crossed = Crossed() if isinstance(end, Inlet) else end.crossed
     if isinstance(end, Cut):
         return _Sums(kept=crossed.kept, entries=crossed.entries)
     sent, received = end.channel.sent_bytes, end.channel.received_bytes
-    times = end.waited_s, end.flushed_s
-    return _Sums(sent, received, end.dense_bytes, *times, crossed.kept, crossed.entries)
+    kept = {"kept": crossed.kept, "entries": crossed.entries}
+    return _Sums(sent, received, end.dense_bytes, end.flushed_s, **kept)

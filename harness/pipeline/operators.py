@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from compressors.activations.operator import Cut
 from harness.models.base import Shape
+from harness.pipeline.chain import chain
 from harness.pipeline.stages import cuts_of
 from harness.settings import Settings
 
@@ -16,7 +17,7 @@ def cut_in_place(settings: Settings, model: nn.Module, shape: Shape) -> list[Cut
     parallel = settings.build("parallel")
     if parallel.stages == 1:
         return []
-    layers, found = list(model.children()), []
+    layers, found = [layer for _, layer in chain(model)], []
     for first in cuts_of(model, shape, parallel.stages, parallel.cuts):
         cut = Cut(settings.build("activations"))
         layers[first - 1].register_forward_hook(_through(cut))

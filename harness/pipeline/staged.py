@@ -6,7 +6,8 @@ its gradients with the same stage of the other pipelines, through the compressor
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,26 +15,9 @@ from torch.futures import Future
 
 from harness.exchange import Exchange, ExchangeError
 from harness.gradients import MOST_NAMED, bucket_names
-from harness.pipeline.link import Arrival, Inlet, Outlet, Sending
+from harness.pipeline.flow import Flow
 from harness.pipeline.meeting import Meeting
-from harness.pipeline.schedule import SCHEDULES
 from harness.task import Task
-
-
-class Here(NamedTuple):
-    """The stage of this rank, of which pipeline."""
-
-    stage: int
-    stages: int
-    pipeline: int
-
-    @property
-    def is_first(self) -> bool:
-        return self.stage == 0
-
-    @property
-    def is_last(self) -> bool:
-        return self.stage == self.stages - 1
 
 
 @dataclass
@@ -45,9 +29,7 @@ class Staged:
     """
 
     model: nn.Module
-    here: Here
-    inlet: Inlet | None  # None: the first stage
-    outlet: Outlet | None  # None: the last one
+    flow: Flow
     batches: Any  # iterator of (inputs, labels) of this pipeline
     test_set: Any  # this pipeline's share of the test set: iterator of (inputs, labels)
     optimizer: torch.optim.Optimizer
@@ -55,47 +37,54 @@ class Staged:
     exchange: Exchange
     meeting: Meeting
     task: Task
-    parts: int  # micro-batches of a step
-    batch_size: int  # of each
-    schedule: str  # gpipe | 1f1b
     bucket_mb: float | None  # None: DDP's own sizes
 
     def __post_init__(self) -> None:
-        self.samples = self.parts * self.batch_size if self.here.is_last else 0
+        self.here, self.parts = self.flow.here, self.flow.parts
+        self.samples = self.parts * self.flow.batch_size if self.here.is_last else 0
         named = self.model.named_parameters()
         self._trained = {name: parameter for name, parameter in named if parameter.requires_grad}
         sizes = {name: parameter.numel() for name, parameter in self._trained.items()}
         self._buckets = bucket_names(sizes, self.bucket_mb)
 
-    def settle(self, inputs: Tensor) -> None:
-        """Take the one-time costs of a step on any micro-batch of this stage; changes nothing."""
+    def settle(self, samples: Tensor) -> None:
+        """Take the one-time costs of a step on a micro-batch of any `samples`; changes nothing."""
         before = [buffer.clone() for buffer in self.model.buffers()]
-        self.task.scores(self.model, inputs.requires_grad_()).sum().backward()
+        inlet = self.flow.inlet
+        came = torch.zeros(len(samples), *inlet.shape, requires_grad=True) if inlet else None
+        self._scores(samples, came).sum().backward()
         self.optimizer.zero_grad()
         for buffer, value in zip(self.model.buffers(), before, strict=True):
             buffer.copy_(value)
 
     def compute(self, step: int) -> float:
         inputs, labels = next(self.batches)
-        work = list(SCHEDULES[self.schedule](self.here.stage, self.here.stages, self.parts))
-        if self.inlet:
-            self.inlet.expect(self.batch_size, self.parts)
-        flow = _Flow(self, inputs.chunk(self.parts), labels.chunk(self.parts))
-        for way, part in work:
-            if way == "forward":
-                flow.forward(part)
-            else:
-                if part == 0:
-                    self.exchange.begin_backward()
-                flow.backward(part)
+        self._inputs, self._labels = inputs.chunk(self.parts), labels.chunk(self.parts)
+        self._loss = 0.0 if self.here.is_last else float("nan")
+        self.flow.run(self, self.exchange.begin_backward)
         self._exchange()
-        for end in self.ends():
-            end.flush()
-        return flow.loss if self.here.is_last else float("nan")
+        self.flow.flush()
+        return self._loss
 
-    def ends(self) -> list[Inlet | Outlet]:
-        """Of the cuts beside this stage."""
-        return [end for end in (self.inlet, self.outlet) if end is not None]
+    def forward(self, part: int, inputs: Tensor | None) -> Tensor:
+        outputs = self._scores(self._inputs[part], inputs)
+        if not self.here.is_last:
+            return outputs
+        loss = self.task.loss(outputs, self._labels[part]) / self.parts
+        self._loss += loss.item()
+        return loss
+
+    def _scores(self, samples: Tensor, came: Tensor | None) -> Tensor:
+        """What the stage makes of what `came` by the last cut, or None, of a batch `samples`."""
+        samples = samples.to(self.task.device)
+        model: Any = partial(self.model, inputs=samples)
+        return self.task.scores(model, samples if came is None else came)
+
+    def backward(
+        self, part: int, outputs: Tensor, grad: Tensor | None, inputs: Tensor | None
+    ) -> Tensor | None:
+        outputs.backward(grad)
+        return None if inputs is None else inputs.grad
 
     def _exchange(self) -> None:
         """Replace every gradient by its mean over pipelines."""
@@ -142,16 +131,16 @@ class Staged:
         self.model.eval()
         sums = torch.zeros(3, dtype=torch.float64)
         for inputs, labels in self.test_set():
-            if self.inlet:
-                self.inlet.expect(len(labels))
-                inputs = self.inlet.receive().inputs
-            outputs = self.task.scores(self.model, inputs)
-            if self.outlet:
-                self.outlet.show(outputs)
+            came = None
+            if self.flow.inlet:
+                self.flow.inlet.expect(len(labels))
+                came = self.flow.inlet.receive().inputs
+            outputs = self._scores(inputs, came)
+            if self.flow.outlet:
+                self.flow.outlet.show(outputs)
             else:
                 sums += self.task.tested(nn.Identity(), [(outputs, labels)]).cpu()
-        for end in self.ends():
-            end.flush()
+        self.flow.flush()
         self.model.train()
         return self.task.metrics(torch.stack(self.meeting.gather(sums)).sum(0))
 
@@ -190,47 +179,9 @@ class Staged:
             torch.cuda.set_rng_state(own["random_cuda"], self.task.device)
 
     def close(self) -> None:
-        for end in self.ends():
-            end.close()
+        self.flow.close()
 
 
 def _grad(parameter: Tensor) -> Tensor:
     assert parameter.grad is not None
     return parameter.grad
-
-
-class _Flow:
-    """The micro-batches of one step on their way through a stage."""
-
-    def __init__(
-        self, staged: Staged, inputs: tuple[Tensor, ...], labels: tuple[Tensor, ...]
-    ) -> None:
-        self.loss = 0.0
-        self._staged, self._inputs, self._labels = staged, inputs, labels
-        self._arrivals: dict[int, Arrival] = {}
-        self._leaving: dict[int, Sending | Tensor] = {}  # or the loss, in the last stage
-
-    def forward(self, part: int) -> None:
-        staged = self._staged
-        if staged.inlet:
-            arrival = self._arrivals[part] = staged.inlet.receive()
-            inputs = arrival.inputs
-        else:
-            inputs = self._inputs[part]
-        outputs = staged.task.scores(staged.model, inputs)
-        if staged.outlet:
-            self._leaving[part] = staged.outlet.send(outputs)
-        else:
-            loss = staged.task.loss(outputs, self._labels[part]) / staged.parts
-            self._leaving[part] = loss
-            self.loss += loss.item()
-
-    def backward(self, part: int) -> None:
-        staged, leaving = self._staged, self._leaving.pop(part)
-        if isinstance(leaving, Sending):
-            assert staged.outlet
-            staged.outlet.backward(leaving)
-        else:
-            leaving.backward()
-        if staged.inlet:
-            staged.inlet.send_back(self._arrivals.pop(part))

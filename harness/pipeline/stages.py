@@ -1,12 +1,12 @@
 """Where a model is cut, and its parts between two cuts.
 
-A model must be a chain, an nn.Sequential. A cut comes right before a layer with a matrix of weights
-or a kernel: normalisation, rectifier and pooling stay with the layer before them, so that what
-crosses is rectified, as in the paper's experiments. Parts keep the names of the whole.
+A model must be a chain of layers (`harness.pipeline.chain`). A cut comes right before a layer with
+a matrix of weights or a kernel: normalisation, rectifier and pooling stay with the layer before
+them, so that what crosses is rectified, as in the paper's experiments. Parts keep the names of the
+whole.
 """
 
 import copy
-from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
@@ -16,24 +16,18 @@ import torch
 from torch import nn
 
 from harness.models.base import Shape, multiply_adds
-
-
-def chain(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    """The layers of `model` with their names; ValueError unless it is a chain."""
-    if not isinstance(model, nn.Sequential):
-        raise ValueError(
-            f"only a chain of layers (nn.Sequential) can be cut, got a {type(model).__name__}; "
-            "mlp, convnet and resnet20 are chains"
-        )
-    return list(model.named_children())
+from harness.pipeline.chain import Part, chain
 
 
 def cuts_of(model: nn.Module, shape: Shape, stages: int, given: Sequence[int] | None) -> list[int]:
     """The number of the first layer of every stage but the first.
 
-    `given`, checked; or for null those for which the stage with most multiply-adds has fewest.
+    `given`, checked; or for null those that the model prefers, or for which the stage with most
+    multiply-adds has fewest.
     """
     layers = chain(model)
+    if given is None:
+        given = getattr(model, "preferred_cuts", {}).get(stages)
     if given is None:
         return _balanced(model, shape, stages)
     cuts = list(given)
@@ -44,24 +38,35 @@ def cuts_of(model: nn.Module, shape: Shape, stages: int, given: Sequence[int] | 
     for number, part in enumerate(parts(model, cuts)):
         if not any(True for _ in part.parameters()):
             raise ValueError(f"cuts leave nothing to train in stage {number}, got {cuts}")
+    for cut in cuts:
+        if getattr(layers[cut][1], "inplace", False):
+            raise ValueError(
+                f"cuts must come behind a layer that works in place, as layer {cut} does: "
+                f"{layers[cut][0]}, got {cuts}"
+            )
     return cuts
 
 
-def parts(model: nn.Module, cuts: Sequence[int]) -> list[nn.Sequential]:
+def parts(model: nn.Module, cuts: Sequence[int]) -> list[Part]:
     """The stages; their parameters are those of `model`, and have the same names."""
     layers = chain(model)
-    ends = pairwise([0, *cuts, len(layers)])
-    return [nn.Sequential(OrderedDict(layers[first:stop])) for first, stop in ends]
+    return [Part(layers[first:stop]) for first, stop in pairwise([0, *cuts, len(layers)])]
 
 
 def shapes(model: nn.Module, cuts: Sequence[int], shape: Shape) -> list[torch.Size]:
     """Of one sample's activations at every cut."""
-    found, x = [], torch.empty(1, *shape, device="meta")
+    found, inputs = [], torch.empty(1, *shape, device="meta")
+    x = inputs
     with torch.no_grad():
         for part in parts(copy.deepcopy(model).to("meta").eval(), cuts)[:-1]:
-            x = part(x)
+            x = part(x, inputs)
             found.append(x.shape[1:])
     return found
+
+
+def share(part: nn.Module, shares: dict[str, float]) -> float:
+    """Of a model's computation, that of `part`; `shares` are its parameters'."""
+    return sum(shares[name] for name, _ in part.named_parameters())
 
 
 def _balanced(model: nn.Module, shape: Shape, stages: int) -> list[int]:

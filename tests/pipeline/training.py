@@ -1,5 +1,6 @@
 """Whole trainings over gloo without shapers, as harness.worker has them: as pipelines, and not."""
 
+from collections.abc import Container
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,8 +44,13 @@ class _Run(NamedTuple):
     clock: Clock  # made before the ranks are forked
 
 
-def train(folder: Path, workers: int, runs: Runs) -> dict[str, Trained]:
-    """Train each of `runs` to its end, one after the other, with so many ranks."""
+def train(
+    folder: Path, workers: int, runs: Runs, saved: Container[str] | None = None
+) -> dict[str, Trained]:
+    """Train each of `runs` to its end, one after the other, with so many ranks.
+
+    Those not among `saved` leave no weights; None: all do.
+    """
     prepared = {}
     for name, overrides in runs.items():
         model = () if any(word.startswith("model=") for word in overrides) else MLP
@@ -58,21 +64,25 @@ def train(folder: Path, workers: int, runs: Runs) -> dict[str, Trained]:
     ranks = run_ranks(workers, _train_all, list(prepared.values()))
     by_run = zip(*ranks, strict=True)
     return {
-        name: _left(run, list(drifted))
+        name: _left(run, list(drifted), saved is None or name in saved)
         for (name, run), drifted in zip(prepared.items(), by_run, strict=True)
     }
 
 
-def _left(run: _Run, drifted: list[bool]) -> Trained:
-    saved = checkpoint.find(run.run_dir) / checkpoint.MODEL
-    weights = torch.load(saved, weights_only=True)["model"]
+def _left(run: _Run, drifted: list[bool], saved: bool) -> Trained:
+    weights = {}
+    if saved:
+        model = checkpoint.find(run.run_dir) / checkpoint.MODEL
+        weights = torch.load(model, weights_only=True)["model"]
     steps, evaluations = (_table(run.run_dir, name) for name in ("steps.csv", "evaluations.csv"))
     return Trained(run.settings, weights, steps, evaluations, drifted)
 
 
 def _table(run_dir: Path, name: str) -> pd.DataFrame:
     columns: Any = TABLES[name]
-    return pd.read_csv(run_dir / name, names=list(columns._fields))
+    path = run_dir / name
+    path.touch()  # a run that is not evaluated leaves none
+    return pd.read_csv(path, names=list(columns._fields))
 
 
 def _train_all(runs: list[_Run]) -> list[bool]:

@@ -1,0 +1,89 @@
+"""How long a stage computes: what it takes here, or its share of the model's published times.
+
+An emulated device does one thing at a time: a micro-batch one way, once what it needs is there and
+it has done what came before. What it makes leaves when its time is over; compressing and taking
+apart what crosses a cut takes what it takes here, as elsewhere. A stage's share of the model's
+times, forward and backward alike, is that of its multiply-adds.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from harness.clock import Clock
+from harness.pace import Release
+
+
+class Costs(NamedTuple):
+    """Of one micro-batch, in real seconds."""
+
+    forward_s: float
+    backward_s: float
+
+
+class Spent(NamedTuple):
+    """Real seconds of a stage that did not go into computing; they only grow."""
+
+    waited_s: float = 0.0  # for what had not arrived
+    compress_s: float = 0.0  # encoding, and decoding while nothing else was to be done
+    late_s: float = 0.0  # that computing took beyond what it was to take
+
+
+@dataclass
+class Device:
+    """Keeps the time of one stage; a `harness.pace.Pace` whose steps are begun by `release`.
+
+    `costs` None: a micro-batch takes what it takes.
+    """
+
+    clock: Clock
+    costs: Costs | None = None
+    spent: Spent = field(default_factory=Spent, init=False)
+    _free_s: float = field(default=0.0, init=False)  # monotonic: all before is done
+    _begin_s: float = field(default=0.0, init=False)  # monotonic, of what is being computed
+
+    def release(self, begin: float) -> Release | None:
+        """None: when gradients may leave follows from what was computed."""
+        self._free_s = self.clock.monotonic(begin)
+        return None
+
+    def rest(self) -> None:
+        """There is nothing to do but to wait for what comes next."""
+        if self.costs is None:
+            self._free_s = time.monotonic()
+
+    def begin(self, received_s: float = 0.0, decoded_s: float = 0.0) -> None:
+        """A micro-batch, whose message came and was taken apart at these monotonic times."""
+        measured = self.costs is None
+        self._begin_s = time.monotonic() if measured else max(self._free_s, decoded_s)
+        idle_s = self._begin_s - self._free_s
+        decoding_s = min(idle_s, max(0.0, decoded_s - max(self._free_s, received_s)))
+        self._add(waited_s=idle_s - decoding_s, compress_s=decoding_s)
+
+    def end(self, way: str) -> None:
+        """It is computed `way`, forward or backward: returns when the device would have it."""
+        now_s = time.monotonic()
+        if self.costs is None:
+            self._free_s = now_s
+            return
+        due_s = self._begin_s + getattr(self.costs, f"{way}_s")
+        self._free_s = max(due_s, now_s)
+        if due_s > now_s:
+            time.sleep(due_s - now_s)
+        else:
+            self._add(late_s=now_s - due_s)
+
+    @contextmanager
+    def compressing(self) -> Iterator[None]:
+        """While the stage prepares what leaves."""
+        begin_s = time.monotonic()
+        yield
+        took_s = time.monotonic() - begin_s
+        self._free_s += took_s
+        self._add(compress_s=took_s)
+
+    def _add(self, waited_s: float = 0.0, compress_s: float = 0.0, late_s: float = 0.0) -> None:
+        more = (waited_s, compress_s, late_s)
+        self.spent = Spent._make(a + b for a, b in zip(self.spent, more, strict=True))
