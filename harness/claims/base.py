@@ -62,8 +62,11 @@ class Group:
         return found
 
     def mean(self, column: str, *methods: str) -> dict[str, float]:
-        """Mean over seeds by method, in the order asked."""
+        """Mean over seeds by method, in the order asked; `NoRuns` where no run has the number."""
         means = self.rows(*methods).groupby("method")[column].mean()
+        unknown = [method for method in methods if pd.isna(means[method])]
+        if unknown:
+            raise NoRuns(f"no runs with {column} of {', '.join(unknown)} in {self.experiment}")
         return {method: float(means[method]) for method in methods}
 
     def best(self, column: str, *methods: str) -> str:
@@ -91,10 +94,10 @@ class Group:
         return load.links(self.rows(method).path.iloc[0])
 
     def ratio(self, column: str, over: str, under: str) -> Ratio:
-        """Of two methods, paired by seed; `NoRuns` without a common seed."""
+        """Of two methods, paired by seed; `NoRuns` without a seed of which both have the number."""
         found = ratios.paired(self.rows(over, under), column, over, under)
         if not found.seeds:
-            raise NoRuns(f"no seed of both {over} and {under} in {self.experiment}")
+            raise NoRuns(f"no seed with {column} of {over} and {under} in {self.experiment}")
         return found
 
 

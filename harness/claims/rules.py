@@ -94,7 +94,7 @@ def loses(experiment: str, method: str) -> Rule:
 
     def decide(runs: Runs) -> Found:
         group = runs.of(experiment)
-        found = group.mean("final", method, "allreduce")
+        found = accuracies(group, method, "allreduce")
         told = f"accuracy: {listed(found)}; far is {FAR:g}"
         return Found(found["allreduce"] - found[method] >= FAR, told, easy(group))
 
@@ -125,12 +125,17 @@ def ordered(experiment: str, methods: Methods) -> Rule:
     return decide
 
 
+def accuracies(group: Group, *methods: str) -> dict[str, float]:
+    """Mean final accuracy by method; a diverged run has none."""
+    rows = group.rows(*methods)
+    means = rows.final.mask(rows.diverged, 0.0).groupby(rows.method).mean()
+    return {method: float(means[method]) for method in methods}
+
+
 def share_of_accuracy(group: Group, method: str) -> float:
-    """Final accuracy over that of allreduce; a diverged run has none."""
-    rows = group.rows(method, "allreduce")
-    final = rows.final.fillna(0).mask(rows.diverged, 0.0)
-    means = final.groupby(rows.method).mean()
-    return float(means[method] / means["allreduce"])
+    """Final accuracy over that of allreduce."""
+    found = accuracies(group, method, "allreduce")
+    return found[method] / found["allreduce"]
 
 
 def limits(group: Group, method: str) -> str:

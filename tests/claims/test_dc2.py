@@ -69,6 +69,12 @@ def test_what_breaks_is_far_below_allreduce_and_divergence_counts_as_nothing():
         if each["method"] == "randomk_0.001":
             each["diverged"] = True
     assert verdicts(rows, "dc2_fig4d")[text] == HOLDS
+    lost = "ResNet-20: Top-k-0.001 ends far below no compression (67 %, 26.75 points)"
+    nothing = [
+        row(dc2.RESNET20, "topk_0.001", diverged=True, final=float("nan")),
+        row(dc2.RESNET20, "allreduce"),
+    ]
+    assert verdicts(nothing, "dc2_fig4a")[lost] == HOLDS
     told = verdicts(rows, "dc2_no_ef")
     assert (
         told["VGG16: without error feedback Random-k-0.001 breaks, Top-k-0.001 does not"] == HOLDS

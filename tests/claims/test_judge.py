@@ -57,7 +57,18 @@ def test_seeds_without_a_pair_decide_nothing():
     rows = [row("sweep", "allreduce", 0), row("sweep", "topk_0.1", 1)]
     asked = paper(lambda runs: runs.of("sweep").ratio("final", "topk_0.1", "allreduce"))
     (claim,) = asked.judge(table(*rows), "packets", "laptop")
-    assert "no seed of both topk_0.1 and allreduce" in claim.reason
+    assert claim.reason == "no seed with final of topk_0.1 and allreduce in sweep"
+
+
+def test_without_a_baseline_there_is_no_speed_up_to_judge():
+    rows = [each for each in sweep() if each["method"] != "allreduce"]
+    (claim,) = paper(lambda runs: runs.of("sweep").mean("speedup", "topk_0.1")).judge(
+        table(*rows), "packets", "laptop"
+    )
+    assert (claim.verdict, claim.reason) == (
+        NOT_TESTABLE,
+        "no runs with speedup of topk_0.1 in sweep",
+    )
 
 
 def test_what_needs_the_papers_scale_says_so():
