@@ -12,7 +12,10 @@ from tests import records_by_hand as by_hand
 
 STEP_S = {"allreduce": 1.0, "topk_0.1": 0.5, "dc2_da2": 0.25}
 FIGURES = {"speedup", "throughput", "quality_time", "quality_curves"}
-FIGURES |= {"density_time", "goodput_time", "breakdown"}
+FIGURES |= {"quality_steps", "quality_density"}
+OF_STEPS = {"density_time", "goodput_time", "breakdown", "throughput_time", "running_goodput"}
+OF_STEPS |= {"density_throughput"}
+FIGURES |= OF_STEPS
 
 
 def drawn(out) -> set[str]:
@@ -100,7 +103,7 @@ def test_replay_has_no_quality_but_throughput(tmp_path, capsys):
     assert "no evaluations: neither quality nor time to target nor speed-up" in text
     assert "diverged" not in text
     assert "no figure quality_curves" in text
-    assert drawn(out) == {"throughput", "density_time", "goodput_time", "breakdown"}
+    assert drawn(out) == {"throughput", *OF_STEPS}
 
 
 def test_a_target_not_reached_is_shown_as_more_than_the_run(tmp_path, capsys):
@@ -131,7 +134,10 @@ def test_settings_are_never_mixed(tmp_path, capsys):
     text = capsys.readouterr().out
     assert "4 workers" in text and "apart by: workers 2" in text and "apart by: workers 4" in text
     settings = load.runs(folder).setting.unique()
-    assert {path.name for path in out.iterdir()} == {f"by_hand-{name}" for name in settings}
+    assert {path.name for path in out.iterdir() if path.is_dir()} == {
+        f"by_hand-{name}" for name in settings
+    }
+    assert drawn(out) == {"by_hand-quality_conditions"} and (out / "index.html").exists()
 
 
 def test_of_a_dumbbell_the_network_the_trunk_and_the_proof_are_shown(tmp_path, capsys):

@@ -1,13 +1,12 @@
 """Virtual time against real packets: `agreement.Pair` rows in, a matplotlib Figure out."""
 
-from typing import Any
-
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from harness.figures.look import LOOK, NothingToDraw, legend, sheet, styles
+from harness.figures.look import LOOK, NothingToDraw, legend, sheet
+from harness.figures.styles import of_point, styles
 
 BAND = 0.15  # either way of the diagonal
 
@@ -25,8 +24,7 @@ def agreement(pairs: pd.DataFrame, title: str = "") -> Figure:
     axes.fill_between(ends, ends / (1 + BAND), ends * (1 + BAND), color="0.93", lw=0)
     for method, style in styles(pairs.method).items():
         rows = pairs[pairs.method == method]
-        look: Any = {"color": style.color, "marker": style.marker, "linestyle": "none"}
-        axes.plot(rows.real_s, rows.virtual_s, label=method, markersize=5, **look)
+        axes.plot(rows.real_s, rows.virtual_s, label=method, markersize=5, **of_point(style))
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
     axes.set_xlabel("mean step, real packets (emulated s)")
     axes.set_ylabel(f"virtual time (s; grey: within {BAND:.0%})")

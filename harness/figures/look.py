@@ -1,15 +1,19 @@
 """How every figure looks: one house style, methods told apart without colour, saved twice."""
 
-from collections.abc import Iterable
+import io
+import re
+import textwrap
 from pathlib import Path
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 WIDTH_IN = 7.0
+TITLE_LETTERS_PER_IN = 11.5
 LOOK: Any = {
     "font.size": 10,
     "axes.grid": True,
@@ -20,65 +24,31 @@ LOOK: Any = {
     "hatch.linewidth": 0.6,
     "legend.frameon": False,
     "pdf.fonttype": 42,  # text stays text, as journals ask
+    "svg.hashsalt": "gradnet",  # the same figure is the same file
 }
 SHEET_LETTERS = 96  # of a legend, side by side
+MOST_VECTOR_BYTES = 150_000  # a larger drawing is shown as pixels
+FINER_THAN_SEEN = re.compile(rb"(\d{2,}\.\d\d)\d+")  # of places in an svg, which are points
+TIGHT_DECADES = 1.2  # a shorter logarithmic axis has ticks between its powers of ten
 
 
 class NothingToDraw(ValueError):
     """The table has no number for the figure; an empty figure would say less."""
 
 
-class Style(NamedTuple):
-    """How a method looks in every figure; markers and hatches tell it apart without colour."""
+class Picture(NamedTuple):
+    """A drawing as a page holds it."""
 
-    color: str
-    marker: str
-    hatch: str
-    linestyle: str = "-"
-
-
-BASELINE = Style("black", "o", "")
-# Colours of Okabe & Ito (2008) and Tol (2021), safe for colour-blind readers, none near white.
-# The named methods own the first styles; every other name finds its own among the last.
-STYLES = {
-    "topk_0.1": Style("#0072B2", "s", "//"),
-    "topk_0.001": Style("#E69F00", "^", "\\\\"),
-    "dc2_da2": Style("#009E73", "D", "xx"),
-    "dc2_da3": Style("#CC79A7", "v", ".."),
-    "dc2_da4": Style("#56B4E9", "P", "--"),
-    "dc2_da5": Style("#D55E00", "X", "||"),
-    "randomk_0.1": Style("#332288", "<", "++"),
-    "randomk_0.001": Style("#882255", ">", "o"),
-    "netsense": Style("#999933", "*", "*"),
-}
-OTHER_STYLES = [
-    Style("#D55E00", "p", "/.", "--"),
-    Style("#332288", "d", "\\.", "--"),
-    Style("#009E73", "h", "-/", "--"),
-    Style("#882255", "8", "|.", "--"),
-    Style("#E69F00", "H", "-.", "--"),
-    Style("#0072B2", "s", "x.", "--"),
-    Style("#CC79A7", "^", "+.", "--"),
-    Style("#999933", "D", "|/", "--"),
-    Style("#56B4E9", "v", "o-", "--"),
-]
-
-
-def styles(methods: Iterable[str]) -> dict[str, Style]:
-    """Style of each method, by its name; other names share one only beyond nine in a figure."""
-    chosen: dict[str, Style] = {}
-    for method in sorted(set(methods)):
-        place = crc32(method.encode())
-        near = [OTHER_STYLES[(place + step) % 9] for step in range(9)]
-        free = next((style for style in near if style not in chosen.values()), near[0])
-        chosen[method] = BASELINE if method == "allreduce" else STYLES.get(method, free)
-    return chosen
+    kind: str  # MIME type
+    data: bytes
 
 
 def sheet(title: str, height_in: float, width_in: float = WIDTH_IN) -> Figure:
-    """An empty figure, as wide as a page's text unless told."""
+    """An empty figure, as wide as a page's text unless told; a long title goes over lines."""
+    letters = int(width_in * TITLE_LETTERS_PER_IN)
+    lines = [textwrap.fill(line, letters) for line in title.split("\n")]
     figure = Figure(figsize=(width_in, height_in), layout="constrained")
-    figure.suptitle(title, fontsize=11)
+    figure.suptitle("\n".join(lines), fontsize=11)
     return figure
 
 
@@ -92,11 +62,45 @@ def legend(figure: Figure, axes: Axes) -> Figure:
     return figure
 
 
+def logarithmic(axis: Axis, low: float, high: float) -> None:
+    """A logarithmic axis from `low` to `high` whose ticks are plain numbers that do not touch."""
+    across = axis is axis.axes.xaxis
+    set_scale = axis.axes.set_xscale if across else axis.axes.set_yscale
+    set_scale("log")
+    tight = high < low * 10**TIGHT_DECADES
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if tight else (1,), numticks=8))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
 @mpl.rc_context(LOOK)
 def save(figure: Figure, path: Path) -> list[Path]:
     """Write `path`.png and `path`.pdf; a dot inside the name stays."""
     files = [path.with_name(path.name + suffix) for suffix in (".png", ".pdf")]
     path.parent.mkdir(parents=True, exist_ok=True)
+    _settle(figure)
     for file in files:
         figure.savefig(file, dpi=150)
     return files
+
+
+@mpl.rc_context(LOOK)
+def picture(figure: Figure) -> Picture:
+    """`figure` for a page: lines as lines, unless there are so many that pixels are smaller."""
+    _settle(figure)
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # no date, and no address
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="svg", metadata=nothing)
+    lines = FINER_THAN_SEEN.sub(rb"\1", drawn.getvalue())
+    if len(lines) <= MOST_VECTOR_BYTES:
+        return Picture("image/svg+xml", lines)
+    pixels = io.BytesIO()
+    figure.savefig(pixels, format="png", dpi=150)
+    return Picture("image/png", pixels.getvalue())
+
+
+def _settle(figure: Figure) -> None:
+    """Find every place once: solving for them again costs as much as drawing."""
+    if figure.get_layout_engine() is not None:
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")

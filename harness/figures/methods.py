@@ -1,6 +1,5 @@
 """Figures of a comparison: DataFrames of `harness.metrics` in, matplotlib Figures out."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import matplotlib as mpl
@@ -9,10 +8,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.figures.look import LOOK, NothingToDraw, Style, legend, sheet, styles
+from harness.figures.look import LOOK, NothingToDraw, legend, logarithmic, sheet
+from harness.figures.styles import Style, of_bar, of_point, styles
 
-RATE: Any = {"color": "0.45", "linewidth": 1.2, "linestyle": (0, (4, 2))}
 FAR = 8  # a time axis whose ends differ by this factor is logarithmic
+NARROW = 3  # likewise an axis of densities
 
 
 @mpl.rc_context(LOOK)
@@ -31,83 +31,26 @@ def throughput_bars(comparison: pd.DataFrame, title: str = "") -> Figure:
 def quality_time(comparison: pd.DataFrame, title: str = "") -> Figure:
     """Final quality against total training time, one point per method, from `metrics.compare`."""
     shown = _known(comparison, "final")
-    figure, axes = _figure(title)
-    for row, style in _styled(shown):
-        axes.errorbar(
-            row.time_s,
-            row.final,
-            xerr=_error(row, "time_s"),
-            yerr=_error(row, "final"),
-            color=style.color,
-            linestyle="none",
-            capsize=3,
-        )
-        look: Any = {"color": style.color, "marker": style.marker, "linestyle": "none"}
-        axes.plot(row.time_s, row.final, label=row.method, markersize=8, **look)
-    axes.margins(0.12)
-    _time_axis(axes, shown.time_s, "total training time")
-    axes.set_ylabel(f"final {shown.metric.iloc[0].replace('_', ' ')}")
-    return legend(figure, axes)
+    figure = _points(shown, "time_s", title)
+    axes = figure.axes[0]
+    if shown.time_s.max() > FAR * shown.time_s.min() > 0:
+        logarithmic(axes.xaxis, shown.time_s.min(), shown.time_s.max())
+    else:
+        axes.set_xlim(left=0)
+    axes.set_xlabel("total training time (emulated s)")
+    return figure
 
 
 @mpl.rc_context(LOOK)
-def quality_curves(curves: Mapping[str, pd.DataFrame], metric: str, title: str = "") -> Figure:
-    """Quality over training time, a line per method, from `metrics.curve`."""
-    _known(pd.concat(curves.values()), "value")
-    figure, axes = _figure(title)
-    for method, style in styles(curves).items():
-        if method in curves:
-            _line(axes, method, style, curves[method], "value")
-            low_high = curves[method].dropna(subset=["low"])
-            axes.fill_between(
-                low_high.time_s, low_high.low, low_high.high, color=style.color, alpha=0.15, lw=0
-            )
-    ends = pd.Series([curve.time_s.max() for curve in curves.values()])
-    _time_axis(axes, ends, "training time")
-    axes.set_ylabel(metric.replace("_", " "))
-    return legend(figure, axes)
-
-
-@mpl.rc_context(LOOK)
-def density_time(
-    series: Mapping[str, pd.DataFrame], rate: pd.DataFrame | None = None, title: str = ""
-) -> Figure:
-    """Density over time, a line per method, the planned link rate beneath."""
-    _known(pd.concat(series.values()), "density")
-    with_rate = rate is not None and not rate.empty
-    figure = sheet(title, 5.0 if with_rate else 3.6)
-    ratios = [2.2, 1] if with_rate else [1]
-    panels = figure.subplots(len(ratios), 1, sharex=True, height_ratios=ratios, squeeze=False)[:, 0]
-    for method, style in styles(series).items():
-        if method in series:
-            _line(panels[0], method, style, series[method], "density")
-    panels[0].set_yscale("log")
-    panels[0].set_ylabel("density")
-    if rate is not None and with_rate:
-        panels[1].plot(rate.time_s, rate.planned_mbit, drawstyle="steps-post", **RATE)
-        panels[1].set_ylabel("slowest link\n(Mbit/s)")
-        panels[1].set_ylim(bottom=0)
-    _cut(panels[-1], series)
-    return legend(figure, panels[0])
-
-
-@mpl.rc_context(LOOK)
-def goodput_time(
-    series: Mapping[str, pd.DataFrame], rate: pd.DataFrame | None = None, title: str = ""
-) -> Figure:
-    """Goodput over time, a line per method, beside the planned rate of the slowest link."""
-    _known(pd.concat(series.values()), "goodput_mbit")
-    figure, axes = _figure(title)
-    if rate is not None and not rate.empty:
-        label = "planned rate, slowest link"
-        axes.plot(rate.time_s, rate.planned_mbit, drawstyle="steps-post", label=label, **RATE)
-    for method, style in styles(series).items():
-        if method in series:
-            _line(axes, method, style, series[method], "goodput_mbit")
-    axes.set_ylabel("goodput per worker (Mbit/s)")
-    axes.set_ylim(bottom=0)
-    _cut(axes, series)
-    return legend(figure, axes)
+def quality_density(comparison: pd.DataFrame, title: str = "") -> Figure:
+    """Final quality against mean density, one point per method, as DC2's figure 9c-d."""
+    shown = _known(comparison, "final").dropna(subset=["density"])
+    figure = _points(shown, "density", title)
+    axes = figure.axes[0]
+    if shown.density.max() > NARROW * shown.density.min() > 0:
+        logarithmic(axes.xaxis, shown.density.min(), shown.density.max())
+    axes.set_xlabel("mean density")
+    return figure
 
 
 @mpl.rc_context(LOOK)
@@ -163,12 +106,32 @@ def _error(row: Any, name: str) -> list[list[float]] | None:
     return None if np.isnan(low) else [[max(0.0, mean - low)], [max(0.0, high - mean)]]
 
 
+def _points(shown: pd.DataFrame, column: str, title: str) -> Figure:
+    """`column` and final quality of each method, with their intervals."""
+    figure, axes = _figure(title)
+    for row, style in _styled(shown):
+        x = getattr(row, column)
+        axes.errorbar(
+            x,
+            row.final,
+            xerr=_error(row, column),
+            yerr=_error(row, "final"),
+            color=style.color,
+            linestyle="none",
+            capsize=3,
+        )
+        axes.plot(x, row.final, label=row.method, markersize=8, **of_point(style))
+    axes.margins(0.12)
+    axes.set_ylabel(f"final {shown.metric.iloc[0].replace('_', ' ')}")
+    return legend(figure, axes)
+
+
 def _bars(comparison: pd.DataFrame, column: str, label: str, title: str) -> Figure:
     shown = _known(comparison, column)
     figure, axes = _figure(title, height=1.3 + 0.42 * len(shown))
     for place, (row, style) in enumerate(_styled(shown)):
         value, error = getattr(row, column), _error(row, column)
-        axes.barh(place, value, 0.62, **_fill(style.color, style.hatch))
+        axes.barh(place, value, 0.62, **of_bar(style))
         axes.errorbar(value, place, xerr=error, color="0.25", capsize=3, linestyle="none")
         tip = value + (error[1][0] if error else 0)
         text = f"{value:.3g}" + (" (diverged)" if row.diverged and not value else "")
@@ -181,29 +144,3 @@ def _bars(comparison: pd.DataFrame, column: str, label: str, title: str) -> Figu
     axes.set_xlim(left=0)
     axes.set_xlabel(label)
     return figure
-
-
-def _line(axes: Axes, method: str, style: Style, table: pd.DataFrame, column: str) -> None:
-    every = 1 if len(table) <= 15 else 0.12
-    look: Any = {"color": style.color, "marker": style.marker, "linestyle": style.linestyle}
-    axes.plot(
-        table.time_s, table[column], label=method, markevery=every, markersize=5, lw=1.4, **look
-    )
-
-
-def _time_axis(axes: Axes, ends: pd.Series, label: str) -> None:
-    if ends.max() > FAR * ends.min() > 0:
-        axes.set_xscale("log")
-    else:
-        axes.set_xlim(left=0)
-    axes.set_xlabel(f"{label} (emulated s)")
-
-
-def _cut(axes: Axes, series: Mapping[str, pd.DataFrame]) -> None:
-    """End the time axis with the second longest run where the longest would squeeze the others."""
-    ends = sorted((table.time_s.max(), method) for method, table in series.items())
-    last, slowest = ends[-1]
-    end = ends[-2][0] if len(ends) > 1 and last > 1.5 * ends[-2][0] else last
-    note = "" if end == last else f"; {slowest} goes on to {last:,.0f} s"
-    axes.set_xlim(0, end * 1.02)
-    axes.set_xlabel(f"training time (emulated s{note})")

@@ -12,7 +12,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.figures.look import LOOK, NothingToDraw, Style, sheet, styles
+from harness.figures.look import LOOK, NothingToDraw, sheet
+from harness.figures.styles import Style, styles
 
 LANES = {"compute": ("forward", "backward"), "compress": ("compress",), "send": ("communicate",)}
 PANEL_IN, FRAME_IN = 0.95, 1.1

@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.colors import to_hex
 from matplotlib.container import BarContainer
 
 from harness.figures import look, methods
@@ -20,14 +19,6 @@ def comparison() -> pd.DataFrame:
     return table.assign(compute_s=0.3, compress_s=0.1, exposed_s=[0.5, 0.2, 0.0], iteration_s=0.9)
 
 
-def series(column: str) -> dict[str, pd.DataFrame]:
-    time_s = np.arange(1.0, 31.0)
-    return {
-        method: pd.DataFrame({"time_s": time_s, column: 0.1 + np.sin(time_s + place) ** 2})
-        for place, method in enumerate(METHODS)
-    }
-
-
 def lines(axes) -> dict[str, list]:
     return {line.get_label(): line.get_xydata().tolist() for line in axes.get_lines()}
 
@@ -40,15 +31,6 @@ def bar_widths(axes) -> list[list[float]]:
 def assert_not_empty(figure) -> None:
     assert figure.axes and all(axes.has_data() for axes in figure.axes)
     assert all(axes.get_xlabel() or axes.get_ylabel() for axes in figure.axes)
-
-
-def test_styles_depend_on_the_name_alone_and_differ():
-    many = [*look.STYLES, "allreduce", "powersgd", "qsgd", "a_name_of_tomorrow"]
-    chosen = look.styles(many)
-    assert len(set(chosen.values())) == len(many)
-    assert len({(style.color, style.marker) for style in chosen.values()}) == len(many)
-    assert look.styles(["dc2_da2", "topk_0.1"])["dc2_da2"] == chosen["dc2_da2"]
-    assert look.styles(["qsgd", "topk_0.1"])["qsgd"] == look.styles(["qsgd"])["qsgd"]
 
 
 @pytest.mark.parametrize("draw", [methods.speedup_bars, methods.throughput_bars])
@@ -79,46 +61,22 @@ def test_quality_time_has_one_point_per_method():
     assert_not_empty(figure)
 
 
-def test_quality_curves_draw_every_evaluation_in_the_style_of_the_method():
-    curves = {
-        method: pd.DataFrame({"time_s": [1.0, 2], "value": [0.1, 0.2], "low": 0.0, "high": 0.3})
-        for method in METHODS
-    }
-    figure = methods.quality_curves(curves, "accuracy")
-    (axes,) = figure.axes
-    assert lines(axes) == dict.fromkeys(sorted(METHODS), [[1, 0.1], [2, 0.2]])
-    colors = {line.get_label(): to_hex(line.get_color()) for line in axes.get_lines()}
-    assert colors["topk_0.1"] == look.STYLES["topk_0.1"].color.lower()
-    assert_not_empty(figure)
-
-
-def test_density_is_drawn_above_the_link_rate():
-    given = series("density")
-    rate = pd.DataFrame({"time_s": [0.0, 20.0], "planned_mbit": [10.0, 5.0]})
-    figure = methods.density_time(given, rate)
-    upper, lower = figure.axes
-    for method in METHODS:
-        assert lines(upper)[method] == given[method].to_numpy().tolist()
-    assert list(lines(lower).values()) == [[[0, 10], [20, 5]]]
-    assert_not_empty(figure)
-    assert len(methods.density_time(given, rate.iloc[:0]).axes) == 1
-
-
-def test_goodput_is_drawn_beside_the_link_rate():
-    given = series("goodput_mbit")
-    rate = pd.DataFrame({"time_s": [0.0, 20.0], "planned_mbit": [10.0, 5.0]})
-    (axes,) = methods.goodput_time(given, rate).axes
+def test_quality_density_has_one_point_per_method():
+    table = comparison().assign(density=[1.0, 0.1, 0.01], density_low=np.nan, density_high=np.nan)
+    (axes,) = methods.quality_density(table).axes
     drawn = lines(axes)
-    assert drawn["planned rate, slowest link"] == [[0, 10], [20, 5]]
-    assert drawn["dc2_da2"] == given["dc2_da2"].to_numpy().tolist()
+    assert [drawn[method] for method in METHODS] == [[[1, 1]], [[0.1, 2]], [[0.01, 3]]]
+    assert axes.get_xscale() == "log" and axes.get_xlabel() == "mean density"
 
 
-def test_an_axis_that_ends_before_the_slowest_method_says_so():
-    given = series("density")
-    given["allreduce"] = given["allreduce"].assign(time_s=given["allreduce"].time_s * 40)
-    (axes,) = methods.density_time(given).axes
-    assert axes.get_xlim()[1] == pytest.approx(30 * 1.02)
-    assert "allreduce goes on to 1,200 s" in axes.get_xlabel()
+def test_what_differs_little_in_time_is_on_a_plain_axis_and_much_on_a_logarithmic_one():
+    (axes,) = methods.quality_time(comparison()).axes
+    assert axes.get_xscale() == "linear"
+    far = comparison().assign(time_s=[1, 2, 100], time_s_low=np.nan, time_s_high=np.nan)
+    (axes,) = methods.quality_time(far).axes
+    assert axes.get_xscale() == "log"
+    said = [text.get_text() for text in axes.get_xticklabels()]
+    assert {10.0, 100.0} <= {float(each) for each in said if each}  # plain, no powers of ten
 
 
 def test_breakdown_stacks_the_parts():

@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 
 from harness.figures import timeline
-from harness.figures.look import NothingToDraw, styles
+from harness.figures.look import NothingToDraw
+from harness.figures.styles import styles
 from harness.records import Span
 
 

@@ -1,0 +1,96 @@
+"""What methods do over time and steps: all of it is drawn, beside what the links did."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.figures import look, series
+from harness.figures.carried import Span
+
+METHODS = ["allreduce", "topk_0.1", "dc2_da2"]
+RATE = pd.DataFrame({"time_s": [0.0, 20.0], "planned_mbit": [10.0, 5.0]})
+DRAWN = {
+    series.density_time: "density",
+    series.throughput_time: "throughput",
+    series.goodput_time: "goodput_mbit",
+    series.running_goodput: "goodput_mbit",
+}
+BENEATH = (series.density_time, series.throughput_time)
+
+
+def given(column: str, methods=METHODS) -> dict[str, pd.DataFrame]:
+    time_s = np.arange(1.0, 31.0)
+    return {
+        method: pd.DataFrame({"time_s": time_s, column: 0.1 + np.sin(time_s + place) ** 2})
+        for place, method in enumerate(methods)
+    }
+
+
+def lines(axes) -> dict[str, list]:
+    return {line.get_label(): line.get_xydata().tolist() for line in axes.get_lines()}
+
+
+@pytest.mark.parametrize("draw", DRAWN)
+def test_every_value_is_drawn_and_the_rate_of_the_slowest_link(draw):
+    tables = given(DRAWN[draw])
+    first, *below = draw(tables, RATE).axes
+    for method in METHODS:
+        assert lines(first)[method] == tables[method].to_numpy().tolist()
+    assert len(below) == (draw in BENEATH)
+    rates = lines(below[0] if below else first)
+    assert [[0, 10], [20, 5]] in rates.values()
+    last = below[0] if below else first
+    assert "(emulated s)" in last.get_xlabel() and first.get_ylabel()
+    assert len(draw(tables, RATE.iloc[:0]).axes) == 1
+
+
+@pytest.mark.parametrize("draw", DRAWN)
+def test_competing_flows_are_shaded_and_the_axis_says_so(draw):
+    figure = draw(given(DRAWN[draw]), RATE, "", [Span(2.0, 5.0, 1)])
+    for axes in figure.axes:
+        (span,) = axes.patches
+        assert (span.get_x(), span.get_width()) == (2, 3)
+    assert "shaded: competing flows" in figure.axes[-1].get_xlabel()
+
+
+def test_an_axis_that_ends_before_the_slowest_method_says_so():
+    tables = given("density")
+    tables["allreduce"] = tables["allreduce"].assign(time_s=tables["allreduce"].time_s * 40)
+    (axes,) = series.density_time(tables).axes
+    assert axes.get_xlim()[1] == pytest.approx(30 * 1.02)
+    assert "allreduce goes on to 1,200 s" in axes.get_xlabel()
+
+
+def test_many_methods_are_in_several_panels_above_one_rate():
+    names = [
+        "allreduce",
+        *(f"topk_0.{n}" for n in range(1, 8)),
+        *(f"randomk_0.{n}" for n in (1, 2)),
+    ]
+    upper, middle, rate = series.throughput_time(given("throughput", names), RATE).axes
+    assert set(lines(upper)) | set(lines(middle)) == set(names)
+    assert upper.get_ylim() == middle.get_ylim() and "Mbit/s" in rate.get_ylabel()
+
+
+def test_density_and_throughput_of_every_step():
+    table = pd.DataFrame({"step": [0, 1], "density": [1.0, 0.1], "throughput": [10.0, 90.0]})
+    upper, lower = series.density_throughput({"allreduce": table, "topk": table}).axes
+    assert lines(upper)["topk"] == [[0, 1], [1, 0.1]] and upper.get_yscale() == "log"
+    assert lines(lower)["topk"] == [[0, 10], [1, 90]] and lower.get_xlabel() == "step"
+
+
+@pytest.mark.parametrize("draw", DRAWN)
+def test_without_numbers_there_is_no_figure(draw):
+    column = DRAWN[draw]
+    tables = {method: table.assign(**{column: np.nan}) for method, table in given(column).items()}
+    with pytest.raises(look.NothingToDraw, match=column):
+        draw(tables)
+
+
+def test_a_page_holds_lines_unless_pixels_are_smaller(monkeypatch):
+    figure = series.density_time(given("density"))
+    held = look.picture(figure)
+    assert held.kind == "image/svg+xml" and held.data.lstrip().startswith(b"<?xml")
+    assert look.picture(series.density_time(given("density"))) == held
+    monkeypatch.setattr(look, "MOST_VECTOR_BYTES", 1000)
+    assert look.picture(figure).kind == "image/png"
