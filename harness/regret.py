@@ -12,7 +12,8 @@ def regret(table: pd.DataFrame, oracle: str = ORACLE) -> pd.DataFrame:
     `table` is of `metrics.table`. regret is the extra time over the oracle's: to the target
     (`by` time_to_target_s), or of the whole run where there is no target (`by` time_s). Where
     only the method missed its target it is a lower bound (`bound` low), where only the oracle did
-    an upper one (high); where both did, the run's times decide.
+    an upper one (high); where both did, the run's times decide. It is negative where a method was
+    faster: the oracle is greedy, and weighs progress by a density's volume alone.
     """
     columns = ["setting", "experiment", "network", "method", "seed", "run_id"]
     best = table[table.method == oracle].drop_duplicates(["setting", "seed"])

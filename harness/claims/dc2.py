@@ -214,8 +214,8 @@ def wins(experiment: str, *rivals: str) -> rules.Rule:
         found = {rival: group.ratio("speedup", best, rival) for rival in rivals}
         over = ", ".join(f"{spoken(ratio)} times {rival}" for rival, ratio in found.items())
         better = [rival for rival, ratio in found.items() if not ratio.mean > 1]
-        reason = "; ".join(f"{rival} {rules.sends(group, rival)}" for rival in better)
-        return Found(not better, f"{best} {over}", f"{reason}; {rules.limits(group, best)}")
+        reason = "; ".join(rules.sends_both(group, rival, best) for rival in better)
+        return Found(not better, f"{best} {over}", reason)
 
     return decide
 

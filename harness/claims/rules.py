@@ -35,7 +35,7 @@ def factor(experiment: str, methods: Methods, under: str | Methods, published: f
         told = f"{best} {spoken(found)} times {rival}"
         if not np.isfinite(found.mean):
             return Found(found.mean > 0, told, f"{rival} did not train")
-        return Found(is_about(found.mean, published), told, limits(group, best))
+        return Found(is_about(found.mean, published), told, limits(group, best, rival))
 
     return decide
 
@@ -58,7 +58,8 @@ def about_equal(experiment: str, column: str, methods: Methods, others: Methods)
         best, rival = group.best(column, *methods), group.best(column, *others)
         found = group.ratio(column, best, rival)
         told = f"{column}: {best} {spoken(found)} times {rival}; equal is up to {ABOUT_EQUAL:g}"
-        return Found(1 / ABOUT_EQUAL <= found.mean <= ABOUT_EQUAL, told, limits(group, best))
+        holds = 1 / ABOUT_EQUAL <= found.mean <= ABOUT_EQUAL
+        return Found(holds, told, sends_both(group, best, rival))
 
     return decide
 
@@ -70,7 +71,7 @@ def highest(experiment: str, column: str, method: str, others: Methods) -> Rule:
         group = runs.of(experiment)
         found = group.mean(column, method, *others)
         best = group.best(column, method, *others)
-        reason = f"{best} has: {sends(group, best)}; {method}: {sends(group, method)}"
+        reason = sends_both(group, best, method)
         return Found(best == method, f"{column}: {listed(found)}", reason)
 
     return decide
@@ -138,12 +139,12 @@ def share_of_accuracy(group: Group, method: str) -> float:
     return found[method] / found["allreduce"]
 
 
-def limits(group: Group, method: str) -> str:
-    """What links and sizes allow: how long allreduce's communication is, what `method` sends."""
-    dense = group.rows("allreduce")
-    most = (dense.iteration_s / dense.compute_s).mean()
-    told = f"an allreduce step is {most:.3g} computations long: no method has more throughput"
-    if method == "allreduce":
+def limits(group: Group, method: str, rival: str = "allreduce") -> str:
+    """What links and sizes allow over `rival`, whose computation no method can save."""
+    rows = group.rows(rival)
+    most = (rows.iteration_s / rows.compute_s).mean()
+    told = f"a step of {rival} is {most:.3g} computations long, and no method can save more"
+    if method in ("allreduce", rival):
         return told
     better = _mean_quality(group, method) / _mean_quality(group, "allreduce")
     return f"{told}; {method} {sends(group, method)} and {better:.3g} times its quality"
@@ -156,6 +157,11 @@ def sends(group: Group, method: str) -> str:
         f"sends {row.volume_ratio:.3g} of allreduce's bytes at density {row.density:.3g} on "
         f"{row.workers:g} workers, has {row.normalised_throughput:.3g} times its throughput"
     )
+
+
+def sends_both(group: Group, one: str, other: str) -> str:
+    """Of two methods."""
+    return "; ".join(f"{method} {sends(group, method)}" for method in (one, other))
 
 
 def easy(group: Group) -> str:

@@ -93,7 +93,7 @@ def test_a_factor_that_is_not_met_is_told_with_what_communication_allows():
     found = claims.judge(table(*rows), "dc2")
     (claim,) = (c for c in found if "2.5 times" in c.text)
     assert claim.verdict == FAILS
-    assert "an allreduce step is 2 computations long" in claim.reason
+    assert "a step of topk_0.1 is 2 computations long" in claim.reason
     assert "2 times its throughput and 1 times its quality" in claim.reason
 
 
