@@ -1,11 +1,13 @@
 # Two commands from a fresh clone: `make quickstart` and `make test`; Python >= 3.11 is all they need.
+# A paper's experiments: `make reproduce PAPER=dc2` or `PAPER=netsense`; SCALE=paper needs the real data.
 PYTHON := $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
+SCALE := laptop
 
-.PHONY: setup quickstart test lint bench clean
+.PHONY: setup quickstart reproduce test lint bench clean
 
 setup: $(INSTALLED)
 
@@ -18,6 +20,10 @@ $(INSTALLED): pyproject.toml constraints.txt scripts/system-packages
 
 quickstart: setup
 	$(RUN) -m harness +experiment=quickstart
+
+reproduce: setup
+	@test -n "$(PAPER)" || { echo "say which: make reproduce PAPER=dc2"; exit 1; }
+	$(RUN) -m harness.reproduce $(PAPER) scale=$(SCALE)
 
 test: setup
 	sh scripts/system-packages test

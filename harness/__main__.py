@@ -1,21 +1,16 @@
 """Command line: `python -m harness [GROUP=CHOICE] [KEY=VALUE] [+experiment=NAME]`; -m sweeps."""
 
 import logging
-import os
-import signal
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from harness import run, sweep
-from harness.run import SHELL_SIGNAL
+from harness import interrupts, run, sweep
 from harness.settings import BadSetting, Settings
 
 if TYPE_CHECKING:
@@ -79,7 +74,7 @@ _folders: dict[Path, None] = {}  # of the experiments that were run, in order
 
 def main() -> NoReturn:
     """Compose, run, report; exit status 1 for a bad setting or a run that did not succeed."""
-    _on_signals(_interrupt)
+    interrupts.stop_in_order()
     try:
         compose()
     except KeyboardInterrupt:
@@ -112,26 +107,6 @@ def _report(folder: Path) -> None:
         report(folder)
     except NoRuns as nothing:
         print(f"no report: {nothing}", file=sys.stderr)
-
-
-def _on_signals(handler: Callable[[int, FrameType | None], None]) -> None:
-    """Let `handler` meet what asks us to end; SIGHUP not under nohup, which has it ignored."""
-    signal.signal(signal.SIGTERM, handler)
-    signal.signal(signal.SIGINT, handler)  # a shell ignores it for background jobs
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, handler)  # the terminal was closed
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """First signal: stop in order."""
-    _on_signals(_at_once)
-    raise KeyboardInterrupt
-
-
-def _at_once(number: int, frame: FrameType | None) -> None:
-    """Later ones: kill the run, which we then record; without one, end."""
-    if not run.kill():
-        os._exit(SHELL_SIGNAL + number)
 
 
 if __name__ == "__main__":

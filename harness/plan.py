@@ -78,12 +78,12 @@ def check(settings: Settings) -> None:
     if settings["emulation.compute"] == "measured":
         known = _of_one_worker(settings)
     known.check()
-    _steps(settings)
+    total_steps(settings)
 
 
 def predict(settings: Settings, times: dict[str, Any] | None = None) -> Prediction:
     """Replay `settings`; leaves nothing behind. `times` are those of measured computation."""
-    known, steps = stand_in(settings), _steps(settings)
+    known, steps = stand_in(settings), total_steps(settings)
     if settings["emulation.compute"] == "measured":
         known.config["model"]["times"] = times or times_here(settings)
     some = min(steps, FIRST + SPREAD)
@@ -171,7 +171,7 @@ def _of_one_worker(settings: Settings) -> Settings:
     return Settings(config)
 
 
-def _steps(settings: Settings) -> int:
+def total_steps(settings: Settings) -> int:
     """Of the run; BadSetting where the data that decides it is missing."""
     if settings["steps"]:
         return settings["steps"]
@@ -220,7 +220,7 @@ class Plan:
 
     def apart(self) -> list[str]:
         """What sets each of `settings` apart beside its method: `key value`, where they differ."""
-        known = [_deciding(settings) for settings, _, _ in self.settings()]
+        known = [deciding(settings) for settings, _, _ in self.settings()]
         keys = sorted({key for one in known for key in one if key[0] not in OF_A_METHOD})
         differ = [key for key in keys if len({str(one.get(key)) for one in known}) > 1]
         return [", ".join(f"{key[-1]} {one[key]}" for key in differ if key in one) for one in known]
@@ -239,10 +239,10 @@ OF_A_METHOD = ("method", "compressor", "controller", "error_feedback", "residual
 
 
 def _key(settings: Settings) -> str:
-    return json.dumps(sorted((".".join(k), str(v)) for k, v in _deciding(settings).items()))
+    return json.dumps(sorted((".".join(k), str(v)) for k, v in deciding(settings).items()))
 
 
-def _deciding(settings: Settings) -> dict[tuple[str, ...], Any]:
+def deciding(settings: Settings) -> dict[tuple[str, ...], Any]:
     """Every value but the seeds; a profile has one of its own, which is a condition."""
     values = leaves(settings.config)
     return {key: value for key, value in values if key[-1] != "seed" or key[0] == "profile"}

@@ -112,6 +112,11 @@ def _removed(run_dir: Path) -> dict[str, str]:
     return {"state": "failed", "error": f"{run_dir} was removed while the run went on"}
 
 
+def is_done(settings: Settings) -> bool:
+    """Whether `perform` would keep what is there."""
+    return _keep(run_dir_of(settings), settings)
+
+
 def _keep(run_dir: Path, settings: Settings) -> bool:
     """Whether a result is there already, and whole."""
     succeeded = status.state(run_dir) == "succeeded" and not settings["rerun"]

@@ -1,0 +1,1 @@
+"""All experiments of a paper with one command: runs, reports, claims, one page."""

@@ -1,0 +1,105 @@
+"""Runs all experiments of a paper: `python -m harness.reproduce PAPER [scale=laptop] [KEY=VALUE]`.
+
+The same command goes on where it was stopped.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from hydra.errors import HydraException
+
+from harness import interrupts
+from harness.load import NoRuns
+from harness.reproduce import page, reference
+from harness.reproduce.estimate import Estimate
+from harness.reproduce.paper import Paper, check, results_of
+from harness.reproduce.perform import ATTEMPTS, perform
+from harness.run import Outcome, failure_report
+from harness.settings import BadSetting, Settings
+
+MINUTE_S = 60.0
+
+
+def main() -> int:
+    """Exit status 1 for a bad setting, or for runs that did not succeed in two attempts."""
+    asked = _arguments()
+    interrupts.stop_in_order()
+    try:
+        paper = Paper.read(asked.paper)
+        if asked.reference:
+            written = reference.write(paper, results_of(asked.overrides), asked.overrides)
+            print(*written, sep="\n")
+            return 0
+        runs = paper.runs(asked.overrides)
+        check(runs)
+        estimate = _announced(runs)
+        return 0 if asked.plan else _reproduced(paper, runs, estimate)
+    except (BadSetting, HydraException, NoRuns) as error:
+        print(f"reproduce: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m harness.reproduce", description=__doc__)
+    parser.add_argument("paper", metavar="PAPER", help="a name in harness/reproduce/papers/")
+    parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="of every run")
+    parser.add_argument(
+        "--plan", action="store_true", help="only check, and tell how long it takes"
+    )
+    parser.add_argument(
+        "--reference", action="store_true", help="write what is there to results/reference/PAPER"
+    )
+    return parser.parse_intermixed_args()
+
+
+def _announced(runs: list[Settings]) -> Estimate:
+    """Says what is to be done, and how long that takes."""
+    estimate = Estimate()
+    for settings in runs:
+        estimate.add(settings)
+    left = {True: "in virtual time", False: "over packets"}
+    parts = [
+        f"{estimate.runs(kind)} {name}, about {_minutes(estimate.left_s(kind))}"
+        for kind, name in left.items()
+    ]
+    todo = estimate.runs(True) + estimate.runs(False)
+    print(f"{len(runs)} runs, {len(runs) - todo} of them done before; to do: {'; '.join(parts)}")
+    return estimate
+
+
+def _reproduced(paper: Paper, runs: list[Settings], estimate: Estimate) -> int:
+    def tell(settings: Settings, outcome: Outcome) -> None:
+        estimate.ended(settings)
+        _tell(settings, outcome, estimate)
+
+    estimate.begin()
+    outcomes = perform(runs, tell)
+    failed = [outcome for outcome in outcomes if outcome.state != "succeeded"]
+    for outcome in failed:
+        print(f"{outcome.run_dir}\n{failure_report(outcome)}", file=sys.stderr)
+    if failed:
+        told = f"{len(failed)} of {len(runs)} runs did not succeed in {ATTEMPTS} attempts"
+        print(told, file=sys.stderr)
+    print("all runs are done; reports follow", flush=True)
+    print(page.write(paper, Path(runs[0]["results"])))
+    return 1 if failed else 0
+
+
+def _tell(settings: Settings, outcome: Outcome, estimate: Estimate) -> None:
+    left = estimate.runs(True) + estimate.runs(False)
+    label = f"{settings['experiment']} {settings['method.name']} seed {settings['seed']}"
+    more = f"{left} to do, about {_minutes(estimate.left_s())}"
+    why = "" if outcome.state == "succeeded" else f" ({outcome.error})"
+    print(f"{label}: {outcome.state}{why}; {more}", flush=True)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{max(1, round(seconds / MINUTE_S))} min"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

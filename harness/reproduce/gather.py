@@ -1,0 +1,116 @@
+"""What the runs of a paper say, as tables: results on disk -> DataFrames."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from harness import agreement, claims, load, metrics, proof, published
+from harness.report import Comparison, compare
+from harness.reproduce.paper import Paper
+
+OF_A_SETTING = ["experiment", "network", "scale", "setting", "condition", "model", "dataset"]
+NOT_WRITTEN = ["conditions", "path", "profile", "workers", "batch_size"]  # long, or of a place
+
+
+class Tables(NamedTuple):
+    """One file each; a field is its name. Empty where no run says anything."""
+
+    comparison: pd.DataFrame  # `metrics.compare`, a row per setting and method
+    runs: pd.DataFrame  # `metrics.table`, a row per run that counts
+    claims: pd.DataFrame  # `claims.Claim`
+    published: pd.DataFrame  # `published.Side`, the paper's numbers beside measured ones
+    proof: pd.DataFrame  # `proof.Proof`, a row per run over packets
+    agreement: pd.DataFrame  # `agreement.Pair`
+    left_out: pd.DataFrame  # runs that do not count, and why
+
+
+def runs_of(paper: Paper, results: Path) -> pd.DataFrame:
+    """`load.runs` of the paper's experiments, in order; `load.NoRuns` when none counts."""
+    there = [results / name for name in paper.experiments if (results / name).is_dir()]
+    found = [load.runs(folder) for folder in there]
+    runs = pd.concat(found, ignore_index=True) if found else pd.DataFrame({"left_out": ["none"]})
+    if not (runs.left_out == "").any():
+        raise load.NoRuns(f"no succeeded and valid run of {paper.name} in {results}")
+    return runs
+
+
+def comparisons(paper: Paper, results: Path) -> list[Comparison]:
+    """The methods of every setting, for `report.draw`; raises `load.NoRuns`."""
+    runs = runs_of(paper, results).sort_values("ended", kind="stable")
+    newest = runs[runs.left_out == ""].drop_duplicates(["setting", "method", "seed"], keep="last")
+    groups = newest.sort_index().groupby("setting", sort=False)
+    return [compare(rows) for _, rows in groups]
+
+
+def gather(paper: Paper, results: Path) -> Tables:
+    """Reads every run of the paper's experiments; raises `load.NoRuns`."""
+    runs = runs_of(paper, results)
+    table = metrics.table(runs)
+    table.insert(0, "condition", _conditions(table))
+    counted = runs[runs.path.isin(table.path)]
+    pairs = [agreement.paired(each) for _, each in counted.groupby("experiment", sort=False)]
+    absent = runs[runs.left_out != ""]
+    return Tables(
+        comparison=_compared(table),
+        runs=_in_front(table.drop(columns=NOT_WRITTEN)),
+        claims=_judged(paper, table),
+        published=_published(paper, table),
+        proof=_proofs(counted[~counted.simulated.astype(bool)]),
+        agreement=pd.concat(pairs, ignore_index=True),
+        left_out=absent[["experiment", "method", "seed", "run_id", "left_out"]],
+    )
+
+
+def _judged(paper: Paper, table: pd.DataFrame) -> pd.DataFrame:
+    known = {each.name for each in claims.papers()}
+    judged = claims.judge(table, paper.claims) if paper.claims in known else []
+    found = pd.DataFrame(judged, columns=list(claims.Claim._fields))
+    return found.assign(runs=found.runs.map(" ".join))
+
+
+def _published(paper: Paper, table: pd.DataFrame) -> pd.DataFrame:
+    found = published.side_by_side(table)
+    return found[found.paper == paper.claims].assign(runs=found.runs.map(" ".join))
+
+
+def _compared(table: pd.DataFrame) -> pd.DataFrame:
+    """Settings in the order of `table`."""
+    found = []
+    for _, rows in table.groupby("setting", sort=False):
+        of_setting = {name: rows[name].iloc[0] for name in OF_A_SETTING}
+        found.append(_in_front(metrics.compare(rows).assign(**of_setting)))
+    return pd.concat(found, ignore_index=True)
+
+
+def _proofs(runs: pd.DataFrame) -> pd.DataFrame:
+    found = proof.of_runs(runs)
+    found.insert(0, "experiment", runs.experiment.to_list())
+    return found
+
+
+def _in_front(table: pd.DataFrame) -> pd.DataFrame:
+    return table[[*OF_A_SETTING, *(name for name in table if name not in OF_A_SETTING)]]
+
+
+def _conditions(table: pd.DataFrame) -> pd.Series:
+    """`key value` of what sets the profile of a row apart from others of its experiment."""
+    told = pd.Series("", index=table.index)
+    for _, rows in table.groupby(["experiment", "model"]):
+        profiles = [_of_profile(each) for each in rows.conditions]
+        keys = sorted({key for each in profiles for key in each})
+        apart = [key for key in keys if len({str(each.get(key)) for each in profiles}) > 1]
+        for index, profile in zip(rows.index, profiles, strict=True):
+            parts = [
+                f"{key.split('.')[-1]} {_said(profile[key])}" for key in apart if key in profile
+            ]
+            told[index] = ", ".join(parts)
+    return told
+
+
+def _of_profile(conditions: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in conditions.items() if key.startswith("profile.")}
+
+
+def _said(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,99 @@
+"""Runs of a paper, done: virtual ones as many at a time as there are cores, packets alone."""
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import closing, contextmanager
+from types import FrameType
+from typing import NoReturn
+
+from harness import run
+from harness.run import Outcome
+from harness.settings import Settings
+
+ATTEMPTS = 2  # what the machine's other work disturbed is done once more
+MOST_AT_A_TIME = 8  # each takes about a gigabyte
+Tell = Callable[[Settings, Outcome], None]
+Ended = Generator[tuple[int, Outcome], None, None]
+
+
+def perform(runs: list[Settings], tell: Tell) -> list[Outcome]:
+    """How each ended, in order; those that did not succeed have been tried ATTEMPTS times.
+
+    `tell` is called as each ends, not for those done before. KeyboardInterrupt ends the runs that
+    go on in order, is recorded by them, and is raised again: the same call goes on from there.
+    """
+    found = {
+        at: Outcome(run.run_dir_of(settings), "succeeded", None, skipped=True)
+        for at, settings in enumerate(runs)
+        if run.is_done(settings)
+    }
+    for group, which in ((_virtual, True), (_packets, False)):
+        of_kind = [at for at, one in enumerate(runs) if is_virtual(one) == which]
+        for _ in range(ATTEMPTS):
+            again = [at for at in of_kind if at not in found or found[at].state != "succeeded"]
+            with closing(group({at: runs[at] for at in again})) as ended:
+                for at, outcome in ended:
+                    found[at] = outcome
+                    tell(runs[at], outcome)
+    return [found[at] for at in range(len(runs))]
+
+
+def is_virtual(settings: Settings) -> bool:
+    return bool(settings.build("network").in_process)
+
+
+def _packets(runs: dict[int, Settings]) -> Ended:
+    for at, settings in runs.items():
+        yield at, run.perform(settings)
+
+
+def _virtual(runs: dict[int, Settings]) -> Ended:
+    if not runs:
+        return
+    with _pool(min(len(runs), os.cpu_count() or 1, MOST_AT_A_TIME)) as pool:
+        going = {pool.submit(_unless_stopped, settings): at for at, settings in runs.items()}
+        for done in as_completed(going):
+            yield going[done], done.result()
+
+
+@contextmanager
+def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+    """What leaves the block early ends the runs of the pool in order, and forgets the others."""
+    fresh = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+    pool = ProcessPoolExecutor(processes, mp_context=fresh, initializer=_quietly)
+    try:
+        yield pool
+    except BaseException:
+        for process in list((pool._processes or {}).values()):
+            process.terminate()  # as terminate_workers of Python 3.14 does
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _quietly() -> None:
+    """Who started the pool tells of the runs and passes signals on."""
+    sys.stderr = open(os.devnull, "w")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _stop)
+
+
+_stopped: list[int] = []  # the signal that asked this process of the pool to end
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _stopped.append(number)
+    raise KeyboardInterrupt
+
+
+def _unless_stopped(settings: Settings) -> Outcome:
+    """Runs that the pool had handed out already are not begun any more."""
+    if _stopped:
+        raise KeyboardInterrupt
+    return run.perform(settings)

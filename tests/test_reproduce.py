@@ -1,0 +1,135 @@
+"""`python -m harness.reproduce`: what it runs, what it keeps, what it leaves, how it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from harness import agreement, run
+from harness.doctor.composition import compose
+from harness.reproduce.paper import PAPERS, Paper, check
+from harness.settings import BadSetting
+
+ROOT = Path(__file__).resolve().parents[1]
+EXPERIMENTS = {path.stem for path in (ROOT / "conf/experiment").glob("*.yaml")}
+TINY = ("scale=laptop", "workers=2", "steps=4", "eval_every=2", "target.value=0.99")
+
+
+@pytest.fixture
+def paper(tmp_path):
+    """A paper of one's own: two methods in virtual time."""
+    told = {
+        "title": "A paper",
+        "claims": "",
+        "experiments": ["quickstart"],
+        "sweeps": [["network=calibrated", "method=allreduce,topk_0.1", "seed=0"]],
+    }
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(told))
+    return path
+
+
+def started(paper: Path | str, *more: str, **options) -> subprocess.Popen:
+    results = f"results={Path(paper).parent / 'results'}"
+    command = [sys.executable, "-m", "harness.reproduce", str(paper), *TINY, results, *more]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=ROOT, **options)
+
+
+def reproduced(paper: Path | str, *more: str) -> tuple[int, str, str]:
+    process = started(paper, *more)
+    out, err = process.communicate()
+    return process.returncode, out, err
+
+
+def states(paper: Path) -> list[str]:
+    files = (paper.parent / "results/quickstart").glob("*/status.json")
+    return sorted(yaml.safe_load(file.read_text())["state"] for file in files)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in PAPERS.glob("*.yaml")))
+def test_a_paper_names_experiments_that_are_there_each_once(name):
+    known = Paper.read(name)
+    assert known.experiments and set(known.experiments) <= EXPERIMENTS
+    assert len(set(known.experiments)) == len(known.experiments)
+    of_paper = {each for each in EXPERIMENTS if each.startswith(f"{name}_")}
+    assert set(known.experiments) == of_paper
+
+
+@pytest.mark.parametrize("name", ["dc2", "netsense"])
+def test_packets_are_the_runs_of_the_plain_sweep_and_each_has_a_twin_in_virtual_time(name):
+    known = Paper.read(name)
+    [experiment, *_] = known.experiments
+    virtual, packets = (
+        compose(["-m", f"+experiment={experiment}", *sweep, "scale=laptop", "seed=0"])
+        for sweep in known.sweeps
+    )
+    plain = compose(["-m", f"+experiment={experiment}", "scale=laptop", "seed=0"])
+    assert set(map(run.run_dir_of, packets)) == set(map(run.run_dir_of, plain))
+    assert not any(each.build("network").in_process for each in packets)
+    assert all(each.build("network").in_process for each in virtual)
+    twins = [{agreement.identity_of(each.config) for each in runs} for runs in (virtual, packets)]
+    assert twins[0] == twins[1]
+
+
+def test_all_data_that_is_missing_is_named_at_once(monkeypatch):
+    monkeypatch.setenv("GRADNET_DATA", "/nowhere")
+    known = Paper("own", "A paper", "", ["dc2_table2"], [["seed=0"]])
+    with pytest.raises(BadSetting) as told:
+        check(known.runs(["scale=paper"]))
+    for name in ("cifar10", "imagenet", "ptb"):
+        assert name in str(told.value).lower()
+
+
+def test_an_unknown_paper_is_told_with_those_that_are_known(tmp_path):
+    with pytest.raises(BadSetting, match="one of dc2, netsense, or a yaml file, got 'dc3'"):
+        Paper.read("dc3")
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("title: A paper\n")
+    with pytest.raises(BadSetting, match="must have the keys title, claims, experiments, sweeps"):
+        Paper.read(str(bad))
+
+
+def test_what_is_done_is_kept_and_the_page_has_every_run(paper):
+    status, out, _ = reproduced(paper)
+    assert status == 0 and "2 runs, 0 of them done before; to do: 2 in virtual time" in out
+    folder = paper.parent / "results"
+    rows = pd.read_csv(folder / "own/runs.csv")
+    assert sorted(rows.method) == ["allreduce", "topk_0.1"]
+    assert set(rows.network) == {"virtual"} and set(rows.scale) == {"laptop"}
+    page = (folder / "own/index.html").read_text()
+    assert "A paper" in page and "../quickstart/report/" in page
+    assert (folder / "quickstart/report/comparison.csv").exists()
+    before = {file: file.stat().st_mtime_ns for file in folder.glob("quickstart/*/steps.csv")}
+    status, out, _ = reproduced(paper)
+    assert status == 0 and "2 runs, 2 of them done before; to do: 0 in virtual time" in out
+    assert before == {file: file.stat().st_mtime_ns for file in before}
+
+
+def test_a_run_that_fails_is_done_once_more_then_kept_and_told(paper):
+    status, out, err = reproduced(paper, "optimizer.lr=1e30", "method=allreduce")
+    assert status == 1
+    assert out.count("quickstart allreduce seed 0: failed") == 2
+    assert states(paper) == ["failed"]
+    assert "not finite" in err
+
+
+def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(paper):
+    many = ("seed=0,1,2", "steps=30")
+    process = started(paper, *many, start_new_session=True)
+    assert process.stdout is not None
+    while "succeeded" not in process.stdout.readline():
+        assert process.poll() is None
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130 and "goes on from here" in err
+    found = states(paper)
+    assert "succeeded" in found and "running" not in found and len(found) <= 6
+    status, out, _ = reproduced(paper, *many)
+    assert status == 0 and f"6 runs, {found.count('succeeded')} of them done before" in out
+    assert states(paper) == ["succeeded"] * 6
