@@ -38,10 +38,11 @@ def main() -> int:
 
 def _links() -> fit.Links:
     samples = links.measured(links.Plan())
-    found = fit.links(samples)
+    cores = os.cpu_count()
+    found = fit.links(samples, cores)
     print(f"{'collective':12} {'nodes':>5} {'Mbit/s':>7} {'bytes':>9} {'ms':>9} {'fitted':>9}")
     for each in samples:
-        took_ms, fitted_ms = 1000 * each.seconds, 1000 * fit.predicted_s(found, each)
+        took_ms, fitted_ms = 1000 * each.seconds, 1000 * fit.predicted_s(found, each, cores)
         print(
             f"{each.collective:12} {each.nodes:5} {each.rate_mbit:7.0f} {each.nbytes:9} "
             f"{took_ms:9.2f} {fitted_ms:9.2f}"

@@ -34,12 +34,14 @@ class Compression(NamedTuple):
     worst: float
 
 
-def links(samples: Sequence[Sample]) -> Links:
+def links(samples: Sequence[Sample], cores: int | None = None) -> Links:
     """Time = operation + rounds (P-1) alpha + volume / (efficiency rate), as in harness.simulate.
 
+    Operation and alpha are processors' work, and take as much longer as ranks share one of `cores`;
+    None: each has its own.
     ValueError when the samples do not tell: too few, or none that bytes take time in.
     """
-    rows = [_row(each) for each in samples]
+    rows = [_row(each, cores) for each in samples]
     solution, errors = _solved(rows, [each.seconds for each in samples])
     operation_s, alpha_s, slowness = solution
     if not slowness:
@@ -53,9 +55,9 @@ def links(samples: Sequence[Sample]) -> Links:
     )
 
 
-def predicted_s(constants: Links, sample: Sample) -> float:
+def predicted_s(constants: Links, sample: Sample, cores: int | None = None) -> float:
     """What `constants` say that a sample takes."""
-    fixed, messages, bytes_s = _row(sample)
+    fixed, messages, bytes_s = _row(sample, cores)
     seconds = fixed * constants.operation_s + messages * constants.alpha_s
     return seconds + bytes_s / constants.efficiency
 
@@ -71,11 +73,12 @@ def compression(elements: Sequence[int], seconds: Sequence[float]) -> Compressio
     )
 
 
-def _row(sample: Sample) -> tuple[float, float, float]:
+def _row(sample: Sample, cores: int | None) -> tuple[float, float, float]:
     rounds, others = ROUNDS[sample.collective], sample.nodes - 1
     share = 1 / sample.nodes if sample.collective == "all_reduce" else 1.0
     volume = rounds * others * share * sample.nbytes
-    return 1.0, rounds * others, volume * 8 / (sample.rate_mbit * BITS_PER_S)
+    crowd = max(1.0, sample.nodes / cores) if cores else 1.0
+    return crowd, crowd * rounds * others, volume * 8 / (sample.rate_mbit * BITS_PER_S)
 
 
 def _solved(

@@ -82,11 +82,12 @@ class Simulated:
     ) -> Costs:
         """What collectives of `nodes` x `workers_per_node` workers take."""
         scale = self._scale(dilation)
+        handled = scale * self._crowd(nodes * workers_per_node)
         return Costs(
             conditions=Conditions(self.routes(profile, nodes), scale * self.update_s),
             workers_per_node=workers_per_node,
-            alpha_s=scale * self.alpha_s,
-            operation_s=scale * self.operation_s,
+            alpha_s=handled * self.alpha_s,
+            operation_s=handled * self.operation_s,
             efficiency=self.efficiency,
             queue_bytes=self._queue_bytes(profile),
         )
@@ -111,7 +112,7 @@ class Simulated:
         return self.compress_scale * self._crowd(workers) / dilation
 
     def _crowd(self, workers: int) -> float:
-        """How many workers compress on one core: paced, they do it at the same time."""
+        """How many workers share a core: paced, they compress, and send, at the same time."""
         return max(1.0, workers / self.cores) if self.cores else 1.0
 
     def _scale(self, dilation: float) -> float:

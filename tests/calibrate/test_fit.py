@@ -10,9 +10,16 @@ from profiles.static import Static
 MADE = {"alpha_s": 0.0003, "operation_s": 0.002, "efficiency": 0.9}
 
 
-def made(nodes: int, rate_mbit: float, collective: str, nbytes: int, **noise: float) -> Sample:
+def made(
+    nodes: int,
+    rate_mbit: float,
+    collective: str,
+    nbytes: int,
+    cores: int | None = None,
+    **noise: float,
+) -> Sample:
     """What virtual time says of a collective, which so is the same model."""
-    costs = Simulated(**MADE).costs(Static(rate_mbit=rate_mbit), nodes, 1)
+    costs = Simulated(**MADE, cores=cores).costs(Static(rate_mbit=rate_mbit), nodes, 1)
     if collective == "all_reduce":
         seconds = costs.all_reduce(0.0, nbytes, nodes)
     else:
@@ -20,9 +27,9 @@ def made(nodes: int, rate_mbit: float, collective: str, nbytes: int, **noise: fl
     return Sample(collective, nodes, rate_mbit, nbytes, seconds * noise.get("times", 1.0))
 
 
-def samples(**noise: float) -> list[Sample]:
+def samples(cores: int | None = None, **noise: float) -> list[Sample]:
     return [
-        made(nodes, rate_mbit, collective, nbytes, **noise)
+        made(nodes, rate_mbit, collective, nbytes, cores, **noise)
         for nodes in (2, 3, 4)
         for rate_mbit in (50, 800)
         for collective in fit.ROUNDS
@@ -30,8 +37,9 @@ def samples(**noise: float) -> list[Sample]:
     ]
 
 
-def test_constants_are_found_again():
-    found = fit.links(samples())
+@pytest.mark.parametrize("cores", [None, 1, 2, 8])
+def test_constants_are_found_again(cores):
+    found = fit.links(samples(cores), cores)
     assert found._asdict() == pytest.approx(MADE | {"median": 0, "worst": 0}, abs=1e-9)
 
 
