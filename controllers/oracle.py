@@ -35,7 +35,7 @@ class Oracle:
     profile: Any
     workers: int
     workers_per_node: int = 1
-    eps: float | None = 0.09  # elasticity of progress in the density, > 0; None: hide
+    eps: float | None = 0.18  # elasticity of progress in the density, > 0; None: hide
     margin: float = 0.95  # where it hides: share of the hiding window to fill, in (0, 1]
     payload_share: float = 0.956  # of a link's rate: TCP's at 1500-byte packets, in (0, 1]
     d_min: float = 0.0005  # in (0, d_max]

@@ -71,6 +71,22 @@ def test_a_critical_regime_raises_eps() -> None:
     assert epses == pytest.approx([0.25, 0.25, 0.25, 0.175, 0.175, 0.1])
 
 
+@pytest.mark.parametrize(("truth", "factor"), [(0.09, 1.033), (0.18, 1.0), (0.3, 1.043)])
+def test_a_wrong_elasticity_costs_what_the_docstring_says(truth: float, factor: float) -> None:
+    """On a link that hides nothing and has no latency; time to a target is d^-e T(d)."""
+
+    def time_to_target(eps: float) -> float:
+        controller, last = Pace(eps=eps, spacing=1.001), None
+        for step in range(12):
+            density = controller.density(last)
+            received, delay_s = round(1e7 * density), 2 * density
+            told = dict(density=density, received_bytes=received, delay_s=delay_s)
+            last = seen(step, **told, exposed_s=delay_s, hiding_s=0.0, dense_bytes=4_000_000)
+        return density**-truth * (last.compute_s + last.compress_s + delay_s)
+
+    assert time_to_target(0.18) / time_to_target(truth) == pytest.approx(factor, abs=0.002)
+
+
 def test_densities_tried_are_a_geometric_series() -> None:
     densities = tried(0.0005, 1.0, 1.17)
     steps = [after / before for before, after in zip(densities, densities[1:], strict=False)]
@@ -88,7 +104,7 @@ def test_with_nobody_to_send_to_everything_is_sent() -> None:
 
 def test_their_states_are_the_models() -> None:
     hide, pace = Hide(), Pace()
-    assert hide.state() == {} and pace.state() == {"error": 1.0, "eps": 0.09}
+    assert hide.state() == {} and pace.state() == {"error": 1.0, "eps": 0.18}
     for one in history("noisy", 5):
         hide.density(one), pace.density(one)
     names = {"rate", "best_rate", "latency", "window", "exposed_share", "per_density", "fixed"}
