@@ -157,9 +157,15 @@ def stable_while_degrading(runs: Runs) -> Found:
     group = runs.of(DEGRADING)
     kept = {m: _kept(parts) for m, parts in _in_parts(group).items()}
     told = f"least after the highest part, over it: {listed(kept, 2)}; stable is {STABLE:g}"
-    ratio = group.mean("ccr", NETSENSE)[NETSENSE]
-    reason = f"it communicates for {ratio:.3g} of its computation, which overlap does not hide: it "
-    return Found(kept[NETSENSE] >= STABLE, told, reason + rules.sends(group, NETSENSE))
+    return Found(kept[NETSENSE] >= STABLE, told, _exposed(group))
+
+
+def _exposed(group: Group) -> str:
+    """Why NetSenseML's throughput follows the network."""
+    rows = group.rows(NETSENSE)
+    share = (rows.exposed_s / rows.iteration_s).mean()
+    told = f"{NETSENSE} waits for the network in {share:.2g} of its time"
+    return f"{told}, it {rules.sends(group, NETSENSE)}"
 
 
 def others_fall(runs: Runs) -> Found:
@@ -179,13 +185,15 @@ def slow_at_first(runs: Runs) -> Found:
 
 def steady_and_higher(runs: Runs) -> Found:
     """Under competing flows: the highest mean, and the least spread over it."""
-    parts = _in_parts(runs.of(CONTENDED))
+    group = runs.of(CONTENDED)
+    parts = _in_parts(group)
     means = {method: float(found.mean()) for method, found in parts.items()}
     spreads = {method: float(found.std() / found.mean()) for method, found in parts.items()}
     holds = means[NETSENSE] == max(means.values()) and spreads[NETSENSE] == min(spreads.values())
     told = f"samples/s: {listed(means)}; spread over the mean: {listed(spreads, 2)}"
     steadier = min(spreads, key=lambda method: spreads[method])
-    return Found(holds, told, f"steadiest is {steadier}")
+    reason = f"steadiest is {steadier}; {_exposed(group)}"
+    return Found(holds, told, reason)
 
 
 def _in_parts(group: Group) -> dict[str, np.ndarray]:

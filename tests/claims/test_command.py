@@ -1,0 +1,41 @@
+"""`python -m harness.claims`, on runs by hand."""
+
+import re
+import sys
+
+import pytest
+
+from harness.claims import __main__ as command
+from harness.claims import dc2
+from tests import records_by_hand as by_hand
+
+
+def call(monkeypatch, *arguments: object) -> int:
+    monkeypatch.setattr(sys, "argv", ["claims", *map(str, arguments)])
+    return command.main()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for method, step_s in {"allreduce": 1.0, "topk_0.001": 0.1, "dc2_da2": 0.2}.items():
+        rows = [by_hand.step(n, time_s=step_s * (n + 1)) for n in range(10)]
+        end = by_hand.Evaluation(10, step_s * 10, "accuracy", 0.9)
+        config = by_hand.config(method, experiment=dc2.VGG16)
+        by_hand.run(tmp_path / "runs" / method, config, rows, [end])
+    return tmp_path
+
+
+def test_it_prints_verdicts_and_published_numbers(folder, monkeypatch, capsys):
+    assert call(monkeypatch, folder, "--paper", "dc2") == 0
+    lines = capsys.readouterr().out.splitlines()
+    (twice,) = (line for line in lines if "0.001 has about twice" in line)
+    assert "holds" in twice and "packets" in twice
+    (side,) = (line for line in lines if "throughput_ratio_approx" in line)
+    assert re.search(r" 2 +2 +x ", side)
+    assert lines[-1].startswith("does not hold: ") and "not testable: " in lines[-1]
+    assert not any("netsense" in line for line in lines)
+
+
+def test_a_folder_without_runs_ends_with_2(tmp_path, monkeypatch, capsys):
+    assert call(monkeypatch, tmp_path) == 2
+    assert "no runs in" in capsys.readouterr().err
