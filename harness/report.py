@@ -85,8 +85,6 @@ def _show(console: Console, compared: Comparison, apart: list[str]) -> None:
         why = f", in place of network={instead}" if instead else ""
         said = f"\nno proof: the network was simulated, no packets were sent{why}"
         console.print(said, markup=False)
-        if instead := (load.config(run.path).get("network") or {}).get("in_place_of"):
-            console.print(f"  in place of network={instead}", markup=False)
         return
     console.print("\nproof: the worst of each method's runs")
     console.print(tables.proof(proof.by_method(compared.proofs, list(compared.table.method))))
