@@ -33,7 +33,7 @@ def paired(table: pd.DataFrame, column: str, over: str, under: str) -> Ratio:
     seeds = above.index.intersection(below.index)
     with np.errstate(divide="ignore", invalid="ignore"):
         values = (above[column].loc[seeds] / below[column].loc[seeds]).dropna()
-    found = metrics.interval(values)
+        found = metrics.interval(values)
     sides = set()
     if column in REACHED:
         met = REACHED[column]

@@ -32,6 +32,8 @@ def test_nothing_over_nothing_is_left_out_and_something_is_infinite():
     table = pd.DataFrame(rows("a", 0.0, 1.0, nan) + rows("b", 0.0, 0.0, 1.0))
     found = ratios.paired(table, "throughput", "a", "b")
     assert found.mean == inf and found.seeds == 1
+    table = pd.DataFrame(rows("a", 1.0, 1.0) + rows("b", 0.0, 1.0))
+    assert ratios.paired(table, "throughput", "a", "b").mean == inf
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,10 @@ def factor(experiment: str, methods: Methods, under: str | Methods, published: f
         found = group.ratio("speedup", best, rival)
         told = f"{best} {spoken(found)} times {rival}"
         if not np.isfinite(found.mean):
-            return Found(found.mean > 0, told, f"{rival} did not train")
-        return Found(is_about(found.mean, published), told, limits(group, best, rival))
+            return Found(False, told, f"{rival} did not train, so that there is no factor")
+        side = "more" if found.mean > published else "less"
+        reason = f"{side} than published: {limits(group, best, rival)}"
+        return Found(is_about(found.mean, published), told, reason)
 
     return decide
 

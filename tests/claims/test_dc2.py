@@ -92,9 +92,17 @@ def test_a_factor_that_is_not_met_is_told_with_what_communication_allows():
     rows = vgg16(dc2_da2=2.0, dc2_da5=2.0, dc2_da4=2.0, dc2_da3=2.0)
     found = claims.judge(table(*rows), "dc2")
     (claim,) = (c for c in found if "2.5 times" in c.text)
-    assert claim.verdict == FAILS
+    assert claim.verdict == FAILS and claim.reason.startswith("less than published: ")
     assert "a step of topk_0.1 is 2 computations long" in claim.reason
     assert "2 times its throughput and 1 times its quality" in claim.reason
+
+
+def test_a_rival_that_did_not_train_leaves_no_factor():
+    rows = [row(dc2.RESNET20, method) for method in (*dc2.RANDOM_DC2, "allreduce")]
+    rows += [row(dc2.RESNET20, "randomk_0.1", diverged=True, final=float("nan"))]
+    found = claims.judge(table(*rows), "dc2")
+    (claim,) = (c for c in found if "6.7 times" in c.text)
+    assert claim.verdict == FAILS and "randomk_0.1 did not train" in claim.reason
 
 
 @pytest.mark.parametrize(
