@@ -20,7 +20,7 @@ from harness.parameter_server.messages import (
     Push,
     Refusal,
 )
-from tests.parameter_server.scenes import Bench, Pusher
+from tests.parameter_server.scenes import PATIENCE_S, Bench, Pusher
 
 SOON_S = 1.5  # of silence, in tests of what is silent
 
@@ -39,7 +39,7 @@ def together(*works: object) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
 
 
@@ -107,6 +107,7 @@ def hangs_and_comes_back(port: int) -> None:
     os._exit(0)
 
 
+@pytest.mark.timed
 def test_who_dies_or_hangs_and_comes_back_loses_and_doubles_nothing(tmp_path):
     """With a bound, which the dead must not hold up."""
     bench = Bench(tmp_path, workers=2, steps=12, bound=2, timeout_s=SOON_S)
@@ -118,9 +119,9 @@ def test_who_dies_or_hangs_and_comes_back_loses_and_doubles_nothing(tmp_path):
     with bench.running():
         for process in processes:
             process.start()
-        processes[0].join(60)
+        processes[0].join(PATIENCE_S)
         assert processes[0].exitcode == -signal.SIGKILL
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE_S
         while len(bench.events("session_lost")) < 2 and time.monotonic() < end:
             time.sleep(0.02)
         assert bench.counts() == [[1] * 4 + [0] * 8] * 2  # what was acknowledged
@@ -128,7 +129,7 @@ def test_who_dies_or_hangs_and_comes_back_loses_and_doubles_nothing(tmp_path):
         again = Pusher(bench.port, 0, 24)
         assert again.first == 4
         steps_of(again, 12)
-        processes[1].join(60)
+        processes[1].join(PATIENCE_S)
     assert processes[1].exitcode == 0
     assert bench.counts() == [[1] * 12] * 2
     told = bench.service.told()
