@@ -47,9 +47,7 @@ def of_runs(paths: Sequence[str]) -> Commands:
 
 def command(overrides: dict[str, str], multirun: bool = False) -> str:
     """As it is typed in a shell."""
-    words = [
-        shlex.quote(key if key[0] == "~" else f"{key}={value}") for key, value in overrides.items()
-    ]
+    words = [key if key[0] == "~" else f"{key}={value}" for key, value in overrides.items()]
     return " ".join([PROGRAM + " -m" * multirun, *map(shlex.quote, words)])
 
 
@@ -84,11 +82,15 @@ def overrides(path: str) -> dict[str, str] | None:
 
 
 def _choice(group: str, section: Any, base: Flat) -> str | None:
-    """The option of `group` that makes what `section` is, where `base` does not: same class."""
+    """The option of `group` that makes what `section` is, where `base` does not.
+
+    It makes the same class; of several, the one of the same name.
+    """
     target = section.get("_target_") if isinstance(section, dict) else None
     if target is None or target == base.get(f"{group}._target_"):
         return None
-    return next((name for name, made in _options(group).items() if made == target), None)
+    made = [name for name, of in _options(group).items() if of == target]
+    return section.get("name") if section.get("name") in made else next(iter(made), None)
 
 
 @cache

@@ -1,6 +1,5 @@
 """A table of a page: cells that say one thing and are ordered by another."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -46,20 +45,3 @@ def figure(value: float, digits: int = 3) -> str:
     if pd.isna(value):
         return "–"
     return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
-
-
-def plain(rows: Sequence[Sequence[Any]], columns: Sequence[str]) -> Grid:
-    """Of values as they are: numbers as numbers, all else as words."""
-    cells = [[_cell(value) for value in row] for row in rows]
-    numeric = [
-        all(isinstance(row[at].order, float) or not row[at].text.strip("–") for row in cells)
-        and any(isinstance(row[at].order, float) for row in cells)
-        for at in range(len(columns))
-    ]
-    titles = [Column(name, is_number) for name, is_number in zip(columns, numeric, strict=True)]
-    return Grid(titles, cells)
-
-
-def _cell(value: Any) -> Cell:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number(value, 4) if is_number else word(value)

@@ -1,0 +1,77 @@
+"""The commands of a page compose, in Hydra's own way, to the settings of the runs."""
+
+import shlex
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from harness import sweep
+from harness.page import commands
+
+CHOICES = {
+    "an_experiment": ["+experiment=netsense_resnet18_static", "scale=laptop", "seed=2",
+                      "method=netsense", "profile.of.rate_mbit=500"],
+    "another_network": ["+experiment=quickstart", "network=simulated", "method=dc2_da2"],
+    "no_experiment": ["profile=straggler", "model=mlp", "method=powersgd", "optimizer.lr=1e-3"],
+    "other_parts": ["compressor=qsgd", "controller=warmup", "network=dumbbell", "epochs=0.5"],
+    "words": ["dataset=pydoc", "model=lstm_ptb", "target.metric=perplexity", "seed=3"],
+}  # fmt: skip
+
+
+def composed(overrides: list[str]) -> dict:
+    with initialize_config_dir(str(commands.CONF), version_base="1.3"):
+        return sweep.plain_settings(compose("config", overrides)).config
+
+
+def written(folder, overrides: list[str]) -> str:
+    folder.mkdir(parents=True)
+    config = composed(overrides)
+    OmegaConf.save(OmegaConf.create(config), folder / "config.yaml")
+    return str(folder)
+
+
+def identity(config: dict) -> dict:
+    return {key: value for key, value in config.items() if key not in commands.NOT_TOLD}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_command_composes_to_the_settings_of_its_run(tmp_path, name):
+    path = written(tmp_path / "run", CHOICES[name])
+    said = commands.of_runs([path]).of_run[path]
+    words = shlex.split(said.removeprefix(commands.PROGRAM))
+    assert identity(composed(words)) == identity(composed(CHOICES[name]))
+
+
+def test_a_command_says_no_more_than_it_must(tmp_path):
+    path = written(tmp_path / "run", CHOICES["an_experiment"])
+    found = shlex.split(commands.of_runs([path]).of_run[path])
+    assert sorted(found[3:]) == sorted(CHOICES["an_experiment"])
+
+
+def test_runs_that_are_a_product_of_values_have_one_command(tmp_path):
+    base = ["+experiment=netsense_resnet18_degrading", "scale=laptop"]
+    paths = [
+        written(tmp_path / f"{method}{seed}", [*base, f"method={method}", f"seed={seed}"])
+        for method in ("allreduce", "netsense")
+        for seed in (0, 1, 2)
+    ]
+    whole = commands.of_runs(paths).sweep
+    assert whole == f"python -m harness -m {' '.join(base)} method=allreduce,netsense"
+    assert commands.of_runs(paths[1:]).sweep == ""
+    seeds = commands.of_runs([paths[0], paths[1], paths[3], paths[4]]).sweep
+    assert seeds.endswith("method=allreduce,netsense seed=0,1")
+
+
+def test_a_run_whose_settings_are_lost_has_no_command(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text("method: {name: of_elsewhere\n")
+    found = commands.of_runs([str(tmp_path / "run")])
+    assert found.sweep == "" and found.of_run == {}
+
+
+def test_a_run_of_an_experiment_that_is_not_here_has_no_command(tmp_path):
+    path = written(tmp_path / "run", CHOICES["an_experiment"])
+    file = tmp_path / "run" / "config.yaml"
+    file.write_text(file.read_text().replace("netsense_resnet18_static", "of_yesterday"))
+    assert commands.of_runs([path]).of_run == {}
