@@ -29,7 +29,7 @@ def check_server(settings: Settings, parts: dict[str, Any]) -> None:
     if not isinstance(parts["controller"], Fixed):
         kind = type(parts["controller"]).__name__
         raise BadSetting(f"controller must be fixed with parallel=server, got {kind}")
-    if parts["dataset"].metric == "perplexity":
+    if parts["dataset"].metric != "accuracy":
         raise BadSetting("dataset must not be text with parallel=server, whose threads share it")
     _check_values(settings, parts)
 
