@@ -11,9 +11,11 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 METHODS = [path.stem for path in sorted(Path("conf/method").glob("*.yaml"))]
+GROUPS = ("activations", "compressor", "controller", "method", "parallel", "profile", "scale")
 PRIMARY = """
 defaults:
   - _self_
+  - parallel: data
   - activations: dense
   - compressor: dense
   - controller: fixed
@@ -31,7 +33,7 @@ controller: {agree: local}
 @pytest.fixture
 def conf(tmp_path: Path) -> Iterator[None]:
     """The groups of a method, and those that they name, under a primary config of their own."""
-    for group in ("activations", "compressor", "controller", "method", "profile", "scale"):
+    for group in GROUPS:
         (tmp_path / group).symlink_to(Path("conf", group).resolve())
     (tmp_path / "primary.yaml").write_text(PRIMARY)
     with initialize_config_dir(str(tmp_path), version_base="1.3"):
