@@ -45,7 +45,7 @@ def main(run_dir: str, clock: Clock, exchange_timeout_s: float, here: Here) -> N
         _run(folder, rank, clock, exchange_timeout_s, here)
     except BaseException as error:
         try:
-            _report(folder, rank, error)
+            report(folder, rank, error)
         finally:  # also on a full disk
             os._exit(1)  # finalization would keep the sockets open and the peers waiting
 
@@ -152,7 +152,7 @@ def log_to(path: Path) -> None:
     os.close(log)
 
 
-def _report(run_dir: Path, rank: int, error: BaseException) -> None:
+def report(run_dir: Path, rank: int, error: BaseException) -> None:
     """Leave the cause where the runner finds it, and the traceback in this rank's log."""
     text = "".join(traceback.format_exception(error))
     chain = _causes(error)

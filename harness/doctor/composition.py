@@ -9,6 +9,7 @@ from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 
+from harness import nodes
 from harness.settings import PARTS, Settings
 from harness.sweep import here, plain_settings, runs
 
@@ -29,7 +30,7 @@ class Composition(NamedTuple):
 
     @property
     def nodes(self) -> int:
-        return self.settings["workers"] // self.settings["workers_per_node"]
+        return nodes.of(self.settings.config)
 
     @property
     def is_in_virtual_time(self) -> bool:
