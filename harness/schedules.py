@@ -91,3 +91,21 @@ class WarmUp:
     def factor(self, step: int, steps: int) -> float:
         done = min(1.0, (step + 1) / max(1, round(self.share * steps)))
         return (self.start + (1 - self.start) * done) * self.then.factor(step, steps)
+
+
+@dataclass(frozen=True)
+class InverseSqrt:
+    """A straight line from 0 to 1 over the first `warmup` steps, then sqrt(warmup / steps).
+
+    As Vaswani et al. (2017), section 5.3, have it, with the base rate as its highest.
+    """
+
+    warmup: int
+
+    def __post_init__(self) -> None:
+        if self.warmup < 1:
+            raise ValueError(f"schedule warmup must be >= 1 step, got {self.warmup}")
+
+    def factor(self, step: int, steps: int) -> float:
+        done = step + 1
+        return min(done / self.warmup, math.sqrt(self.warmup / done))

@@ -1,20 +1,23 @@
 """What a model is asked on a batch: scores, their loss, how good they are; and what it carries on.
 
 A sample has one label, or a label at each word of a text: scores are [n, ..., classes] and labels
-[n, ...], and losses are means over labels. A single score, [n, 1], is a logit: yes or no.
+[n, ...], and losses are means over labels, of which UNLABELLED are none. A single score, [n, 1],
+is a logit: yes or no.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from harness.data.base import Batch
+from harness.data.base import Batch, DataSet
 
 State = tuple[Tensor, ...]  # of a recurrent model after a batch
+UNLABELLED = -100  # where a text has ended, as cross_entropy has it
+COUNTED = 3  # right answers, loss, labels
 
 
 @dataclass
@@ -35,13 +38,33 @@ class Memory:
         self.done += 1
 
 
+class Judge(Protocol):
+    """How good a model is where its scores alone do not tell, as sums over samples."""
+
+    size: int  # of the sums
+
+    def sums(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+        """float64 [size] of a batch, to be added to those of others."""
+        ...
+
+    def quality(self, sums: Tensor) -> float: ...
+
+
 @dataclass(frozen=True)
 class Task:
     """Classification of samples, or of the word that follows each word: `metric` says which."""
 
-    metric: str  # accuracy | perplexity
+    metric: str  # accuracy | perplexity, or what a judge measures
     device: torch.device
     precision: str = "float32"  # float32 | bf16: of the forward pass
+    label_smoothing: float = 0.0  # share of a label that all classes have, in [0, 1)
+    judge: Judge | None = None
+
+    @classmethod
+    def of(cls, data: DataSet, device: torch.device, precision: str) -> "Task":
+        """What a data set asks for; some say how labels are smoothed, or who judges."""
+        smoothing, judge = getattr(data, "label_smoothing", 0.0), getattr(data, "judge", None)
+        return cls(data.metric, device, precision, smoothing, judge)
 
     def scores(
         self, model: nn.Module, inputs: Tensor, memory: Memory | None = None, part: int = 0
@@ -61,22 +84,32 @@ class Task:
         if scores.shape[-1] == 1:
             wanted = labels.float()
             return binary_cross_entropy_with_logits(scores.flatten(), wanted, reduction=reduction)
-        return cross_entropy(scores.flatten(0, -2), labels, reduction=reduction)
+        flat, smoothing = scores.flatten(0, -2), self.label_smoothing
+        return cross_entropy(flat, labels, reduction=reduction, label_smoothing=smoothing)
 
     def tested(self, model: nn.Module, batches: Iterable[Batch]) -> Tensor:
-        """Over `batches`: right answers, loss, labels; [3], to be added to those of others."""
-        sums = torch.zeros(3, dtype=torch.float64, device=self.device)
+        """Over `batches`: right answers, loss, labels, and what a judge counts.
+
+        float64 [3 + its size], to be added to those of others.
+        """
+        judged = self.judge.size if self.judge else 0
+        sums = torch.zeros(COUNTED + judged, dtype=torch.float64, device=self.device)
         memory = Memory()
         for inputs, labels in batches:
-            scores = self.scores(model, inputs, memory)
-            sums[0] += (answers(scores) == labels.to(self.device)).sum()
+            scores, wanted = self.scores(model, inputs, memory), labels.to(self.device)
+            sums[0] += (answers(scores) == wanted).sum()
             sums[1] += self.loss(scores, labels, "sum")
-            sums[2] += labels.numel()
+            sums[2] += (wanted != UNLABELLED).sum()
+            if self.judge:
+                judgement = self.judge.sums(model, inputs.to(self.device), labels)
+                sums[COUNTED:] += judgement.to(self.device)
         return sums
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
         """What evaluation reports of all that was `tested`."""
         accuracy, loss = (sums[:2] / sums[2]).cpu()
+        if self.judge:
+            return {self.metric: self.judge.quality(sums[COUNTED:].cpu()), "loss": loss.item()}
         quality = loss.exp() if self.metric == "perplexity" else accuracy
         return {self.metric: quality.item(), "loss": loss.item()}
 

@@ -3,7 +3,15 @@
 import pytest
 from hydra.utils import instantiate
 
-from harness.schedules import Constant, Cosine, Polynomial, Schedule, Steps, WarmUp
+from harness.schedules import (
+    Constant,
+    Cosine,
+    InverseSqrt,
+    Polynomial,
+    Schedule,
+    Steps,
+    WarmUp,
+)
 
 ALL = [
     Constant(),
@@ -11,6 +19,7 @@ ALL = [
     Cosine(),
     Polynomial(2.0, 0.1),
     WarmUp(0.1, Cosine()),
+    InverseSqrt(40),
 ]
 
 
@@ -28,6 +37,17 @@ def test_factors_lie_in_the_unit_interval(schedule, steps):
 def test_starts_at_the_base_rate_and_never_rises(schedule):
     values = factors(schedule)
     assert values[0] == 1 and values == sorted(values, reverse=True)
+
+
+def test_the_inverse_root_is_highest_behind_its_warm_up_and_no_function_of_the_run():
+    """Vaswani et al. (2017), equation 3, over its own maximum."""
+    values = factors(InverseSqrt(40), 400)
+    for step, value in enumerate(values, start=1):
+        highest = 40**-0.5
+        assert value == pytest.approx(min(step**-0.5, step * 40**-1.5) / highest)
+    assert max(values) == values[39] == 1 and values == factors(InverseSqrt(40), 9000)[:400]
+    with pytest.raises(ValueError, match="warmup must be >= 1 step, got 0"):
+        InverseSqrt(0)
 
 
 def test_steps_drop_at_their_milestones():

@@ -7,9 +7,12 @@ from typing import Protocol
 
 from torch import Tensor
 
-Shape = tuple[int, ...]  # of one sample: channels, height, width of an image, or words of a text
-# Images [n, *shape] float32 and their labels [n] int64; or numbers of words [n, words] int64, and
-# those of the words that follow each, likewise.
+# Of one sample: channels, height, width of an image; words of a text; (39, 1) of a click;
+# (2, words) of a sentence and its translation.
+Shape = tuple[int, ...]
+# Images or clicks [n, *shape] float32 and their labels [n] int64; or numbers of words [n, words]
+# int64, and those of the words that follow each, likewise; or of pairs of sentences [n, 2, words],
+# as many as the longest has, and of the words of the second [n, words].
 Batch = tuple[Tensor, Tensor]
 Plan = Iterable[tuple[Tensor, tuple[int, ...]]]  # per batch: indices [n], key of its randomness
 
@@ -30,7 +33,10 @@ class Samples(Protocol):
 
 
 class DataSet(Protocol):
-    """A choice of `conf/dataset`."""
+    """A choice of `conf/dataset`.
+
+    It may also have `label_smoothing`, and a `judge` of what its metric is (`harness.task`).
+    """
 
     @property
     def name(self) -> str: ...
@@ -43,7 +49,7 @@ class DataSet(Protocol):
 
     @property
     def metric(self) -> str:
-        """What evaluation reports beside the loss: `accuracy`, or `perplexity` for text."""
+        """What evaluation reports beside the loss: `accuracy`, `perplexity` for text, `bleu`."""
         ...
 
     def check(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-Shape = tuple[int, ...]  # of one sample: channels, height, width of an image, or words of a text
+Shape = tuple[int, ...]  # of one sample, as `harness.data.base` has it
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Architecture(Protocol):
         """A network from [n, *shape] to scores [n, classes], initialised by the global generator.
 
         One of texts goes from numbers of words, [n, words], and its state if it has one, to scores
-        [n, words, classes] and its state (`harness.task`). Raises ValueError for a shape it cannot
-        take.
+        [n, words, classes] and its state (`harness.task`). Of two classes it may have one score,
+        [n, 1], a logit. Raises ValueError for a shape it cannot take.
         """
         ...
 
@@ -81,15 +81,16 @@ def backward_shares(model: nn.Module, shape: Shape) -> dict[str, float]:
 def multiply_adds(model: nn.Module, shape: Shape) -> dict[str, int]:
     """Multiply-adds of one sample's forward pass, by parameter name.
 
-    The weights of a convolution, linear or LSTM layer have the layer's; any other parameter counts
-    one per element of its layer's output. Found by running a copy on the meta device: no data is
-    touched.
+    The weights of a convolution, linear, LSTM or attention layer have the layer's, but for products
+    of queries, keys and values; any other parameter counts one per element of its layer's output.
+    Found by running a copy on the meta device: no data is touched.
     """
     shadow = copy.deepcopy(model).to("meta").eval()
     counts: dict[str, int] = defaultdict(int)
 
     for prefix, layer in shadow.named_modules():
-        own = {name: value.numel() for name, value in layer.named_parameters(prefix, recurse=False)}
+        inner = isinstance(layer, nn.MultiheadAttention)  # which never calls the layer inside it
+        own = {n: value.numel() for n, value in layer.named_parameters(prefix, recurse=inner)}
 
         def count(layer: nn.Module, inputs: object, output: Any, own: dict[str, int] = own) -> None:
             output = output[0] if isinstance(output, tuple) else output
@@ -106,6 +107,8 @@ def multiply_adds(model: nn.Module, shape: Shape) -> dict[str, int]:
 def _cost(layer: nn.Module, parameter: str, elements: int, output: Tensor) -> int:
     if parameter == "weight" and isinstance(layer, nn.Conv2d):
         return elements * output.shape[-2] * output.shape[-1]
+    if parameter.endswith("weight") and isinstance(layer, nn.MultiheadAttention):
+        return elements * (output.numel() // layer.embed_dim)
     if parameter == "weight" and isinstance(layer, nn.Linear):
         return elements * (output.numel() // layer.out_features)
     if parameter.startswith("weight") and isinstance(layer, nn.LSTM):

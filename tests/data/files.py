@@ -11,6 +11,7 @@ from torchvision import datasets
 
 from harness.data import clicks
 from harness.data.cifar import FILES
+from harness.data.pairs import PACKAGED
 
 IMAGES_PER_FILE = 20
 PTB_WORDS = 60  # different ones, <eos> included
@@ -61,6 +62,15 @@ def write_criteo(folder: Path, lines: int = 140) -> None:
     (folder / "criteo").mkdir()
     text = clicks.lines(lines, seed=1)
     (folder / "criteo" / "train.txt").write_text("".join(text))
+
+
+def write_pairs(folder: Path, other_test: bool = False) -> None:
+    """Write German and English as in message catalogues, some of them."""
+    place = folder / "iwslt14_de_en"
+    place.mkdir()
+    for split, first, count in (("train", 0, 40), ("test", 60 if other_test else 20, 12)):
+        text = (PACKAGED / f"{split}.tsv").read_text().splitlines(keepends=True)
+        (place / f"{split}.tsv").write_text("".join(text[first : first + count]))
 
 
 def write_folders(folder: Path, classes: int, train: int, val: int) -> None:

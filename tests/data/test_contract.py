@@ -9,11 +9,19 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from harness.data.loader import Batches, shard
-from tests.data.files import PTB_WORDS, write_cifar, write_criteo, write_folders, write_ptb
+from tests.data.files import (
+    PTB_WORDS,
+    write_cifar,
+    write_criteo,
+    write_folders,
+    write_pairs,
+    write_ptb,
+)
 
 CHOICES = {path.stem: path for path in sorted(Path("conf/dataset").glob("*.yaml"))}
-ON_DISK = ("cifar10", "cifar100", "criteo", "imagenet", "ptb")
-CLICKS = ("clicks", "criteo")
+ON_DISK = ("cifar10", "cifar100", "criteo", "imagenet", "iwslt14_de_en", "ptb")
+CLICKS, PAIRS = ("clicks", "criteo"), ("catalogues", "iwslt14_de_en")
+TEXTS = ("ptb", "pydoc", *PAIRS)
 
 
 def build(name: str, folder: Path, **overrides: Any) -> Any:
@@ -28,6 +36,8 @@ def build(name: str, folder: Path, **overrides: Any) -> Any:
         overrides |= {"cache": str(folder / "cache"), "rows": 20}
     if name == "clicks":
         overrides |= {"length": 700}
+    if name in PAIRS:
+        overrides |= {"cache": str(folder / "cache"), "vocabulary": 400, "words": 100}
     part = OmegaConf.merge(OmegaConf.load(CHOICES[name]), overrides)
     return instantiate(OmegaConf.create({"seed": 0, "part": part}).part)
 
@@ -43,18 +53,26 @@ def data(request, tmp_path, monkeypatch):
         write_ptb(tmp_path)
     if name == "criteo":
         write_criteo(tmp_path)
+    if name == "iwslt14_de_en":
+        write_pairs(tmp_path)
     return build(name, tmp_path)
 
 
 def test_batches_have_the_promised_shape(data):
     data.check()
     inputs, labels = next(iter(Batches(data.train(), 4, 0, 2, seed=0)))
-    text = len(data.shape) == 1
-    assert inputs.shape == (4, *data.shape)
+    text = data.name in TEXTS
+    if data.name in PAIRS:  # as long as the longest sentence among them
+        assert inputs.shape == (4, 2, labels.shape[1]) and labels.shape[1] <= data.words
+        labels = labels.clamp(min=0)  # where a sentence has ended there is none
+    else:
+        assert inputs.shape == (4, *data.shape)
+        assert labels.shape == ((4, *data.shape) if text else (4,))
     assert inputs.dtype == (torch.int64 if text else torch.float32)
-    assert labels.shape == ((4, *data.shape) if text else (4,)) and labels.dtype == torch.int64
+    assert labels.dtype == torch.int64
     assert 0 <= labels.min() and labels.max() < data.classes
-    assert data.metric == ("perplexity" if text else "accuracy")
+    expected = "bleu" if data.name in PAIRS else "perplexity" if text else "accuracy"
+    assert data.metric == expected
 
 
 def test_name_is_the_files(data):
@@ -62,10 +80,11 @@ def test_name_is_the_files(data):
 
 
 def test_images_are_about_normal_and_words_are_numbered(data):
-    inputs = torch.cat([inputs for inputs, _ in shard(data.test(), 0, 1)])
-    if len(data.shape) == 1:
-        assert 0 <= inputs.min() and inputs.max() < data.classes
+    parts = [inputs for inputs, _ in shard(data.test(), 0, 1)]
+    if data.name in TEXTS:
+        assert all(0 <= inputs.min() and inputs.max() < data.classes for inputs in parts)
         return
+    inputs = torch.cat(parts)
     if data.name in CLICKS:
         counts, categories = inputs[:, :13], inputs[:, 13:]
         assert 0 <= counts.min() and 0.5 < counts.std() < 5

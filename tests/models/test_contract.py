@@ -11,7 +11,8 @@ from omegaconf import OmegaConf
 from harness.models.base import Times, backward_shares, multiply_adds
 
 CHOICES = {path.stem: path for path in sorted(Path("conf/model").glob("*.yaml"))}
-SMALL = [n for n in CHOICES if "convnet" in n or n in ("mlp", "lstm_as_lstm_ptb")]  # or assumed
+SMALL = [n for n in CHOICES if "convnet" in n]  # or assumed
+SMALL += ["mlp", "lstm_as_lstm_ptb", "transformer_small"]
 IMAGES_PER_S = 367  # ResNet-50 on one V100, the source of the other figures
 
 
@@ -25,6 +26,8 @@ def home(name: str) -> tuple[tuple[int, ...], int]:
         return (35,), 10_000 if name == "lstm_ptb" else 1_000
     if name == "dlrm":
         return (39, 1), 2
+    if "transformer" in name:
+        return (2, 100), 10_000
     if name in SMALL:
         return (1, 8, 8), 10
     return ((3, 32, 32), 10) if "cifar" in name or name == "resnet20" else ((3, 224, 224), 1000)
@@ -59,7 +62,7 @@ def scores(model: torch.nn.Module, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def _labels(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return shape if len(shape) == 1 else ()
+    return shape[-1:] if len(shape) == 1 or shape[0] == 2 else ()
 
 
 @pytest.mark.parametrize("name", CHOICES)
