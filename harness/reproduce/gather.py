@@ -1,12 +1,15 @@
 """What the runs of a paper say, as tables: results on disk -> DataFrames."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from harness import agreement, claims, load, metrics, proof, published
-from harness.report import Comparison, compare
+from harness.figures.look import Figure, NothingToDraw
+from harness.report import Comparison, compare, draw
 from harness.reproduce.paper import Paper
 
 OF_A_SETTING = ["experiment", "network", "scale", "setting", "condition", "model", "dataset"]
@@ -41,6 +44,13 @@ def comparisons(paper: Paper, results: Path) -> list[Comparison]:
     newest = runs[runs.left_out == ""].drop_duplicates(["setting", "method", "seed"], keep="last")
     groups = newest.sort_index().groupby("setting", sort=False)
     return [compare(rows) for _, rows in groups]
+
+
+def drawn(compared: list[Comparison], figure: str) -> Iterator[Figure]:
+    """The figure of that name in `report.draw`, of each that has something to draw."""
+    for each in compared:
+        with suppress(NothingToDraw):
+            yield draw(each)[figure]()
 
 
 def gather(paper: Paper, results: Path) -> Tables:

@@ -1,0 +1,64 @@
+"""The notebooks run from top to bottom on fresh results, and hold neither outputs nor logic."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+OF_A_FIGURE = "image/png"
+RUNS = {  # some of each that the notebooks read
+    "quickstart": "allreduce,topk_0.1",
+    "dc2_imagenet_dynamic": "allreduce,topk_0.1,dc2_da2",
+    "netsense_resnet18_degrading": "allreduce,netsense",
+}
+FEW = ("scale=laptop", "network=calibrated", "workers=2", "steps=12", "eval_every=4", "seed=0")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Runs in virtual time, small ones."""
+    folder = tmp_path_factory.mktemp("results")
+    for experiment, methods in RUNS.items():
+        chosen = (f"+experiment={experiment}", f"method={methods}", f"results={folder}")
+        command = [sys.executable, "-m", "harness", "-m", *chosen, *FEW, "report=false"]
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
+def notebook(request):
+    return nbformat.read(request.param, as_version=4)
+
+
+def code(notebook) -> list:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def test_a_notebook_is_stored_without_outputs(notebook):
+    assert code(notebook)
+    for cell in code(notebook):
+        assert not cell.outputs and cell.execution_count is None
+
+
+def test_a_notebook_has_no_logic_of_its_own(notebook):
+    lines = [line for cell in code(notebook) for line in cell.source.splitlines()]
+    tree = ast.parse("\n".join(line for line in lines if not line.startswith("%")))
+    logic = (ast.FunctionDef, ast.ClassDef, ast.Lambda, ast.If, ast.While, ast.Try)
+    assert not [node for node in ast.walk(tree) if isinstance(node, logic)]
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.split(".")[0] for name in modules} <= {"harness", "pathlib", "IPython"}
+
+
+def test_a_notebook_runs_from_top_to_bottom_and_shows_figures(notebook, results, monkeypatch):
+    monkeypatch.setenv("GRADNET_RESULTS", str(results))
+    here = {"metadata": {"path": str(ROOT / "notebooks")}}
+    NotebookClient(notebook, timeout=250, resources=here).execute()
+    shown = [output.get("data", {}) for cell in code(notebook) for output in cell.outputs]
+    assert sum(OF_A_FIGURE in data for data in shown) >= 3
+    assert sum("text/html" in data for data in shown) >= 3
