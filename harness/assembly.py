@@ -18,7 +18,7 @@ from harness.gradients import Replayed, Trained
 from harness.models.base import Architecture, backward_shares
 from harness.pace import Measured, Pace, Paced
 from harness.pipeline.meter import Meter
-from harness.pipeline.operators import cut_in_place
+from harness.pipeline.operators import cut_in_place, schemes
 from harness.pipeline.staged import Staged
 from harness.records import Events
 from harness.reduction import AgreeingWorkers, Reduction
@@ -27,11 +27,11 @@ from harness.resume import Resumed, deciding, resumed
 from harness.settings import Settings
 from harness.snapshot import taken
 from harness.stops import Stops
-from harness.task import Memory
+from harness.task import Memory, Task
 from harness.train import Gradients, Loop, Save, no_checkpoint
+from harness.watch import look_at
 from harness.workers import Workers
 
-BETA_2 = 0.999  # of Adam (Kingma and Ba, 2015)
 Barrier = Callable[[], None]
 Gather = Callable[[Any], list[Any]]  # every rank's, by rank
 
@@ -62,9 +62,10 @@ def assembled(settings: Settings, place: Place, barrier: Barrier, gather: Gather
         gradients, steps = _replayed(settings, model, exchange), settings.total_steps(1)
     else:
         gradients, steps = _trained(settings, place, model, data, exchange, begin)
+        first = begin.manifest.step if begin else 0
+        look_at(settings, model, data.shape, place.run_dir, place.rank, first)
         cuts = cut_in_place(settings, model, data.shape)
-        learnt = with_state(exchange.reduction)
-        learnt |= {f"cut{number}": cut.scheme for number, cut in enumerate(cuts)}
+        learnt = with_state(exchange.reduction) | schemes(cuts)
         if begin is not None:
             go_on(begin, place, gradients, exchange, learnt)
         save = saver_of(settings, place, gather, gradients, learnt)
@@ -138,9 +139,8 @@ def _trained(
         samples=accumulate * batch_size,
         device=place.device,
         bucket_mb=settings.bucket_mb(),
-        metric=data.metric,
+        task=Task.of(data, place.device, settings["precision"]),
         accumulate=accumulate,
-        precision=settings["precision"],
         memory=Memory(batches.steps_per_epoch, first),
         clip_norm=options["clip_norm"],
     )
@@ -155,7 +155,7 @@ def optimizer_of(options: dict[str, Any], model: torch.nn.Module) -> torch.optim
         return torch.optim.Adam(
             model.parameters(),
             lr=options["lr"],
-            betas=(options["momentum"], BETA_2),
+            betas=(options["momentum"], options["beta_2"]),
             weight_decay=options["weight_decay"],
         )
     return torch.optim.SGD(

@@ -47,6 +47,7 @@ def check_fit(settings: Settings, parts: dict[str, Any]) -> None:
             f"it, or null for the first, got {metric!r}"
         )
     check_cuts(settings, parts)
+    _check_watch(settings, parts)
     check_server(settings, parts)
     _check_replaced(settings, parts["compressor"])
     _check_level(settings, parts["compressor"], parts["controller"])
@@ -79,6 +80,27 @@ def check_fit(settings: Settings, parts: dict[str, Any]) -> None:
             getattr(parts["model"], "check_files", lambda: None)()
         except FileNotFoundError as error:
             raise BadSetting(f"dataset: {error}") from error
+
+
+def _check_watch(settings: Settings, parts: dict[str, Any]) -> None:
+    """Where a watch sees one worker's whole model in training."""
+    if settings["watch"] is None:
+        return
+    shared = parts["network"].in_process and settings["workers"] > 1
+    for bad, where in (
+        (parts["parallel"].ranks > 1, "parallel=pipeline"),
+        (settings["emulation.compute"] == "replay", "emulation.compute=replay"),
+        (shared, f"workers={settings['workers']} in virtual time, where they share a model"),
+    ):
+        if bad:
+            raise BadSetting(f"watch must be null with {where}")
+    watch, data = settings.build("watch"), parts["dataset"]
+    with torch.device("meta"):
+        model = parts["model"].build(data.shape, data.classes)
+    try:
+        watch.check([name for name, _ in model.named_parameters()])
+    except ValueError as error:
+        raise BadSetting(f"watch: {error}") from error
 
 
 def _check_replaced(settings: Settings, compressor: Any) -> None:

@@ -24,7 +24,7 @@ class Trained:
     `learning_rate` maps a step to its rate. Batch-norm statistics stay local to a rank, as without
     DDP's buffer broadcast; rank 0's are evaluated and saved. A batch is cut into `accumulate` equal
     micro-batches, whose gradients are averaged here and exchanged during the last one's backward;
-    batch-norm sees one at a time. With `precision` bf16 a forward, and what it evaluates, runs
+    batch-norm sees one at a time. With `task.precision` bf16 a forward, and what it evaluates, runs
     under autocast: weights, gradients and loss stay float32. `clip_norm` bounds the norm of the
     mean gradient of all parameters together.
     """
@@ -38,14 +38,12 @@ class Trained:
     samples: int
     device: torch.device
     bucket_mb: float | None  # None: DDP's own sizes
-    metric: str
+    task: Task
     accumulate: int = 1
-    precision: str = "float32"  # float32 | bf16
     memory: Memory = field(default_factory=Memory)
     clip_norm: float | None = None
 
     def __post_init__(self) -> None:
-        self._task = Task(self.metric, self.device, self.precision)
         self._settling = False
         self._arrived: set[int] = set()  # ids of the parameters whose bucket was handed over
         self._ddp = DistributedDataParallel(
@@ -63,7 +61,7 @@ class Trained:
         self._settling = True
         for some in (inputs, inputs[:2]):
             self._arrived.clear()
-            self._task.scores(self._ddp, some).sum().backward()
+            self.task.scores(self._ddp, some).sum().backward()
             self._require_all_arrived()
             self.optimizer.zero_grad()
         self._settling = False
@@ -94,8 +92,8 @@ class Trained:
 
     def _loss(self, part: int, inputs: Tensor, labels: Tensor) -> Tensor:
         """This micro-batch's part of the mean over the batch."""
-        scores = self._task.scores(self._ddp, inputs, self.memory, part)
-        return self._task.loss(scores, labels) / self.accumulate
+        scores = self.task.scores(self._ddp, inputs, self.memory, part)
+        return self.task.loss(scores, labels) / self.accumulate
 
     def _hand_over(self, state: object, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
         """DDP's communication hook."""
@@ -135,10 +133,10 @@ class Trained:
         for buffer in self.model.buffers():
             dist.broadcast(buffer, src=0)
         self.model.eval()
-        sums = self._task.tested(self.model, self.test_set())
+        sums = self.task.tested(self.model, self.test_set())
         dist.all_reduce(sums)
         self.model.train()
-        return self._task.metrics(sums)
+        return self.task.metrics(sums)
 
     def shared(self) -> dict[str, Any]:
         """What a checkpoint needs of any one rank."""

@@ -89,8 +89,19 @@ def timeline(run: Path | str) -> pd.DataFrame:
     return _table(Path(run), "timeline.csv")
 
 
+def watched(run: Path | str) -> pd.DataFrame:
+    """watched.csv of the run directory `run`; empty where nothing was watched."""
+    return _table(Path(run), "watched.csv")
+
+
+def histograms(run: Path | str) -> pd.DataFrame:
+    """histograms.csv of the run directory `run`; empty where nothing was watched."""
+    return _table(Path(run), "histograms.csv")
+
+
 def _table(run: Path, name: str) -> pd.DataFrame:
-    types: dict[str, Any] = get_type_hints((records.TABLES | records.SIMULATED_TABLES)[name])
+    tables = records.TABLES | records.SIMULATED_TABLES | records.WATCH_TABLES
+    types: dict[str, Any] = get_type_hints(tables[name])
     path = run / name
     text = path.read_text() if path.exists() else ""
     whole = text[: text.rfind("\n") + 1]  # a torn last line is ignored

@@ -84,6 +84,29 @@ class Pushed(NamedTuple):
     lock_wait_s: float  # for others' updates
 
 
+class Watched(NamedTuple):
+    """One row of watched.csv: what a share of a gradient's or of each row's magnitudes reach."""
+
+    step: int
+    rank: int
+    of: str  # name of a parameter, or cut<number>
+    density: float
+    threshold: float  # of activations the mean over rows
+
+
+class Bin(NamedTuple):
+    """One row of histograms.csv: activations of a batch in [low, high), and of all of them."""
+
+    step: int
+    rank: int
+    of: str  # cut<number>
+    low: float
+    high: float
+    entries: int
+    mean: float
+    deviation: float
+
+
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 BLOCK_BYTES = 4096  # that a file takes at least; what refusal() tries to write
 
@@ -94,6 +117,7 @@ TABLES: dict[str, type] = {
 }
 SIMULATED_TABLES: dict[str, type] = {"timeline.csv": Span}  # that only virtual time leaves
 SERVER_TABLES: dict[str, type] = {"pushes.csv": Pushed}  # that only a parameter server leaves
+WATCH_TABLES: dict[str, type] = {"watched.csv": Watched, "histograms.csv": Bin}  # that a watch does
 
 
 def _field(value: object) -> str:
@@ -107,7 +131,7 @@ class Table:
     """Appends rows to one csv; a row is one write, so several processes may share the file."""
 
     def __init__(self, run_dir: Path, name: str) -> None:
-        row: Any = (TABLES | SIMULATED_TABLES | SERVER_TABLES)[name]
+        row: Any = (TABLES | SIMULATED_TABLES | SERVER_TABLES | WATCH_TABLES)[name]
         self.columns: tuple[str, ...] = row._fields
         self._path = run_dir / name
         self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

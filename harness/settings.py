@@ -198,6 +198,9 @@ def check_numbers(settings: Settings) -> None:
     options = settings["optimizer"]
     adam, momentum = options["kind"] == "adam", options["momentum"]
     _require(not adam or momentum < 1, "optimizer.momentum", momentum, "< 1 with adam")
+    beta_2 = options["beta_2"]
+    _require(_is_number(beta_2) and 0 <= beta_2 < 1, "optimizer.beta_2", beta_2,
+             "a number in [0, 1)")  # fmt: skip
     _require(not (adam and options["nesterov"]), "optimizer.nesterov", True, "false with adam")
     name = settings["experiment"]
     _require(isinstance(name, str) and name not in ("", ".", "..") and "/" not in name,

@@ -31,10 +31,20 @@ def row_mask(rows: Tensor, density: float) -> Tensor:
     bool [rows, d]; at density 1 all but zeros are.
     """
     keys = bits(rows)
-    place = min(floor((1 - density) * keys.shape[1] + ROUNDING), keys.shape[1] - 1)
+    place = _place(keys.shape[1], density)
     if place == 0 or not keys.numel():
         return keys > 0
     return keys >= _at(keys, place).clamp_(min=1)
+
+
+def row_thresholds(rows: Tensor, density: float) -> Tensor:
+    """The magnitudes, float32 [rows], that the largest `density` d of each row reach."""
+    keys = bits(rows)
+    return _at(keys, _place(keys.shape[1], density)).view(torch.float32).flatten()
+
+
+def _place(d: int, density: float) -> int:
+    return min(floor((1 - density) * d + ROUNDING), d - 1)
 
 
 def _at(keys: Tensor, place: int) -> Tensor:

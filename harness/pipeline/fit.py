@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from compressors.activations.dense import Dense
+from harness.pipeline.operators import before_cuts
 from harness.pipeline.stages import cuts_of
 from harness.settings import BadSetting, Settings
 
@@ -25,9 +26,10 @@ def check_cuts(settings: Settings, parts: dict[str, Any]) -> None:
             f"emulation.compute must be measured or paced with parallel={name}, where nothing "
             "crosses a network, got 'replay'"
         )
-    if parts["network"].in_process:
+    if parts["network"].in_process and settings["workers"] > 1:
         raise BadSetting(
-            f"network must have packets with parallel={name}: virtual time knows no cuts"
+            f"network must have packets with parallel={name} and workers={settings['workers']}: "
+            "virtual time knows no cuts but those of one worker's model"
         )
     _check_model(parts)
     if parallel.ranks > 1:
@@ -39,7 +41,10 @@ def _check_model(parts: dict[str, Any]) -> None:
     try:
         with torch.device("meta"):
             model = parts["model"].build(data.shape, data.classes)
-        cuts_of(model, data.shape, parallel.stages, parallel.cuts)
+        if parallel.ranks == 1:
+            before_cuts(model, data.shape, parallel)
+        else:
+            cuts_of(model, data.shape, parallel.stages, parallel.cuts)
     except ValueError as error:
         raise BadSetting(f"parallel: {error}") from error
 

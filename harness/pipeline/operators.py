@@ -1,13 +1,16 @@
 """The cuts of a model in one process: operators between its layers, and nothing is sent."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
+from compressors.activations.base import Activations
 from compressors.activations.operator import Cut
 from harness.models.base import Shape
+from harness.models.transformer import Rectifier, Translator
 from harness.pipeline.chain import chain
+from harness.pipeline.layout import Split
 from harness.pipeline.stages import cuts_of
 from harness.settings import Settings
 
@@ -17,13 +20,38 @@ def cut_in_place(settings: Settings, model: nn.Module, shape: Shape) -> list[Cut
     parallel = settings.build("parallel")
     if parallel.stages == 1:
         return []
-    layers, found = [layer for _, layer in chain(model)], []
-    for first in cuts_of(model, shape, parallel.stages, parallel.cuts):
+    found = []
+    for layer in before_cuts(model, shape, parallel):
         cut = Cut(settings.build("activations"))
-        layers[first - 1].register_forward_hook(_through(cut))
+        layer.register_forward_hook(_through(cut, isinstance(layer, Rectifier)))
         found.append(cut)
     return found
 
 
-def _through(cut: Cut) -> Callable[[nn.Module, Any, Tensor], Tensor]:
-    return lambda layer, inputs, output: cut(output.float(), layer.training)
+def before_cuts(model: nn.Module, shape: Shape, parallel: Split) -> list[nn.Module]:
+    """The layers behind which a model is cut: a chain where its stages end, a transformer inside.
+
+    ValueError for cuts that it cannot have. What is inside is no stage of a pipeline: more than
+    this would have to cross, as the rest of the layer goes around it.
+    """
+    if not isinstance(model, Translator):
+        layers = [layer for _, layer in chain(model)]
+        return [layers[cut - 1] for cut in cuts_of(model, shape, parallel.stages, parallel.cuts)]
+    if parallel.cuts is not None:
+        raise ValueError(f"cuts of a transformer must be null, got {list(parallel.cuts)}")
+    return model.inner_cuts(parallel.stages)
+
+
+def schemes(cuts: Sequence[Cut]) -> dict[str, Activations]:
+    """What the cuts of a model have learnt, by the names it is kept under."""
+    return {f"cut{number}": cut.scheme for number, cut in enumerate(cuts)}
+
+
+def _through(cut: Cut, words: bool) -> Callable[[nn.Module, Any, Tensor], Tensor]:
+    """A row is what crosses of one sample, or of one of its `words`."""
+
+    def through(layer: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        rows = output.flatten(0, -2) if words else output
+        return cut(rows.float(), layer.training).view_as(output)
+
+    return through

@@ -16,6 +16,8 @@ from harness.data.loader import Batches, shard
 from harness.fit import device_type
 from harness.models.base import backward_shares
 from harness.pace import Paced
+from harness.pipeline.meter import Meter
+from harness.pipeline.operators import cut_in_place, schemes
 from harness.records import Events, Table
 from harness.restoration import restored
 from harness.resume import Resumed
@@ -33,7 +35,8 @@ from harness.simulate.train import Gradients, Loop
 from harness.simulate.turns import Turns
 from harness.simulate.workers import Alike, SimulatedWorkers
 from harness.stops import Stops
-from harness.task import Memory
+from harness.task import Memory, Task
+from harness.watch import look_at
 
 
 def assembled(
@@ -58,11 +61,15 @@ def assembled(
         gradients, steps = _sizes(settings, model, data), settings.total_steps(1)
     else:
         gradients, steps = _replica(settings, model.to(device), data, device, begin)
+    first, cuts = begin.manifest.step if begin else 0, []
+    if not replay:
+        look_at(settings, model, data.shape, run_dir, rank=0, first=first)
+        cuts = cut_in_place(settings, model, data.shape)
     pace = pace_of(settings, architecture)
     begins_s = begin.manifest.time_s if begin else 0.0
     loop = Loop(
         workers=settings["workers"],
-        first=begin.manifest.step if begin else 0,
+        first=first,
         stops=Stops.of(settings, steps, data.metric),
         run_dir=run_dir,
         gradients=gradients,
@@ -73,8 +80,9 @@ def assembled(
             costs, Table(run_dir, "links.csv"), events, settings["network.sample_s"], begins_s
         ),
         timeline=Timeline(run_dir, settings["network.timeline_steps"]),
-        saver=None if replay else Saver(run_dir, settings, device.type, events),
+        saver=None if replay else Saver(run_dir, settings, device.type, events, schemes(cuts)),
         tell=tell,
+        crossing=Meter(cuts).read,
     )
     turns = Turns(1 if settings["network.alike"] else loop.workers, loop.exchange)
     for rank in range(turns.size):
@@ -82,17 +90,18 @@ def assembled(
         side.end_s = begins_s
         loop.sides.append(side)
         if isinstance(gradients, Replica):
-            state_of(side.reduction)  # what cannot be kept is told now, not when it is too late
+            learnt = with_state(side.reduction) | schemes(cuts)
+            state_of(learnt)  # what cannot be kept is told now, not when it is too late
             if begin is not None:
-                _go_on(begin, rank, gradients, side)
+                _go_on(begin, rank, gradients, side, learnt)
     return loop, turns
 
 
-def _go_on(begin: Resumed, rank: int, replica: Replica, side: Side) -> None:
+def _go_on(begin: Resumed, rank: int, replica: Replica, side: Side, learnt: dict[str, Any]) -> None:
     """Put this worker where the checkpoint was taken; the model and batches are there already."""
     own = checkpoint.load(begin.folder, checkpoint.rank_file(rank), replica.device)
     replica.restore(rank, own)
-    for name, thing in with_state(side.reduction).items():
+    for name, thing in learnt.items():
         restored(own["reduction"][name], thing, name)
     side.observe(Observation(**own["seen"]))
 
@@ -145,9 +154,8 @@ def _replica(
         samples=accumulate * batch_size,
         device=device,
         bucket_mb=settings.bucket_mb(),
-        metric=data.metric,
+        task=Task.of(data, device, settings["precision"]),
         accumulate=accumulate,
-        precision=settings["precision"],
         clip_norm=options["clip_norm"],
     )
     replica.settle(torch.zeros(batch_size, *data.shape, device=device))

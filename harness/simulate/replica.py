@@ -48,14 +48,12 @@ class Replica:
     samples: int
     device: torch.device
     bucket_mb: float | None  # None: DDP's own sizes
-    metric: str
+    task: Task
     accumulate: int = 1
-    precision: str = "float32"  # float32 | bf16
     clip_norm: float | None = None
     same: bool = field(default=True, init=False)  # whether all workers got the same means so far
 
     def __post_init__(self) -> None:
-        self._task = Task(self.metric, self.device, self.precision)
         self._parameters = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
         self._buffers = list(self.model.buffers())
 
@@ -67,7 +65,7 @@ class Replica:
         parameters = self._parameters
         before = [buffer.clone() for buffer in self._buffers]
         arrived = _order_of_arrival(
-            parameters, lambda: self._task.scores(self.model, inputs).sum().backward()
+            parameters, lambda: self.task.scores(self.model, inputs).sum().backward()
         )
         self._clear()
         for buffer, value in zip(self._buffers, before, strict=True):
@@ -127,9 +125,9 @@ class Replica:
         """Metrics on the test set; every worker has the first one's buffers from then on."""
         self._hand_out_buffers()
         self.model.eval()
-        tested = [self._task.tested(self.model, own.test_set) for own in self.workers]
+        tested = [self.task.tested(self.model, own.test_set) for own in self.workers]
         self.model.train()
-        return self._task.metrics(ring_sum(tested))
+        return self.task.metrics(ring_sum(tested))
 
     def shared(self) -> dict[str, Any]:
         """What a checkpoint needs of any one worker."""
@@ -157,8 +155,8 @@ class Replica:
 
     def _loss(self, memory: Memory, part: int, inputs: Tensor, labels: Tensor) -> Tensor:
         """This micro-batch's part of the mean over the batch."""
-        scores = self._task.scores(self.model, inputs, memory, part)
-        return self._task.loss(scores, labels) / self.accumulate
+        scores = self.task.scores(self.model, inputs, memory, part)
+        return self.task.loss(scores, labels) / self.accumulate
 
     def _enter(self, own: Own) -> None:
         torch.set_rng_state(own.random)

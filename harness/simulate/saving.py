@@ -8,7 +8,6 @@ from controllers.base import Observation
 from harness.assembly import with_state
 from harness.checkpoint import Files, Writer
 from harness.records import Events
-from harness.reduction import Reduction
 from harness.resume import deciding
 from harness.settings import Settings
 from harness.simulate.side import Side
@@ -23,6 +22,7 @@ class Saver:
     settings: Settings
     device: str  # cpu | cuda
     events: Events
+    schemes: dict[str, Any]  # of the cuts of the model, by name: of the one worker where it has any
     _files: list[Files] = field(default_factory=list, init=False)
 
     def save(
@@ -37,7 +37,8 @@ class Saver:
         """After `done` steps; by rank what each has alone, its reduction, its last observation."""
         self._files = []
         for rank in reversed(range(len(sides))):  # the first concludes
-            kept = {"reduction": state_of(sides[rank].reduction), "seen": seen[rank]._asdict()}
+            learnt = with_state(sides[rank].reduction) | self.schemes
+            kept = {"reduction": state_of(learnt), "seen": seen[rank]._asdict()}
             self._writer(rank).write(done, time_s, shared if rank == 0 else {}, owns[rank] | kept)
 
     def _writer(self, rank: int) -> Writer:
@@ -56,6 +57,6 @@ class Saver:
         return self._files
 
 
-def state_of(reduction: Reduction) -> dict[str, Any]:
-    """What a reduction has learnt so far, as plain values; TypeError for what cannot be kept."""
-    return {name: taken(thing, name) for name, thing in with_state(reduction).items()}
+def state_of(learnt: dict[str, Any]) -> dict[str, Any]:
+    """What was learnt so far, as plain values; TypeError for what cannot be kept."""
+    return {name: taken(thing, name) for name, thing in learnt.items()}

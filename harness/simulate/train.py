@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from controllers.base import Observation
+from harness.crossing import Crossing
 from harness.exchange import Exchanged
 from harness.pace import Paced
 from harness.records import Evaluation, Table
@@ -68,6 +69,7 @@ class Loop:
     timeline: Timeline
     saver: Saver | None  # None: there is nothing to go on with
     tell: Callable[[], None]
+    crossing: Callable[[], Crossing] = Crossing  # of cuts of the model, of a single worker
     done: int = field(default=0, init=False)  # steps
     _updated_s: float = field(default=0.0, init=False)  # what the last update took
 
@@ -120,7 +122,8 @@ class Loop:
             side.observe(seen)
             self._seen.append(seen)
             loss, controller = self._computed[rank].loss, side.reduction.controller
-            rows.append(recorded(seen, rank, loss, self.gradients.samples, controller))
+            row = recorded(seen, rank, loss, self.gradients.samples, controller)
+            rows.append(self.crossing().added_to(row, dilation=1.0))
         if len(rows) < self.workers:
             table.append_alike(rows[0], range(self.workers))
         else:

@@ -123,6 +123,22 @@ def test_dct_keeps_its_thresholds_by_parameter_until_the_density_changes() -> No
     together(2, work)
 
 
+def test_dct_sends_the_whole_of_what_it_is_told_to_but_for_zeros() -> None:
+    def work(workers: ThreadWorkers) -> None:
+        replica = Replica(workers, DCTDP(whole=["2.weight"]), Residual())
+        grad = gradient(300, 0)
+        grad[100:150] = 0
+        shapes = {"1.weight": (100,), "2.weight": (200,)}
+        for step in range(3):
+            outcome = replica.reduce(grad * (step + 1), 0.1, step, of=shapes)
+            assert torch.equal(outcome.reduced.mean[100:], grad[100:] * (step + 1))
+            assert not outcome.reduced.unsent[100:].any()
+            sent = outcome.reduced.mean[:100].count_nonzero()
+            assert 0 < sent < 100 and outcome.contributed_bytes == 8 * (150 + sent)
+
+    together(1, work)
+
+
 @pytest.mark.parametrize("density", [0.001, 0.05, 0.3, 1.0])
 @pytest.mark.parametrize("n", [1, 7, 1000, 40_000])
 def test_dct_finds_the_same_threshold_by_sorting_as_by_selection(n: int, density: float) -> None:
