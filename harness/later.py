@@ -18,7 +18,8 @@ def without(config: dict[str, Any]) -> dict[str, Any]:
 def _without(config: dict[str, Any], keys: tuple[str, ...], before: Any) -> dict[str, Any]:
     first, *rest = keys
     inner = config.get(first)
+    if rest and isinstance(inner, dict):
+        return config | {first: _without(inner, tuple(rest), before)}
     if rest:
-        section = isinstance(inner, dict)
-        return config | {first: _without(inner, tuple(rest), before)} if section else config
+        return config
     return config if inner != before else {k: v for k, v in config.items() if k != first}
