@@ -17,8 +17,7 @@ from harness import later, records, status
 CONDITIONS = ["experiment", "workers", "steps", "epochs", "batch_size", "target", "model"]
 CONDITIONS += ["dataset", "optimizer", "workers_per_node", "profile", "network", "emulation"]
 CONDITIONS += ["initial_weights", "resume_from", "device", "accumulate", "precision", "parallel"]
-OF_A_MACHINE = ("network.machine", "network.interface", "network.ledger")  # conditions of none
-OF_A_MACHINE += ("network.in_place_of",)
+OF_A_MACHINE = {"network.machine", "network.interface", "network.ledger", "network.in_place_of"}
 
 
 class NoRuns(ValueError):

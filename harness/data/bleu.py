@@ -46,8 +46,8 @@ class Bleu:
         from sacrebleu.metrics.bleu import BLEU
 
         counts = [int(each) for each in sums.tolist()]
-        matches, totals, lengths = counts[:ORDERS], counts[ORDERS:-2], counts[-2:]
-        return BLEU.compute_bleu(matches, totals, *lengths, smooth_method="exp").score
+        matches, totals, (said, wanted) = counts[:ORDERS], counts[ORDERS:-2], counts[-2:]
+        return BLEU.compute_bleu(matches, totals, said, wanted, smooth_method="exp").score
 
 
 def _until_end(row: list[int]) -> list[int]:

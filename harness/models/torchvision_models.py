@@ -11,7 +11,16 @@ from harness.models.base import Shape, Times, one_of, require_images
 # `spare_classes`, scores that no class of the data has, as DC2's numbers of parameters imply, and
 # the `weights` to begin with. Both tell the `order` of their layers, so that they can be cut.
 
-OF_RESNET = ("conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3", "layer4")
+OF_RESNET: tuple[str, ...] = (
+    "conv1",
+    "bn1",
+    "relu",
+    "maxpool",
+    "layer1",
+    "layer2",
+    "layer3",
+    "layer4",
+)
 OF_RESNET += ("avgpool", "flatten", "fc")
 OF_VGG = ("features", "avgpool", "flatten", "classifier")
 

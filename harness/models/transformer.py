@@ -147,7 +147,7 @@ class Translator(nn.Module):
                 f"stages of a transformer of {len(self.encoder)} layers must be 2, 3 or, from 3 "
                 f"layers on, 5, got {stages}"
             )
-        return [layers[number].activation for layers, number in known[stages]]
+        return [layers[number].get_submodule("activation") for layers, number in known[stages]]
 
 
 def positions(length: int, width: int, device: torch.device) -> Tensor:
