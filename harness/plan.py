@@ -134,12 +134,13 @@ def _loop(settings: Settings) -> Any:
     """Of a run in virtual time, its threads and its folder, for a while."""
     sharing, dilation = settings["workers_per_node"], settings["emulation.dilation"]
     nodes = settings["workers"] // sharing
-    costs = settings.build("network").costs(settings.build("profile"), nodes, sharing, dilation)
+    network, profile, seed = settings.build("network"), settings.build("profile"), settings["seed"]
+    costs = network.costs(profile, nodes, sharing, dilation, seed)
     with TemporaryDirectory(prefix="gradnet-plan-") as name:
         folder = Path(name)
         for table in TABLES:
             Table(folder, table).header()
-        with as_in_a_rank(settings["seed"], settings["network.threads"]):
+        with as_in_a_rank(seed, settings["network.threads"]):
             loop, turns = assembled(folder, settings, costs, None, lambda: None)
             try:
                 yield loop, turns, folder

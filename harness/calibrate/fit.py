@@ -4,14 +4,17 @@ Errors are relative, so that a collective of a millisecond counts as much as one
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
+from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import nnls
 
-from harness.calibrate.links import Sample
+from harness.calibrate.links import LEAST_BYTES, Sample
 
 BITS_PER_S = 1e6  # of one Mbit/s
+NORMAL = 1.4826  # standard deviations in a median absolute deviation
 ROUNDS = {"all_reduce": 2, "all_gather": 1}  # times around the ring
 
 
@@ -23,6 +26,7 @@ class Links(NamedTuple):
     efficiency: float
     median: float  # absolute error of a sample, relative
     worst: float
+    noise: float  # standard deviation of equal collectives, relative
 
 
 class Compression(NamedTuple):
@@ -52,7 +56,23 @@ def links(samples: Sequence[Sample], cores: int | None = None) -> Links:
         efficiency=float(min(1.0, 1 / slowness)),
         median=float(np.median(errors)),
         worst=float(errors.max()),
+        noise=noise(samples),
     )
+
+
+def noise(samples: Sequence[Sample]) -> float:
+    """Relative standard deviation of the repetitions of `samples` that send more than the least.
+
+    From the differences of neighbours: a machine that slowly becomes busier is no noise, and a
+    median lets no single stall count. 0 where nothing was repeated.
+    """
+    differences = [
+        abs(after - before) / each.seconds
+        for each in samples
+        if each.nbytes > LEAST_BYTES
+        for before, after in pairwise(each.times_s)
+    ]
+    return float(NORMAL / sqrt(2) * np.median(differences)) if differences else 0.0
 
 
 def predicted_s(constants: Links, sample: Sample, cores: int | None = None) -> float:

@@ -37,13 +37,18 @@ class Plan(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One collective; real seconds, the median of its repetitions."""
+    """One collective."""
 
     collective: str  # all_reduce | all_gather
     nodes: int
     rate_mbit: float
     nbytes: int  # reduced, or of each piece gathered
-    seconds: float
+    times_s: Sequence[float]  # real, of its repetitions, one after the other
+
+    @property
+    def seconds(self) -> float:
+        """Their median."""
+        return statistics.median(self.times_s)
 
 
 class CalibrationError(RuntimeError):
@@ -74,8 +79,7 @@ def take(plan: Plan) -> list[Sample]:
             by_rank = on_ranks(nodes, rate_mbit, _times, plan.repeats, cases)
             for (collective, nbytes), *times in zip(cases, *by_rank, strict=True):
                 slowest = [max(repetition) for repetition in zip(*times, strict=True)]
-                seconds = statistics.median(slowest)
-                found.append(Sample(collective, nodes, rate_mbit, nbytes, seconds))
+                found.append(Sample(collective, nodes, rate_mbit, nbytes, slowest))
     return found
 
 

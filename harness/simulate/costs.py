@@ -20,16 +20,17 @@ narrowest link stands, as CUBIC leaves it: every message waits for what is befor
 long as its share of the rate makes it, if that is longer. Delays of links count once a message;
 jitter is taken as its mean, 0, and reordering as none. Loss bounds a flow by the TCP throughput
 equation of RFC 5348, section 3.1 (Padhye et al., 1998), which is Reno's: CUBIC recovers faster over
-long paths.
+long paths. Noise stretches what messages and bytes take, and queues; delays of links are exact.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from harness.simulate.conditions import Conditions, Look
+from harness.simulate.noise import Noise
 from harness.simulate.routes import VOID, Paths
 
 SEGMENT_BYTES = 1448  # of TCP payload at MTU 1500 with timestamps
@@ -51,6 +52,7 @@ class Costs:
     operation_s: float  # of a collective, once
     efficiency: float  # payload's share of a link's rate
     queue_bytes: float = 0.0  # that each direction holds
+    noise: Noise = field(default_factory=Noise)
 
     def __post_init__(self) -> None:
         self._names = self.conditions.routes.names
@@ -90,14 +92,14 @@ class Costs:
         own = self.workers_per_node
         connections = np.full((len(sizes) // own,) * 2, own * own)
         latency_s = self.operation_s + (len(sizes) - 1) * self.alpha_s
-        return self._at_once(start_s + latency_s, self._by_node(sizes), connections)
+        return self._at_once(start_s, latency_s, self._by_node(sizes), connections)
 
     def send(self, start_s: float, sizes: Sequence[Sequence[int]]) -> float:
         """End of the sends of `sizes[r][p]` bytes from rank r to p; 0: there is none."""
         connections = self._by_node(np.asarray(sizes) > 0)
         if not connections.any():
             return start_s
-        return self._at_once(start_s + self.alpha_s, self._by_node(sizes), connections)
+        return self._at_once(start_s, self.alpha_s, self._by_node(sizes), connections)
 
     def _ring(
         self, start_s: float, volumes: float | np.ndarray, rounds: int, workers: int
@@ -105,7 +107,8 @@ class Costs:
         """`volumes[n]` bytes leave node n, in `rounds` times around."""
         if workers == 1:
             return start_s
-        latency_s = self.operation_s + rounds * (workers - 1) * self.alpha_s
+        stretch = self.noise.factor()
+        latency_s = stretch * (self.operation_s + rounds * (workers - 1) * self.alpha_s)
         nodes = self.conditions.routes.nodes
         if nodes == 1:
             return start_s + latency_s
@@ -118,7 +121,7 @@ class Costs:
             per_s, wait_s = self._of_ring(look)
             return np.minimum(per_s, message / wait_s) if message and wait_s else per_s
 
-        return self.conditions.finish(start_s + latency_s, volumes.max(), rate)
+        return self.conditions.finish(start_s + latency_s, stretch * volumes.max(), rate)
 
     @cached_property
     def _hops(self) -> Paths:
@@ -159,8 +162,12 @@ class Costs:
         rates = np.where(self._shared[paths] > 0, look.bytes_per_s[paths], np.inf)
         return STANDING * self.queue_bytes / rates.min(axis=1)
 
-    def _at_once(self, begin_s: float, volumes: np.ndarray, connections: np.ndarray) -> float:
+    def _at_once(
+        self, start_s: float, latency_s: float, volumes: np.ndarray, connections: np.ndarray
+    ) -> float:
         """End of what every node sends to every other, [nodes, nodes], over so many connections."""
+        stretch = self.noise.factor()
+        begin_s = start_s + stretch * latency_s
         senders, receivers = np.nonzero(connections * ~np.eye(len(connections), dtype=bool))
         if not len(senders):
             return begin_s
@@ -180,10 +187,11 @@ class Costs:
 
         look = self.conditions.look(begin_s)
         delay_s = float(look.delay_s[paths].sum(axis=1).max())
-        waited_s = begin_s + delay_s + float(self._waits_s(look, paths).max())
+        waited_s = begin_s + delay_s + stretch * float(self._waits_s(look, paths).max())
         if not len(used):
             return waited_s
-        return max(waited_s, self.conditions.finish(begin_s + delay_s, loads[used], rates))
+        end_s = self.conditions.finish(begin_s + delay_s, stretch * loads[used], rates)
+        return max(waited_s, end_s)
 
     def _by_node(self, by_rank: Sequence[Sequence[int]] | np.ndarray) -> np.ndarray:
         """Sums of [ranks, ranks] over the ranks of two nodes: [nodes, nodes]."""

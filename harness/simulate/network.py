@@ -8,6 +8,7 @@ from harness.simulate import compression
 from harness.simulate.compression import Given, Told
 from harness.simulate.conditions import Conditions, Look
 from harness.simulate.costs import Costs
+from harness.simulate.noise import MOST_NOISE, Noise
 from harness.simulate.routes import Dumbbell, Routes, Star
 from profiles.base import Profile
 from profiles.limits import check_between, check_choice, check_profile, check_whole
@@ -29,6 +30,7 @@ class Simulated:
     alpha_s: float = 0.0002
     operation_s: float = 0.0002
     efficiency: float = 0.956
+    noise: float = 0.0
     compress_scale: float = 1.0
     compress_ns: Told = None
     bucket_us: Told = None
@@ -47,6 +49,7 @@ class Simulated:
     def __post_init__(self) -> None:
         check_between(0, MOST_LATENCY_S, alpha_s=self.alpha_s, operation_s=self.operation_s)
         check_between(0.01, 1, efficiency=self.efficiency)
+        check_between(0, MOST_NOISE, noise=self.noise)
         check_between(0, MOST_SCALE, compress_scale=self.compress_scale)
         compression.check(compress_ns=self.compress_ns, bucket_us=self.bucket_us)
         check_between(*PERIOD_S, update_s=self.update_s, sample_s=self.sample_s)
@@ -78,9 +81,14 @@ class Simulated:
         return Star(profile, nodes)
 
     def costs(
-        self, profile: Profile, nodes: int, workers_per_node: int, dilation: float = 1.0
+        self,
+        profile: Profile,
+        nodes: int,
+        workers_per_node: int,
+        dilation: float = 1.0,
+        seed: int = 0,
     ) -> Costs:
-        """What collectives of `nodes` x `workers_per_node` workers take."""
+        """What collectives of `nodes` x `workers_per_node` workers take; `seed` is the noise's."""
         scale = self._scale(dilation)
         handled = scale * self._crowd(nodes * workers_per_node)
         return Costs(
@@ -90,6 +98,7 @@ class Simulated:
             operation_s=handled * self.operation_s,
             efficiency=self.efficiency,
             queue_bytes=self._queue_bytes(profile),
+            noise=Noise(self.noise, seed),
         )
 
     def _queue_bytes(self, profile: Profile) -> int:

@@ -36,8 +36,9 @@ def simulate(run_dir: Path, settings: Settings, tell: Tell) -> None:
 def _simulate(run_dir: Path, settings: Settings, events: Events, tell: Tell) -> None:
     dilation, sharing = settings["emulation.dilation"], settings["workers_per_node"]
     network, profile = settings.build("network"), settings.build("profile")
-    costs = network.costs(profile, settings["workers"] // sharing, sharing, dilation)
-    found = {**environment.describe(), "seed": settings["seed"], "dilation": dilation}
+    nodes, seed = settings["workers"] // sharing, settings["seed"]
+    costs = network.costs(profile, nodes, sharing, dilation, seed)
+    found = {**environment.describe(), "seed": seed, "dilation": dilation}
     found |= {"network": network.describe(costs, dilation), "proof": {}}
     write_json(run_dir / "environment.json", found)
     begin = resumed(settings["resume_from"])

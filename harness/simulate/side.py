@@ -59,6 +59,7 @@ class Side:
         sent, received = workers.sent_bytes, workers.received_bytes
         workers.intervals.clear()
         workers.now_s = max(workers.now_s, begin_s)
+        workers.open(step)
         self.reduction.open(self._seen, self._durations_s)
         self.repeats.begin(self.reduction.density)
         opened, workers.compress_s = len(workers.intervals), 0.0

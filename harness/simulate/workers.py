@@ -60,6 +60,10 @@ class SimulatedWorkers(Collectives):
     acts: list[Act] = field(default_factory=list, init=False)  # since somebody cleared it
     _measured_from: float | None = field(default=None, init=False)
 
+    def open(self, exchange: int) -> None:
+        """An exchange begins, which every worker says before any of its collectives."""
+        self.costs.noise.begin(exchange)
+
     def begin(self, time_s: float) -> None:
         """Go on at `time_s`, unless it is later already; from now on time is measured."""
         self.now_s = max(self.now_s, time_s)

@@ -26,7 +26,7 @@ def asked(monkeypatch, *arguments: str) -> int:
 
 
 def test_what_is_written_is_a_choice_of_network_that_can_be_simulated(choices):
-    found = fit.Links(0.0001, 0.001, 0.95, 0.02, 0.1)
+    found = fit.Links(0.0001, 0.001, 0.95, 0.02, 0.1, noise=0.07)
     text = choice.text(found, {"topk": fit.Compression(100.0, 2.0, 0.1, 0.2)})
     assert "off by 2.0% in the median, 10.0% at most" in text
     told = yaml.safe_load(text)
@@ -40,6 +40,7 @@ def test_what_is_written_is_a_choice_of_network_that_can_be_simulated(choices):
     crowd = max(1, 4 / os.cpu_count())  # workers to a core
     latencies_s = costs.alpha_s, costs.operation_s
     assert latencies_s == pytest.approx((crowd * 0.000025, crowd * 0.00025))
+    assert costs.noise.relative == 0.07
     given = network.compression("topk", workers=4, dilation=4.0)
     assert given.seconds(1000) == pytest.approx(crowd * (1e-4 + 2e-6) / 4)
     assert network.compression("covap", 4, 4.0) is None  # not among them: measured
@@ -70,10 +71,12 @@ def test_real_collectives_take_what_their_bytes_need():
     samples = links.measured(links.Plan(nodes=(2,), rates_mbit=(50, 200), repeats=3))
     assert {each.rate_mbit for each in samples} == {50, 200}
     for each in samples:
+        assert len(each.times_s) == 3
         if each.nbytes > links.LEAST_BYTES:
             bound_s = each.nbytes * 8 / (each.rate_mbit * 1e6)
             assert each.seconds > 0.9 * bound_s  # an idle shaper lets 2 ms through at once
-    assert 0.3 < fit.links(samples).efficiency <= 1
+    found = fit.links(samples)
+    assert 0.3 < found.efficiency <= 1 and found.noise > 0
 
 
 def test_the_command_says_what_it_takes():

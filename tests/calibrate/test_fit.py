@@ -24,7 +24,7 @@ def made(
         seconds = costs.all_reduce(0.0, nbytes, nodes)
     else:
         seconds = costs.all_gather(0.0, [nbytes] * nodes)
-    return Sample(collective, nodes, rate_mbit, nbytes, seconds * noise.get("times", 1.0))
+    return Sample(collective, nodes, rate_mbit, nbytes, (seconds * noise.get("times", 1.0),))
 
 
 def samples(cores: int | None = None, **noise: float) -> list[Sample]:
@@ -40,18 +40,18 @@ def samples(cores: int | None = None, **noise: float) -> list[Sample]:
 @pytest.mark.parametrize("cores", [None, 1, 2, 8])
 def test_constants_are_found_again(cores):
     found = fit.links(samples(cores), cores)
-    assert found._asdict() == pytest.approx(MADE | {"median": 0, "worst": 0}, abs=1e-9)
+    assert found._asdict() == pytest.approx(MADE | {"median": 0, "worst": 0, "noise": 0}, abs=1e-9)
 
 
 def test_what_does_not_fit_is_told():
     good = samples()
-    found = fit.links([*good[1:], good[0]._replace(seconds=2 * good[0].seconds)])
+    found = fit.links([*good[1:], good[0]._replace(times_s=(2 * good[0].seconds,))])
     assert found.worst > 0.2 > found.median
     assert fit.predicted_s(found, good[-1]) == pytest.approx(good[-1].seconds, rel=0.1)
 
 
 def test_efficiency_is_at_most_1_and_latencies_at_least_0():
-    faster = fit.links([each._replace(seconds=0.5 * each.seconds) for each in samples()])
+    faster = fit.links([each._replace(times_s=(0.5 * each.seconds,)) for each in samples()])
     assert faster.efficiency == 1
     growing = [made(n, 100, "all_reduce", 10_000_000) for n in (2, 3, 4)]
     assert min(fit.links(growing)[:3]) >= 0
@@ -66,3 +66,28 @@ def test_compression_is_a_time_for_the_bucket_and_one_for_each_element():
     sizes = [4096, 32768, 1 << 20]
     found = fit.compression(sizes, [50e-6 + 3e-9 * size for size in sizes])
     assert found == pytest.approx((50, 3, 0, 0), abs=1e-6)
+
+
+def repeated(relative: float, nbytes: int = 1_000_000) -> list[Sample]:
+    """Equal collectives as virtual time repeats them on a machine that slows down by a fifth."""
+    network = Simulated(**MADE, noise=relative)
+    found = []
+    for number, rate_mbit in enumerate((50, 200, 800)):
+        costs = network.costs(Static(rate_mbit=rate_mbit), 4, 1, seed=number)
+        times_s = [(1 + i / 1000) * costs.all_reduce(0.0, nbytes, 4) for i in range(200)]
+        found.append(Sample("all_reduce", 4, rate_mbit, nbytes, times_s))
+    return found
+
+
+@pytest.mark.parametrize("relative", [0.0, 0.05, 0.1])
+def test_the_noise_that_times_were_made_with_is_found_again(relative):
+    assert fit.noise(repeated(relative)) == pytest.approx(relative, rel=0.1, abs=2e-3)
+
+
+def test_stalls_and_what_is_all_latency_are_no_noise():
+    stalled = [
+        each._replace(times_s=[10 * t if i % 20 == 0 else t for i, t in enumerate(each.times_s)])
+        for each in repeated(0.1)
+    ]
+    assert fit.noise(stalled) == pytest.approx(0.1, rel=0.3)
+    assert fit.noise(repeated(0.5, nbytes=64)) == 0

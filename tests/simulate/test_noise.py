@@ -1,0 +1,160 @@
+"""Noise of collectives: of mean 1, the same for all workers, and again for the same seed."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.settings import BadSetting
+from harness.simulate.costs import Costs
+from harness.simulate.noise import Noise
+from tests.simulate.runs import DETERMINED, settings_of, simulated, weights
+from tests.simulate.test_costs import MB, Made
+from tests.simulate.threads import costs_of
+
+NOISE = "network.noise=0.2"
+SMALL = ("workers=3", "method=topk_0.1", *DETERMINED)
+ALIKE = ("network.alike=true", "emulation.compute=replay", "network.compress_scale=0")
+
+
+def factors(noise: Noise, exchanges: int, each: int) -> np.ndarray:
+    """[exchanges, each]."""
+    found = []
+    for exchange in range(exchanges):
+        noise.begin(exchange)
+        found.append([noise.factor() for _ in range(each)])
+    return np.array(found)
+
+
+@pytest.mark.parametrize("relative", [0.01, 0.1, 1.0])
+def test_factors_have_mean_1_and_the_deviation_that_was_asked_for(relative):
+    drawn = factors(Noise(relative, seed=3), exchanges=2000, each=50)
+    assert drawn.min() > 0
+    assert drawn.mean() == pytest.approx(1, abs=5 * relative / drawn.size**0.5)
+    assert drawn.std() == pytest.approx(relative, rel=0.05)
+    # collectives of an exchange, and the same one of neighbours, have nothing to do with each other
+    inside, after = drawn[:, 0] - 1, drawn[1:, 0] - 1
+    for other, own in ((drawn[:, 1] - 1, inside), (after, inside[:-1])):
+        assert abs(np.mean(other * own)) < 5 * relative**2 / len(own) ** 0.5
+
+
+def test_a_factor_is_told_by_seed_exchange_and_number():
+    whole = factors(Noise(0.1, seed=3), exchanges=5, each=4)
+    assert (factors(Noise(0.1, seed=3), exchanges=5, each=2) == whole[:, :2]).all()
+    gone_on = Noise(0.1, seed=3)
+    gone_on.begin(4)
+    assert [gone_on.factor() for _ in range(2)] == list(whole[4, :2])
+    gone_on.begin(4)  # as every worker says
+    assert [gone_on.factor() for _ in range(2)] == list(whole[4, 2:])
+    assert not (factors(Noise(0.1, seed=4), exchanges=5, each=4) == whole).any()
+
+
+def took_s(collective: str, noise: Noise, **told: float) -> tuple[float, dict[str, float]]:
+    costs = costs_of(Made({}, delay_ms=told.pop("delay_ms", 0.0)), 4, noise=noise, **told)
+    asked = {
+        "all_reduce": (4 * MB, 4),
+        "reduce_scatter": (4 * MB, 4),
+        "all_gather": ([MB] * 4,),
+        "broadcast": (MB, 4),
+        "all_to_all": ([[MB] * 4] * 4,),
+        "send": ([[MB] * 4] * 4,),
+    }[collective]
+    return getattr(costs, collective)(1.0, *asked) - 1, costs.carried
+
+
+@pytest.mark.parametrize(
+    "collective",
+    ["all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "send"],
+)
+def test_messages_and_bytes_take_so_much_longer_and_delays_do_not(collective):
+    factor = Noise(0.3, seed=1).factor()
+    told = {"alpha_s": 0.01, "operation_s": 0.02}
+    (exact_s, carried), (noisy_s, again) = (
+        took_s(collective, Noise(relative, seed=1), **told) for relative in (0.0, 0.3)
+    )
+    assert noisy_s == pytest.approx(factor * exact_s) and factor != 1
+    assert again == carried
+    (exact_s, _), (noisy_s, _) = (
+        took_s(collective, noise, delay_ms=10.0) for noise in (Noise(), Noise(0.3, seed=1))
+    )
+    undelayed_s = took_s(collective, Noise())[0]
+    assert noisy_s - exact_s == pytest.approx((factor - 1) * undelayed_s)
+
+
+def test_a_stretched_collective_meets_the_rates_of_its_own_time():
+    changing = Made({0: [(0, 1.0), (2, 0.5)], 1: [(0, 1.0), (2, 0.5)]})
+    factor = Noise(0.3, seed=1).factor()
+    end_s = costs_of(changing, 2, noise=Noise(0.3, seed=1)).all_reduce(0.0, 4 * MB, 2)
+    assert end_s == pytest.approx(2 + (4 * factor - 2) / 0.5)
+
+
+def test_queues_of_competing_flows_are_stretched_too():
+    contended, factor = Made({}, competing=(0.0, 1)), Noise(0.3, seed=1).factor()
+
+    def costs(relative: float) -> Costs:
+        noise = Noise(relative, seed=1)
+        return costs_of(contended, 2, noise=noise, queue_bytes=0.2 * MB)
+
+    ring_s = [costs(relative).all_reduce(0.0, 200, 2) for relative in (0.0, 0.3)]
+    assert ring_s[1] == pytest.approx(factor * ring_s[0])
+    sent_s = [costs(relative).send(0.0, [[0, 1], [0, 0]]) for relative in (0.0, 0.3)]
+    assert sent_s[1] == pytest.approx(factor * sent_s[0])
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory):
+    return simulated(tmp_path_factory.mktemp("noisy") / "a", *SMALL, NOISE, "steps=6")
+
+
+def ends(run) -> pd.DataFrame:
+    """Of communication, by step and rank."""
+    steps = pd.read_csv(run / "steps.csv")
+    return steps.pivot(index="step", columns="rank", values="time_s")
+
+
+def test_every_worker_sees_the_same_times_and_the_same_seed_the_same_bits(noisy, tmp_path):
+    table = ends(noisy)
+    assert (table.nunique(axis=1) == 1).all()
+    assert table[0].diff().nunique() == 5  # no two steps alike
+    again = simulated(tmp_path / "again", *SMALL, NOISE, "steps=6")
+    for name in ("steps.csv", "links.csv", "timeline.csv"):
+        assert (again / name).read_bytes() == (noisy / name).read_bytes(), name
+    other = simulated(tmp_path / "other", *SMALL, NOISE, "steps=6", "seed=1")
+    assert not (ends(other)[0] == table[0]).any()
+
+
+def test_without_noise_every_number_is_as_it_was(noisy, tmp_path):
+    default, none = (
+        simulated(tmp_path / f"{len(asked)}", *SMALL, "steps=6", *asked)
+        for asked in ((), ("network.noise=0",))
+    )
+    assert (default / "steps.csv").read_bytes() == (none / "steps.csv").read_bytes()
+    took_s = ends(default)[0].diff()[1:].to_numpy()
+    assert took_s == pytest.approx(took_s.mean())
+    for name, value in weights(default).items():
+        assert value.equal(weights(noisy)[name]), name  # times change, training does not
+
+
+def test_a_run_that_goes_on_has_the_noise_it_would_have_had(noisy, tmp_path):
+    begun = simulated(tmp_path / "begun", *SMALL, NOISE, "steps=3")
+    gone_on = simulated(tmp_path / "on", *SMALL, NOISE, "steps=6", f"resume_from={begun}")
+    whole = pd.read_csv(noisy / "steps.csv")
+    expected = whole[whole.step >= 3].reset_index(drop=True)
+    pd.testing.assert_frame_equal(pd.read_csv(gone_on / "steps.csv"), expected)
+
+
+def test_one_who_stands_for_all_and_what_is_repeated_have_the_noise_of_everybody(tmp_path):
+    asked = ("workers=3", "steps=30", "method=topk_0.1", "bucket_mb=0.1", NOISE, *ALIKE)
+    everybody, one, repeated = (
+        simulated(tmp_path / f"{number}", *asked, *more)
+        for number, more in enumerate(
+            (("network.alike=false",), ("network.repeat=0",), ("network.repeat=1",))
+        )
+    )
+    for run in (one, repeated):
+        assert (run / "steps.csv").read_bytes() == (everybody / "steps.csv").read_bytes()
+
+
+@pytest.mark.parametrize("value", ["-0.1", "1.5", "true", ".nan"])
+def test_what_is_no_share_of_a_time_is_refused(value):
+    with pytest.raises(BadSetting, match=r"noise must be a number in \[0, 1\]"):
+        settings_of(f"network.noise={value}", "steps=1")
