@@ -62,7 +62,8 @@ def scores(model: torch.nn.Module, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def _labels(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return shape[-1:] if len(shape) == 1 or shape[0] == 2 else ()
+    """Of a text each word has one, of a pair of sentences each word of the second."""
+    return shape[-1:] if len(shape) == 1 or (len(shape) == 2 and shape[0] == 2) else ()
 
 
 @pytest.mark.parametrize("name", CHOICES)
