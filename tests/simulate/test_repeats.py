@@ -9,7 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.simulate.runs import simulated
+from harness.simulate.run import simulate
+from tests.simulate.runs import prepare, settings_of, simulated
 
 MANY = ("network.alike=true", "emulation.compute=replay", "network.compress_scale=0")
 MANY += ("profile=fluctuating", "profile.min_s=0.1", "profile.max_s=0.4")
@@ -44,14 +45,23 @@ def test_of_many_links_some_are_told_of_once_a_step(tmp_path):
     assert passed.to_numpy() == pytest.approx(sent[passed.index].to_numpy(), rel=1e-3)
 
 
+def collect() -> None:
+    gc.collect()
+
+
 def peaks(folder: str, each: list[int]) -> list[int]:
-    """Most bytes that Python held in a run of so many steps, one run after the other."""
+    """Most bytes that Python held in a run of so many steps, one run after the other.
+
+    Collected after every step: what Python keeps to use again, as freed tuples, is not counted.
+    """
     found = []
     for steps in each:
-        asked = (*MANY, "workers=32", f"steps={steps}", "network.sample_s=3600")
+        settings = settings_of(*MANY, "workers=32", f"steps={steps}", "network.sample_s=3600")
+        prepare(Path(folder) / "run", settings)
         gc.collect()
+        gc.freeze()  # what is there already: collecting takes no time
         tracemalloc.start()
-        simulated(Path(folder) / "run", *asked)
+        simulate(Path(folder) / "run", settings, collect)
         found.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     return found
