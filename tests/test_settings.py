@@ -35,10 +35,12 @@ def test_every_experiment_can_start_on_any_machine_at_laptop_scale(experiment, m
 
 
 @pytest.mark.parametrize("experiment", SCALED)
-def test_at_paper_scale_only_the_data_is_missing(experiment, monkeypatch):
+def test_at_paper_scale_only_the_data_is_missing(experiment, monkeypatch) -> None:
     monkeypatch.setenv("GRADNET_DATA", "/nowhere")
     found = settings(f"+experiment={experiment}")
     assert found["workers"] == (1 if experiment.startswith("dct_") else 8)
+    if found["emulation.compute"] == "replay":  # needs none
+        return found.check()
     with pytest.raises(BadSetting, match=r"/nowhere.*scale=laptop"):
         found.check()
 
