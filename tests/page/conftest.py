@@ -17,7 +17,7 @@ EVIL = "topk<script>alert(1)</script>"  # a name that would run if it were not e
 ABROAD = "/home/someone/secret/weights.pt"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A results root: a sweep of two settings with a run that failed, and a dumbbell's runs."""
     root = tmp_path_factory.mktemp("page") / "results"
@@ -41,13 +41,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def pages(folder: Path) -> Path:
     """Where the report of `folder` is."""
     return report(folder)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None and "CI" not in os.environ:
