@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 HOW_TO = ROOT / "docs" / "add_a_compressor.md"
 FOLDERS = ("compressors", "controllers", "profiles", "harness", "conf", "tests")
+FOLDERS += ("results/published",)
 FILE = re.compile(r"^`([\w./]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
