@@ -15,6 +15,7 @@ from harness.exchange import Exchange
 from harness.feedback import Forget
 from harness.gradients import Trained
 from harness.reduction import Reduction
+from harness.task import Task
 from harness.workers import Workers
 from tests.ranks import run_ranks
 
@@ -80,7 +81,9 @@ def batches(rank: int, large_at: int | None = None) -> Iterator[tuple[Tensor, Te
         yield inputs * scale, torch.randint(CLASSES, (BATCH,), generator=source)
 
 
-def trained(model: nn.Module, large_at: int | None = None, **options: Any) -> Trained:
+def trained(
+    model: nn.Module, large_at: int | None = None, precision: str = "float32", **options: Any
+) -> Trained:
     workers, clock = Workers(dist.new_group()), Clock()
     clock.start()
     names = {id(parameter): name for name, parameter in model.named_parameters()}
@@ -96,7 +99,7 @@ def trained(model: nn.Module, large_at: int | None = None, **options: Any) -> Tr
         samples=BATCH,
         device=torch.device("cpu"),
         bucket_mb=0.001,
-        metric="accuracy",
+        task=Task("accuracy", torch.device("cpu"), precision),
         **options,
     )
 

@@ -123,7 +123,7 @@ def _flushed(found: Compressed, part: Tensor, first: int) -> Compressed:
     What another thread has put where this one has just sent something stays.
     """
     assert found.index is not None  # who has a residual sends positions
-    where = part.nonzero().flatten()
+    where = part.clone().nonzero().flatten()  # which counts twice: others write meanwhile
     where = where[~torch.isin(where + first, found.index)]
     values = torch.cat([found.values, part[where]])
     part[where] = 0

@@ -1,6 +1,6 @@
 """What a thread pushes: nothing is lost but what is drained; and that is drawn, and counted."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -103,11 +103,8 @@ def test_threads_share_one_residual_and_its_thresholds_without_harm():
             good = bool((found.index.diff() > 0).all() and found.values.isfinite().all())
             wrong.extend([] if good else [step])
 
-    threads = [threading.Thread(target=work, args=(thread,)) for thread in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(work, range(3)))  # raises what one of them did
     assert wrong == []
     assert every[0].residual(drawn(0)).data_ptr() == every[2].residual(drawn(0)).data_ptr()
     assert every[0].residual(drawn(0)).isfinite().all()
