@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from harness import later, load, metrics
+from harness import load, metrics
 
 OF_NO_RESULT = ("network", "results", "rerun", "report")
 SHAPE = ("left", "access", "sites", "site_delays_ms", "flows_between")  # of a network
@@ -113,8 +113,7 @@ def _pair(name: str, condition: str, controlled: bool, real: Any, virtual: Any) 
 
 def identity_of(config: dict[str, Any]) -> str:
     """What twins have in common."""
-    told = later.without(config)
-    kept = {key: value for key, value in told.items() if key not in OF_NO_RESULT}
+    kept = {key: value for key, value in config.items() if key not in OF_NO_RESULT}
     network = config.get("network") or {}
     shape = {key: network[key] for key in SHAPE if network.get(key) is not None}
     return _short([kept, shape, "dumbbell" in str(network.get("_target_")).lower()])

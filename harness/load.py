@@ -11,7 +11,7 @@ import pandas as pd
 from omegaconf import OmegaConf
 from yaml import YAMLError
 
-from harness import later, records, status
+from harness import records, status
 
 # What must be equal for two runs to be compared; a comparison varies the rest, method and seed.
 CONDITIONS = ["experiment", "workers", "steps", "epochs", "batch_size", "target", "model"]
@@ -216,8 +216,7 @@ def _has_rows(path: Path) -> bool:
 
 def _conditions(config: dict[str, Any]) -> dict[str, Any]:
     """What has to be equal, flat; each value as the network and the training see it."""
-    told = later.without(config)
-    flat = _flat({key: told[key] for key in CONDITIONS if key in told})
+    flat = _flat({key: config[key] for key in CONDITIONS if key in config})
     return {key: value for key, value in flat.items() if key not in OF_A_MACHINE}
 
 

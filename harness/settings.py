@@ -11,7 +11,7 @@ from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
 from omegaconf import OmegaConf
 
-from harness import checkpoint, later
+from harness import checkpoint
 from profiles import recordings
 
 PARTS = (
@@ -49,8 +49,7 @@ class Settings:
 
     def identity(self) -> dict[str, Any]:
         """What the run id is a hash of: no display, but what is in the files that are named."""
-        told = later.without(self.config)
-        deciding = {key: value for key, value in told.items() if key not in NOT_IDENTITY}
+        deciding = {key: value for key, value in self.config.items() if key not in NOT_IDENTITY}
         network = deciding["network"].items()
         deciding["network"] = {k: v for k, v in network if k not in NOT_IDENTITY_OF_NETWORK}
         found = {name: recordings.find(name) for name in _files(deciding)}
