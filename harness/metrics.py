@@ -150,6 +150,7 @@ def volume_ratio(steps: pd.DataFrame) -> float:
     """Bytes sent over those of a dense ring all-reduce, 2 (P - 1) / P per dense byte.
 
     Of pipelines there are P, and what crosses the cuts of a model counts as it would uncompressed.
+    Of a parameter server what trainers push counts, not what they pull.
     """
     workers = steps[steps.samples > 0]["rank"].nunique()  # of a pipeline the last stage has them
     dense = 2 * (workers - 1) / workers * steps.dense_bytes.sum() if workers else 0
@@ -173,24 +174,33 @@ def time_to_target(
     evaluations: pd.DataFrame, metric: str, target: float | None, total_s: float
 ) -> TimeToTarget:
     """When an evaluation first met the target; (nan, False) without target or evaluations."""
-    seen = evaluations[evaluations.metric == metric].sort_values("step")
-    if target is None or np.isnan(target) or seen.empty:
-        return TimeToTarget(float("nan"), False)
-    met = seen[seen.value <= target if lower_is_better(metric) else seen.value >= target]
-    return TimeToTarget(met.time_s.iloc[0], True) if len(met) else TimeToTarget(total_s, False)
+    tested = _against(target, evaluations, metric)
+    return _first(tested[tested.met], total_s if len(tested) else float("nan"))
 
 
 def convergence_time(
     evaluations: pd.DataFrame, metric: str, target: float | None, total_s: float
 ) -> TimeToTarget:
     """First evaluation from which on all met the target; (nan, False) as in `time_to_target`."""
+    tested = _against(target, evaluations, metric)
+    missed = (~tested.met).to_numpy().nonzero()[0]
+    settled = tested.iloc[missed[-1] + 1 if len(missed) else 0 :]
+    return _first(settled, total_s if len(tested) else float("nan"))
+
+
+def _against(target: float | None, evaluations: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Evaluations of `metric` by step, and whether each `met` the target; none without one."""
     seen = evaluations[evaluations.metric == metric].sort_values("step")
-    if target is None or np.isnan(target) or seen.empty:
-        return TimeToTarget(float("nan"), False)
-    met = seen.value <= target if lower_is_better(metric) else seen.value >= target
-    missed = (~met).to_numpy().nonzero()[0]
-    settled = seen.time_s[missed[-1] + 1 if len(missed) else 0 :]
-    return TimeToTarget(settled.iloc[0], True) if len(settled) else TimeToTarget(total_s, False)
+    if target is None or np.isnan(target):
+        seen = seen.iloc[:0]
+        return seen.assign(met=pd.Series(dtype=bool))
+    return seen.assign(
+        met=seen.value <= target if lower_is_better(metric) else seen.value >= target
+    )
+
+
+def _first(rows: pd.DataFrame, censored_s: float) -> TimeToTarget:
+    return TimeToTarget(rows.time_s.iloc[0], True) if len(rows) else TimeToTarget(censored_s, False)
 
 
 def best_value(
