@@ -25,7 +25,7 @@ import torch
 from hydra import compose, initialize_config_dir
 
 from compressors.dct_dp import by_sort
-from harness import load
+from harness.analysis import load
 from harness.settings import Settings
 from harness.sweep import plain_settings
 

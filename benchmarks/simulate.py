@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from harness import run
 from harness.preview import composed
+from harness.runner import run
 
 WORKERS, MANY = 4, 1024
 MODELS = {"convnet": "digits", "resnet18_cifar": "cifar10"}  # 0.16 and 11 million parameters

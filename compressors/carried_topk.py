@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.draw import generator
+from compressors.draw import number
 from compressors.kernels import gpu
 from compressors.magnitude import Entries, add_reaching_, largest_of
 from compressors.sampled_topk import LEAST_RANK, estimate
@@ -126,7 +126,7 @@ class CarriedTopK:
     def _sampled(
         self, grad: Tensor, share: float, key: tuple[int, ...], added: Tensor | None = None
     ) -> Tensor:
-        start = int(torch.randint(1 << 31, (1,), generator=generator(self.seed, *key)))
+        start = number(self.seed, *key)
         return estimate(grad, share, int(LEAST_RANK / share), start, added)
 
 

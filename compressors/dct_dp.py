@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.magnitude import Entries, add_reaching_, kth_largest, reached_by, sample
+from compressors.magnitude import Entries, add_reaching_, kth_sampled, reached_by, runs
 from compressors.sparse import add_, average, index_dtype, see_taken_out
 
 WARMUP = (0, 10, 30, 100, 300)  # steps: while the residual grows
@@ -125,8 +125,8 @@ def by_partition(grad: Tensor, density: float) -> Tensor:
 
 def by_sample(grad: Tensor, density: float) -> Tensor:
     """Of one in a hundred entries; of all where there are few."""
-    drawn = sample(grad, max(FEWEST, grad.numel() // SHARE)).view(torch.float32)
-    kth = kth_largest(drawn, kept(drawn.numel(), density))
+    where = runs(grad.numel(), max(FEWEST, grad.numel() // SHARE))
+    kth = kth_sampled(grad, where, kept(where.size, density))
     return torch.tensor(kth, dtype=torch.int32, device=grad.device).view(torch.float32)
 
 

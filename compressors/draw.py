@@ -20,6 +20,11 @@ def generator(*key: int) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(_digest(key), "little") >> 1)
 
 
+def number(*key: int) -> int:
+    """In [0, 2**31), determined by `key`."""
+    return int.from_bytes(_digest(key), "little") >> 33
+
+
 def positions(n: int, k: int, key: tuple[int, ...]) -> Tensor:
     """Positions among n without replacement, every subset equally likely; int32 [k], ascending.
 

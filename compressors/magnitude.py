@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from compressors import kernels
+from compressors.packing import NOTHING
 from compressors.workspace import workspace
 
 CHUNK = 1 << 17  # elements; two chunks of int32 fit in a core's L2 cache
@@ -43,26 +44,51 @@ def bits(x: Tensor) -> Tensor:
     return x.view(torch.int32).bitwise_and(MAGNITUDE)
 
 
-def sample(x: Tensor, size: int, start: int = 0, added: Tensor | None = None) -> Tensor:
-    """`bits` of min(size, n) elements or more of `x`, or of x + added, [n].
+class Runs(NamedTuple):
+    """Which elements of a vector are sampled: so many in a row, evenly spaced."""
 
-    They lie in this thread's memory, and are runs of RUN elements, evenly spaced by an odd number
-    of runs: an even one would see only some columns of a weight matrix. `start` shifts them.
+    first: int  # element of the first run
+    every: int  # elements from one run to the next
+    runs: int
+    length: int  # elements of a run
+
+    @property
+    def size(self) -> int:
+        return self.runs * self.length
+
+
+def runs(n: int, size: int, start: int = 0) -> Runs:
+    """Min(size, n) of n elements or more, in runs of RUN whose spacing is an odd number of runs.
+
+    An even one would see only some columns of a weight matrix. `start` shifts them.
     """
-    runs = -(-size // RUN)
-    spacing = max(1, (x.numel() // (RUN * runs) - 1) | 1)
-    first = RUN * (start % spacing)
-    parts = [
-        part[first:].unfold(0, RUN, RUN * spacing) if spacing > 1 else part[None]
-        for part in (x, added)
-        if part is not None
-    ]
-    drawn = workspace("sample", parts[0].numel(), x.dtype, x.device).view(parts[0].shape)
+    spacing = max(1, (n // (RUN * -(-size // RUN)) - 1) | 1)
+    if spacing == 1:
+        return Runs(0, max(1, n), 1, n)
+    first, every = RUN * (start % spacing), RUN * spacing
+    return Runs(first, every, (n - first - RUN) // every + 1, RUN)
+
+
+def sample(x: Tensor, where: Runs, added: Tensor | None = None) -> Tensor:
+    """`bits` of some elements of `x`, or of x + added, [n]; in this thread's memory."""
+    first, every, _, length = where
+    parts = [part[first:].unfold(0, length, every) for part in (x, added) if part is not None]
+    drawn = workspace("sample", where.size, x.dtype, x.device).view(parts[0].shape)
     if added is None:
         drawn.copy_(parts[0])
     else:
         torch.add(*parts, out=drawn)
     return drawn.flatten().view(torch.int32).bitwise_and_(MAGNITUDE)
+
+
+def kth_sampled(x: Tensor, where: Runs, k: int, added: Tensor | None = None) -> int:
+    """`kth_largest` of a `sample`."""
+    native = kernels.of(x)
+    if native is None or (added is not None and kernels.of(added) is None):
+        return kth_largest(sample(x, where, added).view(torch.float32), k)
+    keys = workspace("sample", where.size, torch.int32, x.device)
+    other = NOTHING if added is None else added.numpy()
+    return native.ranking.kth_sampled(x.numpy(), other, *where, k, keys.numpy())
 
 
 def kth_largest(x: Tensor, k: int) -> int:
@@ -184,12 +210,11 @@ def more_than(x: Tensor, k: int) -> tuple[Entries, int]:
 
     They are more than k, unless the bound is 0, and lie in this thread's memory.
     """
-    drawn = sample(x, min(SAMPLE, max(FEWEST, x.numel() // SHARE))).cpu().numpy()
-    expected = drawn.size * (k + 1) / x.numel()
-    reach = expected + SIGMAS * expected**0.5 + 1
+    where = _bounding(x.numel())
+    reach = _reach(where, k + 1, x.numel())
     while True:
-        bound = _from_top(drawn, int(reach))
-        found = _collect(x.cpu(), bound, int(reach * x.numel() / drawn.size), None, False)
+        bound = _bound(x, where, int(reach))
+        found = _collect(x.cpu(), bound, int(reach * x.numel() / where.size), None, False)
         if found.where.size > k or bound == 0:
             return Entries(*(torch.from_numpy(part).to(x.device) for part in found)), bound
         reach *= 2
@@ -201,28 +226,35 @@ def _search(x: Tensor, k: int, added: Tensor | None = None, clear: bool = False)
     A sample bounds the k-th magnitude from below, one pass collects what is above, and only that is
     ranked. A bound that was too high is lowered; at 0, entries above and equal to it are all.
     """
-    drawn = sample(x, min(SAMPLE, max(FEWEST, x.numel() // SHARE)), added=added).numpy()
-    expected = drawn.size * k / x.numel()  # of the sample, among the k largest
-    reach = expected + SIGMAS * expected**0.5 + 1
+    where = _bounding(x.numel())
+    reach = _reach(where, k, x.numel())
     while True:
-        bound = _from_top(drawn, int(reach))
-        found = _collect(x, bound, int(reach * x.numel() / drawn.size), added, clear)
+        bound = _bound(x, where, int(reach), added)
+        found = _collect(x, bound, int(reach * x.numel() / where.size), added, clear)
         added = None  # it is in x now
         missing = k - found.where.size
         if missing <= 0:
             return _ranked(found, k)
         ties = _first_equal(x, bound, missing)
         if ties.size == missing:
-            where = np.sort(np.concatenate([found.where, ties.astype(np.int32)]))
-            return kernels.Found(where, x.numpy()[where])
+            both = np.sort(np.concatenate([found.where, ties.astype(np.int32)]))
+            return kernels.Found(both, x.numpy()[both])
         reach *= 2
 
 
-def _from_top(drawn: np.ndarray, rank: int) -> int:
-    """The element of that rank, 1 for the largest; 0 when there are not more than that."""
-    if rank >= drawn.size:
-        return 0
-    return kth_largest(torch.from_numpy(drawn.view(np.float32)), rank)
+def _bounding(n: int) -> Runs:
+    return runs(n, min(SAMPLE, max(FEWEST, n // SHARE)))
+
+
+def _reach(where: Runs, k: int, n: int) -> float:
+    """Rank in the sample below which, almost surely, none of the k largest of n is."""
+    expected = where.size * k / n
+    return expected + SIGMAS * expected**0.5 + 1
+
+
+def _bound(x: Tensor, where: Runs, rank: int, added: Tensor | None = None) -> int:
+    """The bits of that rank, 1 for the largest, in a sample; 0 when it has not more than that."""
+    return 0 if rank >= where.size else kth_sampled(x, where, rank, added)
 
 
 def _collect(

@@ -16,14 +16,15 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.draw import generator
+from compressors.draw import number
 from compressors.magnitude import (
     Entries,
     add_reaching_,
     at_least,
-    kth_largest,
+    kth_sampled,
     largest,
     largest_of,
+    runs,
     sample,
     some,
 )
@@ -86,7 +87,7 @@ class SampledTopK:
         With `added`, of grad += added; `clear` then sets `added` to zero. The sample follows from
         the seed and `key`. What is returned lies in this thread's memory until it searches again.
         """
-        start = int(torch.randint(1 << 31, (1,), generator=generator(self.seed, *key)))
+        start = number(self.seed, *key)
         k = max(1, int(density * grad.numel()))
         size = max(int(self.share * grad.numel()), int(LEAST_RANK / density))
         threshold = estimate(grad, density, size, start, added)
@@ -130,9 +131,9 @@ def estimate(
 
     The sample is `size` of the n elements, or all; `start` shifts it.
     """
-    drawn = sample(x, size, start, added)
-    rank = max(1, int(density * drawn.numel()))
-    if drawn.is_cuda:  # the host need not know, nor wait
-        return drawn.topk(rank).values[-1].view(torch.float32)
-    kth = kth_largest(drawn.view(torch.float32), rank)
+    where = runs(x.numel(), size, start)
+    rank = max(1, int(density * where.size))
+    if x.is_cuda:  # the host need not know, nor wait
+        return sample(x, where, added).topk(rank).values[-1].view(torch.float32)
+    kth = kth_sampled(x, where, rank, added)
     return torch.tensor(kth, dtype=torch.int32).view(torch.float32)

@@ -12,7 +12,6 @@ from compressors.base import Bucket, Workers
 from compressors.magnitude import Entries
 from compressors.packing import NOTHING
 
-STREAMED = 1 << 21  # elements from which on a mean does not stay in a core's cache
 INDEX_DTYPES = {"int32": torch.int32, "int64": torch.int64}
 
 
@@ -50,13 +49,17 @@ def add_take_out_(
 ) -> tuple[Tensor, float]:
     """`add_`, if there is `added`, then `take_out_`, at ascending positions; one pass on CPUs."""
     native = kernels.of(total)
-    sized = index.dtype == torch.int32 and _fits(index, total.numel())
-    if native is not None and sized and (added is None or kernels.of(added) is not None):
+    ours = index.is_cpu and index.is_contiguous() and index.dtype == torch.int32
+    if native is not None and ours and (added is None or kernels.of(added) is not None):
         other = NOTHING if added is None else added.numpy()
         values = total.new_empty(index.numel()) if out is None else out
-        most = native.scatter.add_take(
+        most, taken = native.scatter.add_take(
             total.numpy(), other, clear, index.numpy(), erase, values.numpy()
         )
+        if taken < index.numel():
+            raise IndexError(
+                f"positions must ascend in [0, {total.numel()}), got {int(index[taken])}"
+            )
         return values, float(np.int32(most).view(np.float32))
     if added is not None:
         total.add_(added)
@@ -133,29 +136,27 @@ def sum_(
 ) -> Tensor:
     """Total, [n], becomes the sum of (values, index), times `factor`, with 0 elsewhere.
 
-    `is_zero` says that it holds zeros already. Otherwise, on the CPU, a large total, of positions
-    that ascend, is written once, past the cache.
+    `is_zero` says that it holds zeros already. IndexError for a position outside.
     """
-    native = kernels.of(total) if total.numel() >= STREAMED and not is_zero else None
-    if native is None or not all(_merges(*pair) for pair in entries):
+    native = kernels.of(total)
+    if native is None or not all(_adds(*pair) for pair in entries):
         if not is_zero:
             total.zero_()
-    else:
-        counts = np.array([values.numel() for values, _ in entries], np.int64)
-        sources, places = (kernels.addresses(column, 0) for column in zip(*entries, strict=True))
-        if native.scatter.merge(total.numpy(), places, sources, counts, factor):
-            return total
-        total.zero_()
-    for values, index in entries:
-        add_at_(total, index, values, factor)
+        for values, index in entries:
+            add_at_(total, index, values, factor)
+        return total
+    counts = np.array([values.numel() for values, _ in entries], np.int64)
+    sources, places = (kernels.addresses(column, 0) for column in zip(*entries, strict=True))
+    if not native.scatter.add_all(total.numpy(), places, sources, counts, factor, not is_zero):
+        raise IndexError(f"an index is outside a vector of {total.numel()}")
     return total
 
 
-def _merges(values: Tensor, index: Tensor) -> bool:
-    """Whether compiled code may look for the order of these positions."""
+def _adds(values: Tensor, index: Tensor) -> bool:
+    """Whether compiled code may read these by their addresses."""
     return (
         values.numel() == index.numel()
-        and index.dtype == torch.int32
+        and (values.dtype, index.dtype) == (torch.float32, torch.int32)
         and all(one.is_cpu and one.is_contiguous() for one in (values, index))
     )
 

@@ -10,7 +10,8 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from harness import interrupts, run, sweep
+from harness import interrupts, sweep
+from harness.runner import run
 from harness.settings import BadSetting, Settings
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def main() -> NoReturn:
 def _show(plan: "Plan") -> None:
     from rich.console import Console
 
-    from harness import tables
+    from harness.analysis import tables
 
     console = Console(width=None if sys.stdout.isatty() else tables.WIDTH, highlight=False)
     rows = [(run["method.name"], *rest) for run, *rest in plan.settings()]
@@ -100,7 +101,7 @@ def _show(plan: "Plan") -> None:
 
 
 def _report(folder: Path) -> None:
-    from harness.load import NoRuns  # pandas and matplotlib: not before they are needed
+    from harness.analysis.load import NoRuns  # pandas and matplotlib: not before they are needed
     from harness.report import report
 
     try:

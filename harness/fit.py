@@ -6,12 +6,12 @@ from typing import Any
 import torch
 
 from controllers.fixed import Fixed
-from harness import resume
 from harness.network.errors import NetworkError
 from harness.nodes import count
 from harness.parameter_server.fit import check_server
 from harness.pipeline.fit import check_cuts
 from harness.settings import BadSetting, Settings
+from harness.training import resume
 from profiles.base import WAYS, Profile
 
 

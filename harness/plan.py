@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from harness import load
+from harness.analysis import load
 from harness.pipeline.layout import Data
 from harness.records import TABLES, Table
 from harness.settings import BadSetting, Settings, leaves

@@ -92,6 +92,7 @@ class Watched(NamedTuple):
     of: str  # name of a parameter, or cut<number>
     density: float
     threshold: float  # of activations the mean over rows
+    laplace: float = float("nan")  # the one of all that a Laplace fit of these entries gives
 
 
 class Bin(NamedTuple):

@@ -8,9 +8,10 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
-from harness import agreement, comparison, drawings, load, page, proof, tables, twins
-from harness.comparison import Comparison, compare, differences, notes
-from harness.drawings import Drawing
+from harness import page
+from harness.analysis import agreement, comparison, drawings, load, proof, tables, twins
+from harness.analysis.comparison import Comparison, compare, differences, notes
+from harness.analysis.drawings import Drawing
 from harness.figures import look
 from harness.page import pictures
 from harness.page.pictures import Pictures

@@ -11,7 +11,7 @@ from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
 from omegaconf import OmegaConf
 
-from harness import checkpoint
+from harness.training import checkpoint
 from profiles import recordings
 
 PARTS = (

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.turn import LOCK
+from harness.runner.turn import LOCK
 from tests.faults import STEPS_BEFORE_GATE
 from tests.launching import ROOT, TINY, command, harness, runs, until
 

@@ -17,10 +17,10 @@ OWNERS = {
     "pyroute2": {"harness/network"},
     "matplotlib": {"harness/figures"},
     "torch.distributed": {
-        "harness/workers.py",  # collectives
-        "harness/worker.py",  # start-up and leaving
-        "harness/gradients.py",  # evaluation
-        "harness/launch.py",  # agents
+        "harness/exchange/workers.py",  # collectives
+        "harness/training/worker.py",  # start-up and leaving
+        "harness/training/gradients.py",  # evaluation
+        "harness/runner/launch.py",  # agents
         "harness/pipeline/channel.py",  # from stage to stage
         "harness/pipeline/mesh.py",  # groups
         "harness/pipeline/assembly.py",  # which groups

@@ -14,7 +14,7 @@ from harness.doctor.composition import build, compose
 from harness.doctor.findings import Finding, told
 from harness.doctor.show import plain, verdict
 from harness.network import capabilities
-from harness.turn import LOCK
+from harness.runner.turn import LOCK
 from tests.launching import ROOT, TINY, harness, network_namespaces, until
 from tests.network.inside import MAPPED
 from tests.network.test_rootless import as_user, interpreter

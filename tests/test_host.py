@@ -15,7 +15,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from harness.__main__ import CONF
-from harness.load import runs
+from harness.analysis.load import runs
 from harness.network.host import Host
 from harness.network.namespaces import Namespace
 from tests import launching

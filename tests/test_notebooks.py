@@ -12,21 +12,24 @@ from nbclient import NotebookClient
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 OF_A_FIGURE = "image/png"
-RUNS = {  # some of each that the notebooks read
-    "quickstart": "allreduce,topk_0.1",
-    "dc2_imagenet_dynamic": "allreduce,topk_0.1,dc2_da2",
-    "netsense_resnet18_degrading": "allreduce,netsense",
+RUNS = {  # some of each that the notebooks read: methods, and how many workers
+    "quickstart": ("allreduce,topk_0.1", 2),
+    "dc2_imagenet_dynamic": ("allreduce,topk_0.1,dc2_da2", 2),
+    "netsense_resnet18_degrading": ("allreduce,netsense", 2),
+    "dct_fig2": ("allreduce", 1),
+    "dct_fig8c": ("allreduce,dct_dp_0.25,dct_dp_0.1,dct_dp_0.05", 2),
 }
-FEW = ("scale=laptop", "network=calibrated", "workers=2", "steps=12", "eval_every=4", "seed=0")
+FEW = ("scale=laptop", "network=calibrated", "steps=12", "eval_every=4", "seed=0")
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """Runs in virtual time, small ones."""
     folder = tmp_path_factory.mktemp("results")
-    for experiment, methods in RUNS.items():
-        chosen = (f"+experiment={experiment}", f"method={methods}", f"results={folder}")
-        command = [sys.executable, "-m", "harness", "-m", *chosen, *FEW, "report=false"]
+    for experiment, (methods, workers) in RUNS.items():
+        chosen = (f"+experiment={experiment}", f"method={methods}", f"workers={workers}")
+        where = (f"results={folder}", "report=false")
+        command = [sys.executable, "-m", "harness", "-m", *chosen, *FEW, *where]
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     return folder
 

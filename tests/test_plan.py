@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import load, plan
+from harness import plan
+from harness.analysis import load
 from harness.preview import composed
 from harness.settings import BadSetting
 from tests.launching import harness

@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 import yaml
 
-from harness import agreement, run
+from harness.analysis import agreement
 from harness.doctor.composition import compose
 from harness.reproduce.paper import PAPERS, Paper, check
+from harness.runner import run
 from harness.settings import BadSetting
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -87,7 +88,7 @@ def test_all_data_that_is_missing_is_named_at_once(monkeypatch):
 
 
 def test_an_unknown_paper_is_told_with_those_that_are_known(tmp_path):
-    with pytest.raises(BadSetting, match="one of dc2, netsense, or a yaml file, got 'dc3'"):
+    with pytest.raises(BadSetting, match="one of dc2, dct, netsense, or a yaml file, got 'dc3'"):
         Paper.read("dc3")
     bad = tmp_path / "bad.yaml"
     bad.write_text("title: A paper\n")
@@ -103,7 +104,7 @@ def test_what_is_done_is_kept_and_the_page_has_every_run(paper):
     assert sorted(rows.method) == ["allreduce", "topk_0.1"]
     assert set(rows.network) == {"virtual"} and set(rows.scale) == {"laptop"}
     page = (folder / "own/index.html").read_text()
-    assert "A paper" in page and "../quickstart/report/" in page
+    assert "A paper" in page and "../quickstart/report/index.html" in page
     assert (folder / "quickstart/report/comparison.csv").exists()
     before = {file: file.stat().st_mtime_ns for file in folder.glob("quickstart/*/steps.csv")}
     status, out, _ = reproduced(paper)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-from harness import run
+from harness.runner import run
 from harness.settings import BadSetting
 from harness.sweep import plain_settings
 

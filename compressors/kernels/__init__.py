@@ -82,14 +82,8 @@ class Compiled(NamedTuple):
 
         What is returned is valid until this thread's next call.
         """
-        kth, ties = self.ranking.kth_largest(found.values, k)
-        size = k + self.kernels.BLOCK
-        kept = _best.arrays(size)
-        _, count = self.kernels.collect(found.values, kth - 1, self.compress, False, 0, *kept, 0)
-        if count == k:
-            self.ranking.follow(kept.where, found.where, k)
-        else:  # there are more than k, equal ones that are too many among them
-            self.ranking.keep(*found, kth, ties, *kept, k)
+        kept = _best.arrays(k + self.kernels.BLOCK)
+        self.ranking.largest(*found, k, self.compress, *kept)
         return Found(kept.where[:k], kept.values[:k])
 
 
@@ -210,10 +204,13 @@ def _selects(native: Compiled) -> bool:
     if not _equal(native.collect(total, 0, 1, erase=True), nonzero) or total.any() or spent.any():
         return False
     found = native.collect(x, 0, TEST_SIZE)
-    order = np.argsort(-(found.values.view(np.int32) & 0x7FFFFFFF).astype(np.int64), kind="stable")
+    keys = (found.values.view(np.int32) & 0x7FFFFFFF).astype(np.int64)
+    order = np.argsort(-keys, kind="stable")
     for k in (1, TEST_SIZE // 3):
         kept = np.sort(order[:k])
         if not _equal(native.largest(found, k), Found(found.where[kept], found.values[kept])):
+            return False
+        if native.ranking.kth_largest(found.values, k)[0] != keys[order[k - 1]]:
             return False
     return True
 

@@ -6,44 +6,78 @@ Magnitudes are the bits of |x| as an integer, as in compressors.magnitude.
 import numpy as np
 from numba import njit
 
-from compressors.kernels.vectors import OPTIONS
+from compressors.kernels.native import collect
+from compressors.kernels.vectors import OPTIONS, bits_of
 
-MAGNITUDE = 0x7FFFFFFF  # every bit of a float32 but its sign
-COARSE, FINE = 11, 10  # bits of a radix level; 11 + 10 + 10 are those of a magnitude
+MAGNITUDE = np.int32(0x7FFFFFFF)  # every bit of a float32 but its sign
+BINS = 4096  # of a histogram; neighbours then rarely wait for each other's count
+FEW = 1 << 16  # keys that are copied, so that only they are looked at again
 
 
 @njit(**OPTIONS)
-def _descend(histogram, k):  # type: ignore[no-untyped-def]
-    """The bin that holds the k-th largest, and its rank among those of the bin."""
-    at = histogram.size - 1
-    while histogram[at] < k:
-        k -= histogram[at]
-        at -= 1
-    return at, k
+def _kth(keys, k):  # type: ignore[no-untyped-def]
+    """The k-th largest of `keys`, bits of floats, and how many equal to it are among the k."""
+    least, most = np.int32(MAGNITUDE), np.int32(0)
+    for here in range(keys.size):
+        key = np.int32(keys[here] & MAGNITUDE)
+        least = key if key < least else least
+        most = key if key > most else most
+    low, high = np.int64(least), np.int64(most)
+    histogram = np.empty(BINS, np.int32)
+    while True:
+        shift = 0
+        while (high - low) >> shift >= BINS:
+            shift += 1
+        histogram[:] = 0
+        for here in range(keys.size):
+            key = np.int32(keys[here] & MAGNITUDE)
+            if low <= key and key <= high:
+                histogram[np.uint64((key - low) >> shift)] += 1
+        at = (high - low) >> shift
+        while histogram[at] < k:
+            k -= histogram[at]
+            at -= 1
+        low += at << shift
+        high = low + (1 << shift) - 1
+        if shift == 0:
+            return low, k
+        if histogram[at] <= FEW:
+            inside, count = np.empty(histogram[at], np.int32), 0
+            for here in range(keys.size):
+                key = keys[here] & MAGNITUDE
+                if low <= key and key <= high:
+                    inside[count] = key
+                    count += 1
+            keys = inside
 
 
 @njit("UniTuple(int64, 2)(float32[::1], int64)", **OPTIONS)
 def kth_largest(values, k):  # type: ignore[no-untyped-def]
     """Bits of the k-th largest magnitude, and how many of those equal to it are among the k."""
-    keys = values.view(np.int32)
-    coarse = np.zeros(1 << COARSE, np.int64)
-    for key in keys:
-        coarse[(key & np.int32(MAGNITUDE)) >> np.int32(2 * FINE)] += 1
-    found, k = _descend(coarse, k)
-    for level in (1, 0):
-        shift = np.int32(level * FINE)
-        fine = np.zeros(1 << FINE, np.int64)
-        for key in keys:
-            part = (key & np.int32(MAGNITUDE)) >> shift
-            if part >> np.int32(FINE) == found:
-                fine[part & np.int32((1 << FINE) - 1)] += 1
-        within, k = _descend(fine, k)
-        found = (found << FINE) | within
-    return found, k
+    return _kth(values.view(np.int32), k)
 
 
-@njit("void(int32[::1], float32[::1], int64, int64, int32[::1], float32[::1], int64)", **OPTIONS)
-def keep(index, values, kth, ties, kept, kept_values, most):  # type: ignore[no-untyped-def]
+@njit("int64(float32[::1], float32[::1], int64, int64, int64, int64, int64, int32[::1])", **OPTIONS)
+def kth_sampled(x, added, first, every, count, length, k, keys):  # type: ignore[no-untyped-def]
+    """Bits of the k-th largest magnitude in a sample of `x`, or of x + added, which may be empty.
+
+    These are `count` runs of `length` elements, from `first`, `every` so many; `keys` has room.
+    """
+    for run in range(count):
+        begin = first + run * every
+        part, own = x[begin : begin + length], keys[run * length : (run + 1) * length]
+        if added.size:
+            other = added[begin : begin + length]
+            for here in range(part.size):
+                own[here] = bits_of(np.float32(part[here] + other[here]))
+        else:
+            for here in range(part.size):
+                own[here] = bits_of(part[here])
+    return _kth(keys[: count * length], k)[0]
+
+
+@njit(**OPTIONS)
+def _keep(index, values, kth, ties, kept, kept_values, most):  # type: ignore[no-untyped-def]
     """Positions and values of what exceeds `kth`, and of the first `ties` equal to it.
 
     They are `most`; `kept` and `kept_values` have one place more at least.
@@ -53,7 +87,7 @@ def keep(index, values, kth, ties, kept, kept_values, most):  # type: ignore[no-
     for here in range(index.size):
         if count == most:
             break
-        key = keys[here] & np.int32(MAGNITUDE)
+        key = keys[here] & MAGNITUDE
         equal = key == kth and ties > 0
         kept[count] = index[here]
         kept_values[count] = values[here]
@@ -61,8 +95,16 @@ def keep(index, values, kth, ties, kept, kept_values, most):  # type: ignore[no-
         ties -= equal
 
 
-@njit("void(int32[::1], int32[::1], int64)", **OPTIONS)
-def follow(places, index, count):  # type: ignore[no-untyped-def]
-    """The first `count` of `places` become the positions in `index` that they stand for."""
-    for here in range(count):
-        places[here] = index[places[here]]
+@njit("void(int32[::1], float32[::1], int64, boolean, int32[::1], float32[::1])", **OPTIONS)
+def largest(index, values, k, compress, kept, kept_values):  # type: ignore[no-untyped-def]
+    """The k entries of largest magnitude, of equal ones the first, into `kept`, `kept_values`.
+
+    These have a step more of room than k.
+    """
+    kth, ties = _kth(values.view(np.int32), k)
+    _, count = collect(values, np.int32(kth - 1), compress, False, 0, kept, kept_values, 0)
+    if count > k:  # equal ones that are too many
+        _keep(index, values, kth, ties, kept, kept_values, k)
+        return
+    for here in range(k):
+        kept[here] = index[np.uint32(kept[here])]

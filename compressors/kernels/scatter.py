@@ -10,13 +10,10 @@ from compressors.kernels.vectors import (
     OPTIONS,
     bits_of,
     floats_at,
-    head,
     high_product,
     ints_at,
     ones,
-    settle,
     trailing_zeros,
-    write,
 )
 
 WORD: Any = np.uint64
@@ -84,11 +81,15 @@ def take(x, index, erase, values):  # type: ignore[no-untyped-def]
             x[np.uint64(index[here])] = 0
 
 
-@njit("int32(float32[::1], float32[::1], boolean, int32[::1], boolean, float32[::1])", **OPTIONS)
+@njit(
+    "UniTuple(int64, 2)(float32[::1], float32[::1], boolean, int32[::1], boolean, float32[::1])",
+    **OPTIONS,
+)
 def add_take(total, added, clear, index, erase, values):  # type: ignore[no-untyped-def]
-    """Total += added, then `take` at `index`, ascending and in range; in one pass over both.
+    """Total += added, then `take` at `index`, in one pass over both.
 
-    `added` may be empty; `clear` sets it to zero. Returns the bits of the sum's largest magnitude.
+    `added` may be empty; `clear` sets it to zero. Returns the bits of the sum's largest magnitude,
+    and how many were taken: fewer than all if positions do not ascend, or one is outside.
     """
     most, taken = np.int32(0), 0
     for first in range(0, total.size, CHUNK):
@@ -101,50 +102,15 @@ def add_take(total, added, clear, index, erase, values):  # type: ignore[no-unty
         if clear:
             for here in range(other.size):
                 other[here] = 0
-        while taken < index.size and index[taken] < first + CHUNK:
-            at = np.uint64(index[taken] - first)
+        while taken < index.size:
+            at = np.uint64(np.int64(index[taken]) - first)
+            if at >= np.uint64(part.size):
+                break
             values[taken] = part[at]
             if erase:
                 part[at] = 0
             taken += 1
-    return most
-
-
-@njit("boolean(float32[::1], int64[::1], int64[::1], int64[::1], float32)", **OPTIONS)
-def merge(total, places, sources, counts, factor):  # type: ignore[no-untyped-def]
-    """Total = the sum of workers' values times `factor` at their positions, 0 elsewhere.
-
-    Of each worker: the address of its positions, int32, and of its values, and how many there are.
-    Ends, with False, at a position that is outside `total`, or far below the one before it.
-    Written past the cache.
-    """
-    chunk, done = np.zeros(CHUNK, np.float32), np.zeros(counts.size, np.int64)
-    first, stop = 0, head(total)
-    while first < total.size:
-        stop = stop if first < stop else min(first + CHUNK, total.size)
-        for worker in range(counts.size):
-            index = carray(ints_at(places[worker]), (counts[worker],), np.int32)
-            values = carray(floats_at(sources[worker]), (counts[worker],), np.float32)
-            here = done[worker]
-            while here < index.size:
-                at = np.uint64(np.int64(index[here]) - first)
-                if at >= np.uint64(stop - first):  # below `first`, too
-                    break
-                chunk[at] += np.float32(values[here] * factor)
-                here += 1
-            if here < index.size and index[here] < stop:
-                return False
-            done[worker] = here
-        part = chunk[: stop - first]
-        write(part, total[first:stop])
-        for here in range(part.size):
-            part[here] = 0
-        first = stop
-    settle()
-    for worker in range(counts.size):
-        if done[worker] < counts[worker]:
-            return False
-    return True
+    return np.int64(most), taken
 
 
 @njit(["boolean(float32[::1], int32[::1], float32[::1], float32)",
@@ -156,4 +122,21 @@ def add(total, index, values, factor):  # type: ignore[no-untyped-def]
         if at >= np.uint64(total.size):
             return False
         total[at] += np.float32(values[here] * factor)
+    return True
+
+
+@njit("boolean(float32[::1], int64[::1], int64[::1], int64[::1], float32, boolean)", **OPTIONS)
+def add_all(total, places, sources, counts, factor, clear):  # type: ignore[no-untyped-def]
+    """`add`, worker after worker; `clear` sets `total` to zero before.
+
+    Of each worker: the address of its positions, int32, and of its values, and how many there are.
+    """
+    if clear:
+        for here in range(total.size):
+            total[here] = 0
+    for worker in range(counts.size):
+        index = carray(ints_at(places[worker]), (counts[worker],), np.int32)
+        values = carray(floats_at(sources[worker]), (counts[worker],), np.float32)
+        if not add(total, index, values, factor):
+            return False
     return True

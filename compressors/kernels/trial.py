@@ -118,7 +118,7 @@ def _positions(native: Any) -> bool:
         return False
     values, total, summed = np.empty(300, np.float32), x.copy(), x.copy()
     kernels.take(total, index, True, values)
-    if not _merges(kernels, index, values):
+    if not _sums(kernels, index, values):
         return False
     inside = kernels.add(summed, index, values, 0.5)
     summed[index] -= x[index] * np.float32(0.5)
@@ -131,23 +131,28 @@ def _positions(native: Any) -> bool:
     )
 
 
-def _merges(kernels: Any, index: np.ndarray, values: np.ndarray) -> bool:
+def _sums(kernels: Any, index: np.ndarray, values: np.ndarray) -> bool:
     """At any address."""
     doubled, taken = values * np.float32(2), np.empty_like(values)
     for first in (0, 1):
         total, expected = np.full(SIZE + first, np.float32(7)), np.zeros(SIZE, np.float32)
         expected[index] = values + doubled
         rows = (_addresses(index, index), _addresses(values, doubled), np.array([300, 300]))
-        inside = kernels.merge(total[first:], *rows, 1.0)
+        inside = kernels.add_all(total[first:], *rows, 1.0, True)
         if not inside or not np.array_equal(total[first:], expected):
             return False
         left = np.zeros(SIZE, np.float32)
-        most = kernels.add_take(left, expected, True, index, True, taken)
-        if most != np.abs(values + doubled).max().view(np.int32) or left.any() or expected.any():
+        most, count = kernels.add_take(left, expected, True, index, True, taken)
+        if (
+            count < 300
+            or most != np.abs(values + doubled).max().view(np.int32)
+            or left.any()
+            or expected.any()
+        ):
             return False
         if not np.array_equal(taken, values + doubled):
             return False
-    return not kernels.merge(np.empty(9, np.float32), *rows, 1.0)
+    return not kernels.add_all(np.empty(9, np.float32), *rows, 1.0, True)
 
 
 def _products(native: Any) -> bool:

@@ -7,12 +7,11 @@ import os
 from typing import Any
 
 from llvmlite import ir
-from numba import extending, njit, types
+from numba import extending, types
 
 intrinsic: Any = extending.intrinsic  # its type has no place for the typing context
 BLOCK, BYTE = 64, 8  # elements of a step; bits
 CHUNK = 4096  # elements that stay in the nearest cache through several passes
-LINE = 64  # bytes of a cache line
 
 F32, I8, I16, I32, I64 = ir.FloatType(), *map(ir.IntType, (8, 16, 32, 64))
 FLOATS, BYTES = ir.VectorType(F32, BLOCK), ir.VectorType(I8, BLOCK)
@@ -78,51 +77,6 @@ def ints_at(_: Any, address: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
     return types.CPointer(types.int32)(address), emit
-
-
-@intrinsic
-def _stream(_: Any, source: Any, here: Any, out: Any, first: Any) -> Any:
-    """BLOCK elements of `source` past the cache into `out`, at an address that 64 divides."""
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        source, here, out, first = arguments
-        found = load(builder, at(context, builder, signature.args[0], source, here, FLOATS), 4)
-        stored = builder.store(found, at(context, builder, signature.args[2], out, first, FLOATS))
-        stored.align = LINE
-        stored.set_metadata("nontemporal", builder.module.add_metadata([I32(1)]))
-        return context.get_dummy_value()
-
-    return types.void(source, here, out, first), emit
-
-
-@intrinsic
-def settle(_: Any) -> Any:
-    """Whatever was streamed is seen by other threads."""
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.fence("seq_cst")
-        return context.get_dummy_value()
-
-    return types.void(), emit
-
-
-@njit(**OPTIONS)
-def head(out):  # type: ignore[no-untyped-def]
-    """Elements of `out`, float32 [n], before the first that chunks to be streamed may begin at."""
-    return min((-out.ctypes.data % LINE) // 4, out.size)
-
-
-@njit(**OPTIONS)
-def write(chunk, out):  # type: ignore[no-untyped-def]
-    """Copy `chunk` into `out`, its whole steps past the cache if `out` begins a line of it."""
-    first = 0
-    if out.ctypes.data % LINE == 0:
-        while first + BLOCK <= chunk.size:
-            _stream(chunk, first, out, first)
-            first += BLOCK
-    rest, into = chunk[first:], out[first : chunk.size]
-    for here in range(rest.size):
-        into[here] = rest[here]
 
 
 @intrinsic

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import torch
 
-from harness.assembly import reduction_of
 from harness.preview import CONF, composed
 from harness.settings import Settings
 from harness.simulate.compression import file_of
 from harness.simulate.network import Simulated
 from harness.simulate.turns import Turns
 from harness.simulate.workers import Alike
+from harness.training.assembly import reduction_of
 from profiles.static import Static
 
 WORKERS = 4  # whose pieces are decompressed

@@ -16,14 +16,16 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from harness import environment, run
+from harness import environment
 from harness.calibrate.ranks import on_ranks
-from harness.turn import machine_to_ourselves
-from harness.workers import Workers
+from harness.exchange.workers import Workers
+from harness.runner import run
+from harness.runner.turn import machine_to_ourselves
 
 COLLECTIVES = ("all_reduce", "all_gather")
 LEAST_BYTES = 64  # of a tensor, whose time is all latency
 LASTING_S = (0.05, 0.15)  # what larger ones take: long beside what an idle shaper lets through
+IN_A_ROW = 20  # of those of the least: ranks leave a barrier milliseconds apart
 REPEATS = 9
 LIMIT_S = 300
 
@@ -103,13 +105,15 @@ def _times(repeats: int, cases: list[tuple[str, int]]) -> list[list[float]]:
 
 def _time(workers: Workers, collective: str, nbytes: int) -> float:
     tensor = torch.ones(nbytes // 4)
+    in_a_row = IN_A_ROW if nbytes == LEAST_BYTES else 1
     dist.barrier()
     begin = time.monotonic()
-    if collective == "all_reduce":
-        workers.all_reduce(tensor)
-    else:
-        workers.all_gather(tensor, equal=True)
-    return time.monotonic() - begin
+    for _ in range(in_a_row):
+        if collective == "all_reduce":
+            workers.all_reduce(tensor)
+        else:
+            workers.all_gather(tensor, equal=True)
+    return (time.monotonic() - begin) / in_a_row
 
 
 def _plan(told: Sequence) -> Plan:

@@ -17,8 +17,9 @@ import torch
 import torch._dynamo  # noqa: F401  DDP imports it; here once, before the fork
 import torch.distributed as dist
 
-from harness import environment, run
+from harness import environment
 from harness.network.star import Star
+from harness.runner import run
 from profiles.static import Static
 
 TIMEOUT_S = 300

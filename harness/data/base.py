@@ -35,7 +35,8 @@ class Samples(Protocol):
 class DataSet(Protocol):
     """A choice of `conf/dataset`.
 
-    It may also have `label_smoothing`, and a `judge` of what its metric is (`harness.task`).
+    It may also have `label_smoothing`, and a `judge` of what its metric is
+    (`harness.training.task`).
     """
 
     @property

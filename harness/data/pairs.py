@@ -17,7 +17,7 @@ from torch import Tensor
 from harness.data.base import Batch, Plan, Shape, data_folder, not_found
 from harness.data.kept import alone, cache_folder, replacing
 from harness.models.transformer import BEGIN, END, PADDING
-from harness.task import UNLABELLED
+from harness.training.task import UNLABELLED
 
 LAYOUT = "{}/train.tsv and test.tsv, a sentence, a tab and its translation on every line"
 PACKAGED = Path(__file__).parent / "catalogues"
@@ -85,12 +85,14 @@ class Pairs:
         return Numbered(fitting)
 
     def test(self) -> "Numbered":
+        """Short sentences first: those of a batch are as long as its longest, padding included."""
         pieces, pairs = self.pieces(), read(self._place / "test.tsv")
-        return Numbered([(pieces.encode(one), pieces.encode(other)) for one, other in pairs])
+        numbers = [(pieces.encode(one), pieces.encode(other)) for one, other in pairs]
+        return Numbered(sorted(numbers, key=lambda pair: max(map(len, pair))))
 
     @property
     def judge(self) -> Any:
-        """What `harness.task` asks how good translations are."""
+        """What `harness.training.task` asks how good translations are."""
         from harness.data.bleu import Bleu
 
         return Bleu(self.pieces, self.tokenize)

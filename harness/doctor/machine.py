@@ -12,7 +12,7 @@ from harness.clean import LEDGERS
 from harness.doctor.composition import Composition
 from harness.doctor.findings import Finding
 from harness.network.ledger import SUFFIX
-from harness.turn import LOCK
+from harness.runner.turn import LOCK
 
 GIB = 1 << 30
 # Measured on CPU, proportional set sizes: runner and supervisor 0.6 to 0.7 GiB; a worker of the

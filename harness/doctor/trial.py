@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from harness.doctor.composition import Composition
-from harness.run import enclosure
+from harness.runner.run import enclosure
 
 TRY_S = 120.0
 

@@ -10,7 +10,7 @@ from harness.fidelity.fabric import Fabric
 from harness.fidelity.layers import Tensor
 from harness.fidelity.testbed import Compute, Device
 from harness.fidelity.timeline import Iteration, Overlap, Unit, iteration
-from harness.gradients import MIB, bucket_names
+from harness.training.gradients import MIB, bucket_names
 
 Group = Sequence[Tensor]
 DDP_MB = None  # DDP's own buckets: 1 MiB, then 25

@@ -4,7 +4,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness import load, nodes, records
+from harness import nodes, records
+from harness.analysis import load
 from profiles.base import Link
 
 QUANTITIES = ("rate_mbit", "delay_ms", "jitter_ms", "loss")

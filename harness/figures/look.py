@@ -3,6 +3,7 @@
 import io
 import re
 import textwrap
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ LOOK: Any = {
     "svg.hashsalt": "gradnet",  # the same figure is the same file
 }
 SHEET_LETTERS = 96  # of a legend, side by side
+HANDLE_LETTERS = 10  # that a legend's line takes before its label, with the gaps
 MOST_VECTOR_BYTES = 150_000  # a larger drawing is shown as pixels
 FINER_THAN_SEEN = re.compile(rb"(\d{2,}\.\d\d)\d+")  # of places in an svg, which are points
 TIGHT_DECADES = 1.2  # a shorter logarithmic axis has ticks between its powers of ten
@@ -34,6 +36,13 @@ TIGHT_DECADES = 1.2  # a shorter logarithmic axis has ticks between its powers o
 
 class NothingToDraw(ValueError):
     """The table has no number for the figure; an empty figure would say less."""
+
+
+class Drawing(NamedTuple):
+    """A figure that is drawn by calling `draw`, which raises `NothingToDraw` without data."""
+
+    caption: str
+    draw: Callable[[], Figure]
 
 
 class Picture(NamedTuple):
@@ -55,10 +64,16 @@ def sheet(title: str, height_in: float, width_in: float = WIDTH_IN) -> Figure:
 def legend(figure: Figure, axes: Axes) -> Figure:
     """Put the legend of `axes` below the figure, in as few rows as it takes."""
     handles, labels = axes.get_legend_handles_labels()
-    widths = [len(label) + 6 for label in labels]  # in letters, with the handle
-    one_row = sum(widths) <= SHEET_LETTERS
-    columns = len(labels) if one_row else max(1, min(4, SHEET_LETTERS // max(widths)))
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+    return legend_of(figure, dict(zip(labels, handles, strict=True)))
+
+
+def legend_of(figure: Figure, handles: Mapping[str, Any]) -> Figure:
+    """Put `handles`, by label, below the figure, in as few rows as its width takes."""
+    letters = SHEET_LETTERS * figure.get_figwidth() / WIDTH_IN
+    widths = [len(label) + HANDLE_LETTERS for label in handles]
+    one_row = sum(widths) <= letters
+    columns = len(widths) if one_row else max(1, min(4, int(letters // max(widths))))
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
     return figure
 
 

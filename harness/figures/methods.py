@@ -1,4 +1,4 @@
-"""Figures of a comparison: DataFrames of `harness.metrics` in, matplotlib Figures out."""
+"""Figures of a comparison: DataFrames of `harness.analysis.metrics` in, matplotlib Figures out."""
 
 from typing import Any
 

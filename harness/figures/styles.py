@@ -27,13 +27,22 @@ RED, INDIGO, WINE, OLIVE = "#D55E00", "#332288", "#882255", "#999933"
 BASELINE = Style("black", "o", "")
 STYLES = {
     "allreduce": BASELINE,
+    "topk_1": Style("0.35", "o", "|o"),
+    "topk_0.5": Style(OLIVE, "X", "+|"),
+    "topk_0.25": Style(GREEN, "v", "++"),
     "topk_0.1": Style(BLUE, "s", "//"),
+    "topk_0.05": Style(ORANGE, "D", "-o"),
     "topk_0.03": Style(SKY, "p", "/-"),
+    "topk_0.02": Style(PINK, "P", "O"),
     "topk_0.01": Style(INDIGO, "h", "/|"),
     "topk_0.005": Style(WINE, "^", "\\|"),
     "topk_0.003": Style(OLIVE, ">", "\\-"),
     "topk_0.001": Style(ORANGE, "^", "\\\\"),
     "topk_0.0005": Style(RED, "<", "\\."),
+    "dct_dp_l1": Style(RED, "p", "*."),
+    "dct_dp_l100": Style(SKY, "d", "x/"),
+    "dct_dp_l1000": Style(GREEN, "^", "*-"),
+    "dct_dp_l10000": Style(INDIGO, "<", "*|"),
     "dc2_da1": Style(INDIGO, "8", "o"),
     "dc2_da2": Style(GREEN, "D", "xx"),
     "dc2_da3": Style(PINK, "v", ".."),
@@ -62,12 +71,26 @@ PREFIXES: dict[str, tuple[str, Any, bool]] = {
     "dc2_randomk_": ("dc2_", DASHED, True),
     "dc2_fed_": ("dc2_", DOTTED, False),
     "randomk_": ("topk_", DASHED, True),
+    # Of DCT a density has one look, that of Top-k, wherever what is kept of it crosses.
+    "dct_dp_0": ("topk_0", DASHED, False),
+    "dct_dp_1": ("topk_1", DASHED, False),
+    "dct_mp_0": ("topk_0", DOTTED, False),
+    "dct_mp_1": ("topk_1", DOTTED, False),
+    "dct_mp_laplace_": ("topk_", DASH_DOT, True),
+    "dct_hybrid_0": ("topk_0", DASH_DOT, False),
+    "dct_hybrid_1": ("topk_1", DASH_DOT, False),
+    "sketch_": ("topk_", LONG, True),
+    "topk_grad_0": ("topk_0", LONG, False),
+    "topk_grad_1": ("topk_1", LONG, False),
 }
 SUFFIXES: dict[str, tuple[Any, bool]] = {
     "_int64": (DASH_DOT, False),
     "_no_ef": (DOTTED, True),
     "_no_reuse": (DASH_DOT, True),
     "_after_backward": (LONG, False),
+    "_sort": (DASHED, True),
+    "_ef_True": (LONG, False),
+    "_ef_False": (LONG, True),
 }
 
 
@@ -85,7 +108,7 @@ def style(method: str, turn: int = 0) -> Style:
     for prefix, (base, line, hollow) in PREFIXES.items():
         if method.startswith(prefix):
             found = style(base + method.removeprefix(prefix), turn)
-            return found._replace(linestyle=line, hollow=hollow)
+            return found._replace(linestyle=line, hollow=hollow or found.hollow)
     for suffix, (line, hollow) in SUFFIXES.items():
         if method.endswith(suffix):
             found = style(method.removesuffix(suffix), turn)
@@ -95,6 +118,11 @@ def style(method: str, turn: int = 0) -> Style:
     at = crc32(method.encode()) + turn
     color, marker = COLORS[at % len(COLORS)], MARKERS[at // len(COLORS) % len(MARKERS)]
     return Style(color, marker, HATCHES[at // 7 % len(HATCHES)], DASHED)
+
+
+def of_density(density: float) -> Style:
+    """Of thresholds that keep `density`: as Top-k's and DCT's methods of it, as a whole line."""
+    return style(f"topk_{density:g}")._replace(linestyle="-")
 
 
 def of_line(chosen: Style) -> dict[str, Any]:

@@ -50,8 +50,8 @@ class Architecture(Protocol):
         """A network from [n, *shape] to scores [n, classes], initialised by the global generator.
 
         One of texts goes from numbers of words, [n, words], and its state if it has one, to scores
-        [n, words, classes] and its state (`harness.task`). Of two classes it may have one score,
-        [n, 1], a logit. Raises ValueError for a shape it cannot take.
+        [n, words, classes] and its state (`harness.training.task`). Of two classes it may have one
+        score, [n, 1], a logit. Raises ValueError for a shape it cannot take.
         """
         ...
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from harness.models.base import Shape, Times
-from harness.task import State
+from harness.training.task import State
 
 SPREAD = 0.1  # the decoder begins uniform in +- this, as in PyTorch's word_language_model
 

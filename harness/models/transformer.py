@@ -120,11 +120,13 @@ class Translator(nn.Module):
         """
         memory, hidden = self.encoded(source)
         words = torch.full((len(source), 1), BEGIN, device=source.device)
-        ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
-        while words.shape[1] <= longest and not ended.all():
-            following = self.decoded(words, memory, hidden)[:, -1].argmax(-1)
-            ended |= following == END
-            words = torch.cat([words, following[:, None]], dim=1)
+        going = torch.arange(len(source), device=source.device)  # sentences without an END so far
+        while words.shape[1] <= longest and len(going):
+            scores = self.decoded(words[going], memory[going], hidden[going])
+            following = torch.full_like(words[:, :1], END)
+            following[going, 0] = scores[:, -1].argmax(-1)
+            words = torch.cat([words, following], dim=1)
+            going = going[following[going, 0] != END]
         return words[:, 1:]
 
     def _placed(self, embedded: Tensor) -> Tensor:

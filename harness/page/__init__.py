@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from harness.comparison import Comparison
+from harness.analysis.comparison import Comparison
 from harness.figures.agreement import agreement as agreement_figure
 from harness.page import experiment, html, pictures
 from harness.page.pictures import Pictures

@@ -18,7 +18,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from harness import load
+from harness.analysis import load
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 GROUPS: tuple[str, ...] = ("network", "parallel", "activations", "profile", "model", "dataset")

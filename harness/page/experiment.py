@@ -4,12 +4,13 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from harness import claims, metrics, proof, published
-from harness.comparison import Comparison, differences, notes
+from harness import claims
+from harness.analysis import metrics, proof, published
+from harness.analysis.comparison import Comparison, differences, notes
+from harness.analysis.regret import regret
 from harness.page import commands, grids, surroundings
 from harness.page.grid import Grid
 from harness.page.pictures import Pictures, Shown, data
-from harness.regret import regret
 
 BESIDE = ("network",)  # figures that have a place of their own
 

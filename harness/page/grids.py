@@ -154,6 +154,21 @@ def left_out(runs: pd.DataFrame) -> Grid:
     return Grid([Column("method"), Column("seed", True), Column("run"), Column("why")], cells)
 
 
+def plain(table: pd.DataFrame) -> Grid:
+    """A column for each of `table`, under its name."""
+    numeric = [pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes]
+    columns = [
+        Column(str(name).replace("_", " "), is_number)
+        for name, is_number in zip(table.columns, numeric, strict=True)
+    ]
+    shown = [number if is_number else word for is_number in numeric]
+    rows = [
+        [show(value) for show, value in zip(shown, row, strict=True)]
+        for row in table.itertuples(index=False)
+    ]
+    return Grid(columns, rows)
+
+
 def _why(run: Any) -> str:
     """All reasons of an invalid run, else what kept it from counting."""
     reasons = "; ".join(str(run.reasons).split("\n"))

@@ -9,9 +9,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from harness import checkpoint
-from harness.assembly import load_weights, optimizer_of
-from harness.checkpoint import Files
 from harness.clock import Clock
 from harness.data.loader import Batches, shard
 from harness.parameter_server.flat import set_buffers
@@ -22,10 +19,13 @@ from harness.parameter_server.service import Service
 from harness.parameter_server.serving import Serving
 from harness.parameter_server.weights import Weights
 from harness.records import Evaluation, Events, Table
-from harness.resume import Resumed, deciding, resumed
 from harness.settings import Settings
-from harness.stops import Stops
-from harness.task import Task
+from harness.training import checkpoint
+from harness.training.assembly import load_weights, optimizer_of
+from harness.training.checkpoint import Files
+from harness.training.resume import Resumed, deciding, resumed
+from harness.training.stops import Stops
+from harness.training.task import Task
 
 PORT = 29501  # inside the server's namespace
 CPU = torch.device("cpu")

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from harness.feedback import Residual
-from harness.reduction import Reduction
+from harness.exchange.feedback import Residual
+from harness.exchange.reduction import Reduction
 
 
 class Captured:

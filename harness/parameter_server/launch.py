@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from setproctitle import setproctitle
 
-from harness.agents import Agents
 from harness.clock import Clock
 from harness.parameter_server import processes
 from harness.parameter_server.assembly import Place
 from harness.parameter_server.roll import Roll
 from harness.records import Events, read_events
+from harness.runner.agents import Agents
 from harness.settings import Settings
 
 LEAST_TIMEOUT_S, PATIENCE = 60.0, 10  # of a session; times all models at the lowest rate

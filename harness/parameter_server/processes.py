@@ -8,7 +8,7 @@ from harness.parameter_server.assembly import Place, serving_of
 from harness.parameter_server.training import trainer_of
 from harness.records import Events
 from harness.settings import Settings
-from harness.worker import log_to, report
+from harness.training.worker import log_to, report
 
 
 def serve(place: Place) -> None:

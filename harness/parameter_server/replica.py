@@ -8,13 +8,13 @@ from torch import nn
 
 from harness.clock import Clock
 from harness.data.base import Batch
-from harness.pace import Pace
 from harness.parameter_server.client import Client
 from harness.parameter_server.flat import flattened
 from harness.parameter_server.gradient import Gradient
 from harness.parameter_server.messages import Ack, Push
 from harness.records import Step
-from harness.task import Task
+from harness.training.pace import Pace
+from harness.training.task import Task
 
 OVERRUN_SHARE = 0.01  # of its step: computation later than that was not paced
 

@@ -15,7 +15,7 @@ from harness.parameter_server.messages import Push
 from harness.parameter_server.session import Session
 from harness.parameter_server.weights import Piece, Weights
 from harness.records import Events, Pushed, Table
-from harness.stops import Stops
+from harness.training.stops import Stops
 
 May = Callable[[], bool]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from harness.checkpoint import Files
 from harness.parameter_server.line import Line, LineLost, Listening
 from harness.parameter_server.messages import BUFFERS, SAVE, ProtocolError
 from harness.parameter_server.service import Service
 from harness.parameter_server.session import Session
+from harness.training.checkpoint import Files
 
 POLL_S = 0.01  # between looks at who has asked for a session
 

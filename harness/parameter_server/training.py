@@ -8,21 +8,21 @@ import torch
 from torch import Tensor
 
 from compressors.base import Compressor
-from harness import checkpoint
-from harness.assembly import pace_of
-from harness.feedback import Feedback, Forget, Residual
+from harness.exchange.feedback import Feedback, Forget, Residual
+from harness.exchange.reduction import Reduction
 from harness.parameter_server.assembly import CPU, Place, batches_of, built_model
 from harness.parameter_server.gradient import Captured, Drain, Gradient
 from harness.parameter_server.line import Line, join
 from harness.parameter_server.replica import Replica
 from harness.parameter_server.trainer import Trainer
 from harness.records import Events, Table
-from harness.reduction import Reduction
-from harness.restoration import restored
-from harness.resume import deciding, resumed
 from harness.settings import Settings
-from harness.snapshot import taken
-from harness.task import Task
+from harness.training import checkpoint
+from harness.training.assembly import pace_of
+from harness.training.restoration import restored
+from harness.training.resume import deciding, resumed
+from harness.training.snapshot import taken
+from harness.training.task import Task
 
 REJOIN_S = 2.0  # to reach a server that was there; a run waits longer for the others' reports
 

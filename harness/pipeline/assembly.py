@@ -6,21 +6,10 @@ import torch
 import torch.distributed as dist
 
 from compressors.activations.encoding import Encoding
-from harness.assembly import (
-    Barrier,
-    Gather,
-    Place,
-    exchange_of,
-    go_on,
-    load_weights,
-    optimizer_of,
-    saver_of,
-    with_state,
-)
 from harness.data.base import DataSet
 from harness.data.loader import Batches, shard
-from harness.exchange import Exchange
-from harness.gradients import Replayed
+from harness.exchange.thread import Exchange
+from harness.exchange.workers import Workers
 from harness.models.base import backward_shares
 from harness.pipeline.chain import Part
 from harness.pipeline.channel import Channel
@@ -32,12 +21,23 @@ from harness.pipeline.meter import Meter
 from harness.pipeline.replayed import ReplayedStage
 from harness.pipeline.staged import Staged
 from harness.pipeline.stages import cuts_of, parts, shapes, share
-from harness.resume import Resumed, resumed
 from harness.settings import Settings
-from harness.stops import Stops
-from harness.task import Task
-from harness.train import Loop, Save, no_checkpoint
-from harness.workers import Workers
+from harness.training.assembly import (
+    Barrier,
+    Gather,
+    Place,
+    exchange_of,
+    go_on,
+    load_weights,
+    optimizer_of,
+    saver_of,
+    with_state,
+)
+from harness.training.gradients import Replayed
+from harness.training.resume import Resumed, resumed
+from harness.training.stops import Stops
+from harness.training.task import Task
+from harness.training.train import Loop, Save, no_checkpoint
 
 
 def assembled(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from harness.clock import Clock
-from harness.pace import Release
+from harness.training.pace import Release
 
 
 class Costs(NamedTuple):
@@ -33,7 +33,7 @@ class Spent(NamedTuple):
 
 @dataclass
 class Device:
-    """Keeps the time of one stage; a `harness.pace.Pace` whose steps are begun by `release`.
+    """Keeps the time of one stage: a `harness.training.pace.Pace` whose steps `release` begins.
 
     `costs` None: a micro-batch takes what it takes.
     """

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from harness.workers import Workers
+from harness.exchange.workers import Workers
 
 
 class Meeting:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from harness.gradients import Replayed
 from harness.pipeline.flow import Flow
+from harness.training.gradients import Replayed
 
 
 @dataclass

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.futures import Future
 
-from harness.exchange import Exchange, ExchangeError
-from harness.gradients import MOST_NAMED, bucket_names
+from harness.exchange.thread import Exchange, ExchangeError
 from harness.pipeline.flow import Flow
 from harness.pipeline.meeting import Meeting
-from harness.task import Task
+from harness.training.gradients import MOST_NAMED, bucket_names
+from harness.training.task import Task
 
 
 @dataclass

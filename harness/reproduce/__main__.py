@@ -10,12 +10,12 @@ from pathlib import Path
 from hydra.errors import HydraException
 
 from harness import interrupts
-from harness.load import NoRuns
+from harness.analysis.load import NoRuns
 from harness.reproduce import page, reference
 from harness.reproduce.estimate import Estimate
 from harness.reproduce.paper import Paper, check, results_of
 from harness.reproduce.perform import ATTEMPTS, perform
-from harness.run import Outcome, failure_report
+from harness.runner.run import Outcome, failure_report
 from harness.settings import BadSetting, Settings
 
 MINUTE_S = 60.0

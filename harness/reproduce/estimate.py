@@ -6,8 +6,9 @@ import os
 import time
 from dataclasses import dataclass, field
 
-from harness import plan, run
+from harness import plan
 from harness.reproduce.perform import MOST_AT_A_TIME, is_virtual
+from harness.runner import run
 from harness.settings import Settings
 
 START_S = 5.0  # of a run over packets: processes, namespaces, probes, evaluations, the end

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from harness import agreement, claims, load, metrics, proof, published
+from harness import claims
+from harness.analysis import agreement, load, metrics, proof, published
 from harness.figures.look import Figure, NothingToDraw
 from harness.report import Comparison, compare, draw
 from harness.reproduce.paper import Paper
@@ -47,10 +48,11 @@ def comparisons(paper: Paper, results: Path) -> list[Comparison]:
 
 
 def drawn(compared: list[Comparison], figure: str) -> Iterator[Figure]:
-    """The figure of that name in `report.draw`, of each that has something to draw."""
-    for each in compared:
+    """The figure of that name in `report.draw`, of each that has it and something to draw."""
+    having = [found for each in compared if figure in (found := draw(each))]
+    for found in having:
         with suppress(NothingToDraw):
-            yield draw(each)[figure]()
+            yield found[figure]()
 
 
 def gather(paper: Paper, results: Path) -> Tables:

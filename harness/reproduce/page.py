@@ -1,26 +1,38 @@
 """What is left of a paper's runs: a report for each experiment, tables, and one page."""
 
-import html
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
-from harness import agreement
-from harness.load import NoRuns
+from harness.analysis import agreement
+from harness.analysis.load import NoRuns
+from harness.claims import Claim
+from harness.figures.agreement import agreement as agreement_figure
+from harness.page import grids, html, pictures
+from harness.page.grid import Grid
 from harness.report import report
 from harness.reproduce.gather import Tables, gather
 from harness.reproduce.paper import Paper
 
-STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem }
-table { border-collapse: collapse; font-size: 13px } 
-th, td { padding: .2rem .6rem; text-align: left }
-tr { border-bottom: 1px solid #ccc; vertical-align: top } .scroll { overflow-x: auto }
-"""
-SHOWN = ["id", "text", "verdict", "measured", "reason", "network", "scale"]  # of a claim
-BESIDE = ["id", "model", "network", "method", "metric", "published", "measured", "low", "high"]
-BESIDE += ["unit", "bound", "comparable", "note", "kind", "scale"]  # of `published.Side`
+ERRORS = ["median", "worst", "density_median", "density_worst"]  # of `agreement.Summary`
+
+
+class Shown(NamedTuple):
+    """What paper.html says; tables without rows are None."""
+
+    judged: dict[str, int]  # claims by verdict
+    claims: Grid | None
+    published: Grid | None
+    counts: Grid
+    reports: list[str]  # experiments
+    agreement: Grid | None
+    errors: Grid | None
+    agreement_picture: pictures.Shown | None
+    left_out: Grid | None
+    files: list[str]  # csv
 
 
 def write(paper: Paper, results: Path) -> Path:
@@ -31,7 +43,8 @@ def write(paper: Paper, results: Path) -> Path:
     tables, out = gather(paper, results), results / paper.name
     reported = [name for name in paper.experiments if _reported(results / name)]
     write_csv(tables, out)
-    (out / "index.html").write_text(_page(paper, tables, reported))
+    page = html.render("paper.html", title=paper.title, page=_page(tables, reported))
+    (out / "index.html").write_text(page)
     return out / "index.html"
 
 
@@ -58,25 +71,36 @@ def _reported(folder: Path) -> bool:
     return True
 
 
-def _page(paper: Paper, tables: Tables, reported: list[str]) -> str:
-    title = html.escape(paper.title)
-    parts = [
-        f"<!doctype html><meta charset=utf-8><title>{title}</title><style>{STYLE}</style>",
-        f"<h1>{title}</h1>",
-        "<h2>Claims</h2>",
-        _table(tables.claims[SHOWN]),
-        "<h2>Published and measured</h2>",
-        _table(tables.published[BESIDE]),
-        "<h2>Experiments</h2>",
-        _table(counts(tables)),
-        f"<p>Reports: {', '.join(map(_link, reported))}.</p>",
-        *_agreement(tables.agreement),
-        "<h2>Runs that do not count</h2>",
-        _table(tables.left_out),
-        "<h2>Tables</h2>",
-        "<p>" + ", ".join(_csv(name) for name, each in tables._asdict().items() if len(each)),
-    ]
-    return "\n".join(parts) + "\n"
+def _page(tables: Tables, reported: list[str]) -> Shown:
+    pairs = tables.agreement
+    return Shown(
+        judged={
+            str(verdict): int(n) for verdict, n in tables.claims.verdict.value_counts().items()
+        },
+        claims=_of(tables.claims, lambda rows: grids.claims(_claims(rows))),
+        published=_of(tables.published, grids.published),
+        counts=grids.plain(counts(tables)),
+        reports=reported,
+        agreement=_of(pairs, grids.agreement),
+        errors=_of(pairs, lambda rows: grids.plain(_errors(rows))),
+        agreement_picture=None if pairs.empty else _picture(pairs),
+        left_out=_of(tables.left_out, grids.plain),
+        files=[name for name, each in tables._asdict().items() if len(each)],
+    )
+
+
+def _of(rows: pd.DataFrame, shown: Callable[[pd.DataFrame], Grid]) -> Grid | None:
+    return None if rows.empty else shown(rows)
+
+
+def _claims(rows: pd.DataFrame) -> list[Claim]:
+    split = rows.assign(runs=rows.runs.str.split().map(tuple))
+    return [Claim(*row) for row in split.itertuples(index=False)]
+
+
+def _picture(pairs: pd.DataFrame) -> pictures.Shown:
+    caption = "Mean step in virtual time against that over real packets."
+    return pictures.of(agreement_figure(pairs), caption)
 
 
 def counts(tables: Tables) -> pd.DataFrame:
@@ -85,25 +109,8 @@ def counts(tables: Tables) -> pd.DataFrame:
     return tables.runs.groupby(by, sort=False).size().reset_index(name="runs")
 
 
-def _agreement(pairs: pd.DataFrame) -> list[str]:
-    if pairs.empty:
-        return []
-    errors = agreement.by(pairs, "condition").set_index("condition")
-    shown = ["median", "worst", "density_median", "density_worst"]
-    errors[shown] = (100 * errors[shown]).round(1)
-    told = "Errors of virtual time over packets, in %, of the mean step and of the mean density."
-    return ["<h2>Virtual time against packets</h2>", f"<p>{told}</p>", _table(errors.reset_index())]
-
-
-def _link(experiment: str) -> str:
-    return f'<a href="../{experiment}/report/">{experiment}</a>'
-
-
-def _csv(name: str) -> str:
-    return f'<a href="{name}.csv">{name}.csv</a>'
-
-
-def _table(rows: pd.DataFrame) -> str:
-    if rows.empty:
-        return "<p>None.</p>"
-    return f'<div class="scroll">{rows.to_html(index=False, border=0, na_rep="")}</div>'
+def _errors(pairs: pd.DataFrame) -> pd.DataFrame:
+    """In %, by condition."""
+    errors = agreement.by(pairs, "condition")
+    errors[ERRORS] *= 100
+    return errors

@@ -6,9 +6,9 @@ from typing import Any
 
 import yaml
 
-from harness import run
 from harness.doctor.composition import compose
 from harness.plan import deciding
+from harness.runner import run
 from harness.settings import BadSetting, Settings
 
 PAPERS = Path(__file__).resolve().parent / "papers"

@@ -10,8 +10,8 @@ from contextlib import closing, contextmanager
 from types import FrameType
 from typing import NoReturn
 
-from harness import run
-from harness.run import Outcome
+from harness.runner import run
+from harness.runner.run import Outcome
 from harness.settings import Settings
 
 ATTEMPTS = 2  # what the machine's other work disturbed is done once more

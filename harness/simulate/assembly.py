@@ -9,18 +9,13 @@ import torch
 from torch import nn
 
 from controllers.base import Observation
-from harness import checkpoint
-from harness.assembly import load_weights, optimizer_of, pace_of, reduction_of, with_state
 from harness.data.base import DataSet
 from harness.data.loader import Batches, shard
 from harness.fit import device_type
 from harness.models.base import backward_shares
-from harness.pace import Paced
 from harness.pipeline.meter import Meter
 from harness.pipeline.operators import cut_in_place, schemes
 from harness.records import Events, Table
-from harness.restoration import restored
-from harness.resume import Resumed
 from harness.settings import Settings
 from harness.simulate.compression import file_of
 from harness.simulate.costs import Costs
@@ -34,9 +29,14 @@ from harness.simulate.timeline import Timeline
 from harness.simulate.train import Gradients, Loop
 from harness.simulate.turns import Turns
 from harness.simulate.workers import Alike, SimulatedWorkers
-from harness.stops import Stops
-from harness.task import Memory, Task
-from harness.watch import look_at
+from harness.training import checkpoint
+from harness.training.assembly import load_weights, optimizer_of, pace_of, reduction_of, with_state
+from harness.training.pace import Paced
+from harness.training.restoration import restored
+from harness.training.resume import Resumed
+from harness.training.stops import Stops
+from harness.training.task import Memory, Task
+from harness.training.watch import look_at
 
 
 def assembled(

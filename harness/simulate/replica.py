@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from harness.data.base import Batch
-from harness.gradients import bucket_names
 from harness.simulate.side import Computed, Laid
 from harness.simulate.sums import ring_sum
-from harness.task import Memory, Task
+from harness.training.gradients import bucket_names
+from harness.training.task import Memory, Task
 
 
 @dataclass

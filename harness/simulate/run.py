@@ -9,12 +9,13 @@ from pathlib import Path
 import torch
 
 from compressors import kernels
-from harness import environment, status, verdict
+from harness import environment, status
 from harness.records import Events, write_json
-from harness.resume import resumed
+from harness.runner import verdict
 from harness.settings import Settings
 from harness.simulate.assembly import assembled
 from harness.simulate.train import Loop, WorkerError
+from harness.training.resume import resumed
 
 Tell = Callable[[], None]
 

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from controllers.base import Observation
-from harness.assembly import with_state
-from harness.checkpoint import Files, Writer
 from harness.records import Events
-from harness.resume import deciding
 from harness.settings import Settings
 from harness.simulate.side import Side
-from harness.snapshot import taken
+from harness.training.assembly import with_state
+from harness.training.checkpoint import Files, Writer
+from harness.training.resume import deciding
+from harness.training.snapshot import taken
 
 
 @dataclass

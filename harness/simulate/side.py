@@ -1,7 +1,8 @@
 """One worker's side of the exchanges of a run, on a time line of its own.
 
-What harness.exchange does under real packets with a thread and a clock: buckets are taken in order
-as they become ready, by one thread that compresses and communicates while backward goes on.
+What harness.exchange.thread does under real packets with a thread and a clock: buckets are taken
+in order as they become ready, by one thread that compresses and communicates while backward goes
+on.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,9 +13,9 @@ from typing import NamedTuple
 from torch import Tensor
 
 from controllers.base import Observation
-from harness.exchange import Exchanged
+from harness.exchange.reduction import Reduction
+from harness.exchange.thread import Exchanged
 from harness.records import Span
-from harness.reduction import Reduction
 from harness.simulate.compression import Given
 from harness.simulate.repeats import Done, Repeats
 from harness.simulate.workers import SimulatedWorkers

@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.gradients import bucket_names
 from harness.simulate.replica import lay
 from harness.simulate.side import Computed, Laid
+from harness.training.gradients import bucket_names
 
 NAN = float("nan")
 

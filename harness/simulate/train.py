@@ -7,16 +7,16 @@ from typing import Any, Protocol
 
 from controllers.base import Observation
 from harness.crossing import Crossing
-from harness.exchange import Exchanged
-from harness.pace import Paced
+from harness.exchange.thread import Exchanged
 from harness.records import Evaluation, Table
 from harness.simulate.sampler import Sampler
 from harness.simulate.saving import Saver
 from harness.simulate.side import Computed, Laid, Side
 from harness.simulate.timeline import Timeline
 from harness.simulate.turns import Turns
-from harness.stops import Stops
-from harness.train import observed, recorded
+from harness.training.pace import Paced
+from harness.training.stops import Stops
+from harness.training.train import observed, recorded
 
 
 class WorkerError(RuntimeError):

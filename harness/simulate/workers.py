@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from harness.collectives import Collectives
+from harness.exchange.collectives import Collectives
 from harness.simulate.costs import Costs
 from harness.simulate.sums import least, ring_sum
 from harness.simulate.turns import Turns

@@ -14,7 +14,9 @@ from compressors.magnitude import (
     add_reaching_,
     at_least,
     bits,
+    kth_sampled,
     largest,
+    runs,
     sample,
     take_largest_,
 )
@@ -102,7 +104,12 @@ def test_adding_and_comparing_is_both(
     total = residual + grad
     if numpy:
         monkeypatch.setattr(kernels, "compiled", lambda: None)
-    assert torch.equal(sample(residual, 100, 7, grad).clone(), sample(total, 100, 7))
+    for where in (runs(4097, 100, 7), runs(4097, 4097)):
+        drawn = sample(residual, where, grad).clone()
+        assert torch.equal(drawn, sample(total, where))
+        for k in (1, where.size // 3, where.size):
+            kth = int(drawn.sort(descending=True).values[k - 1])
+            assert kth == kth_sampled(residual, where, k, grad) == kth_sampled(total, where, k)
     for threshold in (total.abs().median(), torch.tensor(0.0), torch.tensor(torch.inf)):
         added = residual.clone()
         expected = at_least(total, threshold)
@@ -187,6 +194,7 @@ def test_without_numba_the_path_says_why(monkeypatch: pytest.MonkeyPatch) -> Non
     ("name", "broken", "wrong"),
     [
         ("ranking", "kth_largest", lambda values, k: (0, 1)),
+        ("ranking", "largest", lambda *rest: rest[-2].fill(0)),
         ("kernels", "collect", lambda x, *rest: (x.size, 0)),
         ("signs", "add", lambda total, packed, scale: None),
         ("signs", "vote", lambda payloads, scale, result: result.fill(scale)),

@@ -13,6 +13,7 @@ from compressors.magnitude import (
     above,
     bits,
     largest,
+    runs,
     sample,
 )
 
@@ -37,7 +38,7 @@ def layered(n: int, source: torch.Generator) -> Tensor:
 def off_the_sample(n: int, source: torch.Generator) -> Tensor:
     """Large exactly where the evenly spaced sample looks: the first bound is far too high."""
     x, positions = normal(n, source), torch.arange(n, dtype=torch.float32)
-    seen = sample(positions, min(SAMPLE, max(FEWEST, n // SHARE))).view(torch.float32)
+    seen = sample(positions, runs(n, min(SAMPLE, max(FEWEST, n // SHARE)))).view(torch.float32)
     x[seen.long()] *= 1000
     return x
 
@@ -93,5 +94,5 @@ def test_above_is_strict_and_ascending() -> None:
 def test_a_sample_has_its_size_and_any_start(n: int, size: int) -> None:
     x = torch.arange(n, dtype=torch.float32)
     for start in (0, 1, 12345):
-        drawn = sample(x, size, start)
+        drawn = sample(x, runs(n, size, start))
         assert min(n, size) <= drawn.numel() + 1 <= n + 1

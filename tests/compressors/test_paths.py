@@ -8,7 +8,7 @@ from compressors import kernels
 from compressors.draw import positions
 from compressors.packing import pack
 from compressors.sparse import add_at_
-from harness.feedback import Forget, Residual
+from harness.exchange.feedback import Forget, Residual
 from tests.compressors.reductions import Outcome, Replica, bits, build, gradient
 from tests.compressors.threads import ThreadWorkers, together
 

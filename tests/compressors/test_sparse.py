@@ -11,7 +11,7 @@ from torch import Tensor
 from compressors.base import Reduced
 from compressors.randomk import RandomK
 from compressors.sampled_topk import SampledTopK
-from compressors.sparse import STREAMED, add_take_out_, average, sum_, take_out_
+from compressors.sparse import add_take_out_, average, sum_, take_out_
 from compressors.topk import TopK
 from tests.compressors.reductions import gradient, run
 from tests.compressors.threads import ThreadWorkers, together
@@ -41,7 +41,7 @@ def test_what_is_taken_out_is_gone() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("ordered", [True, False])
-@pytest.mark.parametrize("n", [1, 1000, STREAMED, STREAMED + 4097])
+@pytest.mark.parametrize("n", [1, 1000, 2_000_000, 2_000_003])
 def test_a_sum_of_entries_is_that_of_whole_vectors(
     n: int, ordered: bool, dtype: torch.dtype
 ) -> None:
@@ -76,6 +76,13 @@ def test_adding_and_taking_out_are_one_after_the_other(clear: bool) -> None:
     assert added.any() != clear
     added[8999] = nan
     assert not isfinite(add_take_out_(total, added, clear, index)[1])
+
+
+@pytest.mark.parametrize("index", [[5000, 2], [-1, 4], [5, 9000], [9000]])
+def test_positions_to_take_out_ascend_inside(index: list[int]) -> None:
+    where = torch.tensor(index, dtype=torch.int32)
+    with pytest.raises(IndexError, match=r"positions must ascend in \[0, 9000\), got"):
+        add_take_out_(gradient(9000, 0), None, False, where)
 
 
 @pytest.mark.parametrize("kind", [TopK, RandomK, SampledTopK])

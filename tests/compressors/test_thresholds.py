@@ -11,7 +11,7 @@ import torch
 
 from compressors.dct_dp import DCTDP, by_partition, by_sample, by_sort, kept
 from compressors.threshold_topk import ThresholdTopK
-from harness.feedback import Residual
+from harness.exchange.feedback import Residual
 from tests.compressors.reductions import Outcome, Replica, Shapes, gradient, run
 from tests.compressors.threads import ThreadWorkers, together
 

@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 
 from controllers.dc2 import DA1, DA2, DA3, DA4, DA5, DC2
 from controllers.delay_source import FromProfile, Measured, Recorded
-from harness import run
+from harness.runner import run
 from harness.settings import BadSetting, Settings
 from harness.sweep import plain_settings
 from tests.controllers.observations import seen

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from controllers.covap import COVAP
-from harness.feedback import Forget
-from harness.reduction import Reduction
+from harness.exchange.feedback import Forget
+from harness.exchange.reduction import Reduction
 from tests.compressors.reductions import build
 from tests.compressors.threads import ThreadWorkers, together
 from tests.controllers.observations import seen

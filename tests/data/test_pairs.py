@@ -10,7 +10,7 @@ from harness.data.bleu import Bleu
 from harness.data.loader import shard
 from harness.data.pairs import BEGIN, END, PACKAGED, PADDING, Pairs, read
 from harness.models.transformer import Transformer
-from harness.task import UNLABELLED, Task
+from harness.training.task import UNLABELLED, Task
 from tests.data.files import write_pairs
 
 CPU = torch.device("cpu")
@@ -39,7 +39,15 @@ def test_every_sentence_comes_out_as_it_went_in(data) -> None:
             assert target == [BEGIN, *said, *[PADDING] * (len(target) - len(said) - 1)]
             assert set(label[len(said) + 1 :]) <= {UNLABELLED}
             found.append((pieces.decode(until_end(source)), pieces.decode(said)))
-    assert found == list(read(Path(data.folder) / data.name / "test.tsv"))
+    assert sorted(found) == sorted(read(Path(data.folder) / data.name / "test.tsv"))
+
+
+def test_short_sentences_are_tested_together(data) -> None:
+    """A batch is as long as its longest sentence, and translated for longer still."""
+    test = data.test()
+    alone = ((one, (0,)) for one in torch.arange(len(test)).split(1))
+    lengths = [inputs.shape[2] for inputs, _ in test.stream(alone)]
+    assert lengths == sorted(lengths) and lengths[0] < lengths[-1]
 
 
 def test_pieces_are_of_the_training_part_alone_and_the_same_each_time(data, tmp_path) -> None:
@@ -104,7 +112,8 @@ def judged(data: Pairs, monkeypatch, change: int) -> tuple[float, float]:
     parts = (slice(None, half), slice(half, None))
     sums = [judge.sums(Says(said[part]), inputs[part], labels[part]) for part in parts]
     texts = [pieces.decode(row[: row.index(END)] if END in row else row) for row in said.tolist()]
-    wanted = [english for _, english in read(Path(data.folder) / data.name / "test.tsv")]
+    english = dict(read(Path(data.folder) / data.name / "test.tsv"))
+    wanted = [english[pieces.decode(until_end(row))] for row in inputs[:, 0].tolist()]
     return judge.quality(torch.stack(sums).sum(0)), BLEU().corpus_score(texts, [wanted]).score
 
 
@@ -129,7 +138,9 @@ def test_evaluation_reports_bleu_and_the_smoothed_loss_of_real_words_alone(data)
     expected = -(0.9 * right + 0.1 * logs.mean(-1))[real].mean().item()
     metrics = task.metrics(sums)
     assert sums[2] == real.sum() and metrics["loss"] == pytest.approx(expected, rel=1e-5)
-    assert set(metrics) == {"bleu", "loss"} and 0 <= metrics["bleu"] <= 100
+    assert set(metrics) == {"bleu", "accuracy", "loss"} and 0 <= metrics["bleu"] <= 100
+    likeliest = (logs.argmax(-1) == labels)[real].double().mean().item()
+    assert metrics["accuracy"] == pytest.approx(likeliest)
 
 
 def test_the_sentences_that_come_with_us_are_split_without_repetition() -> None:

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from harness import load
+from harness.analysis import load
 from harness.fidelity import iterations
 from harness.fidelity.fabric import Fabric
 from harness.fidelity.iterations import Job

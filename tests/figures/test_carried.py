@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from harness import load
+from harness.analysis import load
 from harness.figures import carried
 from harness.records import LinkSample
 from tests import records_by_hand as by_hand

@@ -8,6 +8,7 @@ import yaml
 from harness.figures.styles import MOST_TOGETHER, STYLES, of_line, panels, style, styles
 
 PAPERS = ("dc2_cifar10", "dc2_imagenet", "dc2_ptb", "netsense_resnet18", "netsense_vgg16")
+PAPERS += ("dct_fig8", "dct_table7")
 CONF = Path(__file__).resolve().parents[2] / "conf"
 METHODS = sorted(file.stem for file in (CONF / "method").glob("*.yaml"))
 

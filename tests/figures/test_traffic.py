@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness import load
+from harness.analysis import load
 from harness.figures import carried, look, traffic
 from harness.records import LinkSample
 from tests import records_by_hand as by_hand

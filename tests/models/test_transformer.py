@@ -10,7 +10,7 @@ from harness.data.pairs import BEGIN, END, PADDING
 from harness.models.base import multiply_adds
 from harness.models.transformer import Rectifier, Transformer, Translator, positions
 from harness.pipeline.operators import cut_in_place
-from harness.task import Task
+from harness.training.task import Task
 from tests.test_settings import settings
 
 WORDS, VOCABULARY = 7, 23
@@ -85,6 +85,19 @@ def test_what_is_translated_is_the_likeliest_word_each_time() -> None:
     for row, likeliest in zip(found.tolist(), scores.argmax(-1).tolist(), strict=True):
         length = row.index(END) + 1 if END in row else len(row)
         assert row[:length] == likeliest[:length]
+
+
+def test_a_translation_goes_on_when_others_of_its_batch_have_ended() -> None:
+    model, source = network(), pairs(8)[:, 0]
+    with torch.no_grad():
+        model.scores.weight[END] *= -4  # or none would end
+    together = [until_end(row) for row in model.translated(source, longest=9).tolist()]
+    alone = [until_end(model.translated(one[None], longest=9)[0].tolist()) for one in source]
+    assert together == alone and len({len(row) for row in alone}) > 1
+
+
+def until_end(row: list[int]) -> list[int]:
+    return row[: row.index(END)] if END in row else row
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -8,9 +8,9 @@ import torch
 from compressors.dct_dp import DCTDP
 from compressors.dense import Dense
 from controllers.fixed import Fixed
-from harness.feedback import Forget, Residual
+from harness.exchange.feedback import Forget, Residual
+from harness.exchange.reduction import Reduction
 from harness.parameter_server.gradient import Captured, Drain, Gradient
-from harness.reduction import Reduction
 
 SHAPES = [torch.Size([40, 50]), torch.Size([50]), torch.Size([3000])]
 N = sum(shape.numel() for shape in SHAPES)

@@ -12,12 +12,12 @@ import pytest
 import yaml
 
 from compressors import kernels
-from harness.agents import cause
 from harness.clock import Clock
 from harness.parameter_server.assembly import Place
 from harness.parameter_server.launch import Crew
 from harness.parameter_server.roll import Roll
 from harness.records import TABLES, Table, read_events
+from harness.runner.agents import cause
 from tests.parameter_server.scenes import PATIENCE_S, settings
 from tests.ranks import free_port
 

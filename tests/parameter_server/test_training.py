@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 import torch
 
-from harness import checkpoint
 from harness.parameter_server.assembly import batches_of, built_model
 from harness.settings import Settings
-from harness.task import Task
+from harness.training import checkpoint
+from harness.training.task import Task
 from tests.parameter_server.scenes import settings, train
 
 TINY = ("parallel=server", "model=mlp", "steps=6", "eval_every=3", "workers=1")

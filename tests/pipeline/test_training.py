@@ -8,7 +8,7 @@ import torch
 
 from harness.data.digits import Digits
 from harness.pipeline.operators import cut_in_place
-from harness.task import Task
+from harness.training.task import Task
 from tests.pipeline.training import Trained, train
 
 PIPELINES, PARTS, BATCH = 2, 4, 6

@@ -1,4 +1,4 @@
-"""Whole trainings over gloo without shapers, as harness.worker has them: as pipelines, and not."""
+"""Whole trainings over gloo without shapers, as a worker has them: as pipelines, and not."""
 
 from collections.abc import Container
 from datetime import timedelta
@@ -10,13 +10,13 @@ import torch
 import torch.distributed as dist
 
 from compressors import kernels
-from harness import checkpoint
 from harness.clock import Clock
 from harness.data.digits import Digits
 from harness.records import TABLES
-from harness.resume import resumed
 from harness.settings import Settings
-from harness.worker import _drifted, built
+from harness.training import checkpoint
+from harness.training.resume import resumed
+from harness.training.worker import _drifted, built
 from tests.ranks import run_ranks
 from tests.test_settings import settings
 

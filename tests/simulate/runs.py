@@ -9,13 +9,13 @@ import torch.distributed as dist
 import yaml
 
 from harness import status
-from harness.assembly import Place, assembled
 from harness.clock import Clock
+from harness.exchange.workers import Workers
 from harness.preview import composed
 from harness.records import TABLES, Table
 from harness.settings import Settings
 from harness.simulate.run import simulate
-from harness.workers import Workers
+from harness.training.assembly import Place, assembled
 from tests.ranks import run_ranks
 
 SMALL = ("model=convnet", "dataset=digits", "report=false", "eval_every=3")
@@ -40,7 +40,7 @@ def simulated(folder: Path, *overrides: str) -> Path:
 
 
 def prepare(folder: Path, settings: Settings) -> None:
-    """What harness.run leaves there before a run begins."""
+    """What harness.runner.run leaves there before a run begins."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     status.begin(folder)

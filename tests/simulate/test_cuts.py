@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness import load
+from harness.analysis import load
 from harness.settings import BadSetting
 from tests.simulate.runs import DETERMINED, over_gloo, settings_of, simulated, weights
 

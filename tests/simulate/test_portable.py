@@ -12,7 +12,7 @@ from harness import status
 WITHOUT = """
 import sys
 sys.modules["pyroute2"] = None  # importing it raises
-from harness import run
+from harness.runner import run
 from harness.preview import composed
 settings, _ = composed(["network=simulated", "steps=2", "model.width=8", "results=" + sys.argv[1]])
 settings.check()

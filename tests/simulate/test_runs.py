@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 import torch
 
-from harness import load, report
+from harness import report
+from harness.analysis import load
 from harness.records import TABLES, read_events
 from harness.settings import BadSetting
 from tests.launching import harness, runs, start, state, training, until

@@ -9,9 +9,10 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import open_dict
 
-from harness import load, run
+from harness.analysis import load
 from harness.preview import CONF
 from harness.report import report
+from harness.runner import run
 from harness.simulate import substitute
 from harness.sweep import here, plain_settings
 from tests.launching import ROOT, runs

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from harness import load
+from harness.analysis import load
 from tests.simulate.runs import simulated
 
 ASKED = ("steps=6", "workers=3", "bucket_mb=0.02", "emulation.compute=replay", "batch_size=16")

@@ -8,8 +8,8 @@ import torch
 import torch.distributed as dist
 
 from compressors.base import Bucket
+from harness.exchange.workers import Workers
 from harness.simulate.workers import SimulatedWorkers
-from harness.workers import Workers
 from profiles.static import Static
 from tests.compressors.reductions import build, gradient, shapes_of, variants
 from tests.ranks import run_ranks

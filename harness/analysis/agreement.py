@@ -1,0 +1,152 @@
+"""Virtual time against real packets: runs that differ in their network alone, and by how much.
+
+Pure functions of the tables of `harness.analysis.load`. An error is virtual time's, over what
+was real.
+"""
+
+import hashlib
+import json
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from harness.analysis import load, metrics
+
+OF_NO_RESULT = ("network", "results", "rerun", "report")
+SHAPE = ("left", "access", "sites", "site_delays_ms", "flows_between")  # of a network
+FIXED = "controllers.fixed."
+
+
+class Pair(NamedTuple):
+    """A real run and its twin in virtual time; emulated seconds."""
+
+    virtual: str  # which simulated network, a short hash
+    condition: str  # profile, with what tells it from others of that name
+    workers: int
+    method: str
+    seed: int
+    controlled: bool  # a controller chooses the density
+    real_s: float  # mean step; of all, as conditions depend on when a step is
+    virtual_s: float
+    error: float
+    real_density: float  # mean of all steps
+    virtual_density: float
+    density_error: float
+
+
+class Summary(NamedTuple):
+    """Absolute errors of several pairs; nan where there is none."""
+
+    pairs: int
+    median: float  # of the step time
+    worst: float
+    controlled: int  # pairs
+    density_median: float  # of these
+    density_worst: float
+
+
+def paired(runs: pd.DataFrame) -> pd.DataFrame:
+    """One `Pair` for each simulated run among `runs`, rows of `load.runs`, with a real twin.
+
+    Twins have one configuration but for the network, and networks of one shape. Of several real
+    ones the last to end counts, likewise of several simulated ones.
+    """
+    configs = {path: load.config(path) for path in runs.path}
+    real: dict[str, Any] = {}
+    virtual: dict[tuple[str, str], Any] = {}
+    rows: Any = runs.sort_values("ended", kind="stable").itertuples()
+    for row in rows:
+        identity, config = identity_of(configs[row.path]), configs[row.path]
+        if row.simulated:
+            virtual[_short(config.get("network")), identity] = row
+        else:
+            real[identity] = row
+    twins = [(name, real[key], row) for (name, key), row in virtual.items() if key in real]
+    said = _conditions([row for _, _, row in twins])
+    found = [
+        _pair(name, said[row.path], _is_controlled(configs[row.path]), twin, row)
+        for name, twin, row in twins
+    ]
+    order = ["virtual", "condition", "workers", "controlled", "method", "seed"]
+    pairs = pd.DataFrame(found, columns=list(Pair._fields))
+    return pairs.sort_values(order, ignore_index=True)
+
+
+def summary(pairs: pd.DataFrame) -> Summary:
+    """Median and worst of `pairs`."""
+    errors, densities = pairs.error.abs(), pairs[pairs.controlled.astype(bool)].density_error.abs()
+    return Summary(
+        pairs=len(pairs),
+        median=float(errors.median()),
+        worst=float(errors.max()),
+        controlled=len(densities),
+        density_median=float(densities.median()),
+        density_worst=float(densities.max()),
+    )
+
+
+def by(pairs: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """A `Summary` for each value of `columns`, in the order of `pairs`."""
+    groups = pairs.groupby(list(columns), sort=False)
+    rows = [[*key, *summary(each)] for key, each in groups]
+    return pd.DataFrame(rows, columns=[*columns, *Summary._fields])
+
+
+def _pair(name: str, condition: str, controlled: bool, real: Any, virtual: Any) -> Pair:
+    steps = [load.steps(run.path) for run in (real, virtual)]
+    real_s, virtual_s = (metrics.total_time_s(each) / each.step.nunique() for each in steps)
+    densities = [float(each.density.mean()) for each in steps]
+    return Pair(
+        virtual=name,
+        condition=condition,
+        workers=virtual.workers,
+        method=virtual.method,
+        seed=virtual.seed,
+        controlled=controlled,
+        real_s=real_s,
+        virtual_s=virtual_s,
+        error=virtual_s / real_s - 1,
+        real_density=densities[0],
+        virtual_density=densities[1],
+        density_error=densities[1] / densities[0] - 1,
+    )
+
+
+def identity_of(config: dict[str, Any]) -> str:
+    """What twins have in common."""
+    kept = {key: value for key, value in config.items() if key not in OF_NO_RESULT}
+    network = config.get("network") or {}
+    shape = {key: network[key] for key in SHAPE if network.get(key) is not None}
+    return _short([kept, shape, "dumbbell" in str(network.get("_target_")).lower()])
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _is_controlled(config: dict[str, Any]) -> bool:
+    target = str((config.get("controller") or {}).get("_target_", FIXED))
+    return not target.startswith(FIXED)
+
+
+def _conditions(runs: list[Any]) -> dict[str, str]:
+    """Of each run, by path: its profile, and what differs among those of that name."""
+    told: dict[str, str] = {}
+    for profile in {run.profile for run in runs}:
+        same = [run for run in runs if run.profile == profile]
+        keys = sorted({key for run in same for key in run.conditions if _tells(key)})
+        differing = [key for key in keys if len({str(run.conditions.get(key)) for run in same}) > 1]
+        for run in same:
+            parts = [f"{key.split('.')[-1]} {_shown(run.conditions.get(key))}" for key in differing]
+            told[run.path] = ", ".join([str(profile), *parts])
+    return told
+
+
+def _tells(key: str) -> bool:
+    """Whether a condition is none of the columns."""
+    return not key.startswith("network.") and key != "workers"
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,50 @@
+"""What a run did from step to step: pure functions of the tables of `harness.analysis.load`."""
+
+import numpy as np
+import pandas as pd
+
+RUNNING_STEPS = 50  # of a running average, at most: the window of DC2's monitor
+RUNNING_SHARE = 0.1  # of the run's steps, where that is fewer
+
+
+def throughput(steps: pd.DataFrame, window_s: float | None = None) -> pd.DataFrame:
+    """time_s, throughput of one run: samples/s of all workers over the `window_s` before.
+
+    Without `window_s`: a fiftieth of the run, at least three mean steps.
+    """
+    by_step = steps.groupby("step")
+    ends = np.concatenate([[0.0], by_step.time_s.max()])
+    trained = np.concatenate([[0.0], by_step.samples.sum().cumsum()])
+    window_s = window_s or max(ends[-1] / 50, 3 * float(np.diff(ends).mean()))
+    times = ends[ends >= window_s]
+    gained = np.interp(times, ends, trained) - np.interp(times - window_s, ends, trained)
+    return pd.DataFrame({"time_s": times, "throughput": gained / window_s})
+
+
+def running_goodput(steps: pd.DataFrame) -> pd.DataFrame:
+    """step, time_s, goodput_mbit of one run: bits a worker received while it communicated.
+
+    A running average over the last `RUNNING_STEPS` exchanges, or a tenth of the run's, as DC2's
+    figure 3; weighted by their time.
+    """
+    by_step = steps.groupby("step")
+    window = max(1, min(RUNNING_STEPS, round(RUNNING_SHARE * len(by_step))))
+    bits = 8 * by_step.received_bytes.mean().rolling(window, min_periods=1).sum()
+    spent_s = by_step.comm_s.mean().rolling(window, min_periods=1).sum()
+    table = pd.DataFrame({"time_s": by_step.time_s.max(), "goodput_mbit": bits / spent_s / 1e6})
+    return table.replace([np.inf, -np.inf], np.nan).reset_index()
+
+
+def by_step(steps: pd.DataFrame) -> pd.DataFrame:
+    """step, density (mean over workers) and throughput (samples/s) of every step of one run."""
+    groups = steps.groupby("step")
+    took_s = groups.time_s.max().diff().fillna(groups.time_s.max().iloc[0])
+    table = pd.DataFrame(
+        {"density": groups.density.mean(), "throughput": groups.samples.sum() / took_s}
+    )
+    return table.reset_index()
+
+
+def steps_per_epoch(epochs: float | None, steps: int) -> float | None:
+    """Of a run of `epochs`, as its settings say, that made `steps`; None where they do not."""
+    return steps / epochs if epochs else None

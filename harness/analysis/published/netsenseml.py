@@ -1,0 +1,88 @@
+"""Which runs say the numbers of NetSenseML's tables and text."""
+
+from typing import Any
+
+import pandas as pd
+
+from harness.analysis import metrics, ratios
+from harness.analysis.published.numbers import Cell, Number, fewer, mean, ratio
+from harness.claims import netsenseml
+from harness.claims.base import Group, Runs
+
+WORKERS = netsenseml.PUBLISHED_WORKERS
+METHODS = {
+    "NetSenseML": netsenseml.NETSENSE,
+    "AllReduce": netsenseml.DENSE,
+    "TopK-0.1": netsenseml.TOP_K,
+}
+MBIT = {"Mbps": 1.0, "Gbps": 1000.0}
+TABLES = {"netsense_table1": netsenseml.RESNET18, "netsense_table2": netsenseml.VGG16}
+
+
+def cells(rows: list[Any]) -> list[Cell]:
+    """Of `TABLES`, with the ratios that follow from them and are not printed, and of the text."""
+    found = []
+    for row in rows:
+        if row.id in TABLES:
+            found += _of_table(row, rows)
+        elif row.id == "netsense_text_tta":
+            found.append(Cell(row, _time_ratio, False))
+    return found
+
+
+def notes(row: Any, rows: pd.DataFrame, found: Number) -> list[str]:
+    """What is not as in the paper."""
+    late = found.mean != found.mean
+    early = ["no evaluation before NetSenseML had its best accuracy, or none at all"]
+    return fewer(rows, WORKERS) + (early if late else [])
+
+
+def _of_table(row: Any, rows: list[Any]) -> list[Cell]:
+    """A cell of NetSenseML's tables; for throughput also its ratio to that of AllReduce."""
+    experiment, method = TABLES[row.id], METHODS[row.method]
+    mbit = float(row.network[:-4]) * MBIT[row.network[-4:]]
+
+    def group(runs: Runs) -> Group:
+        return netsenseml.at_rate(runs, experiment, mbit)
+
+    if row.metric == "best_test_accuracy":
+        return [Cell(row, lambda runs: _accuracy(group(runs), method), True)]
+    if row.metric == "convergence_time":
+        return [Cell(row, lambda runs: _time(group(runs), method), True)]
+    dense = next(
+        r
+        for r in rows
+        if (r.id, r.network, r.metric, r.method) == (row.id, row.network, row.metric, "AllReduce")
+    )
+    over = str(float(row.value) / float(dense.value))
+    follows = row._replace(metric="throughput over AllReduce", value=over, unit="x")
+    return [
+        Cell(row, lambda runs: mean(group(runs), "throughput", method), True),
+        Cell(follows, lambda runs: _over_dense(group(runs), method), False),
+    ][: 1 if method == netsenseml.DENSE else 2]
+
+
+def _over_dense(group: Group, method: str) -> Number:
+    return ratio(group, "throughput", method, netsenseml.DENSE)
+
+
+def _accuracy(group: Group, method: str) -> Number:
+    """Best accuracy in percent, competitors stopped when NetSenseML has its own."""
+    rows = group.rows(*{method, netsenseml.NETSENSE})
+    found = ratios.stopped(rows, netsenseml.NETSENSE)
+    return Number(*metrics.interval(100 * found[found.method == method].best))
+
+
+def _time(group: Group, method: str) -> Number:
+    """Convergence time; the end of the run where it was not reached."""
+    rows = group.rows(method)
+    found = metrics.interval(rows.convergence_s)
+    if rows.converged.all():
+        return Number(*found)
+    return Number(found.mean, float("nan"), float("nan"), "low")
+
+
+def _time_ratio(runs: Runs) -> Number:
+    """At 500 Mbit/s."""
+    group = netsenseml.at_rate(runs, netsenseml.RESNET18, 500.0)
+    return ratio(group, "time_to_target_s", netsenseml.TOP_K, netsenseml.NETSENSE)

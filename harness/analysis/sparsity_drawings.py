@@ -1,0 +1,188 @@
+"""Figures of a sweep over sparsity or over the life-span of thresholds."""
+
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from harness.analysis import load, sparsity
+from harness.analysis.comparison import Comparison
+from harness.figures import sparsity as figures
+from harness.figures import thresholds
+from harness.figures.look import Drawing, Figure
+
+FEWEST_DENSITIES, FEWEST_LIFESPANS = 3, 2  # of one family of methods that make a sweep
+MEANS = "Means over seeds with 95 % bootstrap intervals"
+LOSSES, SHARES = 25, 100  # points of a line over steps, at most: losses of batches scatter
+SENT = {
+    "activation_occupancy": ("activations", "crossed a cut"),
+    "occupancy": ("gradient entries", "a worker sent"),
+}
+
+
+def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
+    """By file name; none where neither sparsity nor life-spans vary and none says what it sent."""
+    table = _asked(comparison)
+    densities = sparsity.vary(table, "density", FEWEST_DENSITIES)
+    lifespans = sparsity.vary(table, "lifespan", FEWEST_LIFESPANS)
+    found = _occupancies(comparison, table)
+    if densities:
+        found["quality_sparsity"] = _quality({"": comparison})
+    if (densities or lifespans) and _has_loss(comparison):
+        found["loss_steps"] = _losses(comparison, sparsity.baseline(table, comparison.baseline))
+    communicates = any(steps.sent_bytes.any() for steps in comparison.steps.values())
+    if densities and communicates:
+        found["step_sparsity"] = _times(comparison, table, "density")
+    if lifespans and communicates and _compress_ns(comparison) is None:
+        found["step_lifespan"] = _times(comparison, table, "lifespan")
+    return found
+
+
+def of_experiment(comparisons: dict[str, Comparison]) -> dict[str, Drawing]:
+    """Of several settings, by what sets them apart."""
+    varies = [
+        sparsity.vary(_asked(each), "density", FEWEST_DENSITIES) for each in comparisons.values()
+    ]
+    return {"quality_sparsity": _quality(comparisons)} if any(varies) else {}
+
+
+def _asked(comparison: Comparison) -> pd.DataFrame:
+    """A row of `sparsity.Asked` for each method."""
+    paths = comparison.runs.drop_duplicates("method").set_index("method").path
+    rows = [sparsity.asked(str(method), load.config(path)) for method, path in paths.items()]
+    return pd.DataFrame(rows, columns=list(sparsity.Asked._fields))
+
+
+def _by_seed(comparison: Comparison, column: str, most: int) -> dict[str, pd.DataFrame]:
+    """`sparsity.by_seed` of each method."""
+    found = {}
+    for method, runs in comparison.runs.groupby("method"):
+        tables = {run.seed: comparison.steps[run.path] for run in _rows(runs)}
+        found[str(method)] = sparsity.by_seed(tables, column, most)
+    return found
+
+
+def _has_loss(comparison: Comparison) -> bool:
+    return any(steps.loss.notna().any() for steps in comparison.steps.values())
+
+
+def _occupancies(comparison: Comparison, table: pd.DataFrame) -> dict[str, Drawing]:
+    """Of activations and of gradients, where runs say how many were sent."""
+    known = dict(zip(table.method, table.density, strict=True))
+    found = {}
+    for column, (what, done) in SENT.items():
+        if all(steps[column].isna().all() for steps in comparison.steps.values()):
+            continue
+        found[column] = Drawing(
+            f"Share of {what} that {done}, beside the density that was asked for (dotted). "
+            f"{MEANS} shaded.",
+            partial(_occupancy, comparison, column, known, what),
+        )
+    return found
+
+
+def _occupancy(comparison: Comparison, column: str, asked: dict[str, float], what: str) -> Figure:
+    found = _by_seed(comparison, column, SHARES)
+    shares = {method: sparsity.over_seeds(table) for method, table in found.items()}
+    return thresholds.occupancy(shares, asked, what, comparison.title)
+
+
+def _losses(comparison: Comparison, base: str | None) -> Drawing:
+    """Of training, as it is and against the baseline's, which saw the same batches."""
+
+    def draw() -> Figure:
+        found = _by_seed(comparison, "loss", LOSSES)
+        own = {method: sparsity.over_seeds(table) for method, table in found.items()}
+        against = {
+            method: sparsity.over_seeds(sparsity.percent_over(table, found[base]))
+            for method, table in found.items()
+            if base is not None and method != base
+        }
+        return figures.losses(own, against, base, comparison.title)
+
+    said = f", and over {base}'s on the same batches" if base else ""
+    return Drawing(
+        f"Training loss over steps, means of stretches of steps{said}. {MEANS} shaded.", draw
+    )
+
+
+def _times(comparison: Comparison, table: pd.DataFrame, column: str) -> Drawing:
+    """Step times against `column` of `Asked`, a bar per method; the baseline comes first."""
+    base = sparsity.baseline(table, comparison.baseline)
+    label = {"density": "sparsity, 1 − density", "lifespan": "life-span of thresholds (steps)"}
+
+    def draw() -> Figure:
+        shown = table[table[column].notna() | (table.method == base)]
+        shown = shown.assign(first=shown.method != base).sort_values(
+            ["first", "family", column], ascending=[True, True, column == "lifespan"]
+        )
+        families = shown.family[shown["first"]].nunique() > 1
+        places = [_place(row, column, base, families) for row in _rows(shown)]
+        times = shown.assign(place=places).merge(
+            sparsity.times(comparison.measured, base), on="method"
+        )
+        return figures.step_times(times, label[column], base, comparison.title)
+
+    assumed = _compress_ns(comparison)
+    note = " Compression is taken to last what a fit says of its kind." if assumed else ""
+    if isinstance(assumed, int | float):
+        note = f" Compression is taken to last {assumed:g} ns an element."
+    return Drawing(
+        f"Mean time of a step and its parts against the {label[column].split(',')[0]}, and by how "
+        f"much the step is longer or shorter than {base}'s. {MEANS}.{note}",
+        draw,
+    )
+
+
+def _compress_ns(comparison: Comparison) -> Any:
+    """What virtual time was told that compression costs, all or each kind; None: what it measured.
+
+    Then it says nothing of life-spans, whose thresholds cost what they cost to compute.
+    """
+    network = load.config(comparison.runs.path.iloc[0]).get("network") or {}
+    return network.get("compress_ns")
+
+
+def _place(row: Any, column: str, base: str | None, families: bool) -> str:
+    if row.method == base:
+        return str(row.method)
+    value = f"{100 * (1 - row.density):.4g} %" if column == "density" else f"{row.lifespan:g}"
+    return f"{value}\n{row.family}" if families else value
+
+
+def _rows(table: pd.DataFrame) -> Any:
+    return table.itertuples()
+
+
+def _quality(comparisons: dict[str, Comparison]) -> Drawing:
+    """Every metric of the last evaluation against sparsity, by what sets comparisons apart."""
+    first = next(iter(comparisons.values()))
+    title = first.title if len(comparisons) == 1 else str(first.runs.experiment.iloc[0])
+    against = sparsity.baseline(_asked(first), first.baseline)
+    said = f", against {against} of the same seed" if against else ""
+    return Drawing(
+        f"Quality at the end against sparsity{said}. {MEANS}.",
+        lambda: figures.quality_sparsity(_changes(comparisons), title),
+    )
+
+
+def _changes(comparisons: dict[str, Comparison]) -> dict[str, dict[str, pd.DataFrame]]:
+    """By label of an axis and by setting: family, density, value, low, high."""
+    found: dict[str, dict[str, pd.DataFrame]] = {}
+    for setting, comparison in comparisons.items():
+        table, rows = _asked(comparison), _evaluations(comparison)
+        base = sparsity.baseline(table, comparison.baseline)
+        for metric in sorted(rows.metric.unique(), key=lambda name: ("loss" not in name, name)):
+            changed = table.merge(sparsity.changes(rows, metric, base), on="method")
+            swept = changed.groupby("family").density.transform("nunique") >= 2
+            label = sparsity.unit(metric, base)
+            found.setdefault(label, {})[setting] = changed[swept]
+    return found
+
+
+def _evaluations(comparison: Comparison) -> pd.DataFrame:
+    rows = [
+        comparison.evaluations[run.path].assign(method=run.method, seed=run.seed)
+        for run in _rows(comparison.runs)
+    ]
+    return pd.concat(rows, ignore_index=True)

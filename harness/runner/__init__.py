@@ -1,0 +1,1 @@
+"""One run from its directory to its verdict: processes followed, ended; doubts."""

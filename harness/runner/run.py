@@ -1,0 +1,254 @@
+"""One run: its directory, its namespaces, following it to the end, and what the user sees of it."""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+from harness import environment, status
+from harness.records import TABLES, Table, read_events, read_json, refusal
+from harness.runner import earlier
+from harness.runner.progress import Progress
+from harness.runner.turn import machine_to_ourselves
+from harness.settings import BadSetting, Settings
+from harness.training import checkpoint
+
+STOP_S = 8.0  # for the supervisor to end after Ctrl-C, before it is killed
+POLL_S = 0.1
+# the last that unshare of util-linux 2.38 says when a signal killed its child
+KILLED_IN_2_38 = "unshare: sigprocmask unblock failed: Invalid argument"
+SHELL_SIGNAL = 128  # plus the signal's number: how a shell, and unshare, tells of one
+
+
+class Outcome(NamedTuple):
+    """How a run ended; `skipped` when an earlier result was kept."""
+
+    run_dir: Path
+    state: str
+    error: str | None
+    skipped: bool
+
+
+def run_dir_of(settings: Settings) -> Path:
+    """results/<experiment>/<run id>; the id is a hash of what decides the result.
+
+    A machine that is not the first of a run keeps its part elsewhere, by its network.
+    """
+    place = settings.build("network").place(_run_id(settings))
+    return Path(settings["results"]).absolute() / settings["experiment"] / place
+
+
+def _run_id(settings: Settings) -> str:
+    text = json.dumps(settings.identity(), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def perform(settings: Settings) -> Outcome:
+    """Run `settings` (checked already) unless a succeeded result exists; returns how it ended.
+
+    KeyboardInterrupt ends the run in order, records it as interrupted, and is raised again.
+    BadSetting when its directory is in use or cannot be written. An earlier result is replaced by
+    one that succeeded, and by no other.
+    """
+    run_dir, network = run_dir_of(settings), settings.build("network")
+    if _keep(run_dir, settings):
+        return Outcome(run_dir, "succeeded", None, skipped=True)
+    with nullcontext() if network.in_process else machine_to_ourselves() as lock:
+        if status.state(run_dir) != "running":
+            earlier.put_back(run_dir)  # of a process that was killed
+        if _keep(run_dir, settings):  # the run that we waited for was this one, or just put back
+            return Outcome(run_dir, "succeeded", None, skipped=True)
+        if status.state(run_dir) == "running":
+            raise BadSetting(f"{run_dir} is being run by another process")
+        if damaged := _damaged(run_dir, settings):
+            print(f"{damaged} is damaged: its run is done again", file=sys.stderr)
+        else:
+            earlier.set_aside(run_dir)
+        try:
+            _perform(run_dir, settings, lock)
+        finally:
+            now_in = earlier.put_back(run_dir)
+    ended = read_json(now_in / "status.json") or _removed(run_dir)
+    return Outcome(now_in, ended["state"], ended.get("error"), skipped=False)
+
+
+def _perform(run_dir: Path, settings: Settings, lock: int | None) -> None:
+    """The run itself; however it ends, status.json tells it. No lock: it is done in here."""
+    try:
+        try:
+            _fresh(run_dir, settings)
+        except OSError as error:
+            _end(run_dir, "failed", str(error))
+            raise BadSetting(f"results: {run_dir} cannot be written: {error}") from error
+        if lock is None:
+            _simulated(run_dir, settings)
+        else:
+            _supervised(run_dir, settings, lock)
+    except KeyboardInterrupt:
+        _end(run_dir, "interrupted", "stopped by the user")
+        raise
+    except BaseException as error:
+        _end(run_dir, "failed", f"the runner failed: {type(error).__name__}: {error}")
+        raise
+    finally:
+        shutil.rmtree(status.temporary(run_dir), ignore_errors=True)
+
+
+def _end(run_dir: Path, state: str, error: str) -> None:
+    """Tell how the run ended, unless it told so itself."""
+    if status.state(run_dir) == "running":
+        status.end(run_dir, state, error)
+
+
+def _removed(run_dir: Path) -> dict[str, str]:
+    """Status of a run without one."""
+    return {"state": "failed", "error": f"{run_dir} was removed while the run went on"}
+
+
+def is_done(settings: Settings) -> bool:
+    """Whether `perform` would keep what is there."""
+    return _keep(run_dir_of(settings), settings)
+
+
+def _keep(run_dir: Path, settings: Settings) -> bool:
+    """Whether a result is there already, and whole."""
+    succeeded = status.state(run_dir) == "succeeded" and not settings["rerun"]
+    return succeeded and not _damaged(run_dir, settings)
+
+
+def _damaged(run_dir: Path, settings: Settings) -> Path | None:
+    """The first file of an earlier run that does not hold what it should; None: all do."""
+    for name in ("status.json", "summary.json"):
+        path = run_dir / name
+        if path.exists() and read_json(path) is None:
+            return path
+    path = run_dir / "config.yaml"
+    try:
+        intact = not path.exists() or _run_id(Settings.read(run_dir)) == _run_id(settings)
+    except (ValueError, TypeError, AttributeError, yaml.YAMLError):
+        intact = False  # neither UTF-8 nor YAML, or no settings
+    return None if intact else path
+
+
+def _fresh(run_dir: Path, settings: Settings) -> None:
+    """An empty run directory, marked as running, with everything a reader expects to exist."""
+    if run_dir.exists():
+        shutil.rmtree(run_dir)
+    (run_dir / "logs").mkdir(parents=True)
+    status.temporary(run_dir).mkdir()
+    status.begin(run_dir)
+    (run_dir / "config.yaml").write_text(yaml.safe_dump(settings.config, sort_keys=False))
+    for name in TABLES:
+        table = Table(run_dir, name)
+        table.header()
+        table.close()
+
+
+def _simulated(run_dir: Path, settings: Settings) -> None:
+    """Do the run in this process."""
+    from harness.simulate.run import simulate  # torch: not before it is needed
+
+    with Progress(run_dir, settings) as progress:
+        simulate(run_dir, settings, progress.now_and_then)
+
+
+_running: list[subprocess.Popen] = []  # the supervisor, while there is one
+
+
+def _supervised(run_dir: Path, settings: Settings, lock: int) -> None:
+    """Start the supervisor and follow it to its end; afterwards status.json says the truth."""
+    enclosed = settings.build("network").enclosure(enclosure())
+    with (run_dir / "logs" / "supervisor.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*enclosed, sys.executable, "-m", "harness.runner.supervise", str(run_dir)],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env=os.environ | environment.ALLOCATOR | {"TMPDIR": str(status.temporary(run_dir))},
+            start_new_session=True,  # Ctrl-C is ours to pass on
+            pass_fds=[lock],
+        )
+    _running.append(process)
+    try:
+        with Progress(run_dir, settings) as progress:
+            while process.poll() is None:
+                progress.update()
+                time.sleep(POLL_S)
+    except FileNotFoundError as gone:
+        _stop(process)
+        status.end(run_dir, "failed", f"{gone.filename} was removed while the run went on")
+    except BaseException:
+        _stop(process)
+        raise
+    finally:
+        _running.remove(process)
+    if status.state(run_dir) == "running":
+        status.end(run_dir, "failed", _unreported(process, run_dir))
+
+
+def kill() -> bool:
+    """End the run that goes on at once; False when there is none. For a second Ctrl-C."""
+    for process in _running:
+        process.kill()  # unshare takes the whole pid namespace with it
+    return bool(_running)
+
+
+def _stop(process: subprocess.Popen) -> None:
+    """End the supervisor in order; the kernel ends what it does not."""
+    assert process.stdin is not None
+    try:
+        process.stdin.write(b"s")
+        process.stdin.close()
+    except BrokenPipeError:
+        pass  # it is ending already
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _unreported(process: subprocess.Popen, run_dir: Path) -> str:
+    """Why a supervisor ended without saying so itself."""
+    if process.returncode < 0 or process.returncode > SHELL_SIGNAL:
+        number = abs(process.returncode) % SHELL_SIGNAL
+        return f"the supervisor was killed by {signal.Signals(number).name}"
+    log = (run_dir / "logs" / "supervisor.log").read_text(errors="replace").strip()
+    if log.endswith(KILLED_IN_2_38):
+        return "the supervisor was killed by a signal that unshare does not tell"
+    last = refusal(run_dir) or (log.splitlines()[-1] if log else "no output")
+    return f"the supervisor ended with status {process.returncode}: {last}"
+
+
+def enclosure() -> list[str]:
+    """Command prefix that gives a process namespaces of its own, removed with it.
+
+    Users other than root get them through a user namespace.
+    """
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    kinds = ["--net", "--mount", "--pid", "--fork", "--kill-child=SIGKILL"]
+    return ["unshare", *user, *kinds, "--mount-proc", "--"]
+
+
+def failure_report(outcome: Outcome) -> str:
+    """What a user needs to see of a run that did not succeed: cause, traceback, where to look."""
+    lines = [f"run {outcome.state}: {outcome.error}"]
+    events = read_events(outcome.run_dir)
+    reports = [event for event in events if event["event"] == "rank_failed"]
+    causes = [event for event in reports if not event["peer"]] or reports
+    if causes and outcome.state == "failed":
+        first = min(causes, key=lambda event: event["monotonic"])
+        lines.append(f"--- traceback of rank {first['rank']}\n{first['traceback'].rstrip()}")
+    lines.append(f"logs: {outcome.run_dir / 'logs'}")
+    if outcome.state != "invalid" and checkpoint.digest_of(str(outcome.run_dir)):
+        lines.append(f"resume_from={outcome.run_dir} goes on from its last checkpoint")
+    return "\n".join(lines)

@@ -1,0 +1,259 @@
+"""Process 1 of a run: brings its network up, starts and watches the agents, proves, tears down.
+
+Runs in namespaces of its own, so the kernel removes every process, interface and namespace of the
+run when this process ends, however it ends. Standard input is the runner's: its end means that
+the runner wants to stop, or is dead.
+"""
+
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness import environment, status
+from harness.clock import Clock
+from harness.network.audit import worst
+from harness.network.rendezvous import Ended
+from harness.nodes import count
+from harness.parameter_server import launch as server
+from harness.records import Events, refusal, write_json
+from harness.runner import launch, verdict
+from harness.runner.agents import Agents, cause, is_ours
+from harness.settings import Settings, leaves
+from harness.training.gradients import largest_bucket_bytes
+from harness.training.resume import resumed
+from harness.training.worker import Here
+
+POLL_S = 0.02
+LEAST_TIMEOUT_S, PATIENCE = 60.0, 10  # of a collective; times its bucket at the lowest rate
+
+
+class Interrupted(Exception):
+    """The runner asked to stop, or died."""
+
+    state = "interrupted"
+
+
+class RunFailed(Exception):
+    """A rank, an agent or the network failed; the message is the cause."""
+
+    state = "failed"
+
+
+def main() -> None:
+    """Process 1 of a pid namespace: `python -m harness.runner.supervise RUN_DIR`."""
+    run_dir = Path(sys.argv[1])
+    if os.getpid() != 1:
+        sys.exit(
+            "harness.runner.supervise is started by harness.runner.run in namespaces of its own"
+        )
+    try:
+        _supervise(run_dir)
+    except (Interrupted, RunFailed, Ended) as end:
+        status.end(run_dir, end.state, _told(run_dir, str(end)))
+    except Exception as error:
+        status.end(run_dir, "failed", _told(run_dir, f"{type(error).__name__}: {error}"))
+        traceback.print_exc()  # last: there may be no room for it
+    finally:
+        _kill_everyone()
+
+
+def _told(run_dir: Path, error: str) -> str:
+    """`error`, after what may have kept the others from telling theirs: no room."""
+    return "; ".join(filter(None, [refusal(run_dir), error]))
+
+
+def _supervise(run_dir: Path) -> None:
+    settings = Settings.read(run_dir)
+    nodes = count(settings)
+    profile, topology = settings.build("profile"), settings.build("network")
+    begin, events = resumed(settings["resume_from"]), Events(run_dir)
+    clock = Clock(settings["emulation.dilation"], begin.manifest.time_s if begin else 0.0)
+    with topology.up(nodes, profile, clock.dilation) as network:
+        _require_same(network.gather("settings", settings.identity()))
+        proof = _proof(network)
+        # This also loads the compiled kernels, here, so that the ranks are forked with them.
+        found = {**environment.describe(), "seed": settings["seed"], "dilation": clock.dilation}
+        found |= {"network": network.describe(), "proof": proof}
+        write_json(run_dir / "environment.json", found)
+        if proof["readback"]:
+            raise RunFailed("network is not as intended: " + "; ".join(proof["readback"]))
+        events.append("network_up", nodes=nodes)
+        timeout_s = exchange_timeout_s(settings, profile)
+        agents = _start(run_dir, settings, network, (clock, timeout_s))
+        with _played(network, clock, run_dir, events) as player:
+            _reach_step_0(agents, clock, player, settings["timeouts.start_s"])
+            network.gather("step 0", None)
+            before = network.bytes()
+            clock.start()
+            if begin:
+                events.append("resumed", clock.begins_s, **begin.told())
+            events.append("step_0", clock.begins_s)
+            _follow(agents, player, settings["timeouts.stop_s"])
+        passed = {link: count - before[link] for link, count in network.bytes().items()}
+        proof["readback"] = sum(network.gather("readback", network.verify()), [])
+        proof["audit"] = worst(network.gather("audit", player.audit.summary()))
+        proof["flows"] = [flow._asdict() for flow in player.flows]
+        summary = _judge(run_dir, settings, network, agents, (proof, passed))
+    _conclude(run_dir, summary)
+
+
+def _require_same(identities: list[dict[str, Any]]) -> None:
+    """Every machine of the run was given the same settings."""
+    flat = [{".".join(keys): value for keys, value in leaves(each)} for each in identities]
+    for machine, other in enumerate(flat):
+        for key in sorted({*flat[0], *other}):
+            here, there = flat[0].get(key), other.get(key)
+            if here != there:
+                raise RunFailed(f"{key} is {here!r} on machine 0 and {there!r} on {machine}")
+
+
+def _proof(network: Any) -> dict[str, Any]:
+    """What shows, before step 0, that the network is as it is said to be."""
+    return {
+        "ceiling": network.ceiling()._asdict(),
+        "probe": [probe._asdict() for probe in network.probe()],
+        "round_trips": [trip._asdict() for trip in network.round_trips()],
+        "readback": sum(network.gather("readback", network.verify()), []),
+    }
+
+
+def exchange_timeout_s(settings: Settings, profile: Any) -> float:
+    """Real seconds one collective may take; generous, as a silent peer is rare and slow is not."""
+    if settings["timeouts.exchange_s"] is not None:
+        return settings["timeouts.exchange_s"]
+    data = settings.build("dataset")
+    with torch.device("meta"):
+        model = settings.build("model").build(data.shape, data.classes)
+    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    largest_bits = 8 * largest_bucket_bytes(sizes, settings.bucket_mb())
+    lowest_bits_per_s = 1e6 * profile.extremes().lowest_mbit / settings["emulation.dilation"]
+    return max(LEAST_TIMEOUT_S, PATIENCE * largest_bits / lowest_bits_per_s)
+
+
+def _start(run_dir: Path, settings: Settings, network: Any, arguments: tuple) -> Agents:
+    if settings.build("parallel").servers:
+        clock, _ = arguments
+        return server.start(run_dir, settings, network, clock)
+    each = settings["workers_per_node"]
+    here = Here(network.local[0] * each, len(network.local) * each)
+    job = launch.Job(
+        run_dir=run_dir,
+        nodes=network.size,
+        workers_per_node=each,
+        first_address=network.addresses[0],
+        start_s=settings["timeouts.start_s"],
+        arguments=(*arguments, here),
+    )
+    agents = Agents(run_dir, here.workers, network.check)
+    for index in network.local:
+        node = launch.Node(index, network.addresses[index], network.interface)
+        agents.running[launch.start_agent(node, job, network.entered)] = index
+    return agents
+
+
+@contextmanager
+def _played(network: Any, clock: Clock, run_dir: Path, events: Events) -> Iterator[Any]:
+    player = network.play(clock, run_dir, events)
+    try:
+        yield player
+    except BaseException:
+        # The first failure is the cause; one of the player's own is only told.
+        try:
+            player.stop()
+        except Exception:
+            traceback.print_exc()
+        raise
+    player.stop()
+
+
+def _reach_step_0(agents: Agents, clock: Clock, player: Any, start_s: float) -> None:
+    deadline = time.monotonic() + start_s
+    while not clock.ready:
+        _watch(agents, player)
+        if agents.endings:
+            _fail(agents, wait_s=1.0)
+        if time.monotonic() > deadline:
+            raise RunFailed(f"not every rank was ready within timeouts.start_s = {start_s} s")
+
+
+def _follow(agents: Agents, player: Any, stop_s: float) -> None:
+    """Return when every agent has ended, or no longer needs to: all results are written.
+
+    An agent waits for its peers at the end; one that died after its results must not hold the rest.
+    """
+    deadline = None
+    while agents.running and (deadline is None or time.monotonic() < deadline):
+        _watch(agents, player)
+        if agents.endings and deadline is None:
+            if not agents.all_ranks_finished():
+                _fail(agents, wait_s=stop_s)
+            deadline = time.monotonic() + stop_s
+
+
+def _watch(agents: Agents, player: Any) -> None:
+    readable, _, _ = select.select([0], [], [], POLL_S)
+    if readable and not (said := os.read(0, 1)):
+        raise Interrupted("the runner stopped or died")
+    elif readable and said == b"s":
+        raise Interrupted("stopped by the user")
+    agents.look_elsewhere()
+    agents.reap()
+    if player.error is not None:
+        raise RunFailed(f"the network's player failed: {player.error}")
+
+
+def _fail(agents: Agents, wait_s: float) -> None:
+    """Give the other ranks, and machines, `wait_s` to report, then raise the cause."""
+    deadline = time.monotonic() + wait_s
+    while agents.running and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+        agents.reap()
+    while not is_ours(agents) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+        agents.look_elsewhere()
+    raise RunFailed(cause(agents))
+
+
+def _judge(
+    run_dir: Path, settings: Settings, network: Any, agents: Agents, evidence: tuple[dict, dict]
+) -> dict[str, Any]:
+    """The summary: written by the machine of node 0 from the records of all, equal on all."""
+    proof, passed = evidence
+    network.collect(run_dir)
+    passed = {k: v for each in network.gather("passed", passed) for k, v in each.items()}
+    # The results are whole; leaving was not.
+    codes = [[node, agents.endings.get(node, "did not end")] for node in network.local]
+    exits = network.gather("exits", [[node, code] for node, code in codes if code != 0])
+    summary = None
+    if 0 in network.local:
+        summary = verdict.summarize(run_dir, settings, proof, passed)
+        summary["bad_exits_after_results"] = dict(sum(exits, []))
+    return network.gather("summary", summary)[0]
+
+
+def _conclude(run_dir: Path, summary: dict[str, Any]) -> None:
+    """Write summary.json and the final state."""
+    write_json(run_dir / "summary.json", summary)
+    reasons = summary["reasons"]
+    status.end(run_dir, "invalid" if reasons else "succeeded", "; ".join(reasons) or None)
+
+
+def _kill_everyone() -> None:
+    """End every other process of this pid namespace; as process 1, -1 reaches nothing else."""
+    try:
+        os.kill(-1, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""What each rank executes: builds the run from its directory, trains, writes, leaves in order."""
+
+import gc
+import os
+import sys
+import time
+import traceback
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from harness.clock import Clock
+from harness.exchange.workers import Workers
+from harness.fit import device_type
+from harness.pipeline.assembly import assembled as staged
+from harness.pipeline.channel import PeerLost
+from harness.pipeline.mesh import ACROSS, ALONG, everyone, meshed
+from harness.pipeline.replayed import ReplayedStage
+from harness.pipeline.staged import Staged
+from harness.records import Events
+from harness.settings import Settings
+from harness.training.assembly import Place, assembled
+from harness.training.gradients import Trained
+from harness.training.train import Gradients, Loop
+
+PEER_LOST = ("Connection closed by peer", "Connection reset by peer", "Timed out waiting")
+
+
+class Here(NamedTuple):
+    """The ranks of this machine."""
+
+    first_rank: int
+    workers: int
+
+
+def main(run_dir: str, clock: Clock, exchange_timeout_s: float, here: Here) -> None:
+    """Run this rank, as torchrun's environment names it; never returns normally after a failure."""
+    rank = int(os.environ["RANK"])
+    folder = Path(run_dir)
+    log_to(folder / "logs" / f"rank{rank}.log")
+    try:
+        _run(folder, rank, clock, exchange_timeout_s, here)
+    except BaseException as error:
+        try:
+            report(folder, rank, error)
+        finally:  # also on a full disk
+            os._exit(1)  # finalization would keep the sockets open and the peers waiting
+
+
+def _run(run_dir: Path, rank: int, clock: Clock, exchange_timeout_s: float, here: Here) -> None:
+    settings = Settings.read(run_dir)
+    events = Events(run_dir)
+    device = _device(settings, rank, here)
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // here.workers))
+    torch.manual_seed(settings["seed"])
+    timeout = timedelta(seconds=exchange_timeout_s)
+    dist.init_process_group(_backend(device), timeout=timeout)
+    loop, groups = built(settings, run_dir, clock, device, rank == here.first_rank, timeout)
+    events.append("rank_ready", rank=rank)
+    overruns = loop.run()
+    drifted = _drifted(loop.gradients, groups[0])
+    events.append(
+        "rank_finished",
+        clock.time_s(),
+        rank=rank,
+        overruns=overruns,
+        drifted=drifted,
+        steps=loop.done,
+        aside_bytes=loop.aside_bytes,
+    )
+    leave(loop, groups)
+
+
+def built(
+    settings: Settings,
+    run_dir: Path,
+    clock: Clock,
+    device: torch.device,
+    leads: bool,
+    timeout: timedelta,
+) -> tuple[Loop, list[dist.ProcessGroup]]:
+    """This rank's loop, and its groups: first of those that it shares gradients with."""
+    mesh = meshed(settings.build("parallel").ranks, timeout)
+    across, along = mesh.get_group(ACROSS), mesh.get_group(ALONG)
+    place = Place(run_dir, dist.get_rank(), leads, clock, Workers(across, device), device)
+    if along.size() > 1:
+        all_ranks = everyone(timeout)
+        loop = staged(settings, place, along, Workers(all_ranks), _barrier, _gather)
+        return loop, [across, along, all_ranks]
+    return assembled(settings, place, _barrier, _gather), [across, along]
+
+
+def leave(loop: Loop, groups: list[dist.ProcessGroup]) -> None:
+    """Threads first, then peers, then objects, then groups: any other order was seen to abort."""
+    loop.exchange.close()
+    if isinstance(loop.gradients, Staged | ReplayedStage):
+        loop.gradients.close()
+    dist.barrier()
+    vars(loop).clear()
+    gc.collect()
+    for group in groups:
+        dist.destroy_process_group(group)
+    dist.destroy_process_group()
+
+
+def _barrier() -> None:
+    dist.barrier()
+
+
+def _gather(mine: Any) -> list[Any]:
+    """Every rank's, by rank."""
+    everyone: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, mine)
+    return everyone
+
+
+def _device(settings: Settings, rank: int, here: Here) -> torch.device:
+    """A GPU of its own for every rank of this machine, or the CPU; NCCL cannot share one."""
+    if device_type(settings, here.workers) == "cpu":
+        return torch.device("cpu")
+    device = torch.device("cuda", rank - here.first_rank)
+    torch.cuda.set_device(device)
+    return device
+
+
+def _backend(device: torch.device) -> str:
+    return "nccl" if device.type == "cuda" else "gloo"
+
+
+def _drifted(gradients: Gradients, group: dist.ProcessGroup) -> bool:
+    """Whether the weights of the group's ranks differ; every reduction promises the opposite."""
+    if not isinstance(gradients, Trained | Staged):
+        return False
+    total = sum(
+        int(parameter.detach().cpu().view(torch.int32).sum(dtype=torch.int64))
+        for parameter in gradients.model.parameters()
+    )
+    extremes = torch.tensor([total, -total], device=next(gradients.model.parameters()).device)
+    dist.all_reduce(extremes, op=dist.ReduceOp.MAX, group=group)
+    return bool(extremes.sum() != 0)
+
+
+def log_to(path: Path) -> None:
+    """Send this process's output to `path`, at the level of file descriptors."""
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        os.dup2(log, stream.fileno())
+    os.close(log)
+
+
+def report(run_dir: Path, rank: int, error: BaseException) -> None:
+    """Leave the cause where the runner finds it, and the traceback in this rank's log."""
+    text = "".join(traceback.format_exception(error))
+    chain = _causes(error)
+    peer = any(mark in str(cause) for cause in chain for mark in PEER_LOST)
+    peer |= isinstance(error, KeyboardInterrupt)  # sent to a worker whose agent has died
+    Events(run_dir).append(
+        "rank_failed",
+        rank=rank,
+        error=f"{type(chain[-1]).__name__}: {chain[-1]}",
+        peer=peer,  # a consequence of another rank's end
+        waits_for=next((c.rank for c in chain if isinstance(c, PeerLost)), None),
+        traceback=text,
+        monotonic=time.monotonic(),
+    )
+    print(text, file=sys.stderr, flush=True)
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None:
+        chain.append(cause)
+    return chain

@@ -1,0 +1,59 @@
+"""What a run did from step to step, of runs whose answers are known."""
+
+import pandas as pd
+import pytest
+
+from harness.analysis import over_time
+from harness.records import Step
+from tests import records_by_hand as by_hand
+
+
+def steps(count: int = 40, step_s: float = 0.5, **known) -> pd.DataFrame:
+    rows = [
+        by_hand.step(n, rank, time_s=step_s * (n + 1), **known)
+        for n in range(count)
+        for rank in (0, 1)
+    ]
+    return pd.DataFrame(rows, columns=Step._fields)
+
+
+def test_throughput_is_that_of_all_workers_at_any_time():
+    found = over_time.throughput(steps())
+    assert found.throughput.to_numpy() == pytest.approx(2 * 10 / 0.5)
+    assert found.time_s.iloc[-1] == 20 and found.time_s.iloc[0] >= 3 * 0.5
+
+
+def test_throughput_counts_what_was_done_in_the_window_before():
+    rows = pd.concat([steps(10), steps(10, 1.0).assign(step=lambda t: t.step + 10)])
+    rows.loc[rows.step >= 10, "time_s"] += 5
+    found = over_time.throughput(rows, window_s=2.0).set_index("time_s").throughput
+    assert found[5.0] == pytest.approx(40) and found[15.0] == pytest.approx(20)
+
+
+def test_running_goodput_is_bits_over_the_time_of_communication_alone():
+    found = over_time.running_goodput(steps(received_bytes=50_000, comm_s=0.2))
+    assert found.goodput_mbit.to_numpy() == pytest.approx(50_000 * 8 / 0.2 / 1e6)
+    assert list(found.step) == list(range(40))
+
+
+def test_running_goodput_follows_a_change_within_a_tenth_of_the_run():
+    table = steps(received_bytes=100_000, comm_s=0.2)
+    table.loc[table.step >= 20, "comm_s"] = 0.4
+    found = over_time.running_goodput(table).goodput_mbit
+    assert found[19] == pytest.approx(4) and found[23] == pytest.approx(2) and 2 < found[21] < 4
+
+
+def test_a_run_that_never_communicates_has_no_goodput():
+    assert over_time.running_goodput(steps(comm_s=0.0)).goodput_mbit.isna().all()
+
+
+def test_by_step_is_the_mean_density_and_the_samples_of_each_step():
+    table = steps(3)
+    table.loc[table["rank"] == 1, "density"] = 0.3
+    found = over_time.by_step(table)
+    assert found.density.to_numpy() == pytest.approx(0.2)
+    assert found.throughput.to_numpy() == pytest.approx(40)
+
+
+def test_epochs_are_known_where_the_settings_say_them():
+    assert over_time.steps_per_epoch(4, 100) == 25 and over_time.steps_per_epoch(None, 100) is None

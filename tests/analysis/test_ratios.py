@@ -1,0 +1,82 @@
+"""Ratios of methods, paired by seed, on rows whose answer is known."""
+
+from math import inf, isnan, nan
+
+import pandas as pd
+import pytest
+
+from harness.analysis import load, metrics, ratios
+from tests import records_by_hand as by_hand
+from tests.claims.tables import row
+
+
+def rows(method: str, *values: float, column: str = "throughput", **known) -> list[dict]:
+    return [row("by_hand", method, seed, **{column: v}, **known) for seed, v in enumerate(values)]
+
+
+def test_ratios_are_taken_seed_by_seed():
+    table = pd.DataFrame(rows("a", 10.0, 40.0, 99.0) + rows("b", 10.0, 10.0))
+    # 1 and 4, means of two draws: 1, 2.5, 4; the ratio of the means would be 2.5 too, so ask b / a.
+    assert ratios.paired(table, "throughput", "a", "b") == (2.5, 1, 4, 2, "")
+    assert ratios.paired(table, "throughput", "b", "a").mean == pytest.approx((1 + 0.25) / 2)
+
+
+def test_one_seed_has_no_interval_and_no_seed_no_ratio():
+    table = pd.DataFrame(rows("a", 10.0) + rows("b", 5.0))
+    found = ratios.paired(table, "throughput", "a", "b")
+    assert found.mean == 2 and isnan(found.low) and found.seeds == 1
+    assert ratios.paired(table, "throughput", "a", "c").seeds == 0
+
+
+def test_nothing_over_nothing_is_left_out_and_something_is_infinite():
+    table = pd.DataFrame(rows("a", 0.0, 1.0, nan) + rows("b", 0.0, 0.0, 1.0))
+    found = ratios.paired(table, "throughput", "a", "b")
+    assert found.mean == inf and found.seeds == 1
+    table = pd.DataFrame(rows("a", 1.0, 1.0) + rows("b", 0.0, 1.0))
+    assert ratios.paired(table, "throughput", "a", "b").mean == inf
+
+
+@pytest.mark.parametrize(
+    ("reached_a", "reached_b", "bound"),
+    [(True, True, ""), (False, True, "low"), (True, False, "high"), (False, False, "unknown")],
+)
+@pytest.mark.parametrize("column", ["time_to_target_s", "convergence_s"])
+def test_censored_times_are_bounds_without_interval(column, reached_a, reached_b, bound):
+    met = ratios.REACHED[column]
+    a = rows("a", 30.0, 30.0, column=column)
+    b = rows("b", 10.0, 10.0, column=column)
+    a[1][met], b[1][met] = reached_a, reached_b
+    found = ratios.paired(pd.DataFrame(a + b), column, "a", "b")
+    assert (found.mean, found.bound, found.seeds) == (3, bound, 2)
+    assert isnan(found.low) == bool(bound)
+
+
+def test_two_runs_of_one_seed_are_refused():
+    table = pd.DataFrame(rows("a", 1.0) + rows("a", 2.0) + rows("b", 1.0))
+    with pytest.raises(ValueError, match="a must have one run a seed"):
+        ratios.paired(table, "throughput", "a", "b")
+
+
+def test_competitors_are_stopped_when_the_leader_has_its_best(tmp_path):
+    # The leader is at its best, 0.90 and 0.91, after 10 s; the other has 0.6 then, later 0.9.
+    by_hand.sweep(tmp_path / "sweep", {"leader": 1.0, "slow": 2.0, "slower": 4.0})
+    table = metrics.table(load.runs(tmp_path))
+    found = ratios.stopped(table, "leader").set_index(["method", "seed"])
+    assert found.best["leader", 0] == 0.9 and found.best["leader", 1] == 0.91
+    assert found.best["slow", 1] == 0.61 and found.best_s["slow", 1] == 10
+    assert isnan(found.best["slower", 0])
+    assert table[table.method == "slow"].best.tolist() == [0.9, 0.91]
+
+
+def test_scaling_is_held_against_the_fewest_workers():
+    sizes = {2: 20.0, 8: 60.0, 4: 40.0}
+    table = pd.DataFrame(
+        row("by_hand", "a", seed, workers=n, throughput=x, conditions={"workers": n, "steps": 1})
+        for n, x in sizes.items()
+        for seed in (0, 1)
+    )
+    other = row("by_hand", "a", workers=2, throughput=99.0, conditions={"workers": 2, "steps": 9})
+    found = ratios.scaling(pd.concat([table, pd.DataFrame([other])]))
+    assert found.workers.tolist() == [2, 4, 8, 2]
+    assert found.of_linear.tolist() == pytest.approx([1, 1, 0.75, 1])
+    assert found.throughput.tolist() == [20, 40, 60, 99]

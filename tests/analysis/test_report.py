@@ -1,0 +1,178 @@
+"""The report of hand-made sweeps, end to end."""
+
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from harness.analysis import load, proof
+from harness.report import report
+from tests import records_by_hand as by_hand
+
+STEP_S = {"allreduce": 1.0, "topk_0.1": 0.5, "dc2_da2": 0.25}
+FIGURES = {"speedup", "throughput", "quality_time", "quality_curves"}
+FIGURES |= {"quality_steps", "quality_density"}
+OF_STEPS = {"density_time", "goodput_time", "breakdown", "throughput_time", "running_goodput"}
+OF_STEPS |= {"density_throughput"}
+FIGURES |= OF_STEPS
+
+
+def drawn(out) -> set[str]:
+    assert {path.stem for path in out.glob("*.pdf")} == {path.stem for path in out.glob("*.png")}
+    return {path.stem for path in out.glob("*.png")}
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_report_of_a_sweep_from_the_command_line(tmp_path):
+    folder = by_hand.sweep(tmp_path / "by_hand", STEP_S)
+    failed = {"state": "failed", "error": "rank 1 lost"}
+    by_hand.run(folder / "lost", by_hand.config("topk_0.1", 5), status=failed)
+    command = [sys.executable, "-m", "harness.report", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "1 of 7 runs are left out" in done.stdout
+    assert "failed: rank 1 lost: topk_0.1 seed 5 (lost)" in done.stdout
+    out = folder / "report"
+    assert drawn(out) == FIGURES
+    for path in out.iterdir():
+        assert str(path) in done.stdout.splitlines()
+    table = pd.read_csv(out / "comparison.csv").set_index("method")
+    assert table.speedup.to_dict() == pytest.approx({"allreduce": 1, "topk_0.1": 2, "dc2_da2": 4})
+    assert table.throughput.to_dict() == pytest.approx(
+        {"allreduce": 20, "topk_0.1": 40, "dc2_da2": 80}
+    )
+    assert table.time_to_target_s.to_dict() == {"allreduce": 10, "topk_0.1": 5, "dc2_da2": 2.5}
+    assert table.final["topk_0.1"] == pytest.approx(0.905) and set(table.seeds) == {2}
+
+
+def test_the_table_fits_and_says_what_it_means(tmp_path, capsys):
+    name = "powersgd_rank4_with_a_long_name"
+    report(by_hand.sweep(tmp_path / "by_hand", {"allreduce": 10_000.0, name: 1e-3}))
+    text = capsys.readouterr().out
+    table = [line for line in text.splitlines() if str(tmp_path) not in line]
+    assert max(map(len, table)) <= 100
+    assert "volume ratio" in one_line(" ".join(line[-8:] for line in table[:7]))
+    assert "target: accuracy 0.8" in text and "95 % bootstrap" in text
+    assert "without the first 2 steps" in text
+
+
+@pytest.mark.parametrize("make", ["missing", "empty", "failed"])
+def test_without_a_run_that_counts_one_line_and_exit_status_1(tmp_path, make):
+    folder = tmp_path / "nothing"
+    if make != "missing":
+        folder.mkdir()
+    if make == "failed":
+        by_hand.run(folder / "r", by_hand.config("topk"), status={"state": "failed"})
+    command = [sys.executable, "-m", "harness.report", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert str(folder) in done.stderr and len(done.stderr.splitlines()) == 1
+    assert ("failed: topk seed 0" in done.stdout) == (make == "failed")
+
+
+def test_one_method_one_seed_without_baseline(tmp_path, capsys):
+    out = report(by_hand.sweep(tmp_path / "by_hand", {"topk_0.1": 0.5}, seeds=1))
+    text = capsys.readouterr().out
+    assert "one method: nothing to compare it with" in text
+    assert "no run of allreduce counts: the normalised columns are empty" in text
+    assert "one seed per method: no intervals" in text
+    assert drawn(out) == FIGURES - {"speedup", "throughput"}
+
+
+def test_another_baseline(tmp_path):
+    folder = by_hand.sweep(tmp_path / "by_hand", STEP_S, seeds=1)
+    out = report(folder, baseline="topk_0.1", out=tmp_path / "elsewhere")
+    table = pd.read_csv(out / "comparison.csv")
+    assert table.method[0] == "topk_0.1" and out == tmp_path / "elsewhere"
+    assert table.set_index("method").speedup.to_dict() == pytest.approx(
+        {"topk_0.1": 1, "allreduce": 0.5, "dc2_da2": 2}
+    )
+
+
+def test_replay_has_no_quality_but_throughput(tmp_path, capsys):
+    replayed = {"dilation": 1.0, "compute": "replay"}
+    for method, step_s in STEP_S.items():
+        rows = [by_hand.step(n, time_s=step_s * (n + 1), loss=float("nan")) for n in range(5)]
+        by_hand.run(tmp_path / "r" / method, by_hand.config(method, emulation=replayed), rows)
+    out = report(tmp_path / "r")
+    text = capsys.readouterr().out
+    assert "no evaluations: neither quality nor time to target nor speed-up" in text
+    assert "diverged" not in text
+    assert "no figure quality_curves" in text
+    assert drawn(out) == {"throughput", *OF_STEPS}
+
+
+def test_a_target_not_reached_is_shown_as_more_than_the_run(tmp_path, capsys):
+    folder = by_hand.sweep(tmp_path / "by_hand", {"allreduce": 1.0, "topk_0.1": 0.5}, steps=8)
+    for path in folder.iterdir():
+        text = (path / "config.yaml").read_text().replace("value: 0.8", "value: 0.905")
+        (path / "config.yaml").write_text(text)
+    report(folder)
+    text = capsys.readouterr().out
+    assert "> 8" in text and "1 of 2" in text and "target not reached" in text
+
+
+def test_only_the_newest_of_two_equal_runs_counts(tmp_path, capsys):
+    folder = by_hand.sweep(tmp_path / "by_hand", {"allreduce": 1.0}, seeds=1)
+    rows = [by_hand.step(n, time_s=2.0 * (n + 1)) for n in range(5)]
+    ended = {"ended": "2026-01-01T00:00:00+00:00"}
+    by_hand.run(folder / "newer", by_hand.config("allreduce"), rows, status=ended)
+    table = pd.read_csv(report(folder) / "comparison.csv")
+    assert table.time_s.tolist() == [10] and table.seeds.tolist() == [1]
+    assert "older run of the same method and seed" in capsys.readouterr().out
+
+
+def test_settings_are_never_mixed(tmp_path, capsys):
+    folder = by_hand.sweep(tmp_path / "by_hand", {"allreduce": 1.0, "topk_0.1": 0.5}, seeds=1)
+    other = by_hand.config("topk_0.1", workers=4)
+    by_hand.run(folder / "four", other, [by_hand.step(n) for n in range(5)])
+    out = report(folder)
+    text = capsys.readouterr().out
+    assert "4 workers" in text and "apart by: workers 2" in text and "apart by: workers 4" in text
+    settings = load.runs(folder).setting.unique()
+    assert {path.name for path in out.iterdir() if path.is_dir()} == {
+        f"by_hand-{name}" for name in settings
+    }
+    assert drawn(out) == {"by_hand-quality_conditions"} and (out / "index.html").exists()
+
+
+def test_of_a_dumbbell_the_network_the_trunk_and_the_proof_are_shown(tmp_path, capsys):
+    folder = tmp_path / "r"
+    by_hand.contended(folder / "a")
+    by_hand.contended(folder / "b", "topk_0.1")
+    reasons = ["node 1 sent; its shaper did not see it", "a link was " + "very " * 20 + "late"]
+    bad = by_hand.contended(folder / "bad", "topk_0.1", valid=False, reasons=reasons)
+    (bad / "status.json").write_text('{"state": "invalid"}')
+    out = report(folder)
+    text = capsys.readouterr().out
+    assert {"network", "links_time"} <= drawn(out)
+    assert "1 of 3 runs are left out" in text and "  invalid: topk_0.1 seed 0 (bad)" in text
+    assert "    - node 1 sent; its shaper did not see it\n    - a link was very" in text
+    proofs = pd.read_csv(out / "proof.csv").set_index("run_id")
+    assert set(proofs.index) == {"a", "b"}
+    found = proofs.loc["a"]
+    assert (found.probe, found.headroom, found.idle_share, found.late_ms) == (0.95, 10, 0.5, 3)
+    assert (found.drops, found.retransmits) == (80, 4)
+    assert (found.bytes_low, found.bytes_high) == pytest.approx((1.1, 1.1))
+    [row] = [line for line in text.splitlines() if line.startswith(" topk_0.1") and "0.95" in line]
+    assert row.split() == ["topk_0.1", "1", "0.95", "10", "50", "3", "80", "1.1"]
+
+
+def test_runs_that_say_nothing_of_their_proof_have_an_empty_one(tmp_path, capsys):
+    report(by_hand.sweep(tmp_path / "by_hand", {"allreduce": 1.0}, seeds=1))
+    text = capsys.readouterr().out
+    assert "no figure network" in text
+    assert pd.read_csv(tmp_path / "by_hand" / "report" / "proof.csv").probe.isna().all()
+
+
+def test_of_workers_who_share_a_node_a_part_of_the_bytes_is_expected(tmp_path):
+    run = by_hand.contended(tmp_path / "r" / "a")
+    text = (run / "config.yaml").read_text() + "workers_per_node: 2\n"
+    (run / "config.yaml").write_text(text)
+    table = proof.of_runs(load.runs(tmp_path / "r"))
+    found = [table.bytes_low[0], table.bytes_high[0]]
+    assert found == pytest.approx([220 / (100 / 2 + 100), 110 / (100 / 2)])

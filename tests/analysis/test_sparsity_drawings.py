@@ -1,0 +1,133 @@
+"""Figures of DCT in the report: those that there are records for, of a sweep by hand and of one."""
+
+import pytest
+
+from harness.analysis import load, sparsity_drawings, watched_drawings
+from harness.analysis.comparison import compare
+from harness.records import WATCH_TABLES, Bin, Evaluation, Table, Watched
+from harness.report import report
+from tests import records_by_hand as by_hand
+from tests.simulate.runs import DETERMINED, simulated
+
+OF_SPARSITY = {"quality_sparsity", "loss_steps", "step_sparsity"}
+OF_WATCH = {"thresholds_gradient", "thresholds_activations", "thresholds_laplace", "activations"}
+RUN = ("workers=1", "batch_size=16", "model=mlp", "model.hidden=[40]", "parallel=split",
+       "method=dct_mp", "steps=6")  # fmt: skip
+WATCH = ("+watch._target_=harness.training.watch.Watch", "+watch.every=2",
+         "+watch.gradients=[3.weight]", "+watch.densities=[0.5,0.25]",
+         "+watch.histogram_at=[0,4]")  # fmt: skip
+
+
+def sweep(folder, lifespans=(1000,), densities=(1.0, 0.25, 0.1, 0.05), **network):
+    """Two seeds of each; a step of density d takes d s, and its loss ends at 1 + d."""
+    for density in densities:
+        for lifespan in lifespans:
+            method = f"dct_dp_l{lifespan}" if len(lifespans) > 1 else f"dct_dp_{density:g}"
+            for seed in (0, 1):
+                told = by_hand.config(
+                    "allreduce" if density == 1 else method, seed,
+                    controller={"density": density}, network=network,
+                    compressor={} if density == 1 else {"lifespan": lifespan},
+                )  # fmt: skip
+                steps = [
+                    by_hand.step(n, time_s=density * (n + 1), occupancy=density / 2)
+                    for n in range(10)
+                ]
+                done = [Evaluation(10, 10 * density, "loss", 1 + density)]
+                by_hand.run(folder / f"{method}-{lifespan}-{density}-{seed}", told, steps, done)
+    return folder
+
+
+def drawings(folder) -> dict:
+    runs = load.runs(folder)
+    compared = compare(runs[runs.left_out == ""])
+    return watched_drawings.of_comparison(compared) | sparsity_drawings.of_comparison(compared)
+
+
+def test_a_sweep_over_densities_has_its_figures_in_the_report(tmp_path):
+    out = report(sweep(tmp_path / "r"))
+    names = {path.stem for path in out.glob("*.png")}
+    assert names >= OF_SPARSITY | {"occupancy"} and not names & OF_WATCH
+    assert {path.stem for path in out.glob("*.pdf")} == names
+    page = (out / "index.html").read_text()
+    for name, drawing in drawings(tmp_path / "r").items():
+        assert drawing.caption.split(",")[0] in page, name
+
+
+def test_step_times_are_in_order_and_against_the_baseline_s(tmp_path):
+    (axes,) = drawings(sweep(tmp_path / "r"))["step_sparsity"].draw().axes
+    assert [text.get_text() for text in axes.get_xticklabels()] == [
+        "allreduce", "75 %", "90 %", "95 %",
+    ]  # fmt: skip
+    assert [text.get_text() for text in axes.texts] == ["", "-75 %", "-90 %", "-95 %"]
+    loss, *_ = drawings(tmp_path / "r")["quality_sparsity"].draw().axes
+    points = [c.lines[0].get_ydata().tolist() for c in loss.containers]
+    assert points == [pytest.approx([100 * (value / 2 - 1) for value in (1.25, 1.1, 1.05)])]
+
+
+def test_life_spans_have_step_times_where_thresholds_took_their_time(tmp_path):
+    sweep(tmp_path / "r", lifespans=(1, 100), densities=(0.05,))
+    found = drawings(tmp_path / "r")
+    assert set(found) == {"occupancy", "loss_steps", "step_lifespan"}
+    labels = found["step_lifespan"].draw().axes[0].get_xticklabels()
+    assert [text.get_text() for text in labels] == ["1", "100"]
+    assumed = sweep(tmp_path / "assumed", (1, 100), (0.05,), compress_ns=20)
+    assert "step_lifespan" not in drawings(assumed)
+    of_densities = drawings(sweep(tmp_path / "densities", compress_ns=20))
+    assert "20 ns an element" in of_densities["step_sparsity"].caption
+
+
+def test_without_sweep_or_watch_there_are_none(tmp_path):
+    assert drawings(by_hand.sweep(tmp_path / "r", {"allreduce": 1.0, "topk_0.1": 0.5})) == {}
+
+
+def test_settings_side_by_side_have_one_figure_of_all(tmp_path):
+    compared = {}
+    for stages in ("2 stages", "3 stages"):
+        runs = load.runs(sweep(tmp_path / stages))
+        compared[stages] = compare(runs)
+    (drawing,) = sparsity_drawings.of_experiment(compared).values()
+    assert [axes.get_title() for axes in drawing.draw().axes] == list(compared)
+    one_each = compare(load.runs(by_hand.sweep(tmp_path / "x", {"allreduce": 1.0})))
+    assert sparsity_drawings.of_experiment({"a": one_each, "b": one_each}) == {}
+
+
+def test_a_watch_s_records_are_drawn_of_the_method_that_leaves_nothing_out(tmp_path):
+    for name, kept in (("dct_mp_1", 1.0), ("dct_mp_0.1", 0.1)):
+        activations = {"_target_": "compressors.activations.dct_mp.DCTMP", "density": kept}
+        path = by_hand.run(
+            tmp_path / "r" / name, by_hand.config(name, activations=activations),
+            [by_hand.step(n) for n in range(5)],
+        )  # fmt: skip
+        tables = {file: Table(path, file) for file in WATCH_TABLES}
+        for table in tables.values():
+            table.header()
+        tables["watched.csv"].append(
+            *[Watched(s, 0, of, 0.1, kept + s, 3.0) for s in (0, 2) for of in ("w", "cut0")]
+        )
+        tables["histograms.csv"].append(
+            *[Bin(2, 0, "cut0", b / 10, (b + 1) / 10, 10, 0.5, 0.3) for b in range(10)]
+        )
+    found = drawings(tmp_path / "r")
+    assert set(found) == OF_WATCH
+    lines = {
+        name: [line.get_ydata().tolist() for line in found[name].draw().axes[0].get_lines()]
+        for name in OF_WATCH - {"activations"}
+    }
+    assert lines["thresholds_gradient"] == [[1, 3]]
+    assert sorted(lines["thresholds_activations"]) == [pytest.approx([0.1, 2.1]), [1, 3]]
+    assert sorted(lines["thresholds_laplace"]) == [[1, 3], [3, 3]]
+    assert "dct_mp_1" in found["activations"].caption
+
+
+def test_the_report_of_real_watched_runs_has_all_of_it(tmp_path):
+    """DCT's figures 2, 5, 6a and 6b, of three short runs in virtual time."""
+    for density in (1, 0.5, 0.25):
+        named = (f"activations.density={density}", f"method.name=dct_mp_{density}")
+        simulated(tmp_path / "r" / f"{density}", *RUN, *WATCH, *named, *DETERMINED)
+    found = load.runs(tmp_path / "r")
+    assert (found.state == "succeeded").all(), found.left_out.tolist()
+    out = report(tmp_path / "r")
+    wanted = OF_WATCH | {"activation_occupancy", "quality_sparsity", "loss_steps"}
+    assert {path.stem for path in out.glob("*.png")} >= wanted
+    assert "Laplace" in (out / "index.html").read_text()

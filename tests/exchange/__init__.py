@@ -1,0 +1,1 @@
+"""Laws of the exchange: its thread, error feedback, other workers."""

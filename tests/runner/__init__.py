@@ -1,0 +1,1 @@
+"""Laws of whole runs: how they end, whatever happens to them."""

@@ -1,0 +1,37 @@
+"""What the terminal is told of a run under way."""
+
+import os
+from pathlib import Path
+
+from harness.records import Step, Table
+from harness.runner.progress import Progress
+
+SETTINGS = {"method.name": "dense", "seed": 0, "steps": 4}
+
+
+def row(step: int, rank: int) -> Step:
+    state = '{"h": 0.5, "rate": 1.0}'  # which has a comma in it
+    return Step(step, rank, 1.0 + step, 0.5, 8, 0.1, 0.1, 0.1, 0.1, 0.1, 9, 125_000, 9, 1.0, state)
+
+
+def test_rows_are_counted_once_though_another_file_takes_the_place_of_theirs(
+    tmp_path: Path,
+) -> None:
+    """As on machine 0, which puts the rows of all machines between its own in the end."""
+    table = Table(tmp_path, "steps.csv")
+    table.header()
+    progress = Progress(tmp_path, SETTINGS)  # type: ignore[arg-type]
+    for step in range(3):
+        table.append(row(step, 0))
+        progress.update()
+    line = progress._line()
+    assert "step 3/4" in line and "goodput 1.0 Mbit/s" in line  # 3 Mbit in 3 s
+    draft = tmp_path / "draft"
+    draft.mkdir()
+    merged = Table(draft, "steps.csv")
+    merged.header()
+    for step in range(3):
+        merged.append(row(step, 0), row(step, 1))
+    os.replace(draft / "steps.csv", tmp_path / "steps.csv")
+    progress.update()
+    assert progress._line().partition("ETA")[0] == line.partition("ETA")[0]

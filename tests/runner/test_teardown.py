@@ -1,0 +1,67 @@
+"""Leaving with work still in flight: no abort, no hang, in a hundred launches."""
+
+import multiprocessing
+import os
+
+import pytest
+import torch
+import torch._dynamo  # noqa: F401  before the fork
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from compressors.dense import Dense
+from controllers.fixed import Fixed
+from harness.clock import Clock
+from harness.exchange.feedback import Forget
+from harness.exchange.reduction import Reduction
+from harness.exchange.thread import Exchange
+from harness.exchange.workers import Workers
+from harness.training import worker
+from tests.ranks import free_port
+
+LAUNCHES, AT_ONCE = 100, 2
+DEADLINE_S = 60
+
+
+class Held:
+    """As much of a training loop as leaving needs: something that owns the exchange and DDP."""
+
+    gradients = None
+
+
+def _leave_busy(rank: int, port: int) -> None:
+    os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1"}
+    os.environ |= {"MASTER_PORT": str(port)}
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    group = dist.new_group()
+    model = nn.Linear(64, 64)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    clock = Clock()
+    clock.start()
+    held = Held()
+    workers = Workers(group)
+    reduction = Reduction(Dense(), Fixed(1.0), "local", Forget(), workers)
+    held.exchange = Exchange(reduction, workers, clock, names, {"a": 1.0})
+    held.ddp = DistributedDataParallel(model)
+    held.exchange.begin(None)
+    for _ in range(8):  # nobody waits for these
+        gradient = torch.ones(1 << 18)
+        held.exchange.submit(gradient, ("a",), [gradient])
+    worker.leave(held, [group])
+
+
+@pytest.mark.launch
+def test_a_hundred_launches_end_well_with_work_in_flight():
+    context = multiprocessing.get_context("fork")
+    for _ in range(LAUNCHES // AT_ONCE):
+        ranks = []
+        for _ in range(AT_ONCE):
+            port = free_port()
+            ranks += [context.Process(target=_leave_busy, args=(n, port)) for n in range(2)]
+            for process in ranks[-2:]:
+                process.start()
+        for process in ranks:
+            process.join(DEADLINE_S)
+            assert process.exitcode == 0, "hung" if process.exitcode is None else process.exitcode

@@ -1,0 +1,223 @@
+"""The verdict: every reason not to believe a run is found, and nothing else."""
+
+import pytest
+
+from harness.records import TABLES, Evaluation, Events, LinkSample, Step, Table
+from harness.runner import verdict
+from harness.settings import Settings
+
+SENT = 1_000_000
+LINKS = ("up0", "down0", "up1", "down1")
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    """Two ranks, three steps, one evaluation: nothing wrong."""
+    for name in TABLES:
+        Table(tmp_path, name).header()
+    steps = Table(tmp_path, "steps.csv")
+    for step in range(3):
+        for rank in range(2):
+            steps.append(Step(step, rank, 2.0 * (step + 1), 0.5, 8, 0.4, 1.0, 0.1, 1.0, 0.9,
+                              SENT, SENT, 2 * SENT, 0.5, "{}"))  # fmt: skip
+    Table(tmp_path, "evaluations.csv").append(Evaluation(3, 6.0, "accuracy", 0.9))
+    sample(tmp_path, *((second, SENT * second, 2) for second in range(1, 7)))
+    return tmp_path
+
+
+def sample(run_dir, *rows, links=LINKS):
+    """Time, bytes and drops of every link."""
+    table = Table(run_dir, "links.csv")
+    for time_s, count, drops in rows:
+        table.append(*(LinkSample(float(time_s), n, 100.0, 100.0, count, 0, drops) for n in links))
+
+
+AUDIT = {"cpu_idle_share": 0.4, "carried_over_allowed": 1.0, "off_plan_share": 0.0}
+AUDIT |= {"late_ms_p99": 5.0}
+PROBES = [
+    {"link": name, "measured_mbit": 95.6, "expected_mbit": 95.6, "ok": True} for name in LINKS
+]
+GOOD = {"probe": PROBES, "readback": [], "round_trips": [], "audit": AUDIT, "flows": []}
+GOOD |= {"ceiling": {"needed_mbit": 400.0, "carried_mbit": 800.0}}
+
+
+def keep(run_dir, name, rows):
+    """The header and the first `rows` of a table."""
+    lines = (run_dir / name).read_text().splitlines(keepends=True)
+    (run_dir / name).write_text("".join(lines[: 1 + rows]))
+
+
+def settings(compute="paced", workers_per_node=1, loss=0.0, parallel="Data"):
+    network = {"update_s": 0.1, "sample_s": 1.0}
+    profile = {"_target_": "profiles.static.Static", "rate_mbit": 100.0, "loss": loss}
+    emulation = {"compute": compute, "dilation": 1.0}
+    parts = {"emulation": emulation, "network": network, "profile": profile}
+    parts |= {"parallel": {"_target_": f"harness.pipeline.layout.{parallel}"}}
+    return Settings({"workers_per_node": workers_per_node} | parts)
+
+
+def judge(run_dir, seen=3 * SENT * 1.05, overruns=0, drifted=False, **changed):
+    """The summary of what `run_dir` holds, with a change of settings, of bytes or of proof."""
+    for rank in range(2):
+        Events(run_dir).append(
+            "rank_finished", 6.0, rank=rank, overruns=overruns, drifted=drifted, steps=1000
+        )
+    told = {k: changed.pop(k) for k in list(changed)
+            if k in ("compute", "workers_per_node", "loss", "parallel")}  # fmt: skip
+    passed = dict.fromkeys(LINKS, seen) | changed.pop("passed", {})
+    return verdict.summarize(run_dir, settings(**told), GOOD | changed, passed)
+
+
+def test_a_good_run_is_valid_and_its_numbers_are_right(run_dir):
+    summary = judge(run_dir)
+    assert summary["valid"] and summary["reasons"] == []
+    assert summary["final"] == {"accuracy": 0.9}
+    assert summary["time_s"] == 6.0 and summary["steps"] == 3
+    assert summary["throughput"] == pytest.approx(3 * 2 * 8 / 6.0)
+    assert summary["mean_density"] == 0.5 and summary["sent_bytes"] == 6 * SENT
+    assert summary["proof"]["sent_bytes_by_node"] == {0: 3 * SENT, 1: 3 * SENT}
+
+
+BAD_TRIP = {"name": "0-1", "planned_ms": 40.0, "measured_ms": 9.0, "ok": False}
+BAD_PROBE = {"link": "up1", "measured_mbit": 50.0, "expected_mbit": 95.6, "ok": False}
+MISSED = [probe for probe in PROBES if probe["link"] != "down0"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"seen": 2 * SENT}, "a path around it"),
+        ({"seen": 40 * SENT}, "other traffic"),
+        ({"overruns": 20}, "longer than their paced time"),
+        ({"drifted": True}, "weights differ"),
+        ({"seen": -1}, "went back by 1"),
+        ({"probe": [*PROBES, BAD_PROBE]}, "link up1 carried 50.0"),
+        ({"probe": MISSED}, "link down0 was not probed"),
+        ({"probe": [*PROBES, PROBES[0] | {"link": "up9"}]}, "no row of up9"),
+        ({"round_trips": [BAD_TRIP]}, "round trip 0-1 took 9.0 ms"),
+        ({"round_trips": [BAD_TRIP | {"measured_ms": None}]}, "round trip 0-1 had no answer"),
+        ({"ceiling": {"needed_mbit": 401.0, "carried_mbit": 800.0}}, "carries 800 Mbit/s"),
+        ({"audit": AUDIT | {"cpu_idle_share": 0.01}}, "idle for 1.0%"),
+        ({"audit": AUDIT | {"carried_over_allowed": 1.2}}, "carried 1.200 x"),
+        ({"audit": AUDIT | {"off_plan_share": 0.1}}, "10.0% of the link samples"),
+        ({"audit": AUDIT | {"late_ms_p99": 101.0}}, "came 101 ms late"),
+        ({"readback": ["up0 is 3, intended 4"]}, "up0 is 3, intended 4"),
+    ],
+)
+def test_each_reason_makes_a_run_invalid(run_dir, change, said):
+    summary = judge(run_dir, **change)
+    assert not summary["valid"]
+    assert said in " ".join(summary["reasons"])
+
+
+def test_a_good_run_of_machines_is_probed_from_each_to_the_next(run_dir):
+    probes = [PROBES[0] | {"link": "up0-down1"}, PROBES[0] | {"link": "up1-down0"}]
+    assert judge(run_dir, probe=probes)["reasons"] == []
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_every_way_of_every_link_is_held_against_the_collectives(run_dir, link):
+    for seen, said in ((2 * SENT, "a path around it"), (40 * SENT, "other traffic")):
+        [reason] = judge(run_dir, passed={link: seen})["reasons"]
+        assert f"cross {link}, " in reason and said in reason and str(seen) in reason
+
+
+def test_what_is_lost_is_sent_again_and_is_nobody_elses(run_dir):
+    busy = {"passed": {"up0": 20 * SENT}}
+    assert not judge(run_dir, **busy)["valid"]
+    assert judge(run_dir, loss=0.5, **busy)["valid"]
+
+
+def test_of_workers_who_share_a_node_a_part_stays_inside(run_dir):
+    rows = (run_dir / "steps.csv").read_text().splitlines()
+    others = [row.replace(",0,", ",2,", 1).replace(",1,", ",3,", 1) for row in rows[1:]]
+    (run_dir / "steps.csv").write_text("\n".join(rows + others) + "\n")
+    assert judge(run_dir, workers_per_node=2, seen=3.1 * SENT)["valid"]
+    reasons = judge(run_dir, workers_per_node=2, seen=2.5 * SENT)["reasons"]
+    assert len(reasons) == len(LINKS) and all("a path around it" in text for text in reasons)
+
+
+def test_competing_flows_are_told_apart_from_a_path_around_and_from_strangers(run_dir):
+    flow = {"pair": "0-1", "sent_bytes": 30 * SENT, "received_bytes": 29 * SENT}
+    assert judge(run_dir, seen=3.2 * SENT)["valid"]
+    reasons = judge(run_dir, seen=3.2 * SENT, flows=[flow])["reasons"]
+    assert ["up0" in reasons[0], "down1" in reasons[1], len(reasons)] == [True, True, 2]
+    assert all("a path around it" in reason for reason in reasons)
+    reasons = judge(run_dir, seen=34 * SENT, flows=[flow])["reasons"]
+    assert [reason.split(",")[0].split()[-1] for reason in reasons] == ["down0", "up1"]
+
+
+def test_a_trunk_carries_at_least_what_one_node_sends_and_what_competes_there(run_dir):
+    trunk = {"trunk_up": 3.1 * SENT, "trunk_down": 3.1 * SENT}
+    assert judge(run_dir, passed=trunk)["valid"]
+    [reason] = judge(run_dir, passed=trunk | {"trunk_down": SENT})["reasons"]
+    assert "cross trunk_down" in reason and "a path around it" in reason
+    flow = {"pair": "trunk_up", "sent_bytes": 30 * SENT, "received_bytes": None}
+    [reason] = judge(run_dir, passed={"trunk_up": 60 * SENT, "trunk_down": 4 * SENT}, flows=[flow])[
+        "reasons"
+    ]
+    assert "cross trunk_up" in reason and "other traffic" in reason
+    [reason] = judge(run_dir, passed=trunk, flows=[flow | {"received_bytes": 29 * SENT}])["reasons"]
+    assert "cross trunk_up" in reason and "a path around it" in reason
+
+
+def test_of_a_pipeline_a_trunk_may_carry_little_and_evaluations_count(run_dir):
+    little = {"trunk_up": 0.1 * SENT, "trunk_down": 0.1 * SENT}
+    assert judge(run_dir, passed=little, parallel="Pipeline")["valid"]
+    assert not judge(run_dir, passed=little)["valid"]
+    Events(run_dir).append("rank_finished", 6.0, rank=1, overruns=0, drifted=False, steps=1000,
+                           aside_bytes=[20 * SENT, 0])  # fmt: skip
+    [reason] = judge(run_dir, parallel="Pipeline")["reasons"]
+    assert "23000000 bytes were to cross up1" in reason
+    evaluated = {"up1": 24 * SENT}
+    assert judge(run_dir, passed=evaluated, parallel="Pipeline")["valid"]
+
+
+def test_holes_in_the_samples_are_found(run_dir):
+    sample(run_dir, (7, 5 * SENT, 2))
+    [*reasons] = judge(run_dir)["reasons"]
+    assert reasons == [f"the bytes counter of {name} went back: it was replaced" for name in LINKS]
+
+
+def test_a_link_that_was_sampled_too_seldom_is_found(run_dir):
+    keep(run_dir, "links.csv", 2 * len(LINKS))
+    [reason, *_] = judge(run_dir)["reasons"]
+    assert "sampled 2 times, about 6 expected" in reason
+
+
+def test_a_run_shorter_than_one_sample_needs_one(run_dir):
+    keep(run_dir, "steps.csv", 2)
+    short = (run_dir / "steps.csv").read_text().replace(",2.0,", ",0.2,")
+    (run_dir / "steps.csv").write_text(short)
+    keep(run_dir, "links.csv", len(LINKS))
+    assert judge(run_dir)["valid"]
+    keep(run_dir, "links.csv", 0)
+    assert judge(run_dir)["reasons"] == [f"links.csv has no row of {n}" for n in sorted(LINKS)]
+
+
+@pytest.mark.parametrize(("skipped", "valid"), [(1, True), (2, False)])
+def test_changes_that_were_never_applied_are_counted(run_dir, skipped, valid):
+    for number in range(20):
+        applied = {} if number == 0 else {"applied": number > skipped}
+        Events(run_dir).append("conditions", 1.0, planned_s=1.0, links={}, **applied)
+    summary = judge(run_dir)
+    assert summary["valid"] == valid
+    assert valid or "2 of 20 changes of the plan" in summary["reasons"][0]
+
+
+def test_competing_flows_have_to_come_when_planned(run_dir):
+    Events(run_dir).append("flow_started", 2.5, flow="flow0_0-1", planned_s=1.0)
+    Events(run_dir).append("flow_started", None, flow="flow2_0-1", planned_s=0.0)
+    assert judge(run_dir)["valid"]
+    Events(run_dir).append("flow_started", 4.5, flow="flow1_0-1", planned_s=1.0)
+    [reason] = judge(run_dir)["reasons"]
+    assert reason.startswith("1 of 2 competing flows began late, flow1_0-1 3.5 s")
+
+
+def test_an_idle_machine_is_asked_for_only_where_computation_is_paced(run_dir):
+    busy = AUDIT | {"cpu_idle_share": 0.0}
+    assert judge(run_dir, compute="measured", audit=busy)["valid"]
+
+
+def test_overruns_count_only_where_computation_is_paced(run_dir):
+    assert judge(run_dir, compute="measured", overruns=20)["valid"]

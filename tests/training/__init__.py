@@ -1,0 +1,1 @@
+"""Laws of training: settings to ranks, checkpoints, what is watched."""

@@ -1,0 +1,194 @@
+"""Snapshots: what an object holds comes back from a file, in place; what cannot is told."""
+
+import io
+import random
+import threading
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from harness.training.restoration import restored
+from harness.training.snapshot import taken
+
+
+def through_a_file(thing: Any) -> Any:
+    """The snapshot of `thing`, as `torch.load(weights_only=True)` gives it back."""
+    file = io.BytesIO()
+    torch.save(taken(thing), file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+class Phase(Enum):
+    PROBE = 1
+    STEADY = 2
+
+
+class Seen(NamedTuple):
+    delay_s: float
+    names: tuple[str, ...]
+
+
+@dataclass
+class Inner:
+    level: float = 0.5
+    seen: Seen | None = None
+
+
+@dataclass(frozen=True)
+class Frozen:
+    value: int = 1
+
+
+@dataclass(slots=True)
+class Slotted:
+    count: int = 0
+
+
+SHARED = Frozen()  # as a class's default would be
+
+
+def double(x: float) -> float:
+    return 2 * x
+
+
+def half(x: float) -> float:
+    return x / 2
+
+
+class Everything:
+    """One of each thing that an algorithm may keep."""
+
+    def __init__(self, size: int = 3) -> None:
+        self.size, self.none, self.name, self.big = size, None, "a", 1 << 80
+        self.pairs: dict[tuple[str, ...], torch.Tensor] = {}
+        self.window: deque[float] = deque(maxlen=size)
+        self.order: list[Any] = [1, (2.5, "b")]
+        self.known: set[int] = set()
+        self.counts: Counter[str] = Counter()
+        self.ordered: OrderedDict[str, int] = OrderedDict()
+        self.sums: defaultdict[str, float] = defaultdict(float)
+        self.draw, self.dice = torch.Generator().manual_seed(1), random.Random(1)
+        self.grid, self.mean = np.zeros(3, dtype=np.float64), np.float32(0)
+        self.inner, self.frozen, self.slotted = Inner(), SHARED, Slotted()
+        self.phase, self.dtype, self.rule = Phase.PROBE, torch.int32, double
+        self.act: Callable[[], float] = self.probe
+        self.again = self.inner
+        self.me = self
+
+    def probe(self) -> float:
+        return 0.1
+
+    def steady(self) -> float:
+        return self.inner.level
+
+    def move(self) -> None:
+        """Change all of it, as steps of an algorithm do."""
+        self.none, self.name = 3.5, "b"
+        base = torch.arange(10.0)
+        self.pairs[("x", "y")] = base[2:5]
+        self.pairs[("z",)] = torch.tensor([[1, 2], [3, 4]], dtype=torch.int64).t()
+        self.window.extend([1.0, 2.0, 3.0, 4.0])
+        self.order.append([Inner(0.25)])
+        self.known |= {1, 2}
+        self.counts["a"] += 2
+        self.ordered |= {"b": 1, "a": 2}
+        self.sums["q"] += 0.5
+        self.draw.initial_seed()
+        torch.rand(5, generator=self.draw)
+        self.dice.random()
+        self.grid = self.grid + 0.5
+        self.mean = np.float32(1.25)
+        self.inner.level, self.inner.seen = 0.75, Seen(0.5, ("a", "b"))
+        self.frozen, self.slotted.count = Frozen(2), 7
+        self.phase, self.rule, self.act = Phase.STEADY, half, self.steady
+        self.later = torch.full((2,), 0.1, dtype=torch.bfloat16)
+
+
+def test_everything_an_algorithm_may_keep_comes_back() -> None:
+    old, new = Everything(), Everything()
+    old.move()
+    window, inner, pairs = new.window, new.inner, new.pairs
+    assert restored(through_a_file(old), new) is new
+    assert new.window is window and new.inner is inner and new.pairs is pairs  # in place
+    assert new.again is inner and new.me is new and new.act.__self__ is new
+    assert (new.none, new.name, new.big, new.size) == (3.5, "b", 1 << 80, 3)
+    assert list(new.pairs) == list(old.pairs)
+    for key, value in old.pairs.items():
+        assert torch.equal(new.pairs[key], value) and new.pairs[key].dtype == value.dtype
+        assert new.pairs[key].stride() == value.stride()
+    assert new.window == old.window and new.window.maxlen == 3
+    assert new.order[:2] == [1, (2.5, "b")] and new.order[2] == [Inner(0.25)]
+    for name in ("known", "counts", "ordered", "sums", "inner", "frozen", "slotted", "mean"):
+        assert getattr(new, name) == getattr(old, name), name
+        assert type(getattr(new, name)) is type(getattr(old, name)), name
+    assert list(new.ordered) == list(old.ordered) and new.sums["unknown"] == 0.0
+    assert (new.grid == old.grid).all() and new.grid.dtype == old.grid.dtype
+    assert new.phase is Phase.STEADY and new.dtype is torch.int32 and new.rule is half
+    assert new.act() == 0.75
+    assert torch.equal(new.later, old.later) and new.later.dtype == torch.bfloat16
+    assert torch.equal(torch.rand(4, generator=new.draw), torch.rand(4, generator=old.draw))
+    assert new.dice.random() == old.dice.random()
+    assert Frozen() == SHARED
+
+
+def test_a_view_is_kept_without_the_memory_it_is_a_part_of() -> None:
+    file = io.BytesIO()
+    torch.save(taken({"part": torch.zeros(1_000_000)[:10]}), file)
+    assert file.tell() < 10_000
+
+
+@dataclass
+class Holder:
+    held: Any = None
+    inside: list[Any] = field(default_factory=list)
+
+
+@pytest.mark.parametrize(
+    "thing", [threading.Lock(), iter([1]), (x for x in ()), np.array([object()]), memoryview(b"a")]
+)
+def test_what_cannot_be_kept_is_named_with_its_place(thing: Any) -> None:
+    with pytest.raises(TypeError, match=r"compressor\.inside\[1\].* checkpoint"):
+        taken(Holder(inside=[0, thing]), "compressor")
+
+
+@pytest.mark.parametrize(
+    ("kept", "fresh"),
+    [
+        (Holder([1]), Holder({})),
+        (Holder("a"), Holder(0.5)),
+        (Holder(torch.zeros(2)), Holder([1])),
+        (Holder(Inner()), Holder(Seen(0.0, ()))),
+        (Holder((1,)), Holder([1])),
+        (Holder(deque()), Holder([])),
+        (Inner(), Slotted()),
+    ],
+)
+def test_state_of_another_kind_is_refused_with_its_place(kept: Any, fresh: Any) -> None:
+    with pytest.raises(ValueError, match=r"controller\S* is a \w+ and the checkpoint has a"):
+        restored(through_a_file(kept), fresh, "controller")
+
+
+def test_an_attribute_that_was_not_kept_is_named() -> None:
+    kept, fresh = through_a_file(Holder()), Holder()
+    fresh.newer = 1
+    with pytest.raises(ValueError, match=r"controller\.newer is not in the checkpoint"):
+        restored(kept, fresh, "controller")
+
+
+@pytest.mark.parametrize("name", ["subprocess:Popen", "os:system", "builtins:eval"])
+def test_no_class_of_elsewhere_is_looked_up(name: str) -> None:
+    for kept in (("object", name, []), ("code", name), ("record", name, []), ("choice", name, "A")):
+        state = (
+            "object",
+            "tests.training.test_snapshot:Holder",
+            [("held", kept), ("inside", None)],
+        )
+        with pytest.raises(ValueError, match="none of ours"):
+            restored(state, Holder())

@@ -1,0 +1,118 @@
+"""A watch sees what is there, at the steps it is asked for, and changes nothing."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from compressors.activations.dct_mp import DCTMP
+from compressors.activations.rows import row_mask, row_thresholds
+from compressors.threshold_topk import ThresholdTopK
+from harness.analysis import load
+from harness.records import Bin, Watched
+from harness.settings import BadSetting
+from harness.training.watch import BINS, Watch, Watching
+from tests.simulate.runs import DETERMINED, over_gloo, settings_of, simulated, weights
+
+RUN = ("workers=1", "batch_size=16", "model=mlp", "model.hidden=[40]", "parallel=split",
+       "method=dct_mp", "steps=5")  # fmt: skip
+WATCH = ("+watch._target_=harness.training.watch.Watch", "+watch.every=2",
+         "+watch.gradients=[3.weight]", "+watch.densities=[0.5,0.1]",
+         "+watch.histogram_at=[3]")  # fmt: skip
+
+
+@pytest.mark.parametrize("density", [0.01, 0.1, 0.5, 1.0])
+def test_a_rows_threshold_is_what_its_mask_keeps(density: float) -> None:
+    rows = torch.randn(20, 50, generator=torch.Generator().manual_seed(0))
+    reached = rows.abs() >= row_thresholds(rows, density)[:, None]
+    assert torch.equal(reached, row_mask(rows, density))
+
+
+def test_numbers_are_those_of_the_steps_own_gradient_and_activations(tmp_path) -> None:
+    """Of micro-batches together where there are several; the cut comes after the look."""
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    watch = Watch(every=2, densities=[0.25], gradients=["0.weight"], histogram_at=[1])
+    Watching(watch, tmp_path, rank=0, accumulate=2, first=4).of(model, [model[1]])
+    model[1].register_forward_hook(lambda layer, inputs, output: 2 * output)
+    expected = []
+    for step in range(4, 7):
+        for part in range(2):
+            inputs = torch.randn(5, 6, generator=torch.Generator().manual_seed(2 * step + part))
+            before = inputs @ model[0].weight.T + model[0].bias
+            model(inputs).square().sum().backward()
+        gradient = model[0].weight.grad.abs().flatten().sort().values
+        if step % 2 == 0:
+            tau = row_thresholds(before.detach().relu(), 0.25).mean().item()
+            expected += [("cut0", step, tau), ("0.weight", step, gradient[36].item())]
+        model.zero_grad()
+    model.eval()
+    model(inputs)
+    found = load.watched(tmp_path)
+    assert list(found.columns) == list(Watched._fields) and (found.density == 0.25).all()
+    rows = list(zip(found.of, found.step, found.threshold, strict=True))
+    assert [row[:2] for row in rows] == [row[:2] for row in expected]
+    for (*_, threshold), (*_, wanted) in zip(rows, expected, strict=True):
+        assert threshold == pytest.approx(wanted, rel=1e-5)
+    assert load.histograms(tmp_path).empty
+
+
+def test_a_fitted_threshold_is_the_one_that_dct_mp_s_laplace_lets_through(tmp_path) -> None:
+    """Of all entries of a batch, not row by row; and of a gradient likewise."""
+    model = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 3))
+    watch = Watch(every=1, densities=[0.5, 0.1], gradients=["1.weight"])
+    Watching(watch, tmp_path, rank=0, accumulate=1, first=0).of(model, [model[0]])
+    inputs = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
+    activations = inputs @ model[0].weight.T.detach() + model[0].bias.detach()
+    model(inputs).square().sum().backward()
+    entries = {"cut0": activations, "1.weight": model[1].weight.grad}
+    found = load.watched(tmp_path)
+    assert len(found) == 4
+    for row in found.itertuples():
+        wanted = ThresholdTopK("laplace").threshold(entries[row.of].flatten(), row.density)
+        assert row.laplace == pytest.approx(wanted, rel=1e-5)
+    scheme = DCTMP(0.1, "laplace")
+    scheme.mask(activations, training=True)
+    fitted = found[(found.of == "cut0") & (found.density == 0.1)].laplace.item()
+    assert scheme.average == pytest.approx(fitted, rel=1e-5)
+
+
+def test_a_watched_run_is_the_run_that_was_not_watched(tmp_path) -> None:
+    alone = simulated(tmp_path / "alone", *RUN, *DETERMINED)
+    watched = simulated(tmp_path / "watched", *RUN, *WATCH, *DETERMINED)
+    for name, value in weights(watched).items():
+        assert torch.equal(value, weights(alone)[name]), name
+    assert not (alone / "watched.csv").exists()
+    real = over_gloo(tmp_path / "real", *RUN, *WATCH)
+    assert (real / "watched.csv").read_text() == (watched / "watched.csv").read_text()
+    seen = load.watched(watched)
+    assert seen.groupby(["of", "density"]).step.apply(list).tolist() == [[0, 2, 4]] * 4
+    pairs = seen.pivot_table(index=["of", "step"], columns="density", values="threshold")
+    assert (pairs[0.1] > pairs[0.5]).all()
+
+
+def test_a_histogram_has_every_activation_once(tmp_path) -> None:
+    bins = load.histograms(simulated(tmp_path / "run", *RUN, *WATCH, *DETERMINED))
+    assert list(bins.columns) == list(Bin._fields)
+    assert len(bins) == BINS and set(bins.step) == {3} and set(bins.of) == {"cut0"}
+    assert bins.entries.sum() == 16 * 40
+    assert bins.high[:-1].tolist() == pytest.approx(bins.low[1:].tolist())
+    middle = ((bins.low + bins.high) / 2 * bins.entries).sum() / bins.entries.sum()
+    width = bins.high[0] - bins.low[0]
+    assert middle == pytest.approx(bins["mean"][0], abs=width) and math.isfinite(bins.deviation[0])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (("+watch.gradients=[9.weight]",), r"watch: gradients must be of 1\.weight, .* got 9\.wei"),
+        (("+watch.every=0",), "watch: every must be a whole number >= 1, got 0"),
+        (("+watch.densities=[0]",), r"watch: density must be a number in \(0, 1\], got 0"),
+        (("parallel=data", "method=allreduce", "workers=2"), "watch must be null with workers=2"),
+        (("parallel=data", "method=allreduce", "emulation.compute=replay"),
+         "watch must be null with emulation.compute=replay"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_watched_is_refused(overrides, message) -> None:
+    with pytest.raises(BadSetting, match=message):
+        settings_of(*RUN, "+watch._target_=harness.training.watch.Watch", *overrides)
