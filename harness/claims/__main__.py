@@ -14,9 +14,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from harness import load, metrics
+from harness.analysis import load, metrics
+from harness.analysis.published import side_by_side
 from harness.claims import Claim, judge, papers
-from harness.published import side_by_side
 
 WIDTH = 160  # where the output is no terminal
 
@@ -34,12 +34,15 @@ def main() -> int:
         return 2
     console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
     claims = judge(table, told.paper)
-    console.print(_claims(claims))
+    seen = [claim for claim in claims if claim.runs] or claims
+    console.print(_claims(seen))
     sides = side_by_side(table)
     sides = sides[sides.paper == told.paper] if told.paper else sides
     if len(sides):
         console.print(_sides(sides))
-    counts = Counter(claim.verdict for claim in claims)
+    if absent := Counter(claim.id for claim in claims if claim not in seen):
+        console.print(f"not shown, as {told.folder} has no runs for them: {', '.join(absent)}")
+    counts = Counter(claim.verdict for claim in seen)
     console.print(", ".join(f"{verdict}: {count}" for verdict, count in sorted(counts.items())))
     return 0
 

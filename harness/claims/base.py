@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from harness import load, ratios
-from harness.ratios import Ratio
+from harness.analysis import load, ratios
+from harness.analysis.ratios import Ratio
 
 HOLDS, FAILS, NOT_TESTABLE = "holds", "does not hold", "not testable"
 
@@ -32,9 +32,9 @@ class Claim(NamedTuple):
 class Found(NamedTuple):
     """What a claim's function found."""
 
-    holds: bool
+    holds: bool | None  # None: there are runs, but they do not decide
     measured: str
-    reason: str = ""  # told only of a claim that does not hold
+    reason: str = ""  # not told of a claim that holds
 
 
 class NotTestable(Exception):
@@ -50,7 +50,7 @@ class Group:
 
     def __init__(self, rows: pd.DataFrame, seen: dict[str, None]) -> None:
         self._rows, self._seen = rows, seen
-        self.experiment: str = rows.experiment.iloc[0]
+        self.experiment: str = " and ".join(dict.fromkeys(rows.experiment))
 
     def rows(self, *methods: str) -> pd.DataFrame:
         """Rows of `metrics.table` of `methods`, all without; `NoRuns` names a missing one."""
@@ -108,25 +108,33 @@ class Runs:
         self._table, self._workers, self.scale = table, workers, scale
         self.seen: dict[str, None] = {}
 
-    def of(self, experiment: str, **conditions: Any) -> Group:
-        """Runs of one setting of `experiment` under which `conditions` are equal, or `NoRuns`.
+    def of(self, *experiments: str, **conditions: Any) -> Group:
+        """Runs of one setting of `experiments` under which `conditions` are equal, or `NoRuns`.
 
         `conditions` are keys of the configuration, `__` for their dots. Of several settings that
         with most methods counts, then that of the paper's number of workers, then most runs.
+        Settings of several experiments are one where nothing else sets them apart.
         """
-        rows = self._table[self._table.experiment == experiment]
+        rows = self._table[self._table.experiment.isin(experiments)]
         wanted = {key.replace("__", "."): value for key, value in conditions.items()}
         for key, value in wanted.items():
-            rows = rows[[told.get(key) == value for told in rows.conditions]]
-        if rows.empty:
+            rows = rows.loc[[told.get(key) == value for told in rows.conditions]]
+        one = rows.setting if len(experiments) == 1 else rows.conditions.map(_but_experiment)
+        groups = [group for _, group in rows.groupby(one, sort=False)]
+        whole = [group for group in groups if set(group.experiment) == set(experiments)]
+        if not whole:
             told = "".join(f", {key} {value}" for key, value in wanted.items())
-            raise NoRuns(f"no runs of {experiment}{told}")
-        groups = [group for _, group in rows.groupby("setting", sort=False)]
-        return Group(max(groups, key=self._standing), self.seen)
+            alike = ", alike in all else" if groups else ""
+            raise NoRuns(f"no runs of {' and '.join(experiments)}{told}{alike}")
+        return Group(max(whole, key=self._standing), self.seen)
 
     def _standing(self, group: pd.DataFrame) -> tuple[int, bool, int]:
         as_published = group.workers.iloc[0] == self._workers
         return group.method.nunique(), as_published, len(group)
+
+
+def _but_experiment(conditions: dict[str, Any]) -> str:
+    return repr({key: value for key, value in conditions.items() if key != "experiment"})
 
 
 class Declared(NamedTuple):
@@ -167,9 +175,10 @@ def _decided(declared: Declared, runs: Runs) -> Claim:
     return judged_claim(declared.id, declared.text, *found)
 
 
-def judged_claim(id: str, text: str, holds: bool, measured: str, reason: str = "") -> Claim:
-    """A claim that numbers decided."""
-    return Claim(id, text, HOLDS if holds else FAILS, measured, "" if holds else reason)
+def judged_claim(id: str, text: str, holds: bool | None, measured: str, reason: str = "") -> Claim:
+    """A claim that numbers decided; or did not, where `holds` is None."""
+    verdict = NOT_TESTABLE if holds is None else HOLDS if holds else FAILS
+    return Claim(id, text, verdict, measured, "" if holds else reason)
 
 
 def listed(values: dict[str, float], digits: int = 3) -> str:

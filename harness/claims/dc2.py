@@ -8,7 +8,7 @@ The list is at the end; what no other paper claims is decided by the functions b
 import numpy as np
 import pandas as pd
 
-from harness import metrics
+from harness.analysis import metrics
 from harness.claims import rules
 from harness.claims.base import Found, Group, NotTestable, Paper, Runs, listed, spoken
 

@@ -7,7 +7,7 @@ positions, as the paper's volumes have it. The list is at the end.
 import numpy as np
 import pandas as pd
 
-from harness import metrics, ratios
+from harness.analysis import metrics, ratios
 from harness.claims import rules
 from harness.claims.base import Found, Group, NoRuns, Paper, Runs, listed, spoken
 

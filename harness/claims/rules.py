@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from harness.analysis.metrics import quality
+from harness.analysis.ratios import Ratio
 from harness.claims.base import Found, Group, Runs, listed, spoken
-from harness.metrics import quality
-from harness.ratios import Ratio
 
 FACTOR = 1.5  # a published factor is met by one not so many times larger or smaller
 ABOUT_EQUAL = 1.2  # times, either way

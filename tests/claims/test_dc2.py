@@ -2,7 +2,8 @@
 
 import pytest
 
-from harness import claims, load, metrics
+from harness import claims
+from harness.analysis import load, metrics
 from harness.claims import dc2
 from harness.claims.base import FAILS, HOLDS, NOT_TESTABLE
 from harness.records import LinkSample

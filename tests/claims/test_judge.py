@@ -93,6 +93,28 @@ def test_of_several_settings_the_most_complete_then_the_papers_workers_count():
     assert chosen == {"allreduce": 8}
 
 
+def test_settings_of_several_experiments_are_one_where_nothing_else_differs():
+    both = [{"conditions": {"experiment": name, "steps": 9.0}} for name in ("sweep", "other")]
+    rows = sweep(**both[0]) + [row("other", "pace", seed, **both[1]) for seed in (0, 1)]
+
+    def decide(runs):
+        found = runs.of("other", "sweep", steps=9.0).ratio("throughput", "pace", "allreduce")
+        return Found(found.seeds == 2, f"{found.mean:.4g}")
+
+    (claim,) = paper(decide).judge(table(*rows), "packets", "laptop")
+    assert (claim.verdict, claim.measured, len(claim.runs)) == (HOLDS, "0.9902", 4)
+    rows[-1]["conditions"] = rows[-2]["conditions"] = {"experiment": "other", "steps": 8.0}
+    (claim,) = paper(lambda runs: runs.of("other", "sweep")).judge(table(*rows), "", "")
+    assert claim.reason == "no runs of other and sweep, alike in all else"
+
+
+def test_runs_that_do_not_decide_are_told_with_their_numbers():
+    decide = paper(lambda runs: Found(None, f"{len(runs.of('sweep').rows())} runs", "they scatter"))
+    (claim,) = decide.judge(table(*sweep()), "packets", "laptop")
+    assert (claim.verdict, claim.measured) == (NOT_TESTABLE, "6 runs")
+    assert claim.reason == "they scatter" and len(claim.runs) == 6
+
+
 def test_packets_and_virtual_time_are_judged_apart():
     name = "dc2_cifar10_vgg16_dynamic"
     real = [row(name, "topk_0.001", throughput=100.0), row(name, "dc2_da2", throughput=50.0)]

@@ -5,10 +5,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from harness import claims, load, metrics
+from harness import claims
+from harness.analysis import load, metrics
+from harness.analysis.published import PUBLISHED
+from harness.analysis.published.netsenseml import METHODS, TABLES
 from harness.claims.base import FAILS, HOLDS, NOT_TESTABLE
 from harness.claims.netsenseml import DEGRADING, RATES, RESNET18, VGG16
-from harness.published import METHODS, PUBLISHED, TABLES
 from tests import records_by_hand as by_hand
 from tests.claims.tables import row, table
 
