@@ -4,6 +4,9 @@ What real links and whole runs measure, the machine's other work may disturb: su
 attempts. A defect fails all of them; the summary names every test that needed more than one.
 
 Triton interprets its kernels where there is no GPU; it asks when it is first imported.
+
+A TCPStore asks the machine's resolver for the name of every address before it connects; one that
+loses a question costs 5 s unless it is told otherwise, within the 5 s that a connection may take.
 """
 
 import os
@@ -13,6 +16,8 @@ import torch
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
 
 DISTURBED = ("network", "launch", "timed")
 

@@ -20,7 +20,7 @@ from harness.clock import Clock
 from harness.parameter_server.assembly import Place, serving_of
 from harness.parameter_server.client import Client
 from harness.parameter_server.gate import Gate
-from harness.parameter_server.line import Listening, join
+from harness.parameter_server.line import LineLost, Listening, join
 from harness.parameter_server.messages import Ack, Push
 from harness.parameter_server.roll import Roll
 from harness.parameter_server.service import Service
@@ -29,8 +29,8 @@ from harness.parameter_server.training import trainer_of
 from harness.parameter_server.weights import Weights
 from harness.records import Events, Table, read_events
 from harness.settings import Settings
-from harness.stops import Stops
 from harness.sweep import plain_settings
+from harness.training.stops import Stops
 from tests.ranks import free_port
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -108,7 +108,10 @@ class Bench:
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield
+        try:
+            yield
+        except LineLost as error:  # what ended the server is the cause
+            raise (failures[0] if failures else error) from error
         thread.join(PATIENCE_S)
         assert not thread.is_alive(), "the server did not end"
         if failures:
@@ -130,7 +133,7 @@ class Pusher:
 
     def __init__(self, port: int, rank: int, entries: int, thread: int = 0, patience: float = 10.0):
         self.rank, self.entries = rank, entries
-        self.client = Client(join("127.0.0.1", port, patience, 5.0), _no_answer)
+        self.client = Client(join("127.0.0.1", port, patience, PATIENCE_S), _no_answer)
         self.first = self.client.hello(rank, thread, entries)
         self.room = torch.zeros(entries)
 
