@@ -10,6 +10,7 @@ from pyroute2 import IPRoute
 from harness.network import links, wiring
 from harness.network.direction import Direction, Place
 from harness.network.echo import Tour
+from harness.network.halves import check_halves, check_nodes, on_left
 from harness.network.iperf import Pair
 from harness.network.namespaces import Namespace
 from harness.network.network import Network
@@ -17,7 +18,6 @@ from harness.network.probe import Ends
 from harness.network.star import access_ends, node_place
 from harness.network.topology import Topology
 from profiles.base import WAYS, Profile, Way
-from profiles.limits import check_profile, check_whole
 
 TRUNK = 0  # the node whose link the profile is asked for
 
@@ -34,24 +34,14 @@ class Dumbbell(Topology):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.left is not None:
-            check_whole(1, left=self.left)
-        if self.access is not None:
-            check_profile(access=self.access)
+        check_halves(self.left, self.access)
 
     def check(self, nodes: int, profile: Profile, dilation: float) -> None:
         super().check(nodes, profile, dilation)
-        if nodes < 2:
-            raise ValueError(f"a dumbbell needs at least 2 nodes, got {nodes}")
-        if self.left is not None:
-            check_whole(1, nodes - 1, left=self.left)
+        check_nodes(nodes, self.left)
         if self.access is not None:
             for rate_mbit in self.access.extremes()[:2]:
                 links.rate_bytes(rate_mbit / dilation)
-            if self.access.extremes().flows:
-                raise ValueError(
-                    "access must be a profile without competing flows: use the trunk's"
-                )
 
     def is_cut(self, profile: Profile) -> bool:
         return super().is_cut(profile) or (self.access is not None and super().is_cut(self.access))
@@ -62,7 +52,7 @@ class Dumbbell(Topology):
     def lay(
         self, ip: IPRoute, held: ExitStack, nodes: int, profile: Profile, dilation: float
     ) -> Network:
-        left = self.left or (nodes + 1) // 2
+        left = on_left(nodes, self.left)
         trunk = wiring.add_trunk(ip, cut=super().is_cut(profile))
         shaped = self.access is not None
         cut = shaped and super().is_cut(self.access)

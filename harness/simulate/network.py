@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
+from harness.network.halves import check_halves, check_nodes, on_left
 from harness.network.shaping import Shaping
 from harness.simulate import compression
 from harness.simulate.compression import Given, Told
@@ -11,7 +12,7 @@ from harness.simulate.costs import Costs
 from harness.simulate.noise import MOST_NOISE, Noise
 from harness.simulate.routes import Dumbbell, Routes, Star
 from profiles.base import Profile
-from profiles.limits import check_between, check_choice, check_profile, check_whole
+from profiles.limits import check_between, check_choice, check_whole
 
 MOST_WORKERS = 10_000
 MOST_LATENCY_S = 10.0
@@ -145,22 +146,14 @@ class SimulatedDumbbell(Simulated):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.left is not None:
-            check_whole(1, left=self.left)
-        if self.access is not None:
-            check_profile(access=self.access)
+        check_halves(self.left, self.access)
 
     def check(self, nodes: int, profile: Profile, dilation: float) -> None:
         super().check(nodes, profile, dilation)
-        if nodes < 2:
-            raise ValueError(f"a dumbbell needs at least 2 nodes, got {nodes}")
-        if self.left is not None:
-            check_whole(1, nodes - 1, left=self.left)
-        if self.access is not None and self.access.extremes().flows:
-            raise ValueError("access must be a profile without competing flows: use the trunk's")
+        check_nodes(nodes, self.left)
 
     def routes(self, profile: Profile, nodes: int) -> Dumbbell:
-        return Dumbbell(profile, nodes, self.left or (nodes + 1) // 2, self.access)
+        return Dumbbell(profile, nodes, on_left(nodes, self.left), self.access)
 
     def describe(self, costs: Costs, dilation: float) -> dict[str, Any]:
         routes = costs.conditions.routes
