@@ -72,3 +72,25 @@ def test_a_server_that_is_killed_is_named_and_leaves_nothing(tmp_path):
         assert (
             report["peer"] and "ServerLost: the parameter server cannot be" in report["traceback"]
         )
+
+
+def test_a_trainer_that_is_killed_comes_back_to_its_node_and_all_steps_are_done(tmp_path):
+    """In the same namespace: what it sends crosses the same shapers."""
+    run, told_to_user = hit(
+        tmp_path,
+        "harness: trainer rank 1",
+        "method=dct_ps_async",
+        "parallel.restarts=1",
+        "steps=400",
+    )
+    told, summary = status(run), json.loads((run / "summary.json").read_text())
+    assert told["state"] in SETTLED, told_to_user
+    [again] = events(run, "trainer_restarted")
+    assert again["rank"] == 1 and again["how"] == "was killed by SIGKILL"
+    server, pushes = summary["server"], pd.read_csv(run / "pushes.csv")
+    assert (server["applied"], server["missing"], server["refused"]) == (800, 0, {})
+    assert not pushes.duplicated(["rank", "step"]).any()
+    after = pushes[(pushes["rank"] == 1) & (pushes.time_s > again["time_s"])]
+    assert len(after) > 0 and set(after.step) == set(range(400 - len(after), 400))
+    sent = pushes[pushes["rank"] == 1].sent_bytes.sum()
+    assert 0.98 * sent <= summary["proof"]["passed_bytes"]["up1"] <= 1.25 * sent + (1 << 20)
