@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 import pandas as pd
-from omegaconf import OmegaConf
-from yaml import YAMLError
+import yaml
 
 from harness import records, status
 
@@ -17,6 +16,7 @@ from harness import records, status
 CONDITIONS = ["experiment", "workers", "steps", "epochs", "batch_size", "target", "model"]
 CONDITIONS += ["dataset", "optimizer", "workers_per_node", "profile", "network", "emulation"]
 CONDITIONS += ["initial_weights", "resume_from", "device", "accumulate", "precision", "parallel"]
+PLAIN: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it is there
 OF_A_MACHINE = {"network.machine", "network.interface", "network.ledger", "network.in_place_of"}
 
 
@@ -154,8 +154,8 @@ def config(run: Path | str) -> dict[str, Any]:
     if not file.exists():
         return {}
     try:
-        found: Any = OmegaConf.to_container(OmegaConf.load(file))
-    except (OSError, ValueError, YAMLError):  # what cannot be read is told by _damaged
+        found: Any = yaml.load(file.read_text(), PLAIN)
+    except (OSError, ValueError, yaml.YAMLError):  # what cannot be read is told by _damaged
         return {}
     return found if isinstance(found, dict) else {}
 
