@@ -72,16 +72,23 @@ def _off_running_mean(rows: pd.DataFrame) -> float:
 
 
 def falls_faster(runs: Runs) -> Found:
-    """End over start of a threshold at the cuts, with it in use over that where all crosses."""
+    """End over start of a threshold at the cuts, with it in use over that where all crosses.
+
+    Where it ends at 0 without being used, as more activations than that are 0, nothing is told.
+    """
     group, found = runs.of(CUTS), {}
     for density in DENSITIES:
         method = f"dct_mp_{density:g}"
         rows = group.rows(method, WITHOUT)
         ends = [_ends(_at_cuts(path, density)) for path in rows.path]
-        kept = [end / start for start, end in ends]
+        kept = pd.Series([end / start for start, end in ends], rows.index)
+        if (kept[rows.method == WITHOUT] == 0).all():
+            continue
         ratio = ratios.paired(rows.assign(kept=kept), "kept", method, WITHOUT)
         what = f"watched.csv of {method} and {WITHOUT} in {CUTS}"
         found[sparse(density)] = changes.over(ratio, what)
+    if not found:
+        raise NotTestable("every threshold ends at 0: more activations than that are 0")
     told = f"of what is left at the end, % more than without: {changes.listed(found)}"
     verdicts = {label: changes.better(each) for label, each in found.items()}
     return changes.all_so(verdicts, told, "from the first tenth of a run to its last")

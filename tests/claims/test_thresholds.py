@@ -59,6 +59,18 @@ def test_a_gradients_threshold(tmp_path, exponent, swing, steps, grows, steady):
     assert verdict(tmp_path, "at 95 % it varies little")[0] == steady
 
 
+def falling(folder: Path, seed: int, end: float, zero: tuple[float, ...] = ()) -> None:
+    """Thresholds that fall to `end` where used, to 0.8 without; to 0 at densities `zero`."""
+    for kept, last in [(1, 0.8), *((d, end) for d in thresholds.DENSITIES)]:
+        rows = [
+            Watched(n, 0, "cut0", d, (1 / d) * (1 - (1 - last) * n / (STEPS - 1)) * left)
+            for n in range(STEPS)
+            for d in thresholds.DENSITIES
+            for left in [0 if d in zero and n > STEPS // 2 else 1]
+        ]
+        run(folder, thresholds.CUTS, f"dct_mp_{kept:g}", seed, *rows)
+
+
 @pytest.mark.parametrize(
     ("ends", "expected"),
     [
@@ -70,14 +82,17 @@ def test_a_gradients_threshold(tmp_path, exponent, swing, steps, grows, steady):
 def test_thresholds_fall_faster_where_they_are_used(tmp_path, ends, expected):
     """Without DCT-MP they fall to 0.8 of the start."""
     for seed in SEEDS:
-        for kept, end in [(1, 0.8), *((d, ends[seed]) for d in thresholds.DENSITIES)]:
-            rows = [
-                Watched(n, 0, "cut0", d, (1 / d) * (1 - (1 - end) * n / (STEPS - 1)))
-                for n in range(STEPS)
-                for d in thresholds.DENSITIES
-            ]
-            run(tmp_path, thresholds.CUTS, f"dct_mp_{kept:g}", seed, *rows)
+        falling(tmp_path, seed, ends[seed])
     assert verdict(tmp_path, "fall faster with DCT-MP")[0] == expected
+
+
+def test_a_threshold_that_ends_at_0_without_being_used_tells_nothing(tmp_path):
+    for seed in SEEDS:
+        falling(tmp_path / "one", seed, 0.5, zero=(0.25,))
+        falling(tmp_path / "all", seed, 0.5, zero=thresholds.DENSITIES)
+    found, measured = verdict(tmp_path / "one", "fall faster with DCT-MP")
+    assert found == HOLDS and "90 %" in measured and "75 %" not in measured
+    assert verdict(tmp_path / "all", "fall faster with DCT-MP")[0] == NOT_TESTABLE
 
 
 def below(x: float, heavy: bool) -> float:
