@@ -93,3 +93,12 @@ def test_a_server_goes_on_from_its_checkpoint_bit_for_bit(method, tmp_path):
     assert list(pd.read_csv(rest / "pushes.csv").step) == [3, 4, 5]
     own = checkpoint.load(rest / "checkpoint", "rank1.pt", torch.device("cpu"))
     assert own["version"] == 6 and own["applied"].all()
+
+
+@pytest.mark.parametrize("method", ["dense_ps_async", "dct_ps_async"])
+def test_the_asynchronous_methods_train_the_default_model(method, tmp_path):
+    """Each push is a step of its own, of weights two versions old: momentum would be twice there."""
+    paced = ("emulation.compute=paced", "emulation.dilation=0.5")
+    found = settings(f"method={method}", "workers=3", "steps=120", "eval_every=60", *paced)
+    rows = pd.read_csv(train(tmp_path / "run", found) / "evaluations.csv")
+    assert rows[rows.metric == "accuracy"].value.max() > 0.8
