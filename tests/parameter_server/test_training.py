@@ -97,7 +97,7 @@ def test_a_server_goes_on_from_its_checkpoint_bit_for_bit(method, tmp_path):
 
 @pytest.mark.parametrize("method", ["dense_ps_async", "dct_ps_async"])
 def test_the_asynchronous_methods_train_the_default_model(method, tmp_path):
-    """Each push is a step of its own, of weights two versions old: momentum would be twice there."""
+    """Each push is a step of its own, of old weights: momentum would be there twice."""
     paced = ("emulation.compute=paced", "emulation.dilation=0.5")
     found = settings(f"method={method}", "workers=3", "steps=120", "eval_every=60", *paced)
     rows = pd.read_csv(train(tmp_path / "run", found) / "evaluations.csv")
