@@ -39,7 +39,7 @@ class Place(NamedTuple):
     clock: Clock
     timeout_s: float  # real, of silence in a session
     roll: Roll
-    port: int = PORT  # of the server's store
+    port: int = PORT  # where the server listens
 
 
 def built_model(settings: Settings) -> nn.Module:

@@ -39,7 +39,6 @@ def start(run_dir: Path, settings: Settings, network: Any, clock: Clock) -> "Cre
         look_elsewhere=network.check,
         place=place,
         entered=network.entered,
-        interface=network.interface,
         goes_on=layout.mode == "async",
         restarts=[layout.restarts] * workers,
     )
@@ -70,7 +69,6 @@ class Crew(Agents):
 
     place: Place
     entered: Callable[[int], AbstractContextManager[None]]
-    interface: str
     goes_on: bool  # without a trainer that has died
     restarts: list[int]  # that are left, by rank
     left: dict[int, int] = field(default_factory=dict)  # node -> exit code, of trainers
@@ -86,7 +84,6 @@ class Crew(Agents):
     def _be(self, node: int, again: bool) -> None:
         status = 1
         try:
-            os.environ["GLOO_SOCKET_IFNAME"] = self.interface
             setproctitle(f"harness: {self.named(node)}")
             if node == self.workers:
                 processes.serve(self.place)

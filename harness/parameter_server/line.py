@@ -1,21 +1,23 @@
-"""A connection of two processes, over gloo: a process group of its own, so that it may fail alone.
+"""A connection of two processes: tensors over TCP, in order, each behind its length.
 
-Who listens keeps a store; who joins takes the next number there, and both build the group of that
-number. Messages of a direction arrive in order. Every byte is counted. A tensor that is shorter
-than what is waited for leaves the rest of the room as it was; one that is longer makes gloo end the
-process, which nothing can catch: what follows a message must be what it says.
+Not a process group of gloo's: that tells nobody who is within a tensor that its other end is gone
+(measured: he waits for the whole timeout), and asks a resolver for names that nobody needs. Every
+byte of a tensor is counted, as often as it is sent.
 """
 
-from datetime import timedelta
-from math import nan
+import socket
+import struct
+import time
+from collections.abc import Callable
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-from harness.parameter_server.messages import NUMBERS, Message, decoded, encoded
+from harness.parameter_server.messages import NUMBERS, Message, ProtocolError, decoded, encoded
 
-COUNTER = "sessions"  # key of the store
+LENGTH = struct.Struct("!Q")  # bytes of the tensor behind it
+AGAIN_S = 0.02  # between attempts to reach who does not listen yet
+WAITING = 1024  # connections that were not let in yet
 
 
 class LineLost(ConnectionError):
@@ -23,18 +25,12 @@ class LineLost(ConnectionError):
 
 
 class Line:
-    """This process's end. Blocking; LineLost after `timeout_s` without an answer."""
+    """This process's end. Blocking; LineLost after `timeout_s` in which nothing moved."""
 
-    def __init__(self, store: dist.Store, number: int, end: int, timeout_s: float) -> None:
-        """`end` is 0 where the store is kept, 1 at who joins."""
-        self._peer, self._timeout = 1 - end, timedelta(seconds=timeout_s)
-        own = dist.PrefixStore(f"session{number}", store)
-        try:
-            self._group: dist.ProcessGroupGloo | None = dist.ProcessGroupGloo(
-                own, end, 2, self._timeout
-            )
-        except RuntimeError as error:
-            raise LineLost(f"session {number} was not built: {error}") from error
+    def __init__(self, connection: socket.socket, timeout_s: float) -> None:
+        connection.settimeout(timeout_s)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connection = connection
         self.sent_bytes = self.received_bytes = 0
         self._unconfirmed = 0  # of sent_bytes, since the other end last spoke
 
@@ -47,66 +43,86 @@ class Line:
         """`message`, and the tensors that belong to it; empty ones are left out."""
         for tensor in (encoded(message), *tensors):
             if tensor.numel():
-                self._wait("send", tensor)
+                self._pass_on(memoryview(LENGTH.pack(tensor.nbytes)), self._connection.send)
+                self._pass_on(_bytes(tensor.contiguous()), self._connection.send)
                 self.sent_bytes += tensor.nbytes
                 self._unconfirmed += tensor.nbytes
 
     def receive(self) -> Message:
         """The next message; what belongs to it must be taken next."""
-        return decoded(self.take(torch.full((NUMBERS,), nan, dtype=torch.float64)))
+        return decoded(self.take(torch.empty(NUMBERS, dtype=torch.float64)))
 
     def take(self, room: Tensor) -> Tensor:
-        """Fill `room`, contiguous, with the next tensor; it must be of that many bytes."""
+        """Fill `room`, contiguous, with the next tensor; ProtocolError: it is of another length."""
         if room.numel():
-            self._wait("recv", room)
+            length = memoryview(bytearray(LENGTH.size))
+            self._pass_on(length, self._connection.recv_into)
+            [nbytes] = LENGTH.unpack(length)
+            if nbytes != room.nbytes:
+                raise ProtocolError(f"expected {room.nbytes} bytes, the other end sends {nbytes}")
+            self._pass_on(_bytes(room), self._connection.recv_into)
             self.received_bytes += room.nbytes
             self._unconfirmed = 0
         return room
 
     def close(self) -> None:
-        """The other end learns of it at once."""
-        self._group = None
-
-    def _wait(self, operation: str, tensor: Tensor) -> None:
-        """For `send` or `recv` of the group."""
-        if self._group is None:
-            raise LineLost("the session was closed")
+        """The other end learns of it at once, as does a thread of ours that waits here."""
         try:
-            getattr(self._group, operation)([tensor], self._peer, 0).wait(self._timeout)
-        except RuntimeError as error:
-            raise LineLost(str(error)) from error
+            self._connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # the other end was faster
+        self._connection.close()
+
+    def _pass_on(self, content: memoryview, some: Callable[[memoryview], int]) -> None:
+        """All of `content`, by `some`, which moves a part at a time; each part has the timeout."""
+        while content:
+            try:
+                moved = some(content)
+            except TimeoutError as error:
+                silent_s = self._connection.gettimeout()
+                raise LineLost(f"Timed out waiting {silent_s:g} s for the other end") from error
+            except OSError as error:
+                raise LineLost(f"Connection reset by peer: {error}") from error
+            if moved == 0:
+                raise LineLost("Connection closed by peer")
+            content = content[moved:]
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    """Of a contiguous tensor, not copied."""
+    return tensor.detach().view(-1).view(torch.uint8).numpy().data
 
 
 class Listening:
-    """The store of a server, and who has joined."""
+    """Where a server is found, on `address` alone; port 0 takes any that is free."""
 
     def __init__(self, address: str, port: int, timeout_s: float) -> None:
-        self._address, self._timeout_s = address, timeout_s
-        timeout = timedelta(seconds=timeout_s)
-        self._store = dist.TCPStore(
-            address, port, is_master=True, timeout=timeout, wait_for_workers=False
-        )
-        self.port, self._known = self._store.port, 0
+        self._socket = socket.create_server((address, port), backlog=WAITING)
+        self._socket.setblocking(False)
+        self._timeout_s, self.port = timeout_s, self._socket.getsockname()[1]
 
-    def joined(self) -> list[int]:
-        """Numbers of the sessions that were asked for since the last call."""
-        before, self._known = self._known, self._store.add(COUNTER, 0)
-        return list(range(before, self._known))
-
-    def line(self, number: int) -> Line:
-        """Meet who has asked for session `number`; with a connection to the store of its own."""
-        return Line(self._store.clone(), number, 0, self._timeout_s)
+    def joined(self) -> list[Line]:
+        """Those that came since the last call."""
+        lines: list[Line] = []
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except BlockingIOError:
+                return lines
+            except ConnectionError:
+                continue  # it left before it was let in
+            lines.append(Line(connection, self._timeout_s))
 
 
 def join(address: str, port: int, timeout_s: float, reach_s: float) -> Line:
-    """A new session with who listens there, or will within `reach_s`."""
-    timeout = timedelta(seconds=reach_s)
-    try:
-        store = dist.TCPStore(
-            address, port, is_master=False, timeout=timeout, wait_for_workers=False
-        )
-        number = store.add(COUNTER, 1) - 1
-        store.set_timeout(timedelta(seconds=timeout_s))
-    except RuntimeError as error:
-        raise LineLost(f"nobody listens at {address} port {port}: {error}") from error
-    return Line(store, number, 1, timeout_s)
+    """A new session with who listens there, or will within `reach_s`. LineLost: nobody does."""
+    end = time.monotonic() + reach_s
+    while True:
+        left_s = max(end - time.monotonic(), AGAIN_S)
+        try:
+            return Line(socket.create_connection((address, port), left_s), timeout_s)
+        except OSError as error:
+            if time.monotonic() + AGAIN_S >= end:
+                lost = f"nobody listens at {address} port {port}: {error}"
+                raise LineLost(lost) from error
+        time.sleep(AGAIN_S)

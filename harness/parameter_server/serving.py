@@ -64,35 +64,29 @@ class Serving:
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def _let_in(self) -> None:
-        for number in self.listening.joined():
-            thread = threading.Thread(target=self._serve, args=(number,), daemon=True)
+        for line in self.listening.joined():
+            thread = threading.Thread(target=self._serve, args=(line,), daemon=True)
             thread.start()
             self._threads.append(thread)
 
-    def _serve(self, number: int) -> None:
+    def _serve(self, line: Line) -> None:
         """A session's thread; what ends it early is told."""
-        line: Line | None = None
-        session: Session | None = None
+        session = Session(self.service, line, self.timeout_s)
         try:
-            line = self.listening.line(number)
-            session = Session(self.service, line, self.timeout_s)
             session.serve()
         except (LineLost, ProtocolError) as error:
             self._leave_early(session, error)
         except BaseException as error:  # of the server itself
             self._failure = error
         finally:
-            if session is not None:
-                self.service.gate.leave(session)
-            if line is not None:
-                with self._counting:
-                    self.sent_bytes += line.confirmed_bytes
-                    self.received_bytes += line.received_bytes
-                line.close()
+            self.service.gate.leave(session)
+            with self._counting:
+                self.sent_bytes += line.confirmed_bytes
+                self.received_bytes += line.received_bytes
+            line.close()
 
-    def _leave_early(self, session: Session | None, error: Exception) -> None:
-        rank, thread = (session.rank, session.thread) if session else (-1, -1)
-        service = self.service
+    def _leave_early(self, session: Session, error: Exception) -> None:
+        service, rank, thread = self.service, session.rank, session.thread
         service.events.append(
             "session_lost", service.clock.time_s(), rank=rank, thread=thread, error=str(error)
         )

@@ -102,17 +102,17 @@ class Session:
         self.line.send(Ack(self.service.weights.version, int(accepted), ends))
 
     def _received(self, push: Push) -> Piece:
-        """What follows `push`. What does not come is filled so that it is found at fault."""
+        """What follows `push`."""
         n = self.service.weights.flat.numel()
         dense = push.index_bytes == 0
         fits = push.entries == n if dense else 0 <= push.entries <= n
         if not fits or not (dense or push.index_bytes in INDEX_TYPES):
             self.service.refuse(self, push, "size")
             raise ProtocolError(f"{push} does not fit a model of {n} parameters")
-        values = self.line.take(torch.full((push.entries,), torch.nan))
+        values = self.line.take(torch.empty(push.entries))
         if dense:
             return Piece(values, None)
-        index = torch.full((push.entries,), -1, dtype=INDEX_TYPES[push.index_bytes])
+        index = torch.empty(push.entries, dtype=INDEX_TYPES[push.index_bytes])
         return Piece(values, self.line.take(index))
 
     def bytes_since_push(self) -> tuple[int, int]:

@@ -1,10 +1,9 @@
-"""A server in this process, over real gloo on the loopback interface; and what uses it.
+"""A server in this process, over TCP on the loopback interface; and what uses it.
 
 `Bench` counts: its weights are one for each push there may be, zero at first, and a push of a
 trainer takes 1 from its own. What was applied, and how many times, is then in the weights.
 """
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -35,7 +34,6 @@ from tests.ranks import free_port
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 PATIENCE_S = 200.0  # much longer than anything here takes on an idle machine
-os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 
 
 class Bench:

@@ -44,7 +44,6 @@ class Scene:
             look_elsewhere=lambda: None,
             place=place,
             entered=lambda node: nullcontext(),
-            interface="lo",
             goes_on=layout.mode == "async",
             restarts=[layout.restarts] * 2,
         )
