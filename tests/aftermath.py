@@ -133,9 +133,10 @@ class Scene:
         self._started.append(process)
         return process
 
-    def under_way(self, results: Path | None = None) -> Path:
+    def under_way(self, results: Path | None = None, deadline_s: float = 120) -> Path:
         """The run that waits at the gate, once there is one."""
-        found = until(lambda: _at_gate(results or self.results), "a run at the gate", 120)
+        at_gate = partial(_at_gate, results or self.results)
+        found = until(at_gate, "a run at the gate", deadline_s)
         assert isinstance(found, Path)
         return found
 

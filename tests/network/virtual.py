@@ -24,7 +24,7 @@ from tests.network.inside import ROOT
 # to compile the kernels takes 40 s there, and its laws are about networks
 BOOT = [str(ROOT / "tests" / "netem-vm"), "--mem", "3G", "--env", "GRADNET_KERNELS=numpy"]
 MISSING_PACKAGES = 2  # exit status of netem-vm; it says which
-LAW_S, SESSION_S = 240, 840  # of one law, of all laws of a module
+LAW_S, SESSION_S = 600, 840  # of one law, of all laws of a module
 
 Law = Callable[[], None]
 
