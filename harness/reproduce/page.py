@@ -16,6 +16,7 @@ from harness.page.grid import Grid
 from harness.report import report
 from harness.reproduce.gather import Tables, gather
 from harness.reproduce.paper import Paper
+from harness.reproduce.perform import pool_of
 
 ERRORS = ["median", "worst", "density_median", "density_worst"]  # of `agreement.Summary`
 
@@ -41,7 +42,7 @@ def write(paper: Paper, results: Path) -> Path:
     Raises `load.NoRuns` when no run of the paper counts.
     """
     tables, out = gather(paper, results), results / paper.name
-    reported = [name for name in paper.experiments if _reported(results / name)]
+    reported = _reports(paper.experiments, results)
     write_csv(tables, out)
     page = html.render("paper.html", title=paper.title, page=_page(tables, reported))
     (out / "index.html").write_text(page)
@@ -55,6 +56,13 @@ def write_csv(tables: Tables, out: Path) -> None:
         (out / f"{name}.csv").unlink(missing_ok=True)
         if len(table):
             table.to_csv(out / f"{name}.csv", index=False, float_format="%.6g")
+
+
+def _reports(experiments: list[str], results: Path) -> list[str]:
+    """As many at a time as there are cores; those of `experiments` that there is something of."""
+    with pool_of(len(experiments)) as pool:
+        found = pool.map(_reported, [results / name for name in experiments])
+        return [name for name, any_run in zip(experiments, found, strict=True) if any_run]
 
 
 def _reported(folder: Path) -> bool:

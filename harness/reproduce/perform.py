@@ -54,15 +54,16 @@ def _packets(runs: dict[int, Settings]) -> Ended:
 def _virtual(runs: dict[int, Settings]) -> Ended:
     if not runs:
         return
-    with _pool(min(len(runs), os.cpu_count() or 1, MOST_AT_A_TIME)) as pool:
+    with pool_of(len(runs)) as pool:
         going = {pool.submit(_unless_stopped, settings): at for at, settings in runs.items()}
         for done in as_completed(going):
             yield going[done], done.result()
 
 
 @contextmanager
-def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """What leaves the block early ends the runs of the pool in order, and forgets the others."""
+def pool_of(most: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes for so many works at most; what leaves the block early ends them in order."""
+    processes = max(1, min(most, os.cpu_count() or 1, MOST_AT_A_TIME))
     fresh = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
     pool = ProcessPoolExecutor(processes, mp_context=fresh, initializer=_quietly)
     try:
