@@ -1,8 +1,8 @@
 """A connection of two processes: tensors over TCP, in order, each behind its length.
 
 Not a process group of gloo's: that tells nobody who is within a tensor that its other end is gone
-(measured: he waits for the whole timeout), and asks a resolver for names that nobody needs. Every
-byte of a tensor is counted, as often as it is sent.
+(measured: he waits for the whole timeout), and asks a resolver for names that nobody needs. The
+bytes of tensors are counted, those of their lengths are not.
 """
 
 import socket
@@ -43,7 +43,7 @@ class Line:
         """`message`, and the tensors that belong to it; empty ones are left out."""
         for tensor in (encoded(message), *tensors):
             if tensor.numel():
-                self._pass_on(memoryview(LENGTH.pack(tensor.nbytes)), self._connection.send)
+                self._pass_on(memoryview(LENGTH.pack(tensor.nbytes)), self._send_with_next)
                 self._pass_on(_bytes(tensor.contiguous()), self._connection.send)
                 self.sent_bytes += tensor.nbytes
                 self._unconfirmed += tensor.nbytes
@@ -73,6 +73,10 @@ class Line:
             pass  # the other end was faster
         self._connection.close()
 
+    def _send_with_next(self, content: memoryview) -> int:
+        """In a packet with what is sent next."""
+        return self._connection.send(content, socket.MSG_MORE)
+
     def _pass_on(self, content: memoryview, some: Callable[[memoryview], int]) -> None:
         """All of `content`, by `some`, which moves a part at a time; each part has the timeout."""
         while content:
@@ -82,7 +86,9 @@ class Line:
                 silent_s = self._connection.gettimeout()
                 raise LineLost(f"Timed out waiting {silent_s:g} s for the other end") from error
             except OSError as error:
-                raise LineLost(f"Connection reset by peer: {error}") from error
+                ours = self._connection.fileno() < 0
+                lost = "the session was closed" if ours else f"Connection reset by peer: {error}"
+                raise LineLost(lost) from error
             if moved == 0:
                 raise LineLost("Connection closed by peer")
             content = content[moved:]

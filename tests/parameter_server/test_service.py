@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.parameter_server.line import Line, LineLost, Listening, join
+from harness.parameter_server.line import LineLost, join
 from harness.parameter_server.messages import (
     Ack,
     Hello,
@@ -20,7 +20,6 @@ from harness.parameter_server.messages import (
     Push,
     Refusal,
 )
-from tests.launching import until
 from tests.parameter_server.scenes import PATIENCE_S, Bench, Pusher
 
 SOON_S = 1.5  # of silence, in tests of what is silent
@@ -268,28 +267,6 @@ def test_a_synchronous_run_fails_with_a_trainer(tmp_path):
         with bench.running():
             pushers = [Pusher(bench.port, rank, 6) for rank in range(2)]
             pushers[1].client.line.close()
-
-
-def test_who_is_killed_within_a_tensor_is_missed_at_once():
-    """The rest would be waited for as long as a slow link may take."""
-    listening = Listening("127.0.0.1", 0, 100.0)
-    content = torch.zeros(1 << 24)  # here: threads of torch's do not outlive a fork
-
-    def speaks() -> None:
-        line = join("127.0.0.1", listening.port, 100.0, PATIENCE_S)
-        line.send(Pull(), content)
-
-    speaker = get_context("fork").Process(target=speaks)
-    speaker.start()
-    lines: list[Line] = []
-    until(lambda: lines.extend(listening.joined()) or lines, "somebody")
-    [line] = lines
-    assert line.receive() == Pull()
-    speaker.kill()  # most of the rest has not been sent: nobody took it
-    with pytest.raises(LineLost, match="Connection (closed|reset) by peer"):
-        line.take(torch.empty_like(content))
-    line.close()
-    speaker.join()
 
 
 def test_a_server_that_ends_is_missed_at_once(tmp_path):
