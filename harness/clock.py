@@ -11,6 +11,7 @@ _SLOT = struct.Struct(
     "dd"
 )  # origin + pauses so far; when the current pause began, nan while running
 _NAN = float("nan")
+POLL_S = 0.0001
 
 
 class Clock:
@@ -56,7 +57,12 @@ class Clock:
     def wait_running(self) -> None:
         """Return once whoever stopped the clock has started it again."""
         while not self.running:
-            time.sleep(0.0001)
+            time.sleep(POLL_S)
+
+    def wait_until(self, at: float) -> None:
+        """As wait_running, and not before it is `at` on this clock."""
+        while not self.running or self.now() < at:
+            time.sleep(POLL_S)
 
     def now(self) -> float:
         """Real seconds since step 0 without the pauses; nan before step 0."""

@@ -65,3 +65,13 @@ def test_its_times_are_found_on_the_system_clock_also_after_a_pause():
     before = time.monotonic()
     found = clock.monotonic(clock.now())
     assert before <= found <= time.monotonic()
+
+
+def test_who_was_behind_when_it_stopped_goes_on_at_a_time_of_its_own():
+    clock = Clock()
+    clock.start()
+    clock.pause(clock.now())
+    behind = clock.now() + 0.05
+    clock.resume()
+    clock.wait_until(behind)
+    assert clock.running and clock.now() >= behind

@@ -23,7 +23,6 @@ from harness.pipeline.staged import Staged
 from harness.pipeline.stages import cuts_of, parts, shapes, share
 from harness.settings import Settings
 from harness.training.assembly import (
-    Barrier,
     Gather,
     Place,
     exchange_of,
@@ -37,7 +36,7 @@ from harness.training.gradients import Replayed
 from harness.training.resume import Resumed, resumed
 from harness.training.stops import Stops
 from harness.training.task import Task
-from harness.training.train import Loop, Save, no_checkpoint
+from harness.training.train import Loop, Meet, Save, no_checkpoint
 
 
 def assembled(
@@ -45,7 +44,7 @@ def assembled(
     place: Place,
     along: dist.ProcessGroup,
     everyone: Workers,
-    barrier: Barrier,
+    meet: Meet,
     gather: Gather,
 ) -> Loop:
     """The loop of a rank, ready for its first step.
@@ -86,7 +85,7 @@ def assembled(
         exchange=exchange,
         pace=flow.device,
         clock=place.clock,
-        barrier=barrier,
+        meet=meet,
         save=save,
         keeps_clock=place.leads,
         crossing=Meter([*flow.ends(), flow.device, meeting]).read,

@@ -29,10 +29,9 @@ from harness.training.resume import Resumed, deciding, resumed
 from harness.training.snapshot import taken
 from harness.training.stops import Stops
 from harness.training.task import Memory, Task
-from harness.training.train import Gradients, Loop, Save, no_checkpoint
+from harness.training.train import Gradients, Loop, Meet, Save, no_checkpoint
 from harness.training.watch import look_at
 
-Barrier = Callable[[], None]
 Gather = Callable[[Any], list[Any]]  # every rank's, by rank
 
 
@@ -47,7 +46,7 @@ class Place(NamedTuple):
     device: torch.device
 
 
-def assembled(settings: Settings, place: Place, barrier: Barrier, gather: Gather) -> Loop:
+def assembled(settings: Settings, place: Place, meet: Meet, gather: Gather) -> Loop:
     """The loop of a rank, ready for its first step."""
     architecture, data = settings.build("model"), settings.build("dataset")
     replay, begin = settings["emulation.compute"] == "replay", resumed(settings["resume_from"])
@@ -78,7 +77,7 @@ def assembled(settings: Settings, place: Place, barrier: Barrier, gather: Gather
         exchange=exchange,
         pace=pace_of(settings, architecture),
         clock=place.clock,
-        barrier=barrier,
+        meet=meet,
         save=save,
         keeps_clock=place.leads,
         crossing=Meter(cuts).read,

@@ -36,6 +36,7 @@ class Gradients(Protocol):
         ...
 
 
+Meet = Callable[[float], float]  # waits for all ranks; the least of what they bring
 Save = Callable[[int, Observation], None]  # write a checkpoint of so many steps, the last as seen
 
 
@@ -47,7 +48,8 @@ def no_checkpoint(done: int, seen: Observation) -> None:
 class Loop:
     """One rank's run from step `first` to its end.
 
-    Ranks meet (`barrier`) whenever the clock stops; `save` is called by all.
+    Ranks `meet` whenever the clock stops, at the time of the first that arrives; each goes on at
+    its own time, no nearer to the others than it was. `save` is called by all.
     """
 
     rank: int
@@ -58,7 +60,7 @@ class Loop:
     exchange: Exchange
     pace: Pace
     clock: Clock
-    barrier: Callable[[], None]
+    meet: Meet
     save: Save
     keeps_clock: bool = True  # of its machine; one rank of each does
     crossing: Callable[[], Crossing] = Crossing  # of cuts of the model, since the last call
@@ -89,7 +91,7 @@ class Loop:
         return overruns
 
     def _start(self) -> float:
-        self.barrier()
+        self.meet(0.0)
         if self.keeps_clock:
             self.clock.call_ready()
         self.clock.wait_running()
@@ -111,26 +113,26 @@ class Loop:
         if not (evaluate or self.stops.saves(done, last=False)):
             return False
         arrived = self.clock.now()
-        self.barrier()
+        first = self.meet(arrived)
         if self.keeps_clock:
-            self.clock.pause(arrived)
-        last = self.stops.ends(done, self._evaluate(done) if evaluate else {})
+            self.clock.pause(first)
+        last = self.stops.ends(done, self._evaluate(done, arrived) if evaluate else {})
         if self.stops.saves(done, last):
             self.save(done, self._seen)
         crossed = self.crossing()
         self.aside_bytes[0] += crossed.sent_bytes
         self.aside_bytes[1] += crossed.received_bytes
-        self.barrier()
+        self.meet(arrived)
         if self.keeps_clock and not last:
             self.clock.resume()
         if not last:
-            self.clock.wait_running()
+            self.clock.wait_until(arrived)
         return last
 
-    def _evaluate(self, done: int) -> dict[str, float]:
+    def _evaluate(self, done: int, at: float) -> dict[str, float]:
         metrics = self.gradients.evaluate()
         if self.rank == 0 and metrics:
-            time_s = self.clock.now() / self.clock.dilation
+            time_s = at / self.clock.dilation
             rows = [Evaluation(done, time_s, name, value) for name, value in metrics.items()]
             self._evaluations.append(*rows)
         return metrics

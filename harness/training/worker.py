@@ -88,9 +88,9 @@ def built(
     place = Place(run_dir, dist.get_rank(), leads, clock, Workers(across, device), device)
     if along.size() > 1:
         all_ranks = everyone(timeout)
-        loop = staged(settings, place, along, Workers(all_ranks), _barrier, _gather)
+        loop = staged(settings, place, along, Workers(all_ranks), meet, _gather)
         return loop, [across, along, all_ranks]
-    return assembled(settings, place, _barrier, _gather), [across, along]
+    return assembled(settings, place, meet, _gather), [across, along]
 
 
 def leave(loop: Loop, groups: list[dist.ProcessGroup]) -> None:
@@ -106,8 +106,12 @@ def leave(loop: Loop, groups: list[dist.ProcessGroup]) -> None:
     dist.destroy_process_group()
 
 
-def _barrier() -> None:
-    dist.barrier()
+def meet(mine: float) -> float:
+    """Wait for all ranks; the least of what they bring."""
+    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+    least = torch.tensor(mine, dtype=torch.float64, device=device)
+    dist.all_reduce(least, op=dist.ReduceOp.MIN)
+    return least.item()
 
 
 def _gather(mine: Any) -> list[Any]:

@@ -16,6 +16,7 @@ from harness.records import TABLES, Table
 from harness.settings import Settings
 from harness.simulate.run import simulate
 from harness.training.assembly import Place, assembled
+from harness.training.worker import meet
 from tests.ranks import run_ranks
 
 SMALL = ("model=convnet", "dataset=digits", "report=false", "eval_every=3")
@@ -63,7 +64,7 @@ def _rank(folder: Path, settings: Settings) -> None:
     torch.manual_seed(settings["seed"])
     clock, workers = Clock(settings["emulation.dilation"]), Workers(dist.new_group())
     place = Place(folder, workers.rank, workers.rank == 0, clock, workers, torch.device("cpu"))
-    loop = assembled(settings, place, dist.barrier, _gather)
+    loop = assembled(settings, place, meet, _gather)
     clock.start()
     loop.keeps_clock = False
     loop.run()

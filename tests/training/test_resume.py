@@ -20,7 +20,7 @@ from harness.training import checkpoint
 from harness.training.assembly import Place, assembled
 from harness.training.checkpoint import Writer, find, manifest_of
 from harness.training.resume import deciding
-from harness.training.worker import _gather
+from harness.training.worker import _gather, meet
 from tests.ranks import run_ranks
 from tests.test_settings import settings
 
@@ -61,7 +61,7 @@ def train(run: Part) -> None:
     place = Place(
         run.run_dir, rank, rank == 0, run.clock, Workers(group), torch.device("cpu")
     )  # fmt: skip
-    loop = assembled(run.settings, place, dist.barrier, _gather)
+    loop = assembled(run.settings, place, meet, _gather)
     dist.barrier()
     if rank == 0:
         run.clock.start()

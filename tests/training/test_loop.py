@@ -1,0 +1,95 @@
+"""The training loop: where the clock stops, and how ranks go on from there."""
+
+import csv
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+
+from controllers.fixed import Fixed
+from harness.exchange.norms import Norms
+from harness.exchange.tally import Exchanged
+from harness.records import TABLES, Table
+from harness.training.pace import Measured
+from harness.training.stops import Stops
+from harness.training.train import Loop, no_checkpoint
+
+STEP_S = 1.0
+
+
+@dataclass
+class ScriptedClock:
+    """Of one rank: a step takes STEP_S, and what the loop asks for is written down."""
+
+    at: float = 0.0
+    dilation: float = 2.0
+    asked: list[tuple[str, float]] = field(default_factory=list)
+
+    def now(self) -> float:
+        return self.at
+
+    def call_ready(self) -> None: ...
+
+    def wait_running(self) -> None: ...
+
+    def pause(self, at: float) -> None:
+        self.asked.append(("pause", at))
+
+    def resume(self) -> None:
+        self.asked.append(("resume", self.at))
+
+    def wait_until(self, at: float) -> None:
+        self.asked.append(("wait", at))
+
+
+class OnClock:
+    """An exchange and gradients that do nothing but let time go by."""
+
+    samples = 1
+    workers = SimpleNamespace(size=2)
+    reduction = SimpleNamespace(controller=Fixed())
+
+    def __init__(self, clock: ScriptedClock) -> None:
+        self.clock = clock
+
+    def begin(self, release: object) -> None: ...
+
+    def compute(self, step: int) -> float:
+        self.clock.at += STEP_S
+        return 0.0
+
+    def finish(self) -> Exchanged:
+        at = self.clock.at
+        return Exchanged(at, *[0.0] * 6, *[0] * 3, 1.0, Norms())
+
+    def observe(self, seen: object) -> None: ...
+
+    def update(self, step: int) -> None: ...
+
+    def evaluate(self) -> dict[str, float]:
+        return {"accuracy": 0.5}
+
+
+@pytest.mark.parametrize("other_s", [-0.3, 0.0, 0.3])
+def test_a_stop_leaves_ranks_as_far_apart_as_they_were(tmp_path, other_s):
+    clock = ScriptedClock()
+    parts = OnClock(clock)
+    arrivals = []
+
+    def meet(mine: float) -> float:
+        arrivals.append(mine)
+        return min(mine, mine + other_s)  # so much later the other came
+
+    for name in TABLES:
+        Table(tmp_path, name).header()
+    stops = Stops(steps=3, eval_every=2, checkpoint_every=None)
+    loop = Loop(0, 0, stops, tmp_path, parts, parts, Measured(), clock, meet, no_checkpoint)
+    assert loop.run() == 0
+    arrived = 2 * STEP_S
+    assert arrivals == [0.0, arrived, arrived, 3 * STEP_S, 3 * STEP_S]
+    first = arrived + min(0.0, other_s)
+    assert clock.asked[:3] == [("pause", first), ("resume", arrived), ("wait", arrived)]
+    assert [name for name, _ in clock.asked[3:]] == ["pause"]  # for good
+    with (tmp_path / "evaluations.csv").open() as file:
+        seen = list(csv.DictReader(file))
+    assert [row["time_s"] for row in seen] == ["1.0", "1.5"]  # rank 0's own, emulated
