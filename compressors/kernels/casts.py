@@ -34,13 +34,19 @@ def _from_half(_: Any, bits: Any) -> Any:
 
 
 @njit(**OPTIONS)
+def _bfloat_of_number(x):  # type: ignore[no-untyped-def]
+    """The bits of a float32, not NaN, rounded to a bfloat16."""
+    bits = WORD(bits_of(x))
+    odd = WORD(WORD(bits >> HIGH) & WORD(1))
+    return np.uint16(WORD(WORD(WORD(bits + WORD(HALF)) + odd) >> HIGH))
+
+
+@njit(**OPTIONS)
 def _bfloat(x):  # type: ignore[no-untyped-def]
     """The bits of a float32 rounded to a bfloat16."""
     bits = WORD(bits_of(x))
-    odd = WORD(WORD(bits >> HIGH) & WORD(1))
-    rounded = WORD(WORD(WORD(bits + WORD(HALF)) + odd) >> HIGH)
     is_nan = WORD(bits & WORD(MAGNITUDE)) > WORD(INFINITY)
-    return np.uint16(WORD(WORD(bits >> HIGH) | WORD(QUIET)) if is_nan else rounded)
+    return np.uint16(WORD(bits >> HIGH) | WORD(QUIET)) if is_nan else _bfloat_of_number(x)
 
 
 @njit(**OPTIONS)
@@ -72,8 +78,12 @@ def encode(total, added, workers, bfloat, keep, wire):  # type: ignore[no-untype
             other = added[first : first + CHUNK]
             for here in range(part.size):
                 part[here] += other[here]
-        most = max(most, _largest(part))
-        if bfloat:
+        largest = _largest(part)
+        most = max(most, largest)
+        if bfloat and largest <= INFINITY:  # without NaN, which costs a quarter more to look for
+            for here in range(part.size):
+                own[here] = _bfloat_of_number(np.float32(part[here] * share))
+        elif bfloat:
             for here in range(part.size):
                 own[here] = _bfloat(np.float32(part[here] * share))
         else:

@@ -7,27 +7,39 @@ by position: numba's iterators do not become vectors.
 from typing import Any
 
 import numpy as np
-from numba import carray, njit
+from llvmlite import ir
+from numba import carray, njit, types
 
 from compressors.kernels.vectors import (
     BLOCK,
     BYTE,
     CHUNK,
+    F32,
+    I8,
+    I16,
+    I32,
     OPTIONS,
     SUM,
+    at,
     bits_of,
     bytes_at,
     float_of,
     floats_at,
+    intrinsic,
+    load,
     load_plane,
+    splat,
+    store,
     store_plane,
 )
 
 GOLDEN, FIRST, SECOND = np.uint32(0x9E3779B1), np.uint32(0x846CA68B), np.uint32(0x7FEB352D)
-SEGMENT = 512  # elements rounded at a time
+SEGMENT = 512  # elements whose numbers are drawn at a time
+TOGETHER = 32  # elements rounded at a time
 RAMP = np.arange(SEGMENT // 2 + 1, dtype=np.uint32) * GOLDEN
 MAGNITUDE = np.int32(0x7FFFFFFF)
 SMALLEST = np.float32(2.0**-100)  # step, as in compressors.stochastic
+TERNARY = 2  # bits of a code
 PARTS = 16  # bits of the part of a step that is left to chance
 GIVEN, LARGEST, LENGTH = range(3)  # where a step comes from: known, max norm, l2 norm
 
@@ -49,12 +61,50 @@ def _draw(start, size, keys, words):  # type: ignore[no-untyped-def]
     return words.view(np.uint16)[start % 2 : start % 2 + size]
 
 
+@intrinsic
+def _round_some(_: Any, part: Any, codes: Any, drawn: Any, first: Any, factor: Any, levels: Any):  # type: ignore[no-untyped-def]
+    """Codes of TOGETHER elements from the first on, as `_round` has them one by one.
+
+    By itself the compiler rounds 8 at a time, and makes bytes of those.
+    """
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        part, codes, drawn, first, factor, levels = arguments
+        kinds = signature.args
+        source = at(context, builder, kinds[0], part, first, ir.VectorType(F32, TOGETHER))
+        into = at(context, builder, kinds[1], codes, first, ir.VectorType(I8, TOGETHER))
+        numbers = at(context, builder, kinds[2], drawn, first, ir.VectorType(I16, TOGETHER))
+        wholes = ir.VectorType(I32, TOGETHER)
+        middle = builder.shl(builder.trunc(levels, I32), I32(PARTS))
+        end = builder.sitofp(middle, F32)
+        highest = splat(builder, end, TOGETHER)
+        lowest = splat(builder, builder.fneg(end), TOGETHER)
+        parts = builder.fmul(load(builder, source, 4), splat(builder, factor, TOGETHER))
+        parts = builder.select(builder.fcmp_ordered(">", parts, lowest), parts, lowest)
+        parts = builder.select(builder.fcmp_ordered("<", parts, highest), parts, highest)
+        floats = parts.type
+        rint = builder.module.declare_intrinsic(
+            f"llvm.rint.v{TOGETHER}f32", (), ir.FunctionType(floats, [floats])
+        )
+        whole = builder.fptosi(builder.call(rint, [parts]), wholes)
+        whole = builder.add(whole, splat(builder, middle, TOGETHER))
+        whole = builder.add(whole, builder.zext(load(builder, numbers, 2), wholes))
+        level = builder.lshr(whole, ir.Constant(wholes, [PARTS] * TOGETHER))
+        store(builder, builder.trunc(level, ir.VectorType(I8, TOGETHER)), into, 1)
+        return context.get_dummy_value()
+
+    return types.void(part, codes, drawn, first, factor, levels), emit
+
+
 @njit(**OPTIONS)
 def _round(part, codes, drawn, step, levels, keep):  # type: ignore[no-untyped-def]
     """Codes of at most SEGMENT elements, whose numbers are `drawn`."""
     most, factor = np.float32(levels), np.float32(np.float32(1 << PARTS) / step)
     end, middle = np.float32(levels << PARTS), WHOLE(levels << PARTS)
-    for here in range(part.size):
+    together = part.size - part.size % TOGETHER
+    for first in range(0, together, TOGETHER):
+        _round_some(part, codes, drawn, first, factor, levels)  # type: ignore[call-arg]
+    for here in range(together, part.size):
         parts = np.float32(part[here] * factor)
         parts = parts if parts > -end else -end
         parts = parts if parts < end else end
@@ -120,13 +170,22 @@ def _pack_rest(codes, width, packed):  # type: ignore[no-untyped-def]
 
 
 @njit(**OPTIONS)
-def _pack_steps(codes, width, packed):  # type: ignore[no-untyped-def]
-    """Whole steps of codes; those behind the last of them go to the front. Returns their count."""
-    whole, byte = codes.size - codes.size % BLOCK, 0
+def _pack_whole(codes, whole, width, packed):  # type: ignore[no-untyped-def]
+    byte = 0
     for first in range(0, whole, BLOCK):
         for bit in range(width):
             store_plane(codes, first, bit, packed, byte)
             byte += BLOCK // BYTE
+
+
+@njit(**OPTIONS)
+def _pack_steps(codes, width, packed):  # type: ignore[no-untyped-def]
+    """Whole steps of codes; those behind the last of them go to the front. Returns their count."""
+    whole = codes.size - codes.size % BLOCK
+    if width == TERNARY:  # a number that the compiler knows: four times as fast
+        _pack_whole(codes, whole, TERNARY, packed)
+    else:
+        _pack_whole(codes, whole, width, packed)
     for here in range(codes.size - whole):
         codes[here] = codes[whole + here]
     return codes.size - whole

@@ -41,11 +41,11 @@ def store(builder: Any, value: Any, pointer: Any, align: int) -> None:
     builder.store(value, pointer).align = align
 
 
-def splat(builder: Any, value: Any) -> Any:
-    """BLOCK times `value`."""
-    vector = ir.VectorType(value.type, BLOCK)
+def splat(builder: Any, value: Any, lanes: int = BLOCK) -> Any:
+    """`lanes` times `value`."""
+    vector = ir.VectorType(value.type, lanes)
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, I32(0))
-    zeros = ir.Constant(ir.VectorType(I32, BLOCK), [0] * BLOCK)
+    zeros = ir.Constant(ir.VectorType(I32, lanes), [0] * lanes)
     return builder.shuffle_vector(one, one, zeros)
 
 
