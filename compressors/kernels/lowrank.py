@@ -8,77 +8,45 @@ for them.
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import njit
 
-from compressors.kernels.vectors import OPTIONS, load, store
+from compressors.kernels.rows import ALIGNMENT, LANES, SIDE, mix, set_past_cache, settle, sum_at
+from compressors.kernels.vectors import OPTIONS
 
-SIDE, LANES = 4, 16  # rows that meet as many others; elements of a vector register
 CHUNK = 8192  # columns at a time: SIDE rows of them stay in the nearest cache
-
-F32, I64 = ir.FloatType(), ir.IntType(64)
-FLOATS = ir.VectorType(F32, LANES)
-
+STRIP = 1024  # columns at a time, of a product written past the cache
+LARGE = 1 << 17  # elements of a matrix that is not read soon enough to be kept in the cache
+FLOAT_BYTES = 4
 FASTMATH = {"reassoc", "nsz", "contract"}  # NaN and infinity are kept
 MATRIX = "float32[:,::1]"
 
 
-def _rows(context: Any, builder: Any, kind: Any, array: Any, first: Any) -> list[Any]:
-    """Pointers to SIDE rows of a matrix from row `first` on."""
-    matrix = context.make_array(kind)(context, builder, array)
-    width = cgutils.unpack_tuple(builder, matrix.shape)[1]
-    offsets = [builder.mul(builder.add(first, I64(row)), width) for row in range(SIDE)]
-    return [builder.gep(matrix.data, [offset]) for offset in offsets]
+@njit(**OPTIONS)
+def _set_columns(out, row, source, weights, taken, takes, first, end):  # type: ignore[no-untyped-def]
+    for column in range(first, end):
+        total: Any = sum_at(source, weights, column)  # type: ignore[call-arg]
+        out[row, column] = total
+        if takes:
+            taken[row, column] -= total
 
 
-def _weights(context: Any, builder: Any, kind: Any, array: Any) -> list[list[Any]]:
-    """[SIDE, SIDE] vectors, each of one of the weights."""
-    data = context.make_array(kind)(context, builder, array).data
-    zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-    found = []
-    for here in range(SIDE * SIDE):
-        value = builder.load(builder.gep(data, [I64(here)]))
-        one = builder.insert_element(ir.Constant(FLOATS, ir.Undefined), value, ir.IntType(32)(0))
-        found.append(builder.shuffle_vector(one, one, zeros))
-    return [found[row : row + SIDE] for row in range(0, SIDE * SIDE, SIDE)]
-
-
-def _at(builder: Any, row: Any, here: Any) -> Any:
-    return builder.bitcast(builder.gep(row, [here]), FLOATS.as_pointer())
-
-
-@intrinsic
-def _mix(_: Any, into: Any, row: Any, source: Any, other: Any, weights: Any, first: Any, end: Any):  # type: ignore[no-untyped-def]
-    """Add to SIDE rows of `into` SIDE rows of `source` times `weights`, from column `first` on.
-
-    The rows begin at `row` and `other`; `weights` is [SIDE, SIDE], flat. Columns are taken by LANES
-    as far as there are so many before `end`.
-    """
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        into, row, source, other, weights, first, end = arguments
-        kinds = signature.args
-        totals = _rows(context, builder, kinds[0], into, row)
-        parts = _rows(context, builder, kinds[2], source, other)
-        factors = _weights(context, builder, kinds[4], weights)
-        fused = builder.module.declare_intrinsic(
-            f"llvm.fmuladd.v{LANES}f32", (), ir.FunctionType(FLOATS, [FLOATS] * 3)
-        )
-        count = builder.sdiv(builder.sub(end, first), I64(LANES))
-        with cgutils.for_range(builder, count) as loop:
-            here = builder.add(first, builder.mul(loop.index, I64(LANES)))
-            loaded = [load(builder, _at(builder, part, here), 4) for part in parts]
-            for total, factor in zip(totals, factors, strict=True):
-                pointer = _at(builder, total, here)
-                value = load(builder, pointer, 4)
-                for part, weight in zip(loaded, factor, strict=True):
-                    value = builder.call(fused, [part, weight, value])
-                store(builder, value, pointer, 4)
-        return context.get_dummy_value()
-
-    return types.void(into, row, source, other, weights, first, end), emit
+@njit(**OPTIONS)
+def _set_rows(out, left, right, taken, takes):  # type: ignore[no-untyped-def]
+    """`product` of SIDE ranks, for an `out` that the caches do not hold anyway."""
+    n, m = out.shape
+    weights, start = np.empty(SIDE * SIDE, np.float32), out.ctypes.data
+    for first in range(0, m, STRIP):
+        end = min(first + STRIP, m)
+        for row in range(n):
+            for b in range(SIDE):
+                weights[b] = left[b, row]
+            ahead = -(start // FLOAT_BYTES + row * m + first) % (ALIGNMENT // FLOAT_BYTES)
+            begin = min(first + ahead, end)
+            rest = end - (end - begin) % LANES
+            _set_columns(out, row, right, weights, taken, takes, first, begin)
+            set_past_cache(out, row, right, weights, taken, begin, rest)  # type: ignore[call-arg]
+            _set_columns(out, row, right, weights, taken, takes, rest, end)
+    settle()  # type: ignore[call-arg]
 
 
 @njit(fastmath=FASTMATH, **OPTIONS)
@@ -108,9 +76,9 @@ def _take(total, x):  # type: ignore[no-untyped-def]
 
 @njit(fastmath=FASTMATH, **OPTIONS)
 def _add_mixed(into, row, rows, source, other, others, weights, first, end):  # type: ignore[no-untyped-def]
-    """`_mix` for `rows` and `others` of them, SIDE at most, and all columns to `end`."""
+    """`mix` for `rows` and `others` of them, SIDE at most, and all columns to `end`."""
     if rows == SIDE and others == SIDE:
-        _mix(into, row, source, other, weights, first, end)  # type: ignore[call-arg]
+        mix(into, row, source, other, weights, first, end)  # type: ignore[call-arg]
         first = end - (end - first) % LANES
     for a in range(rows):
         for b in range(others):
@@ -256,6 +224,9 @@ def subtract(matrix, left, right):  # type: ignore[no-untyped-def]
 def product(out, left, right, matrix, subtracts):  # type: ignore[no-untyped-def]
     """`out`, [n, m], becomes left^T right; `subtracts` takes it away from `matrix`, too."""
     n, m = out.shape
+    if right.shape[0] == SIDE and out.size >= LARGE:
+        _set_rows(out, left, right, matrix if subtracts else out, subtracts)
+        return
     weights = np.empty(SIDE * SIDE, np.float32)
     for i in range(0, n, SIDE):
         rows = min(SIDE, n - i)

@@ -58,7 +58,11 @@ def _votes(native: Any) -> bool:
 def _levels(native: Any) -> bool:
     x, ends = _normal(2), np.array([100, 3000, SIZE])
     drawn = _uniform(SIZE)
-    for norm, width in ((native.quantise.LARGEST, 8), (native.quantise.GIVEN, 3)):
+    for norm, width in (
+        (native.quantise.LARGEST, 8),
+        (native.quantise.GIVEN, 3),
+        (native.quantise.GIVEN, 2),
+    ):
         most = np.float32((1 << width - 1) - 1)
         blocks = np.split(np.abs(x), ends[:-1])
         steps = np.array([block.max() for block in blocks]) / most
@@ -69,7 +73,7 @@ def _levels(native: Any) -> bool:
         settings = (ends, norm, int(most), width, KEY, True)
         native.quantise.encode(total, NONE, *settings, steps, packed)
         mean, codes = np.empty(SIZE, np.float32), np.empty(SIZE, np.uint8)
-        if width == 3:
+        if width < 8:
             native.quantise.unpack(packed, width, 0, codes)
         else:
             codes = packed
@@ -168,4 +172,14 @@ def _products(native: Any) -> bool:
     native.lowrank.right_of(matrix, added, True, left, found)
     native.lowrank.subtract(total, left, right)
     pairs += [(matrix, both), (found, left @ both), (total, both - 3 * product)]
+    pairs += _past_cache(native.lowrank)
     return all(np.allclose(one, other, rtol=1e-4, atol=1e-2) for one, other in pairs)
+
+
+def _past_cache(kernels: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+    """A product large enough to be written past it, and what is left of ones, beside numpy's."""
+    n, m = 26, kernels.LARGE // 26 + 1
+    left, right = _normal(8)[: 4 * n].reshape(4, n), np.resize(_normal(9), (4, m))
+    out, total = np.empty((n, m), np.float32), np.ones((n, m), np.float32)
+    kernels.product(out, left, right, total, True)
+    return [(out, left.T @ right), (total, 1 - left.T @ right)]

@@ -10,6 +10,7 @@ from compressors.products import left_factor_, multiply_, right_factor_, subtrac
 from tests.compressors.reductions import gradient
 
 SHAPES = ((1, 1), (3, 17), (4, 16), (5, 15), (7, 64), (130, 1), (9, 8200), (66, 35))
+LARGE = ((77, 1801), (1, 140_001), (70_000, 2), (1100, 1025))  # written past the cache
 RANKS = (1, 3, 4, 8, 9)
 
 
@@ -60,7 +61,7 @@ def test_factors_are_those_of_float64(
 
 
 @pytest.mark.parametrize("rank", RANKS)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", SHAPES + LARGE)
 def test_a_product_is_that_of_float64(way: str, shape: tuple[int, int], rank: int) -> None:
     n, m = shape
     matrix, left, right = draw(n, m, 1), draw(rank, n, 2), draw(rank, m, 3)
@@ -75,6 +76,17 @@ def test_a_product_is_that_of_float64(way: str, shape: tuple[int, int], rank: in
     lost = matrix.clone()
     subtract_(lost, left, right)
     close(lost, x - p.T @ q, abs(x) + scale)
+
+
+def test_where_a_product_lies_does_not_change_its_bits():
+    (n, m), most = (150, 1001), 8  # floats between two places of one alignment
+    left, right, room = draw(4, n, 1), draw(4, m, 2), torch.empty(n * m + most)
+    products = []
+    for ahead in range(most):
+        out = room[ahead : ahead + n * m].view(n, m)
+        multiply_(out, left, right)
+        products.append(out.clone())
+    assert all(torch.equal(product, products[0]) for product in products)
 
 
 def test_what_is_not_finite_stays_so(way: str) -> None:
