@@ -26,9 +26,11 @@ def main() -> int:
     asked = _arguments()
     interrupts.stop_in_order()
     try:
-        paper = Paper.read(asked.paper)
+        whole = Paper.read(asked.paper)
+        paper = whole.only(asked.only)
         if asked.reference:
-            written = reference.write(paper, results_of(asked.overrides), asked.overrides)
+            results = results_of(asked.overrides)
+            written = reference.write(paper, results, asked.overrides, paper != whole)
             print(*written, sep="\n")
             return 0
         runs = paper.runs(asked.overrides)
@@ -49,6 +51,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="of every run")
     parser.add_argument(
         "--plan", action="store_true", help="only check, and tell how long it takes"
+    )
+    parser.add_argument(
+        "--only", metavar="EXPERIMENT", nargs="+", default=[], help="of the paper; all, without"
     )
     parser.add_argument(
         "--reference", action="store_true", help="write what is there to results/reference/PAPER"

@@ -25,7 +25,7 @@ class Tables(NamedTuple):
     claims: pd.DataFrame  # `claims.Claim`
     published: pd.DataFrame  # `published.Side`, the paper's numbers beside measured ones
     proof: pd.DataFrame  # `proof.Proof`, a row per run over packets
-    agreement: pd.DataFrame  # `agreement.Pair`
+    agreement: pd.DataFrame  # `agreement.Pair`, a row per run over packets with a twin
     left_out: pd.DataFrame  # runs that do not count, and why
 
 
@@ -61,7 +61,8 @@ def gather(paper: Paper, results: Path) -> Tables:
     table = metrics.table(runs)
     table.insert(0, "condition", _conditions(table))
     counted = runs[runs.path.isin(table.path)]
-    pairs = [agreement.paired(each) for _, each in counted.groupby("experiment", sort=False)]
+    by_experiment = counted.groupby("experiment", sort=False)
+    pairs = [_named(agreement.paired(each), name) for name, each in by_experiment]
     absent = runs[runs.left_out != ""]
     return Tables(
         comparison=_compared(table),
@@ -96,9 +97,12 @@ def _compared(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _proofs(runs: pd.DataFrame) -> pd.DataFrame:
-    found = proof.of_runs(runs)
-    found.insert(0, "experiment", runs.experiment.to_list())
-    return found
+    return _named(proof.of_runs(runs), runs.experiment.to_list())
+
+
+def _named(table: pd.DataFrame, experiment: Any) -> pd.DataFrame:
+    table.insert(0, "experiment", experiment)
+    return table
 
 
 def _in_front(table: pd.DataFrame) -> pd.DataFrame:

@@ -51,8 +51,12 @@ def write(paper: Paper, results: Path) -> Path:
 
 def write_csv(tables: Tables, out: Path) -> None:
     """One file for each table that has rows."""
+    write_tables(tables._asdict(), out)
+
+
+def write_tables(tables: dict[str, pd.DataFrame], out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    for name, table in tables._asdict().items():
+    for name, table in tables.items():
         (out / f"{name}.csv").unlink(missing_ok=True)
         if len(table):
             table.to_csv(out / f"{name}.csv", index=False, float_format="%.6g")
@@ -87,7 +91,7 @@ def _page(tables: Tables, reported: list[str]) -> Shown:
         },
         claims=_of(tables.claims, lambda rows: grids.claims(_claims(rows))),
         published=_of(tables.published, grids.published),
-        counts=grids.plain(counts(tables)),
+        counts=grids.plain(counts(tables.runs)),
         reports=reported,
         agreement=_of(pairs, grids.agreement),
         errors=_of(pairs, lambda rows: grids.plain(_errors(rows))),
@@ -111,10 +115,10 @@ def _picture(pairs: pd.DataFrame) -> pictures.Shown:
     return pictures.of(agreement_figure(pairs), caption)
 
 
-def counts(tables: Tables) -> pd.DataFrame:
+def counts(runs: pd.DataFrame) -> pd.DataFrame:
     """How many runs of each experiment count."""
     by = ["experiment", "network", "scale"]
-    return tables.runs.groupby(by, sort=False).size().reset_index(name="runs")
+    return runs.groupby(by, sort=False).size().reset_index(name="runs")
 
 
 def _errors(pairs: pd.DataFrame) -> pd.DataFrame:

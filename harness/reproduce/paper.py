@@ -1,6 +1,6 @@
 """A paper as its experiments and the sweeps of each: one yaml in `papers/`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,15 @@ class Paper:
         if not isinstance(told, dict) or set(told) != set(KEYS):
             raise BadSetting(f"{path} must have the keys {', '.join(KEYS)} and no other")
         return cls(path.stem, **told)
+
+    def only(self, experiments: list[str]) -> "Paper":
+        """Those of its experiments, in its order; all for none. BadSetting for an unknown one."""
+        unknown = [name for name in experiments if name not in self.experiments]
+        if unknown:
+            known = ", ".join(self.experiments)
+            raise BadSetting(f"--only must name experiments of {known}, got {', '.join(unknown)}")
+        chosen = [name for name in self.experiments if name in experiments or not experiments]
+        return replace(self, experiments=chosen)
 
     def commands(self, overrides: list[str]) -> list[list[str]]:
         """Arguments of `python -m harness`, one list for each sweep of each experiment."""

@@ -3,9 +3,10 @@
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
@@ -16,38 +17,60 @@ from harness.figures.look import Figure, NothingToDraw
 from harness.records import read_json
 from harness.report import Comparison
 from harness.reproduce.gather import Tables, comparisons, gather
-from harness.reproduce.page import counts, write_csv
+from harness.reproduce.page import counts, write_csv, write_tables
 from harness.reproduce.paper import Paper
+from harness.reproduce.partly import Kept, merged, read
 
 FOLDER = Path(__file__).resolve().parents[2] / "results" / "reference"
 FIGURES = ("speedup", "throughput", "quality_curves")  # of `report.draw`
 PIXELS_PER_IN = 75
 
 
-def write(paper: Paper, results: Path, overrides: list[str], folder: Path = FOLDER) -> list[Path]:
+def write(
+    paper: Paper, results: Path, overrides: list[str], partly: bool = False, folder: Path = FOLDER
+) -> list[Path]:
     """Replaces `folder`/PAPER by what the runs in `results` say; returns what was written.
 
-    Raises `load.NoRuns` when no run of the paper counts, and leaves what is there.
+    `partly` says that the paper has more experiments than are told here: the others' tables and
+    figures stay. Raises `load.NoRuns` when no run counts, and leaves what is there.
     """
     tables, out = gather(paper, results), folder / paper.name
-    shutil.rmtree(out, ignore_errors=True)
-    write_csv(tables, out)
+    before = read(out) if partly else {}
+    origin = _origin_before(out) if before else []
+    if before:
+        for name in paper.experiments:
+            _remove(out.glob(f"{name}-*.png"))
+        write_tables(merged(before, _as_kept(tables), paper.experiments), out)
+    else:
+        shutil.rmtree(out, ignore_errors=True)
+        write_csv(tables, out)
     compared = comparisons(paper, results)
-    _draw(paper, tables, compared, out)
+    _draw(tables, compared, out)
+    _draw_agreement(paper, out)
     runs = [path for each in compared for path in each.runs.path]
-    (out / "README.md").write_text(_readme(paper, tables, runs, overrides))
+    (out / "README.md").write_text(_readme(paper, out, runs, overrides, origin))
     return sorted(out.iterdir())
 
 
-def _draw(paper: Paper, tables: Tables, compared: list[Comparison], out: Path) -> None:
+def _as_kept(tables: Tables) -> Kept:
+    with TemporaryDirectory() as place:
+        write_csv(tables, Path(place))
+        return read(Path(place))
+
+
+def _draw(tables: Tables, compared: list[Comparison], out: Path) -> None:
     names = {row.setting: _name(row) for row in _rows(tables.comparison)}
     for each in compared:
         drawn = report.draw(each)
         for figure in FIGURES:
             _save(drawn[figure], out / f"{names[each.runs.setting.iloc[0]]}-{figure}.png")
-    if len(tables.agreement):
+
+
+def _draw_agreement(paper: Paper, out: Path) -> None:
+    if (out / "agreement.csv").is_file():
+        pairs = pd.read_csv(out / "agreement.csv")
         title = f"{paper.name}: virtual time against packets"
-        _save(lambda: agreement_figure(tables.agreement, title), out / "agreement.png")
+        _save(lambda: agreement_figure(pairs, title), out / "agreement.png")
 
 
 def _name(setting: Any) -> str:
@@ -62,10 +85,22 @@ def _save(draw: Callable[[], Figure], file: Path) -> None:
         draw().savefig(file, dpi=PIXELS_PER_IN)
 
 
-def _readme(paper: Paper, tables: Tables, runs: list[str], overrides: list[str]) -> str:
+def _readme(
+    paper: Paper, out: Path, runs: list[str], overrides: list[str], before: list[str]
+) -> str:
+    """Of what is in `out` now; `before` is the origin of what was there and stays."""
     told = [read_json(Path(path) / "environment.json") or {} for path in runs]
     command = " ".join(["python -m harness.reproduce", paper.name, *overrides])
-    written = {name: len(rows) for name, rows in tables._asdict().items() if len(rows)}
+    if before:
+        command += f" --only {' '.join(paper.experiments)}"
+        before = [
+            "",
+            f"Before, and since then all but {', '.join(paper.experiments)}:",
+            "",
+            *before,
+        ]
+    tables = read(out)
+    counted = _rows(counts(tables["runs"]))
     return "\n".join([
         f"# {paper.title}",
         "",
@@ -73,16 +108,28 @@ def _readme(paper: Paper, tables: Tables, runs: list[str], overrides: list[str])
         "Times are emulated seconds. Nothing here was edited by hand.",
         "",
         *_origin(told),
+        *before,
         "",
         "| file | rows |",
         "|---|---|",
-        *(f"| `{name}.csv` | {rows} |" for name, rows in written.items()),
+        *(f"| `{name}.csv` | {len(rows)} |" for name, rows in tables.items()),
         "",
         "| experiment | network | runs |",
         "|---|---|---|",
-        *(f"| {row.experiment} | {row.network} | {row.runs} |" for row in _rows(counts(tables))),
+        *(f"| {row.experiment} | {row.network} | {row.runs} |" for row in counted),
         "",
     ])  # fmt: skip
+
+
+def _origin_before(out: Path) -> list[str]:
+    """What its README tells of where it came from."""
+    lines = (out / "README.md").read_text().splitlines()
+    return [line for line in lines if line.startswith(("- ", "Before, "))]
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.unlink()
 
 
 def _origin(environments: list[dict[str, Any]]) -> list[str]:

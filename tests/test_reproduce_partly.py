@@ -1,0 +1,121 @@
+"""Experiments of a paper run again: what is kept of the others, and what takes whose place."""
+
+import pandas as pd
+import pytest
+import yaml
+
+from harness.reproduce import reference
+from harness.reproduce.paper import Paper
+from harness.reproduce.partly import BY_RUNS, merged, read
+from harness.reproduce.perform import perform
+from harness.settings import BadSetting
+
+KEPT = reference.FOLDER
+PAPERS = sorted(path.name for path in KEPT.iterdir() if path.is_dir())
+
+
+def of(tables: dict[str, pd.DataFrame], experiment: str) -> dict[str, pd.DataFrame]:
+    """What a paper of that experiment alone would say: no claim that needs runs of another."""
+    own = set(tables["runs"][tables["runs"].experiment == experiment].run_id)
+    found = {}
+    for name, rows in tables.items():
+        if name not in BY_RUNS:
+            found[name] = rows[rows.experiment == experiment]
+            continue
+        told = rows.runs.map(lambda runs: set(runs.split()) <= own)
+        found[name] = rows.assign(runs=rows.runs.where(told, ""))
+    return found
+
+
+def alike(one: pd.DataFrame, other: pd.DataFrame) -> bool:
+    columns = sorted(one)
+    places = [each[columns].sort_values(columns).to_numpy().tolist() for each in (one, other)]
+    return sorted(other) == columns and places[0] == places[1]
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_what_is_told_again_without_a_change_changes_nothing(name):
+    before = read(KEPT / name)
+    assert not any(before[each].duplicated(about).any() for each, about in BY_RUNS.items())
+    for experiment in before["runs"].experiment.unique():
+        found = merged(before, of(before, experiment), [experiment])
+        assert set(found) == set(before)
+        assert all(alike(found[each], before[each]) for each in before)
+
+
+def table(**columns: str) -> pd.DataFrame:
+    return pd.DataFrame({name: values.split(",") for name, values in columns.items()})
+
+
+def claims(texts: str, verdicts: str, runs: str) -> pd.DataFrame:
+    same = ",".join("x" for _ in texts.split(","))
+    return table(id=same, text=texts, verdict=verdicts, runs=runs, network=same, scale=same)
+
+
+def test_rows_of_runs_that_are_replaced_are_replaced():
+    before = {
+        "runs": table(experiment="a,b,b", run_id="a1,b1,b2"),
+        "claims": claims("one,two,both,none", "holds,holds,holds,not testable", "a1,b1 b2,a1 b1,"),
+        "left_out": table(experiment="b", run_id="b3"),
+    }
+    fresh = {
+        "runs": table(experiment="b", run_id="b4"),
+        "claims": claims(
+            "one,two,both,none,new,nothing",
+            "not testable,does not hold,not testable,holds,holds,not testable",
+            ",b4,,b4,b4,",
+        ),
+        "proof": table(experiment="b", run_id="b4"),
+    }
+    found = merged(before, fresh, ["b"])
+    assert found["runs"].run_id.to_list() == ["a1", "b4"]
+    told = dict(found["claims"].set_index("text").verdict)
+    assert told == {
+        "one": "holds", "two": "does not hold", "both": "holds", "none": "holds", "new": "holds"
+    }  # fmt: skip
+    assert found["left_out"].empty
+    assert found["proof"].run_id.to_list() == ["b4"]
+
+
+def test_what_was_told_by_runs_that_are_gone_is_not_told_any_more():
+    before = {"runs": table(experiment="b", run_id="b1"), "claims": claims("one", "holds", "b1")}
+    fresh = {
+        "runs": table(experiment="b", run_id="b2"),
+        "claims": claims("one", "not testable", ""),
+    }
+    assert merged(before, fresh, ["b"])["claims"].verdict.to_list() == ["not testable"]
+
+
+def test_a_part_is_written_beside_what_is_kept(tmp_path):
+    told = {
+        "title": "A paper",
+        "claims": "",
+        "experiments": ["quickstart", "pace_fluctuating"],
+        "sweeps": [["network=calibrated", "method=allreduce", "seed=0"]],
+    }
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(told))
+    paper = Paper.read(str(tmp_path / "own.yaml"))
+    tiny = ["scale=laptop", "workers=2", "steps=4", "eval_every=2", f"results={tmp_path / 'runs'}"]
+    tiny += ["profile=static", "model=convnet", "emulation.compute=measured"]
+    runs = paper.runs(tiny)
+    assert {each.state for each in perform(runs, lambda *_: None)} == {"succeeded"}
+    results, out = tmp_path / "runs", tmp_path / "own"
+    whole = {path.name for path in reference.write(paper, results, tiny, folder=tmp_path)}
+    before, text = read(out), (out / "README.md").read_text()
+    assert set(before["runs"].experiment) == {"quickstart", "pace_fluctuating"}
+    part = paper.only(["quickstart"])
+    assert {path.name for path in reference.write(part, results, tiny, True, tmp_path)} == whole
+    after = read(out)
+    assert all(alike(after[name], before[name]) for name in before)
+    again = (out / "README.md").read_text()
+    assert "--only quickstart" in again and "all but quickstart" in again
+    assert all(line in again for line in text.splitlines() if line.startswith(("- ", "|")))
+
+
+def test_only_experiments_of_the_paper_may_be_asked_for(tmp_path):
+    paper = Paper.read("netsense")
+    assert paper.only([]) == paper
+    chosen = paper.only(["netsense_table1", "netsense_resnet18_contended"]).experiments
+    assert chosen == [name for name in paper.experiments if name in chosen] and len(chosen) == 2
+    with pytest.raises(BadSetting, match="experiments of .*netsense_table1.*, got dc2_table2"):
+        paper.only(["dc2_table2"])
