@@ -108,7 +108,8 @@ class Costs:
         if workers == 1:
             return start_s
         stretch = self.noise.factor()
-        latency_s = stretch * (self.operation_s + rounds * (workers - 1) * self.alpha_s)
+        latency_s = self.operation_s + rounds * (workers - 1) * self.alpha_s
+        latency_s *= stretch * self.noise.latency_factor()
         nodes = self.conditions.routes.nodes
         if nodes == 1:
             return start_s + latency_s
@@ -167,7 +168,7 @@ class Costs:
     ) -> float:
         """End of what every node sends to every other, [nodes, nodes], over so many connections."""
         stretch = self.noise.factor()
-        begin_s = start_s + stretch * latency_s
+        begin_s = start_s + stretch * self.noise.latency_factor() * latency_s
         senders, receivers = np.nonzero(connections * ~np.eye(len(connections), dtype=bool))
         if not len(senders):
             return begin_s

@@ -9,7 +9,7 @@ from harness.simulate import compression
 from harness.simulate.compression import Given, Told
 from harness.simulate.conditions import Conditions, Look
 from harness.simulate.costs import Costs
-from harness.simulate.noise import MOST_NOISE, Noise
+from harness.simulate.noise import MOST_LATENCY_NOISE, MOST_NOISE, Noise
 from harness.simulate.routes import Dumbbell, Routes, Star
 from profiles.base import Profile
 from profiles.limits import check_between, check_choice, check_whole
@@ -32,6 +32,7 @@ class Simulated:
     operation_s: float = 0.0002
     efficiency: float = 0.956
     noise: float = 0.0
+    latency_noise: float = 0.0
     compress_scale: float = 1.0
     compress_ns: Told = None
     bucket_us: Told = None
@@ -51,6 +52,7 @@ class Simulated:
         check_between(0, MOST_LATENCY_S, alpha_s=self.alpha_s, operation_s=self.operation_s)
         check_between(0.01, 1, efficiency=self.efficiency)
         check_between(0, MOST_NOISE, noise=self.noise)
+        check_between(0, MOST_LATENCY_NOISE, latency_noise=self.latency_noise)
         check_between(0, MOST_SCALE, compress_scale=self.compress_scale)
         compression.check(compress_ns=self.compress_ns, bucket_us=self.bucket_us)
         check_between(*PERIOD_S, update_s=self.update_s, sample_s=self.sample_s)
@@ -99,7 +101,7 @@ class Simulated:
             operation_s=handled * self.operation_s,
             efficiency=self.efficiency,
             queue_bytes=self._queue_bytes(profile),
-            noise=Noise(self.noise, seed),
+            noise=Noise(self.noise, seed, self.latency_noise),
         )
 
     def _queue_bytes(self, profile: Profile) -> int:

@@ -11,33 +11,43 @@ from math import exp, log1p, sqrt
 import numpy as np
 
 MOST_NOISE = 1.0  # of the time itself
+MOST_LATENCY_NOISE = 3.0  # of what messages take beside their bytes
 
 
 @dataclass
 class Noise:
     """Factors of a run's collectives, one for all workers; `relative` 0: each is 1.
 
-    The n-th of an exchange is told by seed, exchange and n alone, so a run that goes on from a
-    checkpoint has the same, and methods that differ have the same in exchanges of as many.
+    What messages take beside their bytes is the work of processors that are busy otherwise, and
+    has a factor more, of deviation `latency`. The n-th of an exchange is told by seed, exchange
+    and n alone, so a run that goes on from a checkpoint has the same, and methods that differ have
+    the same in exchanges of as many.
     """
 
     relative: float = 0.0
     seed: int = 0
+    latency: float = 0.0
     _exchange: int = field(default=-1, init=False)
 
     def __post_init__(self) -> None:
-        self._deviation = sqrt(log1p(self.relative**2))
         self.begin(0)
 
     def begin(self, exchange: int) -> None:
-        """The next factor is the first of this exchange; no change when it has begun."""
-        if self._deviation and exchange != self._exchange:
+        """The next factors are the first of this exchange; no change when it has begun."""
+        if (self.relative or self.latency) and exchange != self._exchange:
             self._exchange = exchange
             self._draws = np.random.default_rng([self.seed, exchange])
+            self._latency_draws = np.random.default_rng([self.seed, exchange, 1])
 
     def factor(self) -> float:
         """Of the time of one collective."""
-        if not self._deviation:
-            return 1.0
-        deviation = self._deviation
-        return exp(deviation * self._draws.standard_normal() - deviation**2 / 2)
+        return _drawn(self.relative, self._draws) if self.relative else 1.0
+
+    def latency_factor(self) -> float:
+        """Of what its messages take beside their bytes, besides; one for each `factor`."""
+        return _drawn(self.latency, self._latency_draws) if self.latency else 1.0
+
+
+def _drawn(relative: float, draws: np.random.Generator) -> float:
+    deviation = sqrt(log1p(relative**2))
+    return exp(deviation * draws.standard_normal() - deviation**2 / 2)

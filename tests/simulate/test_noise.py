@@ -48,6 +48,20 @@ def test_a_factor_is_told_by_seed_exchange_and_number():
     assert not (factors(Noise(0.1, seed=4), exchanges=5, each=4) == whole).any()
 
 
+def test_factors_of_latency_are_drawn_apart_and_leave_the_others_as_they_were():
+    both = Noise(0.1, seed=3, latency=1.0)
+    latency = []
+    for exchange in range(20_000):
+        both.begin(exchange)
+        latency.append(both.latency_factor())
+    assert np.mean(latency) == pytest.approx(1, abs=0.05) and min(latency) > 0
+    assert np.std(latency) == pytest.approx(1, rel=0.2)
+    assert (
+        factors(Noise(0.1, seed=3, latency=1.0), 5, 4) == factors(Noise(0.1, seed=3), 5, 4)
+    ).all()
+    assert Noise(0.1, seed=3).latency_factor() == 1.0
+
+
 def took_s(collective: str, noise: Noise, **told: float) -> tuple[float, dict[str, float]]:
     costs = costs_of(Made({}, delay_ms=told.pop("delay_ms", 0.0)), 4, noise=noise, **told)
     asked = {
@@ -78,6 +92,17 @@ def test_messages_and_bytes_take_so_much_longer_and_delays_do_not(collective):
     )
     undelayed_s = took_s(collective, Noise())[0]
     assert noisy_s - exact_s == pytest.approx((factor - 1) * undelayed_s)
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "all_to_all", "send"])
+def test_noise_of_latency_is_of_what_bytes_do_not_take(collective):
+    told = {"alpha_s": 0.01, "operation_s": 0.02}
+    without_s, exact_s = took_s(collective, Noise())[0], took_s(collective, Noise(), **told)[0]
+    noise = Noise(seed=1, latency=1.0)
+    factor = Noise(seed=1, latency=1.0).latency_factor()
+    noisy_s = took_s(collective, noise, **told)[0]
+    assert factor != 1
+    assert noisy_s - without_s == pytest.approx(factor * (exact_s - without_s))
 
 
 def test_a_stretched_collective_meets_the_rates_of_its_own_time():
@@ -154,7 +179,8 @@ def test_one_who_stands_for_all_and_what_is_repeated_have_the_noise_of_everybody
         assert (run / "steps.csv").read_bytes() == (everybody / "steps.csv").read_bytes()
 
 
-@pytest.mark.parametrize("value", ["-0.1", "1.5", "true", ".nan"])
-def test_what_is_no_share_of_a_time_is_refused(value):
-    with pytest.raises(BadSetting, match=r"noise must be a number in \[0, 1\]"):
-        settings_of(f"network.noise={value}", "steps=1")
+@pytest.mark.parametrize(("key", "most"), [("noise", 1), ("latency_noise", 3)])
+@pytest.mark.parametrize("value", ["-0.1", "3.5", "true", ".nan"])
+def test_what_is_no_share_of_a_time_is_refused(key, most, value):
+    with pytest.raises(BadSetting, match=rf"{key} must be a number in \[0, {most}\]"):
+        settings_of(f"network.{key}={value}", "steps=1")
