@@ -3,7 +3,7 @@
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,15 +31,16 @@ def write(
 ) -> list[Path]:
     """Replaces `folder`/PAPER by what the runs in `results` say; returns what was written.
 
-    `partly` says that the paper has more experiments than are told here: the others' tables and
-    figures stay. Raises `load.NoRuns` when no run counts, and leaves what is there.
+    `partly` says that the paper has more experiments than are told here: their tables and figures
+    stay, where there are any. Raises `load.NoRuns` when no run counts, and leaves what is there.
     """
     tables, out = gather(paper, results), folder / paper.name
     before = read(out) if partly else {}
     origin = _origin_before(out) if before else []
     if before:
         for name in paper.experiments:
-            _remove(out.glob(f"{name}-*.png"))
+            for figure in out.glob(f"{name}-*.png"):
+                figure.unlink()
         write_tables(merged(before, _as_kept(tables), paper.experiments), out)
     else:
         shutil.rmtree(out, ignore_errors=True)
@@ -48,7 +49,8 @@ def write(
     _draw(tables, compared, out)
     _draw_agreement(paper, out)
     runs = [path for each in compared for path in each.runs.path]
-    (out / "README.md").write_text(_readme(paper, out, runs, overrides, origin))
+    only = ["--only", *paper.experiments] if partly else []
+    (out / "README.md").write_text(_readme(paper, out, runs, [*overrides, *only], origin))
     return sorted(out.iterdir())
 
 
@@ -85,20 +87,13 @@ def _save(draw: Callable[[], Figure], file: Path) -> None:
         draw().savefig(file, dpi=PIXELS_PER_IN)
 
 
-def _readme(
-    paper: Paper, out: Path, runs: list[str], overrides: list[str], before: list[str]
-) -> str:
+def _readme(paper: Paper, out: Path, runs: list[str], asked: list[str], before: list[str]) -> str:
     """Of what is in `out` now; `before` is the origin of what was there and stays."""
     told = [read_json(Path(path) / "environment.json") or {} for path in runs]
-    command = " ".join(["python -m harness.reproduce", paper.name, *overrides])
+    command = " ".join(["python -m harness.reproduce", paper.name, *asked])
     if before:
-        command += f" --only {' '.join(paper.experiments)}"
-        before = [
-            "",
-            f"Before, and since then all but {', '.join(paper.experiments)}:",
-            "",
-            *before,
-        ]
+        again = ", ".join(paper.experiments)
+        before = ["", f"Before, and since then all but {again}:", "", *before]
     tables = read(out)
     counted = _rows(counts(tables["runs"]))
     return "\n".join([
@@ -125,11 +120,6 @@ def _origin_before(out: Path) -> list[str]:
     """What its README tells of where it came from."""
     lines = (out / "README.md").read_text().splitlines()
     return [line for line in lines if line.startswith(("- ", "Before, "))]
-
-
-def _remove(paths: Iterable[Path]) -> None:
-    for path in paths:
-        path.unlink()
 
 
 def _origin(environments: list[dict[str, Any]]) -> list[str]:

@@ -49,7 +49,7 @@ class Loop:
     """One rank's run from step `first` to its end.
 
     Ranks `meet` whenever the clock stops, at the time of the first that arrives; each goes on at
-    its own time, no nearer to the others than it was. `save` is called by all.
+    its own time, as far from the others as it was. `save` is called by all.
     """
 
     rank: int
