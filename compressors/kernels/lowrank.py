@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from compressors.kernels.rows import ALIGNMENT, LANES, SIDE, mix, set_past_cache, settle, sum_at
-from compressors.kernels.vectors import OPTIONS
+from compressors.kernels.rows import SIDE, mix, set_past_cache, sum_at
+from compressors.kernels.vectors import ALIGNMENT, LANES, OPTIONS, settle
 
 CHUNK = 8192  # columns at a time: SIDE rows of them stay in the nearest cache
 STRIP = 1024  # columns at a time, of a product written past the cache

@@ -6,10 +6,18 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from compressors.kernels.vectors import F32, I32, I64, intrinsic, load, splat, store
+from compressors.kernels.vectors import (
+    F32,
+    I64,
+    LANES,
+    intrinsic,
+    load,
+    splat,
+    store,
+    store_past_cache,
+)
 
-SIDE, LANES = 4, 16  # rows that meet as many others; elements of a vector register
-ALIGNMENT = 32  # bytes, of a place that may be written past the cache
+SIDE = 4  # rows that meet as many others
 FLOATS = ir.VectorType(F32, LANES)
 
 
@@ -92,15 +100,12 @@ def set_past_cache(_, out, row, source, weights, taken, first, end):  # type: ig
         parts = rows_of(context, builder, kinds[2], source, I64(0))
         factors = weights_of(context, builder, kinds[3], weights)[0]
         takes = builder.icmp_unsigned("!=", into, lessened)
-        past = builder.module.add_metadata([I32(1)])
         count = builder.sdiv(builder.sub(end, first), I64(LANES))
         with cgutils.for_range(builder, count) as loop:
             here = builder.add(first, builder.mul(loop.index, I64(LANES)))
             loaded = [load(builder, at_lane(builder, part, here), 4) for part in parts]
             total = _added(builder, ir.Constant(FLOATS, None), factors, loaded)
-            written = builder.store(total, at_lane(builder, into, here))
-            written.align = ALIGNMENT
-            written.set_metadata("nontemporal", past)
+            store_past_cache(builder, total, at_lane(builder, into, here))
             with builder.if_then(takes):
                 pointer = at_lane(builder, lessened, here)
                 left = builder.fsub(load(builder, pointer, 4), total)
@@ -123,14 +128,3 @@ def sum_at(_: Any, source: Any, weights: Any, column: Any):  # type: ignore[no-u
         return _added(builder, ir.Constant(F32, 0.0), factors, parts)
 
     return types.float32(source, weights, column), emit
-
-
-@intrinsic
-def settle(_: Any):  # type: ignore[no-untyped-def]
-    """What was written past the cache is there for all threads."""
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.fence("seq_cst")
-        return context.get_dummy_value()
-
-    return types.void(), emit

@@ -6,13 +6,16 @@ import numpy as np
 from numba import carray, njit
 
 from compressors.kernels.vectors import (
+    ALIGNMENT,
     CHUNK,
     OPTIONS,
     bits_of,
+    copy_past_cache,
     floats_at,
     high_product,
     ints_at,
     ones,
+    settle,
     trailing_zeros,
 )
 
@@ -20,6 +23,7 @@ WORD: Any = np.uint64
 WORD_BITS = 64
 BATCH = 256  # positions drawn before they are marked: reads of the bitmap then overlap
 MAGNITUDE = 0x7FFFFFFF  # every bit of a float32 but its sign
+FAR = 1 << 22  # elements of a vector that no cache holds until it is read
 AHEAD = 2  # places written whether they are used or not
 STEP, FIRST, SECOND = map(WORD, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
@@ -125,6 +129,41 @@ def add(total, index, values, factor):  # type: ignore[no-untyped-def]
     return True
 
 
+@njit("boolean(float32[::1], int64[::1], int64[::1], int64[::1], float32)", **OPTIONS)
+def fill(total, places, sources, counts, factor):  # type: ignore[no-untyped-def]
+    """What `add_all` makes of zeros, written past the cache and not read, by chunks of `total`.
+
+    False, and `total` is not done, if a worker's positions go back to an earlier chunk, or one is
+    outside, or `total` does not begin at a multiple of ALIGNMENT.
+    """
+    if total.ctypes.data % ALIGNMENT:
+        return False
+    held, taken = np.zeros(CHUNK, np.float32), np.zeros((2, counts.size), np.int64)
+    for first in range(0, total.size, CHUNK):
+        part = held[: min(CHUNK, total.size - first)]
+        for worker in range(counts.size):
+            index = carray(ints_at(places[worker]), (counts[worker],), np.int32)
+            values = carray(floats_at(sources[worker]), (counts[worker],), np.float32)
+            here = taken[1, worker]
+            while here < index.size:
+                at = np.uint64(np.int64(index[here]) - first)
+                if at >= np.uint64(part.size):
+                    break
+                part[at] += np.float32(values[here] * factor)
+                here += 1
+            taken[0, worker], taken[1, worker] = taken[1, worker], here
+        if part.size == CHUNK:
+            copy_past_cache(part, total, first)  # type: ignore[call-arg]
+        else:
+            total[first:] = part
+        for worker in range(counts.size):
+            index = carray(ints_at(places[worker]), (counts[worker],), np.int32)
+            for here in range(taken[0, worker], taken[1, worker]):
+                part[np.uint64(np.int64(index[here]) - first)] = 0
+    settle()  # type: ignore[call-arg]
+    return np.all(taken[1] == counts)
+
+
 @njit("boolean(float32[::1], int64[::1], int64[::1], int64[::1], float32, boolean)", **OPTIONS)
 def add_all(total, places, sources, counts, factor, clear):  # type: ignore[no-untyped-def]
     """`add`, worker after worker; `clear` sets `total` to zero before.
@@ -132,6 +171,8 @@ def add_all(total, places, sources, counts, factor, clear):  # type: ignore[no-u
     Of each worker: the address of its positions, int32, and of its values, and how many there are.
     """
     if clear:
+        if total.size >= FAR and fill(total, places, sources, counts, factor):
+            return True
         for here in range(total.size):
             total[here] = 0
     for worker in range(counts.size):

@@ -156,7 +156,23 @@ def _sums(kernels: Any, index: np.ndarray, values: np.ndarray) -> bool:
             return False
         if not np.array_equal(taken, values + doubled):
             return False
-    return not kernels.add_all(np.empty(9, np.float32), *rows, 1.0, True)
+    return _filled(kernels) and not kernels.add_all(np.empty(9, np.float32), *rows, 1.0, True)
+
+
+def _filled(kernels: Any) -> bool:
+    """Past the cache, of which whole chunks are written, and the rest of a vector as usual."""
+    n = kernels.CHUNK + 9
+    whole = np.full(n + kernels.ALIGNMENT, np.float32(7))
+    total = whole[-whole.ctypes.data % kernels.ALIGNMENT // 4 :][:n]
+    near, far = np.array([3, 5, n - 1], np.int32), np.array([0, 5, kernels.CHUNK], np.int32)
+    values = np.arange(1, 4, dtype=np.float32)
+    rows = (_addresses(near, far), _addresses(values, values), np.array([3, 3]))
+    expected = np.zeros(n, np.float32)
+    np.add.at(expected, np.concatenate([near, far]), np.concatenate([values, values]))
+    if not kernels.fill(total, *rows, 1.0) or not np.array_equal(total, expected):
+        return False
+    near[:] = n - 1, 3, 5
+    return not kernels.fill(total, *rows, 1.0)
 
 
 def _products(native: Any) -> bool:

@@ -8,10 +8,13 @@ from typing import Any
 
 from llvmlite import ir
 from numba import extending, types
+from numba.core import cgutils
 
 intrinsic: Any = extending.intrinsic  # its type has no place for the typing context
 BLOCK, BYTE = 64, 8  # elements of a step; bits
 CHUNK = 4096  # elements that stay in the nearest cache through several passes
+LANES = 16  # elements of a vector register
+ALIGNMENT = 32  # bytes, of a place that may be written past the cache
 
 F32, I8, I16, I32, I64 = ir.FloatType(), *map(ir.IntType, (8, 16, 32, 64))
 FLOATS, BYTES = ir.VectorType(F32, BLOCK), ir.VectorType(I8, BLOCK)
@@ -39,6 +42,13 @@ def load(builder: Any, pointer: Any, align: int) -> Any:
 
 def store(builder: Any, value: Any, pointer: Any, align: int) -> None:
     builder.store(value, pointer).align = align
+
+
+def store_past_cache(builder: Any, value: Any, pointer: Any) -> None:
+    """To a place at a multiple of ALIGNMENT; `settle` before others look at it."""
+    written = builder.store(value, pointer)
+    written.align = ALIGNMENT
+    written.set_metadata("nontemporal", builder.module.add_metadata([I32(1)]))
 
 
 def splat(builder: Any, value: Any, lanes: int = BLOCK) -> Any:
@@ -163,3 +173,32 @@ def high_product(_: Any, x: Any, y: Any) -> Any:
         return builder.trunc(builder.lshr(builder.mul(x, y), wide(64)), I64)
 
     return types.uint64(x, y), emit
+
+
+@intrinsic
+def copy_past_cache(_: Any, source: Any, out: Any, first: Any) -> Any:
+    """All of `source`, a multiple of BLOCK, to out[first:], at a multiple of ALIGNMENT."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source, out, first = arguments
+        kinds = signature.args
+        count = context.make_array(kinds[0])(context, builder, source).nitems
+        with cgutils.for_range(builder, builder.sdiv(count, I64(BLOCK))) as loop:
+            here = builder.mul(loop.index, I64(BLOCK))
+            value = load(builder, at(context, builder, kinds[0], source, here, FLOATS), 4)
+            place = builder.add(first, here)
+            store_past_cache(builder, value, at(context, builder, kinds[1], out, place, FLOATS))
+        return context.get_dummy_value()
+
+    return types.void(source, out, first), emit
+
+
+@intrinsic
+def settle(_: Any):  # type: ignore[no-untyped-def]
+    """What was written past the cache is there for all threads."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), emit
