@@ -105,5 +105,6 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell ignores the first in the background
+        signal.signal(number, _interrupt)
     _borrow(Path(sys.argv[1]), float(sys.argv[2]))
