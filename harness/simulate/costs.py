@@ -21,6 +21,10 @@ long as its share of the rate makes it, if that is longer. Delays of links count
 jitter is taken as its mean, 0, and reordering as none. Loss bounds a flow by the TCP throughput
 equation of RFC 5348, section 3.1 (Padhye et al., 1998), which is Reno's: CUBIC recovers faster over
 long paths. Noise stretches what messages and bytes take, and queues; delays of links are exact.
+
+Where nodes share processors, who waits for a message has to be woken when it is there. While a lot
+of bytes is on its way the next message is awaited meanwhile, so this is a bound, not a term: a
+collective takes no less than its messages' wakings, beside the delay of links.
 """
 
 from collections.abc import Sequence
@@ -53,6 +57,7 @@ class Costs:
     efficiency: float  # payload's share of a link's rate
     queue_bytes: float = 0.0  # that each direction holds
     noise: Noise = field(default_factory=Noise)
+    wake_s: float = 0.0  # of a message, until who waits for it goes on
 
     def __post_init__(self) -> None:
         self._names = self.conditions.routes.names
@@ -91,15 +96,16 @@ class Costs:
             return start_s
         own = self.workers_per_node
         connections = np.full((len(sizes) // own,) * 2, own * own)
-        latency_s = self.operation_s + (len(sizes) - 1) * self.alpha_s
-        return self._at_once(start_s, latency_s, self._by_node(sizes), connections)
+        return self._at_once(
+            start_s, self.operation_s, len(sizes) - 1, self._by_node(sizes), connections
+        )
 
     def send(self, start_s: float, sizes: Sequence[Sequence[int]]) -> float:
         """End of the sends of `sizes[r][p]` bytes from rank r to p; 0: there is none."""
         connections = self._by_node(np.asarray(sizes) > 0)
         if not connections.any():
             return start_s
-        return self._at_once(start_s, self.alpha_s, self._by_node(sizes), connections)
+        return self._at_once(start_s, 0.0, 1, self._by_node(sizes), connections)
 
     def _ring(
         self, start_s: float, volumes: float | np.ndarray, rounds: int, workers: int
@@ -107,22 +113,28 @@ class Costs:
         """`volumes[n]` bytes leave node n, in `rounds` times around."""
         if workers == 1:
             return start_s
-        stretch = self.noise.factor()
-        latency_s = self.operation_s + rounds * (workers - 1) * self.alpha_s
-        latency_s *= stretch * self.noise.latency_factor()
+        stretch, messages = self.noise.factor(), rounds * (workers - 1)
+        latency_s, wakes_s = self._handled(self.operation_s, messages, stretch)
         nodes = self.conditions.routes.nodes
         if nodes == 1:
-            return start_s + latency_s
+            return start_s + max(latency_s, wakes_s)
         volumes = np.broadcast_to(volumes, nodes)
         np.add.at(self._carried, self._hops, volumes[:, None] / self.efficiency)
-        latency_s += rounds * self._around_s(self.conditions.look(start_s))
-        message = volumes.max() / (rounds * (workers - 1))
+        delay_s = rounds * self._around_s(self.conditions.look(start_s))
+        message = volumes.max() / messages
 
         def rate(look: Look) -> np.ndarray:
             per_s, wait_s = self._of_ring(look)
             return np.minimum(per_s, message / wait_s) if message and wait_s else per_s
 
-        return self.conditions.finish(start_s + latency_s, stretch * volumes.max(), rate)
+        begin_s = start_s + latency_s + delay_s
+        end_s = self.conditions.finish(begin_s, stretch * volumes.max(), rate)
+        return max(end_s, start_s + wakes_s + delay_s)
+
+    def _handled(self, operation_s: float, messages: int, stretch: float) -> tuple[float, float]:
+        """What so many messages in a row take beside their bytes, and what all take at least."""
+        factor = stretch * self.noise.latency_factor()
+        return factor * (operation_s + messages * self.alpha_s), factor * messages * self.wake_s
 
     @cached_property
     def _hops(self) -> Paths:
@@ -164,14 +176,23 @@ class Costs:
         return STANDING * self.queue_bytes / rates.min(axis=1)
 
     def _at_once(
-        self, start_s: float, latency_s: float, volumes: np.ndarray, connections: np.ndarray
+        self,
+        start_s: float,
+        operation_s: float,
+        messages: int,
+        volumes: np.ndarray,
+        connections: np.ndarray,
     ) -> float:
-        """End of what every node sends to every other, [nodes, nodes], over so many connections."""
+        """End of what every node sends to every other, [nodes, nodes], over so many connections.
+
+        A rank handles `messages` of them.
+        """
         stretch = self.noise.factor()
-        begin_s = start_s + stretch * self.noise.latency_factor() * latency_s
+        latency_s, wakes_s = self._handled(operation_s, messages, stretch)
+        begin_s, least_s = start_s + latency_s, start_s + wakes_s
         senders, receivers = np.nonzero(connections * ~np.eye(len(connections), dtype=bool))
         if not len(senders):
-            return begin_s
+            return max(begin_s, least_s)
         paths = self.conditions.routes.paths(senders, receivers)
         back = self.conditions.routes.paths(receivers, senders)
         own, bytes_ = connections[senders, receivers], volumes[senders, receivers]
@@ -189,6 +210,7 @@ class Costs:
         look = self.conditions.look(begin_s)
         delay_s = float(look.delay_s[paths].sum(axis=1).max())
         waited_s = begin_s + delay_s + stretch * float(self._waits_s(look, paths).max())
+        waited_s = max(waited_s, least_s + delay_s)
         if not len(used):
             return waited_s
         end_s = self.conditions.finish(begin_s + delay_s, stretch * loads[used], rates)

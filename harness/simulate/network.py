@@ -1,6 +1,7 @@
 """The choice of virtual time: what its cost model is told, in place of a network that comes up."""
 
 from dataclasses import dataclass, fields
+from math import sqrt
 from typing import Any, ClassVar
 
 from harness.network.halves import check_halves, check_nodes, on_left
@@ -30,6 +31,7 @@ class Simulated:
 
     alpha_s: float = 0.0002
     operation_s: float = 0.0002
+    wake_s: float = 0.0
     efficiency: float = 0.956
     noise: float = 0.0
     latency_noise: float = 0.0
@@ -50,6 +52,7 @@ class Simulated:
 
     def __post_init__(self) -> None:
         check_between(0, MOST_LATENCY_S, alpha_s=self.alpha_s, operation_s=self.operation_s)
+        check_between(0, MOST_LATENCY_S, wake_s=self.wake_s)
         check_between(0.01, 1, efficiency=self.efficiency)
         check_between(0, MOST_NOISE, noise=self.noise)
         check_between(0, MOST_LATENCY_NOISE, latency_noise=self.latency_noise)
@@ -93,15 +96,17 @@ class Simulated:
     ) -> Costs:
         """What collectives of `nodes` x `workers_per_node` workers take; `seed` is the noise's."""
         scale = self._scale(dilation)
-        handled = scale * self._crowd(nodes * workers_per_node)
+        crowd = self._crowd(nodes * workers_per_node)
         return Costs(
             conditions=Conditions(self.routes(profile, nodes), scale * self.update_s),
             workers_per_node=workers_per_node,
-            alpha_s=handled * self.alpha_s,
-            operation_s=handled * self.operation_s,
+            alpha_s=scale * crowd * self.alpha_s,
+            operation_s=scale * crowd * self.operation_s,
             efficiency=self.efficiency,
             queue_bytes=self._queue_bytes(profile),
             noise=Noise(self.noise, seed, self.latency_noise),
+            # most ranks wait meanwhile: 1.2, 1.1 and 1.1 ms measured at 2, 4 and 8 on two cores
+            wake_s=scale * sqrt(crowd) * self.wake_s,
         )
 
     def _queue_bytes(self, profile: Profile) -> int:

@@ -53,6 +53,37 @@ def test_latency_is_of_every_message_of_the_ring():
     assert gathered == pytest.approx(3 + 0.5 + 3 * 0.01)
 
 
+ASKED = {  # arguments of four workers; seconds of the bytes, and messages in a row
+    "all_reduce": ((4 * MB, 4), 6.0, 6),
+    "reduce_scatter": ((4 * MB, 4), 3.0, 3),
+    "all_gather": (([MB] * 4,), 3.0, 3),
+    "broadcast": ((MB, 4), 1.0, 3),
+    "all_to_all": (([[MB] * 4] * 4,), 3.0, 3),
+    "send": (([[MB] * 4] * 4,), 3.0, 1),
+}
+
+
+@pytest.mark.parametrize("collective", ASKED)
+def test_bytes_hide_wakings_and_else_wakings_bound_what_is_taken(collective):
+    asked, bytes_s, messages = ASKED[collective]
+
+    def took_s(delay_ms: float = 0.0, **told: float) -> float:
+        costs = costs_of(Made({}, delay_ms=delay_ms), 4, alpha_s=0.01, **told)
+        return getattr(costs, collective)(1.0, *asked) - 1
+
+    assert took_s(wake_s=0.1) == took_s() == pytest.approx(bytes_s + messages * 0.01)
+    assert took_s(wake_s=7.0) == pytest.approx(messages * 7.0)
+    delayed_s = took_s(delay_ms=10.0) - took_s()
+    assert delayed_s > 0
+    assert took_s(10.0, wake_s=7.0) == pytest.approx(messages * 7.0 + delayed_s)
+
+
+def test_ranks_that_share_a_node_wake_too():
+    costs = costs_of(Static(8.0), 1, 4, alpha_s=0.01, wake_s=0.1)
+    assert costs.all_reduce(0.0, 4 * MB, 4) == pytest.approx(6 * 0.1)
+    assert costs.all_to_all(0.0, [[MB] * 4] * 4) == pytest.approx(3 * 0.1)
+
+
 def test_a_rate_that_halves_in_the_middle_of_a_transfer():
     profile = Made({0: [(0, 1.0), (2, 0.5)], 1: [(0, 1.0), (2, 0.5)]})
     # 4 MB: 2 MB in the first 2 s, the other 2 MB at half the rate

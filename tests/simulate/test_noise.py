@@ -105,6 +105,14 @@ def test_noise_of_latency_is_of_what_bytes_do_not_take(collective):
     assert noisy_s - without_s == pytest.approx(factor * (exact_s - without_s))
 
 
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "all_to_all", "send"])
+def test_noise_of_latency_is_of_wakings_too(collective):
+    exact_s = took_s(collective, Noise(), wake_s=100.0)[0]
+    factor = Noise(seed=1, latency=1.0).latency_factor()
+    noisy_s = took_s(collective, Noise(seed=1, latency=1.0), wake_s=100.0)[0]
+    assert factor != 1 and noisy_s == pytest.approx(factor * exact_s)
+
+
 def test_a_stretched_collective_meets_the_rates_of_its_own_time():
     changing = Made({0: [(0, 1.0), (2, 0.5)], 1: [(0, 1.0), (2, 0.5)]})
     factor = Noise(0.3, seed=1).factor()
