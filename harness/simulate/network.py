@@ -51,8 +51,8 @@ class Simulated:
     in_place_of: str | None = None
 
     def __post_init__(self) -> None:
-        check_between(0, MOST_LATENCY_S, alpha_s=self.alpha_s, operation_s=self.operation_s)
-        check_between(0, MOST_LATENCY_S, wake_s=self.wake_s)
+        for name in ("alpha_s", "operation_s", "wake_s"):
+            check_between(0, MOST_LATENCY_S, **{name: getattr(self, name)})
         check_between(0.01, 1, efficiency=self.efficiency)
         check_between(0, MOST_NOISE, noise=self.noise)
         check_between(0, MOST_LATENCY_NOISE, latency_noise=self.latency_noise)

@@ -8,7 +8,7 @@ from harness.settings import BadSetting
 from harness.simulate.costs import Costs
 from harness.simulate.noise import Noise
 from tests.simulate.runs import DETERMINED, settings_of, simulated, weights
-from tests.simulate.test_costs import MB, Made
+from tests.simulate.test_costs import ASKED, MB, Made
 from tests.simulate.threads import costs_of
 
 NOISE = "network.noise=0.2"
@@ -64,21 +64,11 @@ def test_factors_of_latency_are_drawn_apart_and_leave_the_others_as_they_were():
 
 def took_s(collective: str, noise: Noise, **told: float) -> tuple[float, dict[str, float]]:
     costs = costs_of(Made({}, delay_ms=told.pop("delay_ms", 0.0)), 4, noise=noise, **told)
-    asked = {
-        "all_reduce": (4 * MB, 4),
-        "reduce_scatter": (4 * MB, 4),
-        "all_gather": ([MB] * 4,),
-        "broadcast": (MB, 4),
-        "all_to_all": ([[MB] * 4] * 4,),
-        "send": ([[MB] * 4] * 4,),
-    }[collective]
+    asked, *_ = ASKED[collective]
     return getattr(costs, collective)(1.0, *asked) - 1, costs.carried
 
 
-@pytest.mark.parametrize(
-    "collective",
-    ["all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "send"],
-)
+@pytest.mark.parametrize("collective", ASKED)
 def test_messages_and_bytes_take_so_much_longer_and_delays_do_not(collective):
     factor = Noise(0.3, seed=1).factor()
     told = {"alpha_s": 0.01, "operation_s": 0.02}
