@@ -10,6 +10,7 @@ _SLOTS = 2
 _SLOT = struct.Struct(
     "dd"
 )  # origin + pauses so far; when the current pause began, nan while running
+_SEATS = _SLOTS + 2 * _SLOT.size  # a byte each, set by a rank that is ready to go on
 _NAN = float("nan")
 POLL_S = 0.0001
 
@@ -25,7 +26,7 @@ class Clock:
 
     def __init__(self, dilation: float = 1.0, begins_s: float = 0.0) -> None:
         self.dilation, self.begins_s = dilation, begins_s  # emulated seconds
-        self._memory = mmap.mmap(-1, _SLOTS + 2 * _SLOT.size)
+        self._memory = mmap.mmap(-1, mmap.PAGESIZE)  # it takes a page anyway
         self._write(_NAN, _NAN)
 
     def call_ready(self) -> None:
@@ -48,6 +49,22 @@ class Clock:
     def resume(self) -> None:
         origin, paused_at = self._read()
         self._write(origin + time.monotonic() - paused_at, _NAN)
+
+    def report_back(self, seat: int) -> None:
+        """The rank of this number on its machine is ready to go on."""
+        self._memory[_SEATS + seat] = 1
+
+    def resume_with(self, seats: int) -> None:
+        """Resume once the first `seats` ranks are back, so that none is late through the others.
+
+        What a network tells them reaches them one after the other, a contended one tenths of a
+        second apart; this memory has it at once.
+        """
+        back = slice(_SEATS, _SEATS + seats)
+        while not all(self._memory[back]):
+            time.sleep(POLL_S)
+        self._memory[back] = bytes(seats)
+        self.resume()
 
     @property
     def running(self) -> bool:

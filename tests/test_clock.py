@@ -75,3 +75,28 @@ def test_who_was_behind_when_it_stopped_goes_on_at_a_time_of_its_own():
     clock.resume()
     clock.wait_until(behind)
     assert clock.running and clock.now() >= behind
+
+
+def _report_back_later(clock, seat, wait_s):
+    time.sleep(wait_s)
+    clock.report_back(seat)
+
+
+def test_it_goes_on_when_the_last_rank_is_back_every_time():
+    clock, fork = Clock(), multiprocessing.get_context("fork")
+    clock.start()
+    for waits_s in ([0.2, 0.0], [0.0, 0.2]):
+        clock.pause(clock.now())
+        stopped, at = time.monotonic(), clock.now()
+        others = [
+            fork.Process(target=_report_back_later, args=(clock, seat, wait_s))
+            for seat, wait_s in enumerate(waits_s, start=1)
+        ]
+        for other in others:
+            other.start()
+        clock.report_back(0)
+        clock.resume_with(3)
+        waited_s, counted_s = time.monotonic() - stopped, clock.now() - at
+        assert clock.running and waited_s >= 0.2 and counted_s <= waited_s - 0.2
+        for other in others:
+            other.join()

@@ -87,7 +87,8 @@ def assembled(
         clock=place.clock,
         meet=meet,
         save=save,
-        keeps_clock=place.leads,
+        seat=place.seat,
+        seats=place.seats,
         crossing=Meter([*flow.ends(), flow.device, meeting]).read,
     )
 

@@ -40,7 +40,8 @@ class Place(NamedTuple):
 
     run_dir: Path
     rank: int
-    leads: bool  # its machine's ranks: one of each machine does
+    seat: int  # among the ranks of its machine; the first leads them
+    seats: int  # of its machine
     clock: Clock
     workers: Workers
     device: torch.device
@@ -79,7 +80,8 @@ def assembled(settings: Settings, place: Place, meet: Meet, gather: Gather) -> L
         clock=place.clock,
         meet=meet,
         save=save,
-        keeps_clock=place.leads,
+        seat=place.seat,
+        seats=place.seats,
         crossing=Meter(cuts).read,
     )
 
@@ -192,7 +194,7 @@ def saver_of(
     writer = checkpoint.Writer(
         run_dir=place.run_dir,
         rank=place.rank,
-        leads=place.leads,
+        leads=place.seat == 0,
         gather=gather,
         device=place.device.type,
         settings=deciding(settings.config),

@@ -48,8 +48,9 @@ def no_checkpoint(done: int, seen: Observation) -> None:
 class Loop:
     """One rank's run from step `first` to its end.
 
-    Ranks `meet` whenever the clock stops, at the time of the first that arrives; each goes on at
-    its own time, as far from the others as it was. `save` is called by all.
+    Ranks `meet` whenever the clock stops, at the time of the first that arrives; it runs again
+    when all are back, and each goes on at its own time, as far from the others as it was. `save`
+    is called by all.
     """
 
     rank: int
@@ -62,7 +63,8 @@ class Loop:
     clock: Clock
     meet: Meet
     save: Save
-    keeps_clock: bool = True  # of its machine; one rank of each does
+    seat: int = 0  # among the ranks of its machine; the first keeps their clock
+    seats: int = 1  # of its machine
     crossing: Callable[[], Crossing] = Crossing  # of cuts of the model, since the last call
 
     def __post_init__(self) -> None:
@@ -92,7 +94,7 @@ class Loop:
 
     def _start(self) -> float:
         self.meet(0.0)
-        if self.keeps_clock:
+        if self.seat == 0:
             self.clock.call_ready()
         self.clock.wait_running()
         return self.clock.now()
@@ -114,7 +116,7 @@ class Loop:
             return False
         arrived = self.clock.now()
         first = self.meet(arrived)
-        if self.keeps_clock:
+        if self.seat == 0:
             self.clock.pause(first)
         last = self.stops.ends(done, self._evaluate(done, arrived) if evaluate else {})
         if self.stops.saves(done, last):
@@ -123,11 +125,15 @@ class Loop:
         self.aside_bytes[0] += crossed.sent_bytes
         self.aside_bytes[1] += crossed.received_bytes
         self.meet(arrived)
-        if self.keeps_clock and not last:
-            self.clock.resume()
         if not last:
-            self.clock.wait_until(arrived)
+            self._go_on(arrived)
         return last
+
+    def _go_on(self, arrived: float) -> None:
+        self.clock.report_back(self.seat)
+        if self.seat == 0:
+            self.clock.resume_with(self.seats)
+        self.clock.wait_until(arrived)
 
     def _evaluate(self, done: int, at: float) -> dict[str, float]:
         metrics = self.gradients.evaluate()

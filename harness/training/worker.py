@@ -35,6 +35,10 @@ class Here(NamedTuple):
     first_rank: int
     workers: int
 
+    def seat(self, rank: int) -> int:
+        """The number of `rank` among them."""
+        return rank - self.first_rank
+
 
 def main(run_dir: str, clock: Clock, exchange_timeout_s: float, here: Here) -> None:
     """Run this rank, as torchrun's environment names it; never returns normally after a failure."""
@@ -58,7 +62,7 @@ def _run(run_dir: Path, rank: int, clock: Clock, exchange_timeout_s: float, here
     torch.manual_seed(settings["seed"])
     timeout = timedelta(seconds=exchange_timeout_s)
     dist.init_process_group(_backend(device), timeout=timeout)
-    loop, groups = built(settings, run_dir, clock, device, rank == here.first_rank, timeout)
+    loop, groups = built(settings, run_dir, clock, device, here, timeout)
     events.append("rank_ready", rank=rank)
     overruns = loop.run()
     drifted = _drifted(loop.gradients, groups[0])
@@ -79,13 +83,14 @@ def built(
     run_dir: Path,
     clock: Clock,
     device: torch.device,
-    leads: bool,
+    here: Here,
     timeout: timedelta,
 ) -> tuple[Loop, list[dist.ProcessGroup]]:
     """This rank's loop, and its groups: first of those that it shares gradients with."""
     mesh = meshed(settings.build("parallel").ranks, timeout)
     across, along = mesh.get_group(ACROSS), mesh.get_group(ALONG)
-    place = Place(run_dir, dist.get_rank(), leads, clock, Workers(across, device), device)
+    rank, workers = dist.get_rank(), Workers(across, device)
+    place = Place(run_dir, rank, here.seat(rank), here.workers, clock, workers, device)
     if along.size() > 1:
         all_ranks = everyone(timeout)
         loop = staged(settings, place, along, Workers(all_ranks), meet, _gather)
@@ -125,7 +130,7 @@ def _device(settings: Settings, rank: int, here: Here) -> torch.device:
     """A GPU of its own for every rank of this machine, or the CPU; NCCL cannot share one."""
     if device_type(settings, here.workers) == "cpu":
         return torch.device("cpu")
-    device = torch.device("cuda", rank - here.first_rank)
+    device = torch.device("cuda", here.seat(rank))
     torch.cuda.set_device(device)
     return device
 

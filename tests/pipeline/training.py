@@ -16,7 +16,7 @@ from harness.records import TABLES
 from harness.settings import Settings
 from harness.training import checkpoint
 from harness.training.resume import resumed
-from harness.training.worker import _drifted, built
+from harness.training.worker import Here, _drifted, built
 from tests.ranks import run_ranks
 from tests.test_settings import settings
 
@@ -93,10 +93,10 @@ def _train(run: _Run) -> bool:
     """Whether the weights of this rank differ from those that it shares gradients with."""
     torch.manual_seed(run.settings["seed"])
     rank, begin = dist.get_rank(), resumed(run.settings["resume_from"])
-    leads, timeout = rank == 0, timedelta(seconds=60)
-    loop, groups = built(run.settings, run.run_dir, run.clock, torch.device("cpu"), leads, timeout)
+    here, timeout = Here(0, dist.get_world_size()), timedelta(seconds=60)
+    loop, groups = built(run.settings, run.run_dir, run.clock, torch.device("cpu"), here, timeout)
     dist.barrier()
-    if leads:
+    if rank == 0:
         run.clock.begins_s = begin.manifest.time_s if begin else 0.0
         run.clock.start()
     dist.barrier()

@@ -63,10 +63,10 @@ def over_gloo(folder: Path, *overrides: str) -> Path:
 def _rank(folder: Path, settings: Settings) -> None:
     torch.manual_seed(settings["seed"])
     clock, workers = Clock(settings["emulation.dilation"]), Workers(dist.new_group())
-    place = Place(folder, workers.rank, workers.rank == 0, clock, workers, torch.device("cpu"))
+    rank, seats = workers.rank, 1  # each has a clock of its own; the first one's is stopped
+    place = Place(folder, rank, rank, seats, clock, workers, torch.device("cpu"))
     loop = assembled(settings, place, meet, _gather)
     clock.start()
-    loop.keeps_clock = False
     loop.run()
     loop.exchange.close()
 

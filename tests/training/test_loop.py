@@ -35,8 +35,11 @@ class ScriptedClock:
     def pause(self, at: float) -> None:
         self.asked.append(("pause", at))
 
-    def resume(self) -> None:
-        self.asked.append(("resume", self.at))
+    def report_back(self, seat: int) -> None:
+        self.asked.append(("back", seat))
+
+    def resume_with(self, seats: int) -> None:
+        self.asked.append(("resume with", seats))
 
     def wait_until(self, at: float) -> None:
         self.asked.append(("wait", at))
@@ -88,8 +91,9 @@ def test_a_stop_leaves_ranks_as_far_apart_as_they_were(tmp_path, other_s):
     arrived = 2 * STEP_S
     assert arrivals == [0.0, arrived, arrived, 3 * STEP_S, 3 * STEP_S]
     first = arrived + min(0.0, other_s)
-    assert clock.asked[:3] == [("pause", first), ("resume", arrived), ("wait", arrived)]
-    assert [name for name, _ in clock.asked[3:]] == ["pause"]  # for good
+    assert clock.asked[:3] == [("pause", first), ("back", 0), ("resume with", 1)]
+    assert clock.asked[3] == ("wait", arrived)
+    assert [name for name, _ in clock.asked[4:]] == ["pause"]  # for good
     with (tmp_path / "evaluations.csv").open() as file:
         seen = list(csv.DictReader(file))
     assert [row["time_s"] for row in seen] == ["1.0", "1.5"]  # rank 0's own, emulated

@@ -58,8 +58,9 @@ def train(run: Part) -> None:
     """One rank's training, as harness.training.worker has it, over gloo without shapers."""
     torch.manual_seed(run.settings["seed"])
     rank, group = dist.get_rank(), dist.new_group()
+    workers = Workers(group)
     place = Place(
-        run.run_dir, rank, rank == 0, run.clock, Workers(group), torch.device("cpu")
+        run.run_dir, rank, rank, workers.size, run.clock, workers, torch.device("cpu")
     )  # fmt: skip
     loop = assembled(run.settings, place, meet, _gather)
     dist.barrier()
