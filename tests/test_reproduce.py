@@ -15,6 +15,7 @@ from harness.doctor.composition import compose
 from harness.reproduce.paper import PAPERS, Paper, check
 from harness.runner import run
 from harness.settings import BadSetting
+from tests.launching import until
 
 ROOT = Path(__file__).resolve().parents[1]
 EXPERIMENTS = {path.stem for path in (ROOT / "conf/experiment").glob("*.yaml")}
@@ -134,3 +135,35 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(paper):
     status, out, _ = reproduced(paper, *many)
     assert status == 0 and f"6 runs, {found.count('succeeded')} of them done before" in out
     assert states(paper) == ["succeeded"] * 6
+
+
+def test_no_process_outlives_one_that_is_killed(paper):
+    process = started(paper, "seed=0,1,2", "steps=30", start_new_session=True)
+    assert process.stdout is not None
+    while "succeeded" not in process.stdout.readline():
+        assert process.poll() is None
+    session = members(process.pid)
+    process.kill()
+    assert len(session) > 1 and process.wait() == -signal.SIGKILL
+    until(lambda: not members(process.pid), "the processes of its pool end")
+    process.communicate()
+    assert states(paper).count("running") == 0
+
+
+def members(session: int) -> list[int]:
+    """Processes of `session` that run."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                state, _, _, its_session = stat_of(entry)
+            except OSError:
+                continue
+            if its_session == str(session) and state != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+def stat_of(process: Path) -> list[str]:
+    """State, parent, group, session; after the name, which may hold anything."""
+    return (process / "stat").read_text().rpartition(")")[2].split()[:4]

@@ -4,6 +4,8 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import closing, contextmanager
@@ -82,6 +84,17 @@ def _quietly() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A pool whose owner was killed would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None  # of a process of a pool
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)  # its run ends in order
+    time.sleep(run.STOP_S)
+    os._exit(1)
 
 
 _stopped: list[int] = []  # the signal that asked this process of the pool to end
