@@ -40,11 +40,13 @@ def _links() -> fit.Links:
     samples = links.measured(links.Plan())
     cores = os.cpu_count()
     found = fit.links(samples, cores)
-    print(f"{'collective':12} {'nodes':>5} {'Mbit/s':>7} {'bytes':>9} {'ms':>9} {'fitted':>9}")
+    columns = ("nodes", 5), ("Mbit/s", 7), ("bytes", 9), ("ms", 9), ("fitted", 9)
+    print(f"{'collective':20}", *(f"{name:>{width}}" for name, width in columns))
     for each in samples:
         took_ms, fitted_ms = 1000 * each.seconds, 1000 * fit.predicted_s(found, each, cores)
+        began = each.collective + (" alone" if each.alone else "")
         print(
-            f"{each.collective:12} {each.nodes:5} {each.rate_mbit:7.0f} {each.nbytes:9} "
+            f"{began:20} {each.nodes:5} {each.rate_mbit:7.0f} {each.nbytes:9} "
             f"{took_ms:9.2f} {fitted_ms:9.2f}"
         )
     print(f"{found}\n")

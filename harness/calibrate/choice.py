@@ -10,7 +10,7 @@ from typing import Any
 from harness import environment
 from harness.calibrate import fit
 from harness.preview import CONF
-from harness.simulate.noise import MOST_NOISE
+from harness.simulate.noise import MOST_LATENCY_NOISE, MOST_NOISE
 
 DIGITS = 3
 
@@ -28,7 +28,9 @@ def text(links: fit.Links | None, compression: Mapping[str, fit.Compression]) ->
             f"alpha_s: {_rounded(links.alpha_s)}",
             f"operation_s: {_rounded(links.operation_s)}",
             f"efficiency: {_rounded(links.efficiency)}",
+            f"wake_s: {_rounded(links.wake_s)} # of collectives of few bytes after a pause",
             f"noise: {_rounded(min(links.noise, MOST_NOISE))} # of equal collectives in a row",
+            f"latency_noise: {_rounded(min(links.latency_noise, MOST_LATENCY_NOISE))}",
         ]
     if compression:
         typical = median(found.median for found in compression.values())

@@ -5,7 +5,7 @@ Errors are relative, so that a collective of a millisecond counts as much as one
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import sqrt
+from math import expm1, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +27,8 @@ class Links(NamedTuple):
     median: float  # absolute error of a sample, relative
     worst: float
     noise: float  # standard deviation of equal collectives, relative
+    wake_s: float = 0.0  # real, of a message, until who waits for it goes on
+    latency_noise: float = 0.0  # standard deviation of what messages take beside bytes, relative
 
 
 class Compression(NamedTuple):
@@ -42,44 +44,85 @@ def links(samples: Sequence[Sample], cores: int | None = None) -> Links:
     """Time = operation + rounds (P-1) alpha + volume / (efficiency rate), as in harness.simulate.
 
     Operation and alpha are processors' work, and take as much longer as ranks share one of `cores`;
-    None: each has its own.
+    None: each has its own. What wakes a rank is told by collectives that did not begin in a row.
     ValueError when the samples do not tell: too few, or none that bytes take time in.
     """
+    alone, samples = _parted(samples)
     rows = [_row(each, cores) for each in samples]
     solution, errors = _solved(rows, [each.seconds for each in samples])
     operation_s, alpha_s, slowness = solution
     if not slowness:
         raise ValueError("no sample whose time grows with its bytes: the links' rate is not known")
+    latency = latency_noise(alone)
+    of_messages = [
+        latency * (fixed * operation_s + messages * alpha_s) / each.seconds
+        for each, (fixed, messages, _) in zip(samples, rows, strict=True)
+    ]
     return Links(
         alpha_s=float(alpha_s),
         operation_s=float(operation_s),
         efficiency=float(min(1.0, 1 / slowness)),
         median=float(np.median(errors)),
         worst=float(errors.max()),
-        noise=noise(samples),
+        noise=noise(samples, of_messages),
+        wake_s=wake_s(alone, cores),
+        latency_noise=latency,
     )
 
 
-def noise(samples: Sequence[Sample]) -> float:
-    """Relative standard deviation of the repetitions of `samples` that send more than the least.
+def _parted(samples: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
+    """Those that began alone, and those in a row."""
+    return [each for each in samples if each.alone], [each for each in samples if not each.alone]
 
-    From the differences of neighbours: a machine that slowly becomes busier is no noise, and a
-    median lets no single stall count. 0 where nothing was repeated.
+
+def wake_s(alone: Sequence[Sample], cores: int | None = None) -> float:
+    """Mean time of a message among those that ranks wake up for; 0 where none was measured.
+
+    It takes as much longer as the root of the ranks that share one of `cores`. From medians, which
+    no single stall moves: of a log-normal time the mean is sqrt(1 + relative deviation^2) of it.
+    """
+    if not alone:
+        return 0.0
+    times_s = [each.seconds / _wakings(each, cores) for each in alone]
+    return float(np.median(times_s)) * sqrt(1 + latency_noise(alone) ** 2)
+
+
+def latency_noise(alone: Sequence[Sample]) -> float:
+    """Relative standard deviation of their repetitions; 0 where nothing was repeated.
+
+    Log-normal, from the differences of neighbours, as `noise`.
     """
     differences = [
-        abs(after - before) / each.seconds
-        for each in samples
-        if each.nbytes > LEAST_BYTES
-        for before, after in pairwise(each.times_s)
+        abs(np.log(after / before)) for each in alone for before, after in pairwise(each.times_s)
     ]
-    return float(NORMAL / sqrt(2) * np.median(differences)) if differences else 0.0
+    deviation = NORMAL / sqrt(2) * np.median(differences) if differences else 0.0
+    return sqrt(expm1(deviation**2))
+
+
+def noise(samples: Sequence[Sample], known: Sequence[float] | None = None) -> float:
+    """Relative standard deviation of the repetitions of `samples` that send more than the least.
+
+    `known` is that of what their messages take beside bytes, which is told apart. From the
+    differences of neighbours: a machine that slowly becomes busier is no noise, and a median lets
+    no single stall count. 0 where nothing was repeated.
+    """
+    deviations = [
+        sqrt(max(0.0, (NORMAL / sqrt(2) * np.median(changes) / each.seconds) ** 2 - of_messages**2))
+        for each, of_messages in zip(samples, known or [0.0] * len(samples), strict=True)
+        if each.nbytes > LEAST_BYTES
+        and (changes := [abs(after - before) for before, after in pairwise(each.times_s)])
+    ]
+    return float(np.median(deviations)) if deviations else 0.0
 
 
 def predicted_s(constants: Links, sample: Sample, cores: int | None = None) -> float:
     """What `constants` say that a sample takes."""
     fixed, messages, bytes_s = _row(sample, cores)
     seconds = fixed * constants.operation_s + messages * constants.alpha_s
-    return seconds + bytes_s / constants.efficiency
+    seconds += bytes_s / constants.efficiency
+    if sample.alone:
+        return max(seconds, _wakings(sample, cores) * constants.wake_s)
+    return seconds
 
 
 def compression(elements: Sequence[int], seconds: Sequence[float]) -> Compression:
@@ -97,8 +140,18 @@ def _row(sample: Sample, cores: int | None) -> tuple[float, float, float]:
     rounds, others = ROUNDS[sample.collective], sample.nodes - 1
     share = 1 / sample.nodes if sample.collective == "all_reduce" else 1.0
     volume = rounds * others * share * sample.nbytes
-    crowd = max(1.0, sample.nodes / cores) if cores else 1.0
+    crowd = _crowd(sample, cores)
     return crowd, crowd * rounds * others, volume * 8 / (sample.rate_mbit * BITS_PER_S)
+
+
+def _wakings(sample: Sample, cores: int | None) -> float:
+    """Messages in a row, each as much longer as ranks that sleep share a core."""
+    _, messages, _ = _row(sample, None)
+    return messages * sqrt(_crowd(sample, cores))
+
+
+def _crowd(sample: Sample, cores: int | None) -> float:
+    return max(1.0, sample.nodes / cores) if cores else 1.0
 
 
 def _solved(

@@ -27,6 +27,8 @@ LEAST_BYTES = 64  # of a tensor, whose time is all latency
 LASTING_S = (0.05, 0.15)  # what larger ones take: long beside what an idle shaper lets through
 IN_A_ROW = 20  # of those of the least: ranks leave a barrier milliseconds apart
 REPEATS = 9
+# Alone, after ranks have slept, as in training: with as many nodes as share the cores there.
+ALONE_NODES, ALONE_RATE_MBIT, ALONE_REPEATS, ALONE_S = (2, 4, 8), 800.0, 40, 0.05
 LIMIT_S = 300
 
 
@@ -36,6 +38,7 @@ class Plan(NamedTuple):
     nodes: tuple[int, ...] = (2, 3, 4)
     rates_mbit: tuple[float, ...] = (50, 200, 800)
     repeats: int = REPEATS
+    alone: tuple[int, ...] = ALONE_NODES  # nodes of collectives that have not begun in a row
 
 
 class Sample(NamedTuple):
@@ -46,6 +49,7 @@ class Sample(NamedTuple):
     rate_mbit: float
     nbytes: int  # reduced, or of each piece gathered
     times_s: Sequence[float]  # real, of its repetitions, one after the other
+    alone: bool = False  # each after a sleep, not in a row
 
     @property
     def seconds(self) -> float:
@@ -82,7 +86,31 @@ def take(plan: Plan) -> list[Sample]:
             for (collective, nbytes), *times in zip(cases, *by_rank, strict=True):
                 slowest = [max(repetition) for repetition in zip(*times, strict=True)]
                 found.append(Sample(collective, nodes, rate_mbit, nbytes, slowest))
-    return found
+    return [*found, *(each for nodes in plan.alone for each in _alone(nodes))]
+
+
+def _alone(nodes: int) -> list[Sample]:
+    """Of the least bytes."""
+    by_rank = on_ranks(nodes, ALONE_RATE_MBIT, _times_alone, ALONE_REPEATS)
+    return [
+        Sample(collective, nodes, ALONE_RATE_MBIT, LEAST_BYTES, list(map(max, *times)), alone=True)
+        for collective, *times in zip(COLLECTIVES, *by_rank, strict=True)
+    ]
+
+
+def _times_alone(repeats: int) -> list[list[float]]:
+    """Seconds of every repetition of every collective on this rank, from a time all agree on."""
+    workers, tensor = _workers(), torch.ones(LEAST_BYTES // 4)
+    return [[_time_alone(workers, each, tensor) for _ in range(repeats)] for each in COLLECTIVES]
+
+
+def _time_alone(workers: Workers, collective: str, tensor: torch.Tensor) -> float:
+    latest = torch.tensor(time.monotonic(), dtype=torch.float64)  # one clock: they are processes
+    dist.all_reduce(latest, op=dist.ReduceOp.MAX)
+    begin = latest.item() + ALONE_S
+    time.sleep(max(0.0, begin - time.monotonic()))
+    _do(workers, collective, tensor)
+    return time.monotonic() - begin
 
 
 def _cases(nodes: int, rate_mbit: float) -> list[tuple[str, int]]:
@@ -97,9 +125,7 @@ def _cases(nodes: int, rate_mbit: float) -> list[tuple[str, int]]:
 
 def _times(repeats: int, cases: list[tuple[str, int]]) -> list[list[float]]:
     """Seconds of every repetition of every case on this rank."""
-    group = dist.new_group()
-    assert isinstance(group, dist.ProcessGroup)  # all ranks belong to it
-    workers = Workers(group)
+    workers = _workers()
     return [[_time(workers, *case) for _ in range(repeats + 1)][1:] for case in cases]
 
 
@@ -109,16 +135,26 @@ def _time(workers: Workers, collective: str, nbytes: int) -> float:
     dist.barrier()
     begin = time.monotonic()
     for _ in range(in_a_row):
-        if collective == "all_reduce":
-            workers.all_reduce(tensor)
-        else:
-            workers.all_gather(tensor, equal=True)
+        _do(workers, collective, tensor)
     return (time.monotonic() - begin) / in_a_row
 
 
+def _workers() -> Workers:
+    group = dist.new_group()
+    assert isinstance(group, dist.ProcessGroup)  # all ranks belong to it
+    return Workers(group)
+
+
+def _do(workers: Workers, collective: str, tensor: torch.Tensor) -> None:
+    if collective == "all_reduce":
+        workers.all_reduce(tensor)
+    else:
+        workers.all_gather(tensor, equal=True)
+
+
 def _plan(told: Sequence) -> Plan:
-    nodes, rates_mbit, repeats = told
-    return Plan(tuple(nodes), tuple(rates_mbit), repeats)
+    nodes, rates_mbit, repeats, alone = told
+    return Plan(tuple(nodes), tuple(rates_mbit), repeats, tuple(alone))
 
 
 if __name__ == "__main__":

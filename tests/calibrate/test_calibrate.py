@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from math import sqrt
 
 import pytest
 import yaml
@@ -26,7 +27,8 @@ def asked(monkeypatch, *arguments: str) -> int:
 
 
 def test_what_is_written_is_a_choice_of_network_that_can_be_simulated(choices):
-    found = fit.Links(0.0001, 0.001, 0.95, 0.02, 0.1, noise=0.07)
+    noise = {"noise": 0.07, "wake_s": 0.002, "latency_noise": 0.3}
+    found = fit.Links(0.0001, 0.001, 0.95, 0.02, 0.1, **noise)
     text = choice.text(found, {"topk": fit.Compression(100.0, 2.0, 0.1, 0.2)})
     assert "off by 2.0% in the median, 10.0% at most" in text
     told = yaml.safe_load(text)
@@ -40,7 +42,8 @@ def test_what_is_written_is_a_choice_of_network_that_can_be_simulated(choices):
     crowd = max(1, 4 / os.cpu_count())  # workers to a core
     latencies_s = costs.alpha_s, costs.operation_s
     assert latencies_s == pytest.approx((crowd * 0.000025, crowd * 0.00025))
-    assert costs.noise.relative == 0.07
+    assert (costs.noise.relative, costs.noise.latency) == (0.07, 0.3)
+    assert costs.wake_s == pytest.approx(sqrt(crowd) * 0.0005)
     given = network.compression("topk", workers=4, dilation=4.0)
     assert given.seconds(1000) == pytest.approx(crowd * (1e-4 + 2e-6) / 4)
     assert network.compression("covap", 4, 4.0) is None  # not among them: measured
@@ -68,15 +71,21 @@ def test_compressors_that_differ_are_measured_once_each(choices):
 def test_real_collectives_take_what_their_bytes_need():
     if refusal():
         pytest.skip(f"namespaces are refused here: {refusal()}")
-    samples = links.measured(links.Plan(nodes=(2,), rates_mbit=(50, 200), repeats=3))
-    assert {each.rate_mbit for each in samples} == {50, 200}
-    for each in samples:
+    samples = links.measured(links.Plan(nodes=(2,), rates_mbit=(50, 200), repeats=3, alone=(3,)))
+    alone = [each for each in samples if each.alone]
+    assert [(each.nodes, each.collective) for each in alone] == [
+        (3, "all_reduce"),
+        (3, "all_gather"),
+    ]
+    in_a_row = [each for each in samples if not each.alone]
+    assert {each.rate_mbit for each in in_a_row} == {50, 200}
+    for each in in_a_row:
         assert len(each.times_s) == 3
         if each.nbytes > links.LEAST_BYTES:
             bound_s = each.nbytes * 8 / (each.rate_mbit * 1e6)
             assert each.seconds > 0.9 * bound_s  # an idle shaper lets 2 ms through at once
     found = fit.links(samples)
-    assert 0.3 < found.efficiency <= 1 and found.noise > 0
+    assert 0.3 < found.efficiency <= 1 and found.wake_s > 0 and found.latency_noise > 0
 
 
 def test_the_command_says_what_it_takes():

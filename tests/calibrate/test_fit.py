@@ -40,7 +40,51 @@ def samples(cores: int | None = None, **noise: float) -> list[Sample]:
 @pytest.mark.parametrize("cores", [None, 1, 2, 8])
 def test_constants_are_found_again(cores):
     found = fit.links(samples(cores), cores)
-    assert found._asdict() == pytest.approx(MADE | {"median": 0, "worst": 0, "noise": 0}, abs=1e-9)
+    exact = dict.fromkeys(["median", "worst", "noise", "wake_s", "latency_noise"], 0)
+    assert found._asdict() == pytest.approx(MADE | exact, abs=1e-9)
+
+
+ALONE = {"wake_s": 0.005, "latency_noise": 0.4}
+
+
+def alone(cores: int | None) -> list[Sample]:
+    """What virtual time says of collectives of few bytes that ranks have to wake up for."""
+    found = []
+    for nodes in (2, 4, 8):
+        network = Simulated(**MADE, **ALONE, cores=cores, real_seconds=True)
+        costs = network.costs(Static(rate_mbit=800), nodes, 1, seed=nodes)
+        times_s = []
+        for step in range(400):
+            costs.noise.begin(step)
+            times_s.append(costs.all_reduce(0.0, 64, nodes))
+        found.append(Sample("all_reduce", nodes, 800, 64, times_s, alone=True))
+    return found
+
+
+@pytest.mark.parametrize("cores", [None, 1, 2, 8])
+def test_wakings_and_their_noise_are_found_beside_the_rest(cores):
+    found = fit.links([*samples(cores), *alone(cores)], cores)
+    assert found._asdict() | ALONE == pytest.approx(
+        MADE | ALONE | {"median": 0, "worst": 0, "noise": 0}, abs=1e-9
+    )
+    assert found.wake_s == pytest.approx(ALONE["wake_s"], rel=0.05)
+    assert found.latency_noise == pytest.approx(ALONE["latency_noise"], rel=0.15)
+    for each in alone(cores):
+        assert fit.predicted_s(found, each, cores) == pytest.approx(each.seconds, rel=0.15)
+
+
+def test_what_messages_scatter_by_is_no_noise_of_bytes():
+    known = dict.fromkeys(["noise", "latency_noise"], 0.1)
+    network = Simulated(alpha_s=0.002, operation_s=0.0, **known)
+    found = []
+    for number, rate_mbit in enumerate((50, 200, 800)):
+        costs = network.costs(Static(rate_mbit=rate_mbit), 4, 1, seed=number)
+        times_s = [costs.all_reduce(0.0, 1000 * rate_mbit, 4) for _ in range(400)]
+        found.append(Sample("all_reduce", 4, rate_mbit, 1000 * rate_mbit, times_s))
+    of_messages = [0.1 * 6 * 0.002 / each.seconds for each in found]
+    assert min(of_messages) > 0.03
+    assert fit.noise(found) > fit.noise(found, of_messages)
+    assert fit.noise(found, of_messages) == pytest.approx(0.1, rel=0.1)
 
 
 def test_what_does_not_fit_is_told():
