@@ -28,7 +28,7 @@ class Links(NamedTuple):
     worst: float
     noise: float  # standard deviation of equal collectives, relative
     wake_s: float = 0.0  # real, of a message, until who waits for it goes on
-    latency_noise: float = 0.0  # standard deviation of what messages take beside bytes, relative
+    latency_noise: float = 0.0  # deviation of what a message takes beside its bytes, relative
 
 
 class Compression(NamedTuple):
@@ -55,7 +55,7 @@ def links(samples: Sequence[Sample], cores: int | None = None) -> Links:
         raise ValueError("no sample whose time grows with its bytes: the links' rate is not known")
     latency = latency_noise(alone)
     of_messages = [
-        latency * (fixed * operation_s + messages * alpha_s) / each.seconds
+        latency / sqrt(messages) * (fixed * operation_s + messages * alpha_s) / each.seconds
         for each, (fixed, messages, _) in zip(samples, rows, strict=True)
     ]
     return Links(
@@ -81,21 +81,24 @@ def wake_s(alone: Sequence[Sample], cores: int | None = None) -> float:
     It takes as much longer as the root of the ranks that share one of `cores`. From medians, which
     no single stall moves: of a log-normal time the mean is sqrt(1 + relative deviation^2) of it.
     """
-    if not alone:
-        return 0.0
-    times_s = [each.seconds / _wakings(each, cores) for each in alone]
-    return float(np.median(times_s)) * sqrt(1 + latency_noise(alone) ** 2)
+    means_s = [each.seconds * sqrt(1 + _deviation(each) ** 2) for each in alone]
+    times_s = [mean_s / _wakings(each, cores) for each, mean_s in zip(alone, means_s, strict=True)]
+    return float(np.median(times_s)) if times_s else 0.0
 
 
 def latency_noise(alone: Sequence[Sample]) -> float:
-    """Relative standard deviation of their repetitions; 0 where nothing was repeated.
+    """Relative standard deviation of one of their messages; 0 where nothing was repeated.
 
-    Log-normal, from the differences of neighbours, as `noise`.
+    Messages in a row are late independently of each other: n together deviate by it over sqrt(n).
     """
-    differences = [
-        abs(np.log(after / before)) for each in alone for before, after in pairwise(each.times_s)
-    ]
-    deviation = NORMAL / sqrt(2) * np.median(differences) if differences else 0.0
+    found = [_deviation(each) * sqrt(_row(each, None)[1]) for each in alone]
+    return float(np.median(found)) if found else 0.0
+
+
+def _deviation(sample: Sample) -> float:
+    """Relative, of log-normal repetitions, from the differences of neighbours, as `noise`."""
+    changes = [abs(np.log(after / before)) for before, after in pairwise(sample.times_s)]
+    deviation = NORMAL / sqrt(2) * np.median(changes) if changes else 0.0
     return sqrt(expm1(deviation**2))
 
 

@@ -133,7 +133,7 @@ class Costs:
 
     def _handled(self, operation_s: float, messages: int, stretch: float) -> tuple[float, float]:
         """What so many messages in a row take beside their bytes, and what all take at least."""
-        factor = stretch * self.noise.latency_factor()
+        factor = stretch * self.noise.latency_factor(messages)
         return factor * (operation_s + messages * self.alpha_s), factor * messages * self.wake_s
 
     @cached_property

@@ -19,7 +19,8 @@ class Noise:
     """Factors of a run's collectives, one for all workers; `relative` 0: each is 1.
 
     What messages take beside their bytes is the work of processors that are busy otherwise, and
-    has a factor more, of deviation `latency`. The n-th of an exchange is told by seed, exchange
+    has a factor more: of one message of deviation `latency`, and of n, which are late independently
+    of each other, of that over the root of n. The n-th of an exchange is told by seed, exchange
     and n alone, so a run that goes on from a checkpoint has the same, and methods that differ have
     the same in exchanges of as many.
     """
@@ -43,9 +44,9 @@ class Noise:
         """Of the time of one collective."""
         return _drawn(self.relative, self._draws) if self.relative else 1.0
 
-    def latency_factor(self) -> float:
-        """Of what its messages take beside their bytes, besides; one for each `factor`."""
-        return _drawn(self.latency, self._latency_draws) if self.latency else 1.0
+    def latency_factor(self, messages: int) -> float:
+        """Of what so many messages take beside their bytes, besides; one for each `factor`."""
+        return _drawn(self.latency / sqrt(messages), self._latency_draws) if self.latency else 1.0
 
 
 def _drawn(relative: float, draws: np.random.Generator) -> float:

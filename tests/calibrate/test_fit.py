@@ -1,5 +1,7 @@
 """The fit gives back the constants that times were made with."""
 
+from math import sqrt
+
 import pytest
 
 from harness.calibrate import fit
@@ -74,14 +76,13 @@ def test_wakings_and_their_noise_are_found_beside_the_rest(cores):
 
 
 def test_what_messages_scatter_by_is_no_noise_of_bytes():
-    known = dict.fromkeys(["noise", "latency_noise"], 0.1)
-    network = Simulated(alpha_s=0.002, operation_s=0.0, **known)
+    network = Simulated(alpha_s=0.002, operation_s=0.0, noise=0.1, latency_noise=0.25)
     found = []
     for number, rate_mbit in enumerate((50, 200, 800)):
         costs = network.costs(Static(rate_mbit=rate_mbit), 4, 1, seed=number)
         times_s = [costs.all_reduce(0.0, 1000 * rate_mbit, 4) for _ in range(400)]
         found.append(Sample("all_reduce", 4, rate_mbit, 1000 * rate_mbit, times_s))
-    of_messages = [0.1 * 6 * 0.002 / each.seconds for each in found]
+    of_messages = [0.25 / sqrt(6) * 6 * 0.002 / each.seconds for each in found]
     assert min(of_messages) > 0.03
     assert fit.noise(found) > fit.noise(found, of_messages)
     assert fit.noise(found, of_messages) == pytest.approx(0.1, rel=0.1)

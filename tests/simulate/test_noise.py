@@ -48,18 +48,19 @@ def test_a_factor_is_told_by_seed_exchange_and_number():
     assert not (factors(Noise(0.1, seed=4), exchanges=5, each=4) == whole).any()
 
 
-def test_factors_of_latency_are_drawn_apart_and_leave_the_others_as_they_were():
+@pytest.mark.parametrize("messages", [1, 4, 25])
+def test_factors_of_latency_are_drawn_apart_and_leave_the_others_as_they_were(messages):
     both = Noise(0.1, seed=3, latency=1.0)
     latency = []
     for exchange in range(20_000):
         both.begin(exchange)
-        latency.append(both.latency_factor())
+        latency.append(both.latency_factor(messages))
     assert np.mean(latency) == pytest.approx(1, abs=0.05) and min(latency) > 0
-    assert np.std(latency) == pytest.approx(1, rel=0.2)
+    assert np.std(latency) == pytest.approx(1 / np.sqrt(messages), rel=0.2)  # independent
     assert (
         factors(Noise(0.1, seed=3, latency=1.0), 5, 4) == factors(Noise(0.1, seed=3), 5, 4)
     ).all()
-    assert Noise(0.1, seed=3).latency_factor() == 1.0
+    assert Noise(0.1, seed=3).latency_factor(messages) == 1.0
 
 
 def took_s(collective: str, noise: Noise, **told: float) -> tuple[float, dict[str, float]]:
@@ -89,7 +90,7 @@ def test_noise_of_latency_is_of_what_bytes_do_not_take(collective):
     told = {"alpha_s": 0.01, "operation_s": 0.02}
     without_s, exact_s = took_s(collective, Noise())[0], took_s(collective, Noise(), **told)[0]
     noise = Noise(seed=1, latency=1.0)
-    factor = Noise(seed=1, latency=1.0).latency_factor()
+    factor = Noise(seed=1, latency=1.0).latency_factor(ASKED[collective][2])
     noisy_s = took_s(collective, noise, **told)[0]
     assert factor != 1
     assert noisy_s - without_s == pytest.approx(factor * (exact_s - without_s))
@@ -98,7 +99,7 @@ def test_noise_of_latency_is_of_what_bytes_do_not_take(collective):
 @pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "all_to_all", "send"])
 def test_noise_of_latency_is_of_wakings_too(collective):
     exact_s = took_s(collective, Noise(), wake_s=100.0)[0]
-    factor = Noise(seed=1, latency=1.0).latency_factor()
+    factor = Noise(seed=1, latency=1.0).latency_factor(ASKED[collective][2])
     noisy_s = took_s(collective, Noise(seed=1, latency=1.0), wake_s=100.0)[0]
     assert factor != 1 and noisy_s == pytest.approx(factor * exact_s)
 
