@@ -15,7 +15,7 @@ from harness.doctor.composition import compose
 from harness.reproduce.paper import PAPERS, Paper, check
 from harness.runner import run
 from harness.settings import BadSetting
-from tests.launching import until
+from tests.launching import processes, until
 
 ROOT = Path(__file__).resolve().parents[1]
 EXPERIMENTS = {path.stem for path in (ROOT / "conf/experiment").glob("*.yaml")}
@@ -151,19 +151,13 @@ def test_no_process_outlives_one_that_is_killed(paper):
 
 
 def members(session: int) -> list[int]:
-    """Processes of `session` that run."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                state, _, _, its_session = stat_of(entry)
-            except OSError:
-                continue
-            if its_session == str(session) and state != "Z":
-                found.append(int(entry.name))
-    return found
+    """Processes of a pool in `session`."""
+    return [pid for pid in processes("multiprocessing") if session_of(pid) == session]
 
 
-def stat_of(process: Path) -> list[str]:
-    """State, parent, group, session; after the name, which may hold anything."""
-    return (process / "stat").read_text().rpartition(")")[2].split()[:4]
+def session_of(pid: int) -> int | None:
+    """None: it has ended."""
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None

@@ -55,8 +55,8 @@ def links(samples: Sequence[Sample], cores: int | None = None) -> Links:
         raise ValueError("no sample whose time grows with its bytes: the links' rate is not known")
     latency = latency_noise(alone)
     of_messages = [
-        latency / sqrt(messages) * (fixed * operation_s + messages * alpha_s) / each.seconds
-        for each, (fixed, messages, _) in zip(samples, rows, strict=True)
+        latency / sqrt(_messages(each)) * (fixed * operation_s + crowded * alpha_s) / each.seconds
+        for each, (fixed, crowded, _) in zip(samples, rows, strict=True)
     ]
     return Links(
         alpha_s=float(alpha_s),
@@ -91,7 +91,7 @@ def latency_noise(alone: Sequence[Sample]) -> float:
 
     Messages in a row are late independently of each other: n together deviate by it over sqrt(n).
     """
-    found = [_deviation(each) * sqrt(_row(each, None)[1]) for each in alone]
+    found = [_deviation(each) * sqrt(_messages(each)) for each in alone]
     return float(np.median(found)) if found else 0.0
 
 
@@ -140,17 +140,20 @@ def compression(elements: Sequence[int], seconds: Sequence[float]) -> Compressio
 
 
 def _row(sample: Sample, cores: int | None) -> tuple[float, float, float]:
-    rounds, others = ROUNDS[sample.collective], sample.nodes - 1
+    messages, crowd = _messages(sample), _crowd(sample, cores)
     share = 1 / sample.nodes if sample.collective == "all_reduce" else 1.0
-    volume = rounds * others * share * sample.nbytes
-    crowd = _crowd(sample, cores)
-    return crowd, crowd * rounds * others, volume * 8 / (sample.rate_mbit * BITS_PER_S)
+    volume = messages * share * sample.nbytes
+    return crowd, crowd * messages, volume * 8 / (sample.rate_mbit * BITS_PER_S)
 
 
 def _wakings(sample: Sample, cores: int | None) -> float:
     """Messages in a row, each as much longer as ranks that sleep share a core."""
-    _, messages, _ = _row(sample, None)
-    return messages * sqrt(_crowd(sample, cores))
+    return _messages(sample) * sqrt(_crowd(sample, cores))
+
+
+def _messages(sample: Sample) -> int:
+    """In a row."""
+    return ROUNDS[sample.collective] * (sample.nodes - 1)
 
 
 def _crowd(sample: Sample, cores: int | None) -> float:
