@@ -5,7 +5,8 @@ are carried at each look's rate until none are left. Of P workers:
 
 - ring reduce-scatter and all-gather: P-1 messages in a row of b/P each, an all-reduce is one after
   the other (Patarasuk & Yuan, 2009). Pieces of an all-gather may differ in length: the busiest hop
-  then carries the total less the smallest piece (Thakur et al., 2005, for equal pieces).
+  then carries the total less the smallest piece (Thakur et al., 2005, for equal pieces), and the
+  longest piece travels P-1 hops, chunk by chunk, each handed on when it is there.
 - broadcast: b bytes handed on along the ring, in pieces so small that all hops are busy at once
   (Sanders, Speck & Traeff, 2009, pipelined): b on every hop, P-1 messages of latency.
 - all-to-all, and sends at the same time: every connection is its own, none waits for another.
@@ -24,7 +25,8 @@ long paths. Noise stretches what messages and bytes take, and queues; delays of 
 
 Where nodes share processors, who waits for a message has to be woken when it is there. While a lot
 of bytes is on its way the next message is awaited meanwhile, so this is a bound, not a term: a
-collective takes no less than its messages' wakings, beside the delay of links.
+collective takes no less than its messages' wakings, beside the delay of links. One that follows
+another at once, as pieces follow their lengths, finds everybody awake.
 """
 
 from collections.abc import Sequence
@@ -33,6 +35,7 @@ from functools import cached_property
 
 import numpy as np
 
+from harness.exchange.workers import CHUNK_BYTES
 from harness.simulate.conditions import Conditions, Look
 from harness.simulate.noise import Noise
 from harness.simulate.routes import VOID, Paths
@@ -70,19 +73,28 @@ class Costs:
     def carried(self) -> dict[str, float]:
         return {n: float(b) for n, b in zip(self._names, self._carried, strict=False) if b}
 
-    def all_reduce(self, start_s: float, nbytes: int, workers: int) -> float:
-        """End of a ring all-reduce of `nbytes` that all began by `start_s`."""
-        return self._ring(start_s, 2 * (workers - 1) / workers * nbytes, 2, workers)
+    def all_reduce(self, start_s: float, nbytes: int, workers: int, awake: bool = False) -> float:
+        """End of a ring all-reduce of `nbytes` that all began by `start_s`.
+
+        `awake`: all have just ended another collective, and wait for nothing else.
+        """
+        volume = 2 * (workers - 1) / workers * nbytes
+        return self._ring(start_s, volume, 2, workers, awake=awake)
 
     def reduce_scatter(self, start_s: float, nbytes: int, workers: int) -> float:
         """End of a ring reduce-scatter of `nbytes`, of which each worker keeps a part."""
         return self._ring(start_s, (workers - 1) / workers * nbytes, 1, workers)
 
-    def all_gather(self, start_s: float, sizes: Sequence[int]) -> float:
-        """End of a ring all-gather of pieces of `sizes` bytes, by rank."""
+    def all_gather(self, start_s: float, sizes: Sequence[int], awake: bool = False) -> float:
+        """End of a ring all-gather of pieces of `sizes` bytes, by rank.
+
+        `awake`: as of an all-reduce.
+        """
         pieces = np.asarray(sizes, dtype=float)
         enters = np.roll(pieces[:: self.workers_per_node], -1)  # of the rank at the hop's other end
-        return self._ring(start_s, pieces.sum() - enters, 1, len(sizes))
+        hops, longest = len(enters) - 1, float(pieces.max())
+        travel = longest + max(0, hops - 1) * min(longest, CHUNK_BYTES)
+        return self._ring(start_s, pieces.sum() - enters, 1, len(sizes), travel, awake)
 
     def broadcast(self, start_s: float, nbytes: int, workers: int, root: int = 0) -> float:
         """End of a pipelined broadcast of `nbytes` from rank `root`."""
@@ -108,27 +120,40 @@ class Costs:
         return self._at_once(start_s, 0.0, 1, self._by_node(sizes), connections)
 
     def _ring(
-        self, start_s: float, volumes: float | np.ndarray, rounds: int, workers: int
+        self,
+        start_s: float,
+        volumes: float | np.ndarray,
+        rounds: int,
+        workers: int,
+        travel: float = 0.0,
+        awake: bool = False,
     ) -> float:
-        """`volumes[n]` bytes leave node n, in `rounds` times around."""
+        """`volumes[n]` bytes leave node n, in `rounds` times around.
+
+        What takes longest on its way crosses hops for `travel` bytes, one after the other. Of ranks
+        that are `awake` none is waited for until it wakes.
+        """
         if workers == 1:
             return start_s
         stretch, messages = self.noise.factor(), rounds * (workers - 1)
         latency_s, wakes_s = self._handled(self.operation_s, messages, stretch)
+        if awake:
+            wakes_s = 0.0
         nodes = self.conditions.routes.nodes
         if nodes == 1:
             return start_s + max(latency_s, wakes_s)
         volumes = np.broadcast_to(volumes, nodes)
         np.add.at(self._carried, self._hops, volumes[:, None] / self.efficiency)
         delay_s = rounds * self._around_s(self.conditions.look(start_s))
-        message = volumes.max() / messages
+        carried = np.array([volumes.max(), travel] if travel else [volumes.max()])
 
-        def rate(look: Look) -> np.ndarray:
+        def rates(look: Look) -> np.ndarray:
             per_s, wait_s = self._of_ring(look)
-            return np.minimum(per_s, message / wait_s) if message and wait_s else per_s
+            per_s, waiting = per_s[: len(carried)], bool(carried[0] and wait_s)
+            return np.minimum(per_s, carried / (messages * wait_s)) if waiting else per_s
 
         begin_s = start_s + latency_s + delay_s
-        end_s = self.conditions.finish(begin_s, stretch * volumes.max(), rate)
+        end_s = self.conditions.finish(begin_s, stretch * carried, rates)
         return max(end_s, start_s + wakes_s + delay_s)
 
     def _handled(self, operation_s: float, messages: int, stretch: float) -> tuple[float, float]:
@@ -156,16 +181,16 @@ class Costs:
         return float(hops.sum() - (hops.min() if self.workers_per_node == 1 else 0.0))
 
     def _of_ring(self, look: Look) -> tuple[np.ndarray, float]:
-        """Payload bytes/s of the slowest hop, and the mean wait of a message at a hop."""
+        """Payload bytes/s of the slowest hop and of all in a row; the mean wait of a message."""
         if self._known[0] != look.version:
             shares = self._shares(look, self._ring_connections)
-            slowest, wait_s = shares[self._hops].min(), 0.0
+            hops, wait_s = shares[self._hops].min(axis=1), 0.0
             if look.loss.any():
-                bounds = self._bounds(look, self._hops, self._hops_back)
-                slowest = np.minimum(slowest, bounds.min())
+                hops = np.minimum(hops, self._bounds(look, self._hops, self._hops_back))
+            rates = np.array([hops.min(), 1 / np.mean(1 / hops)])
             if look.flows:
                 wait_s = float(self._waits_s(look, self._hops).mean())
-            self._known = look.version, slowest, wait_s
+            self._known = look.version, rates, wait_s
         return self._known[1:]
 
     def _waits_s(self, look: Look, paths: Paths) -> np.ndarray:

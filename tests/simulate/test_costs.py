@@ -5,6 +5,7 @@ from math import inf, sqrt
 
 import pytest
 
+from harness.exchange.workers import CHUNK_BYTES
 from harness.simulate.costs import tcp_bytes_per_s
 from harness.simulate.routes import Dumbbell
 from profiles.base import Extremes, Link
@@ -133,9 +134,27 @@ def test_messages_stop_waiting_when_the_flows_have_gone():
 
 
 def test_an_all_gather_takes_what_its_busiest_link_carries():
+    slow = Made({0: [(0, 0.1)]})  # who sends all pieces but that of the next, and receives as much
     sizes = [4 * MB, MB, 2 * MB, 3 * MB]
-    assert costs_of(Static(8.0), 4).all_gather(0.0, sizes) == pytest.approx(10 - 1)
+    assert costs_of(slow, 4).all_gather(0.0, sizes) == pytest.approx((10 - 1) / 0.1)
     assert costs_of(Static(8.0), 4).all_gather(0.0, [0, 0, 0, 0]) == 0
+
+
+def test_the_longest_piece_travels_all_hops_of_an_all_gather_chunk_by_chunk():
+    short, long, chunk = 0.1 * MB, 0.4 * MB, CHUNK_BYTES
+    of_one_chunk = [short, long, short, short]
+    assert costs_of(Static(8.0), 4).all_gather(0.0, of_one_chunk) == pytest.approx(3 * 0.4)
+    of_many = [short, 10 * MB, short, short]  # its last chunk follows the others at each hop
+    expected = pytest.approx(10 + 2 * chunk / MB)
+    assert costs_of(Static(8.0), 4).all_gather(0.0, of_many) == expected
+    uneven = Made({0: [(0, 0.5)], 1: [(0, 0.25)], 2: [(0, 0.5)]})  # hops at 0.25, 0.25, 0.5, 0.5
+    assert costs_of(uneven, 4).all_gather(0.0, of_one_chunk) == pytest.approx(3 * 0.4 * 3)
+
+
+def test_what_follows_at_once_finds_everybody_awake():
+    costs = costs_of(Static(8.0), 4, wake_s=0.01)
+    assert costs.all_gather(0.0, [100] * 4) == pytest.approx(3 * 0.01)
+    assert costs.all_gather(1.0, [100] * 4, awake=True) == pytest.approx(1 + 3 * 1e-4)
 
 
 def test_workers_of_a_node_share_the_one_hop_that_leaves_it():
