@@ -59,15 +59,18 @@ class SimulatedWorkers(Collectives):
     compressing: list[tuple[float, float]] = field(default_factory=list, init=False)
     acts: list[Act] = field(default_factory=list, init=False)  # since somebody cleared it
     _measured_from: float | None = field(default=None, init=False)
+    _awake: bool = field(default=False, init=False)  # nothing but collectives since the last step
 
     def open(self, exchange: int) -> None:
         """An exchange begins, which every worker says before any of its collectives."""
         self.costs.noise.begin(exchange)
+        self._awake = True
 
     def begin(self, time_s: float) -> None:
         """Go on at `time_s`, unless it is later already; from now on time is measured."""
         self.now_s = max(self.now_s, time_s)
         self._measured_from = self._clock()
+        self._awake = False
 
     def pause(self) -> None:
         """Add what was measured since."""
@@ -84,6 +87,7 @@ class SimulatedWorkers(Collectives):
 
     def again(self, time_s: float, acts: list[Act]) -> None:
         """What `acts` tells, from `time_s` on, without any tensor; nobody is waited for."""
+        self._awake = False
         self.now_s = max(self.now_s, time_s)
         for act in acts:
             if act.collective is None:
@@ -147,7 +151,9 @@ class SimulatedWorkers(Collectives):
         if first.kind == "swap":
             return self._swapped_all(start_s, calls)
         total = self._added_up(first.kind, [call.tensor for call in calls])
-        return Made([self._cost("all_reduce", start_s, total.nbytes, self.size)], total)
+        return Made(
+            [self._cost("all_reduce", start_s, total.nbytes, self.size, self._awake)], total
+        )
 
     def _cost(self, collective: str, start_s: float, *asked: Any) -> float:
         """When a collective that starts at `start_s` ends."""
@@ -159,13 +165,14 @@ class SimulatedWorkers(Collectives):
 
     def _gathered(self, start_s: float, calls: list[Call]) -> Made:
         lengths = [call.lengths for call in calls]
-        ends_s = []
+        ends_s, awake = [], self._awake
         if calls[0].kind == "gather unlike":
             nbytes = LENGTH_BYTES * self.size * len(lengths[0])
-            ends_s.append(self._cost("all_reduce", start_s, nbytes, self.size))
+            ends_s.append(self._cost("all_reduce", start_s, nbytes, self.size, awake))
+            awake = True
         pieces = [call.tensor for call in calls]
         sizes = [piece.nbytes for piece in pieces]
-        ends_s.append(self._cost("all_gather", ends_s[-1] if ends_s else start_s, sizes))
+        ends_s.append(self._cost("all_gather", ends_s[-1] if ends_s else start_s, sizes, awake))
         return Made(ends_s, (lengths, pieces))
 
     def _swapped_all(self, start_s: float, calls: list[Call]) -> Made:

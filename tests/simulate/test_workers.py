@@ -128,3 +128,17 @@ def test_who_comes_first_waits_and_who_waits_counts_it():
     for rank, (now_s, (start_s, end_s)) in enumerate(together(3, work, costs)):
         assert start_s == rank
         assert now_s == end_s == pytest.approx(2 + 4 / 3)
+
+
+def test_only_what_follows_a_pause_waits_for_ranks_to_wake():
+    def work(workers: Any) -> Any:
+        workers.open(0)  # at the end of a step, of which nobody has slept since
+        workers.all_reduce(torch.ones(3))
+        workers.begin(5.0)
+        workers.all_reduce(torch.ones(3))
+        workers.all_gather(torch.ones(3))  # its lengths, and at once its pieces
+        return [stop - start for start, stop in workers.intervals]
+
+    costs = costs_of(Static(rate_mbit=1e6), 3, wake_s=0.01)
+    [took_s, *_] = together(3, work, costs)
+    assert took_s == pytest.approx([0.0, 4 * 0.01, 4 * 0.01, 0.0], abs=1e-6)
