@@ -7,7 +7,7 @@ from types import FrameType
 from typing import NoReturn
 
 from harness.runner import run
-from harness.runner.run import SHELL_SIGNAL
+from harness.runner.enclosure import SHELL_SIGNAL
 
 
 def stop_in_order() -> None:

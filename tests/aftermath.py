@@ -15,12 +15,13 @@ from typing import NamedTuple
 
 from harness.runner.turn import LOCK
 from tests.faults import STEPS_BEFORE_GATE
-from tests.launching import ROOT, TINY, command, harness, runs, until
+from tests.launching import ROOT, TINY, command, harness, processes, runs, until
 
 PLAIN = tuple(part for part in TINY if part.startswith("profile"))
 GATED = ("compressor._target_=tests.faults.WaitsAtGate", *(set(TINY) - set(PLAIN)))
 SOON_S = 30.0  # the end of a run that was hit; no timeout of a collective is that short
 SETTLED = ("succeeded", "invalid")  # a busy machine may spoil a run that works
+ENCLOSURE, FORKS = "harness: enclosure of", "harness: forks supervisors"  # process titles
 KINDS = ("net", "mnt", "pid", "user")
 
 
@@ -43,6 +44,14 @@ def traces(runner: int) -> Traces:
     began = {pid: at for pid, (_, at) in _alive().items() if pid in ours}
     namespaces = _namespaces(ours) - _namespaces(set(parents) - ours)
     return Traces(began, namespaces, _locks(), *_shared())
+
+
+def traces_of_run(runner: int, hit: int = 0) -> Traces:
+    """Without the processes that go on with the next run of a sweep, unless `hit` is one."""
+    seen = traces(runner)
+    for goes_on in {runner, *processes(FORKS)} & set(seen.processes) - {hit}:
+        del seen.processes[goes_on]
+    return seen
 
 
 def _alive() -> dict[int, tuple[int, int]]:
@@ -85,10 +94,20 @@ def remains(seen: Traces) -> list[str]:
     left = [
         f"process {pid}" for pid, at in seen.processes.items() if alive.get(pid, (0,))[-1] == at
     ]
-    left += [f"namespace {name}" for name in _namespaces(set(alive)) & seen.namespaces]
+    held = _namespaces(set(alive) - _of_later_runs(seen, alive))
+    left += [f"namespace {name}" for name in held & seen.namespaces]
     left += [f"lock {inode}" for inode in _locks() & seen.locks]
     left += [f"interface {name}" for name in interfaces - seen.interfaces]
     return left + [f"/dev/shm/{name}" for name in shared_memory - seen.shared_memory]
+
+
+def _of_later_runs(seen: Traces, alive: dict[int, tuple[int, int]]) -> set[int]:
+    """Processes of runs that began since: the kernel gives their namespaces numbers again."""
+    began = {pid for pid in processes(ENCLOSURE) if pid in alive}
+    later = {pid for pid in began if seen.processes.get(pid) != alive[pid][-1]}
+    while more := {pid for pid, (parent, _) in alive.items() if parent in later} - later:
+        later |= more
+    return later
 
 
 class Scene:

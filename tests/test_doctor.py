@@ -96,10 +96,9 @@ def test_an_override_that_hydra_refuses_is_one_message_and_status_1():
 @pytest.mark.launch
 def test_missing_programs_are_told_with_their_package(tmp_path):
     done = doctor("--json", *TINY, PATH=str(tmp_path))
-    assert done.returncode == 1
+    assert done.returncode == 0, done.stdout  # a run without competing flows needs none
     found = findings(done)
-    assert found["unshare"]["mark"] == found["namespaces"]["mark"] == "missing"
-    assert found["namespaces"]["enable"] == "sudo apt-get install util-linux"
+    assert found["namespaces"]["mark"] == "ok"
     assert found["iperf3"]["mark"] == "warn"
     assert found["iperf3"]["enable"] == "sudo apt-get install iperf3"
 

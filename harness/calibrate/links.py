@@ -19,7 +19,7 @@ import torch.distributed as dist
 from harness import environment
 from harness.calibrate.ranks import on_ranks
 from harness.exchange.workers import Workers
-from harness.runner import run
+from harness.runner import enclosure
 from harness.runner.turn import machine_to_ourselves
 
 COLLECTIVES = ("all_reduce", "all_gather")
@@ -63,7 +63,7 @@ class CalibrationError(RuntimeError):
 
 def measured(plan: Plan) -> list[Sample]:
     """Samples of `plan`, taken while no run goes on; CalibrationError when that fails."""
-    command = [*run.enclosure(), sys.executable, "-m", __name__, json.dumps(plan)]
+    command = enclosure.command(sys.executable, "-m", __name__, json.dumps(plan))
     with machine_to_ourselves():
         inside = os.environ | environment.ALLOCATOR
         done = subprocess.run(command, env=inside, capture_output=True, text=True, timeout=LIMIT_S)

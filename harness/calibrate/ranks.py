@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from harness import environment
 from harness.network.star import Star
-from harness.runner import run
+from harness.runner import enclosure
 from profiles.static import Static
 
 TIMEOUT_S = 300
@@ -31,7 +31,7 @@ def enclosed() -> None:
     if os.environ.get("GRADNET_ENCLOSED") == "1" and os.getpid() == 1:
         return
     inside = os.environ | environment.ALLOCATOR | {"GRADNET_ENCLOSED": "1"}
-    command = [*run.enclosure(), sys.executable, *sys.argv]
+    command = enclosure.command(sys.executable, *sys.argv)
     sys.exit(subprocess.run(command, env=inside).returncode)
 
 

@@ -54,7 +54,7 @@ def examine(settings: Sequence[Settings]) -> Groups:
             "links": partial(kernel.links, shaped, enclosed),
             "congestion": partial(kernel.tcp, shaped),
         },
-        "programs": {"programs": partial(programs.programs, runs, enclosed)},
+        "programs": {"programs": partial(programs.programs, runs)},
         "machine": {
             "cores": partial(machine.cores, runs),
             "memory": partial(machine.memory, runs),

@@ -1,20 +1,19 @@
 """Whether this user gets namespaces of his own, which every run lives in, and what forbids them."""
 
 import os
-import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from harness.doctor.findings import Finding, needed
-from harness.runner.run import enclosure
+from harness.runner import enclosure
 
 PROC = Path("/proc")
 NET_ADMIN, SYS_ADMIN = 12, 21  # bits of a capability set
 ENOUGH = 15_000  # namespaces of a kind that a user may have, where a limit is to be raised
 TRY_S = 10.0
-INSTALL = "sudo apt-get install util-linux"
 DOCKER = "--cap-add SYS_ADMIN --cap-add NET_ADMIN --security-opt seccomp=unconfined"
 CONTAINER = f"in a container: start it with `docker run --privileged`, or {DOCKER} " + (
     "--security-opt apparmor=unconfined --security-opt systempaths=unconfined"
@@ -96,8 +95,7 @@ def namespaces(most_nodes: int, asked: bool = True) -> Iterator[Finding]:
     if not refusal:
         yield Finding("namespaces", "ok", "network, mount and process namespaces", "tried")
     elif not switches:
-        enable = INSTALL if shutil.which("unshare") is None else _advice()
-        yield Finding("namespaces", needed(asked), refusal, without, enable)
+        yield Finding("namespaces", needed(asked), refusal, without, _advice())
     else:
         yield Finding("namespaces", needed(asked), refusal, f"{without}; see the next lines")
     for switch in switches:
@@ -105,14 +103,12 @@ def namespaces(most_nodes: int, asked: bool = True) -> Iterator[Finding]:
 
 
 def refused() -> str:
-    """What the kernel, or unshare, says against the enclosure of a run; "" when it works."""
-    command = [*enclosure(), "true"]
+    """What the kernel says against the enclosure of a run; "" when it works."""
+    command = enclosure.command(sys.executable, "-c", "")
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TRY_S)
-    except FileNotFoundError:
-        return f"{command[0]} not found"
     except subprocess.TimeoutExpired:
-        return f"{command[0]} did not end within {TRY_S} s"
+        return f"`{' '.join(command)}` did not end within {TRY_S} s"
     said = done.stderr.strip().splitlines()
     return (said[-1] if said else f"status {done.returncode}") if done.returncode else ""
 

@@ -12,9 +12,8 @@ IPERF3_LEAST = (3, 9)
 TRY_S = 10.0
 
 
-def programs(asked: Sequence[Composition], enclosed: bool = True) -> Iterator[Finding]:
+def programs(asked: Sequence[Composition]) -> Iterator[Finding]:
     flows = max((run.flows for run in asked), default=0)
-    yield _program("unshare", "util-linux", enclosed, "encloses every run over packets")
     competing = f"the profile's {flows} competing flows" if flows else "competing flows"
     yield _program("iperf3", "iperf3", flows > 0, competing, IPERF3_LEAST)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from harness.doctor.composition import Composition
-from harness.runner.run import enclosure
+from harness.runner import enclosure
 
 TRY_S = 120.0
 
@@ -32,7 +32,7 @@ def asked(compositions: Sequence[Composition]) -> list[dict[str, Any]]:
 
 def attempt(networks: list[dict[str, Any]]) -> Trial:
     """Try them in an enclosure such as a run's; RuntimeError when it cannot be had or breaks."""
-    command = [*enclosure(), sys.executable, "-m", "harness.doctor.inside"]
+    command = enclosure.command(sys.executable, "-m", "harness.doctor.inside")
     text = json.dumps(networks)
     try:
         done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=TRY_S)

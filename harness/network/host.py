@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pyroute2 import IPRoute
 
@@ -30,6 +30,8 @@ _CAPABILITIES = {12: "CAP_NET_ADMIN", 21: "CAP_SYS_ADMIN"}
 @dataclass(frozen=True, kw_only=True)
 class Host(Shaping):
     """Only rates are shaped, only between the machines, and only while a run is going on."""
+
+    own_namespace: ClassVar[bool] = False  # the machine's network is what is shaped
 
     interface: str | None = None
     machine: int | None = None
@@ -80,10 +82,9 @@ class Host(Shaping):
         """Machine 0 has the results; what the others keep is no run of its own."""
         return run_id if self.machine == 0 else f".machines/{run_id}-{self.machine}"
 
-    def enclosure(self, alone: list[str]) -> list[str]:
-        """The machine's own network, and a watchdog that outlives the run."""
-        shared = [part for part in alone if part not in ("--net", "--user", "--map-root-user")]
-        return [*watchdog.command(self._ledger(), self.time_limit_s), *shared]
+    def guard(self) -> None:
+        """A watchdog for what is borrowed of the machine's own network."""
+        watchdog.leave_behind(self._ledger(), self.time_limit_s)
 
     @contextmanager
     def up(self, nodes: int, profile: Profile, dilation: float) -> Iterator[Machines]:

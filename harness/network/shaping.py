@@ -16,7 +16,8 @@ PERIOD_S = (0.001, 3600.0)
 class Shaping:
     """Queues and periods; the whole run is on this machine unless a network says otherwise."""
 
-    in_process: ClassVar[bool] = False  # a run has processes, and a network, of its own
+    in_process: ClassVar[bool] = False  # a run has processes of its own
+    own_namespace: ClassVar[bool] = True  # and a network namespace
 
     queue_ms: float | None = 50.0  # of the profile's highest rate; constant bytes at lower rates
     queue_bytes: int | None = None  # instead of queue_ms
@@ -63,6 +64,5 @@ class Shaping:
         """Where, below the experiment's folder, this machine keeps a run."""
         return run_id
 
-    def enclosure(self, alone: list[str]) -> list[str]:
-        """Command prefix for the supervisor; `alone` gives it a network of its own."""
-        return alone
+    def guard(self) -> None:
+        """In the process that encloses the run, before: leave behind what must outlive it."""

@@ -1,14 +1,12 @@
 """Guards an interface: restores it when its run dies, however, or when its time is up.
 
-`python -m harness.network.watchdog LEDGER LIMIT_S -- COMMAND...` leaves a process of its own
-session behind and becomes COMMAND, so it is on guard before the interface is touched and outside
-of every namespace that ends with the run. It ends when COMMAND has ended.
+A process of its own session, left behind before the interface is touched and outside of every
+namespace that ends with the run.
 """
 
 import os
 import select
 import signal
-import sys
 import syslog
 import time
 from pathlib import Path
@@ -19,18 +17,13 @@ from setproctitle import setproctitle
 from harness.network import ledger
 from harness.network.links import NetworkError
 
-OWNER = "GRADNET_GUARD"  # environment variable of COMMAND: the name of its guard
+OWNER = "GRADNET_GUARD"  # environment variable of the guarded: the name of its guard
 
 
-def command(path: Path, limit_s: float) -> list[str]:
-    """Prefix of a command that shall be guarded by the ledger `path`."""
-    return [sys.executable, "-m", "harness.network.watchdog", str(path), str(limit_s), "--"]
-
-
-def main() -> NoReturn:
-    path, limit_s, guarded = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[4:]
+def leave_behind(path: Path, limit_s: float) -> None:
+    """From now on the ledger `path` is guarded, until the calling process has ended."""
     owner = f"{os.getpid()}.{time.clock_gettime_ns(time.CLOCK_BOOTTIME)}"
-    process = os.pidfd_open(os.getpid())  # stays that of COMMAND; closed by exec
+    process = os.pidfd_open(os.getpid())
     between = os.fork()
     if between == 0:
         if os.fork() == 0:
@@ -38,7 +31,8 @@ def main() -> NoReturn:
             _guard(process, path, owner, limit_s)
         os._exit(0)
     os.waitpid(between, 0)
-    os.execvpe(guarded[0], guarded, os.environ | {OWNER: owner})
+    os.close(process)
+    os.environ[OWNER] = owner
 
 
 def _detach(path: Path, process: int) -> None:
@@ -77,7 +71,3 @@ def _next_look_s(path: Path, owner: str, limit_s: float) -> float:
     """Until the time of the run may be up: it begins when the interface is borrowed."""
     left_s = ledger.left_s(path, owner)
     return limit_s if left_s is None else left_s + 0.001  # poll cuts to whole milliseconds
-
-
-if __name__ == "__main__":
-    main()

@@ -18,6 +18,7 @@ from harness.settings import Settings
 
 ATTEMPTS = 2  # what the machine's other work disturbed is done once more
 MOST_AT_A_TIME = 8  # each takes about a gigabyte
+STOP_S = 8.0  # for a run to end in order, before its process does
 Tell = Callable[[Settings, Outcome], None]
 Ended = Generator[tuple[int, Outcome], None, None]
 
@@ -93,7 +94,7 @@ def _end_with_parent() -> None:
     assert parent is not None  # of a process of a pool
     parent.join()
     os.kill(os.getpid(), signal.SIGTERM)  # its run ends in order
-    time.sleep(run.STOP_S)
+    time.sleep(STOP_S)
     os._exit(1)
 
 

@@ -2,10 +2,8 @@
 
 import hashlib
 import json
-import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from contextlib import nullcontext
@@ -14,19 +12,17 @@ from typing import NamedTuple
 
 import yaml
 
-from harness import environment, status
+from harness import status
 from harness.records import TABLES, Table, read_events, read_json, refusal
 from harness.runner import earlier
+from harness.runner.enclosure import SHELL_SIGNAL
 from harness.runner.progress import Progress
+from harness.runner.supervisors import Supervisor
 from harness.runner.turn import machine_to_ourselves
 from harness.settings import BadSetting, Settings
 from harness.training import checkpoint
 
-STOP_S = 8.0  # for the supervisor to end after Ctrl-C, before it is killed
 POLL_S = 0.1
-# the last that unshare of util-linux 2.38 says when a signal killed its child
-KILLED_IN_2_38 = "unshare: sigprocmask unblock failed: Invalid argument"
-SHELL_SIGNAL = 128  # plus the signal's number: how a shell, and unshare, tells of one
 
 
 class Outcome(NamedTuple):
@@ -161,82 +157,46 @@ def _simulated(run_dir: Path, settings: Settings) -> None:
         simulate(run_dir, settings, progress.now_and_then)
 
 
-_running: list[subprocess.Popen] = []  # the supervisor, while there is one
+_running: list[Supervisor] = []  # while there is one
 
 
 def _supervised(run_dir: Path, settings: Settings, lock: int) -> None:
     """Start the supervisor and follow it to its end; afterwards status.json says the truth."""
-    enclosed = settings.build("network").enclosure(enclosure())
     with (run_dir / "logs" / "supervisor.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*enclosed, sys.executable, "-m", "harness.runner.supervise", str(run_dir)],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            env=os.environ | environment.ALLOCATOR | {"TMPDIR": str(status.temporary(run_dir))},
-            start_new_session=True,  # Ctrl-C is ours to pass on
-            pass_fds=[lock],
-        )
-    _running.append(process)
+        supervisor = Supervisor(run_dir, log.fileno(), lock)
+    _running.append(supervisor)
     try:
         with Progress(run_dir, settings) as progress:
-            while process.poll() is None:
+            while supervisor.poll() is None:
                 progress.update()
                 time.sleep(POLL_S)
     except FileNotFoundError as gone:
-        _stop(process)
+        supervisor.stop()
         status.end(run_dir, "failed", f"{gone.filename} was removed while the run went on")
     except BaseException:
-        _stop(process)
+        supervisor.stop()
         raise
     finally:
-        _running.remove(process)
+        _running.remove(supervisor)
     if status.state(run_dir) == "running":
-        status.end(run_dir, "failed", _unreported(process, run_dir))
+        status.end(run_dir, "failed", _unreported(supervisor, run_dir))
 
 
 def kill() -> bool:
     """End the run that goes on at once; False when there is none. For a second Ctrl-C."""
-    for process in _running:
-        process.kill()  # unshare takes the whole pid namespace with it
+    for supervisor in _running:
+        supervisor.kill()
     return bool(_running)
 
 
-def _stop(process: subprocess.Popen) -> None:
-    """End the supervisor in order; the kernel ends what it does not."""
-    assert process.stdin is not None
-    try:
-        process.stdin.write(b"s")
-        process.stdin.close()
-    except BrokenPipeError:
-        pass  # it is ending already
-    try:
-        process.wait(STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _unreported(process: subprocess.Popen, run_dir: Path) -> str:
+def _unreported(supervisor: Supervisor, run_dir: Path) -> str:
     """Why a supervisor ended without saying so itself."""
-    if process.returncode < 0 or process.returncode > SHELL_SIGNAL:
-        number = abs(process.returncode) % SHELL_SIGNAL
-        return f"the supervisor was killed by {signal.Signals(number).name}"
+    code = supervisor.poll() or 0
+    if code > SHELL_SIGNAL:
+        return f"the supervisor was killed by {signal.Signals(code - SHELL_SIGNAL).name}"
     log = (run_dir / "logs" / "supervisor.log").read_text(errors="replace").strip()
-    if log.endswith(KILLED_IN_2_38):
-        return "the supervisor was killed by a signal that unshare does not tell"
     last = refusal(run_dir) or (log.splitlines()[-1] if log else "no output")
-    return f"the supervisor ended with status {process.returncode}: {last}"
-
-
-def enclosure() -> list[str]:
-    """Command prefix that gives a process namespaces of its own, removed with it.
-
-    Users other than root get them through a user namespace.
-    """
-    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    kinds = ["--net", "--mount", "--pid", "--fork", "--kill-child=SIGKILL"]
-    return ["unshare", *user, *kinds, "--mount-proc", "--"]
+    return f"the supervisor ended with status {code}: {last}"
 
 
 def failure_report(outcome: Outcome) -> str:

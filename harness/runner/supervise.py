@@ -8,7 +8,6 @@ the runner wants to stop, or is dead.
 import os
 import select
 import signal
-import sys
 import time
 import traceback
 from collections.abc import Iterator
@@ -48,13 +47,9 @@ class RunFailed(Exception):
     state = "failed"
 
 
-def main() -> None:
-    """Process 1 of a pid namespace: `python -m harness.runner.supervise RUN_DIR`."""
-    run_dir = Path(sys.argv[1])
-    if os.getpid() != 1:
-        sys.exit(
-            "harness.runner.supervise is started by harness.runner.run in namespaces of its own"
-        )
+def supervise(run_dir: Path) -> None:
+    """The run, to its end, which status.json then tells; only in process 1 of a pid namespace."""
+    assert os.getpid() == 1  # of whose processes none is left afterwards
     try:
         _supervise(run_dir)
     except (Interrupted, RunFailed, Ended) as end:
@@ -253,7 +248,3 @@ def _kill_everyone() -> None:
         os.kill(-1, signal.SIGKILL)
     except ProcessLookupError:
         return
-
-
-if __name__ == "__main__":
-    main()

@@ -64,8 +64,7 @@ def state() -> str:
 
 def run(ledger: Path, limit_s: float = 60.0) -> subprocess.Popen[str]:
     """Start a guarded run that borrows INTERFACE at 50 Mbit/s; return once it is shaped."""
-    command = [*watchdog.command(ledger, limit_s), sys.executable, "-m", __name__]
-    command += [str(ledger), str(limit_s)]
+    command = [sys.executable, "-m", __name__, str(ledger), str(limit_s)]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -107,4 +106,6 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 if __name__ == "__main__":
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell ignores the first in the background
         signal.signal(number, _interrupt)
-    _borrow(Path(sys.argv[1]), float(sys.argv[2]))
+    _ledger, _limit_s = Path(sys.argv[1]), float(sys.argv[2])
+    watchdog.leave_behind(_ledger, _limit_s)
+    _borrow(_ledger, _limit_s)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.aftermath import Scene, remains, traces
+from tests.aftermath import Scene, remains, traces, traces_of_run
 from tests.launching import processes, until
 
 pytestmark = [pytest.mark.launch, pytest.mark.timeout(600)]  # one sweep is for all laws
@@ -33,8 +33,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, tuple
 def _hit(scene: Scene, runner: int, stage: int) -> tuple[dict, list[str]]:
     run, worker = scene.under_way(), f"worker rank {stage}"
     ours = until(lambda: set(processes(worker)) & set(traces(runner).processes), worker)
-    seen = traces(runner)
-    del seen.processes[runner]  # it goes on with the next run
+    seen = traces_of_run(runner)
     assert isinstance(ours, set)
     os.kill(max(ours), signal.SIGKILL)
     return _end(scene, run, seen)

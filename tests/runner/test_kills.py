@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.aftermath import SETTLED, Scene, finished_run, status, traces
+from tests.aftermath import SETTLED, Scene, finished_run, status, traces, traces_of_run
 from tests.launching import processes, until
 
 pytestmark = [pytest.mark.launch, pytest.mark.timeout(600)]  # one sweep is for all laws
@@ -19,8 +19,9 @@ FLOWS = ("profile=contended", "profile.of.rate_mbit=200", "profile.parallel=1")
 VICTIMS = {  # by what their command line says, and what the error must name
     "agent": ("torchrun agent of node 1", "agent of node 1 was killed by SIGKILL"),
     "worker": ("worker rank 1", "rank 1 was killed by SIGKILL"),
-    "supervisor": ("-m harness.runner.supervise", "supervisor was killed by"),
-    "unshare": ("unshare --net", "supervisor was killed by"),
+    "supervisor": ("harness: supervisor of", "supervisor was killed by SIGKILL"),
+    "enclosure": ("harness: enclosure of", "supervisor was killed by SIGKILL"),
+    "what forks them": ("harness: forks supervisors", "supervisor was killed by SIGKILL"),
     "client": ("iperf3 -c", r"competing flow\d+_\S+: its iperf3 client was killed by SIGKILL"),
     "server": ("iperf3 -s", r"competing flow\d+_\S+: its iperf3 server was killed by SIGKILL"),
 }
@@ -61,10 +62,10 @@ def _hit(scene: Scene, runner: int, victim: str) -> dict | str:
     run = scene.under_way()
     pattern, _ = VICTIMS[victim]
     ours = until(lambda: set(processes(pattern)) & set(traces(runner).processes), pattern)
-    seen = traces(runner)
-    del seen.processes[runner]  # it goes on with the next run
     assert isinstance(ours, set)
-    os.kill(max(ours), signal.SIGKILL)  # unshare's child has its words too, and is younger
+    hit = max(ours)  # of competing flows the youngest
+    seen = traces_of_run(runner, hit)
+    os.kill(hit, signal.SIGKILL)
     return _end(scene, run, seen)
 
 

@@ -89,7 +89,7 @@ def test_a_second_ctrl_c_kills_at_once_what_does_not_end(scene: Scene) -> None:
     running = scene.start(*SWEEP)
     run = scene.under_way()
     seen = traces(running.pid)
-    stopped = max(set(processes("-m harness.runner.supervise")) & set(seen.processes))
+    stopped = max(set(processes("harness: supervisor of")) & set(seen.processes))
     os.kill(stopped, signal.SIGSTOP)
     before = pipes(running.pid)
     running.send_signal(signal.SIGINT)

@@ -1,0 +1,194 @@
+"""Supervisors of runs, forked by a process that has imported what they need, once for all runs.
+
+Importing torch costs every process some seconds, a fork of one that has it does not. That process
+is started for the first run; it has one thread and does nothing but fork, wait and tell.
+"""
+
+import atexit
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from setproctitle import setproctitle
+
+from harness import environment, status
+from harness.runner import enclosure
+from harness.settings import Settings
+
+STOP_S = 8.0  # for a supervisor to end after `stop`, before it is killed
+POLL_S = 0.02
+MOST_BYTES = 4096  # of a path
+
+
+class _Loaded:
+    """The process that forks, and what it has of this one: a change there is not seen by it."""
+
+    def __init__(self, run_dir: Path, log: int) -> None:
+        """Imports write to `log`, and make temporary files where those of the run are."""
+        self.of = _surroundings()
+        self.busy = False  # with a run whose end has not been told yet
+        of_run = {"TMPDIR": str(status.temporary(run_dir))}
+        self.socket, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "harness.runner.supervisors"],
+                stdin=theirs.fileno(),
+                stdout=log,
+                stderr=log,
+                env=os.environ | environment.ALLOCATOR | of_run,
+                start_new_session=True,  # Ctrl-C is ours to pass on
+            )
+
+    def is_ours(self) -> bool:
+        return not self.busy and self.process.poll() is None and self.of == _surroundings()
+
+    def close(self) -> None:
+        """It ends, as it does when this process is killed."""
+        self.socket.close()
+        try:
+            self.process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def _surroundings() -> tuple[dict[str, str], str]:
+    return dict(os.environ), os.getcwd()
+
+
+_loaded: list[_Loaded] = []  # at most one
+
+
+@atexit.register
+def _end() -> None:
+    """Nothing is left when the command has ended."""
+    while _loaded:
+        _loaded.pop().close()
+
+
+class Supervisor:
+    """That of one run, as its runner sees it."""
+
+    def __init__(self, run_dir: Path, log: int, lock: int) -> None:
+        """Start it; it writes to `log` and holds `lock`, both descriptors."""
+        if _loaded and not _loaded[0].is_ours():
+            _loaded.pop().close()
+        if not _loaded:
+            _loaded.append(_Loaded(run_dir, log))
+        self._by = _loaded[0]
+        self._by.busy = True
+        theirs, ours = os.pipe()
+        # the supervisor reads it: its end means that the runner wants to stop, or is dead
+        self._stop = open(ours, "wb", buffering=0)
+        with suppress(BrokenPipeError):  # it has died, which `poll` tells
+            socket.send_fds(self._by.socket, [os.fsencode(run_dir)], [theirs, log, lock])
+        os.close(theirs)
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """Its exit status once it has ended, as a shell tells it; None before."""
+        if self._code is None:
+            try:
+                told = self._by.socket.recv(1, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return None
+            except ConnectionResetError:
+                told = b""
+            self._code = told[0] if told else self._of_loaded()
+            self._by.busy = False
+            self._stop.close()
+        return self._code
+
+    def _of_loaded(self) -> int:
+        """The kernel ends a supervisor with the process that forked it."""
+        code = self._by.process.wait()
+        return code if code >= 0 else enclosure.SHELL_SIGNAL - code
+
+    def stop(self) -> None:
+        """End it in order, unless it has ended; kill what does not end."""
+        if self.poll() is None:
+            with suppress(BrokenPipeError):  # it is ending already
+                self._stop.write(b"s")
+            self._stop.close()
+        deadline = time.monotonic() + STOP_S
+        while self.poll() is None:
+            if time.monotonic() > deadline:
+                self.kill()
+            time.sleep(POLL_S)
+
+    def kill(self) -> None:
+        """The kernel takes all of its namespaces with it."""
+        self._by.process.kill()
+
+
+def main() -> None:
+    """The process that forks: runs are asked for on the socket that is its standard input."""
+    before = set(os.environ)
+    from harness.runner.supervise import supervise  # torch: not before it is needed
+
+    for told in set(os.environ) - before:
+        del os.environ[told]  # places for temporary files, which are of one run
+    runner = socket.socket(fileno=os.dup(0))
+    _put(os.open(os.devnull, os.O_RDWR), 0, 1, 2)
+    own = os.getpid()
+    setproctitle("harness: forks supervisors")
+    while True:
+        asked, descriptors, _, _ = socket.recv_fds(runner, MOST_BYTES, 3)
+        if not asked:
+            os._exit(0)  # the runner has ended; there is nothing to tidy up
+        forked = os.fork()
+        if forked == 0:
+            runner.close()
+            enclosure.die_with_parent()
+            if os.getppid() == own:
+                _be_supervisor(Path(os.fsdecode(asked)), supervise, *descriptors)
+            os._exit(1)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        code = enclosure.shell_status(os.waitpid(forked, 0)[1])
+        with suppress(BrokenPipeError):  # the runner has ended, which the next look tells
+            runner.send(bytes([code]))
+
+
+def _be_supervisor(
+    run_dir: Path, supervise: Callable[[Path], None], stop: int, log: int, lock: int
+) -> NoReturn:
+    """In namespaces as the run's network wants them; their process 1 does not come back."""
+    code = 1
+    try:
+        _put(stop, 0)
+        _put(log, 1, 2)
+        os.set_inheritable(lock, True)
+        os.environ["TMPDIR"], tempfile.tempdir = str(status.temporary(run_dir)), None
+        setproctitle(f"harness: enclosure of {run_dir}")
+        network = Settings.read(run_dir).build("network")
+        network.guard()
+        enclosure.enter(network.own_namespace)
+        setproctitle(f"harness: supervisor of {run_dir}")
+        supervise(run_dir)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _put(descriptor: int, *places: int) -> None:
+    """`descriptor` becomes `places`, which children have too."""
+    for place in places:
+        os.dup2(descriptor, place)
+    os.close(descriptor)
+
+
+if __name__ == "__main__":
+    main()
