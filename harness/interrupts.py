@@ -6,8 +6,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
 
+from harness.network.enclosure import SHELL_SIGNAL
 from harness.runner import run
-from harness.runner.enclosure import SHELL_SIGNAL
 
 
 def stop_in_order() -> None:

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from harness import environment
 from harness.calibrate.ranks import on_ranks
 from harness.exchange.workers import Workers
-from harness.runner import enclosure
+from harness.network import enclosure
 from harness.runner.turn import machine_to_ourselves
 
 COLLECTIVES = ("all_reduce", "all_gather")

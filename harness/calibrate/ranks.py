@@ -18,8 +18,8 @@ import torch._dynamo  # noqa: F401  DDP imports it; here once, before the fork
 import torch.distributed as dist
 
 from harness import environment
+from harness.network import enclosure
 from harness.network.star import Star
-from harness.runner import enclosure
 from profiles.static import Static
 
 TIMEOUT_S = 300

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.doctor.findings import Finding, needed
-from harness.runner import enclosure
+from harness.network import enclosure
 
 PROC = Path("/proc")
 NET_ADMIN, SYS_ADMIN = 12, 21  # bits of a capability set

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from harness.doctor.composition import Composition
-from harness.runner import enclosure
+from harness.network import enclosure
 
 TRY_S = 120.0
 

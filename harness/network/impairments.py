@@ -10,12 +10,8 @@ overtake the one before it: jitter reorders. Reordering sends a share of packets
 netem takes a segmentation-offload packet of 64 KB for one packet: see `one_packet_each`.
 """
 
-import ctypes
 import errno
-import fcntl
 import math
-import socket
-import struct
 import subprocess
 import sys
 from typing import NamedTuple
@@ -24,6 +20,7 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.netlink.rtnl import TC_H_ROOT
 
+from harness.network import enclosure, ethtool
 from harness.network.links import NetworkError, attempt
 from harness.network.namespaces import Namespace
 from harness.network.redirect import redirect
@@ -38,7 +35,6 @@ HANDLE = 0x20000
 _TICKS_PER_US = 15.625
 _CERTAIN = 2**32 - 1  # the kernel's probability of 1
 _LOOPBACK = 1  # index of lo in every namespace
-_SIOCETHTOOL, _ETHTOOL_STSO = 0x8946, 0x1F
 
 MISSING = (
     "this kernel has no netem (CONFIG_NET_SCH_NETEM), which delay_ms, jitter_ms, loss and reorder "
@@ -109,9 +105,9 @@ def available() -> bool:
 
 def _available_to_a_user() -> bool:
     """The same, asked by a process that is root of a user namespace of its own."""
-    spaces = ["unshare", "--user", "--map-root-user", "--net", "--"]
     asked = f"import sys; from {__name__} import available; sys.exit(0 if available() else 3)"
-    done = subprocess.run([*spaces, sys.executable, "-c", asked], capture_output=True, text=True)
+    command = enclosure.command(sys.executable, "-c", asked)
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode not in (0, 3):
         said = done.stderr.strip().split("\n")[-1]
         raise PermissionError(f"try netem as an ordinary user: {said}")
@@ -185,11 +181,8 @@ def one_packet_each(interface: str) -> None:
     still cut in software, which costs 2.8 times the processor time per byte; asking TCP for packets
     of one segment (gso_max_segs) costs 13 times. The receiver needs nothing: a veth joins none.
     """
-    value = ctypes.create_string_buffer(struct.pack("II", _ETHTOOL_STSO, 0), 8)
-    request = struct.pack("16sP16x", interface.encode(), ctypes.addressof(value))
     try:
-        with socket.socket() as any_socket:
-            fcntl.ioctl(any_socket, _SIOCETHTOOL, request)
+        ethtool.ask(interface, ethtool.SET_TSO, 0)
     except OSError as error:
         message = f"turn segmentation offload of {interface} off: {error.strerror}"
         raise NetworkError(message) from error

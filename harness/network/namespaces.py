@@ -1,21 +1,14 @@
 """Anonymous network namespaces: no name, file or holder process; a descriptor keeps one alive."""
 
-import ctypes
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from harness.network.libc import call
+
 CLONE_NEWNET = 0x40000000
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _call(name: str, *arguments: int) -> None:
-    """Call libc's `name`; OSError with its errno when it fails (os.setns exists from 3.12 only)."""
-    if getattr(_libc, name)(*arguments) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{name} to a network namespace: {os.strerror(number)}")
 
 
 def _open_own() -> int:
@@ -40,7 +33,7 @@ class Namespace:
 
         def leave_and_open() -> None:
             try:
-                _call("unshare", CLONE_NEWNET)
+                call("unshare", CLONE_NEWNET)
                 made.append(_open_own())
             except OSError as error:
                 made.append(error)
@@ -57,11 +50,11 @@ class Namespace:
         """Put the calling thread, and what it opens and forks, here; put it back afterwards."""
         back = _open_own()
         try:
-            _call("setns", self.descriptor, CLONE_NEWNET)
+            call("setns", self.descriptor, CLONE_NEWNET)
             try:
                 yield
             finally:
-                _call("setns", back, CLONE_NEWNET)
+                call("setns", back, CLONE_NEWNET)
         finally:
             os.close(back)
 

@@ -1,12 +1,10 @@
 """TCP as the namespaces run it: sysctls, congestion control, offloads; pinned and read back."""
 
-import ctypes
 import errno
-import fcntl
 import socket
-import struct
 from pathlib import Path
 
+from harness.network import ethtool
 from harness.network.links import NetworkError
 
 PINNED = {
@@ -74,11 +72,5 @@ def require_known(**names: str) -> None:
 
 def read_offloads(interface: str) -> dict[str, bool]:
     """Which offloads are on."""
-    found = {}
-    with socket.socket() as any_socket:
-        for name, command in (("tso", 0x1E), ("gso", 0x23), ("gro", 0x2B)):  # ETHTOOL_G...
-            value = ctypes.create_string_buffer(struct.pack("II", command, 0), 8)
-            request = struct.pack("16sP16x", interface.encode(), ctypes.addressof(value))
-            fcntl.ioctl(any_socket, 0x8946, request)  # SIOCETHTOOL
-            found[name] = bool(struct.unpack("II", value.raw)[1])
-    return found
+    asked = {"tso": ethtool.GET_TSO, "gso": ethtool.GET_GSO, "gro": ethtool.GET_GRO}
+    return {name: bool(ethtool.ask(interface, command)) for name, command in asked.items()}

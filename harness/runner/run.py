@@ -13,9 +13,9 @@ from typing import NamedTuple
 import yaml
 
 from harness import status
+from harness.network.enclosure import SHELL_SIGNAL
 from harness.records import TABLES, Table, read_events, read_json, refusal
 from harness.runner import earlier
-from harness.runner.enclosure import SHELL_SIGNAL
 from harness.runner.progress import Progress
 from harness.runner.supervisors import Supervisor
 from harness.runner.turn import machine_to_ourselves

@@ -20,7 +20,7 @@ from typing import NoReturn
 from setproctitle import setproctitle
 
 from harness import environment, status
-from harness.runner import enclosure
+from harness.network import enclosure
 from harness.settings import Settings
 
 STOP_S = 8.0  # for a supervisor to end after `stop`, before it is killed

@@ -1,20 +1,20 @@
 """Namespaces of one's own for a process and all that it starts: they end with it.
 
-`python -m harness.runner.enclosure COMMAND...` runs COMMAND as process 1 of them.
+`python -m harness.network.enclosure COMMAND...` runs COMMAND as process 1 of them.
 """
 
-import ctypes
 import os
 import signal
 import sys
 from pathlib import Path
 from typing import NoReturn
 
+from harness.network.libc import call
+
 NETWORK, MOUNTS, PROCESSES, USER = 0x40000000, 0x00020000, 0x20000000, 0x10000000  # CLONE_NEW…
 SHELL_SIGNAL = 128  # plus a signal's number: how a shell tells of a process that it ended
 PR_SET_PDEATHSIG = 1
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter(own_network: bool = True) -> None:
@@ -27,29 +27,29 @@ def enter(own_network: bool = True) -> None:
     """
     kinds = MOUNTS | PROCESSES | (NETWORK if own_network else 0)
     if os.geteuid() == 0:
-        _call("unshare", kinds)
+        call("unshare", kinds)
     else:
         _become_root(kinds)
     if inside := os.fork():
         _end_as(inside)
     die_with_parent()
-    _call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
-    _call("mount", b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None)
+    call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+    call("mount", b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None)
 
 
 def die_with_parent() -> None:
     """SIGKILL for the calling process as soon as the process that forked it is gone."""
-    _call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
+    call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def command(*words: str) -> list[str]:
     """What runs `words` in namespaces of their own."""
-    return [sys.executable, "-m", "harness.runner.enclosure", *words]
+    return [sys.executable, "-m", "harness.network.enclosure", *words]
 
 
 def _become_root(kinds: int) -> None:
     user, group = os.geteuid(), os.getegid()
-    _call("unshare", USER | kinds)
+    call("unshare", USER | kinds)
     own = Path("/proc/self")
     (own / "setgroups").write_text("deny")  # the kernel's condition for the next but one
     (own / "uid_map").write_text(f"0 {user} 1")
@@ -68,18 +68,11 @@ def shell_status(wait_status: int) -> int:
     return code if code >= 0 else SHELL_SIGNAL - code
 
 
-def _call(name: str, *arguments: int | bytes | None) -> None:
-    """Call libc's `name`; OSError with its errno when it fails (os.unshare exists from 3.12)."""
-    if getattr(_libc, name)(*arguments) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{name}: {os.strerror(number)}")
-
-
 def main() -> NoReturn:
     """Run the command that the arguments are."""
     words = sys.argv[1:]
     if not words:
-        sys.exit("usage: python -m harness.runner.enclosure COMMAND...")
+        sys.exit("usage: python -m harness.network.enclosure COMMAND...")
     try:
         enter()
     except OSError as refusal:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.runner import enclosure
+from harness.network import enclosure
 from tests.launching import ROOT, processes, until
 
 pytestmark = pytest.mark.launch
