@@ -16,10 +16,15 @@ left. Ranks are in the order of the nodes, so of a ring one connection leaves an
 whatever it holds: its link carries what one of all P ranks sends, not one of as many ranks as there
 are nodes. Traffic inside a node is free. Connections that cross the same direction share it evenly,
 those of competing flows too; a ring over a dumbbell crosses the trunk once each way, an all-to-all
-with a connection for every two workers on different halves. While flows compete, the queue of their
-narrowest link stands, as CUBIC leaves it: every message waits for what is before it, or takes as
-long as its share of the rate makes it, if that is longer. Delays of links count once a message;
-jitter is taken as its mean, 0, and reordering as none. Loss bounds a flow by the TCP throughput
+with a connection for every two workers on different halves. While flows compete, their windows
+stand in the queues, as CUBIC leaves them: every message waits for one, or takes as long as its
+share of the rate makes it, if that is longer. A window is where its flow's data is and where its
+acknowledgements are, behind the data of the flow that leaves the receiver; round a ring a long
+queue and a short one follow each other (with two to eight nodes 0.42 to 0.58 of a queue's room
+stood in the mean). Gloo sends a message when its receiver has said that it is ready, so both wait,
+in one queue each. Of an all-gather all receivers are ready at once, and its messages wait in every
+other queue. Delays of links count once a message; jitter is taken as its mean, 0, and reordering as
+none. Loss bounds a flow by the TCP throughput
 equation of RFC 5348, section 3.1 (Padhye et al., 1998), which is Reno's: CUBIC recovers faster over
 long paths. Noise stretches what messages and bytes take, and queues; delays of links are exact.
 
@@ -42,8 +47,9 @@ from harness.simulate.routes import VOID, Paths
 
 SEGMENT_BYTES = 1448  # of TCP payload at MTU 1500 with timestamps
 LEAST_RTO_S = 0.2  # Linux's, on top of the round trip
-# of a queue that CUBIC fills: between full and what is left after a loss, 0.7 (RFC 9438, 4.6)
-STANDING = (1 + 0.7) / 2
+# of the room in a queue, CUBIC's window that fills it: between full and what is left after a loss,
+# 0.7 (RFC 9438, 4.6)
+WINDOW = (1 + 0.7) / 2
 
 
 @dataclass
@@ -94,7 +100,8 @@ class Costs:
         enters = np.roll(pieces[:: self.workers_per_node], -1)  # of the rank at the hop's other end
         hops, longest = len(enters) - 1, float(pieces.max())
         travel = longest + max(0, hops - 1) * min(longest, CHUNK_BYTES)
-        return self._ring(start_s, pieces.sum() - enters, 1, len(sizes), travel, awake)
+        windows = len(enters) / 2
+        return self._ring(start_s, pieces.sum() - enters, 1, len(sizes), travel, windows, awake)
 
     def broadcast(self, start_s: float, nbytes: int, workers: int, root: int = 0) -> float:
         """End of a pipelined broadcast of `nbytes` from rank `root`."""
@@ -126,12 +133,14 @@ class Costs:
         rounds: int,
         workers: int,
         travel: float = 0.0,
+        windows: float | None = None,
         awake: bool = False,
     ) -> float:
         """`volumes[n]` bytes leave node n, in `rounds` times around.
 
-        What takes longest on its way crosses hops for `travel` bytes, one after the other. Of ranks
-        that are `awake` none is waited for until it wakes.
+        What takes longest on its way crosses hops for `travel` bytes, one after the other, and
+        waits for so many `windows` of competing flows; None: one a message. Of ranks that are
+        `awake` none is waited for until it wakes.
         """
         if workers == 1:
             return start_s
@@ -146,11 +155,12 @@ class Costs:
         np.add.at(self._carried, self._hops, volumes[:, None] / self.efficiency)
         delay_s = rounds * self._around_s(self.conditions.look(start_s))
         carried = np.array([volumes.max(), travel] if travel else [volumes.max()])
+        windows = messages if windows is None else windows
 
         def rates(look: Look) -> np.ndarray:
             per_s, wait_s = self._of_ring(look)
             per_s, waiting = per_s[: len(carried)], bool(carried[0] and wait_s)
-            return np.minimum(per_s, carried / (messages * wait_s)) if waiting else per_s
+            return np.minimum(per_s, carried / (windows * wait_s)) if waiting else per_s
 
         begin_s = start_s + latency_s + delay_s
         end_s = self.conditions.finish(begin_s, stretch * carried, rates)
@@ -181,7 +191,7 @@ class Costs:
         return float(hops.sum() - (hops.min() if self.workers_per_node == 1 else 0.0))
 
     def _of_ring(self, look: Look) -> tuple[np.ndarray, float]:
-        """Payload bytes/s of the slowest hop and of all in a row; the mean wait of a message."""
+        """Payload bytes/s of the slowest hop and of all in a row; the mean time of a window."""
         if self._known[0] != look.version:
             shares = self._shares(look, self._ring_connections)
             hops, wait_s = shares[self._hops].min(axis=1), 0.0
@@ -194,11 +204,11 @@ class Costs:
         return self._known[1:]
 
     def _waits_s(self, look: Look, paths: Paths) -> np.ndarray:
-        """For what competing flows keep in the queue of their narrowest direction on each path."""
+        """For a window of competing flows, at the narrowest direction of each path."""
         if not look.flows or not self.queue_bytes:
             return np.zeros(len(paths))
         rates = np.where(self._shared[paths] > 0, look.bytes_per_s[paths], np.inf)
-        return STANDING * self.queue_bytes / rates.min(axis=1)
+        return WINDOW * self.queue_bytes / rates.min(axis=1)
 
     def _at_once(
         self,

@@ -115,7 +115,8 @@ def test_messages_wait_for_what_competing_flows_keep_in_a_queue():
     wait_s = 0.85 * 0.2  # 0.2 MB at 1 MB/s, between full and 0.7 of it
     costs = costs_of(contended, 4, 1, queue_bytes=0.2 * MB)
     assert costs.all_reduce(0.0, 400, 4) == pytest.approx(6 * wait_s)
-    assert costs.all_gather(2.0, [100, 200, 300, 400]) == pytest.approx(2 + 3 * wait_s)
+    # its receivers have been ready since it began: of four queues in a ring two are long
+    assert costs.all_gather(2.0, [100, 200, 300, 400]) == pytest.approx(2 + 2 * wait_s)
     # a message of 1 MB takes 2 s at its share of the rate, which is longer
     assert all_reduce(contended, 4, queue_bytes=0.2 * MB) == pytest.approx(12.0)
     assert costs.all_to_all(20.0, [[0, 1], [1, 0]]) == pytest.approx(20 + wait_s)
