@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from harness.network.libc import call
+from harness.network.namespaces import CLONE_NEWNET
 
-NETWORK, MOUNTS, PROCESSES, USER = 0x40000000, 0x00020000, 0x20000000, 0x10000000  # CLONE_NEW…
+MOUNTS, PROCESSES, USER = 0x00020000, 0x20000000, 0x10000000  # CLONE_NEW…
 SHELL_SIGNAL = 128  # plus a signal's number: how a shell tells of a process that it ended
 PR_SET_PDEATHSIG = 1
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
@@ -25,7 +26,7 @@ def enter(own_network: bool = True) -> None:
     everything in its namespaces with it, when the outer one dies. A user other than root becomes
     root of a user namespace. OSError, still outside, when the kernel refuses.
     """
-    kinds = MOUNTS | PROCESSES | (NETWORK if own_network else 0)
+    kinds = MOUNTS | PROCESSES | (CLONE_NEWNET if own_network else 0)
     if os.geteuid() == 0:
         call("unshare", kinds)
     else:

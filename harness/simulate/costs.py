@@ -20,13 +20,13 @@ with a connection for every two workers on different halves. While flows compete
 stand in the queues, as CUBIC leaves them: every message waits for one, or takes as long as its
 share of the rate makes it, if that is longer. A window is where its flow's data is and where its
 acknowledgements are, behind the data of the flow that leaves the receiver; round a ring a long
-queue and a short one follow each other (with two to eight nodes 0.42 to 0.58 of a queue's room
-stood in the mean). Gloo sends a message when its receiver has said that it is ready, so both wait,
-in one queue each. Of an all-gather all receivers are ready at once, and its messages wait in every
-other queue. Delays of links count once a message; jitter is taken as its mean, 0, and reordering as
-none. Loss bounds a flow by the TCP throughput
-equation of RFC 5348, section 3.1 (Padhye et al., 1998), which is Reno's: CUBIC recovers faster over
-long paths. Noise stretches what messages and bytes take, and queues; delays of links are exact.
+queue and a short one follow each other (links.csv of contended runs on four and eight nodes has
+0.38 to 0.51 of a queue's room in the mean). Gloo sends a message when its receiver has said that it
+is ready, so both wait, in one queue each. Of an all-gather all receivers are ready at once, and its
+messages wait in every other queue. Delays of links count once a message; jitter is taken as its
+mean, 0, and reordering as none. Loss bounds a flow by the TCP throughput equation of RFC 5348,
+section 3.1 (Padhye et al., 1998), which is Reno's: CUBIC recovers faster over long paths. Noise
+stretches what messages and bytes take, and queues; delays of links are exact.
 
 Where nodes share processors, who waits for a message has to be woken when it is there. While a lot
 of bytes is on its way the next message is awaited meanwhile, so this is a bound, not a term: a
