@@ -49,6 +49,11 @@ class Dumbbell(Topology):
     def busiest_mbit(self, nodes: int, profile: Profile) -> float:
         return 2 * profile.extremes().highest_mbit
 
+    def packet_bytes(self, profile: Profile, dilation: float) -> int | None:
+        crossed = [each for each in (profile, self.access) if each is not None]
+        limits = [super(Dumbbell, self).packet_bytes(each, dilation) for each in crossed]
+        return min((limit for limit in limits if limit is not None), default=None)
+
     def lay(
         self, ip: IPRoute, held: ExitStack, nodes: int, profile: Profile, dilation: float
     ) -> Network:
@@ -56,13 +61,14 @@ class Dumbbell(Topology):
         trunk = wiring.add_trunk(ip, cut=super().is_cut(profile))
         shaped = self.access is not None
         cut = shaped and super().is_cut(self.access)
+        packet_bytes = self.packet_bytes(profile, dilation)
+        cable = wiring.Cable(shaped, cut, packet_bytes=packet_bytes)
         wired = [
-            self.node(ip, held, n, profile, wiring.Cable(shaped, cut, right=n >= left))
-            for n in range(nodes)
+            self.node(ip, held, n, profile, cable._replace(right=n >= left)) for n in range(nodes)
         ]
+        cable = wiring.Cable(shaped=False, packet_bytes=packet_bytes)
         hosts = [
-            self.node(ip, held, nodes + k, profile, wiring.Cable(shaped=False, right=bool(k)))
-            for k in (0, 1)
+            self.node(ip, held, nodes + k, profile, cable._replace(right=bool(k))) for k in (0, 1)
         ]
         switch = Namespace.current()
         held.callback(switch.close)

@@ -64,7 +64,8 @@ class Star(Topology):
     def lay(
         self, ip: IPRoute, held: ExitStack, nodes: int, profile: Profile, dilation: float
     ) -> Network:
-        cable = wiring.Cable(cut=self.is_cut(profile))
+        packet_bytes = self.packet_bytes(profile, dilation)
+        cable = wiring.Cable(cut=self.is_cut(profile), packet_bytes=packet_bytes)
         wired = [self.node(ip, held, number, profile, cable) for number in range(nodes)]
         switch = Namespace.current()
         held.callback(switch.close)

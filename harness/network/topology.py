@@ -15,6 +15,7 @@ from profiles.base import Profile
 from profiles.limits import as_tuple, check_choice, check_whole
 
 OFFLOADS = ("auto", "keep", "off")
+PACKET_S = 0.001  # of a link at its highest rate: the longest packet that a node hands to it
 BUFFER_BYTES = (1 << 16, (1 << 31) - 1)
 
 
@@ -82,6 +83,17 @@ class Topology(Shaping, ABC):
         counted = bool(extremes.loss or extremes.reorder)
         return self.offload == "off" or (self.offload == "auto" and counted)
 
+    def packet_bytes(self, profile: Profile, dilation: float) -> int | None:
+        """Most bytes that a node hands to its link as one packet; None: the kernel's own 64 KB.
+
+        A shaper lets a packet pass whole and waits afterwards. So an exchange ends early by what
+        its last packets take, which on a slow link is all of a short exchange's.
+        """
+        if self.offload == "keep":
+            return None
+        longest = round(PACKET_S * links.rate_bytes(profile.extremes().highest_mbit / dilation))
+        return max(wiring.MTU_BYTES, longest) if longest < wiring.LARGEST_BYTES else None
+
     @contextmanager
     def up(self, nodes: int, profile: Profile, dilation: float) -> Iterator[Network]:
         """A network shaped to the conditions of time 0; the switch is this thread's namespace.
@@ -125,6 +137,7 @@ class Topology(Shaping, ABC):
             "burst_us": links.BURST_US,
             "mtu_bytes": wiring.MTU_BYTES,
             "packets_of_one_mtu": self.packets_alone(profile),
+            "packet_bytes": self.packet_bytes(profile, dilation),
             "cross_congestion_control": self._cross_congestion_controls(),
         }
 

@@ -26,6 +26,7 @@ SWITCH = "10.77.255.254"
 MOST_NODES = 4096
 INTERFACE = "eth0"
 MTU_BYTES = 1500
+LARGEST_BYTES = 65_536  # of a packet that segmentation offload makes
 GROUP = 77  # of all interfaces in the switch: one request removes them together
 _FIRST_INDEX = 1000  # interface indices are chosen, so that none has to be looked up
 _PER_NODE = 4
@@ -44,6 +45,7 @@ class Cable(NamedTuple):
     shaped: bool = True  # its uplink can be; its downlink always can
     cut: bool = False
     right: bool = False  # to the right half of the switch
+    packet_bytes: int | None = None  # most that the node hands to it at once; None: 64 KB
 
 
 class Node(NamedTuple):
@@ -115,7 +117,8 @@ def add_node(
             eth0 = socket.if_nametoindex(INTERFACE)
             inside.link("set", index=1, state="up")
             inside.addr("add", index=eth0, address=node.address, prefixlen=32)
-            inside.link("set", index=eth0, state="up")
+            limit = {"gso_max_size": cable.packet_bytes} if cable.packet_bytes else {}
+            inside.link("set", index=eth0, state="up", **limit)
             inside.neigh("add", dst=SWITCH, lladdr=_mac(1, number), ifindex=eth0, state=128)
             onlink = {"gateway": SWITCH, "oif": eth0, "flags": ["onlink"]}
             inside.route("add", dst=SUBNET, prefsrc=node.address, **onlink, **route)

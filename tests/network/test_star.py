@@ -3,12 +3,14 @@
 import os
 import socket
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from pyroute2 import IPRoute
 
-from harness.network import links
+from harness.network import links, wiring
+from harness.network.dumbbell import Dumbbell
 from harness.network.namespaces import Namespace
 from harness.network.network import Network
 from harness.network.star import Star
@@ -77,6 +79,48 @@ def test_every_flow_runs_the_congestion_control_asked_for() -> None:
         for end in (there, listener.accept()[0]):
             name = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
             assert name.rstrip(b"\0") == b"reno", name
+
+
+@inside
+def test_a_short_message_takes_what_its_bytes_need_on_a_slow_link() -> None:
+    rate_mbit, nbytes = 8.0, 12_000  # within TCP's first window, so that nothing else is waited for
+    with Star().up(2, Flat(rate_mbit), 1.0) as network:
+        assert network.describe()["packet_bytes"] == wiring.MTU_BYTES
+        with network.entered(0):
+            listener = socket.create_server((network.addresses[0], 0))
+        with network.entered(1):
+            there = socket.create_connection(listener.getsockname())
+        here, _ = listener.accept()
+        for _ in range(5):
+            time.sleep(0.3)  # the link is idle, so a packet of 64 KB would pass at once
+            begin = time.monotonic()
+            there.sendall(bytes(nbytes))
+            left = nbytes
+            while left:
+                left -= len(here.recv(left))
+            took_s, least_s = time.monotonic() - begin, nbytes / (rate_mbit * 125_000)
+            assert took_s > least_s - links.BURST_US / 1e6, (took_s, least_s)
+
+
+@pytest.mark.parametrize(
+    ("offload", "rate_mbit", "dilation", "expected"),
+    [
+        ("auto", 800, 1.0, None),
+        ("auto", 100, 1.0, 12_500),
+        ("auto", 100, 0.5, 25_000),
+        ("auto", 5, 1.0, wiring.MTU_BYTES),
+        ("keep", 5, 1.0, None),
+    ],
+)
+def test_packets_are_a_millisecond_of_their_link_at_most(
+    offload: str, rate_mbit: float, dilation: float, expected: int | None
+) -> None:
+    star = Star(offload=offload)
+    assert star.packet_bytes(Flat(rate_mbit), dilation) == expected
+    dumbbell = Dumbbell(offload=offload, access=Flat(800))
+    assert dumbbell.packet_bytes(Flat(rate_mbit), dilation) == expected
+    dumbbell = Dumbbell(offload=offload, access=Flat(rate_mbit))
+    assert dumbbell.packet_bytes(Flat(800), dilation) == expected
 
 
 @inside
