@@ -103,7 +103,9 @@ def _go_on(begin: Resumed, rank: int, replica: Replica, side: Side, learnt: dict
     replica.restore(rank, own)
     for name, thing in learnt.items():
         restored(own["reduction"][name], thing, name)
-    side.observe(Observation(**own["seen"]))
+    seen = Observation(**own["seen"])
+    side.observe(seen)
+    side.end_s = seen.time_s
 
 
 def _side(settings: Settings, costs: Costs, turns: Turns, device: torch.device, rank: int) -> Side:

@@ -79,6 +79,10 @@ class Costs:
     def carried(self) -> dict[str, float]:
         return {n: float(b) for n, b in zip(self._names, self._carried, strict=False) if b}
 
+    def early_s(self, workers: int) -> list[float]:
+        """How long before the last each worker is done with a collective that ends at one time."""
+        return [each * self.wake_s for each in self.noise.early(workers, workers - 1)]
+
     def all_reduce(self, start_s: float, nbytes: int, workers: int, awake: bool = False) -> float:
         """End of a ring all-reduce of `nbytes` that all began by `start_s`.
 

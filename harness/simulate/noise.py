@@ -39,6 +39,7 @@ class Noise:
             self._exchange = exchange
             self._draws = np.random.default_rng([self.seed, exchange])
             self._latency_draws = np.random.default_rng([self.seed, exchange, 1])
+            self._rank_draws = np.random.default_rng([self.seed, exchange, 2])
 
     def factor(self) -> float:
         """Of the time of one collective."""
@@ -47,6 +48,17 @@ class Noise:
     def latency_factor(self, messages: int) -> float:
         """Of what so many messages take beside their bytes, besides; one for each `factor`."""
         return _drawn(self.latency / sqrt(messages), self._latency_draws) if self.latency else 1.0
+
+    def early(self, workers: int, messages: int) -> list[float]:
+        """By how much each worker has its last message before the last does, in messages.
+
+        Each waits for so many of its own in a row, late as those of `latency_factor`.
+        """
+        if not self.latency or not messages:
+            return [0.0] * workers
+        relative = self.latency / sqrt(messages)
+        took = [messages * _drawn(relative, self._rank_draws) for _ in range(workers)]
+        return [max(took) - each for each in took]
 
 
 def _drawn(relative: float, draws: np.random.Generator) -> float:

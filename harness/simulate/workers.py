@@ -25,11 +25,15 @@ class Call(NamedTuple):
     lengths: list[int]  # of the tensors in a gathered one
 
 
+Ended = tuple[list[float], Any]  # when its parts end, one after the other, and what came of it
+
+
 class Made(NamedTuple):
     """What came of it, for all."""
 
-    ends_s: list[float]  # of its parts, one after the other
+    ends_s: list[float]  # of its parts, for who is last
     value: Any
+    early_s: list[float]  # by which each worker is done before
 
 
 class Act(NamedTuple):
@@ -93,7 +97,7 @@ class SimulatedWorkers(Collectives):
             if act.collective is None:
                 self.charge(*act.asked)
             else:
-                self._went_on(Made([self._cost(act.collective, self.now_s, *act.asked)], None))
+                self._went_on([self._cost(act.collective, self.now_s, *act.asked)])
         self._measured_from = None
 
     def _clock(self) -> float:
@@ -127,14 +131,16 @@ class SimulatedWorkers(Collectives):
     def _meet(self, kind: str, shape: Any, tensor: Tensor, lengths: list[int] | None = None) -> Any:
         self.pause()
         call = Call(kind, shape, self.now_s, tensor, lengths or [])
-        return self._went_on(self.turns.meet(self.rank, call, self._make))
+        made = self.turns.meet(self.rank, call, self._make)
+        *ends_s, last_s = made.ends_s
+        self._went_on([*ends_s, max(self.now_s, *ends_s, last_s - made.early_s[self.rank])])
+        return made.value
 
-    def _went_on(self, made: Made) -> Any:
-        for end_s in made.ends_s:
+    def _went_on(self, ends_s: list[float]) -> None:
+        for end_s in ends_s:
             self.intervals.append((self.now_s, end_s))
             self.now_s = end_s
         self._measured_from = self._clock()
-        return made.value
 
     def _make(self, calls: list[Call]) -> Made:
         """Done once, by whoever came last."""
@@ -147,13 +153,14 @@ class SimulatedWorkers(Collectives):
                     f"{call.shape}; all workers must call the same"
                 )
         if first.kind.startswith("gather"):
-            return self._gathered(start_s, calls)
-        if first.kind == "swap":
-            return self._swapped_all(start_s, calls)
-        total = self._added_up(first.kind, [call.tensor for call in calls])
-        return Made(
-            [self._cost("all_reduce", start_s, total.nbytes, self.size, self._awake)], total
-        )
+            ends_s, value = self._gathered(start_s, calls)
+        elif first.kind == "swap":
+            ends_s, value = self._swapped_all(start_s, calls)
+        else:
+            value = self._added_up(first.kind, [call.tensor for call in calls])
+            asked = value.nbytes, self.size, self._awake
+            ends_s = [self._cost("all_reduce", start_s, *asked)]
+        return Made(ends_s, value, self.costs.early_s(self.size))
 
     def _cost(self, collective: str, start_s: float, *asked: Any) -> float:
         """When a collective that starts at `start_s` ends."""
@@ -163,7 +170,7 @@ class SimulatedWorkers(Collectives):
     def _added_up(self, op: str, tensors: list[Tensor]) -> Tensor:
         return ring_sum(tensors) if op == "sum" else least(tensors)
 
-    def _gathered(self, start_s: float, calls: list[Call]) -> Made:
+    def _gathered(self, start_s: float, calls: list[Call]) -> Ended:
         lengths = [call.lengths for call in calls]
         ends_s, awake = [], self._awake
         if calls[0].kind == "gather unlike":
@@ -173,15 +180,15 @@ class SimulatedWorkers(Collectives):
         pieces = [call.tensor for call in calls]
         sizes = [piece.nbytes for piece in pieces]
         ends_s.append(self._cost("all_gather", ends_s[-1] if ends_s else start_s, sizes, awake))
-        return Made(ends_s, (lengths, pieces))
+        return ends_s, (lengths, pieces)
 
-    def _swapped_all(self, start_s: float, calls: list[Call]) -> Made:
+    def _swapped_all(self, start_s: float, calls: list[Call]) -> Ended:
         each = calls[0].tensor.element_size()
         rows_of = {id(call): [each * count for count in call.shape] for call in calls}
         sizes = [rows_of[id(call)] for call in calls]  # one row, where one call stands for all
         rows = [call.tensor.split(call.shape) for call in calls]
         end_s = self._cost("all_to_all", start_s, sizes)
-        return Made([end_s], list(zip(*rows, strict=True)))  # by receiver
+        return [end_s], list(zip(*rows, strict=True))  # by receiver
 
 
 class Alike(SimulatedWorkers):
@@ -193,7 +200,9 @@ class Alike(SimulatedWorkers):
     def _meet(self, kind: str, shape: Any, tensor: Tensor, lengths: list[int] | None = None) -> Any:
         self.pause()
         call = Call(kind, shape, self.now_s, tensor, lengths or [])
-        return self._went_on(self._make([call] * self.size))
+        made = self._make([call] * self.size)
+        self._went_on(made.ends_s)
+        return made.value
 
     def _added_up(self, op: str, tensors: list[Tensor]) -> Tensor:
         return tensors[0] * self.size if op == "sum" else tensors[0]

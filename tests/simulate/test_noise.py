@@ -63,6 +63,21 @@ def test_factors_of_latency_are_drawn_apart_and_leave_the_others_as_they_were(me
     assert Noise(0.1, seed=3).latency_factor(messages) == 1.0
 
 
+@pytest.mark.parametrize("messages", [1, 7])
+def test_some_worker_is_last_and_the_others_are_as_early_as_their_messages_deviate(messages):
+    noise, found = Noise(seed=3, latency=0.5), []
+    for exchange in range(5000):
+        noise.begin(exchange)
+        found.append(noise.early(2, messages))
+    early = np.array(found)
+    assert (early.min(axis=1) == 0).all() and (early.max(axis=1) > 0).all()
+    apart = early[:, 0] - early[:, 1]
+    assert apart.std() == pytest.approx(2**0.5 * 0.5 * messages**0.5, rel=0.1)
+    assert abs(apart.mean()) < 5 * apart.std() / len(apart) ** 0.5
+    assert Noise(0.1, seed=3).early(3, messages) == [0, 0, 0]
+    assert noise.early(1, 0) == [0]
+
+
 def took_s(collective: str, noise: Noise, **told: float) -> tuple[float, dict[str, float]]:
     costs = costs_of(Made({}, delay_ms=told.pop("delay_ms", 0.0)), 4, noise=noise, **told)
     asked, *_ = ASKED[collective]
@@ -144,6 +159,30 @@ def test_every_worker_sees_the_same_times_and_the_same_seed_the_same_bits(noisy,
         assert (again / name).read_bytes() == (noisy / name).read_bytes(), name
     other = simulated(tmp_path / "other", *SMALL, NOISE, "steps=6", "seed=1")
     assert not (ends(other)[0] == table[0]).any()
+
+
+WOKEN = ("network.latency_noise=0.8", "network.wake_s=0.002")
+
+
+def test_workers_end_apart_where_messages_are_late_and_nobody_waits_longer(tmp_path, monkeypatch):
+    apart = simulated(tmp_path / "apart", *SMALL, *WOKEN, "steps=6")
+    again = simulated(tmp_path / "again", *SMALL, *WOKEN, "steps=6")
+    assert (apart / "steps.csv").read_bytes() == (again / "steps.csv").read_bytes()
+    table = ends(apart)
+    assert (table.nunique(axis=1) > 1).all()
+    assert (table.max(axis=1) - table.min(axis=1)).max() < 0.02
+    assert table.idxmax(axis=1).nunique() > 1  # not always the same is last
+    monkeypatch.setattr(Costs, "early_s", lambda costs, workers: [0.0] * workers)
+    together = ends(simulated(tmp_path / "together", *SMALL, *WOKEN, "steps=6"))
+    assert table.max(axis=1).to_numpy() == pytest.approx(together[0].to_numpy())
+
+
+def test_a_run_that_goes_on_has_workers_as_far_apart(tmp_path):
+    whole = simulated(tmp_path / "whole", *SMALL, *WOKEN, "steps=6")
+    begun = simulated(tmp_path / "begun", *SMALL, *WOKEN, "steps=3")
+    gone_on = simulated(tmp_path / "on", *SMALL, *WOKEN, "steps=6", f"resume_from={begun}")
+    expected = ends(whole).loc[3:]
+    pd.testing.assert_frame_equal(ends(gone_on), expected)
 
 
 def test_without_noise_every_number_is_as_it_was(noisy, tmp_path):
