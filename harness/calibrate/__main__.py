@@ -44,9 +44,8 @@ def _links() -> fit.Links:
     print(f"{'collective':20}", *(f"{name:>{width}}" for name, width in columns))
     for each in samples:
         took_ms, fitted_ms = 1000 * each.seconds, 1000 * fit.predicted_s(found, each, cores)
-        began = each.collective + (" alone" if each.alone else "")
         print(
-            f"{began:20} {each.nodes:5} {each.rate_mbit:7.0f} {each.nbytes:9} "
+            f"{each.collective:20} {each.nodes:5} {each.rate_mbit:7.0f} {each.nbytes:9} "
             f"{took_ms:9.2f} {fitted_ms:9.2f}"
         )
     print(f"{found}\n")

@@ -1,6 +1,7 @@
-"""The constants of the cost model that explain measured times best, by least squares.
+"""The constants of the cost model that explain measured times best: least absolute errors.
 
-Errors are relative, so that a collective of a millisecond counts as much as one of a second.
+Errors are relative, so that a collective of a millisecond counts as much as one of a second, and
+not squared, so that the few in which TCP lost much do not move the rest.
 """
 
 from collections.abc import Sequence
@@ -9,9 +10,9 @@ from math import expm1, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import nnls
+from scipy.optimize import linprog
 
-from harness.calibrate.links import LEAST_BYTES, Sample
+from harness.calibrate.links import Sample
 
 BITS_PER_S = 1e6  # of one Mbit/s
 NORMAL = 1.4826  # standard deviations in a median absolute deviation
@@ -44,54 +45,56 @@ def links(samples: Sequence[Sample], cores: int | None = None) -> Links:
     """Time = operation + rounds (P-1) alpha + volume / (efficiency rate), as in harness.simulate.
 
     Operation and alpha are processors' work, and take as much longer as ranks share one of `cores`;
-    None: each has its own. What wakes a rank is told by collectives that did not begin in a row.
+    None: each has its own. They are told by long collectives, where bytes on their way hide that
+    ranks wake up; what that takes, by short ones.
     ValueError when the samples do not tell: too few, or none that bytes take time in.
     """
-    alone, samples = _parted(samples)
-    rows = [_row(each, cores) for each in samples]
-    solution, errors = _solved(rows, [each.seconds for each in samples])
-    operation_s, alpha_s, slowness = solution
+    short, long = _parted(samples)
+    rows = [_row(each, cores) for each in long]
+    operation_s, alpha_s, slowness = _solved(rows, [each.seconds for each in long])[0]
     if not slowness:
         raise ValueError("no sample whose time grows with its bytes: the links' rate is not known")
-    latency = latency_noise(alone)
+    latency = latency_noise(short)
     of_messages = [
         latency / sqrt(_messages(each)) * (fixed * operation_s + crowded * alpha_s) / each.seconds
-        for each, (fixed, crowded, _) in zip(samples, rows, strict=True)
+        for each, (fixed, crowded, _) in zip(long, rows, strict=True)
     ]
-    return Links(
+    found = Links(
         alpha_s=float(alpha_s),
         operation_s=float(operation_s),
         efficiency=float(min(1.0, 1 / slowness)),
-        median=float(np.median(errors)),
-        worst=float(errors.max()),
-        noise=noise(samples, of_messages),
-        wake_s=wake_s(alone, cores),
+        median=0.0,
+        worst=0.0,
+        noise=noise(long, of_messages),
+        wake_s=wake_s(short, cores),
         latency_noise=latency,
     )
+    errors = [abs(predicted_s(found, each, cores) / each.seconds - 1) for each in samples]
+    return found._replace(median=float(np.median(errors)), worst=max(errors))
 
 
 def _parted(samples: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
-    """Those that began alone, and those in a row."""
-    return [each for each in samples if each.alone], [each for each in samples if not each.alone]
+    """Short ones and long ones."""
+    return [each for each in samples if each.short], [each for each in samples if not each.short]
 
 
-def wake_s(alone: Sequence[Sample], cores: int | None = None) -> float:
+def wake_s(short: Sequence[Sample], cores: int | None = None) -> float:
     """Mean time of a message among those that ranks wake up for; 0 where none was measured.
 
     It takes as much longer as the root of the ranks that share one of `cores`. From medians, which
     no single stall moves: of a log-normal time the mean is sqrt(1 + relative deviation^2) of it.
     """
-    means_s = [each.seconds * sqrt(1 + _deviation(each) ** 2) for each in alone]
-    times_s = [mean_s / _wakings(each, cores) for each, mean_s in zip(alone, means_s, strict=True)]
+    means_s = [each.seconds * sqrt(1 + _deviation(each) ** 2) for each in short]
+    times_s = [mean_s / _wakings(each, cores) for each, mean_s in zip(short, means_s, strict=True)]
     return float(np.median(times_s)) if times_s else 0.0
 
 
-def latency_noise(alone: Sequence[Sample]) -> float:
+def latency_noise(short: Sequence[Sample]) -> float:
     """Relative standard deviation of one of their messages; 0 where nothing was repeated.
 
     Messages in a row are late independently of each other: n together deviate by it over sqrt(n).
     """
-    found = [_deviation(each) * sqrt(_messages(each)) for each in alone]
+    found = [_deviation(each) * sqrt(_messages(each)) for each in short]
     return float(np.median(found)) if found else 0.0
 
 
@@ -103,7 +106,7 @@ def _deviation(sample: Sample) -> float:
 
 
 def noise(samples: Sequence[Sample], known: Sequence[float] | None = None) -> float:
-    """Relative standard deviation of the repetitions of `samples` that send more than the least.
+    """Relative standard deviation of the repetitions of `samples`, less of short ones.
 
     `known` is that of what their messages take beside bytes, which is told apart. From the
     differences of neighbours: a machine that slowly becomes busier is no noise, and a median lets
@@ -112,7 +115,7 @@ def noise(samples: Sequence[Sample], known: Sequence[float] | None = None) -> fl
     deviations = [
         sqrt(max(0.0, (NORMAL / sqrt(2) * np.median(changes) / each.seconds) ** 2 - of_messages**2))
         for each, of_messages in zip(samples, known or [0.0] * len(samples), strict=True)
-        if each.nbytes > LEAST_BYTES
+        if not each.short
         and (changes := [abs(after - before) for before, after in pairwise(each.times_s)])
     ]
     return float(np.median(deviations)) if deviations else 0.0
@@ -123,9 +126,7 @@ def predicted_s(constants: Links, sample: Sample, cores: int | None = None) -> f
     fixed, messages, bytes_s = _row(sample, cores)
     seconds = fixed * constants.operation_s + messages * constants.alpha_s
     seconds += bytes_s / constants.efficiency
-    if sample.alone:
-        return max(seconds, _wakings(sample, cores) * constants.wake_s)
-    return seconds
+    return max(seconds, _wakings(sample, cores) * constants.wake_s)
 
 
 def compression(elements: Sequence[int], seconds: Sequence[float]) -> Compression:
@@ -169,5 +170,8 @@ def _solved(
         raise ValueError(f"{matrix.shape[1]} samples at least are needed, got {len(times)}")
     scaled = matrix / times[:, None]
     largest = scaled.max(axis=0)
-    solution = nnls(scaled / largest, np.ones(len(times)))[0] / largest
+    count, columns = scaled.shape
+    cost = np.concatenate([np.zeros(columns), np.ones(2 * count)])  # of what is above and below
+    equal = np.hstack([scaled / largest, np.eye(count), -np.eye(count)])
+    solution = linprog(cost, A_eq=equal, b_eq=np.ones(count)).x[:columns] / largest
     return solution, np.abs(scaled @ solution - 1)

@@ -24,37 +24,37 @@ from harness.runner.turn import machine_to_ourselves
 
 COLLECTIVES = ("all_reduce", "all_gather")
 LEAST_BYTES = 64  # of a tensor, whose time is all latency
-LASTING_S = (0.05, 0.15)  # what larger ones take: long beside what an idle shaper lets through
-IN_A_ROW = 20  # of those of the least: ranks leave a barrier milliseconds apart
-REPEATS = 9
-# Alone, after ranks have slept, as in training: with as many nodes as share the cores there.
-ALONE_NODES, ALONE_RATE_MBIT, ALONE_REPEATS, ALONE_S = (2, 4, 8), 800.0, 40, 0.05
-LIMIT_S = 300
+LASTING_S = (0.06, 0.24)  # what larger ones take: long beside what an idle shaper lets through
+PAUSE_S = 0.05  # before each, as between the exchanges of paced training: ranks sleep
+LIMIT_S = 400
 
 
 class Plan(NamedTuple):
     """What is measured: every collective at every rate with every number of nodes."""
 
-    nodes: tuple[int, ...] = (2, 3, 4)
+    nodes: tuple[int, ...] = (2, 4, 8)
     rates_mbit: tuple[float, ...] = (50, 200, 800)
-    repeats: int = REPEATS
-    alone: tuple[int, ...] = ALONE_NODES  # nodes of collectives that have not begun in a row
+    repeats: int = 15
 
 
 class Sample(NamedTuple):
-    """One collective."""
+    """One collective, begun at a time that all ranks agree on, after a pause."""
 
     collective: str  # all_reduce | all_gather
     nodes: int
     rate_mbit: float
     nbytes: int  # reduced, or of each piece gathered
     times_s: Sequence[float]  # real, of its repetitions, one after the other
-    alone: bool = False  # each after a sleep, not in a row
 
     @property
     def seconds(self) -> float:
         """Their median."""
         return statistics.median(self.times_s)
+
+    @property
+    def short(self) -> bool:
+        """It takes as long as its messages, not its bytes."""
+        return self.nbytes <= LEAST_BYTES
 
 
 class CalibrationError(RuntimeError):
@@ -86,31 +86,7 @@ def take(plan: Plan) -> list[Sample]:
             for (collective, nbytes), *times in zip(cases, *by_rank, strict=True):
                 slowest = [max(repetition) for repetition in zip(*times, strict=True)]
                 found.append(Sample(collective, nodes, rate_mbit, nbytes, slowest))
-    return [*found, *(each for nodes in plan.alone for each in _alone(nodes))]
-
-
-def _alone(nodes: int) -> list[Sample]:
-    """Of the least bytes."""
-    by_rank = on_ranks(nodes, ALONE_RATE_MBIT, _times_alone, ALONE_REPEATS)
-    return [
-        Sample(collective, nodes, ALONE_RATE_MBIT, LEAST_BYTES, list(map(max, *times)), alone=True)
-        for collective, *times in zip(COLLECTIVES, *by_rank, strict=True)
-    ]
-
-
-def _times_alone(repeats: int) -> list[list[float]]:
-    """Seconds of every repetition of every collective on this rank, from a time all agree on."""
-    workers, tensor = _workers(), torch.ones(LEAST_BYTES // 4)
-    return [[_time_alone(workers, each, tensor) for _ in range(repeats)] for each in COLLECTIVES]
-
-
-def _time_alone(workers: Workers, collective: str, tensor: torch.Tensor) -> float:
-    latest = torch.tensor(time.monotonic(), dtype=torch.float64)  # one clock: they are processes
-    dist.all_reduce(latest, op=dist.ReduceOp.MAX)
-    begin = latest.item() + ALONE_S
-    time.sleep(max(0.0, begin - time.monotonic()))
-    _do(workers, collective, tensor)
-    return time.monotonic() - begin
+    return found
 
 
 def _cases(nodes: int, rate_mbit: float) -> list[tuple[str, int]]:
@@ -125,24 +101,20 @@ def _cases(nodes: int, rate_mbit: float) -> list[tuple[str, int]]:
 
 def _times(repeats: int, cases: list[tuple[str, int]]) -> list[list[float]]:
     """Seconds of every repetition of every case on this rank."""
-    workers = _workers()
+    group = dist.new_group()
+    assert isinstance(group, dist.ProcessGroup)  # all ranks belong to it
+    workers = Workers(group)
     return [[_time(workers, *case) for _ in range(repeats + 1)][1:] for case in cases]
 
 
 def _time(workers: Workers, collective: str, nbytes: int) -> float:
     tensor = torch.ones(nbytes // 4)
-    in_a_row = IN_A_ROW if nbytes == LEAST_BYTES else 1
-    dist.barrier()
-    begin = time.monotonic()
-    for _ in range(in_a_row):
-        _do(workers, collective, tensor)
-    return (time.monotonic() - begin) / in_a_row
-
-
-def _workers() -> Workers:
-    group = dist.new_group()
-    assert isinstance(group, dist.ProcessGroup)  # all ranks belong to it
-    return Workers(group)
+    latest = torch.tensor(time.monotonic(), dtype=torch.float64)  # one clock: they are processes
+    dist.all_reduce(latest, op=dist.ReduceOp.MAX)
+    begin = latest.item() + PAUSE_S
+    time.sleep(max(0.0, begin - time.monotonic()))
+    _do(workers, collective, tensor)
+    return time.monotonic() - begin
 
 
 def _do(workers: Workers, collective: str, tensor: torch.Tensor) -> None:
@@ -153,8 +125,8 @@ def _do(workers: Workers, collective: str, tensor: torch.Tensor) -> None:
 
 
 def _plan(told: Sequence) -> Plan:
-    nodes, rates_mbit, repeats, alone = told
-    return Plan(tuple(nodes), tuple(rates_mbit), repeats, tuple(alone))
+    nodes, rates_mbit, repeats = told
+    return Plan(tuple(nodes), tuple(rates_mbit), repeats)
 
 
 if __name__ == "__main__":

@@ -71,18 +71,20 @@ def test_compressors_that_differ_are_measured_once_each(choices):
 def test_real_collectives_take_what_their_bytes_need():
     if refusal():
         pytest.skip(f"namespaces are refused here: {refusal()}")
-    samples = links.measured(links.Plan(nodes=(2,), rates_mbit=(50, 200), repeats=3, alone=(3,)))
-    alone = [each for each in samples if each.alone]
-    assert [(each.nodes, each.collective) for each in alone] == [
-        (3, "all_reduce"),
-        (3, "all_gather"),
-    ]
-    in_a_row = [each for each in samples if not each.alone]
-    assert {each.rate_mbit for each in in_a_row} == {50, 200}
-    for each in in_a_row:
+    samples = links.measured(links.Plan(nodes=(2, 3), rates_mbit=(50, 200), repeats=3))
+    assert {(each.nodes, each.rate_mbit, each.collective) for each in samples} == {
+        (nodes, rate_mbit, collective)
+        for nodes in (2, 3)
+        for rate_mbit in (50, 200)
+        for collective in links.COLLECTIVES
+    }
+    assert sum(each.short for each in samples) == len(samples) / 3
+    for each in samples:
         assert len(each.times_s) == 3
-        if each.nbytes > links.LEAST_BYTES:
-            bound_s = each.nbytes * 8 / (each.rate_mbit * 1e6)
+        if not each.short:
+            share = 1.0 if each.collective == "all_gather" else 2 / each.nodes
+            volume = (each.nodes - 1) * share * each.nbytes
+            bound_s = volume * 8 / (each.rate_mbit * 1e6)
             assert each.seconds > 0.9 * bound_s  # an idle shaper lets 2 ms through at once
     found = fit.links(samples)
     assert 0.3 < found.efficiency <= 1 and found.wake_s > 0 and found.latency_noise > 0
