@@ -28,8 +28,8 @@ def text(links: fit.Links | None, compression: Mapping[str, fit.Compression]) ->
             f"alpha_s: {_rounded(links.alpha_s)}",
             f"operation_s: {_rounded(links.operation_s)}",
             f"efficiency: {_rounded(links.efficiency)}",
-            f"wake_s: {_rounded(links.wake_s)} # of collectives of few bytes after a pause",
-            f"noise: {_rounded(min(links.noise, MOST_NOISE))} # of equal collectives in a row",
+            f"wake_s: {_rounded(links.wake_s)} # of collectives of few bytes",
+            f"noise: {_rounded(min(links.noise, MOST_NOISE))} # of equal collectives",
             f"latency_noise: {_rounded(min(links.latency_noise, MOST_LATENCY_NOISE))}",
         ]
     if compression:
