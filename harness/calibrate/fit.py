@@ -106,7 +106,7 @@ def _deviation(sample: Sample) -> float:
 
 
 def noise(samples: Sequence[Sample], known: Sequence[float] | None = None) -> float:
-    """Relative standard deviation of the repetitions of `samples`, less of short ones.
+    """Relative standard deviation of the repetitions of those `samples` that are not short.
 
     `known` is that of what their messages take beside bytes, which is told apart. From the
     differences of neighbours: a machine that slowly becomes busier is no noise, and a median lets

@@ -25,15 +25,11 @@ class Call(NamedTuple):
     lengths: list[int]  # of the tensors in a gathered one
 
 
-Ended = tuple[list[float], Any]  # when its parts end, one after the other, and what came of it
-
-
 class Made(NamedTuple):
     """What came of it, for all."""
 
-    ends_s: list[float]  # of its parts, for who is last
+    ends_s: list[float]  # of its parts, one after the other, for who is last
     value: Any
-    early_s: list[float]  # by which each worker is done before
 
 
 class Act(NamedTuple):
@@ -131,9 +127,9 @@ class SimulatedWorkers(Collectives):
     def _meet(self, kind: str, shape: Any, tensor: Tensor, lengths: list[int] | None = None) -> Any:
         self.pause()
         call = Call(kind, shape, self.now_s, tensor, lengths or [])
-        made = self.turns.meet(self.rank, call, self._make)
+        made, early_s = self.turns.meet(self.rank, call, self._make_apart)
         *ends_s, last_s = made.ends_s
-        self._went_on([*ends_s, max(self.now_s, *ends_s, last_s - made.early_s[self.rank])])
+        self._went_on([*ends_s, max(self.now_s, *ends_s, last_s - early_s[self.rank])])
         return made.value
 
     def _went_on(self, ends_s: list[float]) -> None:
@@ -142,8 +138,11 @@ class SimulatedWorkers(Collectives):
             self.now_s = end_s
         self._measured_from = self._clock()
 
+    def _make_apart(self, calls: list[Call]) -> tuple[Made, list[float]]:
+        """Done once, by whoever came last; and by how much each worker is done before the last."""
+        return self._make(calls), self.costs.early_s(self.size)
+
     def _make(self, calls: list[Call]) -> Made:
-        """Done once, by whoever came last."""
         first, start_s = calls[0], max(call.now_s for call in calls)
         for rank, call in enumerate(calls):
             same = call.kind == "swap" or call.shape == first.shape
@@ -153,14 +152,13 @@ class SimulatedWorkers(Collectives):
                     f"{call.shape}; all workers must call the same"
                 )
         if first.kind.startswith("gather"):
-            ends_s, value = self._gathered(start_s, calls)
-        elif first.kind == "swap":
-            ends_s, value = self._swapped_all(start_s, calls)
-        else:
-            value = self._added_up(first.kind, [call.tensor for call in calls])
-            asked = value.nbytes, self.size, self._awake
-            ends_s = [self._cost("all_reduce", start_s, *asked)]
-        return Made(ends_s, value, self.costs.early_s(self.size))
+            return self._gathered(start_s, calls)
+        if first.kind == "swap":
+            return self._swapped_all(start_s, calls)
+        total = self._added_up(first.kind, [call.tensor for call in calls])
+        return Made(
+            [self._cost("all_reduce", start_s, total.nbytes, self.size, self._awake)], total
+        )
 
     def _cost(self, collective: str, start_s: float, *asked: Any) -> float:
         """When a collective that starts at `start_s` ends."""
@@ -170,7 +168,7 @@ class SimulatedWorkers(Collectives):
     def _added_up(self, op: str, tensors: list[Tensor]) -> Tensor:
         return ring_sum(tensors) if op == "sum" else least(tensors)
 
-    def _gathered(self, start_s: float, calls: list[Call]) -> Ended:
+    def _gathered(self, start_s: float, calls: list[Call]) -> Made:
         lengths = [call.lengths for call in calls]
         ends_s, awake = [], self._awake
         if calls[0].kind == "gather unlike":
@@ -180,15 +178,15 @@ class SimulatedWorkers(Collectives):
         pieces = [call.tensor for call in calls]
         sizes = [piece.nbytes for piece in pieces]
         ends_s.append(self._cost("all_gather", ends_s[-1] if ends_s else start_s, sizes, awake))
-        return ends_s, (lengths, pieces)
+        return Made(ends_s, (lengths, pieces))
 
-    def _swapped_all(self, start_s: float, calls: list[Call]) -> Ended:
+    def _swapped_all(self, start_s: float, calls: list[Call]) -> Made:
         each = calls[0].tensor.element_size()
         rows_of = {id(call): [each * count for count in call.shape] for call in calls}
         sizes = [rows_of[id(call)] for call in calls]  # one row, where one call stands for all
         rows = [call.tensor.split(call.shape) for call in calls]
         end_s = self._cost("all_to_all", start_s, sizes)
-        return [end_s], list(zip(*rows, strict=True))  # by receiver
+        return Made([end_s], list(zip(*rows, strict=True)))  # by receiver
 
 
 class Alike(SimulatedWorkers):
