@@ -81,8 +81,8 @@ def _parted(samples: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
 def wake_s(short: Sequence[Sample], cores: int | None = None) -> float:
     """Mean time of a message among those that ranks wake up for; 0 where none was measured.
 
-    It takes as much longer as the root of the ranks that share one of `cores`. From medians, which
-    no single stall moves: of a log-normal time the mean is sqrt(1 + relative deviation^2) of it.
+    From medians, which no single stall moves: of a log-normal time the mean is
+    sqrt(1 + relative deviation^2) of it.
     """
     means_s = [each.seconds * sqrt(1 + _deviation(each) ** 2) for each in short]
     times_s = [mean_s / _wakings(each, cores) for each, mean_s in zip(short, means_s, strict=True)]
@@ -148,8 +148,9 @@ def _row(sample: Sample, cores: int | None) -> tuple[float, float, float]:
 
 
 def _wakings(sample: Sample, cores: int | None) -> float:
-    """Messages in a row, each as much longer as ranks that sleep share a core."""
-    return _messages(sample) * sqrt(_crowd(sample, cores))
+    """Messages in a row, of an all-reduce each as much longer as the root of ranks to a core."""
+    crowd = _crowd(sample, cores) if sample.collective == "all_reduce" else 1.0
+    return _messages(sample) * sqrt(crowd)
 
 
 def _messages(sample: Sample) -> int:

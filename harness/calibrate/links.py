@@ -38,7 +38,7 @@ class Plan(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One collective, begun at a time that all ranks agree on, after a pause."""
+    """One collective after a pause: from the last rank that begins it to the last that is done."""
 
     collective: str  # all_reduce | all_gather
     nodes: int
@@ -84,8 +84,8 @@ def take(plan: Plan) -> list[Sample]:
             cases = _cases(nodes, rate_mbit)
             by_rank = on_ranks(nodes, rate_mbit, _times, plan.repeats, cases)
             for (collective, nbytes), *times in zip(cases, *by_rank, strict=True):
-                slowest = [max(repetition) for repetition in zip(*times, strict=True)]
-                found.append(Sample(collective, nodes, rate_mbit, nbytes, slowest))
+                times_s = [_took_s(repetition) for repetition in zip(*times, strict=True)]
+                found.append(Sample(collective, nodes, rate_mbit, nbytes, times_s))
     return found
 
 
@@ -99,22 +99,28 @@ def _cases(nodes: int, rate_mbit: float) -> list[tuple[str, int]]:
     return found
 
 
-def _times(repeats: int, cases: list[tuple[str, int]]) -> list[list[float]]:
-    """Seconds of every repetition of every case on this rank."""
+def _took_s(by_rank: Sequence[tuple[float, float]]) -> float:
+    """When ranks begin is how exactly they sleep, and no part of it."""
+    begun_s, done_s = zip(*by_rank, strict=True)
+    return max(done_s) - max(begun_s)
+
+
+def _times(repeats: int, cases: list[tuple[str, int]]) -> list[list[tuple[float, float]]]:
+    """Begin and end of every repetition of every case on this rank."""
     group = dist.new_group()
     assert isinstance(group, dist.ProcessGroup)  # all ranks belong to it
     workers = Workers(group)
     return [[_time(workers, *case) for _ in range(repeats + 1)][1:] for case in cases]
 
 
-def _time(workers: Workers, collective: str, nbytes: int) -> float:
+def _time(workers: Workers, collective: str, nbytes: int) -> tuple[float, float]:
     tensor = torch.ones(nbytes // 4)
     latest = torch.tensor(time.monotonic(), dtype=torch.float64)  # one clock: they are processes
     dist.all_reduce(latest, op=dist.ReduceOp.MAX)
-    begin = latest.item() + PAUSE_S
-    time.sleep(max(0.0, begin - time.monotonic()))
+    time.sleep(max(0.0, latest.item() + PAUSE_S - time.monotonic()))
+    begun_s = time.monotonic()
     _do(workers, collective, tensor)
-    return time.monotonic() - begin
+    return begun_s, time.monotonic()
 
 
 def _do(workers: Workers, collective: str, tensor: torch.Tensor) -> None:

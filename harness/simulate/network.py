@@ -1,7 +1,6 @@
 """The choice of virtual time: what its cost model is told, in place of a network that comes up."""
 
 from dataclasses import dataclass, fields
-from math import sqrt
 from typing import Any, ClassVar
 
 from harness.network.halves import check_halves, check_nodes, on_left
@@ -105,8 +104,8 @@ class Simulated:
             efficiency=self.efficiency,
             queue_bytes=self._queue_bytes(profile),
             noise=Noise(self.noise, seed, self.latency_noise),
-            # most ranks wait meanwhile: 1.2, 1.1 and 1.1 ms measured at 2, 4 and 8 on two cores
-            wake_s=scale * sqrt(crowd) * self.wake_s,
+            wake_s=scale * self.wake_s,
+            crowd=crowd,
         )
 
     def _queue_bytes(self, profile: Profile) -> int:

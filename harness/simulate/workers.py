@@ -28,7 +28,8 @@ class Call(NamedTuple):
 class Made(NamedTuple):
     """What came of it, for all."""
 
-    ends_s: list[float]  # of its parts, one after the other, for who is last
+    parts: list[str]  # collectives of `costs`, one after the other
+    ends_s: list[float]  # theirs, for who is last
     value: Any
 
 
@@ -59,18 +60,15 @@ class SimulatedWorkers(Collectives):
     compressing: list[tuple[float, float]] = field(default_factory=list, init=False)
     acts: list[Act] = field(default_factory=list, init=False)  # since somebody cleared it
     _measured_from: float | None = field(default=None, init=False)
-    _awake: bool = field(default=False, init=False)  # nothing but collectives since the last step
 
     def open(self, exchange: int) -> None:
         """An exchange begins, which every worker says before any of its collectives."""
         self.costs.noise.begin(exchange)
-        self._awake = True
 
     def begin(self, time_s: float) -> None:
         """Go on at `time_s`, unless it is later already; from now on time is measured."""
         self.now_s = max(self.now_s, time_s)
         self._measured_from = self._clock()
-        self._awake = False
 
     def pause(self) -> None:
         """Add what was measured since."""
@@ -87,7 +85,6 @@ class SimulatedWorkers(Collectives):
 
     def again(self, time_s: float, acts: list[Act]) -> None:
         """What `acts` tells, from `time_s` on, without any tensor; nobody is waited for."""
-        self._awake = False
         self.now_s = max(self.now_s, time_s)
         for act in acts:
             if act.collective is None:
@@ -128,19 +125,20 @@ class SimulatedWorkers(Collectives):
         self.pause()
         call = Call(kind, shape, self.now_s, tensor, lengths or [])
         made, early_s = self.turns.meet(self.rank, call, self._make_apart)
-        *ends_s, last_s = made.ends_s
-        self._went_on([*ends_s, max(self.now_s, *ends_s, last_s - early_s[self.rank])])
+        mine_s = [of_all[self.rank] for of_all in early_s]
+        self._went_on([end_s - early for end_s, early in zip(made.ends_s, mine_s, strict=True)])
         return made.value
 
     def _went_on(self, ends_s: list[float]) -> None:
         for end_s in ends_s:
-            self.intervals.append((self.now_s, end_s))
-            self.now_s = end_s
+            begin_s, self.now_s = self.now_s, max(self.now_s, end_s)
+            self.intervals.append((begin_s, self.now_s))
         self._measured_from = self._clock()
 
-    def _make_apart(self, calls: list[Call]) -> tuple[Made, list[float]]:
-        """Done once, by whoever came last; and by how much each worker is done before the last."""
-        return self._make(calls), self.costs.early_s(self.size)
+    def _make_apart(self, calls: list[Call]) -> tuple[Made, list[list[float]]]:
+        """Done once, by whoever came last; and of each part, how long before the last all are."""
+        made = self._make(calls)
+        return made, [self.costs.early_s(self.size, part != "all_reduce") for part in made.parts]
 
     def _make(self, calls: list[Call]) -> Made:
         first, start_s = calls[0], max(call.now_s for call in calls)
@@ -156,9 +154,8 @@ class SimulatedWorkers(Collectives):
         if first.kind == "swap":
             return self._swapped_all(start_s, calls)
         total = self._added_up(first.kind, [call.tensor for call in calls])
-        return Made(
-            [self._cost("all_reduce", start_s, total.nbytes, self.size, self._awake)], total
-        )
+        end_s = self._cost("all_reduce", start_s, total.nbytes, self.size)
+        return Made(["all_reduce"], [end_s], total)
 
     def _cost(self, collective: str, start_s: float, *asked: Any) -> float:
         """When a collective that starts at `start_s` ends."""
@@ -170,15 +167,16 @@ class SimulatedWorkers(Collectives):
 
     def _gathered(self, start_s: float, calls: list[Call]) -> Made:
         lengths = [call.lengths for call in calls]
-        ends_s, awake = [], self._awake
+        parts, ends_s = [], []
         if calls[0].kind == "gather unlike":
             nbytes = LENGTH_BYTES * self.size * len(lengths[0])
-            ends_s.append(self._cost("all_reduce", start_s, nbytes, self.size, awake))
-            awake = True
+            parts.append("all_reduce")
+            ends_s.append(self._cost("all_reduce", start_s, nbytes, self.size))
         pieces = [call.tensor for call in calls]
         sizes = [piece.nbytes for piece in pieces]
-        ends_s.append(self._cost("all_gather", ends_s[-1] if ends_s else start_s, sizes, awake))
-        return Made(ends_s, (lengths, pieces))
+        parts.append("all_gather")
+        ends_s.append(self._cost("all_gather", ends_s[-1] if ends_s else start_s, sizes))
+        return Made(parts, ends_s, (lengths, pieces))
 
     def _swapped_all(self, start_s: float, calls: list[Call]) -> Made:
         each = calls[0].tensor.element_size()
@@ -186,7 +184,7 @@ class SimulatedWorkers(Collectives):
         sizes = [rows_of[id(call)] for call in calls]  # one row, where one call stands for all
         rows = [call.tensor.split(call.shape) for call in calls]
         end_s = self._cost("all_to_all", start_s, sizes)
-        return Made([end_s], list(zip(*rows, strict=True)))  # by receiver
+        return Made(["all_to_all"], [end_s], list(zip(*rows, strict=True)))  # by receiver
 
 
 class Alike(SimulatedWorkers):

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from math import sqrt
 
 import pytest
 import yaml
@@ -43,7 +42,7 @@ def test_what_is_written_is_a_choice_of_network_that_can_be_simulated(choices):
     latencies_s = costs.alpha_s, costs.operation_s
     assert latencies_s == pytest.approx((crowd * 0.000025, crowd * 0.00025))
     assert (costs.noise.relative, costs.noise.latency) == (0.07, 0.3)
-    assert costs.wake_s == pytest.approx(sqrt(crowd) * 0.0005)
+    assert (costs.wake_s, costs.crowd) == pytest.approx((0.0005, crowd))
     given = network.compression("topk", workers=4, dilation=4.0)
     assert given.seconds(1000) == pytest.approx(crowd * (1e-4 + 2e-6) / 4)
     assert network.compression("covap", 4, 4.0) is None  # not among them: measured

@@ -152,10 +152,11 @@ def test_the_longest_piece_travels_all_hops_of_an_all_gather_chunk_by_chunk():
     assert costs_of(uneven, 4).all_gather(0.0, of_one_chunk) == pytest.approx(3 * 0.4 * 3)
 
 
-def test_what_follows_at_once_finds_everybody_awake():
-    costs = costs_of(Static(8.0), 4, wake_s=0.01)
+def test_ranks_that_share_a_processor_wake_later_where_both_ends_have_to():
+    costs = costs_of(Static(8.0), 4, wake_s=0.01, crowd=9.0)
+    assert costs.all_reduce(0.0, 40, 4) == pytest.approx(6 * 0.01 * 3)
     assert costs.all_gather(0.0, [100] * 4) == pytest.approx(3 * 0.01)
-    assert costs.all_gather(1.0, [100] * 4, awake=True) == pytest.approx(1 + 3 * 1e-4)
+    assert costs.all_to_all(0.0, [[100] * 4] * 4) == pytest.approx(3 * 0.01)
 
 
 def test_workers_of_a_node_share_the_one_hop_that_leaves_it():

@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from compressors.base import Bucket
 from harness.exchange.workers import Workers
+from harness.simulate.noise import Noise
 from harness.simulate.workers import SimulatedWorkers
 from profiles.static import Static
 from tests.compressors.reductions import build, gradient, shapes_of, variants
@@ -130,15 +131,32 @@ def test_who_comes_first_waits_and_who_waits_counts_it():
         assert now_s == end_s == pytest.approx(2 + 4 / 3)
 
 
-def test_only_what_follows_a_pause_waits_for_ranks_to_wake():
+def test_pieces_of_unknown_length_wait_twice_for_ranks_to_wake():
     def work(workers: Any) -> Any:
-        workers.open(0)  # at the end of a step, of which nobody has slept since
-        workers.all_reduce(torch.ones(3))
         workers.begin(5.0)
-        workers.all_reduce(torch.ones(3))
+        workers.all_gather(torch.ones(3), equal=True)
         workers.all_gather(torch.ones(3))  # its lengths, and at once its pieces
         return [stop - start for start, stop in workers.intervals]
 
-    costs = costs_of(Static(rate_mbit=1e6), 3, wake_s=0.01)
+    costs = costs_of(Static(rate_mbit=1e6), 3, wake_s=0.01, crowd=4.0)
     [took_s, *_] = together(3, work, costs)
-    assert took_s == pytest.approx([0.0, 4 * 0.01, 4 * 0.01, 0.0], abs=1e-6)
+    assert took_s == pytest.approx([2 * 0.01, 4 * 0.01 * 2, 2 * 0.01], abs=1e-6)
+
+
+def test_each_part_ends_apart_and_the_next_begins_with_the_last():
+    def work(workers: Any) -> Any:
+        workers.open(0)
+        workers.begin(5.0)
+        workers.all_gather(torch.ones(3))
+        return workers.intervals
+
+    told = {"wake_s": 0.01, "crowd": 4.0}
+    costs = costs_of(Static(rate_mbit=1e6), 3, noise=Noise(latency=0.5), **told)
+    lengths, pieces = zip(*together(3, work, costs), strict=True)
+    assert len({end_s for _, end_s in lengths}) == len({end_s for _, end_s in pieces}) == 3
+    assert [start_s for start_s, _ in pieces] == [end_s for _, end_s in lengths]
+    took_s = max(end_s for _, end_s in pieces) - max(end_s for _, end_s in lengths)
+    noise = Noise(latency=0.5)
+    factors = [noise.latency_factor(messages) for messages in (4, 2)]
+    assert took_s == pytest.approx(factors[1] * 2 * 0.01, abs=1e-6)
+    assert max(end_s for _, end_s in lengths) == pytest.approx(5 + factors[0] * 4 * 0.02, abs=1e-6)
