@@ -28,6 +28,14 @@ mean, 0, and reordering as none. Loss bounds a flow by the TCP throughput equati
 section 3.1 (Padhye et al., 1998), which is Reno's: CUBIC recovers faster over long paths. Noise
 stretches what messages and bytes take, and queues; delays of links are exact.
 
+Workers are not done with a ring at one time: who is behind the slowest hop waits for all that
+crosses it, and who sends over it has everything already (harness/simulate/ends.py). A collective
+begins when the last is done with the one before.
+
+HTB's links are token buckets: one that was idle lets `burst_s` of its rate through at once, and a
+packet passes whole, however few tokens there are, to be paid for by the next (`packet_bytes`). So
+a collective takes less than its bytes by both, where no other flow keeps the bucket empty.
+
 Where nodes share processors, who waits for a message has to be woken when it is there. While a lot
 of bytes is on its way the next message is awaited meanwhile, so this is a bound, not a term: a
 collective takes no less than its messages' wakings, beside the delay of links. A receiver of gloo's
@@ -39,21 +47,19 @@ all-to-all and sends, all receives are posted before, and it does not (0.7 and 0
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from math import sqrt
+from math import inf, sqrt
+from typing import Any
 
 import numpy as np
 
 from harness.exchange.workers import CHUNK_BYTES
 from harness.simulate.conditions import Conditions, Look
+from harness.simulate.ends import last_packet, ring_ends_s
 from harness.simulate.noise import Noise
-from harness.simulate.routes import VOID, Paths
+from harness.simulate.routes import VOID
+from harness.simulate.shares import Shares
 
-SEGMENT_BYTES = 1448  # of TCP payload at MTU 1500 with timestamps
-LEAST_RTO_S = 0.2  # Linux's, on top of the round trip
-# of the room in a queue, CUBIC's window that fills it: between full and what is left after a loss,
-# 0.7 (RFC 9438, 4.6)
-WINDOW = (1 + 0.7) / 2
+POSTED = {"all_gather", "all_to_all", "send"}  # all receives are, before it begins
 
 
 @dataclass
@@ -72,33 +78,69 @@ class Costs:
     noise: Noise = field(default_factory=Noise)
     wake_s: float = 0.0  # of a message, until who waits for it goes on
     crowd: float = 1.0  # workers that share a processor
+    burst_s: float = 0.0  # of its rate, that an idle link lets through at once
+    packet_bytes: float = 0.0  # most in one packet, which passes whole; 0: bytes flow
 
     def __post_init__(self) -> None:
         self._names = self.conditions.routes.names
         self._carried = np.zeros(len(self._names) + 1)
-        self._shared = self.conditions.routes.shared()
-        # version of the network; what the ring gets then, and how long its messages wait
-        self._known: tuple[int, np.ndarray, float] = (-1, self._shared, 0.0)
+        routes, around_s = self.conditions.routes, 2 * self.alpha_s
+        self._links = Shares(routes, self.efficiency, self.queue_bytes, around_s)
 
     @property
     def carried(self) -> dict[str, float]:
         return {n: float(b) for n, b in zip(self._names, self._carried, strict=False) if b}
 
-    def early_s(self, workers: int, posted: bool) -> list[float]:
-        """How long before the last each worker is done with a collective that ends at one time.
+    def early_s(self, start_s: float, end_s: float, collective: str, *asked: Any) -> np.ndarray:
+        """[workers]: how long before the last each is done with a collective just asked for.
 
-        `posted`: all its receives are, before it begins.
+        By what comes to each over slow hops of a ring, at the rates of its end, and by chance.
         """
-        wake_s = self._wake_s(posted)
-        return [each * wake_s for each in self.noise.early(workers, workers - 1)]
+        workers = asked[1] if collective == "all_reduce" else len(asked[0])
+        wake_s = self._wake_s(collective in POSTED)
+        done_s = np.zeros(workers)
+        if collective == "all_reduce":
+            pieces = np.full(workers, asked[0] / workers)
+            done_s = self._apart_s(start_s, end_s, pieces, 2 * (workers - 1), inf, wake_s)
+        elif collective == "all_gather":
+            pieces = np.asarray(asked[0], dtype=float)
+            done_s = self._apart_s(start_s, end_s, pieces, workers - 1, CHUNK_BYTES, wake_s)
+        done_s -= wake_s * np.array(self.noise.early(workers, workers - 1))
+        return done_s.max() - done_s
+
+    def _apart_s(
+        self,
+        start_s: float,
+        end_s: float,
+        pieces: np.ndarray,
+        messages: int,
+        at_once: float,
+        wake_s: float,
+    ) -> np.ndarray:
+        """[workers]: how long each is busy with a ring, the last for all the time that it takes.
+
+        Nobody for less than its wakings, or, of shorter ones, than it takes.
+        """
+        look, took_s = self.conditions.look(end_s), end_s - start_s
+        rates = self._links.of_workers(look, self.workers_per_node)
+        if (rates == rates[0]).all() and (pieces == pieces[0]).all():
+            return np.full(len(pieces), took_s)
+        bucket = (0.0, 0.0) if look.flows else (self.burst_s, self.packet_bytes)
+        ring_s = ring_ends_s(rates, pieces, messages, at_once, *bucket)
+        if not (most_s := float(ring_s.max())):
+            return np.full(len(pieces), took_s)
+        apart_s = took_s - (most_s - ring_s) * min(1.0, took_s / most_s)
+        return np.maximum(apart_s, min(took_s, messages * wake_s))
 
     def all_reduce(self, start_s: float, nbytes: int, workers: int) -> float:
         """End of a ring all-reduce of `nbytes` that all began by `start_s`."""
-        return self._ring(start_s, 2 * (workers - 1) / workers * nbytes, 2, workers)
+        return self._ring(
+            start_s, 2 * (workers - 1) / workers * nbytes, 2, workers, nbytes / workers
+        )
 
     def reduce_scatter(self, start_s: float, nbytes: int, workers: int) -> float:
         """End of a ring reduce-scatter of `nbytes`, of which each worker keeps a part."""
-        return self._ring(start_s, (workers - 1) / workers * nbytes, 1, workers)
+        return self._ring(start_s, (workers - 1) / workers * nbytes, 1, workers, nbytes / workers)
 
     def all_gather(self, start_s: float, sizes: Sequence[int]) -> float:
         """End of a ring all-gather of pieces of `sizes` bytes, by rank."""
@@ -108,13 +150,13 @@ class Costs:
         travel = longest + max(0, hops - 1) * min(longest, CHUNK_BYTES)
         windows = len(enters) / 2
         volumes = pieces.sum() - enters
-        return self._ring(start_s, volumes, 1, len(sizes), travel, windows, posted=True)
+        return self._ring(start_s, volumes, 1, len(sizes), pieces, travel, windows, posted=True)
 
     def broadcast(self, start_s: float, nbytes: int, workers: int, root: int = 0) -> float:
         """End of a pipelined broadcast of `nbytes` from rank `root`."""
         volumes = np.full(self.conditions.routes.nodes, float(nbytes))
         volumes[root // self.workers_per_node - 1] = 0.0  # the hop back into the root's node
-        return self._ring(start_s, volumes, 1, workers)
+        return self._ring(start_s, volumes, 1, workers, 0.0)
 
     def all_to_all(self, start_s: float, sizes: Sequence[Sequence[int]]) -> float:
         """End of an all-to-all; `sizes[r][p]` bytes go from rank r to p, all at once."""
@@ -139,11 +181,12 @@ class Costs:
         volumes: float | np.ndarray,
         rounds: int,
         workers: int,
+        pieces: float | np.ndarray,
         travel: float = 0.0,
         windows: float | None = None,
         posted: bool = False,
     ) -> float:
-        """`volumes[n]` bytes leave node n, in `rounds` times around.
+        """`volumes[n]` bytes leave node n, in `rounds` times around, in messages of `pieces`.
 
         What takes longest on its way crosses hops for `travel` bytes, one after the other, and
         waits for so many `windows` of competing flows; None: one a message. `posted`: all receives
@@ -157,19 +200,34 @@ class Costs:
         if nodes == 1:
             return start_s + max(latency_s, wakes_s)
         volumes = np.broadcast_to(volumes, nodes)
-        np.add.at(self._carried, self._hops, volumes[:, None] / self.efficiency)
+        np.add.at(self._carried, self._links.hops, volumes[:, None] / self.efficiency)
         delay_s = rounds * self._around_s(self.conditions.look(start_s))
         carried = np.array([volumes.max(), travel] if travel else [volumes.max()])
         windows = messages if windows is None else windows
 
         def rates(look: Look) -> np.ndarray:
-            per_s, wait_s = self._of_ring(look)
+            per_s, wait_s = self._links.of_ring(look)
             per_s, waiting = per_s[: len(carried)], bool(carried[0] and wait_s)
             return np.minimum(per_s, carried / (windows * wait_s)) if waiting else per_s
 
         begin_s = start_s + latency_s + delay_s
+        carried = self._beyond_bursts(self.conditions.look(begin_s), carried, pieces, nodes - 1)
         end_s = self.conditions.finish(begin_s, stretch * carried, rates)
         return max(end_s, start_s + wakes_s + delay_s)
+
+    def _beyond_bursts(
+        self, look: Look, carried: np.ndarray, pieces: float | np.ndarray, hops: int
+    ) -> np.ndarray:
+        """What is left of `carried`, by the slowest hop, and by so many hops in a row."""
+        if look.flows:
+            return carried
+        rates, times = (
+            self._links.of_ring(look)[0][: len(carried)],
+            np.array([1, hops])[: len(carried)],
+        )
+        bursts = self.burst_s * rates if self.burst_s else 0.0
+        rest = float(np.mean(last_packet(pieces, self.packet_bytes)))
+        return np.maximum(0.0, carried - times * (bursts + rest))
 
     def _handled(
         self, operation_s: float, messages: int, stretch: float, posted: bool
@@ -182,44 +240,10 @@ class Costs:
         """Of a message, at both ends."""
         return self.wake_s if posted else sqrt(self.crowd) * self.wake_s
 
-    @cached_property
-    def _hops(self) -> Paths:
-        here = np.arange(self.conditions.routes.nodes)
-        return self.conditions.routes.paths(here, np.roll(here, -1))
-
-    @cached_property
-    def _hops_back(self) -> Paths:
-        here = np.arange(self.conditions.routes.nodes)
-        return self.conditions.routes.paths(np.roll(here, -1), here)
-
-    @cached_property
-    def _ring_connections(self) -> np.ndarray:
-        return self._loads(self._hops, np.ones(len(self._hops)))
-
     def _around_s(self, look: Look) -> float:
         """Delay of what visits every rank: of all hops, less the one back to where it began."""
-        hops = look.delay_s[self._hops].sum(axis=1)
+        hops = look.delay_s[self._links.hops].sum(axis=1)
         return float(hops.sum() - (hops.min() if self.workers_per_node == 1 else 0.0))
-
-    def _of_ring(self, look: Look) -> tuple[np.ndarray, float]:
-        """Payload bytes/s of the slowest hop and of all in a row; the mean time of a window."""
-        if self._known[0] != look.version:
-            shares = self._shares(look, self._ring_connections)
-            hops, wait_s = shares[self._hops].min(axis=1), 0.0
-            if look.loss.any():
-                hops = np.minimum(hops, self._bounds(look, self._hops, self._hops_back))
-            rates = np.array([hops.min(), 1 / np.mean(1 / hops)])
-            if look.flows:
-                wait_s = float(self._waits_s(look, self._hops).mean())
-            self._known = look.version, rates, wait_s
-        return self._known[1:]
-
-    def _waits_s(self, look: Look, paths: Paths) -> np.ndarray:
-        """For a window of competing flows, at the narrowest direction of each path."""
-        if not look.flows or not self.queue_bytes:
-            return np.zeros(len(paths))
-        rates = np.where(self._shared[paths] > 0, look.bytes_per_s[paths], np.inf)
-        return WINDOW * self.queue_bytes / rates.min(axis=1)
 
     def _at_once(
         self,
@@ -242,7 +266,7 @@ class Costs:
         paths = self.conditions.routes.paths(senders, receivers)
         back = self.conditions.routes.paths(receivers, senders)
         own, bytes_ = connections[senders, receivers], volumes[senders, receivers]
-        loads, flows = self._loads(paths, bytes_), self._loads(paths, own)
+        loads, flows = self._links.loads(paths, bytes_), self._links.loads(paths, own)
         loads[VOID] = 0.0
         self._carried += loads / self.efficiency
         used = np.flatnonzero(loads)
@@ -250,16 +274,19 @@ class Costs:
         def rates(look: Look) -> np.ndarray:
             """Of every direction that is used; its connections are bound by loss, if by any."""
             bound = np.full(len(flows), np.inf)
-            np.minimum.at(bound, paths, self._bounds(look, paths, back)[:, None])
-            return np.minimum(self._shares(look, flows), bound)[used] * flows[used]
+            np.minimum.at(bound, paths, self._links.bounds(look, paths, back)[:, None])
+            return np.minimum(self._links.of_each(look, flows), bound)[used] * flows[used]
 
         look = self.conditions.look(begin_s)
         delay_s = float(look.delay_s[paths].sum(axis=1).max())
-        waited_s = begin_s + delay_s + stretch * float(self._waits_s(look, paths).max())
+        waited_s = begin_s + delay_s + stretch * float(self._links.waits_s(look, paths).max())
         waited_s = max(waited_s, least_s + delay_s)
         if not len(used):
             return waited_s
-        end_s = self.conditions.finish(begin_s + delay_s, stretch * loads[used], rates)
+        left = loads[used]
+        if self.burst_s and not look.flows:
+            left = np.maximum(0.0, left - self.burst_s * rates(look))
+        end_s = self.conditions.finish(begin_s + delay_s, stretch * left, rates)
         return max(waited_s, end_s)
 
     def _by_node(self, by_rank: Sequence[Sequence[int]] | np.ndarray) -> np.ndarray:
@@ -267,33 +294,3 @@ class Costs:
         ranks, own = np.asarray(by_rank, dtype=float), self.workers_per_node
         nodes = len(ranks) // own
         return ranks.reshape(nodes, own, nodes, own).sum(axis=(1, 3))
-
-    def _loads(self, paths: Paths, volumes: np.ndarray) -> np.ndarray:
-        """What each direction carries of volumes that go along `paths`."""
-        loads = np.zeros(len(self._carried))
-        np.add.at(loads, paths, volumes[:, None])
-        return loads
-
-    def _shares(self, look: Look, connections: np.ndarray) -> np.ndarray:
-        """Payload bytes/s of one of so many connections on each direction."""
-        flows = np.maximum(1, connections + look.flows * self._shared)
-        return self.efficiency * look.bytes_per_s / flows
-
-    def _bounds(self, look: Look, paths: Paths, back: Paths) -> np.ndarray:
-        """Payload bytes/s of one connection along each path, as loss bounds it."""
-        if not look.loss.any():
-            return np.full(len(paths), np.inf)
-        loss = 1 - np.prod(1 - look.loss[paths], axis=1)
-        delay_s = look.delay_s[paths].sum(axis=1) + look.delay_s[back].sum(axis=1)
-        return tcp_bytes_per_s(delay_s + 2 * self.alpha_s, loss)
-
-
-def tcp_bytes_per_s(rtt_s: float | np.ndarray, loss: float | np.ndarray) -> np.ndarray:
-    """Payload of one flow that loses the share `loss` of its packets; inf without loss.
-
-    RFC 5348, section 3.1, with b = 1: one acknowledgement a packet.
-    """
-    rtt, p = np.asarray(rtt_s, dtype=float), np.asarray(loss, dtype=float)
-    waiting_s = (rtt + LEAST_RTO_S) * 3 * np.sqrt(3 * p / 8) * p * (1 + 32 * p**2)
-    took_s = rtt * np.sqrt(2 * p / 3) + waiting_s
-    return np.divide(SEGMENT_BYTES, took_s, out=np.full_like(took_s, np.inf), where=p > 0)

@@ -7,8 +7,9 @@ from harness.network.halves import check_halves, check_nodes, on_left
 from harness.network.shaping import Shaping
 from harness.simulate import compression
 from harness.simulate.compression import Given, Told
-from harness.simulate.conditions import Conditions, Look
+from harness.simulate.conditions import BYTES_PER_MBIT, Conditions, Look
 from harness.simulate.costs import Costs
+from harness.simulate.ends import packet_bytes
 from harness.simulate.noise import MOST_LATENCY_NOISE, MOST_NOISE, Noise
 from harness.simulate.routes import Dumbbell, Routes, Star
 from profiles.base import Profile
@@ -31,6 +32,8 @@ class Simulated:
     alpha_s: float = 0.0002
     operation_s: float = 0.0002
     wake_s: float = 0.0
+    burst_s: float = 0.0
+    packet_s: float = 0.0
     efficiency: float = 0.956
     noise: float = 0.0
     latency_noise: float = 0.0
@@ -50,7 +53,7 @@ class Simulated:
     in_place_of: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("alpha_s", "operation_s", "wake_s"):
+        for name in ("alpha_s", "operation_s", "wake_s", "burst_s", "packet_s"):
             check_between(0, MOST_LATENCY_S, **{name: getattr(self, name)})
         check_between(0.01, 1, efficiency=self.efficiency)
         check_between(0, MOST_NOISE, noise=self.noise)
@@ -100,13 +103,21 @@ class Simulated:
             conditions=Conditions(self.routes(profile, nodes), scale * self.update_s),
             workers_per_node=workers_per_node,
             alpha_s=scale * crowd * self.alpha_s,
-            operation_s=scale * crowd * self.operation_s,
+            operation_s=scale * self.operation_s,
             efficiency=self.efficiency,
             queue_bytes=self._queue_bytes(profile),
             noise=Noise(self.noise, seed, self.latency_noise),
             wake_s=scale * self.wake_s,
             crowd=crowd,
+            burst_s=scale * self.burst_s,
+            packet_bytes=self._packet_bytes(profile, scale),
         )
+
+    def _packet_bytes(self, profile: Profile, scale: float) -> int:
+        if not self.packet_s:
+            return 0
+        highest = profile.extremes().highest_mbit * BYTES_PER_MBIT
+        return packet_bytes(scale * self.packet_s, highest)
 
     def _queue_bytes(self, profile: Profile) -> int:
         shaping = self._shaping()

@@ -47,7 +47,7 @@ class Noise:
 
     def latency_factor(self, messages: int) -> float:
         """Of what so many messages take beside their bytes, besides; one for each `factor`."""
-        return _drawn(self.latency / sqrt(messages), self._latency_draws) if self.latency else 1.0
+        return _late(self.latency / sqrt(messages), self._latency_draws) if self.latency else 1.0
 
     def early(self, workers: int, messages: int) -> list[float]:
         """By how much each worker has its last message before the last does, in messages.
@@ -57,8 +57,13 @@ class Noise:
         if not self.latency or not messages:
             return [0.0] * workers
         relative = self.latency / sqrt(messages)
-        took = [messages * _drawn(relative, self._rank_draws) for _ in range(workers)]
+        took = [messages * _late(relative, self._rank_draws) for _ in range(workers)]
         return [max(took) - each for each in took]
+
+
+def _late(relative: float, draws: np.random.Generator) -> float:
+    """Half is sure: of 15 short all-gathers in a row none takes less than 0.55 of their median."""
+    return (1 + _drawn(2 * relative, draws)) / 2
 
 
 def _drawn(relative: float, draws: np.random.Generator) -> float:

@@ -1,6 +1,7 @@
 """The other workers in virtual time: collectives meet in one process and cost what costs say."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -25,11 +26,17 @@ class Call(NamedTuple):
     lengths: list[int]  # of the tensors in a gathered one
 
 
+class Part(NamedTuple):
+    """A collective of `costs`."""
+
+    end_s: float  # for who is last
+    early_s: Sequence[float]  # before that each worker is done
+
+
 class Made(NamedTuple):
     """What came of it, for all."""
 
-    parts: list[str]  # collectives of `costs`, one after the other
-    ends_s: list[float]  # theirs, for who is last
+    parts: list[Part]  # one after the other
     value: Any
 
 
@@ -124,9 +131,8 @@ class SimulatedWorkers(Collectives):
     def _meet(self, kind: str, shape: Any, tensor: Tensor, lengths: list[int] | None = None) -> Any:
         self.pause()
         call = Call(kind, shape, self.now_s, tensor, lengths or [])
-        made, early_s = self.turns.meet(self.rank, call, self._make_apart)
-        mine_s = [of_all[self.rank] for of_all in early_s]
-        self._went_on([end_s - early for end_s, early in zip(made.ends_s, mine_s, strict=True)])
+        made = self.turns.meet(self.rank, call, self._make)
+        self._went_on([end_s - early_s[self.rank] for end_s, early_s in made.parts])
         return made.value
 
     def _went_on(self, ends_s: list[float]) -> None:
@@ -135,12 +141,8 @@ class SimulatedWorkers(Collectives):
             self.intervals.append((begin_s, self.now_s))
         self._measured_from = self._clock()
 
-    def _make_apart(self, calls: list[Call]) -> tuple[Made, list[list[float]]]:
-        """Done once, by whoever came last; and of each part, how long before the last all are."""
-        made = self._make(calls)
-        return made, [self.costs.early_s(self.size, part != "all_reduce") for part in made.parts]
-
     def _make(self, calls: list[Call]) -> Made:
+        """Done once, by whoever came last."""
         first, start_s = calls[0], max(call.now_s for call in calls)
         for rank, call in enumerate(calls):
             same = call.kind == "swap" or call.shape == first.shape
@@ -154,8 +156,14 @@ class SimulatedWorkers(Collectives):
         if first.kind == "swap":
             return self._swapped_all(start_s, calls)
         total = self._added_up(first.kind, [call.tensor for call in calls])
-        end_s = self._cost("all_reduce", start_s, total.nbytes, self.size)
-        return Made(["all_reduce"], [end_s], total)
+        return Made([self._part("all_reduce", start_s, total.nbytes, self.size)], total)
+
+    def _part(self, collective: str, start_s: float, *asked: Any) -> Part:
+        end_s = self._cost(collective, start_s, *asked)
+        return Part(end_s, self._early_s(start_s, end_s, collective, *asked))
+
+    def _early_s(self, start_s: float, end_s: float, *asked: Any) -> Sequence[float]:
+        return self.costs.early_s(start_s, end_s, *asked).tolist()
 
     def _cost(self, collective: str, start_s: float, *asked: Any) -> float:
         """When a collective that starts at `start_s` ends."""
@@ -167,24 +175,22 @@ class SimulatedWorkers(Collectives):
 
     def _gathered(self, start_s: float, calls: list[Call]) -> Made:
         lengths = [call.lengths for call in calls]
-        parts, ends_s = [], []
+        parts = []
         if calls[0].kind == "gather unlike":
             nbytes = LENGTH_BYTES * self.size * len(lengths[0])
-            parts.append("all_reduce")
-            ends_s.append(self._cost("all_reduce", start_s, nbytes, self.size))
+            parts.append(self._part("all_reduce", start_s, nbytes, self.size))
+            start_s = parts[0].end_s
         pieces = [call.tensor for call in calls]
         sizes = [piece.nbytes for piece in pieces]
-        parts.append("all_gather")
-        ends_s.append(self._cost("all_gather", ends_s[-1] if ends_s else start_s, sizes))
-        return Made(parts, ends_s, (lengths, pieces))
+        return Made([*parts, self._part("all_gather", start_s, sizes)], (lengths, pieces))
 
     def _swapped_all(self, start_s: float, calls: list[Call]) -> Made:
         each = calls[0].tensor.element_size()
         rows_of = {id(call): [each * count for count in call.shape] for call in calls}
         sizes = [rows_of[id(call)] for call in calls]  # one row, where one call stands for all
         rows = [call.tensor.split(call.shape) for call in calls]
-        end_s = self._cost("all_to_all", start_s, sizes)
-        return Made(["all_to_all"], [end_s], list(zip(*rows, strict=True)))  # by receiver
+        part = self._part("all_to_all", start_s, sizes)
+        return Made([part], list(zip(*rows, strict=True)))  # by receiver
 
 
 class Alike(SimulatedWorkers):
@@ -197,8 +203,11 @@ class Alike(SimulatedWorkers):
         self.pause()
         call = Call(kind, shape, self.now_s, tensor, lengths or [])
         made = self._make([call] * self.size)
-        self._went_on(made.ends_s)
+        self._went_on([part.end_s for part in made.parts])
         return made.value
+
+    def _early_s(self, start_s: float, end_s: float, *asked: Any) -> Sequence[float]:
+        return ()
 
     def _added_up(self, op: str, tensors: list[Tensor]) -> Tensor:
         return tensors[0] * self.size if op == "sum" else tensors[0]

@@ -6,7 +6,7 @@ from math import inf, sqrt
 import pytest
 
 from harness.exchange.workers import CHUNK_BYTES
-from harness.simulate.costs import tcp_bytes_per_s
+from harness.simulate.loss import tcp_bytes_per_s
 from harness.simulate.routes import Dumbbell
 from profiles.base import Extremes, Link
 from profiles.static import Static
