@@ -9,6 +9,8 @@ import os
 import sys
 
 from harness.calibrate import choice, compression, fit, links
+from harness.network.links import BURST_US
+from harness.network.topology import PACKET_S
 
 PARTS = ("links", "compression")
 BUSY = 1.0  # load average beyond which a warning is due
@@ -39,7 +41,7 @@ def main() -> int:
 def _links() -> fit.Links:
     samples = links.measured(links.Plan())
     cores = os.cpu_count()
-    found = fit.links(samples, cores)
+    found = fit.links(samples, cores, fit.Bucket(BURST_US / 1e6, PACKET_S))
     columns = ("nodes", 5), ("Mbit/s", 7), ("bytes", 9), ("ms", 9), ("fitted", 9)
     print(f"{'collective':20}", *(f"{name:>{width}}" for name, width in columns))
     for each in samples:

@@ -29,6 +29,8 @@ def text(links: fit.Links | None, compression: Mapping[str, fit.Compression]) ->
             f"operation_s: {_rounded(links.operation_s)}",
             f"efficiency: {_rounded(links.efficiency)}",
             f"wake_s: {_rounded(links.wake_s)} # of collectives of few bytes",
+            f"burst_s: {links.bucket.burst_s} # of the shaper, as are packets",
+            f"packet_s: {links.bucket.packet_s}",
             f"noise: {_rounded(min(links.noise, MOST_NOISE))} # of equal collectives",
             f"latency_noise: {_rounded(min(links.latency_noise, MOST_LATENCY_NOISE))}",
         ]

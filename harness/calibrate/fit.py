@@ -13,10 +13,19 @@ import numpy as np
 from scipy.optimize import linprog
 
 from harness.calibrate.links import Sample
+from harness.simulate.ends import last_packet, packet_bytes
 
 BITS_PER_S = 1e6  # of one Mbit/s
 NORMAL = 1.4826  # standard deviations in a median absolute deviation
+CLEARLY = 1.5  # times what wakings take, what they do not bound
 ROUNDS = {"all_reduce": 2, "all_gather": 1}  # times around the ring
+
+
+class Bucket(NamedTuple):
+    """What a link lets pass beyond its rate, which is known: of real seconds, as in simulated."""
+
+    burst_s: float = 0.0
+    packet_s: float = 0.0
 
 
 class Links(NamedTuple):
@@ -30,6 +39,7 @@ class Links(NamedTuple):
     noise: float  # standard deviation of equal collectives, relative
     wake_s: float = 0.0  # real, of a message, until who waits for it goes on
     latency_noise: float = 0.0  # deviation of what a message takes beside its bytes, relative
+    bucket: Bucket = Bucket()
 
 
 class Compression(NamedTuple):
@@ -41,17 +51,28 @@ class Compression(NamedTuple):
     worst: float
 
 
-def links(samples: Sequence[Sample], cores: int | None = None) -> Links:
+def links(
+    samples: Sequence[Sample], cores: int | None = None, bucket: Bucket | None = None
+) -> Links:
     """Time = operation + rounds (P-1) alpha + volume / (efficiency rate), as in harness.simulate.
 
-    Operation and alpha are processors' work, and take as much longer as ranks share one of `cores`;
-    None: each has its own. They are told by long collectives, where bytes on their way hide that
-    ranks wake up; what that takes, by short ones.
+    Less what `bucket` lets pass; None: nothing.
+    Alpha is processors' work, and takes as much longer as ranks share one of `cores`; None: each
+    has its own. Both are told by collectives that last, where bytes on their way hide that ranks
+    wake up; what that takes, by short ones.
     ValueError when the samples do not tell: too few, or none that bytes take time in.
     """
-    short, long = _parted(samples)
-    rows = [_row(each, cores) for each in long]
-    operation_s, alpha_s, slowness = _solved(rows, [each.seconds for each in long])[0]
+    short = [each for each in samples if each.short]
+    waking_s = wake_s(short, cores)
+    long = [
+        each
+        for each in samples
+        if not each.short and each.seconds > CLEARLY * waking_s * _wakings(each, cores)
+    ]
+    bucket = bucket or Bucket()
+    rows = [_row(each, cores, bucket) for each in long]
+    paid_s = [each.seconds + bucket.burst_s for each in long]
+    operation_s, alpha_s, slowness = _solved(rows, paid_s)[0]
     if not slowness:
         raise ValueError("no sample whose time grows with its bytes: the links' rate is not known")
     latency = latency_noise(short)
@@ -66,16 +87,12 @@ def links(samples: Sequence[Sample], cores: int | None = None) -> Links:
         median=0.0,
         worst=0.0,
         noise=noise(long, of_messages),
-        wake_s=wake_s(short, cores),
+        wake_s=waking_s,
         latency_noise=latency,
+        bucket=bucket,
     )
     errors = [abs(predicted_s(found, each, cores) / each.seconds - 1) for each in samples]
     return found._replace(median=float(np.median(errors)), worst=max(errors))
-
-
-def _parted(samples: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
-    """Short ones and long ones."""
-    return [each for each in samples if each.short], [each for each in samples if not each.short]
 
 
 def wake_s(short: Sequence[Sample], cores: int | None = None) -> float:
@@ -123,9 +140,9 @@ def noise(samples: Sequence[Sample], known: Sequence[float] | None = None) -> fl
 
 def predicted_s(constants: Links, sample: Sample, cores: int | None = None) -> float:
     """What `constants` say that a sample takes."""
-    fixed, messages, bytes_s = _row(sample, cores)
+    fixed, messages, bytes_s = _row(sample, cores, constants.bucket)
     seconds = fixed * constants.operation_s + messages * constants.alpha_s
-    seconds += bytes_s / constants.efficiency
+    seconds += max(0.0, bytes_s / constants.efficiency - constants.bucket.burst_s)
     return max(seconds, _wakings(sample, cores) * constants.wake_s)
 
 
@@ -140,11 +157,12 @@ def compression(elements: Sequence[int], seconds: Sequence[float]) -> Compressio
     )
 
 
-def _row(sample: Sample, cores: int | None) -> tuple[float, float, float]:
+def _row(sample: Sample, cores: int | None, bucket: Bucket) -> tuple[float, float, float]:
     messages, crowd = _messages(sample), _crowd(sample, cores)
     share = 1 / sample.nodes if sample.collective == "all_reduce" else 1.0
-    volume = messages * share * sample.nbytes
-    return crowd, crowd * messages, volume * 8 / (sample.rate_mbit * BITS_PER_S)
+    piece, bytes_per_s = share * sample.nbytes, sample.rate_mbit * BITS_PER_S / 8
+    rest = float(last_packet(piece, packet_bytes(bucket.packet_s, bytes_per_s)))
+    return 1.0, crowd * messages, max(0.0, messages * piece - rest) / bytes_per_s
 
 
 def _wakings(sample: Sample, cores: int | None) -> float:

@@ -27,7 +27,8 @@ def asked(monkeypatch, *arguments: str) -> int:
 
 def test_what_is_written_is_a_choice_of_network_that_can_be_simulated(choices):
     noise = {"noise": 0.07, "wake_s": 0.002, "latency_noise": 0.3}
-    found = fit.Links(0.0001, 0.001, 0.95, 0.02, 0.1, **noise)
+    bucket = fit.Bucket(burst_s=0.002, packet_s=0.001)
+    found = fit.Links(0.0001, 0.001, 0.95, 0.02, 0.1, **noise, bucket=bucket)
     text = choice.text(found, {"topk": fit.Compression(100.0, 2.0, 0.1, 0.2)})
     assert "off by 2.0% in the median, 10.0% at most" in text
     told = yaml.safe_load(text)
@@ -40,7 +41,8 @@ def test_what_is_written_is_a_choice_of_network_that_can_be_simulated(choices):
     costs = network.costs(settings.build("profile"), 4, 1, 4.0)
     crowd = max(1, 4 / os.cpu_count())  # workers to a core
     latencies_s = costs.alpha_s, costs.operation_s
-    assert latencies_s == pytest.approx((crowd * 0.000025, crowd * 0.00025))
+    assert latencies_s == pytest.approx((crowd * 0.000025, 0.00025))
+    assert costs.burst_s == pytest.approx(0.0005) and costs.packet_bytes > 0
     assert (costs.noise.relative, costs.noise.latency) == (0.07, 0.3)
     assert (costs.wake_s, costs.crowd) == pytest.approx((0.0005, crowd))
     given = network.compression("topk", workers=4, dilation=4.0)
@@ -77,14 +79,14 @@ def test_real_collectives_take_what_their_bytes_need():
         for rate_mbit in (50, 200)
         for collective in links.COLLECTIVES
     }
-    assert sum(each.short for each in samples) == len(samples) / 3
+    assert sum(each.short for each in samples) == len(samples) / (1 + len(links.LASTING_S))
     for each in samples:
         assert len(each.times_s) == 3
         if not each.short:
             share = 1.0 if each.collective == "all_gather" else 2 / each.nodes
             volume = (each.nodes - 1) * share * each.nbytes
             bound_s = volume * 8 / (each.rate_mbit * 1e6)
-            assert each.seconds > 0.9 * bound_s  # an idle shaper lets 2 ms through at once
+            assert each.seconds > bound_s - 0.0045  # what idle shapers and a last packet save
     found = fit.links(samples)
     assert 0.3 < found.efficiency <= 1 and found.wake_s > 0 and found.latency_noise > 0
 

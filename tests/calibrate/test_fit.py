@@ -13,11 +13,20 @@ MADE = {"alpha_s": 0.0003, "operation_s": 0.002, "efficiency": 0.9, "wake_s": 0.
 SIZES = 64, 5_000_000, 20_000_000  # what is short, and so long that no waking is felt
 
 
+BUCKET = fit.Bucket(burst_s=0.002, packet_s=0.001)
+
+
 def made(
-    nodes: int, rate_mbit: float, collective: str, nbytes: int, cores: int | None = None
+    nodes: int,
+    rate_mbit: float,
+    collective: str,
+    nbytes: int,
+    cores: int | None = None,
+    bucket: fit.Bucket | None = None,
 ) -> Sample:
     """What virtual time says of a collective, which so is the same model."""
-    network = Simulated(**MADE, cores=cores, real_seconds=True)
+    idle = (bucket or fit.Bucket())._asdict()
+    network = Simulated(**MADE, **idle, cores=cores, real_seconds=True)
     costs = network.costs(Static(rate_mbit=rate_mbit), nodes, 1)
     if collective == "all_reduce":
         seconds = costs.all_reduce(0.0, nbytes, nodes)
@@ -26,9 +35,9 @@ def made(
     return Sample(collective, nodes, rate_mbit, nbytes, (seconds,))
 
 
-def samples(cores: int | None = None) -> list[Sample]:
+def samples(cores: int | None = None, bucket: fit.Bucket | None = None) -> list[Sample]:
     return [
-        made(nodes, rate_mbit, collective, nbytes, cores)
+        made(nodes, rate_mbit, collective, nbytes, cores, bucket)
         for nodes in (2, 4, 8)
         for rate_mbit in (50, 200)
         for collective in fit.ROUNDS
@@ -36,11 +45,20 @@ def samples(cores: int | None = None) -> list[Sample]:
     ]
 
 
+@pytest.mark.parametrize("bucket", [None, BUCKET])
 @pytest.mark.parametrize("cores", [None, 1, 2, 8])
-def test_constants_are_found_again(cores):
-    found = fit.links(samples(cores), cores)
+def test_constants_are_found_again(cores, bucket):
+    found = fit.links(samples(cores, bucket), cores, bucket)._asdict()
+    assert found.pop("bucket") == (bucket or fit.Bucket(0, 0))
     exact = dict.fromkeys(["median", "worst", "noise", "latency_noise"], 0)
-    assert found._asdict() == pytest.approx(MADE | exact, abs=1e-9)
+    assert found == pytest.approx(MADE | exact, abs=1e-9)
+
+
+def test_what_wakings_may_bound_says_nothing_of_bytes():
+    bound = made(8, 50, "all_reduce", 100_000, cores=1)  # 35 ms of bytes, 198 ms of wakings
+    assert bound.seconds == pytest.approx(14 * 8**0.5 * MADE["wake_s"])
+    found = fit.links([*samples(1), bound], 1)
+    assert found[:3] == pytest.approx(list(MADE.values())[:3], abs=1e-9)
 
 
 def scattered(cores: int | None) -> list[Sample]:
