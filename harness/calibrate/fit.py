@@ -98,8 +98,8 @@ def links(
 def wake_s(short: Sequence[Sample], cores: int | None = None) -> float:
     """Mean time of a message among those that ranks wake up for; 0 where none was measured.
 
-    From medians, which no single stall moves: of a log-normal time the mean is
-    sqrt(1 + relative deviation^2) of it.
+    From medians, which no single stall moves. The mean is taken for sqrt(1 + relative deviation^2)
+    of the median, which it is of log-normal times.
     """
     means_s = [each.seconds * sqrt(1 + _deviation(each) ** 2) for each in short]
     times_s = [mean_s / _wakings(each, cores) for each, mean_s in zip(short, means_s, strict=True)]

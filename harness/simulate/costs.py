@@ -218,13 +218,14 @@ class Costs:
     def _beyond_bursts(
         self, look: Look, carried: np.ndarray, pieces: float | np.ndarray, hops: int
     ) -> np.ndarray:
-        """What is left of `carried`, by the slowest hop, and by so many hops in a row."""
+        """What is left of `carried` without what passes at once: a burst, and the last packet.
+
+        Of the slowest hop, and of so many hops in a row, as `carried` has one entry or both.
+        """
         if look.flows:
             return carried
-        rates, times = (
-            self._links.of_ring(look)[0][: len(carried)],
-            np.array([1, hops])[: len(carried)],
-        )
+        rates = self._links.of_ring(look)[0][: len(carried)]
+        times = np.array([1, hops])[: len(carried)]
         bursts = self.burst_s * rates if self.burst_s else 0.0
         rest = float(np.mean(last_packet(pieces, self.packet_bytes)))
         return np.maximum(0.0, carried - times * (bursts + rest))

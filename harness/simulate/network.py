@@ -110,14 +110,10 @@ class Simulated:
             wake_s=scale * self.wake_s,
             crowd=crowd,
             burst_s=scale * self.burst_s,
-            packet_bytes=self._packet_bytes(profile, scale),
+            packet_bytes=packet_bytes(
+                scale * self.packet_s, profile.extremes().highest_mbit * BYTES_PER_MBIT
+            ),
         )
-
-    def _packet_bytes(self, profile: Profile, scale: float) -> int:
-        if not self.packet_s:
-            return 0
-        highest = profile.extremes().highest_mbit * BYTES_PER_MBIT
-        return packet_bytes(scale * self.packet_s, highest)
 
     def _queue_bytes(self, profile: Profile) -> int:
         shaping = self._shaping()

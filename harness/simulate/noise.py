@@ -2,7 +2,8 @@
 
 Factors are log-normal: never below 0, and skewed as stalls are. With s^2 = ln(1 + relative^2), the
 exponential of a normal of mean -s^2 / 2 and standard deviation s has mean 1 and standard deviation
-`relative`, both exactly.
+`relative`, both exactly. Half of what messages take beside their bytes is sure: the other half has
+a factor of twice the deviation.
 """
 
 from dataclasses import dataclass, field

@@ -11,8 +11,6 @@ from profiles.static import Static
 
 MADE = {"alpha_s": 0.0003, "operation_s": 0.002, "efficiency": 0.9, "wake_s": 0.005}
 SIZES = 64, 5_000_000, 20_000_000  # what is short, and so long that no waking is felt
-
-
 BUCKET = fit.Bucket(burst_s=0.002, packet_s=0.001)
 
 
