@@ -10,7 +10,7 @@ from harness.claims import dc2
 from tests import records_by_hand as by_hand
 from tests.claims.tables import row, table
 from tests.claims.test_dct import as_published as dct_as_published
-from tests.claims.test_netsenseml import as_published
+from tests.claims.test_netsenseml import as_published, of_table_1, on_4_workers
 from tests.claims.test_production import OF as production_steps
 from tests.claims.test_production import runs as production_runs
 
@@ -27,6 +27,14 @@ def test_throughputs_of_the_papers_tables_come_back_with_their_ratios():
     ratios = found[found.metric == "throughput over AllReduce"]
     assert len(ratios) == 6 and ratios.measured.tolist() == pytest.approx(ratios.published)
     assert all(len(runs) == 2 for runs in ratios.runs)
+
+
+def test_throughput_is_that_of_the_papers_workers_times_are_of_whoever_trains():
+    found = sides(on_4_workers() + of_table_1())
+    speeds = found[found.metric == "training_throughput"]
+    assert len(speeds) == 9 and (speeds.published == speeds.measured).all()
+    assert not speeds.note.str.contains("4 workers").any()
+    assert found[found.metric == "convergence_time"].note.str.contains("4 workers").all()
 
 
 def test_a_time_that_was_never_reached_is_a_bound_beside_nothing():

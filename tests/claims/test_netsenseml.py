@@ -10,7 +10,7 @@ from harness.analysis import load, metrics
 from harness.analysis.published import PUBLISHED
 from harness.analysis.published.netsenseml import METHODS, TABLES
 from harness.claims.base import FAILS, HOLDS, NOT_TESTABLE
-from harness.claims.netsenseml import DEGRADING, RATES, RESNET18, VGG16
+from harness.claims.netsenseml import DEGRADING, RATES, RESNET18, TABLE1, VGG16
 from tests import records_by_hand as by_hand
 from tests.claims.tables import row, table
 
@@ -93,6 +93,31 @@ def test_fewer_workers_are_told_with_what_eight_would_send():
     )
     assert "P - 1 = 3 pieces" in told and "0.6 of allreduce's bytes on 4" in told
     assert told.endswith("would send 1.2 on 8")
+
+
+def of_table_1() -> list[dict]:
+    """The paper's numbers of ResNet18 in the experiment of its workers."""
+    rows = [each for each in as_published() if each["experiment"] == RESNET18]
+    apart = ("setting", "run_id")
+    return [
+        each | {"experiment": TABLE1} | {key: f"8 {each[key]}" for key in apart} for each in rows
+    ]
+
+
+def on_4_workers() -> list[dict]:
+    """TopK-0.1 is the fastest there, at every rate."""
+    speeds = {METHODS["TopK-0.1"]: 500.0}
+    rows = [each for each in as_published() if each["experiment"] == RESNET18]
+    return [each | {"workers": 4, "throughput": speeds.get(each["method"], 100.0)} for each in rows]
+
+
+def test_throughput_is_judged_on_the_papers_workers_where_they_ran():
+    def told(rows: list[dict]) -> list[str]:
+        found = verdicts(rows, "netsense_table1")
+        return [found[text] for text in found if "loses" in text or "highest" in text]
+
+    assert told(on_4_workers()) == [FAILS] * 5
+    assert told(on_4_workers() + of_table_1()) == [HOLDS] * 5
 
 
 def degrading(folder: Path, method: str, first_s: float, last_s: float) -> None:

@@ -56,9 +56,13 @@ def _of_table(row: Any, rows: list[Any]) -> list[Cell]:
     )
     over = str(float(row.value) / float(dense.value))
     follows = row._replace(metric="throughput over AllReduce", value=over, unit="x")
+
+    def quick(runs: Runs) -> Group:
+        return netsenseml.telling_throughput(runs, experiment, mbit)
+
     return [
-        Cell(row, lambda runs: mean(group(runs), "throughput", method), True),
-        Cell(follows, lambda runs: _over_dense(group(runs), method), False),
+        Cell(row, lambda runs: mean(quick(runs), "throughput", method), True),
+        Cell(follows, lambda runs: _over_dense(quick(runs), method), False),
     ][: 1 if method == netsenseml.DENSE else 2]
 
 
