@@ -23,6 +23,7 @@ class Progress:
         self._path = run_dir / "steps.csv"
         self._label = f"{settings['method.name']} seed {settings['seed']}"
         self._steps = settings["steps"]  # None when the run is given in epochs
+        self._trains = settings["emulation.compute"] != "replay"  # else there is no loss
         self._file: int | None = None  # which one was read, up to the offset
         self._offset = 0
         self._rank: str | None = None
@@ -96,8 +97,9 @@ class Progress:
         row, done = self._last, int(self._last["step"]) + 1
         time_s = float(row["time_s"])
         goodput = self._bytes * 8e-6 / time_s if time_s else 0.0
+        loss = f"loss {float(self._loss):.4f}  " if self._trains else ""
         return (
-            f"{self._label}: step {done}/{self._steps or '?'}  loss {float(self._loss):.4f}  "
+            f"{self._label}: step {done}/{self._steps or '?'}  {loss}"
             f"density {float(row['density']):.4f}  goodput {goodput:.1f} Mbit/s  "
             f"clock {time_s:.1f} s  {self._left(done)}"
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 from harness.records import Step, Table
 from harness.runner.progress import Progress
 
-SETTINGS = {"method.name": "dense", "seed": 0, "steps": 4}
+SETTINGS = {"method.name": "dense", "seed": 0, "steps": 4, "emulation.compute": "paced"}
 
 
 def row(step: int, rank: int) -> Step:
@@ -35,3 +35,16 @@ def test_rows_are_counted_once_though_another_file_takes_the_place_of_theirs(
     os.replace(draft / "steps.csv", tmp_path / "steps.csv")
     progress.update()
     assert progress._line().partition("ETA")[0] == line.partition("ETA")[0]
+
+
+def test_what_is_replayed_has_no_loss(tmp_path: Path) -> None:
+    table = Table(tmp_path, "steps.csv")
+    table.header()
+    table.append(row(0, 0))
+    lines = {}
+    for compute in ("paced", "replay"):
+        progress = Progress(tmp_path, SETTINGS | {"emulation.compute": compute})  # type: ignore[arg-type]
+        progress.update()
+        lines[compute] = progress._line()
+    assert "loss 0.5000  density" in lines["paced"]
+    assert "loss" not in lines["replay"] and "step 1/4  density" in lines["replay"]
