@@ -22,7 +22,7 @@ from harness.reproduce.paper import Paper
 from harness.reproduce.partly import Kept, merged, read
 
 FOLDER = Path(__file__).resolve().parents[2] / "results" / "reference"
-FIGURES = ("speedup", "throughput", "quality_curves")  # of `report.draw`
+FIGURES = ("speedup", "throughput", "quality_curves", "throughput_time")  # of `report.draw`
 PIXELS_PER_IN = 75
 
 
