@@ -15,6 +15,7 @@ OF_A_FIGURE = "image/png"
 RUNS = {  # some of each that the notebooks read: methods, and how many workers
     "quickstart": ("allreduce,topk_0.1", 2),
     "dc2_imagenet_dynamic": ("allreduce,topk_0.1,dc2_da2", 2),
+    "dc2_imagenet_fed": ("allreduce,dc2_fed_da3", 2),
     "netsense_resnet18_degrading": ("allreduce,netsense", 2),
     "dct_fig2": ("allreduce", 1),
     "dct_fig8c": ("allreduce,dct_dp_0.25,dct_dp_0.1,dct_dp_0.05", 2),
