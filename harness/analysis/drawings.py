@@ -95,11 +95,11 @@ def _of_runs(comparison: Comparison) -> dict[str, Drawing]:
         ),
         "density_time": Drawing(
             "Density over time, beside the planned rate of the slowest link.",
-            lambda: series.density_time(each(metrics.density_over_time), *given),
+            lambda: series.density_time(each(over_time.density), *given),
         ),
         "goodput_time": Drawing(
             "What a worker received over time, communicating or not.",
-            lambda: series.goodput_time(each(metrics.goodput_over_time), *given),
+            lambda: series.goodput_time(each(over_time.goodput), *given),
         ),
         "running_goodput": Drawing(
             "What a worker received while it communicated: a running average.",
@@ -163,7 +163,7 @@ def _shown(comparison: Comparison) -> _Shown:
     return _Shown(
         paths=one_each.path,
         title=f"{comparison.title}; seed {seeds}",
-        rate=metrics.planned_rate(load.links(longest)),
+        rate=over_time.planned_rate(load.links(longest)),
         spans=carried.competing(longest, end_s),
     )
 

@@ -287,47 +287,6 @@ def _method_row(method: str, runs: pd.DataFrame) -> dict[str, Any]:
     return row | {part: runs[part].mean() for part in Breakdown._fields}
 
 
-def density_over_time(steps: pd.DataFrame) -> pd.DataFrame:
-    """time_s, density of every step of one run, mean over workers."""
-    by_step = steps.groupby("step")
-    return pd.DataFrame({"time_s": by_step.time_s.max(), "density": by_step.density.mean()})
-
-
-def goodput_over_time(steps: pd.DataFrame, window_s: float | None = None) -> pd.DataFrame:
-    """time_s, goodput_mbit of one run: bits received by a worker in the `window_s` before, over it.
-
-    Without `window_s`: a fiftieth of the run, at least three mean steps.
-    """
-    received = steps.groupby("step").received_bytes.mean() * 8 / 1e6
-    return _rate_over_time(steps, received, "goodput_mbit", window_s)
-
-
-def throughput_over_time(steps: pd.DataFrame, window_s: float | None = None) -> pd.DataFrame:
-    """time_s, throughput of one run: samples/s of all workers in the window before.
-
-    Windows are those of `goodput_over_time`.
-    """
-    return _rate_over_time(steps, steps.groupby("step").samples.sum(), "throughput", window_s)
-
-
-def _rate_over_time(
-    steps: pd.DataFrame, amounts: pd.Series, name: str, window_s: float | None
-) -> pd.DataFrame:
-    """`amounts`, of each step, as a rate at the end of every step."""
-    ends = np.concatenate([[0.0], steps.groupby("step").time_s.max()])
-    whole = np.concatenate([[0.0], amounts.cumsum()])
-    window_s = window_s or max(ends[-1] / 50, 3 * float(np.diff(ends).mean()))
-    times = ends[ends >= window_s]
-    gained = np.interp(times, ends, whole) - np.interp(times - window_s, ends, whole)
-    return pd.DataFrame({"time_s": times, name: gained / window_s})
-
-
-def planned_rate(links: pd.DataFrame) -> pd.DataFrame:
-    """time_s, planned_mbit of the slowest link, at every sample."""
-    table = links.pivot_table(index="time_s", columns="link", values="planned_mbit")
-    return table.ffill().min(axis=1).rename("planned_mbit").reset_index()
-
-
 def curve(evaluations: pd.DataFrame) -> pd.DataFrame:
     """step, time_s, value, low, high of a method: `evaluations` of its seeds, of one metric."""
     by_step = evaluations.groupby("step")

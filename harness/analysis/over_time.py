@@ -12,13 +12,40 @@ def throughput(steps: pd.DataFrame, window_s: float | None = None) -> pd.DataFra
 
     Without `window_s`: a fiftieth of the run, at least three mean steps.
     """
-    by_step = steps.groupby("step")
-    ends = np.concatenate([[0.0], by_step.time_s.max()])
-    trained = np.concatenate([[0.0], by_step.samples.sum().cumsum()])
+    return _rate(steps, steps.groupby("step").samples.sum(), "throughput", window_s)
+
+
+def goodput(steps: pd.DataFrame, window_s: float | None = None) -> pd.DataFrame:
+    """time_s, goodput_mbit of one run: bits received by a worker in the window before, over it.
+
+    Windows are those of `throughput`.
+    """
+    received = steps.groupby("step").received_bytes.mean() * 8 / 1e6
+    return _rate(steps, received, "goodput_mbit", window_s)
+
+
+def _rate(
+    steps: pd.DataFrame, amounts: pd.Series, name: str, window_s: float | None
+) -> pd.DataFrame:
+    """`amounts`, of each step, as a rate at the end of every step."""
+    ends = np.concatenate([[0.0], steps.groupby("step").time_s.max()])
+    whole = np.concatenate([[0.0], amounts.cumsum()])
     window_s = window_s or max(ends[-1] / 50, 3 * float(np.diff(ends).mean()))
     times = ends[ends >= window_s]
-    gained = np.interp(times, ends, trained) - np.interp(times - window_s, ends, trained)
-    return pd.DataFrame({"time_s": times, "throughput": gained / window_s})
+    gained = np.interp(times, ends, whole) - np.interp(times - window_s, ends, whole)
+    return pd.DataFrame({"time_s": times, name: gained / window_s})
+
+
+def density(steps: pd.DataFrame) -> pd.DataFrame:
+    """time_s, density of every step of one run, mean over workers."""
+    by_step = steps.groupby("step")
+    return pd.DataFrame({"time_s": by_step.time_s.max(), "density": by_step.density.mean()})
+
+
+def planned_rate(links: pd.DataFrame) -> pd.DataFrame:
+    """time_s, planned_mbit of the slowest link, at every sample."""
+    table = links.pivot_table(index="time_s", columns="link", values="planned_mbit")
+    return table.ffill().min(axis=1).rename("planned_mbit").reset_index()
 
 
 def running_goodput(steps: pd.DataFrame) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from contextlib import suppress
 import numpy as np
 import pandas as pd
 
-from harness.analysis import metrics, ratios
+from harness.analysis import metrics, over_time, ratios
 from harness.claims import rules
 from harness.claims.base import Found, Group, NoRuns, Paper, Runs, listed, spoken
 
@@ -236,7 +236,7 @@ def _kept(parts: np.ndarray) -> float:
 
 def _seen(group: Group) -> str:
     """Which rates the time compared covers."""
-    rate = metrics.planned_rate(group.links(NETSENSE)).planned_mbit
+    rate = over_time.planned_rate(group.links(NETSENSE)).planned_mbit
     return f"in the time compared the rate falls from {rate.max():.3g} to {rate.min():.3g} Mbit/s"
 
 

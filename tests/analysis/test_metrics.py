@@ -7,7 +7,7 @@ import pytest
 
 from harness.analysis import load, metrics
 from harness.analysis.load import Run
-from harness.records import Evaluation, LinkSample, Step
+from harness.records import Evaluation, Step
 from tests import records_by_hand as by_hand
 
 
@@ -200,48 +200,6 @@ def test_measure_gathers_the_metrics_of_a_run():
     assert found.method == "topk" and found.reached and not found.diverged
     assert (found.time_s, found.throughput, found.final) == pytest.approx((5, 40, 0.8))
     assert (found.density, found.volume_ratio, found.iteration_s) == pytest.approx((0.1, 0.1, 0.5))
-
-
-def test_goodput_is_what_arrived_in_the_window():
-    # 1 Mbit arrives at each worker every 0.5 s for 5 s, then nothing.
-    rows = [
-        by_hand.step(n, rank, received_bytes=125_000 if n < 10 else 0)
-        for n in range(20)
-        for rank in range(2)
-    ]
-    found = metrics.goodput_over_time(steps_of(*rows), window_s=1.0).set_index("time_s")
-    assert found.goodput_mbit[1.0] == pytest.approx(2) and found.goodput_mbit[5.0] == pytest.approx(
-        2
-    )
-    assert found.goodput_mbit[5.5] == pytest.approx(1) and found.goodput_mbit[10.0] == 0
-
-
-def test_throughput_over_time_is_what_was_done_in_the_window():
-    # Two workers, 10 samples each: a step of 0.5 s, later of 1 s.
-    ends = [0.5 * (n + 1) if n < 4 else n - 1.0 for n in range(8)]
-    rows = [by_hand.step(n, rank, time_s=ends[n]) for n in range(8) for rank in range(2)]
-    found = metrics.throughput_over_time(steps_of(*rows), window_s=1.0).set_index("time_s")
-    assert found.throughput.to_dict() == pytest.approx(
-        {1.0: 40, 1.5: 40, 2.0: 40, 3.0: 20, 4.0: 20, 5.0: 20, 6.0: 20}
-    )
-
-
-def test_density_over_time_is_the_mean_over_workers():
-    rows = [by_hand.step(n, rank, density=0.1 + 0.2 * rank) for n in range(2) for rank in range(2)]
-    found = metrics.density_over_time(steps_of(*rows))
-    assert found.time_s.tolist() == [0.5, 1.0] and found.density.tolist() == pytest.approx(
-        [0.2] * 2
-    )
-
-
-def test_planned_rate_is_that_of_the_slowest_link():
-    rows = [(0.0, "up0", 9.0), (0.0, "up1", 5.0), (1.0, "up0", 2.0), (1.1, "up1", 7.0)]
-    links = pd.DataFrame([LinkSample(time, link, rate, rate, 0, 0, 0) for time, link, rate in rows])
-    assert metrics.planned_rate(links).planned_mbit.tolist() == [5, 2, 2]
-    assert metrics.planned_rate(pd.DataFrame(columns=LinkSample._fields)).empty
-    rows = [(0.0, "up0", 9.0), (0.0, "trunk_up", 5.0), (1.0, "trunk_up", 11.0)]
-    links = pd.DataFrame([LinkSample(time, link, rate, rate, 0, 0, 0) for time, link, rate in rows])
-    assert metrics.planned_rate(links).planned_mbit.tolist() == [5, 9]  # the trunk is a link too
 
 
 def test_curve_averages_seeds_by_step():

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from harness.analysis import over_time
-from harness.records import Step
+from harness.records import LinkSample, Step
 from tests import records_by_hand as by_hand
 
 
@@ -28,6 +28,39 @@ def test_throughput_counts_what_was_done_in_the_window_before():
     rows.loc[rows.step >= 10, "time_s"] += 5
     found = over_time.throughput(rows, window_s=2.0).set_index("time_s").throughput
     assert found[5.0] == pytest.approx(40) and found[15.0] == pytest.approx(20)
+
+
+def test_goodput_is_what_arrived_in_the_window():
+    # 1 Mbit arrives at each worker every 0.5 s for 5 s, then nothing.
+    rows = [
+        by_hand.step(n, rank, received_bytes=125_000 if n < 10 else 0)
+        for n in range(20)
+        for rank in range(2)
+    ]
+    table = pd.DataFrame(rows, columns=Step._fields)
+    found = over_time.goodput(table, window_s=1.0).set_index("time_s")
+    assert found.goodput_mbit[1.0] == pytest.approx(2) and found.goodput_mbit[5.0] == pytest.approx(
+        2
+    )
+    assert found.goodput_mbit[5.5] == pytest.approx(1) and found.goodput_mbit[10.0] == 0
+
+
+def test_density_over_time_is_the_mean_over_workers():
+    rows = [by_hand.step(n, rank, density=0.1 + 0.2 * rank) for n in range(2) for rank in range(2)]
+    found = over_time.density(pd.DataFrame(rows, columns=Step._fields))
+    assert found.time_s.tolist() == [0.5, 1.0] and found.density.tolist() == pytest.approx(
+        [0.2] * 2
+    )
+
+
+def test_planned_rate_is_that_of_the_slowest_link():
+    rows = [(0.0, "up0", 9.0), (0.0, "up1", 5.0), (1.0, "up0", 2.0), (1.1, "up1", 7.0)]
+    links = pd.DataFrame([LinkSample(time, link, rate, rate, 0, 0, 0) for time, link, rate in rows])
+    assert over_time.planned_rate(links).planned_mbit.tolist() == [5, 2, 2]
+    assert over_time.planned_rate(pd.DataFrame(columns=LinkSample._fields)).empty
+    rows = [(0.0, "up0", 9.0), (0.0, "trunk_up", 5.0), (1.0, "trunk_up", 11.0)]
+    links = pd.DataFrame([LinkSample(time, link, rate, rate, 0, 0, 0) for time, link, rate in rows])
+    assert over_time.planned_rate(links).planned_mbit.tolist() == [5, 9]  # the trunk is a link too
 
 
 def test_running_goodput_is_bits_over_the_time_of_communication_alone():
