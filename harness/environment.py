@@ -37,6 +37,11 @@ def describe() -> dict[str, Any]:
     }
 
 
+def machine() -> str:
+    """Processor and cores, as people tell machines apart."""
+    return f"{_cpu()}, {os.cpu_count()} cores"
+
+
 def _is_root() -> bool:
     """Whether root of the machine, not only of a user namespace."""
     if not Path("/proc/self/uid_map").exists():

@@ -22,6 +22,7 @@ NOT_IDENTITY = ("results", "plan", "rerun", "report")  # where, whether and how 
 # may differ between the machines of a run, or only bound it
 NOT_IDENTITY_OF_NETWORK = (
     "machine", "interface", "ledger", "join_s", "time_limit_s", "in_place_of",
+    "fitted_on",
 )  # fmt: skip
 
 

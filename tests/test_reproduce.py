@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from harness import environment
 from harness.analysis import agreement
 from harness.doctor.composition import compose
 from harness.reproduce.paper import PAPERS, Paper, check
@@ -111,6 +112,13 @@ def test_what_is_done_is_kept_and_the_page_has_every_run(paper):
     status, out, _ = reproduced(paper)
     assert status == 0 and "2 runs, 2 of them done before; to do: 0 in virtual time" in out
     assert before == {file: file.stat().st_mtime_ns for file in before}
+
+
+def test_constants_of_another_machine_are_told_before_they_are_used(paper):
+    _, _, err = reproduced(paper, "--plan", "network.fitted_on=elsewhere")
+    assert "constants of elsewhere, and this is" in err and "harness.calibrate --force" in err
+    _, _, err = reproduced(paper, "--plan", f"network.fitted_on='{environment.machine()}'")
+    assert "constants of" not in err
 
 
 def test_a_run_that_fails_is_done_once_more_then_kept_and_told(paper):

@@ -18,6 +18,7 @@ CONDITIONS += ["dataset", "optimizer", "workers_per_node", "profile", "network",
 CONDITIONS += ["initial_weights", "resume_from", "device", "accumulate", "precision", "parallel"]
 PLAIN: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it is there
 OF_A_MACHINE = {"network.machine", "network.interface", "network.ledger", "network.in_place_of"}
+OF_A_MACHINE |= {"network.fitted_on"}
 
 
 class NoRuns(ValueError):

@@ -1,5 +1,6 @@
 """The choice of the group `network` that a calibration is written to."""
 
+import json
 import os
 from collections.abc import Mapping
 from datetime import date
@@ -44,7 +45,8 @@ def text(links: fit.Links | None, compression: Mapping[str, fit.Compression]) ->
                 f"  {name}: {_rounded(getattr(found, column))}"
                 for name, found in sorted(compression.items())
             ]
-    return "\n".join([*lines, "real_seconds: true", f"cores: {os.cpu_count()}"]) + "\n"
+    here = [f"cores: {os.cpu_count()}", f"fitted_on: {json.dumps(environment.machine())}"]
+    return "\n".join([*lines, "real_seconds: true", *here]) + "\n"
 
 
 def _origin() -> list[str]:
@@ -54,7 +56,7 @@ def _origin() -> list[str]:
     load = f"load {told['load_average'][0]:.1f}"
     return [
         "# Virtual time as this machine would run it: fitted by `python -m harness.calibrate`.",
-        f"# {told['cpu']}, {told['cores']} cores, {load}; {date.today()}, commit {commit}",
+        f"# {environment.machine()}, {load}; {date.today()}, commit {commit}",
     ]
 
 

@@ -23,7 +23,7 @@ from harness.analysis import load
 CONF = Path(__file__).resolve().parents[2] / "conf"
 GROUPS: tuple[str, ...] = ("network", "parallel", "activations", "profile", "model", "dataset")
 GROUPS += ("compressor", "controller")
-NOT_TOLD = ("results", "plan", "rerun", "report", "network.in_place_of")
+NOT_TOLD = ("results", "plan", "rerun", "report", "network.in_place_of", "network.fitted_on")
 PROGRAM = "python -m harness"
 MOST_KEPT = 1000  # configurations
 Flat = dict[str, Any]

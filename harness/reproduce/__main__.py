@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hydra.errors import HydraException
 
-from harness import interrupts
+from harness import environment, interrupts
 from harness.analysis.load import NoRuns
 from harness.reproduce import page, reference
 from harness.reproduce.estimate import Estimate
@@ -73,7 +73,19 @@ def _announced(runs: list[Settings]) -> Estimate:
     ]
     todo = estimate.runs(True) + estimate.runs(False)
     print(f"{len(runs)} runs, {len(runs) - todo} of them done before; to do: {'; '.join(parts)}")
+    _tell_origin(runs)
     return estimate
+
+
+def _tell_origin(runs: list[Settings]) -> None:
+    """Whose constants virtual time has, where that is not this machine."""
+    here = environment.machine()
+    for other in sorted({each["network"].get("fitted_on") or here for each in runs} - {here}):
+        print(
+            f"virtual time has the constants of {other}, and this is {here}: for this machine's, "
+            "run `python -m harness.calibrate --force` first, which takes four minutes",
+            file=sys.stderr,
+        )
 
 
 def _reproduced(paper: Paper, runs: list[Settings], estimate: Estimate) -> int:

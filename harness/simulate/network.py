@@ -50,6 +50,7 @@ class Simulated:
     threads: int = 1
     alike: bool = False
     repeat: int = 12
+    fitted_on: str | None = None
     in_place_of: str | None = None
 
     def __post_init__(self) -> None:

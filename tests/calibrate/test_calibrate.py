@@ -7,6 +7,7 @@ import sys
 import pytest
 import yaml
 
+from harness import environment
 from harness.calibrate import __main__ as command
 from harness.calibrate import choice, compression, fit, links
 from harness.preview import composed
@@ -32,6 +33,7 @@ def test_what_is_written_is_a_choice_of_network_that_can_be_simulated(choices):
     text = choice.text(found, {"topk": fit.Compression(100.0, 2.0, 0.1, 0.2)})
     assert "off by 2.0% in the median, 10.0% at most" in text
     told = yaml.safe_load(text)
+    assert told.pop("fitted_on") == environment.machine()
     defaults = told.pop("defaults")
     assert defaults == ["simulated@_here_", "_self_"]
     overrides = [f"network.{k}={v}" for k, v in told.items() if not isinstance(v, dict)]
