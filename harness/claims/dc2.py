@@ -26,6 +26,7 @@ FED = ("dc2_fed_da2", "dc2_fed_da3", "dc2_fed_da4", "dc2_fed_da5")
 RANDOM_FED = tuple(name.replace("fed", "fed_randomk") for name in FED)
 RESNET20, VGG16 = "dc2_cifar10_resnet20_dynamic", "dc2_cifar10_vgg16_dynamic"
 IMAGENET, IMAGENET_STATIC = "dc2_imagenet_dynamic", "dc2_imagenet_static"
+WITH_DA1 = "dc2_imagenet_da1"  # on the same network
 PTB, PTB_STATIC, LONG = "dc2_ptb_dynamic", "dc2_ptb_static", "dc2_imagenet_fed"
 DYNAMIC = {"ResNet-20": RESNET20, "VGG16": VGG16, "ImageNet": IMAGENET, "LSTM": PTB}
 QUALITIES = {"resnet20": 0.9375, "vgg16_cifar": 0.968, "resnet50": 0.7375, "lstm_ptb": 103.4}
@@ -196,7 +197,7 @@ def overshoots(runs: Runs) -> Found:
 
 def da1_jumps(runs: Runs) -> Found:
     """Mean change of the density from step to step, of one worker."""
-    group = runs.of(IMAGENET)
+    group = runs.of(IMAGENET, WITH_DA1)
     found = {
         method: float(np.mean([s.groupby("rank").density.diff().abs().mean() for s in each]))
         for method, each in group.steps("dc2_da1", *DC2).items()

@@ -176,6 +176,25 @@ def test_over_time_controllers_are_held_against_the_rate(tmp_path):
     assert told["dynamic: DA3 overshoots and oscillates"].verdict == HOLDS
 
 
+@pytest.mark.parametrize(("jump", "verdict"), [(0.3, HOLDS), (0.01, FAILS)])
+def test_da1_is_held_against_the_others_though_it_ran_in_an_experiment_of_its_own(
+    tmp_path, jump, verdict
+):
+    for method in ("dc2_da1", *dc2.DC2):
+        step = jump if method == "dc2_da1" else 0.02
+        rows = [
+            by_hand.step(n, rank, density=0.1 + step * (n % 2)) for n in range(9) for rank in (0, 1)
+        ]
+        experiment = dc2.WITH_DA1 if method == "dc2_da1" else dc2.IMAGENET
+        links = [LinkSample(0.0, "up0", 9.0, 9.0, 0, 0, 0)]
+        config = by_hand.config(method, experiment=experiment)
+        by_hand.run(tmp_path / method, config, rows, links=links)
+    found = claims.judge(metrics.table(load.runs(tmp_path)), "dc2")
+    (claim,) = (each for each in found if each.text.startswith("DA1 jumps"))
+    assert claim.verdict == verdict and f"dc2_da1 {jump:g}" in claim.measured
+    assert len(claim.runs) == 5
+
+
 def test_goodput_swings_where_the_network_does(tmp_path):
     links = [LinkSample(0.0, "up0", 9.0, 9.0, 0, 0, 0)]
     for experiment, slow_s in ((dc2.IMAGENET_STATIC, 0.5), (dc2.IMAGENET, 2.0)):
