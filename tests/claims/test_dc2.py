@@ -119,6 +119,15 @@ def test_mean_densities_are_held_against_the_published(densities, verdict):
     assert set(told.values()) == {verdict} and len(told) == 2
 
 
+def test_random_k_that_stays_below_is_told_with_the_learning_rate_it_had():
+    finals = dict.fromkeys(("allreduce", *dc2.RANDOM_FED), 0.9) | {"randomk_0.1": 0.1}
+    told = {"optimizer.lr": 0.02}
+    rows = [row(dc2.LONG, m, final=final, conditions=told) for m, final in finals.items()]
+    (claim,) = (c for c in claims.judge(table(*rows), "dc2") if c.text.startswith("Random-k: DC2"))
+    assert claim.verdict == FAILS
+    assert "not reached by: randomk_0.1;" in claim.reason and "lr 0.02 is large" in claim.reason
+
+
 def test_perplexity_is_better_when_it_is_lower():
     def rows(sparse: float) -> list[dict]:
         methods = ("allreduce", *dc2.UNIFORM, *dc2.DC2)
