@@ -123,6 +123,12 @@ def test_messages_wait_for_what_competing_flows_keep_in_a_queue():
     assert costs_of(Made({}), 4, 1, queue_bytes=MB).all_reduce(0.0, 400, 4) < 1e-3
 
 
+@pytest.mark.parametrize(("flows", "window"), [(1, 0.85), (2, 0.94), (4, 1.03), (8, 1.12)])
+def test_several_flows_keep_more_in_a_queue(flows, window):
+    costs = costs_of(Made({}, competing=(0.0, flows)), 4, 1, queue_bytes=0.2 * MB)
+    assert costs.all_reduce(0.0, 400, 4) == pytest.approx(6 * window * 0.2)
+
+
 def test_messages_stop_waiting_when_the_flows_have_gone():
     @dataclass
     class Leaving(Made):
