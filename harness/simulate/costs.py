@@ -21,12 +21,13 @@ stand in the queues, as CUBIC leaves them: every message waits for one, or takes
 share of the rate makes it, if that is longer. A window is where its flow's data is and where its
 acknowledgements are, behind the data of the flow that leaves the receiver; round a ring a long
 queue and a short one follow each other (links.csv of contended runs on four and eight nodes has
-0.38 to 0.51 of a queue's room in the mean; of eight flows a link, 0.57). Gloo sends a message when its receiver has said that it
-is ready, so both wait, in one queue each. Of an all-gather all receivers are ready at once, and its
-messages wait in every other queue. Delays of links count once a message; jitter is taken as its
-mean, 0, and reordering as none. Loss bounds a flow by the TCP throughput equation of RFC 5348,
-section 3.1 (Padhye et al., 1998), which is Reno's: CUBIC recovers faster over long paths. Noise
-stretches what messages and bytes take, and queues; delays of links are exact.
+0.38 to 0.51 of a queue's room in the mean; of eight flows a link, 0.57). Gloo sends a message when
+its receiver has said that it is ready, so both wait, in one queue each. Of an all-gather all
+receivers are ready at once, and its messages wait in every other queue. Delays of links count once
+a message; jitter is taken as its mean, 0, and reordering as none. Loss bounds a flow by the TCP
+throughput equation of RFC 5348, section 3.1 (Padhye et al., 1998), which is Reno's: CUBIC recovers
+faster over long paths. Noise stretches what messages and bytes take, and queues; delays of links
+are exact.
 
 Workers are not done with a ring at one time: who is behind the slowest hop waits for all that
 crosses it, and who sends over it has everything already (harness/simulate/ends.py). A collective
