@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from harness.figures.look import LOOK, NothingToDraw, legend, sheet
+from harness.figures.look import LOOK, NothingToDraw, legend, logarithmic, sheet
 from harness.figures.styles import of_point, styles
 
 BAND = 0.15  # either way of the diagonal
@@ -25,7 +25,9 @@ def agreement(pairs: pd.DataFrame, title: str = "") -> Figure:
     for method, style in styles(pairs.method).items():
         rows = pairs[pairs.method == method]
         axes.plot(rows.real_s, rows.virtual_s, label=method, markersize=5, **of_point(style))
-    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
+    for axis in (axes.xaxis, axes.yaxis):
+        logarithmic(axis, *ends)
+    axes.set(xlim=ends, ylim=ends, aspect="equal")
     axes.set_xlabel("mean step, real packets (emulated s)")
     axes.set_ylabel(f"virtual time (s; grey: within {BAND:.0%})")
     return legend(figure, axes)

@@ -31,7 +31,7 @@ SHEET_LETTERS = 96  # of a legend, side by side
 HANDLE_LETTERS = 10  # that a legend's line takes before its label, with the gaps
 MOST_VECTOR_BYTES = 150_000  # a larger drawing is shown as pixels
 FINER_THAN_SEEN = re.compile(rb"(\d{2,}\.\d\d)\d+")  # of places in an svg, which are points
-TIGHT_DECADES = 1.2  # a shorter logarithmic axis has ticks between its powers of ten
+TIGHT_DECADES = 2.0  # a shorter logarithmic axis has ticks between its powers of ten
 
 
 class NothingToDraw(ValueError):

@@ -49,7 +49,7 @@ STYLES = {
     "dc2_da4": Style(SKY, "P", "--"),
     "dc2_da5": Style(RED, "X", "||"),
     "netsense": Style(OLIVE, "*", "*"),
-    "netsense_bdp": Style(WINE, "d", "x."),
+    "netsense_bdp": Style(RED, "d", "x."),
     "oracle": Style("0.45", "H", "-|"),
     "pace": Style(WINE, (4, 1, 0), "+."),
     "hide": Style(INDIGO, (6, 1, 0), "o."),
