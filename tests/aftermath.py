@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import termios
@@ -110,6 +111,12 @@ def _of_later_runs(seen: Traces, alive: dict[int, tuple[int, int]]) -> set[int]:
     return later
 
 
+def _at_its_terminal() -> None:
+    """Take standard input as what a shell gives: also where the tests run under nohup."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Scene:
     """A sweep with one finished run (seed 0), and a gate that holds the others at a step."""
 
@@ -147,7 +154,7 @@ class Scene:
             stderr=terminal or subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            preexec_fn=terminal and partial(fcntl.ioctl, 0, termios.TIOCSCTTY, 0),
+            preexec_fn=_at_its_terminal if terminal else None,
         )
         self._started.append(process)
         return process
