@@ -114,6 +114,16 @@ def test_what_is_done_is_kept_and_the_page_has_every_run(paper):
     assert before == {file: file.stat().st_mtime_ns for file in before}
 
 
+def test_the_page_has_what_was_done_before_though_only_some_is_asked_for(paper):
+    told = yaml.safe_load(paper.read_text()) | {"experiments": ["quickstart", "dc2_imagenet_da1"]}
+    paper.write_text(yaml.safe_dump(told))
+    for name in told["experiments"]:
+        status, _, err = reproduced(paper, "method=allreduce", "--only", name)
+        assert status == 0, err
+    rows = pd.read_csv(paper.parent / "results/own/runs.csv")
+    assert set(rows.experiment) == set(told["experiments"])
+
+
 def test_constants_of_another_machine_are_told_before_they_are_used(paper):
     _, _, err = reproduced(paper, "--plan", "network.fitted_on=elsewhere")
     assert "constants of elsewhere, and this is" in err and "harness.calibrate --force" in err

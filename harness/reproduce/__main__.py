@@ -36,7 +36,7 @@ def main() -> int:
         runs = paper.runs(asked.overrides)
         check(runs)
         estimate = _announced(runs)
-        return 0 if asked.plan else _reproduced(paper, runs, estimate)
+        return 0 if asked.plan else _reproduced(whole, runs, estimate)
     except (BadSetting, HydraException, NoRuns) as error:
         print(f"reproduce: {error}", file=sys.stderr)
         return 1
@@ -89,6 +89,8 @@ def _tell_origin(runs: list[Settings]) -> None:
 
 
 def _reproduced(paper: Paper, runs: list[Settings], estimate: Estimate) -> int:
+    """Does `runs`, some of the paper's or all; its page tells of whatever is there."""
+
     def tell(settings: Settings, outcome: Outcome) -> None:
         estimate.ended(settings)
         _tell(settings, outcome, estimate)
