@@ -17,8 +17,9 @@ CONDITIONS = ["experiment", "workers", "steps", "epochs", "batch_size", "target"
 CONDITIONS += ["dataset", "optimizer", "workers_per_node", "profile", "network", "emulation"]
 CONDITIONS += ["initial_weights", "resume_from", "device", "accumulate", "precision", "parallel"]
 PLAIN: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it is there
-OF_A_MACHINE = {"network.machine", "network.interface", "network.ledger", "network.in_place_of"}
-OF_A_MACHINE |= {"network.fitted_on"}
+OF_A_MACHINE = {
+    f"network.{key}" for key in ("machine", "interface", "ledger", "in_place_of", "fitted_on")
+}
 
 
 class NoRuns(ValueError):

@@ -11,9 +11,11 @@ from harness.simulate.loss import tcp_bytes_per_s
 from harness.simulate.routes import Paths, Routes
 
 # of the room in a queue, CUBIC's window that fills it: between full and what is left after a loss,
-# 0.7 (RFC 9438, 4.6); windows of several flows, which seldom lose at one time, fill more of it
+# 0.7 (RFC 9438, 4.6); half of it is in one queue, half in the next one, as acknowledgements
 WINDOW = (1 + 0.7) / 2
-WINDOW_PER_DOUBLING = 0.09  # links.csv: 0.87, 0.94, 1.02, 1.13 of 1, 2, 4, 8 flows on 4 nodes
+# what several flows keep beyond; twice the mean share of a queue of 4 nodes' links was 0.87, 0.94,
+# 1.02 and 1.13 of 1, 2, 4 and 8 flows a link (links.csv)
+WINDOW_PER_DOUBLING = 0.09
 
 
 @dataclass

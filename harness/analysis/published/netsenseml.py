@@ -57,12 +57,12 @@ def _of_table(row: Any, rows: list[Any]) -> list[Cell]:
     over = str(float(row.value) / float(dense.value))
     follows = row._replace(metric="throughput over AllReduce", value=over, unit="x")
 
-    def quick(runs: Runs) -> Group:
+    def telling(runs: Runs) -> Group:
         return netsenseml.telling_throughput(runs, experiment, mbit)
 
     return [
-        Cell(row, lambda runs: mean(quick(runs), "throughput", method), True),
-        Cell(follows, lambda runs: _over_dense(quick(runs), method), False),
+        Cell(row, lambda runs: mean(telling(runs), "throughput", method), True),
+        Cell(follows, lambda runs: _over_dense(telling(runs), method), False),
     ][: 1 if method == netsenseml.DENSE else 2]
 
 
