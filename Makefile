@@ -6,8 +6,16 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 SCALE := laptop
+# Two machines of tests: half of a run's time is waiting.
+SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder --tx '2*popen//python=$(RUN) -m tests.machine'
 
-.PHONY: setup quickstart reproduce test lint bench clean
+FAULTS := tests/test_bad_settings.py tests/test_refused.py tests/test_manifest.py \
+	tests/analysis/test_untrusted.py tests/network/test_rendezvous.py tests/network/test_outside.py \
+	tests/parameter_server/test_fuzzed.py tests/pipeline/test_faults.py tests/profiles/test_bad_files.py \
+	tests/training/test_snapshot.py $(foreach of,causes clock_step damage faults kills locks signals \
+	storage turns,tests/runner/test_$(of).py)
+
+.PHONY: setup quickstart reproduce test faults check lint bench clean
 
 setup: $(INSTALLED)
 
@@ -27,7 +35,18 @@ reproduce: setup
 
 test: setup
 	sh scripts/system-packages test
-	$(RUN) -m pytest
+	$(RUN) -m pytest $(SIDE_BY_SIDE)
+
+# All that may hurt, in its long form: what is told, what is left, what the same command does next.
+faults: setup
+	sh scripts/system-packages test
+	$(RUN) -m pytest $(SIDE_BY_SIDE) -m "faults or not faults" $(FAULTS)
+
+# Of the tests that a change touches those that start no run: what to do before every commit.
+check: setup
+	@touched=$$($(RUN) -m tests.touched $(BASE)) || exit 1; \
+	test -n "$$touched" || { echo "no test is touched"; exit 0; }; \
+	$(RUN) -m pytest -q $(SIDE_BY_SIDE) -m "not launch and not network and not timed and not faults" $$touched
 
 lint: setup
 	$(RUN) -m ruff check .

@@ -28,12 +28,13 @@ from torch import Tensor
 
 from compressors import kernels
 from compressors.cast import add_cast_
-from compressors.magnitude import largest
 from compressors.packing import add_pack_signs_
 from compressors.randomk import RandomK
 from compressors.sparse import average
 from compressors.stochastic import Grid, add_measure_, add_round_, average_
+from compressors.topk_select import largest
 from harness.environment import ALLOCATOR
+from harness.search_path import choices
 
 SIZES = (1_000_000, 8_000_000, 25_000_000)  # the largest is ResNet-50
 DENSITY = 0.01  # of compressors that have a level and are not meant for all of the gradient
@@ -80,7 +81,7 @@ class Eight(Alone):
 
 def preset(name: str) -> tuple[bool, float]:
     """Whether a method with compressor `name`, of that name if any, has a residual; its density."""
-    for path in sorted(Path("conf/method").glob("*.yaml"), key=lambda path: path.stem != name):
+    for path in sorted(choices("method").values(), key=lambda path: path.stem != name):
         method: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
         if {"override /compressor": name} in method["defaults"]:
             default = 1.0 if {"override /controller": "fixed"} in method["defaults"] else DENSITY

@@ -27,18 +27,18 @@ def exchanges(steps: int) -> list[Observation]:
         density = source.uniform(0.001, 0.1)
         rate = (1e9, 3e8, 6e8)[step // 50 % 3]
         received = int(density * 1.4e9)
-        delay_s = 0.002 + received / rate * source.lognormvariate(0, 0.1)
+        comm_s = 0.002 + received / rate * source.lognormvariate(0, 0.1)
         made.append(
             Observation(
                 step=step,
                 time_s=0.3 * step,
                 density=density,
-                delay_s=delay_s,
+                comm_s=comm_s,
                 compress_s=0.01,
                 compute_s=0.3,
                 backward_s=0.2,
-                hiding_s=0.18,
-                exposed_s=max(0.1 * delay_s, delay_s - 0.17),
+                overlap_window_s=0.18,
+                exposed_s=max(0.1 * comm_s, comm_s - 0.17),
                 sent_bytes=received,
                 received_bytes=received,
                 dense_bytes=100_000_000,

@@ -9,8 +9,8 @@ the ratio stays at its floor of 0.005, whatever the window; `bdp_gain` lifts it,
 the smallest exchange that does not depend on the rate. (From a ratio of 0.05 on a ring's all-reduce
 is less.) The same over real packets, without training:
 
-    python -m harness -m method=netsense,netsense_bdp model=resnet18_cifar dataset=cifar100 \
-        emulation.compute=replay workers=8 steps=60 profile.rate_mbit=200,800
+    python -m harness -m method=netsense controller.bdp_gain=1,2 model=resnet18_cifar \
+        dataset=cifar100 emulation.compute=replay workers=8 steps=60 profile.rate_mbit=200,800
 """
 
 import argparse
@@ -72,11 +72,11 @@ def _observation(step: int, time_s: float, ratio: float, took_s: float, size: in
         step=step,
         time_s=time_s,
         density=ratio,
-        delay_s=took_s,
+        comm_s=took_s,
         compress_s=0.0,
         compute_s=COMPUTE_S,
         backward_s=COMPUTE_S,
-        hiding_s=0.0,
+        overlap_window_s=0.0,
         exposed_s=took_s,
         sent_bytes=size,
         received_bytes=size,

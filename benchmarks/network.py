@@ -113,7 +113,7 @@ def rates(quick: bool) -> Iterator[Row]:
                 sender, receiver = network.nodes
                 ends = (sender.namespace, receiver.namespace, receiver.address)
                 queue_bytes = network.directions[0].queue_bytes
-                [measured] = probe.measure([probe.Path(*ends, rate_mbit)], 1.5, queue_bytes)
+                [measured] = probe.measure([probe.ProbePath(*ends, rate_mbit)], 1.5, queue_bytes)
             ratio = measured / rate_mbit / probe.PAYLOAD_SHARE
             what = f"{name}: {rate_mbit} Mbit/s, payload / (0.956 x rate)"
             yield Row(what, ratio, least=0.95, most=1.03)

@@ -4,7 +4,7 @@ Without overlap an exchange is exposed from the end of backward to its own end. 
 takes as long as that (a communication-to-computation ratio of 1) and hands over 32 layers one by
 one; hidden is the share that is exposed no more, of which the last layer cannot be. Steps of both
 kinds alternate. A compressor of several rounds, each of which needs the result of the one before,
-overlaps like any other: the rounds of a bucket run in the thread while backward goes on.
+overlaps like any other: its rounds take turns with those of the next bucket beside backward.
 
     python benchmarks/overlap.py [--nodes 2] [--mbit 200] [--steps 8] [--only topk]
 """

@@ -133,7 +133,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calibrate", action="store_true", help="print it, and run nothing")
     parser.add_argument("--only", nargs="+", choices=EXPERIMENTS, default=EXPERIMENTS)
-    parser.add_argument("--methods", help="of the experiment's, such as allreduce,dct_dp_l1_sort")
+    parser.add_argument("--methods", help="of the experiment's, such as allreduce,dct_dp")
     arguments = parser.parse_args()
     some = [f"method={arguments.methods}"] if arguments.methods else []
     for experiment in arguments.only:

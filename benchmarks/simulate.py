@@ -28,8 +28,23 @@ from harness.runner import run
 
 WORKERS, MANY = 4, 1024
 MODELS = {"convnet": "digits", "resnet18_cifar": "cifar10"}  # 0.16 and 11 million parameters
-COSTED = ("allreduce", "topk_0.1", "topk_0.001", "randomk_0.1", "qsgd", "powersgd")
-COMPARED = ("allreduce", "topk_0.01", "topk_0.1", "randomk_0.001", "qsgd", "powersgd")
+TOPK, RANDOMK = "topk controller.density={}", "topk compressor=randomk controller.density={}"
+COSTED = (
+    "allreduce",
+    TOPK.format(0.1),
+    TOPK.format(0.001),
+    RANDOMK.format(0.1),
+    "qsgd",
+    "powersgd",
+)
+COMPARED = (
+    "allreduce",
+    TOPK.format(0.01),
+    TOPK.format(0.1),
+    RANDOMK.format(0.001),
+    "qsgd",
+    "powersgd",
+)
 RATES_MBIT = (50, 400)
 DILATION = 5
 EIGHT, TRAINED, ROUNDS = 8, 20, 5
@@ -54,7 +69,12 @@ def perform(results: Path, *overrides: str) -> tuple[pd.DataFrame, str]:
 
 def cost(results: Path, method: str, model: str, steps: int) -> Cost:
     """Of replay: gradients cost a copy. Setting up is left out, by the difference of two runs."""
-    asked = ["network=simulated", f"method={method}", f"model={model}", f"dataset={MODELS[model]}"]
+    asked = [
+        "network=simulated",
+        *f"method={method}".split(),
+        f"model={model}",
+        f"dataset={MODELS[model]}",
+    ]
     asked += [f"workers={WORKERS}", "emulation.compute=replay", "profile.rate_mbit=100"]
     spent, compress_s = [], 0.0
     for some in (1, 1, 1 + steps):  # the first compiles kernels and reads files
@@ -81,7 +101,7 @@ def costs(results: Path, quick: bool) -> Iterator[str]:
 
 def _trained(results: Path, quick: bool) -> Iterator[str]:
     """Whole training steps of the quickstart's model: `EIGHT` workers over as many times one."""
-    for method in ("allreduce", "topk_0.1"):
+    for method in ("allreduce", TOPK.format(0.1)):
         ratios = []
         for _ in range(1 if quick else ROUNDS):
             one, all_of_them = (step_ms(results, size, method, TRAINED) for size in (1, EIGHT))
@@ -94,7 +114,7 @@ def _trained(results: Path, quick: bool) -> Iterator[str]:
 
 def step_ms(results: Path, workers: int, method: str, steps: int) -> float:
     """Processor time of a step of all workers; setting up and evaluating are left out."""
-    asked = ["network=simulated", f"method={method}", "emulation.compute=measured"]
+    asked = ["network=simulated", *f"method={method}".split(), "emulation.compute=measured"]
     asked += [f"workers={workers}", "eval_every=100000", "checkpoint_every=null"]
     spent = []
     for some in (2, 2 + steps):
@@ -106,22 +126,25 @@ def step_ms(results: Path, workers: int, method: str, steps: int) -> float:
 
 def linear(results: Path, quick: bool) -> Iterator[str]:
     """What a worker's step costs among more and more workers."""
-    step_ms(results, 2, "topk_0.1", 2)  # what is compiled and read once
-    found = {n: step_ms(results, n, "topk_0.1", TRAINED) / n for n in SIZES[: 2 if quick else None]}
+    step_ms(results, 2, TOPK.format(0.1), 2)  # what is compiled and read once
+    found = {
+        n: step_ms(results, n, TOPK.format(0.1), TRAINED) / n for n in SIZES[: 2 if quick else None]
+    }
     for workers, each_ms in found.items():
         over = each_ms / found[SIZES[0]]
-        yield f"convnet, topk_0.1, trained, {workers:3} workers: {each_ms:6.2f} ms each, {over:.2f}"
+        yield f"convnet, topk 0.1, trained, {workers:3} workers: {each_ms:6.2f} ms each, {over:.2f}"
 
 
 def replay(results: Path, quick: bool) -> Iterator[str]:
     """Timing of a thousand workers under fluctuating links, each on its own."""
     asked = ["network=simulated", "network.alike=true", "emulation.compute=replay"]
     asked += ["model=resnet50", "dataset=imagenet", "profile=fluctuating", f"workers={MANY}"]
-    for method in ("allreduce", "topk_0.001"):
+    for method in ("allreduce", TOPK.format(0.001)):
         for steps in (50, 100) if quick else (100, 1000):
             begin, cpu = time.monotonic(), time.process_time()
             settings, _ = composed([f"results={results}", "report=false", "rerun=true",
-                                    *asked, f"method={method}", f"steps={steps}"])  # fmt: skip
+                                    *asked, *f"method={method}".split(),
+                                    f"steps={steps}"])  # fmt: skip
             settings.check()
             outcome = run.perform(settings)
             took_s, cpu_s = time.monotonic() - begin, time.process_time() - cpu
@@ -141,7 +164,8 @@ def fidelity(results: Path, quick: bool) -> Iterator[str]:
             found, states = [], []
             for network in ("netns", "simulated"):
                 rows, state = perform(
-                    results, f"network={network}", f"method={method}", f"workers={WORKERS}",
+                    results, f"network={network}", *f"method={method}".split(),
+                    f"workers={WORKERS}",
                     f"profile.rate_mbit={rate_mbit}", "emulation.compute=paced", "steps=15",
                     f"emulation.dilation={DILATION}",
                 )  # fmt: skip

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import ClassVar
 
-from torch import Tensor
+from torch import Size, Tensor
 
 from compressors.base import Bucket, Reduced, Workers
 from compressors.lowrank import (
@@ -27,14 +27,20 @@ from compressors.lowrank import (
     parts_of,
     resized,
 )
-from compressors.products import left_factor_, multiply_, right_factor_, subtract_
+from compressors.matmul import left_factor_, multiply_, right_factor_, subtract_
 
 
 @dataclass
 class ACPSGD:
     """Keeps P and Q of every matrix, by parameter name: DDP may lay out its buckets anew."""
 
+    by_shape: ClassVar[bool] = True
     adds: ClassVar[bool] = True
+    pushes: ClassVar[bool] = False
+    phases: ClassVar[tuple[float, ...]] = (
+        2,
+        1,
+    )  # products
     checks: ClassVar[bool] = True
     rounding: ClassVar[float] = 1e-5  # a factor's elements are larger than the matrix's
     rank: int | None = 4  # of the factors; null: that whose bytes are nearest to density x dense
@@ -78,6 +84,13 @@ class ACPSGD:
         for part, exact in zip(vectors, reduced[len(matrices) :], strict=True):
             part.settle_(exact, bucket.is_kept)
         return Reduced(mean, unsent=bucket.grad)
+
+    def elements(self, shape: Size, step: int) -> int:
+        """Elements that a step all-reduces for a gradient of this shape; needs a `rank`."""
+        if len(shape) < 2:
+            return shape.numel()
+        sides = shape[0], shape[1:].numel()
+        return min(self.rank or 0, *sides) * sides[step % 2]
 
     def _rank(self, parts: list[Part], density: float) -> int:
         """The field, or what brings the mean of an even and an odd step nearest to `density`."""

@@ -46,12 +46,12 @@ class Bucket(NamedTuple):
 
     @property
     def is_kept(self) -> bool:
-        """Whether `unsent` will be looked at; where not, it need not be made."""
+        """True if the caller will read `unsent`; if False, an algorithm need not compute it."""
         return self.out is None or self.out.data_ptr() != self.grad.data_ptr()
 
     @property
     def may_clear(self) -> bool:
-        """Whether `added` is the room for the mean: it may be set to zero while it is added."""
+        """True if `added` is also the output buffer, so that it may be zeroed while it is added."""
         return self.added is not None and self.out is self.added
 
 
@@ -67,7 +67,8 @@ class Workers(Protocol):
     """The data-parallel workers, as an algorithm sees them; every byte and second is counted.
 
     Calls block. What was given may be written over afterwards: nobody reads it any more, and what
-    was returned does not change.
+    was returned does not change. While the first call of a bucket blocks, other buckets may begin:
+    what they read, and is not kept by bucket, is written before it.
     """
 
     rank: int
@@ -89,7 +90,7 @@ class Workers(Protocol):
         ...
 
     def all_to_all(self, *pieces: list[Tensor], equal: bool = False) -> list[tuple[Tensor, ...]]:
-        """What every worker sent to this one, by rank: one tensor for each argument.
+        """Send each worker its piece; return, by rank, the pieces received, one per argument.
 
         Each argument lists a 1-D tensor for every worker, all of one type; lengths may differ.
         `equal` promises that all workers send the lengths this one sends, and saves a round trip.
@@ -110,7 +111,22 @@ class Compressor(Protocol):
       gradient g; the compressor adds them in a pass it makes anyway (default: `grad` is g + e);
     - `checks = True`: it calls `bucket.see` before it sends, with what a pass that it makes anyway
       found; nobody reads the gradient for that (default: the gradient is known to be finite);
-    - `sent_entries`: so many this worker contributed of the last bucket, where density cannot tell;
+    - `sent_entries`: so many this worker contributed of the bucket that was reduced last, where
+      density cannot tell; set after its collectives;
+    - `waits = True`: in the authors' code backward waits until a bucket is reduced, as a second
+      collective of it needs the result of the first (default: it goes on);
+    - `sends_positions = True`: each entry travels with its position, so that a server can be sent
+      all of a residual (default: it cannot);
+    - `shares_state = True`: what it keeps between buckets is for all threads of a trainer that call
+      it (default: they would write over each other's);
+    - `pushes = False`: what it sends means nothing without the other workers' (all-to-all, or a
+      collective that needs the mean of another), so a server cannot take it (default: it can);
+    - `phases`: how its work is divided into that before its first collective, before the second,
+      ..., and after the last (default: all is before the first);
+    - `elements(shape, step)`: how many the one all-reduce of a step has for a gradient of this
+      shape, so that buckets can be filled by what is sent (`fusion=compressed`);
+    - `by_shape = True`: what it calls and sends follows from shapes, density and step alone, so
+      that it can be replayed without any values (default: they may decide);
     - `largest`: above this magnitude a gradient is refused with OverflowError (default infinity).
     """
 

@@ -22,11 +22,11 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.draw import number
 from compressors.kernels import gpu
-from compressors.magnitude import Entries, add_reaching_, largest_of
+from compressors.rng import number
 from compressors.sampled_topk import LEAST_RANK, estimate
 from compressors.sparse import average, erase_, index_dtype, put_back_, see_taken_out
+from compressors.topk_select import Entries, add_reaching_, largest_of
 
 
 class Threshold(NamedTuple):
@@ -41,6 +41,7 @@ class CarriedTopK:
     """Keeps the threshold of every bucket; a new one when DDP lays out its buckets anew."""
 
     uniform_density: ClassVar[bool] = False
+    sends_positions: ClassVar[bool] = True
     adds: ClassVar[bool] = True
     checks: ClassVar[bool] = True
     low: float = 0.5  # fewer entries than low k: a new sample; in (0, 1)

@@ -25,6 +25,7 @@ DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
 @dataclass
 class Cast:
+    by_shape: ClassVar[bool] = True
     uniform_density: ClassVar[bool] = False
     has_level: ClassVar[bool] = False
     adds: ClassVar[bool] = True

@@ -34,6 +34,7 @@ SCHEDULES = (0.5, 50), (0.2, 100)
 class COVAP:
     """Keeps how large the buckets of the last exchange were; the residual is error feedback's."""
 
+    by_shape: ClassVar[bool] = True
     uniform_density: ClassVar[bool] = True
     is_mean: ClassVar[bool] = False  # of gradient and residual: 1 - c of the residual is dropped
     adds: ClassVar[bool] = True

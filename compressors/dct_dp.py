@@ -2,7 +2,7 @@
 
 Dynamic communication thresholding, Algorithm 1: every `lifespan` steps the threshold of a parameter
 is set so that density n of its n entries reach it; in between, whatever reaches it is sent, and
-zeros never are. How many that is drifts; `occupancy` in steps.csv tells. Meant for
+zeros never are. How many that is drifts; `achieved_density` in steps.csv tells. Meant for
 `error_feedback: true`. The first threshold is of a gradient without residual, far too small once
 there is one, and the paper keeps it as long as the others (`refresh: paper`): with a lifespan of
 1000 two to four times what was asked for is sent all that time. `refresh: warmup` computes it anew
@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.magnitude import Entries, add_reaching_, kth_sampled, reached_by, runs
 from compressors.sparse import add_, average, index_dtype, see_taken_out
+from compressors.topk_select import Entries, add_reaching_, kept, kth_sampled, reached_at, runs
 
 WARMUP = (0, 10, 30, 100, 300)  # steps: while the residual grows
 REFRESHES = ("paper", "warmup")
@@ -44,6 +44,8 @@ class DCTDP:
     """Keeps a threshold by parameter name: DDP may lay out its buckets anew."""
 
     uniform_density: ClassVar[bool] = False
+    sends_positions: ClassVar[bool] = True
+    shares_state: ClassVar[bool] = True
     adds: ClassVar[bool] = True
     checks: ClassVar[bool] = True
     lifespan: int = 1000  # steps between two computations of a threshold, >= 1
@@ -82,10 +84,10 @@ class DCTDP:
             )
             first = stop
         index, values = found
-        self.sent_entries = index.numel()
         see_taken_out(bucket, values, index)
         index, out = index.to(self._wire_dtype), bucket.room()
         mean = average(values, index, grad.numel(), workers, out, bucket.may_clear)
+        self.sent_entries = index.numel()
         return Reduced(mean, unsent=grad)
 
     def _renew(
@@ -113,18 +115,13 @@ class DCTDP:
 
 
 def by_sort(grad: Tensor, density: float) -> Tensor:
-    """Of all magnitudes in order: the paper's way, and the slowest."""
+    """Threshold by sorting all magnitudes: the paper's way, and the slowest."""
     ordered = grad.abs().sort().values
     return ordered[grad.numel() - kept(grad.numel(), density)].clone()
 
 
-def by_partition(grad: Tensor, density: float) -> Tensor:
-    """The same magnitude, found among the largest alone."""
-    return reached_by(grad, kept(grad.numel(), density))
-
-
 def by_sample(grad: Tensor, density: float) -> Tensor:
-    """Of one in a hundred entries; of all where there are few."""
+    """Threshold estimated from one in a hundred entries, or from all if there are few."""
     where = runs(grad.numel(), max(FEWEST, grad.numel() // SHARE))
     kth = kth_sampled(grad, where, kept(where.size, density))
     return torch.tensor(kth, dtype=torch.int32, device=grad.device).view(torch.float32)
@@ -132,11 +129,6 @@ def by_sample(grad: Tensor, density: float) -> Tensor:
 
 SELECTIONS: dict[str, Callable[[Tensor, float], Tensor]] = {
     "sort": by_sort,
-    "partition": by_partition,
+    "partition": reached_at,  # found among the largest alone
     "sample": by_sample,
 }
-
-
-def kept(n: int, density: float) -> int:
-    """How many of `n` entries reach the threshold."""
-    return max(1, n - int(n * (1 - density)))

@@ -8,6 +8,7 @@ from compressors.base import Bucket, Reduced, Workers
 
 @dataclass
 class Dense:
+    by_shape: ClassVar[bool] = True
     uniform_density: ClassVar[bool] = False  # whatever was chosen, the density is 1
     has_level: ClassVar[bool] = False
 

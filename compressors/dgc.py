@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.magnitude import Entries
 from compressors.sampled_topk import SampledTopK
 from compressors.sparse import average, erase_, index_dtype
+from compressors.topk_select import Entries
 from compressors.workspace import workspace
 
 
@@ -69,7 +69,7 @@ class DGC:
         return Reduced(mean, unsent=None)
 
     def _sent(self, bucket: Bucket, density: float, rank: int) -> Entries:
-        """What this worker sends of all matrices, by position in the bucket."""
+        """Take out the entries that this worker sends, by their position in the bucket."""
         matrices = [part.numel() for part in bucket.gradients if part.dim() > 1]
         most = sum(self.selection.most(n, density) for n in matrices)
         index = workspace("sent positions", most, self._wire_dtype, bucket.grad.device)
@@ -94,7 +94,7 @@ class DGC:
     def _accumulated_(
         self, name: str, grad: Tensor, density: float, key: tuple[int, ...]
     ) -> Entries:
-        """What to send of v of matrix `name`, [n], `grad` having been added; it is taken out."""
+        """Add `grad` to v of matrix `name`, [n], and take out the entries to send."""
         step = self._step(name, grad)
         if name not in self.sums:
             self.sums[name] = torch.zeros_like(grad)

@@ -17,6 +17,7 @@ from compressors.workspace import workspace
 
 @dataclass
 class EFSignSGD:
+    by_shape: ClassVar[bool] = True
     uniform_density: ClassVar[bool] = False
     has_level: ClassVar[bool] = False
     adds: ClassVar[bool] = True

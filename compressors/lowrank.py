@@ -14,7 +14,7 @@ import torch
 from torch import Size, Tensor
 
 from compressors.base import Bucket, Workers
-from compressors.draw import generator
+from compressors.rng import generator
 from compressors.workspace import workspace
 
 

@@ -18,16 +18,17 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.draw import generator
-from compressors.magnitude import MAGNITUDE, above, add_reaching_, bits, more_than
-from compressors.moments import mean_magnitude
+from compressors.reductions import mean_magnitude
+from compressors.rng import generator
 from compressors.sparse import average, compensate_, index_dtype, take_out_
+from compressors.topk_select import MAGNITUDE, above, add_reaching_, bits, more_than
 from compressors.workspace import held, workspace
 
 
 @dataclass
 class MSTopK:
     uniform_density: ClassVar[bool] = False
+    sends_positions: ClassVar[bool] = True
     adds: ClassVar[bool] = True
     checks: ClassVar[bool] = True
     rounds: int = 30  # of bisection; fewer leave more to the random run, >= 0
@@ -95,6 +96,6 @@ def _bits_of(magnitude: float) -> int:
 
 
 def _count(keys: Tensor, least: int) -> int:
-    """How many of `keys` are `least` or more."""
+    """Count the keys that are `least` or more."""
     reached = workspace("reached", keys.numel(), torch.bool, keys.device)
     return int(torch.ge(keys, least, out=reached).count_nonzero())

@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.magnitude import take_largest_
-from compressors.moments import mean_square
 from compressors.pruning import prune_
+from compressors.reductions import mean_square
 from compressors.sparse import add_at_, erase_, index_dtype
+from compressors.topk_select import take_largest_
 from compressors.workspace import held, workspace
 
 AUTO = "auto"
@@ -74,7 +74,7 @@ class NetSenseML:
         return Reduced(mean, unsent=grad)
 
     def _is_dense(self, grad: Tensor) -> bool:
-        """Whether half precision keeps `grad`, [n], from becoming zero, or infinite."""
+        """True if float16 can hold `grad`, [n]: its norm neither vanishes nor overflows."""
         root = grad.numel() ** 0.5
         norm = root * mean_square(grad) ** 0.5
         least = HALF.smallest_normal * root if self.tr_d == AUTO else float(self.tr_d)

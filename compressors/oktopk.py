@@ -22,14 +22,14 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.magnitude import Entries, add_reaching_, at_least, reached_by
 from compressors.sparse import add_at_, compensate_, index_dtype, sum_, take_out_
+from compressors.topk_select import Entries, add_reaching_, at_least, reached_by
 from compressors.workspace import held, workspace
 
 
 @dataclass
 class Agreed:
-    """What is kept of a bucket: thresholds, float32 [], and bounds of regions, int64 [P + 1]."""
+    """State kept per bucket: thresholds, float32 [], and bounds of regions, int64 [P + 1]."""
 
     local: Tensor
     everywhere: Tensor  # the global one
@@ -45,6 +45,8 @@ class OkTopK:
 
     uniform_density: ClassVar[bool] = True
     adds: ClassVar[bool] = True
+    pushes: ClassVar[bool] = False
+    waits: ClassVar[bool] = True
     checks: ClassVar[bool] = True
     threshold_period: int = 32  # steps between two computations of thresholds, >= 1
     region_period: int = 64  # steps between two divisions into regions, >= 1
@@ -98,7 +100,7 @@ class OkTopK:
         return Entries(held("local positions", found.index), held("local values", found.values))
 
     def _state(self, bucket: Bucket) -> tuple[Agreed, bool]:
-        """What is known of this bucket, and whether thresholds are due: alike on all workers."""
+        """State of this bucket, and whether its thresholds are due; the same on all workers."""
         state = self.agreed.get(bucket.names)
         if state is None:
             for old in [old for old in self.agreed if set(old) & set(bucket.names)]:

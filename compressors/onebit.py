@@ -33,6 +33,8 @@ class OneBit:
     has_level: ClassVar[bool] = False
     is_mean: ClassVar[bool] = False  # of this step alone: what servers kept comes in, and goes
     adds: ClassVar[bool] = True
+    pushes: ClassVar[bool] = False
+    waits: ClassVar[bool] = True
     checks: ClassVar[bool] = True
     server_errors: dict[tuple[str, ...], Tensor] = field(
         default_factory=dict, init=False, repr=False
@@ -77,7 +79,7 @@ class OneBit:
     def _answered(
         self, total: Tensor, bucket: Bucket, slice_bytes: int, workers: Workers
     ) -> Tensor:
-        """What all servers make of their totals, [n]; `total` keeps what this one does not say."""
+        """Gather the signs of all servers' totals, [n]; `total` keeps this server's error."""
         packed = workspace("answer", slice_bytes, torch.uint8, total.device)
         scale = add_pack_signs_(total, None, packed, squared=True).sqrt().to(total.dtype).view(1)
         add_signs_(total, packed, -scale)

@@ -28,6 +28,8 @@ def pack(codes: Tensor, width: int) -> Tensor:
     parts = [codes[:whole].view(-1, 1, BLOCK), codes[whole:].view(1, 1, -1)]
     shifts = torch.arange(width, dtype=torch.uint8, device=codes.device)[:, None]
     flat = torch.cat([(part >> shifts & 1).flatten() for part in parts])
+    if flat.is_meta:  # a replay: nothing but the size is known
+        return flat.new_empty(packed_bytes(codes.numel(), width))
     if flat.is_cuda:
         return gpu.pack_bits(flat)
     return torch.from_numpy(np.packbits(flat.numpy(), bitorder="little"))
@@ -37,7 +39,9 @@ def unpack(packed: Tensor, width: int, n: int) -> Tensor:
     """The codes, uint8 [n], that `pack` made into `packed`."""
     if width == BYTE:
         return packed
-    if packed.is_cuda:
+    if packed.is_meta:
+        flat = packed.new_empty(width * n)
+    elif packed.is_cuda:
         flat = gpu.unpack_bits(packed)[: width * n]
     else:
         bits = np.unpackbits(packed.numpy(), count=width * n, bitorder="little")

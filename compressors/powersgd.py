@@ -12,11 +12,12 @@ differ:
 Workers get equal bits where they run the same kernels: on processors of one kind.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import ClassVar
 
-from torch import Tensor
+from torch import Size, Tensor
 
 from compressors.base import Bucket, Reduced, Workers
 from compressors.lowrank import (
@@ -30,18 +31,23 @@ from compressors.lowrank import (
     parts_of,
     resized,
 )
-from compressors.products import left_factor_, multiply_, right_factor_
+from compressors.matmul import left_factor_, multiply_, right_factor_
 
 
 @dataclass
 class PowerSGD:
     """Keeps Q of every matrix, by parameter name: DDP may lay out its buckets anew."""
 
+    by_shape: ClassVar[bool] = True
     adds: ClassVar[bool] = True
+    pushes: ClassVar[bool] = False
+    waits: ClassVar[bool] = True
+    phases: ClassVar[tuple[float, ...]] = (1, 1, 1)  # a product each
     checks: ClassVar[bool] = True
     rank: int | None = 4  # of the factors; null: that whose bytes are nearest to density x dense
     reuse: bool = True  # start from the last Q; false: from a new random one at every step
     min_compression_rate: float = 1.0  # a matrix whose factors save less is sent whole, >= 0
+    vectors_apart: bool = False  # in an all-reduce of their own, as torch's hook has them
     start_step: int = 0  # steps before this one are dense
     seed: int = 0  # the random Q follow from (seed, step, parameter), equal for all workers
     uniform_density: bool = field(init=False)
@@ -59,9 +65,9 @@ class PowerSGD:
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
         """Mean of the gradient, [n], its matrices as the factors have them.
 
-        Two all-reduces: 4 (sum of r n, and V) bytes, and 4 (sum of r m); the sums are over matrices
-        [n, m] of ranks r = min(rank, n, m), V is the elements of all else. `density` matters where
-        `rank` is null. `unsent` is `bucket.grad`.
+        Two all-reduces: 4 (sum of r n, and V) bytes, and 4 (sum of r m), or three, with V apart;
+        the sums are over matrices [n, m] of ranks r = min(rank, n, m), V is the elements of all
+        else. `density` matters where `rank` is null. `unsent` is `bucket.grad`.
         """
         if bucket.step < self.start_step:
             grad = bucket.grad if bucket.added is None else bucket.grad.add_(bucket.added)
@@ -75,17 +81,25 @@ class PowerSGD:
             left_factor_(part.grad, self._query(part, rank, bucket.step), part.added)
             for part in matrices
         )
-        shapes = [part.factor(rank, 0) for part in matrices] + [part.grad.shape for part in whole]
-        sent = chain(own, (part.summed_() for part in whole))
-        reduced = all_reduced("left factors", shapes, sent, mean, workers, bucket.see)
-        lefts = [orthonormal(left) for left in reduced[: len(matrices)]]
+        vectors = (part.summed_() for part in whole)
+        shapes = [part.factor(rank, 0) for part in matrices]
+        beside = [part.grad.shape for part in whole]
+        sends: list[tuple[str, list[Size], Iterable[Tensor]]]
+        sends = [("left factors", shapes, own), ("vectors", beside, vectors)]
+        if not self.vectors_apart:
+            sends = [("left factors", shapes + beside, chain(own, vectors))]
+        found = [each for send in sends for each in all_reduced(*send, mean, workers, bucket.see)]
+        lefts, exacts = (
+            [orthonormal(each) for each in found[: len(matrices)]],
+            found[len(matrices) :],
+        )
         shapes = [part.factor(rank, 1) for part in matrices]
         own = (right_factor_(part.grad, left) for part, left in zip(matrices, lefts, strict=True))
         rights = all_reduced("right factors", shapes, own, mean, workers)
         for part, left, right in zip(matrices, lefts, rights, strict=True):
             multiply_(part.mean, left, right, part.grad if bucket.is_kept else None)
             keep(self.queries, part.name, _scaled(right))
-        for part, exact in zip(whole, reduced[len(matrices) :], strict=True):
+        for part, exact in zip(whole, exacts, strict=True):
             part.settle_(exact, bucket.is_kept)
         return Reduced(mean, unsent=bucket.grad)
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.magnitude import CHUNK, MAGNITUDE, bits, kth_largest
+from compressors.topk_select import CHUNK, MAGNITUDE, bits, kth_largest
 
 
 def prune_(grad: Tensor, weights: Tensor, share: float) -> None:

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import ClassVar
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.draw import positions
+from compressors.rng import positions
 from compressors.sparse import (
     add_take_out_,
     average,
@@ -22,6 +22,7 @@ from compressors.workspace import workspace
 
 @dataclass
 class RandomK:
+    by_shape: ClassVar[bool] = True
     adds: ClassVar[bool] = True
     checks: ClassVar[bool] = True
     seed: int = 0  # the positions follow from (seed, step, bucket), and the rank if not shared

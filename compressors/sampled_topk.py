@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.draw import number
-from compressors.magnitude import (
+from compressors.rng import number
+from compressors.sparse import average, erase_, index_dtype, put_back_, see_taken_out
+from compressors.topk_select import (
     Entries,
     add_reaching_,
     at_least,
@@ -28,7 +29,6 @@ from compressors.magnitude import (
     sample,
     some,
 )
-from compressors.sparse import average, erase_, index_dtype, put_back_, see_taken_out
 
 LEAST_RANK = 160  # of the threshold in the sample; its count is then good to 1 / sqrt(160) = 8 %
 
@@ -36,6 +36,7 @@ LEAST_RANK = 160  # of the threshold in the sample; its count is then good to 1 
 @dataclass
 class SampledTopK:
     uniform_density: ClassVar[bool] = False
+    sends_positions: ClassVar[bool] = True
     adds: ClassVar[bool] = True
     checks: ClassVar[bool] = True
     share: float = 0.01  # of the elements that is sampled, in (0, 1]

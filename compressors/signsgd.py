@@ -19,6 +19,7 @@ from compressors.workspace import workspace
 
 @dataclass
 class SignSGD:
+    by_shape: ClassVar[bool] = True
     uniform_density: ClassVar[bool] = False
     has_level: ClassVar[bool] = False
     is_mean: ClassVar[bool] = False

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from compressors import kernels
 from compressors.base import Bucket, Workers
-from compressors.magnitude import Entries
 from compressors.packing import NOTHING
+from compressors.topk_select import Entries
 
 INDEX_DTYPES = {"int32": torch.int32, "int64": torch.int64}
 
@@ -106,7 +106,7 @@ def see_taken_out(bucket: Bucket, values: Tensor, index: Tensor) -> None:
 
 
 def _fits(index: Tensor, n: int) -> bool:
-    """Whether compiled kernels may use these positions of n."""
+    """True if compiled kernels can take these positions: CPU, contiguous, all in [0, n)."""
     known = index.is_cpu and index.is_contiguous() and index.dtype in INDEX_DTYPES.values()
     return known and (not index.numel() or 0 <= int(index.min()) <= int(index.max()) < n)
 
@@ -153,7 +153,7 @@ def sum_(
 
 
 def _adds(values: Tensor, index: Tensor) -> bool:
-    """Whether compiled code may read these by their addresses."""
+    """True if compiled code can read both by address: float32 and int32, CPU, contiguous."""
     return (
         values.numel() == index.numel()
         and (values.dtype, index.dtype) == (torch.float32, torch.int32)

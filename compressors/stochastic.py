@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from compressors import kernels
-from compressors.counter import BITS, halves, uniform
+from compressors.counter_rng import BITS, halves, uniform
 from compressors.packing import NOTHING, pack, packed_bytes, unpack
 from compressors.workspace import workspace
 
@@ -21,14 +21,14 @@ SMALLEST = 2.0**-100  # step: its inverse, times 2**BITS, is finite
 
 
 class Grid(NamedTuple):
-    """What workers that average have in common."""
+    """The blocks of a bucket and the bits of a code, equal on all workers that average."""
 
     ends: Tensor  # int64 [blocks], on the CPU: where each block ends, ascending, the last at n
     width: int  # bits of a code, 2 to 8
 
     @property
     def levels(self) -> int:
-        """On either side of zero."""
+        """Number of levels on either side of zero."""
         return (1 << self.width - 1) - 1
 
 
@@ -118,7 +118,7 @@ def _each(grid: Grid, steps: Tensor) -> Tensor:
 
 
 def _norms(x: Tensor, block: int, norm: str) -> Tensor:
-    """Of blocks of equal size but for the last; squares are summed in float64."""
+    """Norm of every block, [blocks]; the last may be shorter. Squares are summed in float64."""
     whole = x.numel() // block * block
     parts = [part for part in (x[:whole].view(-1, block), x[whole:].view(1, -1)) if part.numel()]
     order, kind = (float("inf"), None) if norm == "max" else (2, torch.float64)

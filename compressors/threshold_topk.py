@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.magnitude import Entries, add_reaching_, largest_of, take_largest_
-from compressors.moments import mean, mean_magnitude, mean_square
+from compressors.reductions import mean, mean_magnitude, mean_square
 from compressors.sparse import average, compensate_, erase_, index_dtype
+from compressors.topk_select import Entries, add_reaching_, largest_of, take_largest_
 
 HALVINGS = 60  # of the interval the threshold lies in: to the last bit of a float64
 
@@ -28,6 +28,7 @@ HALVINGS = 60  # of the interval the threshold lies in: to the last bit of a flo
 @dataclass
 class ThresholdTopK:
     uniform_density: ClassVar[bool] = False
+    sends_positions: ClassVar[bool] = True
     adds: ClassVar[bool] = True
     checks: ClassVar[bool] = True
     model: str = "laplace"  # laplace | normal
@@ -83,7 +84,7 @@ class ThresholdTopK:
 
 
 def _solve(tail: Callable[[float], float], density: float, center: float, scale: float) -> float:
-    """Where `tail`, which falls from 1 at 0, is `density`."""
+    """Solve `tail(x) = density` by bisection; `tail` falls from 1 at 0."""
     if scale == 0:
         return center
     low, high = 0.0, center + scale

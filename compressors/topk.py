@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from compressors.base import Bucket, Reduced, Workers
-from compressors.magnitude import take_largest_
 from compressors.sparse import average, index_dtype, see_taken_out
+from compressors.topk_select import take_largest_
 
 
 @dataclass
 class TopK:
+    by_shape: ClassVar[bool] = True
     uniform_density: ClassVar[bool] = False
+    sends_positions: ClassVar[bool] = True
     adds: ClassVar[bool] = True
     checks: ClassVar[bool] = True
     index_dtype: str = "int32"  # of positions on the wire; int64 makes an entry 12 bytes, not 8

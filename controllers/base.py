@@ -1,35 +1,69 @@
-"""What a controller sees of an exchange, and what it decides."""
+"""What a controller sees of an exchange, and what it decides.
 
+A number that is measured of every exchange is declared once, as a line of `Measurement`: steps.csv,
+what a controller observes, the tables of a report and docs/columns.md follow.
+"""
+
+from dataclasses import dataclass
 from math import nan
-from typing import NamedTuple, Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 
-class Observation(NamedTuple):
-    """One finished exchange at one worker; times are emulated seconds.
+class Column(NamedTuple):
+    """Description of a column; _s, _bytes or _mbit at the end of its name is its unit."""
+
+    told: str = ""  # what it is, in a line
+    title: str = ""  # above it in a table; empty: its name
+    key: bool = False  # says what a row is of, and stands first in it
+    recorded: bool = True  # in the csv
+    averaged: bool = False  # the mean over ranks and settled steps is a number of the run
+    shown: bool = False  # likewise, and in the tables that compare methods
+    digits: int = 3  # significant ones that are shown
+    percent: bool = False  # a share that is shown in per cent
+    signed: bool = False  # shown with a + where it is above 0
+    wide: bool = False  # shown only where there is room: not in a terminal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """Measurements of one exchange at one worker; nan where nothing measures them.
 
     The norms, over the whole gradient, are nan unless the controller has `needs_norms = True`:
     they cost a read of the gradient each.
     """
 
-    step: int  # number of the exchange observed, 0 for the first
-    time_s: float  # training clock at its end
-    density: float  # fraction of gradient elements this worker contributed
-    delay_s: float  # communication time, compression excluded; and, where workers agree on a
-    # density, without waiting for the last of them to begin
-    compress_s: float
-    compute_s: float  # of the step, forward and backward
-    backward_s: float  # the backward part of it, which is what hides communication
-    hiding_s: float  # from when the first bucket could be sent to the end of compute
-    exposed_s: float  # communication that backward did not hide
-    sent_bytes: int
-    received_bytes: int
-    dense_bytes: int  # 4 n, the uncompressed gradient
-    workers: int
-    grad_norm: float = nan  # of the gradient g, before the residual e is added
-    residual_norm: float = nan  # of e, before it is added
-    gain: float = nan  # |sent|^2 / |g|^2; what was sent is taken as orthogonal to the rest
-    captured: float = nan  # |sent|^2 / |g + e|^2
-    occupancy: float = nan  # share of entries that were contributed, where density does not say
+    backward_s: Annotated[float, Column("backward pass, which hides communication", recorded=False)]
+    overlap_window_s: Annotated[
+        float, Column("from the first bucket's readiness to the end of compute_s", recorded=False)
+    ]
+    compress_s: Annotated[float, Column("compression and decompression", averaged=True)]
+    comm_s: Annotated[float, Column("collectives; where workers agree on a density, a controller "
+                                    "sees them without waiting for the last to begin")]  # fmt: skip
+    exposed_s: Annotated[
+        float, Column("part of comm_s with neither compute nor compression beside", averaged=True)
+    ]
+    sent_bytes: Annotated[int, Column("payload")]
+    received_bytes: Annotated[int, Column("payload")]
+    dense_bytes: Annotated[int, Column("4 n, the uncompressed gradient")]
+    density: Annotated[float, Column("share of gradient entries that was asked for")]
+    achieved_density: Annotated[
+        float, Column("share of entries contributed; nan: as density says")
+    ] = nan
+    grad_norm: Annotated[float, Column("|g|, before the residual e is added", recorded=False)] = nan
+    residual_norm: Annotated[float, Column("|e|, before it is added", recorded=False)] = nan
+    gain: Annotated[float, Column("|sent|^2 / |g|^2; what was sent is taken as orthogonal to the "
+                                  "rest", recorded=False)] = nan  # fmt: skip
+    captured: Annotated[float, Column("|sent|^2 / |g + e|^2", recorded=False)] = nan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation(Measurement):
+    """One finished step at one worker; times are emulated seconds."""
+
+    step: Annotated[int, Column("0 for the first", key=True)]
+    time_s: Annotated[float, Column("training clock at its end, evaluation excluded")]
+    compute_s: Annotated[float, Column("forward and backward", averaged=True)]
+    workers: Annotated[int, Column("how many exchange", recorded=False)]
 
 
 class Controller(Protocol):

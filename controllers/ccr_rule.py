@@ -15,7 +15,7 @@ from controllers.limits import check_densities, check_share
 
 @dataclass
 class CCRRule:
-    """Keeps the moving averages."""
+    """Chooses the density whose exchange takes as long as backward, by moving averages."""
 
     d_min: float = 0.001  # in (0, d_max]
     d_max: float = 1.0  # in (0, 1]
@@ -32,7 +32,7 @@ class CCRRule:
         """`start` first, then 1 / CCR, in [d_min, d_max]."""
         if seen is None:
             return self.start
-        self._update(seen.delay_s / seen.density, seen.backward_s)
+        self._update(seen.comm_s / seen.density, seen.backward_s)
         assert self._comm_s is not None
         if self._comm_s * self.d_max <= self._comp_s:
             return self.d_max

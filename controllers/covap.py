@@ -1,7 +1,7 @@
 """COVAP's profiler: an interval of communication / computation (Meng et al., 2023).
 
 After some dense exchanges to warm up, `profile_steps` are profiled. T_comm is what an exchange's
-collectives take from when the last worker begins (Observation.delay_s, where workers agree), T_comp
+collectives take from when the last worker begins (Observation.comm_s, where workers agree), T_comp
 what backward takes, and CCR = T_comm / T_comp. The interval I = max(1, ceil(round(CCR, 1))) holds
 for the rest of the run: density 1 / I hides. CCR is rounded because the paper takes VGG-19's
 842 / 210 for 4. What the paper leaves open, or we add:
@@ -63,7 +63,7 @@ class COVAP:
 
     def _measure(self) -> float:
         """1 / CCR of the profile, in [1 / max_interval, 1]."""
-        comm_s = self._interval * fmean(seen.delay_s for seen in self._profile)
+        comm_s = self._interval * fmean(seen.comm_s for seen in self._profile)
         comp_s = fmean(seen.backward_s for seen in self._profile)
         self._profile.clear()
         ccr = comm_s / max(comp_s, NEGLIGIBLE_S)

@@ -23,7 +23,7 @@ NEGLIGIBLE_S = 1e-12  # a smaller delay, or difference of delays, is no divisor
 
 @dataclass(kw_only=True)
 class DC2(ABC):
-    """What the five share: the monitor, the bounds and one decision per exchange."""
+    """Common base of DA1 to DA5: the monitor, the bounds and one decision per exchange."""
 
     k_0: float = 0.1  # density of the first exchange, in [k_min, k_max]
     k_min: float = 0.005  # in (0, k_max]
@@ -71,7 +71,7 @@ class DC2(ABC):
 
 @dataclass(kw_only=True)
 class DA1(DC2):
-    """By the distance from the average; of order 1, so it jumps between the bounds."""
+    """Sets the density by the delay's distance from its average; jumps between the bounds."""
 
     def _next(self, k: float, d: float, m: float, a: float, r: float) -> float:
         if d - m < NEGLIGIBLE_S:  # the limit is +inf, or no change when all delays are equal

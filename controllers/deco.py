@@ -34,10 +34,10 @@ class DeCo:
         check_densities(self.d_min, self.d_max, tuple(self.start))
 
     def density(self, seen: Observation | None) -> float:
-        """Those of `start` first, then in [d_min, d_max]."""
+        """Density of the next exchange: from `start` first, then planned, in [d_min, d_max]."""
         if seen is not None:
             self._volume.update(seen)
-            self._link.update(seen.received_bytes, seen.delay_s)
+            self._link.update(seen.received_bytes, seen.comm_s)
             self._since.append(seen)
             self._exchanges += 1
         past_start = self._exchanges - len(self.start)
@@ -55,7 +55,7 @@ class DeCo:
 
     def _plan(self) -> None:
         latency_s = self._link.latency_s
-        transfer_s = sum(self._link.transfer_s(seen.delay_s) for seen in self._since)
+        transfer_s = sum(self._link.transfer_s(seen.comm_s) for seen in self._since)
         received = sum(seen.received_bytes for seen in self._since)
         compute_s = sum(seen.compute_s for seen in self._since) / len(self._since)
         self._bandwidth = received / transfer_s

@@ -25,15 +25,15 @@ class DelaySource(Protocol):
 
 
 class Measured:
-    """What it really took."""
+    """Feed the controller the delay that the exchange took."""
 
     def delay_s(self, seen: Observation) -> float:
-        return seen.delay_s
+        return seen.comm_s
 
 
 @dataclass
 class FromProfile:
-    """What an uncompressed exchange would take on the network of `profile` at that time.
+    """Feed it the delay of an uncompressed exchange on the network of `profile` at that time.
 
     A ring all-reduce of the dense gradient over the slowest link, shared fairly with the competing
     flows, and the delay of its 2 (P - 1) hops; the rate is that of the moment the exchange ends.
@@ -67,7 +67,7 @@ class Recorded:
     """
 
     path: str  # absolute, or from the working directory
-    column: str = "delay_s"  # seconds, >= 0
+    column: str = "comm_s"  # seconds, >= 0
     rank: int | None = None
     delays_s: list[float] = field(init=False, repr=False)
 

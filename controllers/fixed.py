@@ -6,7 +6,7 @@ from controllers.base import Observation
 
 
 class Fixed:
-    """Not a dataclass: its field would hide the method of the same name."""
+    """Chooses the same density at every exchange; no dataclass: a field would hide `density`."""
 
     same_everywhere: ClassVar[bool] = True  # all workers choose one density without agreeing
 

@@ -45,7 +45,7 @@ class GraVAC:
         self._used = self.d_max
 
     def density(self, seen: Observation | None) -> float:
-        """In [d_min, d_max], or 1."""
+        """Density of the next exchange, in [d_min, d_max], or 1."""
         if seen is None:
             return self._used
         self._gains.append(sqrt(seen.gain) if isfinite(seen.gain) else 0.0)
@@ -77,7 +77,7 @@ class GraVAC:
         return max(self.d_min, self._used / 2)
 
     def _kept(self, gain: float) -> float:
-        """What was found, or what to fall back on from it for a stretch."""
+        """Density once the search is over; a fallback for a while if its gain is too low."""
         assert self._found is not None
         if gain >= self.gain:
             return self._found

@@ -30,7 +30,7 @@ class Hide:
         self._model = LinkModel(self.dense_factor)
 
     def density(self, seen: Observation | None) -> float:
-        """Those of `start` first, then in [d_min, d_max]."""
+        """Density of the next exchange: from `start` first, then in [d_min, d_max]."""
         model = self._model
         if seen is not None:
             model.update(seen)

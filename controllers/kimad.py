@@ -35,12 +35,12 @@ class Kimad:
         self._bandwidths = deque(maxlen=self.window)
 
     def density(self, seen: Observation | None) -> float:
-        """`start` first, then in [d_min, d_max]."""
+        """Density of the next exchange: `start` first, then in [d_min, d_max]."""
         if seen is None:
             return self.start
         self._volume.update(seen)
         self._hiding.update(seen)
-        self._bandwidths.append(seen.received_bytes / max(seen.delay_s, NEGLIGIBLE_S))
+        self._bandwidths.append(seen.received_bytes / max(seen.comm_s, NEGLIGIBLE_S))
         budget_s = seen.compute_s if self.budget == "compute" else self._hiding.window_s
         budget_bytes = self._bandwidth() * budget_s
         return min(self.d_max, max(self.d_min, self._volume.density(budget_bytes)))

@@ -23,25 +23,25 @@ def check_densities(d_min: float, d_max: float, start: tuple[float, ...]) -> Non
 
 
 def check_above(least: float, **values: float) -> None:
-    """Numbers > `least`."""
+    """Refuse, with ValueError, values that are not numbers > `least`."""
     for key, value in values.items():
         check(key, value, is_number(value) and value > least, f"a number > {least}")
 
 
 def check_at_least(least: float, **values: float) -> None:
-    """Numbers >= `least`."""
+    """Refuse, with ValueError, values that are not numbers >= `least`."""
     for key, value in values.items():
         check(key, value, is_number(value) and value >= least, f"a number >= {least}")
 
 
 def check_share(**values: float) -> None:
-    """Numbers in (0, 1]."""
+    """Refuse, with ValueError, values that are not numbers in (0, 1]."""
     for key, value in values.items():
         check(key, value, is_number(value) and 0 < value <= 1, "in (0, 1]")
 
 
 def check_whole(least: int, **values: int) -> None:
-    """Whole numbers >= `least`."""
+    """Refuse, with ValueError, values that are not whole numbers >= `least`."""
     for key, value in values.items():
         whole = isinstance(value, int) and not isinstance(value, bool)
         check(key, value, whole and value >= least, f"a whole number >= {least}")

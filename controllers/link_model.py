@@ -17,8 +17,8 @@ max(w T, T - h). Four quantities and how they are found:
 - h and w, the hiding window and the share that is exposed whatever the rate. Buckets go out one by
   one, and the last is ready only when backward ends. What an exchange hid (delay - exposed) is
   therefore no measure of h: with a tenth of the bytes in the last bucket it is 0.9 T at every T,
-  and who aims below it sends less every time. The window is hiding_s, from the first bucket to the
-  end of backward, less the time compression takes the same thread; w is exposed / delay of
+  and who aims below it sends less every time. The window is overlap_window_s, from the first bucket
+  to the end of backward, less the time compression takes the same thread; w is exposed / delay of
   exchanges whose exposure is clearly more than T - h. Both are moving averages.
 """
 
@@ -41,7 +41,7 @@ NEGLIGIBLE_S = 1e-9  # a shorter transfer tells no rate
 
 @dataclass
 class Volume:
-    """Bytes received at a density.
+    """Bytes received as a function of the density, learned from exchanges.
 
     `dense_factor`: those at density 1 as a multiple of the dense gradient's 4 n bytes, until such
     an exchange was seen; None: as at other densities.
@@ -102,21 +102,21 @@ class Link:
     def __post_init__(self) -> None:
         self._rates, self._latencies = deque(maxlen=RATES), deque(maxlen=PAIRS)
 
-    def update(self, received_bytes: int, delay_s: float) -> None:
+    def update(self, received_bytes: int, comm_s: float) -> None:
         if not received_bytes:
             return
-        small, large = sorted((self._last, (received_bytes, delay_s)))
-        self._last = (received_bytes, delay_s)
+        small, large = sorted((self._last, (received_bytes, comm_s)))
+        self._last = (received_bytes, comm_s)
         if small[0] and large[0] >= APART * small[0]:
             slope = (large[1] - small[1]) / (large[0] - small[0])
             self._latencies.append(min(small[1], max(0.0, small[1] - small[0] * slope)))
             self.latency_s = median_low(self._latencies)
-        self._rates.append(received_bytes / self.transfer_s(delay_s))
+        self._rates.append(received_bytes / self.transfer_s(comm_s))
         self.best = max(self.best, self._rates[-1])
 
-    def transfer_s(self, delay_s: float) -> float:
-        """What of a delay was transfer."""
-        return max(delay_s - self.latency_s, LEAST_TRANSFER * delay_s, NEGLIGIBLE_S)
+    def transfer_s(self, comm_s: float) -> float:
+        """Transfer share of an exchange of `comm_s`: that less the latency, above 0."""
+        return max(comm_s - self.latency_s, LEAST_TRANSFER * comm_s, NEGLIGIBLE_S)
 
     @property
     def rate(self) -> float:
@@ -136,22 +136,22 @@ class Hiding:
     _unexplained: int = field(default=0, init=False, repr=False)  # exchanges that tell w
 
     def update(self, seen: Observation) -> None:
-        window_s = max(0.0, seen.hiding_s - seen.compress_s)
+        window_s = max(0.0, seen.overlap_window_s - seen.compress_s)
         self.window_s = _average(self.window_s, window_s, self._seen)
         self._seen += 1
-        if seen.delay_s > 0 and seen.exposed_s > CLEARLY * (seen.delay_s - self.window_s):
-            share = min(1.0, seen.exposed_s / seen.delay_s)
+        if seen.comm_s > 0 and seen.exposed_s > CLEARLY * (seen.comm_s - self.window_s):
+            share = min(1.0, seen.exposed_s / seen.comm_s)
             self.exposed_share = _average(self.exposed_share, share, self._unexplained)
             self._unexplained += 1
 
-    def exposed_s(self, delay_s: float) -> float:
-        """What backward will not hide of an exchange of `delay_s`."""
-        return max(self.exposed_share * delay_s, delay_s - self.window_s)
+    def exposed_s(self, comm_s: float) -> float:
+        """Part of an exchange of `comm_s` that backward will not hide."""
+        return max(self.exposed_share * comm_s, comm_s - self.window_s)
 
 
 @dataclass
 class LinkModel:
-    """All of it, for one worker."""
+    """Models of volume, link and hiding, learned from the exchanges of one worker."""
 
     dense_factor: float | None = None
     exchanges: int = field(default=0, init=False)  # seen so far
@@ -166,7 +166,7 @@ class LinkModel:
         """Learn from one more exchange."""
         self.exchanges += 1
         self.volume.update(seen)
-        self.link.update(seen.received_bytes, seen.delay_s)
+        self.link.update(seen.received_bytes, seen.comm_s)
         self.hiding.update(seen)
 
     def transfer_s(self, density: float) -> float:
@@ -174,7 +174,7 @@ class LinkModel:
         return self.volume.bytes(density) / self.link.rate
 
     def state(self) -> dict[str, float]:
-        """In emulated seconds and bytes; empty before the first exchange with bytes."""
+        """Parameters in emulated seconds and bytes; empty before the first exchange with bytes."""
         if not self.link.best:
             return {}
         return {

@@ -65,7 +65,7 @@ class NetSense:
         """Ratio of the next exchange, in [floor, 1]; ratio_0 before the first."""
         if seen is None:
             return self.ratio_0
-        self._path.update(seen.time_s, seen.received_bytes, seen.delay_s)
+        self._path.update(seen.time_s, seen.received_bytes, seen.comm_s)
         return self._start_up(seen) if self._startup_left else self._sense(seen.density)
 
     def state(self) -> dict[str, float]:
@@ -86,7 +86,7 @@ class NetSense:
         self._startup_left -= 1
         resent, self._resent = self._resent, self._retransmitted()
         if (
-            seen.delay_s > self.startup_rtt * self._path.shortest_s
+            seen.comm_s > self.startup_rtt * self._path.shortest_s
             or self._resent > resent
             or seen.density >= 1
             or self._startup_left == 0

@@ -12,7 +12,7 @@ target over the oracle's, same seed. Meant for a star, each node's link followin
 """
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -30,7 +30,10 @@ OVERHEADS = 25  # exchanges whose latency beyond the profile's tells the next on
 
 @dataclass(kw_only=True)
 class Oracle:
-    """`profile` has link(time_s, node, way) and flows(time_s), in emulated seconds and Mbit/s."""
+    """Chooses a density from the network's real `profile`, a bound for controllers.
+
+    `profile` has link(time_s, node, way) and flows(time_s), in emulated seconds and Mbit/s.
+    """
 
     profile: Any
     workers: int
@@ -63,7 +66,7 @@ class Oracle:
         self._tried = tried(self.d_min, self.d_max, self.spacing)
 
     def density(self, seen: Observation | None) -> float:
-        """`start` first, then in [d_min, d_max]."""
+        """Density of the next exchange: `start` first, then in [d_min, d_max]."""
         if seen is None:
             return self.start
         self._learn(seen)
@@ -94,27 +97,27 @@ class Oracle:
         self._hiding.update(seen)
         rate, hops_s = self._known
         if not rate:  # the first exchange: it was not asked for
-            rate, hops_s = self._conditions(seen._replace(time_s=seen.time_s - seen.compute_s))
+            rate, hops_s = self._conditions(replace(seen, time_s=seen.time_s - seen.compute_s))
         expected_s = seen.received_bytes / rate
-        self._overheads.append(max(0.0, seen.delay_s - hops_s - expected_s))
+        self._overheads.append(max(0.0, seen.comm_s - hops_s - expected_s))
         if expected_s > NEGLIGIBLE_S:
-            taken_s = seen.delay_s - hops_s - median(self._overheads)
-            self._errors.add(max(taken_s, LEAST_TRANSFER * seen.delay_s) / expected_s)
+            taken_s = seen.comm_s - hops_s - median(self._overheads)
+            self._errors.add(max(taken_s, LEAST_TRANSFER * seen.comm_s) / expected_s)
 
     def _conditions(self, seen: Observation) -> tuple[float, float]:
         """Mean rate over the next hiding window, bytes/s, and the latency of the hops then."""
         window_s = self._hiding.window_s
-        begin_s = seen.time_s + max(0.0, seen.compute_s - seen.hiding_s)
+        begin_s = seen.time_s + max(0.0, seen.compute_s - seen.overlap_window_s)
         times_s = [begin_s + (i + 0.5) / SAMPLES * window_s for i in range(SAMPLES)]
         return sum(map(self._rate, times_s)) / SAMPLES, self._hops_s(times_s[0])
 
     def _rate(self, time_s: float) -> float:
-        """Of the slowest link at `time_s`, bytes/s."""
+        """Payload rate of the slowest link at `time_s`, shared with competing flows; bytes/s."""
         share = self.payload_share * BYTES_PER_MBIT / (1 + self.profile.flows(time_s))
         return share * min(link.rate_mbit for link in self._links(time_s, ("up", "down")))
 
     def _hops_s(self, time_s: float) -> float:
-        """What the slowest up and down delays make of P - 1 hops."""
+        """Delay of P - 1 hops at `time_s`, each over the slowest up- and downlink."""
         slowest_ms = [max(link.delay_ms for link in self._links(time_s, (way,)))
                       for way in ("up", "down")]  # fmt: skip
         return (self.workers - 1) * sum(slowest_ms) / 1000

@@ -33,7 +33,7 @@ CRITICAL_CHANGE = 0.5  # of the norm, for the whole boost; Accordion's threshold
 
 @dataclass(kw_only=True)
 class Pace:
-    """Agree on the minimum where workers differ."""
+    """Chooses the density of most progress per second; agree on the minimum if workers differ."""
 
     eps: float = 0.18  # elasticity of progress per step in the density, > 0
     memory: int = 40  # prediction errors kept, >= 1
@@ -64,7 +64,7 @@ class Pace:
         self._tried = tried(self.d_min, self.d_max, self.spacing)
 
     def density(self, seen: Observation | None) -> float:
-        """Those of `start` first, then in [d_min, d_max]."""
+        """Density of the next exchange: from `start` first, then in [d_min, d_max]."""
         if seen is not None:
             self._learn(seen)
         if self._model.exchanges < len(self.start):
@@ -81,7 +81,7 @@ class Pace:
         model = self._model
         expected_s = model.transfer_s(seen.density)
         if model.exchanges >= len(self.start) and expected_s > NEGLIGIBLE_S:
-            self._errors.add(model.link.transfer_s(seen.delay_s) / expected_s)
+            self._errors.add(model.link.transfer_s(seen.comm_s) / expected_s)
         model.update(seen)
         if self.needs_norms:
             self._change.update(seen.grad_norm)

@@ -15,7 +15,7 @@ NEGLIGIBLE_S = 1e-12  # a shorter time is no divisor
 
 
 class Sample(NamedTuple):
-    """One exchange."""
+    """One exchange, as the monitor keeps it."""
 
     time_s: float  # when it ended
     rtt_s: float

@@ -9,7 +9,7 @@ from controllers.base import Observation
 
 
 class WarmUp:
-    """Not a dataclass: its field would hide the method of the same name."""
+    """Lowers the density to its final value by equal factors; no dataclass, as `Fixed`."""
 
     same_everywhere: ClassVar[bool] = True  # all workers choose one density without agreeing
 

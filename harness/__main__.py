@@ -1,37 +1,156 @@
 """Command line: `python -m harness [GROUP=CHOICE] [KEY=VALUE] [+experiment=NAME]`; -m sweeps."""
 
 import logging
+import os
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import hydra
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from harness import interrupts, sweep
+from harness import signals, sweep
+from harness.help import shown
+from harness.records import refusal
+from harness.refused import keys, refused, replaced_group
 from harness.runner import run
+from harness.scales import AUTO, chosen, describe
+from harness.search_path import CONF
 from harness.settings import BadSetting, Settings
 
 if TYPE_CHECKING:
     from harness.plan import Plan
 
-CONF = str(Path(__file__).resolve().parents[1] / "conf")
+HELP = {"-h", "--help"}
+SHOWING = {"--hydra-help", "--version", "-c", "--cfg", "-i", "--info"}
+SHOWING |= {"-sc", "--shell-completion", "-p", "--package", "--resolve"}
+SECTIONS = ("target", "optimizer", "emulation", "timeouts")
 log = logging.getLogger("harness")
 
 
-@hydra.main(config_path=CONF, config_name="config", version_base="1.3")
-def compose(config: DictConfig) -> str:
-    """One composition, checked already: run it, say how it ended."""
-    settings = sweep.here(sweep.plain_settings(config), HydraConfig.get())
-    _tell_substitute(settings)
-    if settings["plan"]:
-        return _plan(settings)
+def main() -> NoReturn:
+    """Compose, check, run, report; exit status 1 for a bad setting or a run that failed."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stdout)
+    log.setLevel(logging.INFO)
+    signals.stop_in_order()
+    arguments = sys.argv[1:]
     try:
-        outcome = run.perform(settings)
+        if HELP & set(arguments):
+            print(shown(next((each for each in arguments if each[0] != "-"), None)))
+            sys.exit()
+        if any(each.partition("=")[0] in SHOWING for each in arguments):
+            _show_composition(arguments)
+            sys.exit()
+        sys.exit(_perform(_checked_or_refused(arguments)))
     except BadSetting as error:
         sys.exit(f"harness: {error}")
+    except BrokenPipeError:  # who reads has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit()
+    except KeyboardInterrupt:
+        with suppress(OSError):  # the terminal may be gone
+            print("interrupted; the same command goes on from here", file=sys.stderr)
+        sys.exit(130)
+
+
+def _show_composition(arguments: list[str]) -> None:
+    """The configuration and the like, as Hydra shows them."""
+    if "--cfg" in arguments or "-c" in arguments:
+        overrides = [each for each in arguments if "=" in each and each[0] != "-"]
+        scale = [each for each in chosen(overrides) if each not in overrides]
+        arguments = [each for each in arguments if each != f"scale={AUTO}"] + scale
+    sys.argv[1:] = arguments
+    hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(_nothing)()
+
+
+def _nothing(config: DictConfig) -> None:
+    """Options that show something start nothing."""
+
+
+def _checked_or_refused(arguments: list[str]) -> list[Settings]:
+    """Whatever is wrong is said in one line, and nothing has started."""
+    try:
+        return _checked(arguments)
+    except BadSetting as error:
+        raise BadSetting(replaced_group(arguments) or str(error)) from error
+    except Exception as error:
+        raise BadSetting(refused(error, arguments)) from error
+
+
+def _checked(arguments: list[str]) -> list[Settings]:
+    """Every run of the command line; BadSetting before any has cost anything."""
+    options = [each for each in arguments if each[:1] == "-" and each not in sweep.MULTIRUN]
+    if options:
+        raise BadSetting(f"options must be of --help, --cfg job and -m, got {options[0]}")
+    runs, scale = describe([arguments])
+    for settings in runs:
+        _check(settings)
+    if scale:
+        log.info(scale)
+    return runs
+
+
+def _check(settings: Settings) -> None:
+    given = {*settings.config, *_of_sections(settings)}
+    if unknown := sorted(given - set(keys())):
+        raise BadSetting(f"{unknown[0]} is no key of a run; `python -m harness --help` lists them")
+    if settings["plan"]:
+        from harness import plan  # torch: not before it is needed
+
+        plan.check(settings.run())
+        return
+    settings.check()
+    _check_folder(Path(settings["results"]).absolute())
+
+
+def _of_sections(settings: Settings) -> list[str]:
+    """Keys of the sections that are no parts, whose classes say what they have."""
+    sections = {name: settings.config.get(name) for name in SECTIONS}
+    found = {name: each for name, each in sections.items() if isinstance(each, dict)}
+    return [f"{name}.{key}" for name, each in found.items() for key in each]
+
+
+def _check_folder(results: Path) -> None:
+    """Results can be written; BadSetting when they cannot."""
+    wanted = "results must be a folder that can be written"
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadSetting(f"{wanted}, got {results}: {error.strerror}") from error
+    if why := refusal(results):
+        raise BadSetting(f"{wanted}, got {why}")
+
+
+def _perform(runs: list[Settings]) -> int:
+    """Plans or does all of them; 1 where one did not succeed."""
+    for reason in dict.fromkeys(each["network"].get("in_place_of") for each in runs):
+        if reason:
+            log.warning("virtual time, no packets, in place of network=%s", reason)
+            log.warning(
+                "`python -m harness.doctor network=%s` says what to do", reason.split(":")[0]
+            )
+    planned = [settings for settings in runs if settings["plan"]]
+    if planned:
+        _plan(planned)
+    todo = [settings for settings in runs if not settings["plan"]]
+    if len(todo) > 1:
+        from harness.announce import announced  # torch: not before it is needed
+
+        log.info(announced(todo))
+    states, folders = [], dict[Path, None]()  # in order, each once
+    for settings in todo:
+        outcome = run.perform(settings)
+        _tell(settings, outcome)
+        states.append(outcome.state)
+        if settings["report"] and not outcome.run_dir.parent.name.startswith("."):
+            folders[outcome.run_dir.parent] = None
+    for folder in folders:
+        _report(folder)
+    return 1 if set(states) - {"succeeded"} else 0
+
+
+def _tell(settings: Settings, outcome: run.Outcome) -> None:
     label = f"{settings['method.name']} seed {settings['seed']}: {outcome.run_dir}"
     if outcome.skipped:
         log.info("skipped, succeeded before: %s (rerun=true to run again)", label)
@@ -39,65 +158,34 @@ def compose(config: DictConfig) -> str:
         log.info("succeeded: %s", label)
     else:
         log.error("%s\n%s", label, run.failure_report(outcome))
-        _failures.append(outcome)
-    if settings["report"] and not outcome.run_dir.parent.name.startswith("."):
-        _folders[outcome.run_dir.parent] = None
-    return outcome.state
 
 
-def _tell_substitute(settings: Settings) -> None:
-    """Once for each reason: that there will be no packets, and what to do for them."""
-    reason = settings["network"].get("in_place_of")
-    if reason and reason not in _told:
-        _told.add(reason)
-        log.warning("virtual time, no packets, in place of network=%s", reason)
-        log.warning("`python -m harness.doctor network=%s` says what to do", reason.split(":")[0])
-
-
-def _plan(settings: Settings) -> str:
+def _plan(runs: list[Settings]) -> None:
     """Predict instead of running."""
-    from harness.plan import Plan  # torch: not before it is needed
+    from harness.plan import Plan
 
-    if not _planned:
-        _planned.append(Plan())
-    try:
-        found = _planned[0].add(settings)
-    except BadSetting as error:
-        sys.exit(f"harness: {error}")
-    return f"{found.time_s:g}"
-
-
-_planned: list["Plan"] = []  # at most one, of all runs
-_told: set[str] = set()  # why networks were replaced
-_failures: list[run.Outcome] = []
-_folders: dict[Path, None] = {}  # of the experiments that were run, in order
-
-
-def main() -> NoReturn:
-    """Compose, run, report; exit status 1 for a bad setting or a run that did not succeed."""
-    interrupts.stop_in_order()
-    try:
-        compose()
-    except KeyboardInterrupt:
-        with suppress(OSError):  # the terminal may be gone
-            print("interrupted; the same command goes on from here", file=sys.stderr)
-        sys.exit(130)
-    for plan in _planned:
-        _show(plan)
-    for folder in _folders:
-        _report(folder)
-    sys.exit(1 if _failures else 0)
+    plan = Plan()
+    for settings in runs:
+        plan.add(settings, settings.run())
+    _show(plan)
 
 
 def _show(plan: "Plan") -> None:
     from rich.console import Console
 
-    from harness.analysis import tables
+    from harness import form
+    from harness.analysis import tables, terminal
+    from harness.models import forms
 
-    console = Console(width=None if sys.stdout.isatty() else tables.WIDTH, highlight=False)
-    rows = [(run["method.name"], *rest) for run, *rest in plan.settings()]
-    console.print(tables.plan(rows, plan.apart()))
-    console.print(tables.plan_in_all(rows), markup=False)
+    console = Console(width=None if sys.stdout.isatty() else terminal.WIDTH, highlight=False)
+    rows = [(asked.run.label, runs, each) for asked, runs, each in plan.settings()]
+    console.print(terminal.table(tables.plan(rows, plan.apart())))
+    found = (form.said(forms.forms(asked.run)) for asked, *_ in plan.settings())
+    for line in dict.fromkeys(filter(None, found)):
+        console.print(line, markup=False)
+    if assumed := plan.assumed():
+        console.print(assumed, markup=False)
+    console.print(terminal.plan_in_all(rows), markup=False)
 
 
 def _report(folder: Path) -> None:

@@ -3,6 +3,8 @@
 import mmap
 import struct
 import time
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
 
 _READY = 0  # byte set once every rank waits for step 0
 _ACTIVE = 1  # byte holding the number of the valid slot
@@ -15,8 +17,29 @@ _NAN = float("nan")
 POLL_S = 0.0001
 
 
+class RankClock(Protocol):
+    """Clock as a rank's program reads it: its seconds last `dilation` real ones."""
+
+    @property
+    def dilation(self) -> float: ...
+
+    def now(self) -> float:
+        """Emulated seconds since step 0, pauses excluded."""
+        ...
+
+    def sleep_until(self, at: float) -> None: ...
+
+    def computing(self) -> AbstractContextManager[None]:
+        """While the rank computes."""
+        ...
+
+    def compressing(self, entries: int) -> AbstractContextManager[None]:
+        """While it compresses so many entries; 0: it takes apart what others have compressed."""
+        ...
+
+
 class Clock:
-    """Counts while training runs and stands still while it is paused for evaluation.
+    """Clock of a run, which counts while training runs and stands still while it is paused.
 
     Lives in anonymous shared memory: create it before forking, then every process reads one time.
     One process at a time writes: the supervisor starts it, rank 0 pauses and resumes it. Real
@@ -30,7 +53,7 @@ class Clock:
         self._write(_NAN, _NAN)
 
     def call_ready(self) -> None:
-        """Every rank is waiting for step 0."""
+        """Announce that every rank is waiting for step 0."""
         self._memory[_READY] = 1
 
     @property
@@ -77,7 +100,7 @@ class Clock:
             time.sleep(POLL_S)
 
     def wait_until(self, at: float) -> None:
-        """As wait_running, and not before it is `at` on this clock."""
+        """Wait until the clock runs and reads `at` or more."""
         while not self.running or self.now() < at:
             time.sleep(POLL_S)
 
@@ -86,8 +109,20 @@ class Clock:
         origin, paused_at = self._read()
         return (time.monotonic() if paused_at != paused_at else paused_at) - origin
 
+    def sleep_until(self, at: float) -> None:
+        """Sleep until this clock reads `at`; call it while the clock runs."""
+        if (left := at - self.now()) > 0:
+            time.sleep(left)
+
+    def computing(self) -> AbstractContextManager[None]:
+        """Context around computation, which takes the time it takes."""
+        return nullcontext()
+
+    def compressing(self, entries: int) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def monotonic(self, at: float) -> float:
-        """When it is `at` on this clock, as time.monotonic() counts; while it runs."""
+        """Reading of time.monotonic() at `at` on this clock, while it runs."""
         origin, _ = self._read()
         return origin + at
 

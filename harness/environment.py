@@ -21,7 +21,7 @@ ALLOCATOR = {
 
 
 def describe() -> dict[str, Any]:
-    """Everything of this machine and checkout that is known before a network exists."""
+    """Describe the machine and the checkout, as known before a network exists."""
     return {
         "git": _git(),
         "versions": {name: _version(name) for name in PACKAGES} | {"python": _python()},
@@ -43,7 +43,7 @@ def machine() -> str:
 
 
 def _is_root() -> bool:
-    """Whether root of the machine, not only of a user namespace."""
+    """True for root of the machine, false for root of a user namespace only."""
     if not Path("/proc/self/uid_map").exists():
         return os.geteuid() == 0
     inside, outside, count = map(int, Path("/proc/self/uid_map").read_text().split()[:3])

@@ -1,155 +1,200 @@
 """Settings that do not go together, and what they name that is not there."""
 
+import json
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from controllers.fixed import Fixed
+from harness.models.tried import misfit
 from harness.network.errors import NetworkError
-from harness.nodes import count
 from harness.parameter_server.fit import check_server
+from harness.parameter_server.layout import Server
 from harness.pipeline.fit import check_cuts
-from harness.settings import BadSetting, Settings
+from harness.pipeline.layout import Data
+from harness.run import Run
+from harness.simulate.network import Simulated
 from harness.training import resume
-from profiles.base import WAYS, Profile
+from harness.typed import BadSetting, of_part, require
+from profiles.base import WAYS
 
 
-def check_nodes(settings: Settings, profile: Profile) -> int:
-    """How many nodes there are; BadSetting when the profile has no link for one of them."""
-    nodes = count(settings)
-    for node in range(nodes):
-        for way in WAYS:
-            try:
-                profile.link(0.0, node, way)
-            except ValueError as error:
-                raise BadSetting(f"profile: {error}") from error
-    return nodes
+def check_fit(run: Run) -> None:
+    """Raise BadSetting for parts that do not go together, and data that is not there."""
+    compressor, controller = run.compressor(), run.controller()
+    check_nodes(run)
+    _check_network(run)
+    _check_model(run)
+    check_cuts(run)
+    _check_watch(run)
+    check_server(run, compressor)
+    _check_replaced(run, compressor)
+    _check_fusion(run, compressor)
+    _check_level(compressor, controller)
+    _check_agreement(run, compressor, controller)
+    _check_devices(run)
+    _check_resumed(run)
+    _check_replay(run)
+    _check_lanes(run)
+    if not run.emulation.is_replay:
+        with of_part("dataset", FileNotFoundError, ValueError):
+            run.find_files()
+            getattr(run.dataset, "check_content", lambda: None)()
 
 
-def check_fit(settings: Settings, parts: dict[str, Any]) -> None:
-    """What single values cannot show: parts that do not go together, data that is not there."""
-    nodes = check_nodes(settings, parts["profile"])
-    try:
-        parts["network"].check(nodes, parts["profile"], settings["emulation.dilation"])
-    except (ValueError, NetworkError, OSError) as error:
-        raise BadSetting(f"network: {error}") from error
-    compute = settings["emulation.compute"]
-    if compute != "measured" and parts["model"].times is None:
-        raise BadSetting(
-            f"emulation.compute must be measured for model {parts['model'].name}, which has no "
-            f"published compute times, got {compute!r}; or give model.times"
-        )
-    metric, known = settings["target.metric"], (parts["dataset"].metric, "loss")
-    if metric is not None and metric not in known:
-        raise BadSetting(
-            f"target.metric must be {' or '.join(known)}, as data set {parts['dataset'].name} has "
-            f"it, or null for the first, got {metric!r}"
-        )
-    check_cuts(settings, parts)
-    _check_watch(settings, parts)
-    check_server(settings, parts)
-    _check_replaced(settings, parts["compressor"])
-    _check_level(settings, parts["compressor"], parts["controller"])
-    same = getattr(parts["controller"], "same_everywhere", False)
-    if parts["compressor"].uniform_density and settings["controller.agree"] == "local" and not same:
-        raise BadSetting(
-            "controller.agree must be min or mean for a compressor that needs one density on all "
-            f"workers ({settings['compressor']['_target_']}), got 'local'"
-        )
-    workers_here = settings["workers"] // parts["network"].machines_of_run()
-    gpus = parts["network"].gpus(workers_here)
-    if settings["device"] == "cuda" and torch.cuda.device_count() < gpus:
-        raise BadSetting(
-            f"device must be cpu or auto for {workers_here} workers on "
-            f"{torch.cuda.device_count()} GPUs (they need {gpus}), got 'cuda'"
-        )
-    weights = settings["initial_weights"]
-    if weights is not None and not Path(weights).is_file():
-        raise BadSetting(f"initial_weights must be a checkpoint file, got {weights!r}")
-    _check_resumed(settings, workers_here, gpus)
-    _check_replay(settings)
-    if getattr(parts["network"], "alike", False) and compute != "replay":
-        raise BadSetting(
-            f"network.alike must be false with emulation.compute={compute}, whose workers have "
-            "gradients of their own, got True"
-        )
-    if compute != "replay":
-        try:
-            parts["dataset"].check()
-            getattr(parts["model"], "check_files", lambda: None)()
-        except FileNotFoundError as error:
-            raise BadSetting(f"dataset: {error}") from error
+def check_nodes(run: Run) -> None:
+    """BadSetting when the profile has no link for one of the run's nodes."""
+    with of_part("profile", ValueError):
+        for node in range(run.nodes):
+            for way in WAYS:
+                run.profile.link(0.0, node, way)
 
 
-def _check_watch(settings: Settings, parts: dict[str, Any]) -> None:
-    """Where a watch sees one worker's whole model in training."""
-    if settings["watch"] is None:
+def _check_network(run: Run) -> None:
+    network, dilation, compute = run.network, run.emulation.dilation, run.emulation.compute
+    with of_part("network", ValueError, NetworkError, OSError):
+        network.check(run.nodes, run.profile, dilation)
+        if not isinstance(network, Simulated):
+            network.check_followed(run.nodes, run.profile, dilation)
+    alike = isinstance(network, Simulated) and network.alike
+    own = f"false with emulation.compute={compute}, whose workers have gradients of their own"
+    require(run.emulation.is_replay or not alike, "network.alike", alike, own)
+
+
+def _check_model(run: Run) -> None:
+    """Refuse a model that cannot be timed, or trained on the data set, as it is asked."""
+    model, data = run.model, run.dataset
+    untimed = f"measured for model {model.name}, which has no published times; or give model.times"
+    timed = run.emulation.is_measured or run.times is not None
+    require(timed, "emulation.compute", run.emulation.compute, untimed)
+    metric, known = run.target.metric, (data.metric, "loss")
+    told = f"{' or '.join(known)}, as data set {data.name} has it, or null for the first"
+    require(metric is None or metric in known, "target.metric", metric, told)
+    weights = run.initial_weights
+    there = weights is None or Path(weights).is_file()
+    require(there, "initial_weights", weights, "a checkpoint file")
+    key = json.dumps([run.deciding[part] for part in ("model", "dataset")], sort_keys=True)
+    if key not in _tried:
+        _tried[key] = misfit(model, data)
+    if why := _tried[key]:
+        raise BadSetting(f"model {model.name} does not go with data set {data.name}: {why}")
+
+
+_tried: dict[str, str] = {}  # what was said of each pair: runs of a sweep have the same
+
+
+def _check_watch(run: Run) -> None:
+    """Refuse a watch where it cannot see one worker's whole model in training."""
+    if run.watch is None:
         return
-    shared = parts["network"].in_process and settings["workers"] > 1
-    for bad, where in (
-        (parts["parallel"].ranks > 1, "parallel=pipeline"),
-        (settings["emulation.compute"] == "replay", "emulation.compute=replay"),
-        (shared, f"workers={settings['workers']} in virtual time, where they share a model"),
-    ):
-        if bad:
-            raise BadSetting(f"watch must be null with {where}")
-    watch, data = settings.build("watch"), parts["dataset"]
-    with torch.device("meta"):
-        model = parts["model"].build(data.shape, data.classes)
-    try:
-        watch.check([name for name, _ in model.named_parameters()])
-    except ValueError as error:
-        raise BadSetting(f"watch: {error}") from error
+    told = type(run.watch)
+    require(run.parallel.ranks == 1, "watch", told, "null with parallel=pipeline")
+    replay = "null with emulation.compute=replay"
+    require(not run.emulation.is_replay, "watch", told, replay)
+    with of_part("watch", ValueError):
+        run.watch.check([name for name, _ in run.shapes().named_parameters()])
 
 
-def _check_replaced(settings: Settings, compressor: Any) -> None:
-    """What a compressor does itself must not be done once more around it."""
+def _check_replaced(run: Run, compressor: Any) -> None:
+    """Refuse settings whose work the compressor does itself."""
     for key in getattr(compressor, "replaces", ()):
-        if value := settings[key]:
-            kind, off = type(compressor).__name__, "false" if value is True else 0
-            raise BadSetting(f"{key} must be {off} with {kind}, which does its work, got {value!r}")
+        value = attrgetter(key)(run)
+        off = "false" if value is True else 0
+        does = f"{off} with {type(compressor).__name__}, which does its work"
+        require(not value, key, value, does)
 
 
-def _check_level(settings: Settings, compressor: Any, controller: Any) -> None:
-    """A controller that chooses needs a compressor on which its choices have an effect."""
-    if not getattr(compressor, "has_level", True) and not isinstance(controller, Fixed):
-        raise BadSetting(
-            f"controller must be fixed with {type(compressor).__name__}, which sends as many bytes "
-            f"at any density, got {type(controller).__name__}"
-        )
+def _check_fusion(run: Run, compressor: Any) -> None:
+    """Refuse to fuse what a compressor sends where its size is not known beforehand."""
+    kind, plain = type(compressor).__name__, run.fusion == "uncompressed"
+    untold = f"uncompressed with {kind} that does not say what it makes of a tensor"
+    require(plain or hasattr(compressor, "elements"), "fusion", run.fusion, untold)
+    fixed = not getattr(compressor, "has_level", True)
+    chosen = f"uncompressed with {kind} of a rank that follows from a density"
+    require(plain or fixed, "fusion", run.fusion, chosen)
 
 
-def _check_replay(settings: Settings) -> None:
-    """Where nothing is computed."""
-    if settings["emulation.compute"] == "replay":
-        for key, off in (("precision", "float32"), ("resume_from", None)):
-            if (value := settings[key]) != off:
-                said = "null" if off is None else off
-                raise BadSetting(
-                    f"{key} must be {said} with emulation.compute=replay, which trains nothing, "
-                    f"got {value!r}"
-                )
+def _check_level(compressor: Any, controller: Any) -> None:
+    """Refuse a controller or density below 1 with a compressor that ignores density."""
+    if getattr(compressor, "has_level", True):
+        return
+    same = f"with {type(compressor).__name__}, which sends as many bytes at any density"
+    require(isinstance(controller, Fixed), "controller", type(controller), f"fixed {same}")
+    density = controller.density(None)
+    require(density == 1, "controller.density", density, f"1 {same}")
 
 
-def _check_resumed(settings: Settings, workers_here: int, gpus: int) -> None:
-    """That a run can go on from where it is to."""
-    path = settings["resume_from"]
-    if path is not None and not isinstance(path, str):
-        raise BadSetting(f"resume_from must be a path or null, got {path!r}")
+def _check_agreement(run: Run, compressor: Any, controller: Any) -> None:
+    """Refuse densities that differ with a compressor that needs one on all workers."""
+    apart = run.agree == "local" and not getattr(controller, "same_everywhere", False)
+    alone = isinstance(run.parallel, Server) and run.parallel.mode == "async"  # each by itself
+    kind = type(compressor).__name__
+    told = f"min or mean for a compressor that needs one density on all workers ({kind})"
+    good = alone or not (compressor.uniform_density and apart)
+    require(good, "controller.agree", run.agree, told)
+
+
+def _check_devices(run: Run) -> None:
+    workers, gpus, here = _workers_here(run), _gpus(run), torch.cuda.device_count()
+    few = f"cpu or auto for {workers} workers on {here} GPUs (they need {gpus})"
+    require(run.device != "cuda" or here >= gpus, "device", run.device, few)
+
+
+def _workers_here(run: Run) -> int:
+    return run.workers // run.network.machines_of_run()
+
+
+def _gpus(run: Run) -> int:
+    return run.network.gpus(_workers_here(run))
+
+
+def _check_replay(run: Run) -> None:
+    """Refuse settings of training where nothing is computed."""
+    trains_nothing = "with emulation.compute=replay, which trains nothing"
+    if run.emulation.is_replay:
+        single = run.precision == "float32"
+        require(single, "precision", run.precision, f"float32 {trains_nothing}")
+        begins = run.resume_from is None
+        require(begins, "resume_from", run.resume_from, f"null {trains_nothing}")
+
+
+def _check_lanes(run: Run) -> None:
+    """Refuse lanes and charges of a device that is not emulated."""
+    network, where, compute = run.network, run.emulation.compression, run.emulation.compute
+    real = not network.in_process and run.emulation.is_measured
+    untold = (
+        f"own or null over packets with emulation.compute={compute}, where nobody says when the "
+        "device is free"
+    )
+    require(not real or where != "device", "emulation.compression", where, untold)
+    device = network.device or {}
+    charges = network.in_process or (not real and isinstance(run.parallel, Data))
+    uncharged = (
+        "measured over packets, where compression takes what it takes here, but for parallel=data "
+        "with emulation.compute=paced or replay"
+    )
+    free = charges or not device.get("costs")
+    require(free, "network/device", device.get("name", "costs of its own"), uncharged)
+    value = run.emulation.interference
+    apart = (
+        "1 where compression does not take turns with backward (emulation.compression=device, of "
+        "an emulated device)"
+    )
+    together = not real and where != "own"
+    require(value == 1 or together, "emulation.interference", value, apart)
+
+
+def _check_resumed(run: Run) -> None:
+    """Check that a run can go on from its checkpoint."""
     try:
-        begin = resume.resumed(path)
+        begin = resume.resumed(run.resume_from)
         if begin is not None:
-            resume.check(settings.config, begin, workers_here)
+            resume.check(run, begin, _workers_here(run))
     except (ValueError, OSError) as error:
         raise BadSetting(f"resume_from {error}") from error
-    if begin is not None and begin.manifest.device != (here := device_type(settings, gpus)):
+    if begin is not None and begin.manifest.device != (here := run.device_type(_gpus(run))):
         raise BadSetting(
             f"resume_from was trained on {begin.manifest.device}, and here device is {here}"
         )
-
-
-def device_type(settings: Settings, needed: int) -> str:
-    """`cuda`, where so many GPUs are needed and this machine has them; or `cpu`."""
-    wanted, gpus = settings["device"], torch.cuda.device_count()
-    return "cpu" if wanted == "cpu" or (wanted == "auto" and gpus < needed) else "cuda"

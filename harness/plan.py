@@ -3,247 +3,301 @@
 Each setting is replayed in virtual time under its own profile, with gradients of true sizes that
 mean nothing: some steps at the beginning, then some that stand for as many others each, all over
 the run. Computation takes the published times, or those of one worker on this machine where it is
-measured; compression takes what it takes here, unless it is given. What depends on the number of a
-step or on the gradients themselves, such as a warm-up, is seen only as far as those steps go, and
-no target ends a run.
+measured and the data is here; compression takes what it takes here, unless it is given. What
+depends on the number of a step or on the gradients themselves, such as a warm-up, is seen only as
+far as those steps go, and no target ends a run.
 """
 
-import copy
 import json
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from compressors.activations.dense import Dense
+from controllers.base import Column
+from harness import sweep
 from harness.analysis import load
-from harness.pipeline.layout import Data
+from harness.exchange.tally import Exchanged
+from harness.fit import check_fit
+from harness.models.base import Times
+from harness.network.dumbbell import Dumbbell
+from harness.parameter_server.layout import Server
+from harness.pipeline.layout import Data, Split
 from harness.records import TABLES, Table
+from harness.run import Packets, Run
 from harness.settings import BadSetting, Settings, leaves
-from harness.simulate.assembly import assembled
+from harness.simulate.costs import Costs
+from harness.simulate.crew import virtual
 from harness.simulate.network import Simulated, SimulatedDumbbell
+from harness.simulate.ranks import VirtualRun, WorkerError
 from harness.simulate.run import as_in_a_rank
-from harness.simulate.train import Loop, WorkerError
+from harness.training.train import UNSETTLED_STEPS, Loop
 
 FIRST, SPREAD = 8, 16  # steps that are simulated: at the beginning, and over the rest of the run
 COMPUTED = 7  # real steps, where computation is measured; the first two are left out
+REAL_SECONDS = ("alpha_s", "operation_s", "wake_s", "burst_s", "packet_s", "update_s")
 NEVER_S = 3600.0  # between rows of links.csv
 
 
 class Prediction(NamedTuple):
-    """Of one run; times are emulated seconds, those of a step are means."""
+    """Prediction of one run in emulated seconds; times of a step are means."""
 
-    steps: int
-    time_s: float
+    steps: Annotated[int, Column(shown=True)]
+    time_s: Annotated[float, Column(shown=True)]
     real_s: float | None  # on this machine, but for its start and evaluations; None: simulated
-    sent_bytes: float  # by each worker, in all
-    samples_per_s: float  # of all workers
-    density: float
-    step_s: float
-    before_s: float
-    compute_s: float
-    compress_s: float
-    exposed_s: float
+    samples_per_s: Annotated[float, Column("of all workers", "samples/s", shown=True)]
+    density: Annotated[float, Column(shown=True)]
+    sent_bytes: Annotated[float, Column("in all", "MB sent a worker", shown=True)]
+    compute_before_first_bucket_s: Annotated[float, Column(title="step: before", shown=True)]
+    compute_s: Annotated[float, Column(shown=True)]
+    compress_s: Annotated[float, Column(shown=True)]
+    exposed_s: Annotated[float, Column(shown=True)]
+    step_s: Annotated[float, Column(title="in all (s)", shown=True)]
 
 
-def stand_in(settings: Settings) -> Settings:
-    """The settings that are replayed for `settings`: of the same conditions, in virtual time."""
-    config = copy.deepcopy(settings.config)
-    told = config["network"]
-    simulated = _is_simulated(settings)
-    if not simulated:
-        kind = SimulatedDumbbell if ".dumbbell." in told["_target_"] else Simulated
-        known = {each.name: told.get(each.name, each.default) for each in fields(kind)}
-        config["network"] = {"_target_": f"{kind.__module__}.{kind.__name__}", **known}
-        config["network"] |= {"real_seconds": True}
-    config["network"] |= {"alike": True, "sample_s": NEVER_S, "timeline_steps": 0}
-    config["emulation"]["compute"] = "replay"
-    config |= {"precision": "float32", "resume_from": None, "initial_weights": None}
-    return Settings(config)
+def stand_in(run: Run) -> Run:
+    """Run to replay in place of `run`: the same conditions, in virtual time."""
+    layout, activations = run.parallel, run.activations
+    if type(layout) is Split:  # nothing crosses a network at its cuts
+        layout, activations = Data(), Dense
+    if isinstance(layout, Server):  # all is well with it
+        layout = replace(layout, consistent_pull=False, restarts=0, session_timeout_s=None)
+    network = run.network
+    if not isinstance(network, Simulated):
+        network = _simulated(network, run.emulation.dilation)
+    alike = layout.ranks == 1 and not layout.servers
+    return replace(
+        run,
+        parallel=layout,
+        activations=activations,
+        network=replace(network, alike=alike, sample_s=NEVER_S, timeline_steps=0),
+        emulation=replace(run.emulation, compute="replay"),
+        precision="float32",
+        resume_from=None,
+        initial_weights=None,
+        watch=None,
+    )
 
 
-def check(settings: Settings) -> None:
+def _simulated(network: Packets, dilation: float) -> Simulated:
+    """Latencies are of this machine; what compression takes is the device's, where there is one."""
+    kind = SimulatedDumbbell if isinstance(network, Dumbbell) else Simulated
+    names = [each.name for each in fields(kind) if hasattr(network, each.name)]
+    twin = kind(**{name: getattr(network, name) for name in names})
+    if not (network.device or {}).get("costs"):
+        return replace(twin, real_seconds=True)
+    return replace(twin, **{key: getattr(twin, key) / dilation for key in REAL_SECONDS})
+
+
+def check(run: Run) -> None:
     """Raise BadSetting for what cannot be planned."""
-    if not isinstance(layout := settings.build("parallel"), Data):
-        kind = type(layout).__name__.lower()
-        raise BadSetting(
-            f"plan must be false with parallel={kind}, which is not replayed, got True"
-        )
-    known = stand_in(settings)
-    if settings["emulation.compute"] == "measured":
-        known = _of_one_worker(settings)
-    known.check()
-    total_steps(settings)
+    check_fit(stand_in(run))
+    if is_measured(run):
+        check_fit(_of_one_worker(run))
+    total_steps(run)
 
 
-def predict(settings: Settings, times: dict[str, Any] | None = None) -> Prediction:
-    """Replay `settings`; leaves nothing behind. `times` are those of measured computation."""
-    known, steps = stand_in(settings), total_steps(settings)
-    if settings["emulation.compute"] == "measured":
-        known.config["model"]["times"] = times or times_here(settings)
+def predict(run: Run, times: Times | None = None) -> Prediction:
+    """Replay `run`; leaves nothing behind. `times` are those of measured computation."""
+    steps = total_steps(run)
     some = min(steps, FIRST + SPREAD)
-    known.config.update(steps=some, epochs=None)
+    known = replace(stand_in(run), steps=some, epochs=None)
+    if is_measured(run):
+        known = replace(known, times=times or times_here(run))
     weights = np.ones(some)
     weights[FIRST:] = (steps - FIRST) / max(1, some - FIRST) if some > FIRST else 1.0
-    with _loop(known) as (loop, turns, folder):
-        loop.tell = _skipping(loop, weights)
-        loop.run(turns)
+    with _for_a_while(known) as (folder, costs):
+        world = virtual(known)(folder, known, costs, None, lambda: None, lambda step: weights[step])
+        time_s = max(each.end_s for each in world.run())
+        rows = load.steps(folder).groupby("step").mean(numeric_only=True)
+    return _of(run, rows, weights, time_s)
+
+
+def replayed(known: Run) -> pd.DataFrame:
+    """The first rank's steps of a replay, as they are recorded; leaves nothing behind."""
+    with _for_a_while(known) as (folder, costs):
+        VirtualRun(folder, known, costs, None, lambda: None).run()
         rows = load.steps(folder)
-        time_s = loop.sides[0].end_s
-    return _of(settings, rows[rows["rank"] == 0], weights, time_s)
+    return rows[rows["rank"] == 0]
 
 
-def _of(settings: Settings, rows: pd.DataFrame, weights: np.ndarray, time_s: float) -> Prediction:
+def _of(run: Run, rows: pd.DataFrame, weights: np.ndarray, time_s: float) -> Prediction:
     steps = float(weights.sum())
     mean = {name: float(np.average(rows[name], weights=weights)) for name in MEANS}
     return Prediction(
         steps=round(steps),
         time_s=time_s,
-        real_s=None if _is_simulated(settings) else time_s * settings["emulation.dilation"],
+        real_s=None if run.network.in_process else time_s * run.emulation.dilation,
         sent_bytes=mean.pop("sent_bytes") * steps,
-        samples_per_s=settings["workers"] * float(rows.samples.iloc[0]) * steps / time_s,
+        samples_per_s=run.workers * float(rows.samples.iloc[0]) * steps / time_s,
         step_s=time_s / steps,
         **mean,
     )
 
 
-MEANS = ("sent_bytes", "density", "before_s", "compute_s", "compress_s", "exposed_s")
-
-
-def _skipping(loop: Loop, weights: np.ndarray) -> Callable[[], None]:
-    """Called after every step: lets as much time go by as the steps that it stands for take."""
-    ended_s = 0.0
-
-    def skip() -> None:
-        nonlocal ended_s
-        took_s = loop.sides[0].end_s - ended_s
-        for side in loop.sides:
-            side.end_s += (weights[loop.done - 1] - 1) * took_s
-        ended_s = loop.sides[0].end_s
-
-    return skip
+MEANS = (
+    "sent_bytes",
+    "density",
+    "compute_before_first_bucket_s",
+    "compute_s",
+    "compress_s",
+    "exposed_s",
+)
 
 
 @contextmanager
-def _loop(settings: Settings) -> Any:
-    """Of a run in virtual time, its threads and its folder, for a while."""
-    sharing, dilation = settings["workers_per_node"], settings["emulation.dilation"]
-    nodes = settings["workers"] // sharing
-    network, profile, seed = settings.build("network"), settings.build("profile"), settings["seed"]
-    costs = network.costs(profile, nodes, sharing, dilation, seed)
+def _for_a_while(run: Run) -> Iterator[tuple[Path, Costs]]:
+    """A folder for a run in virtual time, and what its network costs."""
+    network, sharing, seed = run.network, run.workers_per_node, run.seed
+    assert isinstance(network, Simulated)
+    costs = network.costs(run.profile, run.nodes, sharing, run.emulation.dilation, seed)
     with TemporaryDirectory(prefix="gradnet-plan-") as name:
         folder = Path(name)
         for table in TABLES:
             Table(folder, table).header()
-        with as_in_a_rank(seed, settings["network.threads"]):
-            loop, turns = assembled(folder, settings, costs, None, lambda: None)
+        with as_in_a_rank(seed, network.threads):
             try:
-                yield loop, turns, folder
+                yield folder, costs
             except WorkerError as error:
                 raise BadSetting(f"plan: {error}") from error
-            finally:
-                turns.close()
 
 
-def times_here(settings: Settings) -> dict[str, Any]:
+def times_here(run: Run) -> Times:
     """Forward and backward of one worker on this machine, as a model's published times."""
-    with _loop(_of_one_worker(settings)) as (loop, _, _):
-        computed = [loop.gradients.compute(0) for _ in range(COMPUTED)][2:]
-    dilation = settings["emulation.dilation"]
-    return {
-        "_target_": "harness.models.base.Times",
-        "forward_s": median(each.forward_s for each in computed) / dilation,
-        "backward_s": median(each.backward_s for each in computed) / dilation,
-        "batch_size": settings["batch_size"],
-        "device": "this machine",
-        "source": f"{COMPUTED} steps of one worker",
-    }
+    computed: list[Exchanged] = []
+    begins_s: list[float] = []
+
+    def compute(loop: Loop) -> int:
+        for _ in range(COMPUTED):
+            begins_s.append(loop.clock.now())
+            loop.exchange.begin(None)
+            loop.gradients.compute(0)
+            computed.append(loop.exchange.finish())
+        return 0
+
+    with _for_a_while(known := _of_one_worker(run)) as (folder, costs):
+        VirtualRun(folder, known, costs, None, lambda: None, perform=compute).run()
+    pairs = list(zip(begins_s, computed, strict=True))[UNSETTLED_STEPS:]
+    return Times(
+        forward_s=median(took.compute_end - took.backward_s - at for at, took in pairs),
+        backward_s=median(took.backward_s for _, took in pairs),
+        batch_size=run.batch_size,
+        device="this machine",
+        source=f"{COMPUTED} steps of one worker",
+    )
 
 
-def _of_one_worker(settings: Settings) -> Settings:
-    config = copy.deepcopy(settings.config) | {"workers": 1, "workers_per_node": 1}
-    config["network"] = stand_in(settings)["network"] | {"alike": False}
-    config["resume_from"] = None
-    return Settings(config)
+def _of_one_worker(run: Run) -> Run:
+    network: Any = stand_in(run).network
+    return replace(
+        run,
+        parallel=Data(),
+        activations=Dense,
+        workers=1,
+        workers_per_node=1,
+        accumulate=1,
+        network=replace(network, alike=False),
+        resume_from=None,
+    )
 
 
-def total_steps(settings: Settings) -> int:
-    """Of the run; BadSetting where the data that decides it is missing."""
-    if settings["steps"]:
-        return settings["steps"]
+def total_steps(run: Run) -> int:
+    """Number of steps of the run; BadSetting where the data that decides it is missing."""
+    if run.steps:
+        return run.steps
     try:
-        samples = len(settings.build("dataset").train())
+        samples = len(run.dataset.train())
     except FileNotFoundError as error:
-        raise BadSetting(f"plan needs steps=N, or the data that epochs count: {error}") from error
-    of_a_step = settings["accumulate"] * settings["batch_size"] * settings["workers"]
-    return settings.total_steps(samples // of_a_step)
+        if (published := getattr(run.dataset, "published", None)) is None:
+            said = f"plan needs steps=N, or the data that epochs count: {error}"
+            raise BadSetting(said) from error
+        samples = published
+    return run.total_steps(samples // (run.accumulate * run.batch_size * run.workers))
 
 
-def _is_simulated(settings: Settings) -> bool:
-    return bool(settings.build("network").in_process)
+def is_measured(run: Run) -> bool:
+    """True if computation is to be measured and can be: the files it needs are here."""
+    if not run.emulation.is_measured:
+        return False
+    try:
+        run.find_files()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+class Asked(NamedTuple):
+    """A run of the command, and every value of it but the seeds."""
+
+    run: Run
+    values: dict[tuple[str, ...], Any]
 
 
 @dataclass
 class Plan:
     """All runs of a command; those that differ in their seed alone are predicted once."""
 
-    runs: list[Settings] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
     _known: dict[str, Prediction] = field(default_factory=dict, init=False)
-    _times: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
+    _times: dict[str, Times] = field(default_factory=dict, init=False)
 
-    def add(self, settings: Settings) -> Prediction:
-        self.runs.append(settings)
-        key = _key(settings)
+    def add(self, settings: Settings, run: Run) -> Prediction:
+        """`run` is that of `settings`, or one that tells of it."""
+        asked = Asked(run, deciding(settings))
+        self.asked.append(asked)
+        key = key_of(asked.values)
         if key not in self._known:
-            self._known[key] = predict(settings, self._times_of(settings))
+            self._known[key] = predict(run, self._times_of(asked))
         return self._known[key]
 
-    def _times_of(self, settings: Settings) -> dict[str, Any] | None:
+    def _times_of(self, asked: Asked) -> Times | None:
         """Computation that is measured is so once for all that compute the same."""
-        if settings["emulation.compute"] != "measured":
+        if not is_measured(asked.run):
             return None
-        parts = [*OF_COMPUTATION, "emulation.dilation"]
-        key = json.dumps([settings[part] for part in parts], sort_keys=True)
+        key = key_of(asked.values, OF_COMPUTATION)
         if key not in self._times:
-            self._times[key] = times_here(settings)
+            self._times[key] = times_here(asked.run)
         return self._times[key]
 
-    def settings(self) -> list[tuple[Settings, int, Prediction]]:
+    def assumed(self) -> str:
+        """Note on computation that is planned otherwise than it would run; "" if there is none."""
+        for run, _ in self.asked:
+            if run.emulation.is_measured and run.times and not is_measured(run):
+                device = run.times.device
+                return f"Computation by published times ({device}): its data is not here."
+        return ""
+
+    def settings(self) -> list[tuple[Asked, int, Prediction]]:
         """One of the runs that differ in seeds alone, how many they are, and what each takes."""
-        keys = [_key(each) for each in self.runs]
-        first = {key: self.runs[keys.index(key)] for key in dict.fromkeys(keys)}
+        keys = [key_of(each.values) for each in self.asked]
+        first = {key: self.asked[keys.index(key)] for key in dict.fromkeys(keys)}
         return [(each, keys.count(key), self._known[key]) for key, each in first.items()]
 
     def apart(self) -> list[str]:
-        """What sets each of `settings` apart beside its method: `key value`, where they differ."""
-        known = [deciding(settings) for settings, _, _ in self.settings()]
-        keys = sorted({key for one in known for key in one if key[0] not in OF_A_METHOD})
+        """Label each of `settings` with the `key value` pairs, method apart, that tell it apart."""
+        known = [asked.values for asked, _, _ in self.settings()]
+        keys = sorted({key for one in known for key in one if key[0] not in sweep.OF_A_METHOD})
         differ = [key for key in keys if len({str(one.get(key)) for one in known}) > 1]
         return [", ".join(f"{key[-1]} {one[key]}" for key in differ if key in one) for one in known]
 
 
-OF_COMPUTATION = (
-    "model",
-    "dataset",
-    "batch_size",
-    "accumulate",
-    "precision",
-    "device",
-    "emulation",
-)
-OF_A_METHOD = ("method", "compressor", "controller", "error_feedback", "residual_decay", "overlap")
+OF_COMPUTATION = "model dataset batch_size accumulate precision device emulation".split()
 
 
-def _key(settings: Settings) -> str:
-    return json.dumps(sorted((".".join(k), str(v)) for k, v in deciding(settings).items()))
+def key_of(values: dict[tuple[str, ...], Any], sections: Sequence[str] = ()) -> str:
+    """Equal where the values in all `sections` are; of none: where all are."""
+    told = [(k, v) for k, v in values.items() if not sections or k[0] in sections]
+    return json.dumps(sorted((".".join(key), str(value)) for key, value in told))
 
 
 def deciding(settings: Settings) -> dict[tuple[str, ...], Any]:
-    """Every value but the seeds; a profile has one of its own, which is a condition."""
+    """Values that set a run apart, without its seed; a profile's seed is one of them."""
     values = leaves(settings.config)
     return {key: value for key, value in values if key[-1] != "seed" or key[0] == "profile"}

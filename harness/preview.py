@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
-from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.figures.conditions import Seen, conditions, names
+from harness import sweep
+from harness.figures.conditions import NodeConditions, conditions, names
 from harness.fit import check_nodes
-from harness.settings import BadSetting, Settings, check_numbers
-from harness.sweep import plain_settings
+from harness.scales import chosen
+from harness.settings import BadSetting, Settings
 from profiles.base import Profile
 
-CONF = str(Path(__file__).resolve().parents[1] / "conf")
 MOST_S = 100_000  # a day and some; random profiles are drawn up to there
 MOST_LOOKS = 3000  # more than a figure has pixels
 TICK_S = 0.1  # the network looks at a profile no more often
@@ -29,7 +28,7 @@ FORMATS = (".png", ".pdf", ".svg")
 
 
 class Parser(argparse.ArgumentParser):
-    """Ends with one line and status 1, as for every other bad value."""
+    """Command line parser that ends with one line and status 1, as for every other bad value."""
 
     def error(self, message: str) -> NoReturn:
         sys.exit(f"harness.preview: {message}")
@@ -52,9 +51,9 @@ def preview(wanted: argparse.Namespace) -> None:
     out = wanted.out or Path(settings["results"]) / f"preview_{name}.png"
     if out.suffix not in FORMATS:
         raise BadSetting(f"--out must end in one of {', '.join(FORMATS)}, got {str(out)!r}")
-    check_numbers(settings)
-    profile = settings.build("profile")
-    nodes = check_nodes(settings, profile)
+    run = settings.run()
+    check_nodes(run)
+    profile, nodes = run.profile, run.nodes
     times_s = looks_s(wanted.seconds)
     seen = look(profile, nodes, times_s)
     flows = np.array([profile.flows(time_s) for time_s in times_s])
@@ -67,10 +66,10 @@ def preview(wanted: argparse.Namespace) -> None:
 
 def composed(overrides: Sequence[str]) -> tuple[Settings, str]:
     """The settings of one run, and the name of its profile; what a sweep would vary stays out."""
-    with initialize_config_dir(CONF, version_base="1.3"):
-        config = compose("config", list(overrides), return_hydra_config=True)
-        name = str(config.hydra.runtime.choices["profile"])
-    return plain_settings(config), name
+    found = chosen(overrides)
+    with sweep.hydra():
+        config = sweep.load(found)
+    return sweep.plain_settings(config), str(config.hydra.runtime.choices["profile"])
 
 
 def looks_s(seconds: float) -> np.ndarray:
@@ -78,18 +77,18 @@ def looks_s(seconds: float) -> np.ndarray:
     return np.linspace(0, seconds, 1 + min(MOST_LOOKS, math.ceil(seconds / TICK_S)))
 
 
-def look(profile: Profile, nodes: int, times_s: np.ndarray) -> list[Seen]:
-    """What every node sees; nodes that see the same are together, ordered by the first."""
-    found: dict[bytes, Seen] = {}
+def look(profile: Profile, nodes: int, times_s: np.ndarray) -> list[NodeConditions]:
+    """Sample every node's links at `times_s`; nodes with equal links share one entry."""
+    found: dict[bytes, NodeConditions] = {}
     for node in range(nodes):
         up = np.array([profile.link(time_s, node, "up") for time_s in times_s])
         down = np.array([profile.link(time_s, node, "down") for time_s in times_s])
-        same = found.setdefault(up.tobytes() + down.tobytes(), Seen([], up, down))
+        same = found.setdefault(up.tobytes() + down.tobytes(), NodeConditions([], up, down))
         same.nodes.append(node)
     return list(found.values())
 
 
-def table(seen: list[Seen], most_flows: int) -> str:
+def table(seen: list[NodeConditions], most_flows: int) -> str:
     """Lowest, mean and highest rate, and the most of the rest, a line per group of nodes."""
     head = ("", "lowest", "mean", "highest Mbit/s", "delay ms", "loss %", "flows")
     rows: list[tuple[str, ...]] = [head]

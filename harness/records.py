@@ -4,53 +4,68 @@ import errno
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import nan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from controllers.base import Column, Observation
+from harness import columns
 
 
-class Step(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Activations:
+    """Traffic across the cuts of a model in one step at one rank, both ways."""
+
+    activation_bytes: Annotated[int, Column("of sent_bytes: what crossed cuts of the model")] = 0
+    dense_activation_bytes: Annotated[int, Column("that it would be uncompressed")] = 0
+    achieved_activation_density: Annotated[
+        float, Column("share of the activations that were sent forward; nan where none are")
+    ] = nan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(Activations, Observation):
     """One row of steps.csv: one step at one rank; times are emulated seconds."""
 
-    step: int
-    rank: int
-    time_s: float  # training clock at the end of the step, evaluation excluded
-    loss: float  # of this rank's batch; nan under replay
-    samples: int  # of this rank's batch
-    before_s: float  # part of compute_s in which nothing could be sent yet
-    compute_s: float
-    compress_s: float
-    comm_s: float
-    exposed_s: float
-    sent_bytes: int
-    received_bytes: int
-    dense_bytes: int
-    density: float
-    controller: str  # its state, as JSON
-    occupancy: float = float("nan")  # share of entries sent, where density does not say
-    activation_bytes: int = 0  # of sent_bytes: what crossed cuts of the model, both ways
-    dense_activation_bytes: int = 0  # that it would be uncompressed
-    activation_occupancy: float = float("nan")  # share of activations sent; nan where none are
+    rank: Annotated[int, Column("", key=True)]
+    loss: Annotated[float, Column("of this rank's batch; nan under replay")]
+    samples: Annotated[int, Column("of this rank's batch")]
+    compute_before_first_bucket_s: Annotated[
+        float, Column("part of compute_s in which nothing could be sent yet", averaged=True)
+    ]
+    controller: Annotated[str, Column("its state, as JSON")]
 
 
 class Evaluation(NamedTuple):
-    """One row of evaluations.csv."""
+    """One row of evaluations.csv: a metric on the test set."""
 
-    step: int  # steps done
-    time_s: float
-    metric: str
+    step: Annotated[int, Column("steps done")]
+    time_s: Annotated[float, Column("training clock")]
+    metric: Annotated[str, Column("accuracy, perplexity...")]
     value: float
 
 
 class LinkSample(NamedTuple):
     """One row of links.csv; rates and times are emulated, bytes count from the link's start."""
 
-    time_s: float
-    link: str  # up<node> or down<node>
-    planned_mbit: float
-    applied_mbit: float  # as read back from the kernel
-    bytes: int
-    backlog_bytes: int
-    drops: int
+    time_s: Annotated[float, Column("training clock")]
+    link: Annotated[str, Column("up or down, and its node; or a trunk")]
+    planned_mbit: Annotated[float, Column("rate that the profile asks for")]
+    applied_mbit: Annotated[float, Column("rate that the kernel held then")]
+    bytes: Annotated[int, Column("frames")]
+    backlog_bytes: Annotated[int, Column("in the queue")]
+    drops: Annotated[int, Column("packets")]
+
+
+class Collective(NamedTuple):
+    """One row of collectives.csv: a collective as one rank saw it; times are emulated."""
+
+    start_s: Annotated[float, Column("training clock")]
+    end_s: Annotated[float, Column("training clock")]
+    rank: int
+    sent_bytes: Annotated[int, Column("payload")]
+    received_bytes: Annotated[int, Column("payload")]
 
 
 class Span(NamedTuple):
@@ -58,30 +73,30 @@ class Span(NamedTuple):
 
     step: int
     rank: int
-    kind: str  # forward | backward | compress | communicate
-    bucket: int  # that it was for, in the order of readiness; -1: none or all
-    start_s: float
-    end_s: float
+    kind: Annotated[str, Column("forward, backward, compress or communicate")]
+    bucket: Annotated[int, Column("that it was for, in the order of readiness; -1: none or all")]
+    start_s: Annotated[float, Column("training clock")]
+    end_s: Annotated[float, Column("training clock")]
 
 
 class Pushed(NamedTuple):
     """One row of pushes.csv: a gradient that a parameter server has applied; times are emulated."""
 
-    time_s: float
+    time_s: Annotated[float, Column("training clock")]
     rank: int
     thread: int
     step: int
-    pulled_version: int  # of the weights that it is of
-    version: int  # of the weights that it was applied to
-    staleness: int  # updates in between
-    ahead: int  # steps that its thread was ahead of the slowest
-    entries: int
-    occupancy: float  # of all entries
-    residual_norm: float  # of its worker's residual, when it was sent
-    drains: int  # layers whose residual was drained with it
-    sent_bytes: int  # by the worker, since its thread's last push
-    received_bytes: int
-    lock_wait_s: float  # for others' updates
+    pulled_version: Annotated[int, Column("of the weights that it is of")]
+    version: Annotated[int, Column("of the weights that it was applied to")]
+    staleness: Annotated[int, Column("updates in between")]
+    ahead: Annotated[int, Column("steps that its thread was ahead of the slowest")]
+    entries: Annotated[int, Column("of the gradient, sent")]
+    achieved_density: Annotated[float, Column("share of all entries sent")]
+    residual_norm: Annotated[float, Column("of its worker's residual, when it was sent")]
+    drains: Annotated[int, Column("layers whose residual was drained with it")]
+    sent_bytes: Annotated[int, Column("by the worker, since its thread's last push")]
+    received_bytes: Annotated[int, Column("likewise")]
+    lock_wait_s: Annotated[float, Column("for others' updates")]
 
 
 class Watched(NamedTuple):
@@ -89,10 +104,10 @@ class Watched(NamedTuple):
 
     step: int
     rank: int
-    of: str  # name of a parameter, or cut<number>
-    density: float
-    threshold: float  # of activations the mean over rows
-    laplace: float = float("nan")  # the one of all that a Laplace fit of these entries gives
+    of: Annotated[str, Column("name of a parameter, or cut and its number")]
+    density: Annotated[float, Column("the share")]
+    threshold: Annotated[float, Column("that it reaches; of activations the mean over rows")]
+    laplace: Annotated[float, Column("likewise, by a Laplace fit of these entries")] = nan
 
 
 class Bin(NamedTuple):
@@ -100,12 +115,12 @@ class Bin(NamedTuple):
 
     step: int
     rank: int
-    of: str  # cut<number>
+    of: Annotated[str, Column("cut and its number")]
     low: float
     high: float
-    entries: int
-    mean: float
-    deviation: float
+    entries: Annotated[int, Column("in the bin")]
+    mean: Annotated[float, Column("of all entries")]
+    deviation: Annotated[float, Column("of all entries")]
 
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -116,9 +131,16 @@ TABLES: dict[str, type] = {
     "evaluations.csv": Evaluation,
     "links.csv": LinkSample,
 }
+PACKET_TABLES: dict[str, type] = {"collectives.csv": Collective}  # that data-parallel ranks leave
 SIMULATED_TABLES: dict[str, type] = {"timeline.csv": Span}  # that only virtual time leaves
 SERVER_TABLES: dict[str, type] = {"pushes.csv": Pushed}  # that only a parameter server leaves
 WATCH_TABLES: dict[str, type] = {"watched.csv": Watched, "histograms.csv": Bin}  # that a watch does
+OLD_NAMES = {  # of columns in tables that older versions wrote
+    "occupancy": "achieved_density",
+    "activation_occupancy": "achieved_activation_density",
+    "before_s": "compute_before_first_bucket_s",
+}
+ALL_TABLES = TABLES | PACKET_TABLES | SIMULATED_TABLES | SERVER_TABLES | WATCH_TABLES
 
 
 def _field(value: object) -> str:
@@ -132,27 +154,29 @@ class Table:
     """Appends rows to one csv; a row is one write, so several processes may share the file."""
 
     def __init__(self, run_dir: Path, name: str) -> None:
-        row: Any = (TABLES | SIMULATED_TABLES | SERVER_TABLES | WATCH_TABLES)[name]
-        self.columns: tuple[str, ...] = row._fields
+        self.columns = (*columns.recorded(ALL_TABLES[name]),)
         self._path = run_dir / name
         self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def header(self) -> None:
         _write(self._file, ",".join(self.columns) + "\n", self._path)
 
-    def append(self, *rows: tuple) -> None:
+    def append(self, *rows: Any) -> None:
         """Write `rows` at once; a reader sees all of them or, after a crash, a torn last line."""
-        text = "".join(",".join(map(_field, row)) + "\n" for row in rows)
+        text = "".join(",".join(self._fields(row)) + "\n" for row in rows)
         _write(self._file, text, self._path)
 
-    def append_alike(self, row: tuple, ranks: Sequence[int]) -> None:
-        """Write `row`, whose second column is a rank, once for each of `ranks`."""
-        first, _, *rest = (_field(value) for value in row)
+    def append_alike(self, row: Step, ranks: Sequence[int]) -> None:
+        """Write `row`, whose second column is its rank, once for each of `ranks`."""
+        first, _, *rest = self._fields(row)
         ending = ",".join(rest) + "\n"
         _write(self._file, "".join(f"{first},{rank},{ending}" for rank in ranks), self._path)
 
     def close(self) -> None:
         os.close(self._file)
+
+    def _fields(self, row: Any) -> list[str]:
+        return [_field(getattr(row, name)) for name in self.columns]
 
 
 class Events:
@@ -211,7 +235,7 @@ def read_json(path: Path) -> dict | None:
     """Content of `path`; None when it does not exist or is damaged, so that it is no such file."""
     try:
         content = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):  # neither JSON nor UTF-8
+    except (FileNotFoundError, ValueError, RecursionError):  # not JSON, not UTF-8, or too deep
         return None
     return content if isinstance(content, dict) else None
 
@@ -225,7 +249,7 @@ def read_events(run_dir: Path) -> list[dict]:
     for line in path.read_bytes().split(b"\n")[:-1]:
         try:
             event = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(event, dict) and "event" in event:
             events.append(event)
@@ -233,7 +257,7 @@ def read_events(run_dir: Path) -> list[dict]:
 
 
 def refusal(folder: Path) -> str:
-    """Why `folder` takes nothing more, found by writing a block; empty when it does."""
+    """Reason why `folder` takes nothing more, found by writing a block; "" when it does."""
     path = folder / f".room.{os.getpid()}"
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)

@@ -9,10 +9,10 @@ import pandas as pd
 from rich.console import Console
 
 from harness import page
-from harness.analysis import agreement, comparison, drawings, load, proof, tables, twins
+from harness.analysis import agreement, comparison, drawings, load, proof, tables, terminal, twins
 from harness.analysis.comparison import Comparison, compare, differences, notes
 from harness.analysis.drawings import Drawing
-from harness.figures import look
+from harness.figures import theme
 from harness.page import pictures
 from harness.page.pictures import Pictures
 
@@ -21,7 +21,7 @@ __all__ = ["Comparison", "compare", "draw", "report"]
 
 def report(
     folder: Path | str,
-    baseline: str = "allreduce",
+    baseline: str | None = None,
     out: Path | str | None = None,
     agreement_alone: bool = False,
 ) -> Path:
@@ -31,11 +31,20 @@ def report(
     `agreement_alone`: nothing but virtual time against real packets.
     Raises `load.NoRuns` when `folder` holds no run that counts.
     """
-    folder = Path(folder)
+    return _report(load.runs(folder), Path(folder), baseline, out, agreement_alone)
+
+
+def _report(
+    runs: pd.DataFrame,
+    folder: Path,
+    baseline: str | None,
+    out: Path | str | None,
+    agreement_alone: bool,
+) -> Path:
     out = Path(out) if out else folder / "report"
-    console = Console(width=None if sys.stdout.isatty() else tables.WIDTH, highlight=False)
-    runs = comparison.newest(load.runs(folder))
-    for line in tables.left_out(runs):
+    console = Console(width=None if sys.stdout.isatty() else terminal.WIDTH, highlight=False)
+    runs = comparison.newest(runs)
+    for line in terminal.left_out(runs):
         console.print(line, markup=False, soft_wrap=True)
     counted = runs[runs.left_out == ""]
     if counted.empty:
@@ -48,13 +57,17 @@ def report(
     return out
 
 
-def draw(compared: Comparison) -> dict[str, Callable[[], look.Figure]]:
-    """How to draw each figure, by file name; drawing one without data raises ValueError."""
+def draw(compared: Comparison) -> dict[str, Callable[[], theme.Figure]]:
+    """Figures by file name, each as a call that draws it; ValueError for one without data."""
     return {name: each.draw for name, each in drawings.of_comparison(compared).items()}
 
 
 def _all(
-    console: Console, runs: pd.DataFrame, pairs: dict[str, pd.DataFrame], baseline: str, out: Path
+    console: Console,
+    runs: pd.DataFrame,
+    pairs: dict[str, pd.DataFrame],
+    baseline: str | None,
+    out: Path,
 ) -> None:
     counted = runs[runs.left_out == ""]
     found = [compare(group, baseline) for _, group in counted.groupby("setting", sort=False)]
@@ -78,7 +91,7 @@ def _show(console: Console, compared: Comparison, apart: list[str]) -> None:
         console.print(f"apart by: {', '.join(apart)}", markup=False)
     if pd.notna(run.target):
         console.print(f"target: {compared.table.metric.iloc[0]} {run.target:g}", markup=False)
-    console.print(tables.comparison(compared.table))
+    console.print(terminal.table(tables.comparison(compared.table)))
     for note in notes(compared):
         console.print(f"  {note}", markup=False)
     if run.simulated:
@@ -88,7 +101,8 @@ def _show(console: Console, compared: Comparison, apart: list[str]) -> None:
         console.print(said, markup=False)
         return
     console.print("\nproof: the worst of each method's runs")
-    console.print(tables.proof(proof.by_method(compared.proofs, list(compared.table.method))))
+    worst = proof.by_method(compared.proofs, list(compared.table.method))
+    console.print(terminal.table(tables.proof(worst)))
 
 
 def _write(console: Console, compared: Comparison, out: Path) -> Pictures:
@@ -105,10 +119,10 @@ def _save(console: Console, wanted: dict[str, Drawing], out: Path, prefix: str =
     for name, drawing in wanted.items():
         try:
             figure = drawing.draw()
-        except look.NothingToDraw as missing:
+        except theme.NothingToDraw as missing:
             console.print(f"  no figure {name}: {missing}", markup=False)
             continue
-        for path in look.save(figure, out / f"{prefix}{name}"):
+        for path in theme.save(figure, out / f"{prefix}{name}"):
             console.print(str(path), markup=False, soft_wrap=True)
         found[name] = pictures.of(figure, drawing.caption)
     return found
@@ -117,16 +131,17 @@ def _save(console: Console, wanted: dict[str, Drawing], out: Path, prefix: str =
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m harness.report", description=__doc__)
     parser.add_argument("folder", type=Path, help="results root, experiment or run directory")
-    parser.add_argument("--baseline", default="allreduce", help="method to normalise by")
+    parser.add_argument("--baseline", help="method to normalise by, else the dense one")
     parser.add_argument("--agreement", action="store_true", help="only virtual against real time")
     parser.add_argument("--out", type=Path, help="where to write; default: FOLDER/report")
     asked = parser.parse_args()
     try:
-        report(asked.folder, asked.baseline, asked.out, asked.agreement)
+        runs = load.runs(asked.folder)
+        _report(runs, asked.folder, asked.baseline, asked.out, asked.agreement)
     except load.NoRuns as error:
         print(error, file=sys.stderr)
         return 1
-    return 0
+    return int((runs.damaged != "").any())  # of which the rest was told
 
 
 if __name__ == "__main__":

@@ -1,33 +1,54 @@
-"""A run's settings as plain values: read from the resolved configuration, checked, and built."""
+"""The edge: a run's resolved configuration, whose values are checked and made a `Run` here.
+
+Below, nobody reads a value by its key: what is run is a `harness.run.Run`. Plain values are what
+a run's id, its label and the comparison with a checkpoint are of.
+"""
 
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
 import yaml
 from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
 from omegaconf import OmegaConf
 
-from harness.training import checkpoint
+from harness.run import Emulation, Optimizer, Run, Target, Timeouts
+from harness.training import checkpoint, resume
+from harness.typed import BadSetting as BadSetting
+from harness.typed import Must, is_section, mistyped, unfit
 from profiles import recordings
 
 PARTS = (
     "model", "dataset", "compressor", "controller", "activations", "parallel", "profile", "network",
 )  # fmt: skip
+WITH_STATE = ("compressor", "controller", "activations")  # every rank has its own
 FILE_KEYS = ("path", "initial_weights")  # whose values are files that decide a result
-NOT_IDENTITY = ("results", "plan", "rerun", "report")  # where, whether and how shown, not what
+SECTIONS = {"target": Target, "emulation": Emulation, "timeouts": Timeouts, "optimizer": Optimizer}
+OF_THE_EDGE = {  # what a run is not told
+    "experiment": Annotated[
+        str, Must("a folder name", lambda name: name not in ("", ".", "..") and "/" not in name)
+    ],
+    "plan": bool, "rerun": bool, "report": bool,
+}  # fmt: skip
+PLAIN = {  # keys of no section, and what they are in a Run
+    each: each
+    for each in (
+        "seed", "workers", "workers_per_node", "steps", "epochs", "batch_size", "accumulate",
+        "precision", "device", "eval_every", "checkpoint_every", "initial_weights", "resume_from",
+        "error_feedback", "residual_decay", "overlap", "fusion",
+    )
+} | {"bucket_mb": "full_bucket_mb", "controller.agree": "agree"}  # fmt: skip
+# where, whether and how shown, and what follows from the rest
+NOT_IDENTITY = ("results", "plan", "rerun", "report", "method")
 # may differ between the machines of a run, or only bound it
 NOT_IDENTITY_OF_NETWORK = (
-    "machine", "interface", "ledger", "join_s", "time_limit_s", "in_place_of",
+    "machine", "interface", "ledger", "token", "join_s", "time_limit_s", "in_place_of",
     "fitted_on",
 )  # fmt: skip
-
-
-class BadSetting(ValueError):
-    """A setting the user has to change; the message names key, value and what is allowed."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +66,16 @@ class Settings:
         """Value of a dotted key, such as `emulation.dilation`."""
         value: Any = self.config
         for part in key.split("."):
+            if not isinstance(value, dict):
+                section = key.rpartition(f".{part}")[0]
+                raise BadSetting(f"{section} must be a section with {part}, got {value!r}")
+            if part not in value:
+                raise KeyError(f"{key} must be given")
             value = value[part]
         return value
 
     def identity(self) -> dict[str, Any]:
-        """What the run id is a hash of: no display, but what is in the files that are named."""
+        """Settings that the run id is a hash of, with the content of the files they name."""
         deciding = {key: value for key, value in self.config.items() if key not in NOT_IDENTITY}
         network = deciding["network"].items()
         deciding["network"] = {k: v for k, v in network if k not in NOT_IDENTITY_OF_NETWORK}
@@ -66,38 +92,65 @@ class Settings:
         """
         section = self._section(part)
         try:
+            wrong = _unknown_key(part, section) or mistyped(section)
+        except Exception as error:  # of importing whatever _target_ names
+            raise BadSetting(f"{part}._target_ must name a class: {_first_line(error)}") from error
+        if wrong:
+            raise BadSetting(f"{part}: {wrong}")
+        try:
             return instantiate(OmegaConf.create(section), _convert_="all")
         except InstantiationException as error:
-            cause = _unknown_key(part, section) or error.__cause__ or error
-            raise BadSetting(f"{part}: {cause}") from error
+            raise BadSetting(f"{part}: {_first_line(error.__cause__ or error)}") from error
 
     def _section(self, part: str) -> dict[str, Any]:
-        """What a part is made of."""
+        """Section of the configuration that makes a part; BadSetting if there is none."""
         try:
             section = self[part]
         except KeyError:
             section = None
-        if not isinstance(section, dict) or "_target_" not in section:
+        if not is_section(section):
             raise BadSetting(f"{part} must be a section with _target_, got {section!r}")
         return {key: value for key, value in section.items() if key != "agree"}
 
-    def bucket_mb(self) -> float | None:
-        """What fills a bucket, MiB; 0: every tensor is one; None: DDP's own sizes."""
-        return 0.0 if self["overlap"] == "per_tensor" else self["bucket_mb"]
-
-    def total_steps(self, steps_per_epoch: int) -> int:
-        """Steps of the run, from `steps` or `epochs`."""
-        return self["steps"] or round(self["epochs"] * steps_per_epoch)
-
-    def check(self) -> dict[str, Any]:
-        """Every part, built; raises BadSetting at the first value that cannot work."""
-        check_numbers(self)
+    def check(self) -> Run:
+        """Build the run and check that it can work; BadSetting at the first value that cannot."""
         from harness.fit import check_fit  # which imports this module
 
+        run = self.run()
+        check_fit(run)
+        return run
+
+    def run(self) -> Run:
+        """Build the run; BadSetting at the first value that cannot be, whatever the others."""
+        hints = get_type_hints(Run, include_extras=True)
+        self._require_fit("", {key: hints[name] for key, name in PLAIN.items()} | OF_THE_EDGE)
+        values = {name: self[key] for key, name in PLAIN.items()}
+        if values["overlap"] == "per_tensor":
+            values["full_bucket_mb"] = 0.0
+        sections = {name: self._section_of(name, kind) for name, kind in SECTIONS.items()}
         parts = {part: self.build(part) for part in PARTS}
-        self.build("optimizer.schedule")
-        check_fit(self, parts)
-        return parts
+        makers = {part: partial(self.build, part) for part in WITH_STATE}
+        return Run(
+            **values,
+            **sections,
+            **(parts | makers),
+            label=self["method.name"],
+            times=parts["model"].times,
+            watch=None if self["watch"] is None else self.build("watch"),
+            deciding=resume.deciding(self.config),
+        )
+
+    def _section_of(self, name: str, kind: type) -> Any:
+        """Build a section that is no part; the optimizer has one, its schedule."""
+        kinds = get_type_hints(kind, include_extras=True)
+        plain = {key: each for key, each in kinds.items() if key != "schedule"}
+        self._require_fit(f"{name}.", plain)
+        parts = {key: self.build(f"{name}.{key}") for key in kinds if key not in plain}
+        return kind(**{key: self[f"{name}.{key}"] for key in plain}, **parts)
+
+    def _require_fit(self, prefix: str, kinds: dict[str, Any]) -> None:
+        if wrong := unfit({key: self[prefix + key] for key in kinds}, kinds, prefix):
+            raise BadSetting(wrong)
 
 
 def leaves(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -109,8 +162,12 @@ def leaves(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
         yield keys, value
 
 
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def _unknown_key(part: str, section: dict[str, Any]) -> str:
-    """What is said of a key that the part's class does not have; empty when it has all."""
+    """Complaint about a key that the part's class does not have; "" when it has all."""
     target = get_object(section["_target_"])
     known = inspect.signature(target).parameters
     unknown = [key for key in section if key not in known and not key.startswith("_")]
@@ -130,78 +187,3 @@ def _files(value: Any) -> Iterator[str]:
     if isinstance(value, (dict, list)):
         for inner in value.values() if isinstance(value, dict) else value:
             yield from _files(inner)
-
-
-def _require(good: bool, key: str, value: Any, allowed: str) -> None:
-    if not good:
-        raise BadSetting(f"{key} must be {allowed}, got {value!r}")
-
-
-def _is_whole(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def check_numbers(settings: Settings) -> None:
-    """Every value that is no part; raises BadSetting at the first that cannot work."""
-    whole = {"workers": 1, "workers_per_node": 1, "batch_size": 1, "accumulate": 1}
-    whole |= {"seed": 0, "eval_every": 1}
-    for key, least in whole.items():
-        value = settings[key]
-        _require(_is_whole(value, least), key, value, f"a whole number >= {least}")
-    for key in ("emulation.dilation", "timeouts.start_s", "timeouts.stop_s"):
-        value = settings[key]
-        _require(_is_number(value) and value > 0, key, value, "a number > 0")
-    for key in ("optimizer.lr", "optimizer.momentum", "optimizer.weight_decay"):
-        value = settings[key]
-        _require(_is_number(value) and value >= 0, key, value, "a number >= 0")
-    for key in ("steps", "epochs", "timeouts.exchange_s", "optimizer.clip_norm"):
-        value = settings[key]
-        _require(value is None or (_is_number(value) and value > 0), key, value, "> 0 or null")
-    value = settings["bucket_mb"]
-    _require(value is None or (_is_number(value) and value >= 0), "bucket_mb", value,
-             ">= 0 or null")  # fmt: skip
-    _require(settings["steps"] is None or _is_whole(settings["steps"], 1), "steps",
-             settings["steps"], "a whole number >= 1")  # fmt: skip
-    every = settings["checkpoint_every"]
-    _require(every is None or _is_whole(every, 0), "checkpoint_every", every,
-             "a whole number >= 0, or null for none")  # fmt: skip
-    target = settings["target"]
-    _require(not target["ends_run"] or _is_number(target["value"]), "target.value",
-             target["value"], "a number with target.ends_run")  # fmt: skip
-    decay = settings["residual_decay"]
-    _require(_is_number(decay) and 0 <= decay <= 1, "residual_decay", decay, "a number in [0, 1]")
-    workers, shared = settings["workers"], settings["workers_per_node"]
-    _require(workers % shared == 0, "workers_per_node", shared, f"a divisor of workers={workers}")
-    both = (settings["steps"], settings["epochs"])
-    _require(both.count(None) == 1, "steps, epochs", both, "one number and one null")
-    for key, choices in {
-        "device": ("auto", "cpu", "cuda"),
-        "emulation.compute": ("measured", "paced", "replay"),
-        "controller.agree": ("local", "min", "mean"),
-        "overlap": ("per_bucket", "per_tensor", "after_backward"),
-        "precision": ("float32", "bf16"),
-        "error_feedback": (True, False),
-        "target.ends_run": (True, False),
-        "optimizer.kind": ("sgd", "adam"),
-        "plan": (True, False),
-        "rerun": (True, False),
-        "report": (True, False),
-    }.items():
-        allowed = "one of " + ", ".join(str(choice).lower() for choice in choices)
-        _require(settings[key] in choices, key, settings[key], allowed)
-    _require(settings["error_feedback"] or decay == 1, "residual_decay", decay,
-             "1 without error_feedback, which it is a part of")  # fmt: skip
-    options = settings["optimizer"]
-    adam, momentum = options["kind"] == "adam", options["momentum"]
-    _require(not adam or momentum < 1, "optimizer.momentum", momentum, "< 1 with adam")
-    beta_2 = options["beta_2"]
-    _require(_is_number(beta_2) and 0 <= beta_2 < 1, "optimizer.beta_2", beta_2,
-             "a number in [0, 1)")  # fmt: skip
-    _require(not (adam and options["nesterov"]), "optimizer.nesterov", True, "false with adam")
-    name = settings["experiment"]
-    _require(isinstance(name, str) and name not in ("", ".", "..") and "/" not in name,
-             "experiment", name, "a folder name")  # fmt: skip

@@ -6,16 +6,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from harness import manifest
 from harness.boot import boot_id
 from harness.records import NO_SPACE, overwrite_json, read_json, write_json
 
 FINAL = ("succeeded", "failed", "interrupted", "invalid")
+JUDGED = ("succeeded", "invalid")
 PROC = Path("/proc")  # of Linux
 MOST_TOLD = 2000  # characters of an error, so that status.json stays within one block
 
 
 def begin(run_dir: Path) -> None:
-    """This process now runs `run_dir`."""
+    """Record that this process now runs `run_dir`."""
     owner = {"pid": os.getpid(), "pid_since": _since(os.getpid()), "boot_id": boot_id()}
     write_json(run_dir / "status.json", {"state": "running", **owner, "started": _now()})
 
@@ -23,6 +25,7 @@ def begin(run_dir: Path) -> None:
 def end(run_dir: Path, state: str, error: str | None = None, **details: Any) -> None:
     """The run ended in `state`, one of FINAL; `error` says why in one line.
 
+    What a run that was judged has written is kept with it, as a manifest: write nothing after it.
     Told on a full disk too, which has no room for a second file; not told in a directory that
     somebody has removed, or is removing.
     """
@@ -31,6 +34,8 @@ def end(run_dir: Path, state: str, error: str | None = None, **details: Any) -> 
     if not path.exists():
         return
     error = error and error[:MOST_TOLD]
+    if state in JUDGED:
+        details["files"] = manifest.of(run_dir)
     content = (read_json(path) or {}) | {"state": state, "ended": _now(), "error": error, **details}
     try:
         write_json(path, content)
@@ -56,12 +61,12 @@ def state(run_dir: Path) -> str | None:
 
 
 def temporary(run_dir: Path) -> Path:
-    """Where a run's processes keep temporary files, so that none stay behind elsewhere."""
+    """Directory for temporary files of a run's processes, so that none stay behind elsewhere."""
     return run_dir / "tmp"
 
 
 def _alive(content: dict[str, Any]) -> bool:
-    """Whether the process that began the run still is: its id may be another's by now."""
+    """True if the process that began the run still lives; its id alone may be another's by now."""
     pid = content.get("pid")
     if content.get("boot_id") != boot_id() or not isinstance(pid, int):
         return False
@@ -70,7 +75,7 @@ def _alive(content: dict[str, Any]) -> bool:
 
 
 def _since(pid: int) -> int | str | None:
-    """When process `pid` began, in clock ticks since boot or as ps says; None when it has ended."""
+    """Start of process `pid`, in clock ticks since boot or as ps says; None when it has ended."""
     if not PROC.is_dir():
         return _since_by_ps(pid)
     try:

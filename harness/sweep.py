@@ -1,101 +1,128 @@
-"""Sweeps: Hydra's own sweeper, with every run checked before the first one starts."""
+"""The runs of a command line: a run alone, a sweep, or all lines of an experiment's comparison.
 
-import atexit
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
+What the command line says of a key is in place of what a line says of it. A method said there is
+said whole: what lines say of a method's parts goes.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
+from hydra import initialize_config_dir
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.experimental.callback import Callback
+from hydra.core.override_parser.types import Override
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf import DictConfig, OmegaConf, open_dict
 
-from harness.records import refusal
-from harness.settings import BadSetting, Settings, check_numbers
+from harness import label
+from harness.search_path import CONF
+from harness.settings import Settings
 from harness.simulate.substitute import substitute
 
+MULTIRUN = ("-m", "--multirun")
+NOT_OF_A_RUN = ("hydra", "comparison", "seeds", "folder")
+FOLDER = re.compile("experiment=")  # with a + before it, it is the choice
+OF_A_METHOD = (
+    "method",
+    "compressor",
+    "controller",
+    "activations",
+    "error_feedback",
+    "residual_decay",
+    "overlap",
+    "bucket_mb",
+    "fusion",
+)
 
-class CheckFirst(Callback):
-    """A bad value anywhere stops a run, or a whole sweep, before it costs anything."""
 
-    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
-        _leave_nothing(config)
-        check_or_exit(here(plain_settings(config), config.hydra))
-
-    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        for settings in runs(config):
-            check_or_exit(settings)
-        _leave_nothing(config)
+def hydra() -> AbstractContextManager[None]:
+    """Hydra at conf/, which everything here needs."""
+    return initialize_config_dir(str(CONF), version_base="1.3", job_name="harness")
 
 
-def runs(config: DictConfig) -> Iterator[Settings]:
-    """Every run of the sweep that `config`, composed by the Hydra that is up, describes."""
+def choices(arguments: Sequence[str]) -> list[list[str]]:
+    """The overrides of every run, each once, in order."""
+    asked = [each for each in arguments if each not in MULTIRUN]
+    lines = comparison(asked)
+    if not lines and len(asked) == len(arguments):
+        return [asked]
+    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+    given = parser.parse_overrides(asked)
+    found = [
+        choice
+        for line in lines or [[]]
+        for choice in _product([*_left(parser.parse_overrides(line), given), *given])
+    ]
+    return [list(each) for each in dict.fromkeys(map(tuple, found))]
+
+
+def comparison(overrides: Sequence[str]) -> list[list[str]]:
+    """Lines of the experiment among `overrides`, each with its seeds; none without."""
+    whole = load(overrides, RunMode.MULTIRUN)
+    seeds = ",".join(str(seed) for seed in whole.seeds)
+    return [[*shlex.split(line), f"seed={seeds}"] for line in whole.comparison]
+
+
+def load(overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
+    """Hydra's configuration; with MULTIRUN, without the keys that are swept."""
     loader = GlobalHydra.instance().config_loader()
-    swept = [f"{key}={value}" for key, value in (config.hydra.sweeper.params or {}).items()]
-    parser = OverridesParser.create(config_loader=loader)
-    overrides = parser.parse_overrides(swept + list(config.hydra.overrides.task))
-    [choices] = BasicSweeper.split_arguments(overrides, None)
-    for choice in choices:
-        found = loader.load_sweep_config(config, choice)
-        yield here(plain_settings(found), found.hydra)
+    validate = mode == RunMode.RUN
+    return loader.load_configuration("config", list(map(_as_key, overrides)), mode, validate)
 
 
-def here(settings: Settings, hydra: Any) -> Settings:
-    """`settings`, composed by the Hydra that is up; in virtual time if that is all there can be."""
-    if (instead := substitute(settings, hydra)) is None:
+def _as_key(override: str) -> str:
+    """`experiment=NAME`, the folder, by a key that is not the name of a group too."""
+    return override.replace("experiment=", "folder=", 1) if FOLDER.match(override) else override
+
+
+def key_of(override: Override) -> str:
+    return override.get_key_element().lstrip("+~")
+
+
+def _left(line: list[Override], given: list[Override]) -> Iterator[Override]:
+    """Overrides of `line` that `given`, from the command line, does not replace."""
+    said = [key_of(each) for each in given]
+    if "method" in said:
+        said += OF_A_METHOD
+    for each in line:
+        key = key_of(each)
+        if not any(key == other or key.startswith((f"{other}.", f"{other}/")) for other in said):
+            yield each
+
+
+def _product(overrides: list[Override]) -> list[list[str]]:
+    [found] = BasicSweeper.split_arguments(overrides, None)
+    return [list(each) for each in found]
+
+
+def settings_of(choice: Sequence[str]) -> Settings:
+    """Settings of one run; in virtual time if that is all there can be."""
+    return here(load(choice))
+
+
+def here(config: DictConfig) -> Settings:
+    """The run that Hydra's `config` is; in virtual time if that is all there can be."""
+    settings = plain_settings(config)
+    if (instead := substitute(settings, config.hydra)) is None:
         return settings
-    loader = GlobalHydra.instance().config_loader()
-    overrides = [*hydra.overrides.hydra, *hydra.overrides.task, f"network={instead.network}"]
-    found = plain_settings(loader.load_configuration("config", overrides, RunMode.RUN))
-    found.config["network"]["in_place_of"] = instead.in_place_of
-    return found
-
-
-def _leave_nothing(config: DictConfig) -> None:
-    """Hydra's own folder, where nothing is run, is one that goes with this process."""
-    if config.plan:
-        folder = TemporaryDirectory(prefix="gradnet-plan-")
-        atexit.register(folder.cleanup)
-        with read_write(config), open_dict(config):
-            config.hydra.run.dir = config.hydra.sweep.dir = folder.name
-            config.hydra.overrides.hydra.append(f"hydra.sweep.dir={folder.name}")  # of its jobs
-
-
-def check_or_exit(settings: Settings) -> None:
-    """End the program with one line when a setting cannot work (Hydra would print a traceback)."""
-    try:
-        check_numbers(settings)
-        if settings["plan"]:
-            from harness import plan  # torch: not before it is needed
-
-            plan.check(settings)
-            return
-        settings.check()
-        _check_folder(Path(settings["results"]).absolute())
-    except BadSetting as error:
-        sys.exit(f"harness: {error}")
-
-
-def _check_folder(results: Path) -> None:
-    """Results can be written; BadSetting when they cannot."""
-    wanted = "results must be a folder that can be written"
-    try:
-        results.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadSetting(f"{wanted}, got {results}: {error.strerror}") from error
-    if why := refusal(results):
-        raise BadSetting(f"{wanted}, got {why}")
+    asked = [*config.hydra.overrides.task, f"network={instead.network}"]
+    settings = plain_settings(load(asked))
+    settings.config["network"]["in_place_of"] = instead.in_place_of
+    return settings
 
 
 def plain_settings(config: DictConfig) -> Settings:
-    """Hydra's configuration as plain values, without Hydra's own section."""
+    """Hydra's configuration as plain values of one run, and what its method is called."""
     copy = config.copy()
     with open_dict(copy):
-        copy.pop("hydra", None)
-    values = OmegaConf.to_container(copy, resolve=True, throw_on_missing=True)
+        copy.experiment = copy.experiment if copy.folder is None else copy.folder
+        for key in NOT_OF_A_RUN:
+            copy.pop(key, None)
+    values: Any = OmegaConf.to_container(copy, resolve=True, throw_on_missing=True)
     assert isinstance(values, dict)
-    return Settings({str(key): value for key, value in values.items()})
+    told = {str(key): value for key, value in values.items()}
+    return Settings(told | {"method": {"name": label.of(told)}})

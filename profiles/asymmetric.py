@@ -8,7 +8,7 @@ from profiles.limits import check_profile
 
 @dataclass(frozen=True)
 class Asymmetric:
-    """Competing flows are the network's: as many as the way with the most asks for."""
+    """Gives up- and downlinks a profile each; competing flows are the most that either asks for."""
 
     up: Profile  # from nodes into the network
     down: Profile  # from the network to nodes

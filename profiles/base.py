@@ -18,7 +18,7 @@ class Link(NamedTuple):
 
 
 class Extremes(NamedTuple):
-    """What no link of a profile is ever beyond: lowest and highest rate, most of the rest."""
+    """Bounds that every link of a profile keeps: lowest and highest rate, the most of the rest."""
 
     lowest_mbit: float
     highest_mbit: float
@@ -36,7 +36,7 @@ def widest(parts: Iterable[Extremes]) -> Extremes:
 
 
 class Profile(Protocol):
-    """What the network does over time; pure and seeded: can be plotted, replayed and tested."""
+    """Network conditions over time; pure and seeded, so they can be plotted, replayed, tested."""
 
     def link(self, time_s: float, node: int, way: Way) -> Link:
         """Conditions of one direction of `node`'s link, `time_s` emulated seconds after step 0.

@@ -10,7 +10,7 @@ from profiles.limits import check_profile
 
 @dataclass(frozen=True)
 class ByNode:
-    """Competing flows are the network's: as many as the profile with the most asks for."""
+    """Gives some nodes profiles of their own; competing flows are the most that any asks for."""
 
     default: Profile  # of every node that is not in `nodes`
     nodes: Any  # profiles by node number, {3: ...}; kept as sorted pairs

@@ -18,41 +18,41 @@ def is_number(value: Any) -> bool:
 
 
 def check_mbit(**values: Any) -> None:
-    """Every value, by its key, is a rate."""
+    """Refuse, with ValueError, values that are no rate."""
     for key, value in values.items():
         if not (is_number(value) and 0 < value <= MOST_MBIT):
             raise ValueError(f"{key} must be a number in (0, {MOST_MBIT}], got {value!r}")
 
 
 def check_lasting(**values: Any) -> None:
-    """Every value is the length in seconds of something that happens over and over."""
+    """Refuse, with ValueError, lengths of a repeated event that are not positive seconds."""
     for key, value in values.items():
         check_between(LEAST_LASTING_S, MOST_S, **{key: value})
 
 
 def check_between(least: float, most: float, **values: Any) -> None:
-    """Every value is a number in [least, most]."""
+    """Refuse, with ValueError, values that are not numbers in [least, most]."""
     for key, value in values.items():
         if not (is_number(value) and least <= value <= most):
             raise ValueError(f"{key} must be a number in [{least:g}, {most:g}], got {value!r}")
 
 
 def check_share(**values: Any) -> None:
-    """Every value is in [0, 1)."""
+    """Refuse, with ValueError, values outside [0, 1)."""
     for key, value in values.items():
         if not (is_number(value) and 0 <= value < 1):
             raise ValueError(f"{key} must be a number in [0, 1), got {value!r}")
 
 
 def check_order(**values: float) -> None:
-    """Two numbers above 0, the first at most the second."""
+    """Refuse, with ValueError, two numbers above 0 of which the first exceeds the second."""
     (low_key, low), (high_key, high) = values.items()
     if low > high:
         raise ValueError(f"{low_key} must be in (0, {high}] ({high_key}), got {low}")
 
 
 def check_whole(least: int, most: float = float("inf"), **values: Any) -> None:
-    """Every value is a whole number in [least, most]."""
+    """Refuse, with ValueError, values that are not whole numbers in [least, most]."""
     allowed = f">= {least}" if most == float("inf") else f"in [{least}, {most}]"
     for key, value in values.items():
         whole = isinstance(value, int) and not isinstance(value, bool)
@@ -61,7 +61,7 @@ def check_whole(least: int, most: float = float("inf"), **values: Any) -> None:
 
 
 def check_choice(choices: tuple[Any, ...], **values: Any) -> None:
-    """Every value is one of `choices`, and of its type."""
+    """Refuse, with ValueError, values that are none of `choices`, or of another type."""
     for key, value in values.items():
         if not any(type(value) is type(choice) and value == choice for choice in choices):
             named = " or ".join(str(choice).lower() for choice in choices)
@@ -69,7 +69,7 @@ def check_choice(choices: tuple[Any, ...], **values: Any) -> None:
 
 
 def check_path(delay_ms: Any, jitter_ms: Any, loss: Any, reorder: Any) -> None:
-    """What a link does to packets beside its rate."""
+    """Refuse, with ValueError, path conditions that netem could not play."""
     check_between(0, MOST_DELAY_MS, delay_ms=delay_ms, jitter_ms=jitter_ms)
     check_share(loss=loss, reorder=reorder)
     if jitter_ms > delay_ms:
@@ -79,7 +79,7 @@ def check_path(delay_ms: Any, jitter_ms: Any, loss: Any, reorder: Any) -> None:
 
 
 def check_profile(**values: Any) -> None:
-    """Every value is a profile."""
+    """Refuse, with ValueError, values that are no profile."""
     for key, value in values.items():
         if not all(callable(getattr(value, name, None)) for name in ("link", "flows", "extremes")):
             raise ValueError(f"{key} must be a profile (a section with _target_), got {value!r}")

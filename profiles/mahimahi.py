@@ -22,7 +22,7 @@ WHOLE = re.compile(r"\d{1,12}", re.ASCII)
 
 @dataclass(frozen=True)
 class Mahimahi(Rated):
-    """Both ways alike, and all nodes but for `stagger_s`."""
+    """Replays a mahimahi trace, both ways alike, and all nodes alike but for `stagger_s`."""
 
     path: str  # absolute, from the working directory, or the name of one in profiles/traces
     bin_ms: int = 500  # in which opportunities are counted, in [10, 60000]

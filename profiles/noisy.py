@@ -27,7 +27,7 @@ MOST_SLOW_FACTOR = 1e3
 
 @dataclass(frozen=True)
 class Noisy:
-    """Delays, losses and flows are those of the other profile."""
+    """Multiplies another profile's rates by noise; delays, losses and flows stay as they are."""
 
     of: Profile
     deviation: float  # of the logarithm of the factor, in [0, 1]

@@ -22,12 +22,12 @@ class Played(Protocol):
     """One direction of a link; time goes forwards only."""
 
     def at(self, time_s: float) -> Held:
-        """What holds at `time_s`, and until when it certainly does (not only at that moment)."""
+        """Conditions at `time_s`, and the time until which they certainly hold."""
         ...
 
 
 class Asked:
-    """Of a profile that tells nothing about the time between two looks."""
+    """Plays a profile that cannot announce its changes: asks it at every look."""
 
     def __init__(self, profile: Profile, node: int, way: Way) -> None:
         self._asked: tuple[Profile, int, Way] = (profile, node, way)
@@ -38,7 +38,7 @@ class Asked:
 
 
 class Forwards:
-    """Of a profile that can be played."""
+    """Plays a profile that lists its changes in order of time."""
 
     def __init__(self, parts: Iterator[Held]) -> None:
         self._parts, self._now = parts, Held(float("-inf"), Link(1.0))
@@ -63,12 +63,12 @@ def played(profile: Profile, directions: Iterable[tuple[int, Way]]) -> list[Play
 
 
 def play(profile: Profile, node: int, way: Way) -> Iterator[Held] | None:
-    """Of a profile that can be played; None of any other."""
+    """Conditions of one direction in order of time; None if the profile cannot list them."""
     playable: Any = profile
     return playable.play(node, way) if callable(getattr(profile, "play", None)) else None
 
 
 def series(profile: Profile, node: int, way: Way) -> Hashable:
-    """Which of a profile's series rules a direction; by default each has its own."""
+    """Key of the series that rules a direction; a profile without `series` has one for each."""
     known: Any = profile
     return known.series(node, way) if callable(getattr(profile, "series", None)) else (node, way)

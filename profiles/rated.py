@@ -63,7 +63,7 @@ class DrawnRate(Rated):
         return value_at(self, self.series(node), time_s)
 
     def play(self, node: int, way: Way) -> Iterator[Held]:
-        """What `link` says, one after the other; nothing of the past is kept."""
+        """Yield the conditions of `link` in order of time; keeps nothing of the past."""
         path = (self.delay_ms, self.jitter_ms, self.loss, self.reorder)
         for until_s, rate_mbit in drawn_parts(self, self.series(node)):
             yield Held(until_s, Link(rate_mbit, *path))

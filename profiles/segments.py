@@ -15,7 +15,7 @@ FIRST_HORIZON_S = 1024.0  # a series is made this long, and doubled when time pa
 
 
 class Drawn(Protocol):
-    """What draws a series; equal only where the series are."""
+    """A generator of a random series; equal objects draw equal series."""
 
     def __hash__(self) -> int: ...
 
@@ -55,7 +55,7 @@ def _segments(drawn: Drawn, name: str, horizon_s: float) -> Segments:
 
 
 def drawn_parts(drawn: Drawn, name: str) -> Iterator[tuple[float, float]]:
-    """The same series from its beginning: until when each value holds, and the value."""
+    """Yield the series of `name` from its beginning: end time in seconds, and value."""
     random = Random(f"{drawn.seed}/{name}")  # text is hashed by SHA-512: equal on every Python
     end_s = 0.0
     for length_s, value in drawn.draws(random):

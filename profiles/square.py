@@ -8,7 +8,7 @@ from profiles.rated import Rated
 
 @dataclass(frozen=True)
 class Square(Rated):
-    """All nodes alike."""
+    """Alternates between two rates, alike for all nodes."""
 
     high_mbit: float
     low_mbit: float  # <= high_mbit

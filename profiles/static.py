@@ -24,7 +24,7 @@ class Static(Rated):
         super().__post_init__()
 
     def mbit(self, time_s: float, node: int) -> float:
-        """The same at any time; raises ValueError for a node that has no rate in the list."""
+        """Rate of `node`'s link at any time; ValueError for a node without a rate in the list."""
         if not isinstance(self.rate_mbit, tuple):
             return self.rate_mbit
         if node >= len(self.rate_mbit):

@@ -10,7 +10,7 @@ from profiles.rated import Rated
 
 @dataclass(frozen=True)
 class Steps(Rated):
-    """All nodes alike."""
+    """Changes the rate at given times, alike for all nodes."""
 
     steps: tuple[tuple[float, float], ...]  # [time_s, rate_mbit] pairs; the first time is 0
     repeat_s: float | None = None  # start over after this long; None: keep the last rate

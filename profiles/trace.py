@@ -16,7 +16,7 @@ COLUMNS = ("time_s", *Link._fields)
 
 @dataclass(frozen=True)
 class Trace:
-    """Both ways alike, and all nodes but for `stagger_s`."""
+    """Replays a recorded network, both ways alike, and all nodes alike but for `stagger_s`."""
 
     path: str  # absolute, from the working directory, or the name of one in profiles/traces
     end: str = "loop"  # loop: start over; hold: keep the last row
@@ -40,7 +40,7 @@ class Trace:
         object.__setattr__(self, "_loop_s", self._length_s(starts_s))
 
     def _length_s(self, starts_s: list[float]) -> float:
-        """How long a loop is; one row alone holds forever, so any length will do."""
+        """Seconds of one loop of the trace; a single row holds forever, so any length will do."""
         last_s = starts_s[-1]
         if self.length_s is None:
             return 2 * last_s - starts_s[-2] if last_s else 1.0

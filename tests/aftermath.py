@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import termios
@@ -14,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.runner.turn import LOCK
 from tests.faults import STEPS_BEFORE_GATE
-from tests.launching import ROOT, TINY, command, harness, processes, runs, until
+from tests.launching import ROOT, TINY, command, harness, popen, processes, runs, until
+from tests.records_by_hand import seal
 
 PLAIN = tuple(part for part in TINY if part.startswith("profile"))
 GATED = ("compressor._target_=tests.faults.WaitsAtGate", *(set(TINY) - set(PLAIN)))
@@ -31,7 +30,6 @@ class Traces(NamedTuple):
 
     processes: dict[int, int]  # when each began
     namespaces: set[str]
-    locks: set[str]  # inodes
     interfaces: set[str]  # of ours, which the run must not add to
     shared_memory: set[str]
 
@@ -44,7 +42,7 @@ def traces(runner: int) -> Traces:
         ours |= more
     began = {pid: at for pid, (_, at) in _alive().items() if pid in ours}
     namespaces = _namespaces(ours) - _namespaces(set(parents) - ours)
-    return Traces(began, namespaces, _locks(), *_shared())
+    return Traces(began, namespaces, *_shared())
 
 
 def traces_of_run(runner: int, hit: int = 0) -> Traces:
@@ -79,11 +77,6 @@ def _namespaces(processes: set[int]) -> set[str]:
     return found
 
 
-def _locks() -> set[str]:
-    lines = (line.split() for line in Path("/proc/net/unix").read_text().splitlines())
-    return {fields[6] for fields in lines if fields[-1] == f"@{LOCK}"}
-
-
 def _shared() -> tuple[set[str], set[str]]:
     return {name for _, name in socket.if_nameindex()}, set(os.listdir("/dev/shm"))
 
@@ -97,7 +90,6 @@ def remains(seen: Traces) -> list[str]:
     ]
     held = _namespaces(set(alive) - _of_later_runs(seen, alive))
     left += [f"namespace {name}" for name in held & seen.namespaces]
-    left += [f"lock {inode}" for inode in _locks() & seen.locks]
     left += [f"interface {name}" for name in interfaces - seen.interfaces]
     return left + [f"/dev/shm/{name}" for name in shared_memory - seen.shared_memory]
 
@@ -112,9 +104,8 @@ def _of_later_runs(seen: Traces, alive: dict[int, tuple[int, int]]) -> set[int]:
 
 
 def _at_its_terminal() -> None:
-    """Take standard input as what a shell gives: also where the tests run under nohup."""
+    """Take standard input as what a shell gives."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class Scene:
@@ -145,16 +136,16 @@ class Scene:
     ) -> subprocess.Popen[str]:
         """The sweep, as a user starts it: in a shell, by `before`, or at a `terminal`."""
         own = {"TMPDIR": str(self.temporary), "GATE": str(self.gate)}
-        process = subprocess.Popen(
+        at_terminal = {"preexec_fn": _at_its_terminal} if terminal else {}
+        process = popen(
             [*before, *command("-m", *GATED, *overrides, results=self.results)],
             cwd=ROOT,
             env=os.environ | own | environment,
             stdin=terminal,
             stdout=terminal or subprocess.PIPE,
             stderr=terminal or subprocess.STDOUT,
-            text=True,
             start_new_session=True,
-            preexec_fn=_at_its_terminal if terminal else None,
+            **at_terminal,
         )
         self._started.append(process)
         return process
@@ -179,8 +170,13 @@ class Scene:
         end = time.monotonic() + SOON_S
         while (left := remains(seen)) and time.monotonic() < end:
             time.sleep(0.02)
-        assert not left and not os.listdir(self.temporary), left
+        assert not left and not self.left_behind(), left
         self.intact()
+
+    def left_behind(self) -> list[str]:
+        """Temporary files, without the empty folder that importing torch makes for its cache."""
+        found = os.listdir(self.temporary)
+        return [each for each in found if not each.startswith("torchinductor_")]
 
     def intact(self) -> None:
         assert contents(self.finished) == self.kept
@@ -189,11 +185,23 @@ class Scene:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        """End what a law that failed has left; the supervisors end by their runners' end."""
         self.open()
-        for process in self._started:
+        self._kill()
+
+    def end(self) -> None:
+        """Leave the next law nothing of one that failed: no process, no run that goes on."""
+        if self._kill():
+            for run in [run for run in runs(self.results) if status(run)["state"] == "running"]:
+                until(lambda run=run: not processes(str(run)), f"the end of {run}", SOON_S)
+                shutil.rmtree(run)
+
+    def _kill(self) -> bool:
+        """What goes on, if anything does; the supervisors end by their runners' end."""
+        going_on = [process for process in self._started if process.poll() is None]
+        for process in going_on:
             process.kill()
             process.wait()
+        return bool(going_on)
 
 
 def _at_gate(results: Path) -> Path | None:
@@ -232,3 +240,4 @@ def declare_good(run: Path) -> None:
     for name, good in (("status.json", {"state": "succeeded"}), ("summary.json", {"valid": True})):
         content = json.loads((run / name).read_text())
         (run / name).write_text(json.dumps(content | good))
+    seal(run)

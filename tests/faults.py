@@ -1,14 +1,8 @@
 """Parts that fail on purpose; named by `_target_` in tests of how failures are shown."""
 
 import os
-import signal
 import time
 from dataclasses import dataclass
-from typing import Any
-
-from hydra.core.utils import JobReturn
-from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
 
 from compressors.base import Bucket, Reduced, Workers
 
@@ -76,14 +70,7 @@ class WaitsAtGate:
 
 def _wait_at_gate() -> None:
     rank = os.environ.get("RANK")
-    if os.environ.get("GATE_RANK", rank) != rank:
+    if rank is None or os.environ.get("GATE_RANK", rank) != rank:  # no rank: it is a prediction
         return
     while os.path.exists(os.environ.get("GATE", "")):
         time.sleep(0.02)
-
-
-class InterruptsBetweenRuns(Callback):
-    """Ctrl-C at the end of every run of a sweep."""
-
-    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
-        os.kill(os.getpid(), signal.SIGINT)

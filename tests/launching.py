@@ -5,11 +5,22 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+from tests import fork_server
 
 ROOT = Path(__file__).resolve().parents[1]
 DEADLINE_S = 60
+
+# What a machine that others use as well does to a run that works.
+BUSY = (
+    "processors were idle",
+    "other processes took",
+    "virtual machine took",
+    "waited for a processor",
+)
 
 # A short run on real shaped packets, small enough for two cores.
 TINY = (
@@ -27,25 +38,39 @@ def command(*overrides: str, results: Path) -> list[str]:
     return [sys.executable, "-m", "harness", *overrides, f"results={results}", "report=false"]
 
 
+def popen(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[str]:
+    """subprocess.Popen with text; commands of ours are forked where that makes no difference."""
+    if fork_server.is_served(command, **options):
+        return fork_server.Forked(fork_server.server().socket, command, text=True, **options)
+    return subprocess.Popen(command, text=True, **options)
+
+
+def completed(
+    command: Sequence[str | Path], timeout: float = DEADLINE_S, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run `command` in the project's folder to its end, as `popen` does."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with popen(command, **{"cwd": ROOT} | pipes | options) as process:
+        try:
+            output, errors = process.communicate(timeout=timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
 def harness(*overrides: str, results: Path) -> subprocess.CompletedProcess[str]:
     """Run `python -m harness` to its end."""
-    return subprocess.run(
-        command(*overrides, results=results),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-    )
+    return completed(command(*overrides, results=results))
 
 
-def start(*overrides: str, results: Path) -> subprocess.Popen[str]:
-    """Start `python -m harness` in a process group of its own, as a terminal does."""
-    return subprocess.Popen(
-        command(*overrides, results=results),
+def start(*overrides: str, results: Path, before: Sequence[str] = ()) -> subprocess.Popen[str]:
+    """Start `python -m harness`, by `before`, in a process group of its own, as a terminal does."""
+    return popen(
+        [*before, *command(*overrides, results=results)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
         process_group=0,
     )
 
@@ -56,6 +81,12 @@ def runs(results: Path) -> list[Path]:
 
 def state(run: Path) -> str:
     return json.loads((run / "status.json").read_text())["state"]
+
+
+def own_reasons(run: Path) -> list[str]:
+    """Why a run that ended is invalid, but for what others had of this machine's processors."""
+    reasons = json.loads((run / "summary.json").read_text())["reasons"]
+    return [each for each in reasons if not any(mark in each for mark in BUSY)]
 
 
 def until(condition: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> object:

@@ -5,7 +5,11 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from harness.records import Evaluation, Events, LinkSample, Step, Table, write_json
+from harness import manifest
+from harness.parts import presets
+from harness.records import Evaluation, Events, LinkSample, Step, Table, read_json, write_json
+
+FIXED = {"_target_": "controllers.fixed.Fixed"}
 
 
 def step(number: int, rank: int = 0, **known: Any) -> Step:
@@ -14,11 +18,14 @@ def step(number: int, rank: int = 0, **known: Any) -> Step:
         "time_s": 0.5 * (number + 1),
         "loss": 1.0,
         "samples": 10,
-        "before_s": 0.1,
+        "compute_before_first_bucket_s": 0.1,
         "compute_s": 0.3,
         "compress_s": 0.05,
         "comm_s": 0.2,
         "exposed_s": 0.15,
+        "backward_s": 0.2,
+        "overlap_window_s": 0.2,
+        "workers": 2,
         "sent_bytes": 100,
         "received_bytes": 100,
         "dense_bytes": 1000,
@@ -28,8 +35,17 @@ def step(number: int, rank: int = 0, **known: Any) -> Step:
     return Step(step=number, rank=rank, **{**usual, **known})
 
 
+def parts(method: str) -> dict[str, Any]:
+    """What a method is made of: a preset, or one with a density; nothing of any other name."""
+    preset, _, density = method.rpartition("_")
+    fixed = {"controller": FIXED | {"density": float(density)}} if preset in presets() else {}
+    found = presets().get(method) or presets().get(preset, {}) | fixed
+    return {key: value for key, value in found.items() if key != "parallel"}
+
+
 def config(method: str, seed: int = 0, **other: Any) -> dict[str, Any]:
-    usual: dict[str, Any] = {
+    """Of a run by its method's name; of a name that is no method's, without its parts."""
+    usual: dict[str, Any] = parts(method) | {
         "experiment": "by_hand",
         "workers": 2,
         "steps": 10,
@@ -59,7 +75,6 @@ def run(
     """A run directory, succeeded and valid unless `status` and `summary` say otherwise."""
     path.mkdir(parents=True)
     OmegaConf.save(OmegaConf.create(config), path / "config.yaml")
-    write_json(path / "status.json", {"state": "succeeded", "pid": 1, **(status or {})})
     write_json(path / "summary.json", {"valid": True, "reasons": [], **(summary or {})})
     if environment is not None:
         write_json(path / "environment.json", environment)
@@ -71,7 +86,15 @@ def run(
         table.header()
         table.append(*(rows or []))
         table.close()
+    write_json(path / "status.json", {"state": "succeeded", "pid": 1, **(status or {})})
+    seal(path)
     return path
+
+
+def seal(path: Path) -> None:
+    """Make the manifest of a run directory fit its files, after a change by hand."""
+    told = read_json(path / "status.json") or {}
+    write_json(path / "status.json", told | {"files": manifest.of(path)})
 
 
 def sweep(folder: Path, methods: dict[str, float], seeds: int = 2, steps: int = 10) -> Path:
@@ -124,7 +147,16 @@ def contended(path: Path, method: str = "allreduce", **other: Any) -> Path:
             {"link": name, "measured_mbit": found, "expected_mbit": 10.0, "ok": True}
             for name, found in (("trunk_up", 10.1), ("trunk_down", 9.5))
         ],
-        "audit": {"cpu_idle_share": 0.5, "late_ms_p99": 3.0, "carried_over_allowed": 0.9},
+        "audit": {
+            "cpu_idle_share": 0.5,
+            "cpu_others_share": 0.125,
+            "late_ms_p99": 3.0,
+            "carried_over_allowed": 0.9,
+            "cpu_pressure": 0.25,
+            "changed_outside": 0,
+        },
+        "delivery": {"delivered": 0.97, "delivered_worst": 0.9},
+        "pauses": 0,
         "flows": [
             {"pair": "0-1", "sent_bytes": 100, "received_bytes": 90, "retransmits": 4},
         ],

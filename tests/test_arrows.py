@@ -1,17 +1,19 @@
 """Who imports whom, and which outside world has which single owner."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-OURS = {"compressors", "controllers", "profiles", "harness"}
+OURS = {"compressors", "controllers", "profiles", "harness", "papers"}
 MAY_IMPORT = {
     "compressors": set(),
     "controllers": set(),
     "profiles": set(),
-    "harness": {"compressors", "controllers", "profiles"},
+    "harness": {"compressors", "controllers", "profiles"},  # studies only as it finds them
+    "papers": {"harness"},
 }
 OWNERS = {
     "pyroute2": {"harness/network"},
@@ -19,8 +21,9 @@ OWNERS = {
     "torch.distributed": {
         "harness/exchange/workers.py",  # collectives
         "harness/training/worker.py",  # start-up and leaving
-        "harness/training/gradients.py",  # evaluation
+        "harness/training/replica.py",  # DDP, evaluation
         "harness/runner/launch.py",  # agents
+        "harness/runner/store.py",  # by which they meet
         "harness/pipeline/channel.py",  # from stage to stage
         "harness/pipeline/mesh.py",  # groups
         "harness/pipeline/assembly.py",  # which groups
@@ -28,6 +31,11 @@ OWNERS = {
         "harness/calibrate/",  # start-up, barriers before what is timed
     },
 }
+
+
+STUDIES = sorted(path.parent.name for path in (ROOT / "papers").glob("*/__init__.py"))
+NAMES = "dc2|netsense|dct|covap|acp[_-]?sgd"
+NAMED = re.compile(rf"(?<![a-z])({NAMES})", re.IGNORECASE)
 
 
 def imports(path: Path) -> set[str]:
@@ -69,3 +77,15 @@ def test_every_outside_world_has_one_owner(library):
         if any(name == library or name.startswith(f"{library}.") for name in imports(path)):
             place = str(path.relative_to(ROOT))
             assert any(place.startswith(owner) for owner in OWNERS[library]), place
+
+
+def test_a_study_imports_no_other():
+    for study in STUDIES:
+        for path in sources(f"papers/{study}"):
+            others = [name for name in imports(path) if name.startswith("papers.")]
+            assert all(name.split(".")[1] == study for name in others), path
+
+
+def test_the_harness_names_no_paper():
+    for path in sources("harness"):
+        assert not NAMED.search(path.read_text()), path

@@ -2,20 +2,21 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.doctor import kernel, machine, permissions, programs, trial
-from harness.doctor.composition import build, compose
+from harness.doctor.composition import build
 from harness.doctor.findings import Finding, told
 from harness.doctor.show import plain, verdict
 from harness.network import capabilities
-from harness.runner.turn import LOCK
-from tests.launching import ROOT, TINY, harness, network_namespaces, until
+from harness.runner import turn
+from harness.scales import compose
+from tests.launching import TINY, completed, harness, network_namespaces, until
 from tests.network.inside import MAPPED
 from tests.network.test_rootless import as_user, interpreter
 
@@ -26,14 +27,8 @@ def doctor(
     *arguments: str, before: tuple[str, ...] = (), python: str = sys.executable, **more: str
 ) -> subprocess.CompletedProcess[str]:
     """Run it to its end, with `more` in its environment."""
-    return subprocess.run(
-        [*before, python, "-m", "harness.doctor", *arguments],
-        cwd=ROOT,
-        env=os.environ | more,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    command = [*before, python, "-m", "harness.doctor", *arguments]
+    return completed(command, 120, env=os.environ | more)
 
 
 def findings(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, str]]:
@@ -60,7 +55,7 @@ def write(path: Path, text: str) -> None:
         (*TINY, "emulation.compute=measured", "dataset=cifar10", "dataset.folder=/nowhere"),
         (*TINY, "device=cuda", "workers=64"),
         (*TINY, "workers=0"),
-        ("-m", *TINY, "method=allreduce,topk_0.1"),
+        ("-m", *TINY, "method=allreduce,topk"),
     ],
     ids=" ".join,
 )
@@ -105,7 +100,7 @@ def test_missing_programs_are_told_with_their_package(tmp_path):
 
 def test_iperf3_is_needed_by_competing_flows_alone_and_not_too_old(tmp_path, monkeypatch):
     [quiet] = runs(*TINY)
-    busy = quiet._replace(parts=quiet.parts | {"profile": Busy()})
+    busy = quiet._replace(run=replace(quiet.run, profile=Busy()))
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     for version, marks in {"3.7": ("warn", "missing"), "3.9": ("ok", "ok")}.items():
         script = tmp_path / "iperf3"
@@ -225,16 +220,12 @@ def test_what_the_machine_runs_in(file, text, what, tmp_path):
 
 
 def test_a_run_that_goes_on_and_ledgers_of_dead_ones_are_told(tmp_path):
-    with socket.socket(socket.AF_UNIX) as lock:
-        try:
-            lock.bind("\0" + LOCK)
-        except OSError:
-            pass  # somebody's run holds it: the same to the doctor
-        [held] = machine.others(ledgers=tmp_path)
-    assert held.mark == "warn" and "going on" in held.found
-    write(tmp_path / "net/unix", "Num RefCount Protocol Flags Type St Inode Path\n")
+    lock = tmp_path / "lock"
+    with turn._held(lock, "for a law"):
+        [held] = machine.others(lock, tmp_path)
+    assert held.mark == "warn" and "going on" in held.found and "for a law" in held.found
     write(tmp_path / "eth7.ledger.json", "{}")
-    free, left = machine.others(tmp_path / "net/unix", tmp_path)
+    free, left = machine.others(lock, tmp_path)
     assert free.mark == "ok"
     assert left.mark == "warn" and "`python -m harness.clean`" in left.enable
 
@@ -261,11 +252,12 @@ def test_a_probe_that_breaks_is_a_line_and_no_traceback():
     assert found == Finding("cores", "warn", "could not tell: ZeroDivisionError: on purpose")
 
 
-def test_an_interface_that_cannot_be_shaped_is_told_and_not_touched():
+def test_an_interface_that_cannot_be_shaped_is_told_and_not_touched(monkeypatch):
+    monkeypatch.setenv("GRADNET_TOKEN", "of these two machines")
     machines = ("network.machine=0", "network.machines=2", "network.master=10.0.0.1")
     asked = runs("network=host", "network.interface=lo", *machines, "workers=2", "steps=1")
     assert trial.asked(asked) == []  # other machines have to take part: it cannot come up here
-    [found] = [kernel._interface(run) for run in asked]
+    [found] = [kernel._interface(each.run) for each in asked]
     assert found.mark == "missing" and "shape lo: it is a loopback" in found.found
     assert all(finding.mark == "ok" for finding in kernel.tcp(asked))
 

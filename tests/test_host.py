@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 
-from harness.__main__ import CONF
 from harness.analysis.load import runs
 from harness.network.host import Host
 from harness.network.namespaces import Namespace
+from harness.search_path import CONF
 from tests import launching
 from tests.launching import TINY, until
 from tests.network import inside, machines
@@ -25,6 +25,8 @@ from tests.network.inside import Flat
 from tests.network.machines import INTERFACE, address
 
 DEADLINE_S = 100
+# Machines have a lock each; these two are on one.
+OWN_LOCKS = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs t /run/lock && exec "$@"', "sh")
 LAW_S = 280  # under pytest's own limit
 
 
@@ -46,6 +48,8 @@ class Job:
 
     def __init__(self, hosts: tuple[Namespace, Namespace], folder: Path) -> None:
         self.hosts, self.folder = hosts, folder
+        (folder / "token").touch(mode=0o600)
+        (folder / "token").write_text("shared by both machines")
         self.before = [self.state(number) for number in (0, 1)]
         self.commands: list[subprocess.Popen[str]] = []
 
@@ -64,11 +68,17 @@ class Job:
             "machines": 2,
             "master": address(0),
             "ledger": self.folder / "ledgers" / str(number),
+            "token": self.folder / "token",
         }
         options = [f"network.{key}={value}" for key, value in settings.items()]
         with self.hosts[number].entered():
             command = launching.start(
-                *TINY, "network=host", *options, *overrides, results=self.results(number)
+                *TINY,
+                "network=host",
+                *options,
+                *overrides,
+                results=self.results(number),
+                before=OWN_LOCKS,
             )
         self.commands.append(command)
         return command
@@ -254,6 +264,6 @@ def test_without_the_right_to_shape_one_line_says_so(tmp_path: Path) -> None:
 def test_under_slurm_the_place_of_a_machine_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_NODEID", "3")
     monkeypatch.setenv("SLURM_NNODES", "4")
-    with initialize_config_dir(CONF, version_base="1.3"):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("config", ["network=host"])
     assert (config.network.machine, config.network.machines) == (3, 4)

@@ -1,4 +1,4 @@
-"""docs/add_a_compressor.md, done as it says, in a copy of the project."""
+"""docs/add_a_compressor.md and docs/add_a_study.md, done as they say, in a copy of the project."""
 
 import re
 import shutil
@@ -10,9 +10,8 @@ import pandas as pd
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-HOW_TO = ROOT / "docs" / "add_a_compressor.md"
-FOLDERS = ("compressors", "controllers", "profiles", "harness", "conf", "tests")
-FOLDERS += ("results/published",)
+DOCS = ROOT / "docs"
+FOLDERS = ("compressors", "controllers", "profiles", "harness", "papers", "conf", "tests")
 FILE = re.compile(r"^`([\w./]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -35,19 +34,41 @@ def done(command: str, where: Path) -> str:
     return done.stdout
 
 
+def added(how_to: str, files: int, where: Path) -> list[str]:
+    """Writes the files that a how-to tells; returns its commands."""
+    text = (DOCS / how_to).read_text()
+    found = dict(FILE.findall(text))
+    assert len(found) == files
+    for name, content in found.items():
+        assert not (where / name).exists()
+        (where / name).parent.mkdir(parents=True, exist_ok=True)
+        (where / name).write_text(content)
+    return [line for block in COMMANDS.findall(text) for line in block.splitlines()]
+
+
 def test_a_compressor_added_as_the_how_to_says_is_tested_and_in_the_report(project):
-    text = HOW_TO.read_text()
-    files = dict(FILE.findall(text))
-    assert len(files) == 3
-    for name, content in files.items():
-        assert not (project / name).exists()
-        (project / name).write_text(content)
-    test, sweep, report = (line for block in COMMANDS.findall(text) for line in block.splitlines())
+    test, others, own, report = added("add_a_compressor.md", 2, project)
     passed = re.search(r"(\d+) passed", done(test, project))
     assert passed and int(passed[1]) > 20
-    assert "cyclic_0.1" in done(sweep, project) + done(report, project)
+    done(others, project)
+    assert "cyclic_0.1" in done(own, project) + done(report, project)
     table = pd.read_csv(next(project.glob("results/quickstart/report/**/comparison.csv")))
     rows = table.set_index("method")
-    assert set(rows.index) == {"allreduce", "topk_0.1", "cyclic_0.1"}
+    assert set(rows.index) == {"allreduce", "topk_0.1", "dc2_da2", "cyclic_0.1"}
     assert rows.volume_ratio["cyclic_0.1"] == pytest.approx(0.1, rel=0.1)
     assert rows.volume_ratio["topk_0.1"] > 1.5 * rows.volume_ratio["cyclic_0.1"]
+
+
+@pytest.mark.timeout(900)  # a pytest and three commands, each of which imports torch
+def test_a_study_is_one_folder_that_is_tested_judged_and_reproduced(project):
+    test, run, judge, plan = added("add_a_study.md", 7, project)
+    passed = re.search(r"(\d+) passed", done(test, project))
+    assert passed and int(passed[1]) > 5
+    assert "valley" in done(run, project)
+    judged = done(judge, project)
+    assert judged.splitlines()[-1] == "holds: 1"
+    (side,) = (line for line in judged.splitlines() if "throughput over dense" in line)
+    assert re.search(r" 4 +(3\.[5-9]|4\.)", side)
+    assert "to do:" in done(plan, project)
+    whole = next(project.glob("results/valley/report/**/index.html")).read_text()
+    assert "top-k has the highest throughput where a link narrows" in whole

@@ -3,26 +3,35 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from harness import plan
+from harness import plan, sweep
 from harness.analysis import load
 from harness.preview import composed
-from harness.settings import BadSetting
+from harness.run import Run
+from harness.search_path import choices
+from harness.settings import BadSetting, Settings
+from harness.simulate.network import Simulated, SimulatedDumbbell
 from tests.launching import harness
 from tests.simulate.runs import simulated
 
 SMALL = ("model=convnet", "dataset=digits", "model.width=8", "report=false")
 FREE = ("network=simulated", "network.compress_scale=0", "emulation.compute=paced")
-COMPRESSORS = sorted(path.stem for path in Path("conf/compressor").glob("*.yaml"))
+EXPERIMENTS = list(choices("experiment"))
+COMPRESSORS = list(choices("compressor"))
 
 
-def settings_of(*overrides: str):
-    settings, _ = composed([*SMALL, *overrides])
-    plan.check(settings)
-    return settings
+def run_of(*overrides: str) -> Run:
+    return checked(composed([*SMALL, *overrides])[0])
+
+
+def checked(settings: Settings) -> Run:
+    run = settings.run()
+    plan.check(run)
+    return run
 
 
 def took(run: Path):
@@ -31,8 +40,16 @@ def took(run: Path):
 
 
 def test_a_short_run_takes_what_was_predicted(tmp_path):
-    asked = ("steps=6", "workers=3", "method=randomk_0.1", "profile=degrading", *FREE)
-    found = plan.predict(settings_of(*asked))
+    asked = (
+        "steps=6",
+        "workers=3",
+        "method=topk",
+        "compressor=randomk",
+        "controller.density=0.1",
+        "profile=degrading",
+        *FREE,
+    )
+    found = plan.predict(run_of(*asked))
     time_s, sent = took(simulated(tmp_path / "run", *asked))
     assert (found.time_s, found.sent_bytes) == (pytest.approx(time_s), pytest.approx(sent))
     assert found.steps == 6 and found.real_s is None
@@ -43,7 +60,7 @@ def test_a_short_run_takes_what_was_predicted(tmp_path):
 @pytest.mark.parametrize("profile", ["fluctuating", "square"])
 def test_a_long_run_is_seen_all_over_its_profile(tmp_path, profile):
     asked = ("steps=600", "workers=4", f"profile={profile}", *FREE, "emulation.compute=replay")
-    found = plan.predict(settings_of(*asked))
+    found = plan.predict(run_of(*asked))
     time_s, sent = took(simulated(tmp_path / "run", *asked, "network.alike=true"))
     assert found.time_s == pytest.approx(time_s, rel=0.15) and found.steps == 600
     assert found.sent_bytes == pytest.approx(sent)
@@ -51,52 +68,101 @@ def test_a_long_run_is_seen_all_over_its_profile(tmp_path, profile):
 
 def test_a_real_network_is_predicted_by_its_own_conditions():
     asked = ("steps=4", "workers=4", "emulation.compute=paced", "emulation.dilation=5")
-    star = settings_of(*asked, "network=netns", "network.update_s=0.5", "network.queue_ms=20")
+    star = run_of(*asked, "network=netns", "network.update_s=0.5", "network.queue_ms=20")
     known = plan.stand_in(star)
-    assert known["network.queue_ms"] == 20
-    costs = known.build("network").costs(known.build("profile"), 4, 1, dilation=5)
+    assert isinstance(known.network, Simulated) and known.network.queue_ms == 20
+    costs = known.network.costs(known.profile, 4, 1, dilation=5)
     assert costs.conditions.update_s == 0.1  # emulated
-    trunk = settings_of(*asked, "network=dumbbell", "network.left=1")
-    assert plan.stand_in(trunk)["network.left"] == 1
+    trunk = run_of(*asked, "network=dumbbell", "network.left=1")
+    twin = plan.stand_in(trunk).network
+    assert isinstance(twin, SimulatedDumbbell) and twin.left == 1
     found = plan.predict(star)
     assert found.real_s == pytest.approx(5 * found.time_s)
 
 
 def test_computation_that_is_measured_is_measured_here():
-    asked = settings_of("steps=3", "workers=2", "emulation.compute=measured", "profile=static")
+    asked = run_of("steps=3", "workers=2", "emulation.compute=measured", "profile=static")
     times = plan.times_here(asked)
-    assert times["forward_s"] > 0 and times["backward_s"] > 0
+    assert times.forward_s > 0 and times.backward_s > 0
     found = plan.predict(asked, times)
-    assert found.compute_s == pytest.approx(times["forward_s"] + times["backward_s"])
+    assert found.compute_s == pytest.approx(times.forward_s + times.backward_s)
 
 
 @pytest.mark.parametrize("compressor", COMPRESSORS)
 def test_every_compressor_can_be_planned(compressor):
     asked = ("steps=3", "workers=4", "emulation.compute=paced", "controller.agree=min")
-    found = plan.predict(settings_of(*asked, f"compressor={compressor}", "optimizer.momentum=0"))
+    found = plan.predict(run_of(*asked, f"compressor={compressor}", "optimizer.momentum=0"))
     assert found.sent_bytes > 0 and found.exposed_s > 0
     assert found.time_s >= 3 * found.compute_s
 
 
-def test_epochs_without_data_cannot_be_planned(monkeypatch, tmp_path):
+def test_epochs_without_data_are_those_of_as_many_samples_as_are_published(monkeypatch, tmp_path):
     monkeypatch.setenv("GRADNET_DATA", str(tmp_path))
-    asked = ("dataset=cifar10", "steps=null", "epochs=2", "emulation.compute=paced")
-    settings, _ = composed(["model=resnet20", *asked])
+    asked = ["model=resnet20", "steps=null", "epochs=2", "workers=4", "batch_size=25"]
+    settings, _ = composed([*asked, "dataset=cifar10"])
+    assert plan.total_steps(checked(settings)) == 2 * 500
+    settings, _ = composed([*asked, "dataset=imagenet", "dataset.classes=7"])
     with pytest.raises(BadSetting, match="plan needs steps=N"):
-        plan.check(settings)
+        checked(settings)
 
 
-def test_pipelines_are_not_planned():
-    with pytest.raises(BadSetting, match="plan must be false with parallel=pipeline"):
-        settings_of("parallel=pipeline", "accumulate=4", "steps=2")
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_is_planned_at_both_scales_without_its_data(name, monkeypatch, tmp_path):
+    """One of the runs that say the same keys."""
+    monkeypatch.setenv("GRADNET_DATA", str(tmp_path))
+    for scale in ("laptop", "paper"):
+        for settings in first_of_each_line(name, scale):
+            assert plan.total_steps(checked(settings)) > 0
+        found = plan.predict(replace(settings.run(), steps=2, epochs=None))
+        assert found.time_s > 0 and found.compute_s > 0
+
+
+def first_of_each_line(name: str, scale: str) -> list[Settings]:
+    with sweep.hydra():
+        asked = [f"+experiment={name}", f"scale={scale}", "plan=true"]
+        lines: dict[tuple[str, ...], list[str]] = {}
+        for choice in sweep.choices(asked):
+            keys = tuple(word.partition("=")[0] for word in choice)
+            lines.setdefault(keys, choice)
+        return [sweep.settings_of(choice) for choice in lines.values()]
+
+
+@pytest.mark.parametrize(
+    "names", [("activations=dct_mp",), ("method=dct_hybrid", "compressor.refresh=paper")]
+)
+def test_a_pipeline_takes_what_was_predicted_without_its_data(names, tmp_path, monkeypatch):
+    """Replayed by its own program; of a static link any step is like the others."""
+    asked = ("parallel=pipeline", "accumulate=4", "workers=4", "steps=100", *names)
+    asked += ("network=simulated", "network.compress_scale=0", "emulation.compute=replay")
+    time_s, sent = took(simulated(tmp_path / "run", *asked))
+    monkeypatch.setenv("GRADNET_DATA", str(tmp_path))
+    found = plan.predict(run_of(*asked))
+    rows = load.steps(tmp_path / "run")
+    assert found.time_s == pytest.approx(time_s, rel=0.01) and found.steps == 100
+    assert found.sent_bytes == pytest.approx(rows.sent_bytes.sum() / 4, rel=0.05)  # thresholds age
+    assert found.samples_per_s == pytest.approx(100 * 2 * 4 * 16 / time_s, rel=0.01)
+
+
+def test_a_split_model_takes_what_it_takes_uncut():
+    asked = ("steps=4", "workers=2", *FREE)
+    cut = run_of("parallel=split", "activations=dct_mp", *asked)
+    assert plan.predict(cut) == plan.predict(run_of("method=allreduce", *asked))
 
 
 def test_runs_that_differ_in_seeds_alone_are_predicted_once():
     found = plan.Plan()
     for rate in (50, 100):
         for seed in (0, 1, 2):
-            asked = ("steps=2", f"seed={seed}", f"profile.rate_mbit={rate}", "method=randomk_0.1")
-            found.add(settings_of(*asked, *FREE))
+            asked = (
+                "steps=2",
+                f"seed={seed}",
+                f"profile.rate_mbit={rate}",
+                "method=topk",
+                "compressor=randomk",
+                "controller.density=0.1",
+            )
+            settings, _ = composed([*SMALL, *asked, *FREE])
+            found.add(settings, checked(settings))
     assert [count for _, count, _ in found.settings()] == [3, 3]
     assert found.apart() == ["rate_mbit 50", "rate_mbit 100"]
 
@@ -109,7 +175,7 @@ def test_kernels_are_compiled_before_anything_is_timed():
 
 COLD = """
 from compressors import kernels
-from harness import plan
+from harness import plan, sweep
 from harness.preview import composed
 from harness.simulate.workers import SimulatedWorkers
 
@@ -117,26 +183,26 @@ def told():
     print("warm" if kernels._loaded.cache_info().currsize else "cold")
 
 begin, seen = SimulatedWorkers.begin, []
-def begins(workers, time_s):
+def begins(workers, told_s=None):
     if not seen:
         seen.append(told())
-    begin(workers, time_s)
+    begin(workers, told_s)
 
 SimulatedWorkers.begin = begins  # from here on what compression takes is measured
 told()
-asked = ["model=convnet", "dataset=digits", "emulation.compute=paced", "method=topk_0.1", "steps=1"]
-plan.predict(composed(asked)[0])
+asked = ["model=convnet", "dataset=digits", "emulation.compute=paced", "method=topk", "steps=1"]
+plan.predict(composed(asked)[0].run())
 """
 
 
 @pytest.mark.launch
 def test_a_sweep_is_predicted_and_nothing_is_left(tmp_path):
     results = tmp_path / "results"
-    asked = ("-m", "plan=true", "method=allreduce,topk_0.1", "seed=0,1", "steps=50")
+    asked = ("-m", "plan=true", "method=allreduce,topk", "seed=0,1", "steps=50")
     before = set(os.listdir("/tmp"))
     done = harness(*asked, "emulation.compute=paced", results=results)
     assert done.returncode == 0, done.stderr
-    for said in ("allreduce", "topk_0.1", "4 runs", "of this machine", "nothing was run"):
+    for said in ("allreduce", "topk_0.01", "4 runs", "of this machine", "nothing was run"):
         assert said in " ".join(done.stdout.split()), done.stdout
     assert not results.exists()
     left = {name for name in set(os.listdir("/tmp")) - before if name.startswith("gradnet-plan-")}

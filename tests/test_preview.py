@@ -1,15 +1,14 @@
 """The preview draws what a run would see, and says in one line what it cannot."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from harness.figures.conditions import Seen, conditions, names
+from harness.figures.conditions import NodeConditions, conditions, names
 from harness.preview import composed, look, looks_s, main, table
-from tests.launching import ROOT
+from tests.launching import completed
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -28,7 +27,7 @@ def test_it_draws_and_starts_nothing(tmp_path):
     """Also for an experiment with a sweep: the conditions are those of one run."""
     command = [sys.executable, "-m", "harness.preview"]
     command += ["+experiment=dc2_imagenet_dynamic", "scale=laptop", f"results={tmp_path}"]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    ran = completed(command)
     assert ran.returncode == 0, ran.stderr
     path, head, *rows = ran.stdout.splitlines()
     assert path == str(tmp_path / "preview_dc2_dynamic_imagenet_laptop.png")
@@ -78,10 +77,11 @@ def test_figures_fit_any_number_of_nodes(nodes):
 
 def test_conditions_that_never_change_are_said_in_words():
     links = np.array([[100.0, 10.0, 2.0, 0.01, 0.0]] * 3)
-    figure = conditions(np.arange(3.0), [Seen([0], links, links)], np.zeros(3), "title")
+    figure = conditions(np.arange(3.0), [NodeConditions([0], links, links)], np.zeros(3), "title")
     assert figure.get_suptitle() == "title\none-way delay 10 ms, jitter 2 ms, loss 1 %"
     assert len(figure.axes) == 1
-    assert table([Seen([0], links, links)], 0).split()[-6:] == ["100", "100", "100", "10", "1", "0"]
+    told = table([NodeConditions([0], links, links)], 0).split()
+    assert told[-6:] == ["100", "100", "100", "10", "1", "0"]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_nodes_are_named_in_runs(nodes, said):
         (["profile=nosuch"], "Could not find 'profile/nosuch' Available options"),
         (["profil=static"], "Could not override 'profil'"),
         (["profile=trace", "profile.path=nosuch.csv"], "got 'nosuch.csv'"),
-        (["workers=0"], "workers must be a whole number >= 1, got 0"),
+        (["workers=0"], "workers must be a whole number in [1, 100000], got 0"),
         (["seed=1,2"], "Ambiguous value for argument 'seed=1,2'"),
         (["profile.rate_mbit=${nosuch}"], "Interpolation key 'nosuch' not found"),
         (["--seconds", "0"], "--seconds must be in [1, 100000], got 0"),

@@ -12,14 +12,15 @@ import yaml
 
 from harness import environment
 from harness.analysis import agreement
-from harness.doctor.composition import compose
-from harness.reproduce.paper import PAPERS, Paper, check
+from harness.reproduce.paper import Paper, check, reproducible
 from harness.runner import run
+from harness.scales import compose
+from harness.search_path import choices
 from harness.settings import BadSetting
-from tests.launching import processes, until
+from tests.launching import popen, processes, until
 
 ROOT = Path(__file__).resolve().parents[1]
-EXPERIMENTS = {path.stem for path in (ROOT / "conf/experiment").glob("*.yaml")}
+EXPERIMENTS = set(choices("experiment"))
 TINY = ("scale=laptop", "workers=2", "steps=4", "eval_every=2", "target.value=0.99")
 
 
@@ -30,7 +31,7 @@ def paper(tmp_path):
         "title": "A paper",
         "claims": "",
         "experiments": ["quickstart"],
-        "sweeps": [["network=calibrated", "method=allreduce,topk_0.1", "seed=0"]],
+        "sweeps": [["network=calibrated", "method=allreduce,topk", "seed=0"]],
     }
     path = tmp_path / "own.yaml"
     path.write_text(yaml.safe_dump(told))
@@ -41,7 +42,7 @@ def started(paper: Path | str, *more: str, **options) -> subprocess.Popen:
     results = f"results={Path(paper).parent / 'results'}"
     command = [sys.executable, "-m", "harness.reproduce", str(paper), *TINY, results, *more]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=ROOT, **options)
+    return popen(command, stdout=pipe, stderr=pipe, cwd=ROOT, **options)
 
 
 def reproduced(paper: Path | str, *more: str) -> tuple[int, str, str]:
@@ -55,7 +56,7 @@ def states(paper: Path) -> list[str]:
     return sorted(yaml.safe_load(file.read_text())["state"] for file in files)
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in PAPERS.glob("*.yaml")))
+@pytest.mark.parametrize("name", sorted(reproducible()))
 def test_a_paper_names_experiments_that_are_there_each_once(name):
     known = Paper.read(name)
     assert known.experiments and set(known.experiments) <= EXPERIMENTS
@@ -84,7 +85,7 @@ def test_all_data_that_is_missing_is_named_at_once(monkeypatch):
     monkeypatch.setenv("GRADNET_DATA", "/nowhere")
     known = Paper("own", "A paper", "", ["dc2_table2"], [["seed=0"]])
     with pytest.raises(BadSetting) as told:
-        check(known.runs(["scale=paper"]))
+        check(known.described(["scale=paper"]).runs)
     for name in ("cifar10", "imagenet", "ptb"):
         assert name in str(told.value).lower()
 
@@ -103,8 +104,8 @@ def test_what_is_done_is_kept_and_the_page_has_every_run(paper):
     assert status == 0 and "2 runs, 0 of them done before; to do: 2 in virtual time" in out
     folder = paper.parent / "results"
     rows = pd.read_csv(folder / "own/runs.csv")
-    assert sorted(rows.method) == ["allreduce", "topk_0.1"]
-    assert set(rows.network) == {"virtual"} and set(rows.scale) == {"laptop"}
+    assert sorted(rows.method) == ["allreduce", "topk_0.01"]
+    assert set(rows.world) == {"virtual"} and set(rows.scale) == {"laptop"}
     page = (folder / "own/index.html").read_text()
     assert "A paper" in page and "../quickstart/report/index.html" in page
     assert (folder / "quickstart/report/comparison.csv").exists()

@@ -33,6 +33,14 @@ def alike(one: pd.DataFrame, other: pd.DataFrame) -> bool:
     return sorted(other) == columns and places[0] == places[1]
 
 
+def test_kept_tables_have_todays_names_whenever_they_were_written(tmp_path):
+    text = (KEPT / PAPERS[0] / "runs.csv").read_text()
+    older = text.replace("compute_before_first_bucket_s", "before_s", 1)
+    (tmp_path / "runs.csv").write_text(older)
+    pd.testing.assert_frame_equal(read(tmp_path)["runs"], read(KEPT / PAPERS[0])["runs"])
+    assert older != text
+
+
 @pytest.mark.parametrize("name", PAPERS)
 def test_what_is_told_again_without_a_change_changes_nothing(name):
     before = read(KEPT / name)
@@ -97,7 +105,7 @@ def test_a_part_is_written_beside_what_is_kept(tmp_path):
     paper = Paper.read(str(tmp_path / "own.yaml"))
     tiny = ["scale=laptop", "workers=2", "steps=4", "eval_every=2", f"results={tmp_path / 'runs'}"]
     tiny += ["profile=static", "model=convnet", "emulation.compute=measured"]
-    runs = paper.runs(tiny)
+    runs = paper.described(tiny).runs
     assert {each.state for each in perform(runs, lambda *_: None)} == {"succeeded"}
     results, out = tmp_path / "runs", tmp_path / "own"
     whole = {path.name for path in reference.write(paper, results, tiny, folder=tmp_path)}

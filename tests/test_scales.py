@@ -29,4 +29,4 @@ def test_a_stand_in_has_the_papers_times_and_rates_in_proportion_to_its_size(exp
     ratio = parameters(laptop) / parameters(paper)
     small, large = (found.build("profile").extremes() for found in (laptop, paper))
     expected = [ratio * large.lowest_mbit, ratio * large.highest_mbit, *large[2:]]
-    assert list(small) == pytest.approx(expected, rel=2e-3)
+    assert list(small) == pytest.approx(expected, rel=3e-3)  # weights come in rows

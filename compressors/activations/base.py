@@ -17,12 +17,13 @@ class Activations(Protocol):
 
     The side before the cut calls `forward` and, when the gradient has come back, `returned`; the
     side after it calls `received` and then `backward`. `kept` is whatever a side has to remember
-    of a micro-batch in between. One object may serve both sides, which is the operator of one
+    of a micro-batch in between. A class declares `keeps_largest = True` if it sends the largest of
+    every sample, or all. One object may serve both sides, which is the operator of one
     process, or one side each, which is a link between two: the numbers are the same bit for bit.
     """
 
     def forward(self, rows: Tensor, training: bool) -> tuple[Piece, Any]:
-        """What is sent of `rows`, [rows, d], and what `returned` will need."""
+        """Choose the entries of `rows`, [rows, d], to send, and keep what `returned` will need."""
         ...
 
     def received(self, piece: Piece, shape: tuple[int, int]) -> tuple[Tensor, Any]:
@@ -30,7 +31,7 @@ class Activations(Protocol):
         ...
 
     def backward(self, grad: Tensor, kept: Any) -> Piece:
-        """What is sent back of the gradient behind the cut, [rows, d]."""
+        """Choose the entries to send back of the gradient behind the cut, [rows, d]."""
         ...
 
     def returned(self, piece: Piece, kept: Any, shape: tuple[int, int]) -> Tensor:

@@ -10,13 +10,14 @@ more than that the estimate comes from there.
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from torch import Tensor
 
 from compressors.activations.base import Piece
 from compressors.activations.rows import check_density, entries, row_mask, spread
-from compressors.magnitude import bits
 from compressors.threshold_topk import ThresholdTopK
+from compressors.topk_select import bits
 
 THRESHOLDS = ("exact", "laplace")
 
@@ -25,6 +26,7 @@ THRESHOLDS = ("exact", "laplace")
 class DCTMP:
     """Forward 4 bytes for each entry that is kept, and the mask; backward 4 bytes for each."""
 
+    keeps_largest: ClassVar[bool] = True
     density: float  # of every row that is kept, in (0, 1]: 1 - eta
     threshold: str = "exact"  # exact: of each row, by selection | laplace: of all, by a fit
     memory: float = 0.99  # weight of the past in the average threshold of evaluation, laplace only
@@ -59,7 +61,7 @@ class DCTMP:
         return int(kept.count_nonzero())
 
     def mask(self, rows: Tensor, training: bool) -> Tensor:
-        """What is kept of `rows`, [rows, d]."""
+        """Mark the entries of `rows`, [rows, d], that are sent; bool of that shape."""
         if self.threshold == "exact":
             return row_mask(rows, self.density)
         return (rows.abs() >= self._fitted(rows, training)) & (bits(rows) > 0)

@@ -1,6 +1,7 @@
 """All activations and all their gradients, as they are: the baseline."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -10,6 +11,8 @@ from compressors.activations.base import Piece
 @dataclass
 class Dense:
     """4 rows d bytes each way."""
+
+    keeps_largest: ClassVar[bool] = True
 
     def forward(self, rows: Tensor, training: bool) -> tuple[Piece, None]:
         return Piece(rows.flatten()), None

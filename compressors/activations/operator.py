@@ -32,7 +32,7 @@ class Cut:
         self.scheme, self.crossed = scheme, Crossed()
 
     def __call__(self, x: Tensor, training: bool) -> Tensor:
-        """What is behind the cut of `x`, [rows, ...], of the same shape."""
+        """Compress and restore `x`, [rows, ...], as a pipeline's cut would; same shape."""
         return _Crossing.apply(x, self, training)  # type: ignore[no-untyped-call]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.magnitude import bits
+from compressors.topk_select import bits
 
 ROUNDING = 1e-9  # of eta d: 0.29 x 100 is 28.999999999999996
 
@@ -26,7 +26,7 @@ def check_density(density: float) -> None:
 
 
 def row_mask(rows: Tensor, density: float) -> Tensor:
-    """Which entries of `rows`, float32 [rows, d], are among the largest `density` d of their row.
+    """Mark the largest `density` d entries of every row of `rows`, float32 [rows, d].
 
     bool [rows, d]; at density 1 all but zeros are.
     """
@@ -48,7 +48,7 @@ def _place(d: int, density: float) -> int:
 
 
 def _at(keys: Tensor, place: int) -> Tensor:
-    """What is at that place of every row in ascending order, [rows, 1]."""
+    """Select the key at index `place` of every row in ascending order, [rows, 1]."""
     if keys.is_cuda:
         return keys.kthvalue(place + 1, dim=1, keepdim=True).values
     ordered = np.partition(keys.numpy(), place, axis=1)

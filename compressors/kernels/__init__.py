@@ -117,7 +117,7 @@ def of(x: Tensor) -> Compiled | None:
 
 
 def addresses(tensors: Sequence[Tensor], nbytes: int) -> np.ndarray:
-    """Where the memory of each begins, int64 [tensors]; ValueError if one is not so large."""
+    """Start addresses of the tensors, int64 [tensors]; ValueError if one is below `nbytes`."""
     for tensor in tensors:
         if not (tensor.is_cpu and tensor.is_contiguous() and tensor.nbytes >= nbytes):
             raise ValueError(f"expected {nbytes} bytes in one piece, got {tuple(tensor.shape)}")
@@ -125,7 +125,7 @@ def addresses(tensors: Sequence[Tensor], nbytes: int) -> np.ndarray:
 
 
 def path() -> str:
-    """Which code is active, and why when it is numpy."""
+    """Name of the active code path, with the reason when it is numpy."""
     return _loaded()[1]
 
 
@@ -188,7 +188,7 @@ def _has_compress() -> bool:
 
 
 def _selects(native: Compiled) -> bool:
-    """Whether the kernels agree with numpy on a vector with ties, zeros, NaN and infinities."""
+    """True if the kernels agree with numpy on a vector with ties, zeros, NaN and infinities."""
     draw = np.random.default_rng(0).standard_normal
     x, other = draw(TEST_SIZE, np.float32).round(1), draw(TEST_SIZE, np.float32)
     x[::97], x[5::97], x[7::97] = np.nan, -np.inf, 1e-42

@@ -9,7 +9,7 @@ BYTES = 256  # packed bytes a program of the signs handles
 
 @triton.jit
 def passes(v, threshold):
-    """Whether |v| is `threshold` or more, or NaN, and not zero; as int32, which scans add up."""
+    """1 if v is not 0 and |v| >= `threshold` or NaN, else 0; int32, so that scans can add it up."""
     return ((tl.abs(v) < threshold) == 0).to(tl.int32) * (v != 0).to(tl.int32)
 
 

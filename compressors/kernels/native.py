@@ -1,7 +1,7 @@
 """Selection by magnitude in machine code: numba loops around a few blocks of vector instructions.
 
-Magnitudes are the bits of |x| as an integer, as in compressors.magnitude. No prange: its threads do
-not survive a fork. Positions are int32: n < 2**31.
+Magnitudes are the bits of |x| as an integer, as in compressors.topk_select. No prange: its
+threads do not survive a fork. Positions are int32: n < 2**31.
 """
 
 import os
@@ -180,7 +180,7 @@ def _scan_block(x, first, bound, erase, index, values, count):  # type: ignore[n
 
 @njit(**OPTIONS)
 def _scan_rest(x, first, bound, erase, index, values, count):  # type: ignore[no-untyped-def]
-    """The same for the elements from `first` to the end."""
+    """Collect, element by element from `first` to the end, those whose key exceeds `bound`."""
     keys = x.view(np.int32)
     for here in range(first, x.size):
         if (keys[here] & np.int32(MAGNITUDE)) > bound:

@@ -1,7 +1,7 @@
 """Stochastic rounding to levels of a step, and back, in machine code.
 
-The numbers drawn are those of compressors.counter, the bits those of compressors.packing. Loops go
-by position: numba's iterators do not become vectors.
+The numbers drawn are those of compressors.counter_rng, the bits those of compressors.packing.
+Loops go by position: numba's iterators do not become vectors.
 """
 
 from typing import Any
@@ -180,7 +180,7 @@ def _pack_whole(codes, whole, width, packed):  # type: ignore[no-untyped-def]
 
 @njit(**OPTIONS)
 def _pack_steps(codes, width, packed):  # type: ignore[no-untyped-def]
-    """Whole steps of codes; those behind the last of them go to the front. Returns their count."""
+    """Pack the codes of whole steps and move the rest to the front; return how many remain."""
     whole = codes.size - codes.size % BLOCK
     if width == TERNARY:  # a number that the compiler knows: four times as fast
         _pack_whole(codes, whole, TERNARY, packed)
@@ -253,7 +253,7 @@ def encode(total, added, ends, norm, levels, width, keys, keep, steps, packed): 
 
 @njit(**OPTIONS)
 def _add_levels(total, codes, step, most, onto):  # type: ignore[no-untyped-def]
-    """What `codes` stand for; with `onto` it is added to what is there."""
+    """Decode `codes` into `total`; with `onto`, add to it instead."""
     if onto:
         for here in range(total.size):
             total[here] += np.float32(np.float32(np.float32(codes[here]) - most) * step)

@@ -1,6 +1,6 @@
 """Which of some entries are the k largest, in machine code: by radix, without sorting.
 
-Magnitudes are the bits of |x| as an integer, as in compressors.magnitude.
+Magnitudes are the bits of |x| as an integer, as in compressors.topk_select.
 """
 
 import numpy as np

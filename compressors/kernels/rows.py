@@ -117,7 +117,7 @@ def set_past_cache(_, out, row, source, weights, taken, first, end):  # type: ig
 
 @intrinsic
 def sum_at(_: Any, source: Any, weights: Any, column: Any):  # type: ignore[no-untyped-def]
-    """One element of what `set_past_cache` makes."""
+    """Compute one element of the sum that `set_past_cache` writes."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         source, weights, column = arguments

@@ -30,7 +30,7 @@ STEP, FIRST, SECOND = map(WORD, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D04
 
 @njit(**OPTIONS)
 def _position(number, key, n):  # type: ignore[no-untyped-def]
-    """As compressors.draw has it."""
+    """Position in [0, n) of draw `number`, equal to compressors.rng's."""
     x = WORD(key + WORD(WORD(number) * STEP))
     x = WORD(WORD(x ^ (x >> WORD(30))) * FIRST)
     x = WORD(WORD(x ^ (x >> WORD(27))) * SECOND)
@@ -58,7 +58,7 @@ def mark(n, count, key, bitmap):  # type: ignore[no-untyped-def]
 
 @njit("void(uint64[::1], boolean, int32[::1])", **OPTIONS)
 def positions(bitmap, invert, index):  # type: ignore[no-untyped-def]
-    """Where `bitmap` is 1 (0 with `invert`), ascending, as many as fit less AHEAD."""
+    """Write positions of set bits (unset with `invert`) to `index`, up to AHEAD before its end."""
     count, room = 0, index.size - AHEAD
     flip = ~WORD(0) if invert else WORD(0)
     for word in range(bitmap.size):
@@ -131,7 +131,7 @@ def add(total, index, values, factor):  # type: ignore[no-untyped-def]
 
 @njit("boolean(float32[::1], int64[::1], int64[::1], int64[::1], float32)", **OPTIONS)
 def fill(total, places, sources, counts, factor):  # type: ignore[no-untyped-def]
-    """What `add_all` makes of zeros, written past the cache and not read, by chunks of `total`.
+    """Write the sum of the sources to `total` without reading it, chunk by chunk, past the cache.
 
     False, and `total` is not done, if a worker's positions go back to an earlier chunk, or one is
     outside, or `total` does not begin at a multiple of ALIGNMENT.

@@ -11,7 +11,7 @@ KEY = np.array([5, 7], np.uint32)
 
 
 def agrees(native: Any) -> bool:
-    """Of all kernels but those that select."""
+    """True if every kernel that does not select gives numpy's results."""
     return all(test(native) for test in (_signs, _votes, _levels, _casts, _positions, _products))
 
 
@@ -88,7 +88,7 @@ def _levels(native: Any) -> bool:
 
 
 def _uniform(n: int) -> np.ndarray:
-    """As compressors.counter.uniform, for KEY."""
+    """Numbers equal to compressors.counter_rng.uniform's for KEY."""
     x = np.arange(-(-n // 2), dtype=np.uint32) * np.uint32(0x9E3779B1) ^ KEY[0]
     x = (x ^ x >> 15) * np.uint32(0x846CA68B) ^ KEY[1]
     x = (x ^ x >> 16) * np.uint32(0x7FEB352D)
@@ -136,7 +136,7 @@ def _positions(native: Any) -> bool:
 
 
 def _sums(kernels: Any, index: np.ndarray, values: np.ndarray) -> bool:
-    """At any address."""
+    """True if sums agree with numpy's at every alignment of the vectors."""
     doubled, taken = values * np.float32(2), np.empty_like(values)
     for first in (0, 1):
         total, expected = np.full(SIZE + first, np.float32(7)), np.zeros(SIZE, np.float32)

@@ -45,7 +45,7 @@ def store(builder: Any, value: Any, pointer: Any, align: int) -> None:
 
 
 def store_past_cache(builder: Any, value: Any, pointer: Any) -> None:
-    """To a place at a multiple of ALIGNMENT; `settle` before others look at it."""
+    """Store a vector past the cache at a multiple of ALIGNMENT; `settle` before others read it."""
     written = builder.store(value, pointer)
     written.align = ALIGNMENT
     written.set_metadata("nontemporal", builder.module.add_metadata([I32(1)]))
@@ -145,7 +145,7 @@ def load_plane(_: Any, packed: Any, byte: Any, bit: Any, codes: Any, first: Any)
 
 @intrinsic
 def trailing_zeros(_: Any, bits: Any) -> Any:
-    """Of an unsigned integer that is not 0."""
+    """Number of trailing zero bits of an unsigned integer; undefined for 0."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
@@ -155,7 +155,7 @@ def trailing_zeros(_: Any, bits: Any) -> Any:
 
 @intrinsic
 def ones(_: Any, bits: Any) -> Any:
-    """How many bits of an unsigned integer are 1."""
+    """Number of set bits of an unsigned integer."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
@@ -177,7 +177,7 @@ def high_product(_: Any, x: Any, y: Any) -> Any:
 
 @intrinsic
 def copy_past_cache(_: Any, source: Any, out: Any, first: Any) -> Any:
-    """All of `source`, a multiple of BLOCK, to out[first:], at a multiple of ALIGNMENT."""
+    """Copy `source`, a multiple of BLOCK long, past the cache to out[first:], which is aligned."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         source, out, first = arguments
@@ -195,7 +195,7 @@ def copy_past_cache(_: Any, source: Any, out: Any, first: Any) -> Any:
 
 @intrinsic
 def settle(_: Any):  # type: ignore[no-untyped-def]
-    """What was written past the cache is there for all threads."""
+    """Fence that makes non-temporal stores visible to all threads."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         builder.fence("seq_cst")

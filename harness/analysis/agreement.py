@@ -6,43 +6,58 @@ was real.
 
 import hashlib
 import json
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pandas as pd
 
+from controllers.base import Column
 from harness.analysis import load, metrics
 
 OF_NO_RESULT = ("network", "results", "rerun", "report")
 SHAPE = ("left", "access", "sites", "site_delays_ms", "flows_between")  # of a network
-FIXED = "controllers.fixed."
+FIXED = "fixed"  # a controller that chooses nothing
+OF_METHOD = ("compressor", "controller", "error_feedback", "overlap", "parallel")
 
 
 class Pair(NamedTuple):
     """A real run and its twin in virtual time; emulated seconds."""
 
     virtual: str  # which simulated network, a short hash
-    condition: str  # profile, with what tells it from others of that name
-    workers: int
-    method: str
-    seed: int
+    condition: Annotated[str, Column("profile, and what sets it apart", shown=True)]
+    workers: Annotated[int, Column(shown=True)]
+    method: Annotated[str, Column(shown=True)]
+    compressor: str
+    controller: str
+    error_feedback: bool
+    overlap: str
+    parallel: str
+    seed: Annotated[int, Column(shown=True, wide=True)]
     controlled: bool  # a controller chooses the density
-    real_s: float  # mean step; of all, as conditions depend on when a step is
-    virtual_s: float
-    error: float
-    real_density: float  # mean of all steps
-    virtual_density: float
-    density_error: float
+    real_s: Annotated[float, Column("mean of all", "real step (s)", shown=True, digits=4)]
+    virtual_s: Annotated[float, Column("mean of all", "virtual step (s)", shown=True, digits=4)]
+    error: Annotated[
+        float,
+        Column("virtual / real - 1", "error (%)", shown=True, percent=True, signed=True),
+    ]
+    real_density: Annotated[float, Column("mean of all steps", shown=True)]
+    virtual_density: Annotated[float, Column("mean of all steps", shown=True)]
+    density_error: Annotated[
+        float,
+        Column("virtual / real - 1", "error (%)", shown=True, percent=True, signed=True),
+    ]
 
 
 class Summary(NamedTuple):
     """Absolute errors of several pairs; nan where there is none."""
 
     pairs: int
-    median: float  # of the step time
-    worst: float
-    controlled: int  # pairs
-    density_median: float  # of these
-    density_worst: float
+    median: Annotated[float, Column("of the mean step", "step: median error (%)", percent=True)]
+    worst: Annotated[float, Column("of the mean step", "worst", percent=True)]
+    controlled: Annotated[int, Column("pairs", "with a controller")]
+    density_median: Annotated[
+        float, Column("of these pairs", "density: median error (%)", percent=True)
+    ]
+    density_worst: Annotated[float, Column("of these pairs", "worst", percent=True)]
 
 
 def paired(runs: pd.DataFrame) -> pd.DataFrame:
@@ -63,10 +78,7 @@ def paired(runs: pd.DataFrame) -> pd.DataFrame:
             real[identity] = row
     twins = [(name, real[key], row) for (name, key), row in virtual.items() if key in real]
     said = _conditions([row for _, _, row in twins])
-    found = [
-        _pair(name, said[row.path], _is_controlled(configs[row.path]), twin, row)
-        for name, twin, row in twins
-    ]
+    found = [_pair(name, said[row.path], twin, row) for name, twin, row in twins]
     order = ["virtual", "condition", "workers", "controlled", "method", "seed"]
     pairs = pd.DataFrame(found, columns=list(Pair._fields))
     return pairs.sort_values(order, ignore_index=True)
@@ -92,7 +104,7 @@ def by(pairs: pd.DataFrame, *columns: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*columns, *Summary._fields])
 
 
-def _pair(name: str, condition: str, controlled: bool, real: Any, virtual: Any) -> Pair:
+def _pair(name: str, condition: str, real: Any, virtual: Any) -> Pair:
     steps = [load.steps(run.path) for run in (real, virtual)]
     real_s, virtual_s = (metrics.total_time_s(each) / each.step.nunique() for each in steps)
     densities = [float(each.density.mean()) for each in steps]
@@ -101,8 +113,9 @@ def _pair(name: str, condition: str, controlled: bool, real: Any, virtual: Any) 
         condition=condition,
         workers=virtual.workers,
         method=virtual.method,
+        **{name: getattr(virtual, name) for name in OF_METHOD},
         seed=virtual.seed,
-        controlled=controlled,
+        controlled=virtual.controller not in (None, FIXED),
         real_s=real_s,
         virtual_s=virtual_s,
         error=virtual_s / real_s - 1,
@@ -113,7 +126,7 @@ def _pair(name: str, condition: str, controlled: bool, real: Any, virtual: Any) 
 
 
 def identity_of(config: dict[str, Any]) -> str:
-    """What twins have in common."""
+    """Hash of the settings that a real run and its virtual twin share."""
     kept = {key: value for key, value in config.items() if key not in OF_NO_RESULT}
     network = config.get("network") or {}
     shape = {key: network[key] for key in SHAPE if network.get(key) is not None}
@@ -125,13 +138,8 @@ def _short(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _is_controlled(config: dict[str, Any]) -> bool:
-    target = str((config.get("controller") or {}).get("_target_", FIXED))
-    return not target.startswith(FIXED)
-
-
 def _conditions(runs: list[Any]) -> dict[str, str]:
-    """Of each run, by path: its profile, and what differs among those of that name."""
+    """Name each run's conditions, by path: its profile, and what differs within that profile."""
     told: dict[str, str] = {}
     for profile in {run.profile for run in runs}:
         same = [run for run in runs if run.profile == profile]
@@ -144,7 +152,7 @@ def _conditions(runs: list[Any]) -> dict[str, str]:
 
 
 def _tells(key: str) -> bool:
-    """Whether a condition is none of the columns."""
+    """True if a condition has no column of its own."""
     return not key.startswith("network.") and key != "workers"
 
 

@@ -6,9 +6,11 @@ import pandas as pd
 
 from harness.analysis import load, metrics, proof
 
+NO_BASELINE = "no compression"  # what it is called where there is none
+
 
 class Comparison(NamedTuple):
-    """What the tables and figures of one setting are made of."""
+    """Runs of one setting and their measurements, from which tables and figures are made."""
 
     title: str
     name: str  # of its folder, where a report holds several
@@ -16,21 +18,25 @@ class Comparison(NamedTuple):
     runs: pd.DataFrame  # rows of `load.runs` that count, one per method and seed
     steps: dict[str, pd.DataFrame]  # by path of the run
     evaluations: dict[str, pd.DataFrame]
-    measured: pd.DataFrame  # rows of `metrics.Measured`
+    measured: pd.DataFrame  # `metrics.row` of each
     table: pd.DataFrame  # `metrics.compare`
     proofs: pd.DataFrame  # rows of `proof.Proof`
 
 
-def compare(runs: pd.DataFrame, baseline: str = "allreduce") -> Comparison:
-    """Reads and measures `runs`, rows of `load.runs` that count and share one setting."""
+def compare(runs: pd.DataFrame, baseline: str | None = None) -> Comparison:
+    """Reads and measures `runs`, rows of `load.runs` that count and share one setting.
+
+    The baseline is the method that is dense by its settings, unless another is asked for.
+    """
     steps = {path: load.steps(path) for path in runs.path}
     evaluations = {path: load.evaluations(path) for path in runs.path}
     rows: Any = runs.itertuples()
     measured = pd.DataFrame(
-        [metrics.measure(row, steps[row.path], evaluations[row.path]) for row in rows]
+        [metrics.row(run, steps[run.path], evaluations[run.path]) for run in rows]
     )
     first = runs.iloc[0]
     name = f"{first.experiment}-{first.setting}"
+    baseline = baseline or metrics.baseline_of(measured) or NO_BASELINE
     table = metrics.compare(measured, baseline)
     return Comparison(
         _title(first), name, baseline, runs, steps, evaluations, measured, table,
@@ -61,7 +67,7 @@ def differences(comparison: Comparison, others: list[Comparison]) -> list[str]:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """What a reader must know to read the table right."""
+    """Notes that a reader needs to read the table right."""
     table, measured = comparison.table, comparison.measured
     said = [
         "times are emulated seconds; "
@@ -91,7 +97,8 @@ def _baseline_notes(comparison: Comparison) -> list[str]:
     said = [] if measured.method.nunique() > 1 else ["one method: nothing to compare it with"]
     seeds = set(measured[measured.method == baseline].seed)
     if not seeds:
-        return [*said, f"no run of {baseline} counts: the normalised columns are empty"]
+        which = "without compression" if baseline == NO_BASELINE else f"of {baseline}"
+        return [*said, f"no run {which} counts: the normalised columns are empty"]
     said.append(f"norm.: over {baseline} of the same seed; speed-up is final quality / time")
     alone = sorted(set(measured.seed) - seeds)
     if alone:

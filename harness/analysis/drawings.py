@@ -8,32 +8,32 @@ import pandas as pd
 from harness.analysis import load, metrics, over_time, sparsity_drawings, watched_drawings
 from harness.analysis.comparison import Comparison, differences
 from harness.figures import (
-    carried,
     curves,
     layout,
-    look,
+    link_load,
     methods,
     series,
+    theme,
     timeline,
     topology,
     traffic,
 )
-from harness.figures.look import Drawing, Figure
+from harness.figures.theme import Drawing, Figure
 
 __all__ = ["Drawing", "of_comparison", "of_experiment", "quality"]
 
 
 class _Shown(NamedTuple):
-    """Of a comparison: one run for each method, of the lowest seed."""
+    """One run per method of a comparison, that of the lowest seed."""
 
     paths: pd.Series  # by method
     title: str
     rate: pd.DataFrame  # planned, of the run that took longest
-    spans: list[carried.Span]  # in which competing flows ran, likewise
+    spans: list[link_load.FlowSpan]  # in which competing flows ran, likewise
 
 
 def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
-    """By file name."""
+    """Drawings of one comparison, by file name."""
     table, title = comparison.table, comparison.title
     metric = table.metric.iloc[0]
     named = f"{metric.replace('_', ' ') or 'quality'}"
@@ -164,7 +164,7 @@ def _shown(comparison: Comparison) -> _Shown:
         paths=one_each.path,
         title=f"{comparison.title}; seed {seeds}",
         rate=over_time.planned_rate(load.links(longest)),
-        spans=carried.competing(longest, end_s),
+        spans=link_load.competing(longest, end_s),
     )
 
 
@@ -180,7 +180,7 @@ def _steps_per_epoch(comparison: Comparison) -> float | None:
 
 
 def _first_epoch(steps: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
-    """Of a run whose epochs are known, else all of it."""
+    """Rows of the first epoch of a run; all rows where its epochs are not known."""
     table, length = over_time.by_step(steps), _steps_per_epoch(comparison)
     return table[table.step < length] if length else table
 
@@ -188,12 +188,12 @@ def _first_epoch(steps: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
 def _network(run: str, title: str) -> Figure:
     found = layout.read(run)
     if found is None:
-        raise look.NothingToDraw("no run says what its network was")
+        raise theme.NothingToDraw("no run says what its network was")
     return topology.network(found, title)
 
 
 def _timeline(paths: pd.Series, title: str) -> Figure:
-    """Of the last step of each run, as its first worker spent it."""
+    """Draw the last step of each run as its first worker spent it."""
     found = {str(method): load.timeline(path) for method, path in paths.items()}
     for method, spans in found.items():
         found[method] = spans[(spans.step == spans.step.max()) & (spans["rank"] == 0)]
@@ -202,5 +202,5 @@ def _timeline(paths: pd.Series, title: str) -> Figure:
 
 def _links_time(run: str, title: str) -> Figure:
     links = load.links(run)
-    of_links = carried.over_time(links[links.link.isin(carried.shown_links(links))])
-    return traffic.links_time(of_links, carried.competing(run, of_links.time_s.max()), title)
+    of_links = link_load.over_time(links[links.link.isin(link_load.shown_links(links))])
+    return traffic.links_time(of_links, link_load.competing(run, of_links.time_s.max()), title)

@@ -1,22 +1,23 @@
 """Run directories -> DataFrames: one row per run, and the tables of one run."""
 
 import hashlib
-import io
 import json
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple
 
 import pandas as pd
-import yaml
 
-from harness import records, status
+from harness import label, records, status
+from harness.analysis import untrusted
 
 # What must be equal for two runs to be compared; a comparison varies the rest, method and seed.
 CONDITIONS = ["experiment", "workers", "steps", "epochs", "batch_size", "target", "model"]
 CONDITIONS += ["dataset", "optimizer", "workers_per_node", "profile", "network", "emulation"]
 CONDITIONS += ["initial_weights", "resume_from", "device", "accumulate", "precision", "parallel"]
-PLAIN: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it is there
+ENDINGS = ("status.json", "summary.json")
+STANDS = {"dilation": "emulation.dilation", "compute": "emulation.compute"}  # where a column does
+STANDS |= {"metric": "target.metric", "target": "target.value"}
 OF_A_MACHINE = {
     f"network.{key}" for key in ("machine", "interface", "ledger", "in_place_of", "fitted_on")
 }
@@ -32,7 +33,15 @@ class Run(NamedTuple):
     path: str
     run_id: str
     experiment: str
-    method: str | None
+    method: str | None  # computed from the settings, whatever the directory calls it
+    compressor: str | None
+    controller: str | None
+    density: float | None  # asked for; None where the controller chooses
+    error_feedback: bool | None
+    overlap: str | None
+    parallel: str | None
+    world: str  # packets | virtual
+    dense: bool  # nothing is left out
     model: str | None
     dataset: str | None
     profile: str | None
@@ -48,6 +57,7 @@ class Run(NamedTuple):
     state: str
     valid: bool | None  # None before the run was judged
     reasons: str  # of a run that is not valid, one a line
+    damaged: str  # what is wrong with its files; "" = nothing
     left_out: str  # why figures and averages leave the run out; "" = it counts
     ended: str
     setting: str  # short hash of `conditions`: runs of one setting may be compared
@@ -72,60 +82,75 @@ def runs(folder: Path | str) -> pd.DataFrame:
 
 def steps(run: Path | str) -> pd.DataFrame:
     """steps.csv of the run directory `run`, one row per step and rank; empty when it has none."""
-    return _table(Path(run), "steps.csv")
+    return untrusted.table(Path(run), "steps.csv")
 
 
 def evaluations(run: Path | str) -> pd.DataFrame:
     """evaluations.csv of the run directory `run`; empty when it has none."""
-    return _table(Path(run), "evaluations.csv")
+    return untrusted.table(Path(run), "evaluations.csv")
 
 
 def links(run: Path | str) -> pd.DataFrame:
     """links.csv of the run directory `run`; empty when it has none."""
-    return _table(Path(run), "links.csv")
+    return untrusted.table(Path(run), "links.csv")
 
 
 def timeline(run: Path | str) -> pd.DataFrame:
     """timeline.csv of the run directory `run`, of virtual time; empty when it has none."""
-    return _table(Path(run), "timeline.csv")
+    return untrusted.table(Path(run), "timeline.csv")
 
 
 def watched(run: Path | str) -> pd.DataFrame:
     """watched.csv of the run directory `run`; empty where nothing was watched."""
-    return _table(Path(run), "watched.csv")
+    return untrusted.table(Path(run), "watched.csv")
 
 
 def histograms(run: Path | str) -> pd.DataFrame:
     """histograms.csv of the run directory `run`; empty where nothing was watched."""
-    return _table(Path(run), "histograms.csv")
-
-
-def _table(run: Path, name: str) -> pd.DataFrame:
-    tables = records.TABLES | records.SIMULATED_TABLES | records.WATCH_TABLES
-    types: dict[str, Any] = get_type_hints(tables[name])
-    path = run / name
-    text = path.read_text() if path.exists() else ""
-    whole = text[: text.rfind("\n") + 1]  # a torn last line is ignored
-    if not whole:
-        return pd.DataFrame({column: pd.Series(dtype=kind) for column, kind in types.items()})
-    found = pd.read_csv(io.StringIO(whole), usecols=lambda name: name in types, dtype=types)
-    return found.reindex(columns=list(types))  # older runs have fewer columns
+    return untrusted.table(Path(run), "histograms.csv")
 
 
 def _run(path: Path) -> Run:
-    told = config(path)
-    ending = records.read_json(path / "status.json") or {}
-    summary = records.read_json(path / "summary.json") or {}
-    state = status.state(path) or "interrupted"  # before it wrote its status
-    reasons = list(map(str, summary.get("reasons") or []))
-    conditions = _conditions(told)
-    emulation = told.get("emulation") or {}
-    target = told.get("target") or {}
+    """The row of a run directory, whatever is in it."""
+    if strange := untrusted.strange(path):
+        row = _row(path, {}, "interrupted", {}, {})
+        return row._replace(damaged=strange, left_out=strange)
+    told: dict[str, Any] = {}
+    damaged, state = "", status.state(path) or "interrupted"  # before it wrote its status
+    try:
+        told = untrusted.config(path)
+    except untrusted.Damaged as error:
+        damaged = str(error)
+    ending, summary = (records.read_json(path / name) or {} for name in ENDINGS)
+    row = _row(path, told, state, ending, summary)
+    mistyped = untrusted.mistyped(row, STANDS)
+    nothing: dict[str, Any] = dict.fromkeys(mistyped)
+    row = row._replace(**nothing)
+    damaged = damaged or untrusted.damage(path, state) or next(iter(mistyped.values()), "")
+    left_out = damaged or _left_out(state, row.valid, row.reasons, row.left_out)
+    if not left_out:
+        damaged = left_out = untrusted.unreadable(path)
+    left_out = left_out or ("" if _has_rows(path / "steps.csv") else "steps.csv holds no step")
+    return row._replace(damaged=damaged, left_out=left_out)
+
+
+def _row(
+    path: Path,
+    told: dict[str, Any],
+    state: str,
+    ending: dict[str, Any],
+    summary: dict[str, Any],
+) -> Run:
+    """Row of a run from what its files say, unchecked; `left_out` is the error in status.json."""
+    reasons = summary.get("reasons")
+    conditions, simulated = _conditions(told), _simulated(_section(told, "network"))
+    emulation, target = _section(told, "emulation"), _section(told, "target")
     return Run(
         path=str(path),
         run_id=path.resolve().name,
         experiment=told.get("experiment") or path.resolve().parent.name,
-        method=_name(told, "method"),
+        **_method(told),
+        world="virtual" if simulated else "packets",
         model=_name(told, "model"),
         dataset=_name(told, "dataset"),
         profile=_profile(told.get("profile")),
@@ -135,41 +160,48 @@ def _run(path: Path) -> Run:
         steps=told.get("steps"),
         dilation=emulation.get("dilation"),
         compute=emulation.get("compute"),
-        simulated=_simulated(told.get("network")),
+        simulated=simulated,
         metric=target.get("metric"),
         target=target.get("value"),
         state=state,
         valid=summary.get("valid"),
-        reasons="\n".join(reasons),
-        left_out=_damaged(path, told)
-        or _left_out(state, summary.get("valid"), "; ".join(reasons), ending.get("error"))
-        or ("" if _has_rows(path / "steps.csv") else "steps.csv holds no step"),
+        reasons="\n".join(map(str, reasons)) if isinstance(reasons, list) else "",
+        damaged="",
+        left_out=str(ending.get("error") or ""),
         ended=str(ending.get("ended") or ""),
         setting=hashlib.sha256(json.dumps(conditions).encode()).hexdigest()[:8],
         conditions=conditions,
     )
 
 
-def config(run: Path | str) -> dict[str, Any]:
-    """config.yaml of the run directory `run` as plain values; empty where it cannot be read."""
-    file = Path(run) / "config.yaml"
-    if not file.exists():
-        return {}
+def _method(told: dict[str, Any]) -> dict[str, Any]:
+    """Name and parts of a method; the configuration's own name where parts are missing."""
+    nothing = dict.fromkeys(label.Columns._fields) | {"dense": False}
+    if not (_section(told, "compressor") and _section(told, "controller")):
+        return {"method": _name(told, "method")} | nothing
     try:
-        found: Any = yaml.load(file.read_text(), PLAIN)
-    except (OSError, ValueError, yaml.YAMLError):  # what cannot be read is told by _damaged
-        return {}
+        return {"method": label.of(told)} | label.columns(told)._asdict()
+    except (AttributeError, KeyError, TypeError, ValueError):  # no settings that a run could have
+        return {"method": _name(told, "method")} | nothing
+
+
+def _section(told: dict[str, Any], key: str) -> dict[str, Any]:
+    """Mapping below `key`; empty where there is none."""
+    found = told.get(key)
     return found if isinstance(found, dict) else {}
 
 
-def _damaged(path: Path, config: dict[str, Any]) -> str:
-    """The first file that does not hold what it should; empty when all do."""
-    if (path / "config.yaml").exists() and "experiment" not in config:
-        return "config.yaml is damaged"
-    for name in ("status.json", "summary.json"):
-        if (path / name).exists() and records.read_json(path / name) is None:
-            return f"{name} is damaged"
-    return ""
+def config(run: Path | str) -> dict[str, Any]:
+    """config.yaml of the run directory `run` as plain values; empty where it cannot be believed."""
+    try:
+        return untrusted.config(Path(run))
+    except untrusted.Damaged:  # which `runs` tells
+        return {}
+
+
+def environment(run: Path | str) -> dict[str, Any]:
+    """environment.json of the run directory `run`; empty where there is none."""
+    return records.read_json(Path(run) / "environment.json") or {}
 
 
 def _name(config: dict[str, Any], group: str) -> str | None:
@@ -180,8 +212,8 @@ def _name(config: dict[str, Any], group: str) -> str | None:
     return chosen.get("name") or str(chosen.get("_target_", "")).split(".")[-1].lower() or None
 
 
-def _simulated(network: Any) -> bool:
-    return str((network or {}).get("_target_")).startswith("harness.simulate.")
+def _simulated(network: dict[str, Any]) -> bool:
+    return str(network.get("_target_")).startswith("harness.simulate.")
 
 
 def _profile(chosen: Any) -> str | None:
@@ -199,12 +231,12 @@ def _profile(chosen: Any) -> str | None:
     return (f"{name}({', '.join(said)})" if said else name) or None
 
 
-def _left_out(state: str, valid: bool | None, reasons: str, error: object) -> str:
+def _left_out(state: str, valid: bool | None, reasons: str, error: str) -> str:
     if state == "succeeded" and valid:
         return ""
     if state == "succeeded":
         state = "invalid" if valid is False else "not judged, it has no summary"
-    detail = reasons if state == "invalid" else str(error or "")
+    detail = "; ".join(reasons.split("\n")) if state == "invalid" else error
     first_line = detail.strip().split("\n")[0]
     return f"{state}: {first_line}" if first_line else state
 
@@ -217,7 +249,7 @@ def _has_rows(path: Path) -> bool:
 
 
 def _conditions(config: dict[str, Any]) -> dict[str, Any]:
-    """What has to be equal, flat; each value as the network and the training see it."""
+    """Conditions that comparable runs share, flat, as the network and the training see them."""
     flat = _flat({key: config[key] for key in CONDITIONS if key in config})
     return {key: value for key, value in flat.items() if key not in OF_A_MACHINE}
 

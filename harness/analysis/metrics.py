@@ -3,19 +3,21 @@
 They are those of `harness.analysis.load`; `table` reads them for many runs.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from controllers.base import Column
+from harness import columns, form
 from harness.analysis import load
+from harness.records import Step
 from harness.training.stops import lower_is_better
 
-UNSTABLE_STEPS = 2  # DDP settles its bucket layout in them; throughput and breakdown leave them out
+UNSTABLE_STEPS = 2  # DDP settles its bucket layout in them; throughput and means leave them out
 RESAMPLES = 10_000
-AVERAGED = ["final", "time_s", "throughput", "time_to_target_s", "speedup"]
-AVERAGED += ["normalised_throughput", "density", "volume_ratio"]
 OF_RUN = ["experiment", "setting", "conditions", "profile", "model", "dataset", "workers"]
+OF_METHOD = ["compressor", "controller", "error_feedback", "overlap", "parallel", "world", "dense"]
 OF_RUN += ["batch_size", "target", "run_id", "path"]  # columns of `load.runs` that `table` keeps
 
 
@@ -34,41 +36,50 @@ class TimeToTarget(NamedTuple):
     reached: bool
 
 
-class Breakdown(NamedTuple):
-    """Mean seconds per step; where parts overlap, their sum exceeds the iteration."""
-
-    before_s: float  # part of compute_s in which nothing could be sent yet
-    compute_s: float
-    compress_s: float
-    exposed_s: float
-    iteration_s: float
-
-
 class Measured(NamedTuple):
-    """What one run achieved; nan where it has no such number."""
+    """Measurements of one run; nan where it has no such number."""
 
     method: str
+    compressor: str
+    controller: str
+    error_feedback: bool
+    overlap: str
+    parallel: str
+    world: str  # packets | virtual
+    dense: bool  # nothing is left out
     seed: int
     metric: str
-    final: float  # at the last evaluation
+    final: Annotated[float, Column("at the last evaluation", shown=True)]
     best: float  # of all evaluations
     best_s: float  # when it was first met
     diverged: bool  # loss or quality ended non-finite
-    time_s: float
-    throughput: float  # samples/s of all workers together
-    time_to_target_s: float
+    time_s: Annotated[float, Column("of the whole run, emulated", "time (s)", shown=True)]
+    throughput: Annotated[float, Column("of all workers", "samples/s", shown=True)]
+    time_to_target_s: Annotated[
+        float, Column("emulated; > where it was not reached", "target after (s)", shown=True)
+    ]
     reached: bool
     convergence_s: float  # from when on every evaluation met the target
     converged: bool
-    density: float
-    volume_ratio: float
+    speedup: Annotated[
+        float, Column("final quality over time, over the baseline's", "norm. speed-up", shown=True)
+    ]
+    normalised_throughput: Annotated[
+        float, Column("over the baseline's", "norm. samples/s", shown=True)
+    ]
+    density: Annotated[
+        float, Column("share of gradient entries asked for", "mean density", shown=True)
+    ]
+    volume_ratio: Annotated[
+        float, Column("bytes sent over those of dense all-reduce", "volume ratio", shown=True)
+    ]
     ccr: float  # communication over computation, mean seconds of a step
     goodput_mbit: float  # received by a worker over the run
-    before_s: float  # from here on a `Breakdown`
-    compute_s: float
-    compress_s: float
-    exposed_s: float
-    iteration_s: float
+    iteration_s: float  # mean of the settled steps; parts that overlap sum to more
+
+
+MEANS = columns.averaged(Step)
+SHOWN = columns.shown(Measured) | columns.shown(Step)  # in tables that compare methods
 
 
 def measure(run: Any, steps: pd.DataFrame, evaluations: pd.DataFrame) -> Measured:
@@ -81,6 +92,7 @@ def measure(run: Any, steps: pd.DataFrame, evaluations: pd.DataFrame) -> Measure
     best, best_s = best_value(evaluations, metric)
     return Measured(
         method=run.method,
+        **{name: getattr(run, name) for name in OF_METHOD},
         seed=run.seed,
         metric=metric,
         final=final_value(evaluations, metric),
@@ -93,35 +105,42 @@ def measure(run: Any, steps: pd.DataFrame, evaluations: pd.DataFrame) -> Measure
         reached=to_target.reached,
         convergence_s=settled.time_s,
         converged=settled.reached,
+        speedup=float("nan"),  # `normalise` knows the baseline
+        normalised_throughput=float("nan"),
         density=float(steps.density.mean()),
         volume_ratio=volume_ratio(steps),
         ccr=ccr(steps),
         goodput_mbit=goodput_mbit(steps),
-        **breakdown(steps)._asdict(),
+        iteration_s=iteration_s(steps),
     )
+
+
+def row(run: Any, steps: pd.DataFrame, evaluations: pd.DataFrame) -> dict[str, Any]:
+    """`Measured` of a run, and the `means` of its steps."""
+    return measure(run, steps, evaluations)._asdict() | means(steps)
 
 
 def table(runs: pd.DataFrame) -> pd.DataFrame:
     """Many sweeps as one: a row for each run of `load.runs` that counts, with `Measured` of it.
 
-    Columns: experiment, setting, network (packets | virtual), scale, profile, method, seed and so
-    on, run_id, path, all of `Measured`, speedup and normalised_throughput over allreduce's run of
-    the same setting and seed. Of several runs of one method and seed only the newest is kept.
+    Columns: experiment, setting, scale, unlike (where the model is not as the one it stands for),
+    profile and so on, run_id, path, all of `Measured` and the `means` of steps. The baseline is the
+    dense run of the same setting and seed. Of several runs of one method and seed only the newest
+    is kept.
     """
     counted = runs[runs.left_out == ""].sort_values("ended", kind="stable")
     counted = counted.drop_duplicates(["setting", "method", "seed"], keep="last").sort_index()
     rows: Any = counted.itertuples()
-    found = [measure(row, load.steps(row.path), load.evaluations(row.path)) for row in rows]
-    measured = pd.DataFrame(found, columns=list(Measured._fields), index=counted.index)
+    found = [row(run, load.steps(run.path), load.evaluations(run.path)) for run in rows]
+    measured = pd.DataFrame(found, columns=[*Measured._fields, *MEANS], index=counted.index)
     scales = [load.config(path).get("scale") or {} for path in counted.path]
     of_run = counted[OF_RUN].assign(
-        network=np.where(counted.simulated.astype(bool), "virtual", "packets"),
         scale=[scale.get("name", "") for scale in scales],
+        unlike=[form.unlike(form.read(load.environment(path))) for path in counted.path],
     )
     whole = of_run.join(measured).reset_index(drop=True)
     groups = [normalise(rows) for _, rows in whole.groupby("setting", sort=False)]
-    columns = [*whole, "speedup", "normalised_throughput"]
-    return pd.concat(groups).sort_index() if groups else pd.DataFrame(columns=columns)
+    return pd.concat(groups).sort_index() if groups else whole
 
 
 def total_time_s(steps: pd.DataFrame) -> float:
@@ -138,12 +157,20 @@ def throughput(steps: pd.DataFrame) -> float:
     return float(counted.samples.sum() / (ends.iloc[-1] - ends.iloc[UNSTABLE_STEPS - 1]))
 
 
-def breakdown(steps: pd.DataFrame) -> Breakdown:
-    """Mean over workers and over the steps after the first `UNSTABLE_STEPS`."""
+def means(steps: pd.DataFrame) -> dict[str, float]:
+    """Mean of each averaged column of steps.csv, over workers and all but `UNSTABLE_STEPS`."""
+    counted = _settled(steps)
+    return {name: float(counted[name].mean()) for name in MEANS}
+
+
+def iteration_s(steps: pd.DataFrame) -> float:
+    """Mean time from the end of a step to that of the next, after the first `UNSTABLE_STEPS`."""
     ends = steps.groupby("step").time_s.max()
-    counted = steps[steps.step.isin(ends.index[UNSTABLE_STEPS:])]
-    iteration_s = ends.diff().iloc[UNSTABLE_STEPS:].mean()
-    return Breakdown._make([*counted[list(Breakdown._fields[:-1])].mean(), iteration_s])
+    return float(ends.diff().iloc[UNSTABLE_STEPS:].mean())
+
+
+def _settled(steps: pd.DataFrame) -> pd.DataFrame:
+    return steps[steps.step.isin(sorted(steps.step.unique())[UNSTABLE_STEPS:])]
 
 
 def volume_ratio(steps: pd.DataFrame) -> float:
@@ -173,7 +200,7 @@ def quality(metric: str, value: float) -> float:
 def time_to_target(
     evaluations: pd.DataFrame, metric: str, target: float | None, total_s: float
 ) -> TimeToTarget:
-    """When an evaluation first met the target; (nan, False) without target or evaluations."""
+    """Time of the first evaluation that met the target; (nan, False) without any."""
     tested = _against(target, evaluations, metric)
     return _first(tested[tested.met], total_s if len(tested) else float("nan"))
 
@@ -218,7 +245,7 @@ def best_value(
 
 def ccr(steps: pd.DataFrame) -> float:
     """Communication over computation after the first `UNSTABLE_STEPS`; nan where none computed."""
-    counted = steps[steps.step.isin(sorted(steps.step.unique())[UNSTABLE_STEPS:])]
+    counted = _settled(steps)
     return float(np.divide(counted.comm_s.mean(), counted.compute_s.mean() or float("nan")))
 
 
@@ -249,11 +276,20 @@ def interval(values: pd.Series) -> Interval:
     return Interval(float(known.mean()), float(low), float(high))
 
 
-def normalise(measured: pd.DataFrame, baseline: str = "allreduce") -> pd.DataFrame:
-    """Adds speedup and normalised_throughput: each run over the baseline's of its seed, else nan.
+def baseline_of(measured: pd.DataFrame) -> str | None:
+    """The method that is dense by its settings; of several the one that overlaps as usual."""
+    dense = measured[measured.dense.astype(bool)]
+    order = dense.assign(usual=dense.overlap != "per_bucket").sort_values(["usual", "method"])
+    return next(iter(order.method), None)
 
-    speedup is quality_T / time_T over the baseline's (DC2); a diverged run has quality 0.
+
+def normalise(measured: pd.DataFrame, baseline: str | None = None) -> pd.DataFrame:
+    """Fills speedup and normalised_throughput: each run over the baseline's of its seed, else nan.
+
+    The baseline is the dense method, unless another is asked for.
+    speedup is quality_T / time_T over the baseline's; a diverged run has quality 0.
     """
+    baseline = baseline or baseline_of(measured)
     goal = [quality(*pair) for pair in zip(measured.metric, measured.final, strict=True)]
     pace = pd.Series(goal, measured.index).mask(measured.diverged, 0.0) / measured.time_s
     base = measured.assign(pace=pace)[measured.method == baseline].set_index("seed")
@@ -264,12 +300,13 @@ def normalise(measured: pd.DataFrame, baseline: str = "allreduce") -> pd.DataFra
     )
 
 
-def compare(measured: pd.DataFrame, baseline: str = "allreduce") -> pd.DataFrame:
+def compare(measured: pd.DataFrame, baseline: str | None = None) -> pd.DataFrame:
     """One row per method, baseline first: means over seeds, and x_low, x_high of their intervals.
 
     `measured` has one `Measured` per row. `time_to_target_s` is a lower bound without interval
     where fewer than `seeds` runs reached the target.
     """
+    baseline = baseline or baseline_of(measured)
     groups = normalise(measured, baseline).groupby("method")
     rows = [_method_row(str(method), runs) for method, runs in groups]
     rows.sort(key=lambda row: (row["method"] != baseline, row["method"]))
@@ -277,14 +314,17 @@ def compare(measured: pd.DataFrame, baseline: str = "allreduce") -> pd.DataFrame
 
 
 def _method_row(method: str, runs: pd.DataFrame) -> dict[str, Any]:
-    row: dict[str, Any] = {"method": method, "metric": runs.metric.iloc[0], "seeds": len(runs)}
+    row: dict[str, Any] = {"method": method}
+    row |= {name: runs[name].iloc[0] for name in OF_METHOD}
+    row |= {"metric": runs.metric.iloc[0], "seeds": len(runs)}
     row |= {"diverged": int(runs.diverged.sum()), "reached": int(runs.reached.sum())}
-    for name in AVERAGED:
+    for name in SHOWN:
         of_seeds = interval(runs[name])
         if name == "time_to_target_s" and row["reached"] < row["seeds"]:
             of_seeds = Interval(of_seeds.mean, float("nan"), float("nan"))
         row |= {name: of_seeds.mean, f"{name}_low": of_seeds.low, f"{name}_high": of_seeds.high}
-    return row | {part: runs[part].mean() for part in Breakdown._fields}
+    rest = [name for name in ("iteration_s", *MEANS) if name not in SHOWN]
+    return row | {name: runs[name].mean() for name in rest}
 
 
 def curve(evaluations: pd.DataFrame) -> pd.DataFrame:

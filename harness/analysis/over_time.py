@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-RUNNING_STEPS = 50  # of a running average, at most: the window of DC2's monitor
+RUNNING_STEPS = 50  # of a running average, at most
 RUNNING_SHARE = 0.1  # of the run's steps, where that is fewer
 
 
@@ -51,8 +51,8 @@ def planned_rate(links: pd.DataFrame) -> pd.DataFrame:
 def running_goodput(steps: pd.DataFrame) -> pd.DataFrame:
     """step, time_s, goodput_mbit of one run: bits a worker received while it communicated.
 
-    A running average over the last `RUNNING_STEPS` exchanges, or a tenth of the run's, as DC2's
-    figure 3; weighted by their time.
+    A running average over the last `RUNNING_STEPS` exchanges, or a tenth of the run's;
+    weighted by their time.
     """
     by_step = steps.groupby("step")
     window = max(1, min(RUNNING_STEPS, round(RUNNING_SHARE * len(by_step))))
@@ -73,5 +73,5 @@ def by_step(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def steps_per_epoch(epochs: float | None, steps: int) -> float | None:
-    """Of a run of `epochs`, as its settings say, that made `steps`; None where they do not."""
+    """Steps per epoch of a run that made `steps` in `epochs`; None where epochs are not set."""
     return steps / epochs if epochs else None

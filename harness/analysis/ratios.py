@@ -47,7 +47,7 @@ def paired(table: pd.DataFrame, column: str, over: str, under: str) -> Ratio:
 def stopped(table: pd.DataFrame, leader: str) -> pd.DataFrame:
     """Rows of one setting with `best` and `best_s` as if stopped when `leader` had its best.
 
-    By seed, as NetSenseML's tables do; rows of seeds without a run of `leader` are left out, and
+    By seed; rows of seeds without a run of `leader` are left out, and
     what was not yet evaluated by then has nan.
     """
     ends = _of(table, leader).best_s
@@ -61,13 +61,13 @@ def stopped(table: pd.DataFrame, leader: str) -> pd.DataFrame:
 
 
 def scaling(table: pd.DataFrame) -> pd.DataFrame:
-    """Samples/s over workers: throughput, of_linear by experiment, network, method and workers.
+    """Samples/s over workers: throughput, of_linear by experiment, world, method and workers.
 
     of_linear is throughput per worker over that with the fewest workers, 1 where scaling is
     linear; means over seeds. Runs are compared that differ in workers, method and seed alone.
     """
     alike = [repr({k: v for k, v in told.items() if k != "workers"}) for told in table.conditions]
-    keys = ["experiment", "network", "alike", "method", "workers"]
+    keys = ["experiment", "world", "alike", "method", "workers"]
     found = table.assign(alike=alike).groupby(keys, sort=False).throughput.mean().reset_index()
     found = found.sort_values(keys, ignore_index=True)
     of_worker = found.throughput / found.workers

@@ -2,12 +2,14 @@
 
 import pandas as pd
 
-ORACLE = "oracle"
+from harness.analysis.metrics import OF_METHOD
+
+ORACLE = "oracle"  # a controller
 
 
-def regret(table: pd.DataFrame, oracle: str = ORACLE) -> pd.DataFrame:
-    """One row per run with an oracle of its setting and seed: setting, experiment, network, method,
-    seed, run_id, regret, by, bound.
+def regret(table: pd.DataFrame) -> pd.DataFrame:
+    """One row per run with an oracle of its setting and seed: setting, experiment, method, what it
+    is made of, seed, run_id, regret, by, bound.
 
     `table` is of `metrics.table`. regret is the extra time over the oracle's: to the target
     (`by` time_to_target_s), or of the whole run where there is no target (`by` time_s). Where
@@ -15,9 +17,10 @@ def regret(table: pd.DataFrame, oracle: str = ORACLE) -> pd.DataFrame:
     an upper one (high); where both did, the run's times decide. It is negative where a method was
     faster: the oracle is greedy, and weighs progress by a density's volume alone.
     """
-    columns = ["setting", "experiment", "network", "method", "seed", "run_id"]
-    best = table[table.method == oracle].drop_duplicates(["setting", "seed"])
-    pairs = table[table.method != oracle].merge(
+    columns = ["setting", "experiment", "method", *OF_METHOD, "density", "seed", "run_id"]
+    knows = table.controller == ORACLE
+    best = table[knows].drop_duplicates(["setting", "seed"])
+    pairs = table[~knows].merge(
         best[["setting", "seed", "time_s", "time_to_target_s", "reached"]],
         on=["setting", "seed"],
         suffixes=("", "_oracle"),

@@ -1,48 +1,47 @@
 """What sparsity and the life-span of thresholds do: to the loss, to a step's time, to what is sent.
 
-Figures 6b and 8, and tables 1 to 3 and 6 to 8 of DCT (Gupta et al., 2021). Pure functions of tables
-of `harness.analysis.load` and of what the runs were told.
+Pure functions of tables of `harness.analysis.load` and of what the runs were told.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from harness.analysis.metrics import Breakdown, Interval, interval
+from harness import label
+from harness.analysis.metrics import Interval, interval
 from harness.training.stops import lower_is_better
 
-NUMBER = re.compile(r"_(l?\d[\d.e-]*)(?=_|$)")  # of a density or a life-span in a method's name
+SWEPT = ("density", "lifespan")
 SCALES = {"accuracy": 100, "test_accuracy": 100}  # of a share, as points
-PARTS = Breakdown._fields[1:]
+PARTS = ("compute_s", "compress_s", "exposed_s", "iteration_s")  # of a step
 
 
-class Asked(NamedTuple):
-    """What a method's settings ask for."""
+class RequestedSparsity(NamedTuple):
+    """Density and life-span that a method's settings ask for."""
 
     method: str
-    family: str  # the method without its numbers
+    family: str  # the method without these numbers
     density: float  # of activations where these are compressed, else of gradients; nan: it varies
     lifespan: float  # steps between two thresholds; nan where there are none
 
 
-def asked(method: str, config: dict[str, Any]) -> Asked:
-    """By the resolved settings of one of its runs."""
+def asked(method: str, config: dict[str, Any]) -> RequestedSparsity:
+    """Read what a method asks for from the resolved settings of one of its runs."""
     activations, compressor = config.get("activations") or {}, config.get("compressor") or {}
     density = activations.get("density") or (config.get("controller") or {}).get("density")
     lifespan = compressor.get("lifespan")
-    return Asked(
+    return RequestedSparsity(
         method=method,
-        family=NUMBER.sub("", method) or method,
+        family=label.of(config, but=SWEPT) if compressor else method,
         density=float(density) if isinstance(density, int | float) else float("nan"),
         lifespan=float(lifespan) if lifespan else float("nan"),
     )
 
 
 def vary(table: pd.DataFrame, column: str, least: int) -> bool:
-    """Whether some family of `Asked` rows comes with so many different values of `column`."""
+    """True if some family of `RequestedSparsity` rows has `least` or more values of `column`."""
     return bool((table.groupby("family")[column].nunique() >= least).any())
 
 
@@ -71,7 +70,7 @@ def changes(evaluations: pd.DataFrame, metric: str, base: str | None) -> pd.Data
 
 
 def unit(metric: str, base: str | None) -> str:
-    """Of `changes`."""
+    """Axis label for the values of `changes`."""
     said = metric.replace("_", " ")
     if base is None:
         return said
@@ -118,5 +117,5 @@ def over_seeds(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def percent_over(found: pd.DataFrame, base: pd.DataFrame) -> pd.DataFrame:
-    """By how many percent a table of `by_seed` is above another, seed by seed."""
+    """Percent by which a table of `by_seed` is above another, seed by seed."""
     return 100 * (found / base - 1)[found.columns.intersection(base.columns)]

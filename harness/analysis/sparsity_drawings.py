@@ -9,23 +9,23 @@ from harness.analysis import load, sparsity
 from harness.analysis.comparison import Comparison
 from harness.figures import sparsity as figures
 from harness.figures import thresholds
-from harness.figures.look import Drawing, Figure
+from harness.figures.theme import Drawing, Figure
 
 FEWEST_DENSITIES, FEWEST_LIFESPANS = 3, 2  # of one family of methods that make a sweep
 MEANS = "Means over seeds with 95 % bootstrap intervals"
 LOSSES, SHARES = 25, 100  # points of a line over steps, at most: losses of batches scatter
 SENT = {
-    "activation_occupancy": ("activations", "crossed a cut"),
-    "occupancy": ("gradient entries", "a worker sent"),
+    "achieved_activation_density": ("activations", "crossed a cut"),
+    "achieved_density": ("gradient entries", "a worker sent"),
 }
 
 
 def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
-    """By file name; none where neither sparsity nor life-spans vary and none says what it sent."""
+    """Drawings of one comparison, by file name; none if nothing varies or says what it sent."""
     table = _asked(comparison)
     densities = sparsity.vary(table, "density", FEWEST_DENSITIES)
     lifespans = sparsity.vary(table, "lifespan", FEWEST_LIFESPANS)
-    found = _occupancies(comparison, table)
+    found = _achieved_densities(comparison, table)
     if densities:
         found["quality_sparsity"] = _quality({"": comparison})
     if (densities or lifespans) and _has_loss(comparison):
@@ -33,13 +33,13 @@ def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
     communicates = any(steps.sent_bytes.any() for steps in comparison.steps.values())
     if densities and communicates:
         found["step_sparsity"] = _times(comparison, table, "density")
-    if lifespans and communicates and _compress_ns(comparison) is None:
+    if lifespans and communicates and not _costs(comparison):
         found["step_lifespan"] = _times(comparison, table, "lifespan")
     return found
 
 
 def of_experiment(comparisons: dict[str, Comparison]) -> dict[str, Drawing]:
-    """Of several settings, by what sets them apart."""
+    """Drawings that span several settings, by what sets them apart."""
     varies = [
         sparsity.vary(_asked(each), "density", FEWEST_DENSITIES) for each in comparisons.values()
     ]
@@ -47,10 +47,10 @@ def of_experiment(comparisons: dict[str, Comparison]) -> dict[str, Drawing]:
 
 
 def _asked(comparison: Comparison) -> pd.DataFrame:
-    """A row of `sparsity.Asked` for each method."""
+    """A row of `sparsity.RequestedSparsity` for each method."""
     paths = comparison.runs.drop_duplicates("method").set_index("method").path
     rows = [sparsity.asked(str(method), load.config(path)) for method, path in paths.items()]
-    return pd.DataFrame(rows, columns=list(sparsity.Asked._fields))
+    return pd.DataFrame(rows, columns=list(sparsity.RequestedSparsity._fields))
 
 
 def _by_seed(comparison: Comparison, column: str, most: int) -> dict[str, pd.DataFrame]:
@@ -66,8 +66,8 @@ def _has_loss(comparison: Comparison) -> bool:
     return any(steps.loss.notna().any() for steps in comparison.steps.values())
 
 
-def _occupancies(comparison: Comparison, table: pd.DataFrame) -> dict[str, Drawing]:
-    """Of activations and of gradients, where runs say how many were sent."""
+def _achieved_densities(comparison: Comparison, table: pd.DataFrame) -> dict[str, Drawing]:
+    """Drawings of the density sent, for activations and for gradients, where runs record it."""
     known = dict(zip(table.method, table.density, strict=True))
     found = {}
     for column, (what, done) in SENT.items():
@@ -76,19 +76,21 @@ def _occupancies(comparison: Comparison, table: pd.DataFrame) -> dict[str, Drawi
         found[column] = Drawing(
             f"Share of {what} that {done}, beside the density that was asked for (dotted). "
             f"{MEANS} shaded.",
-            partial(_occupancy, comparison, column, known, what),
+            partial(_achieved_density, comparison, column, known, what),
         )
     return found
 
 
-def _occupancy(comparison: Comparison, column: str, asked: dict[str, float], what: str) -> Figure:
+def _achieved_density(
+    comparison: Comparison, column: str, asked: dict[str, float], what: str
+) -> Figure:
     found = _by_seed(comparison, column, SHARES)
     shares = {method: sparsity.over_seeds(table) for method, table in found.items()}
-    return thresholds.occupancy(shares, asked, what, comparison.title)
+    return thresholds.achieved_density(shares, asked, what, comparison.title)
 
 
 def _losses(comparison: Comparison, base: str | None) -> Drawing:
-    """Of training, as it is and against the baseline's, which saw the same batches."""
+    """Draw the training loss, as it is and against the baseline's on the same batches."""
 
     def draw() -> Figure:
         found = _by_seed(comparison, "loss", LOSSES)
@@ -123,10 +125,10 @@ def _times(comparison: Comparison, table: pd.DataFrame, column: str) -> Drawing:
         )
         return figures.step_times(times, label[column], base, comparison.title)
 
-    assumed = _compress_ns(comparison)
-    note = " Compression is taken to last what a fit says of its kind." if assumed else ""
-    if isinstance(assumed, int | float):
-        note = f" Compression is taken to last {assumed:g} ns an element."
+    note = ""
+    if device := _costs(comparison):
+        name = device.get("name", "a fit to the machine")
+        note = f" Compression is taken to last what its kind costs by {name}."
     return Drawing(
         f"Mean time of a step and its parts against the {label[column].split(',')[0]}, and by how "
         f"much the step is longer or shorter than {base}'s. {MEANS}.{note}",
@@ -134,13 +136,14 @@ def _times(comparison: Comparison, table: pd.DataFrame, column: str) -> Drawing:
     )
 
 
-def _compress_ns(comparison: Comparison) -> Any:
-    """What virtual time was told that compression costs, all or each kind; None: what it measured.
+def _costs(comparison: Comparison) -> dict[str, Any]:
+    """The device whose costs of compression virtual time was told; empty: it measured them.
 
     Then it says nothing of life-spans, whose thresholds cost what they cost to compute.
     """
     network = load.config(comparison.runs.path.iloc[0]).get("network") or {}
-    return network.get("compress_ns")
+    device: dict[str, Any] = network.get("device") or {}
+    return device if device.get("costs") else {}
 
 
 def _place(row: Any, column: str, base: str | None, families: bool) -> str:
@@ -155,7 +158,7 @@ def _rows(table: pd.DataFrame) -> Any:
 
 
 def _quality(comparisons: dict[str, Comparison]) -> Drawing:
-    """Every metric of the last evaluation against sparsity, by what sets comparisons apart."""
+    """Draw every metric of the last evaluation against sparsity, by what sets comparisons apart."""
     first = next(iter(comparisons.values()))
     title = first.title if len(comparisons) == 1 else str(first.runs.experiment.iloc[0])
     against = sparsity.baseline(_asked(first), first.baseline)
@@ -167,7 +170,7 @@ def _quality(comparisons: dict[str, Comparison]) -> Drawing:
 
 
 def _changes(comparisons: dict[str, Comparison]) -> dict[str, dict[str, pd.DataFrame]]:
-    """By label of an axis and by setting: family, density, value, low, high."""
+    """Changes by axis label and setting: family, density, value, low, high."""
     found: dict[str, dict[str, pd.DataFrame]] = {}
     for setting, comparison in comparisons.items():
         table, rows = _asked(comparison), _evaluations(comparison)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
-from harness.analysis import agreement, tables
-from harness.figures import look
+from harness.analysis import agreement, tables, terminal
+from harness.figures import theme
 from harness.figures.agreement import agreement as agreement_figure
 
 
@@ -19,12 +19,12 @@ def show(console: Console, pairs: pd.DataFrame, out: Path) -> None:
     for name, rows in found:
         title = "virtual time against real packets" + f", network {name}" * (len(found) > 1)
         console.print(f"\n{title}", markup=False, style="bold")
-        console.print(tables.agreement(rows))
+        console.print(terminal.table(tables.agreement(rows)))
         for columns in (("method",), ("condition", "workers")):
-            console.print(tables.errors(agreement.by(rows, *columns)))
-        console.print(tables.errors(agreement.by(rows.assign(runs="all"), "runs")))
+            console.print(terminal.table(tables.errors(agreement.by(rows, *columns))))
+        console.print(terminal.table(tables.errors(agreement.by(rows.assign(runs="all"), "runs"))))
         console.print("  step: mean of all, emulated; error: virtual over real, less 1")
         file = out / ("agreement" + f"_{name}" * (len(found) > 1))
         rows.to_csv(file.with_suffix(".csv"), index=False)
-        for path in [file.with_suffix(".csv"), *look.save(agreement_figure(rows, title), file)]:
+        for path in [file.with_suffix(".csv"), *theme.save(agreement_figure(rows, title), file)]:
             console.print(str(path), markup=False, soft_wrap=True)

@@ -1,7 +1,7 @@
 """What a watch saw in several runs: thresholds over the steps, and activations at some of them.
 
-Figures 2, 5 and 6a of DCT (Gupta et al., 2021): pure functions of watched.csv and histograms.csv.
-A run that keeps all activations, if only their zeros do not cross, is one without DCT-MP.
+Pure functions of watched.csv and histograms.csv. A run that keeps all activations, if only their
+zeros do not cross, is one where all are sent.
 """
 
 import math
@@ -13,7 +13,7 @@ import pandas as pd
 
 from harness.analysis.metrics import Interval, interval
 
-WITHOUT, WITH = "without DCT-MP", "with DCT-MP"
+WITHOUT, WITH = "all are sent", "only these are sent"
 MEASURED, FITTED = "measured", "Laplace fit"
 MOST_POINTS = 150  # of a line: of more steps as many are drawn, evenly spaced
 
@@ -32,7 +32,7 @@ class Fit(NamedTuple):
 
     model: str  # laplace | normal
     center: float
-    scale: float  # laplace: sqrt(variance / 2), DCT's Appendix B; normal: the deviation
+    scale: float  # laplace: sqrt(variance / 2); normal: the deviation
     distance: float  # total variation between it and the histogram, in [0, 1]
 
 
@@ -43,14 +43,14 @@ def together(seen: Iterable[Saw]) -> pd.DataFrame:
 
 
 def is_cut(rows: pd.DataFrame) -> pd.Series:
-    """Of each row whether it is of activations, not of a parameter's gradient."""
+    """Mask of the rows about activations, not about a parameter's gradient."""
     return rows.of.str.fullmatch(r"cut\d+")
 
 
 def with_and_without(rows: pd.DataFrame) -> pd.DataFrame:
     """`lines` of activations, of two kinds: at density d in runs that keep d of them, and all.
 
-    DCT, figure 5: the same threshold where it is used and where nothing is left out.
+    The same threshold where it is used and where nothing is left out.
     """
     rows = rows[is_cut(rows)]
     used = rows[np.isclose(rows.density, rows.kept) & (rows.kept < 1)]
@@ -60,7 +60,7 @@ def with_and_without(rows: pd.DataFrame) -> pd.DataFrame:
 def measured_and_fitted(rows: pd.DataFrame) -> pd.DataFrame:
     """`lines` of two kinds: the thresholds that were found, and those that a Laplace fit gives.
 
-    The fit (DCT, Appendix B) is `compressors.threshold_topk`'s, of all entries at once; `rows` are
+    The fit is `compressors.threshold_topk`'s, of all entries at once; `rows` are
     of one method.
     """
     fitted = rows.assign(threshold=rows.laplace).dropna(subset="threshold")

@@ -9,14 +9,14 @@ from harness.analysis import load, watched
 from harness.analysis.comparison import Comparison
 from harness.analysis.watched import Saw
 from harness.figures import histograms, thresholds
-from harness.figures.look import Drawing
+from harness.figures.theme import Drawing
+from harness.parts import keeps_largest
 
-COMPRESSION = "compressors.activations."
 MEANS = "Means over seeds with 95 % bootstrap intervals shaded"
 
 
 def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
-    """By file name, those for which runs have records."""
+    """Drawings for which runs have records, by file name."""
     rows, bins = _all(comparison, load.watched), _all(comparison, load.histograms)
     found: dict[str, Drawing] = {}
     if len(rows):
@@ -60,7 +60,7 @@ def _thresholds(rows: pd.DataFrame, title: str) -> dict[str, Drawing]:
 
 
 def _histograms(bins: pd.DataFrame, title: str) -> Drawing:
-    """Of the run without compression, or of the first: its lowest seed, the fits of all seeds."""
+    """Draw histograms of one run, uncompressed if there is one, with the fits of all seeds."""
     one = _whole(bins)
     of_one = bins[bins.method == one]
     seed = of_one.seed.min()
@@ -91,11 +91,11 @@ def _all(comparison: Comparison, read: Callable[[str], pd.DataFrame]) -> pd.Data
 
 
 def _kept(config: dict[str, Any]) -> float:
-    """Density of the activations that DCT-MP lets through; 1 without, nan under another scheme."""
+    """Density of the activations that cross; 1 where all do, nan of a scheme that sends others."""
     activations = config.get("activations") or {}
-    kind = str(activations.get("_target_", f"{COMPRESSION}dense.Dense")).removeprefix(COMPRESSION)
-    known = {"dense.Dense": 1.0, "dct_mp.DCTMP": activations.get("density", 1.0)}
-    return float(known.get(kind, float("nan")))
+    if activations and not keeps_largest(str(activations.get("_target_"))):
+        return float("nan")
+    return float(activations.get("density", 1.0))
 
 
 def _whole(rows: pd.DataFrame) -> str:

@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def _links() -> fit.Links:
-    samples = links.measured(links.Plan())
+    samples = links.measured(links.MeasurementGrid())
     cores = os.cpu_count()
     found = fit.links(samples, cores, fit.Bucket(BURST_US / 1e6, PACKET_S))
     columns = ("nodes", 5), ("Mbit/s", 7), ("bytes", 9), ("ms", 9), ("fitted", 9)
@@ -57,7 +57,7 @@ def _links() -> fit.Links:
 def _compression() -> dict[str, fit.Compression]:
     print(f"{'compressor':18} {'us a bucket':>12} {'ns an element':>14} {'off by at most':>15}")
     by_file: dict[str, list[compression.Timed]] = {}
-    for timed in compression.measured(compression.methods()):
+    for timed in compression.measured(compression.compositions()):
         by_file.setdefault(timed.compressor, []).append(timed)
     fitted = {}
     for name, rows in sorted(by_file.items()):

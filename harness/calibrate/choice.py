@@ -10,14 +10,14 @@ from typing import Any
 
 from harness import environment
 from harness.calibrate import fit
-from harness.preview import CONF
+from harness.search_path import CONF
 from harness.simulate.noise import MOST_LATENCY_NOISE, MOST_NOISE
 
 DIGITS = 3
 
 
 def path_of(name: str) -> Path:
-    return Path(CONF) / "network" / f"{name}.yaml"
+    return CONF / "network" / f"{name}.yaml"
 
 
 def text(links: fit.Links | None, compression: Mapping[str, fit.Compression]) -> str:
@@ -39,12 +39,12 @@ def text(links: fit.Links | None, compression: Mapping[str, fit.Compression]) ->
         typical = median(found.median for found in compression.values())
         worst = max(found.worst for found in compression.values())
         lines.append(f"# compression: off by {typical:.0%} in the median, {worst:.0%} at most")
-        for key, column in (("compress_ns", "element_ns"), ("bucket_us", "bucket_us")):
-            lines.append(f"{key}:")
-            lines += [
-                f"  {name}: {_rounded(getattr(found, column))}"
-                for name, found in sorted(compression.items())
-            ]
+        lines += ["device:", "  costs:"]
+        lines += [
+            f"    {name}: {{element_ns: {_rounded(found.element_ns)}, "
+            f"bucket_us: {_rounded(found.bucket_us)}}}"
+            for name, found in sorted(compression.items())
+        ]
     here = [f"cores: {os.cpu_count()}", f"fitted_on: {json.dumps(environment.machine())}"]
     return "\n".join([*lines, "real_seconds: true", *here]) + "\n"
 

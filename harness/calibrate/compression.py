@@ -1,86 +1,97 @@
 """What compressors take on one core of this machine, measured as virtual time would."""
 
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 
-from harness.preview import CONF, composed
-from harness.settings import Settings
+from harness.parts import choices, has_level, replaces
+from harness.preview import composed
+from harness.run import Run
+from harness.simulate.circle import Circle
 from harness.simulate.compression import file_of
 from harness.simulate.network import Simulated
-from harness.simulate.turns import Turns
 from harness.simulate.workers import Alike
+from harness.simulate.world import World
 from harness.training.assembly import reduction_of
 from profiles.static import Static
 
 WORKERS = 4  # whose pieces are decompressed
 ELEMENTS = (1 << 12, 1 << 15, 1 << 18, 1 << 20)
 COLUMNS, VECTOR = 256, 64  # of a bucket: a matrix and a vector
+DENSITIES = (0.1, 0.01, 0.001)
 WARM, FEWEST, BUDGET_S = 2, 4, 0.04  # calls that are not timed, timed at least, and for how long
 
 
 class Timed(NamedTuple):
-    """What a bucket took: processor seconds, the mean of some steps."""
+    """Processor seconds per bucket, the mean of several steps, of one method."""
 
     compressor: str  # the file it is in
-    method: str
+    method: str  # what it is called
     elements: int
     seconds: float
 
 
-def methods() -> list[str]:
-    """Every preset."""
-    return sorted(path.stem for path in (Path(CONF) / "method").glob("*.yaml"))
+def compositions() -> Iterator[list[str]]:
+    """Every compressor with error feedback, where it has none of its own, at its densities."""
+    for name, section in choices("compressor").items():
+        target = section["_target_"]
+        feedback = "error_feedback" not in replaces(target)
+        for density in DENSITIES if has_level(target) else (1.0,):
+            yield [f"compressor={name}", f"controller.density={density}",
+                   f"error_feedback={str(feedback).lower()}"]  # fmt: skip
 
 
-def measured(names: Sequence[str], elements: Sequence[int] = ELEMENTS) -> Iterator[Timed]:
-    """Times of the methods `names`, at the density that each begins with, on one thread.
+def measured(
+    composed_of: Iterable[Sequence[str]], elements: Sequence[int] = ELEMENTS
+) -> Iterator[Timed]:
+    """Times of what overrides compose to, at the density that each begins with, on one thread.
 
     Of methods whose compressor, feedback and beginning are the same, the first is measured.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # as a rank that shares the machine; threads that wait would count
     try:
-        yield from _measured(names, elements)
+        yield from _measured(composed_of, elements)
     finally:
         torch.set_num_threads(before)
 
 
-def _measured(names: Sequence[str], elements: Sequence[int]) -> Iterator[Timed]:
+def _measured(composed_of: Iterable[Sequence[str]], elements: Sequence[int]) -> Iterator[Timed]:
     known = set()
-    for name in names:
-        settings = composed([f"method={name}", f"workers={WORKERS}"])[0]
-        density = settings.build("controller").density(None)
-        same = str((settings["compressor"], settings["error_feedback"], density))
+    for overrides in composed_of:
+        run = composed([*overrides, f"workers={WORKERS}"])[0].run()
+        compressor, density = run.compressor(), run.controller().density(None)
+        same = str((compressor, run.error_feedback, density))
         if same in known:
             continue
         known.add(same)
         for size in elements:
-            yield Timed(file_of(settings["compressor"]), name, size, _seconds(settings, size))
+            seconds = _seconds(run, size)
+            yield Timed(file_of(compressor), run.label, size, seconds)
 
 
-def _seconds(settings: Settings, elements: int) -> float:
+def _seconds(run: Run, elements: int) -> float:
     """Mean of several steps, as compressors differ between theirs."""
-    turns = Turns(1, lambda rank: None)
     costs = Simulated().costs(Static(rate_mbit=1e6), WORKERS, 1)
-    workers = Alike(0, WORKERS, turns, costs, torch.device("cpu"), seconds_per_second=1.0)
-    reduction = reduction_of(settings, workers)
+    cpu = torch.device("cpu")
+    circle = Circle(World(cpu), 1)
+    workers = Alike(0, WORKERS, circle, costs, cpu, seconds_per_second=1.0)
+    reduction = reduction_of(run, workers)
     gradient, names, buffer, parts, parameters = _bucket(elements)
     began, done = 0.0, 0
     while done < WARM + FEWEST or time.perf_counter() - began < BUDGET_S:
         if done == WARM:
-            began, workers.compress_s = time.perf_counter(), 0.0
+            began = time.perf_counter()
+            workers.acts.clear()
         buffer.copy_(gradient)
         reduction.open(None)
-        workers.begin(0.0)
+        workers.begin()
         reduction.reduce(done, 0, names, parts, buffer, parameters)
-        workers.pause()
+        workers.end()
         done += 1
-    turns.close()
-    return workers.compress_s / (done - WARM)
+    return sum(act.compress_s for act in workers.acts) / (done - WARM)
 
 
 def _bucket(elements: int) -> tuple:

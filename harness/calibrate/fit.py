@@ -22,7 +22,7 @@ ROUNDS = {"all_reduce": 2, "all_gather": 1}  # times around the ring
 
 
 class Bucket(NamedTuple):
-    """What a link lets pass beyond its rate, which is known: of real seconds, as in simulated."""
+    """Token bucket of a link: bytes that pass beyond its rate, in real seconds at that rate."""
 
     burst_s: float = 0.0
     packet_s: float = 0.0
@@ -43,7 +43,7 @@ class Links(NamedTuple):
 
 
 class Compression(NamedTuple):
-    """What a compressor takes for a bucket: so much, and so much for each element."""
+    """Compression cost of a method: microseconds per bucket plus nanoseconds per element."""
 
     bucket_us: float
     element_ns: float
@@ -139,7 +139,7 @@ def noise(samples: Sequence[Sample], known: Sequence[float] | None = None) -> fl
 
 
 def predicted_s(constants: Links, sample: Sample, cores: int | None = None) -> float:
-    """What `constants` say that a sample takes."""
+    """Predict the duration of a sample from the fitted constants, in seconds."""
     fixed, messages, bytes_s = _row(sample, cores, constants.bucket)
     seconds = fixed * constants.operation_s + messages * constants.alpha_s
     seconds += max(0.0, bytes_s / constants.efficiency - constants.bucket.burst_s)
@@ -172,7 +172,7 @@ def _wakings(sample: Sample, cores: int | None) -> float:
 
 
 def _messages(sample: Sample) -> int:
-    """In a row."""
+    """Number of messages that a collective sends one after the other."""
     return ROUNDS[sample.collective] * (sample.nodes - 1)
 
 

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from harness import environment
 from harness.calibrate.ranks import on_ranks
 from harness.exchange.workers import Workers
-from harness.network import enclosure
+from harness.network import user_namespace
 from harness.runner.turn import machine_to_ourselves
 
 COLLECTIVES = ("all_reduce", "all_gather")
@@ -29,8 +29,8 @@ PAUSE_S = 0.05  # before each, as between the exchanges of paced training: ranks
 LIMIT_S = 600
 
 
-class Plan(NamedTuple):
-    """What is measured: every collective at every rate with every number of nodes."""
+class MeasurementGrid(NamedTuple):
+    """Grid of measurements: every collective at every rate with every number of nodes."""
 
     nodes: tuple[int, ...] = (2, 4, 8)
     rates_mbit: tuple[float, ...] = (50, 200, 800)
@@ -48,12 +48,12 @@ class Sample(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Their median."""
+        """Median duration of the samples, in seconds."""
         return statistics.median(self.times_s)
 
     @property
     def short(self) -> bool:
-        """It takes as long as its messages, not its bytes."""
+        """True if the duration is that of its messages, not of its bytes."""
         return self.nbytes <= LEAST_BYTES
 
 
@@ -61,10 +61,10 @@ class CalibrationError(RuntimeError):
     """The links of this machine could not be measured."""
 
 
-def measured(plan: Plan) -> list[Sample]:
+def measured(plan: MeasurementGrid) -> list[Sample]:
     """Samples of `plan`, taken while no run goes on; CalibrationError when that fails."""
-    command = enclosure.command(sys.executable, "-m", __name__, json.dumps(plan))
-    with machine_to_ourselves():
+    command = user_namespace.command(sys.executable, "-m", __name__, json.dumps(plan))
+    with machine_to_ourselves("measuring its links"):
         inside = os.environ | environment.ALLOCATOR
         done = subprocess.run(command, env=inside, capture_output=True, text=True, timeout=LIMIT_S)
     if done.returncode != 0:
@@ -76,7 +76,7 @@ def measured(plan: Plan) -> list[Sample]:
     return [Sample(*row) for row in json.loads(done.stdout)]
 
 
-def take(plan: Plan) -> list[Sample]:
+def take(plan: MeasurementGrid) -> list[Sample]:
     """Measure here, in namespaces of our own."""
     found = []
     for nodes in plan.nodes:
@@ -100,7 +100,7 @@ def _cases(nodes: int, rate_mbit: float) -> list[tuple[str, int]]:
 
 
 def _took_s(by_rank: Sequence[tuple[float, float]]) -> float:
-    """When ranks begin is how exactly they sleep, and no part of it."""
+    """Seconds from the last rank's start to the last rank's end; late starts are sleep's fault."""
     begun_s, done_s = zip(*by_rank, strict=True)
     return max(done_s) - max(begun_s)
 
@@ -130,9 +130,9 @@ def _do(workers: Workers, collective: str, tensor: torch.Tensor) -> None:
         workers.all_gather(tensor, equal=True)
 
 
-def _plan(told: Sequence) -> Plan:
+def _plan(told: Sequence) -> MeasurementGrid:
     nodes, rates_mbit, repeats = told
-    return Plan(tuple(nodes), tuple(rates_mbit), repeats)
+    return MeasurementGrid(tuple(nodes), tuple(rates_mbit), repeats)
 
 
 if __name__ == "__main__":

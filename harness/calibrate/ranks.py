@@ -18,7 +18,7 @@ import torch._dynamo  # noqa: F401  DDP imports it; here once, before the fork
 import torch.distributed as dist
 
 from harness import environment
-from harness.network import enclosure
+from harness.network import user_namespace
 from harness.network.star import Star
 from profiles.static import Static
 
@@ -31,7 +31,7 @@ def enclosed() -> None:
     if os.environ.get("GRADNET_ENCLOSED") == "1" and os.getpid() == 1:
         return
     inside = os.environ | environment.ALLOCATOR | {"GRADNET_ENCLOSED": "1"}
-    command = enclosure.command(sys.executable, *sys.argv)
+    command = user_namespace.command(sys.executable, *sys.argv)
     sys.exit(subprocess.run(command, env=inside).returncode)
 
 

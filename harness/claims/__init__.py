@@ -1,24 +1,18 @@
-"""The papers' claims, decided by runs: `judge`. A paper is one file of this package."""
+"""What papers claim, decided by runs: `judge`. The claims are those of the studies."""
 
-import importlib
-import pkgutil
 from typing import Any
 
 import pandas as pd
 
 from harness.claims.base import NOT_TESTABLE, Claim, Paper
+from harness.studies import modules
 
 __all__ = ["Claim", "judge", "papers"]
 
 
 def papers() -> list[Paper]:
-    """Every paper that has a file here."""
-    files = [importlib.import_module(f"{__name__}.{each.name}") for each in _files()]
-    return [file.PAPER for file in files if hasattr(file, "PAPER")]
-
-
-def _files() -> list[pkgutil.ModuleInfo]:
-    return sorted(pkgutil.iter_modules(__path__), key=lambda each: each.name)
+    """The papers of all studies that have a claims.py."""
+    return [module.PAPER for module in modules("claims")]
 
 
 def judge(table: pd.DataFrame, paper: str | None = None) -> list[Claim]:
@@ -31,7 +25,7 @@ def judge(table: pd.DataFrame, paper: str | None = None) -> list[Claim]:
     if not chosen:
         names = ", ".join(each.name for each in papers())
         raise ValueError(f"paper must be one of {names}, got {paper!r}")
-    kinds: list[Any] = list(table.groupby(["network", "scale"]))
+    kinds: list[Any] = list(table.groupby(["world", "scale"]))
     judged: list[Claim] = []
     for each in chosen:
         lists = [each.judge(rows, *key) for key, rows in kinds]

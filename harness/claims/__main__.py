@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.analysis import load, metrics
-from harness.analysis.published import side_by_side
 from harness.claims import Claim, judge, papers
+from harness.claims.published import side_by_side
 
 WIDTH = 160  # where the output is no terminal
 

@@ -1,7 +1,7 @@
 """What a claim is, the runs that decide it, and a paper as the list of its claims.
 
-A paper is one file here that makes a `Paper` called `PAPER` and gives it functions from `Runs` to
-`Found`, in the order of the paper. A function asks for the runs it needs; what is not there makes
+A study's claims.py makes a `Paper` called `PAPER` and gives it functions from `Runs` to `Found`, in
+the order of the paper. A function asks for the runs it needs; what is not there makes
 its claim not testable.
 """
 
@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from harness.analysis import load, ratios
+from harness.analysis import load, metrics, ratios
 from harness.analysis.ratios import Ratio
 
 HOLDS, FAILS, NOT_TESTABLE = "holds", "does not hold", "not testable"
+OVER_DENSE = ("speedup", "normalised_throughput")  # columns
 
 
 class Claim(NamedTuple):
-    """What a paper says, and what became of it."""
+    """A statement of a paper and the verdict on it."""
 
     id: str  # figure, table or place in the text
     text: str
@@ -30,7 +31,7 @@ class Claim(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a claim's function found."""
+    """Result of a claim's function."""
 
     holds: bool | None  # None: there are runs, but they do not decide
     measured: str
@@ -38,35 +39,57 @@ class Found(NamedTuple):
 
 
 class NotTestable(Exception):
-    """Why no run can decide a claim."""
+    """Reason why no run can decide a claim."""
 
 
-class NoRuns(NotTestable):
-    """What is missing."""
+class NoSuchRuns(NotTestable):
+    """No run exists that could decide a claim."""
 
 
 class Group:
-    """Runs of one setting; remembers in `seen` the ids of those that were asked for."""
+    """Runs of one setting; remembers in `seen` the ids of those asked for, and `columns`."""
 
-    def __init__(self, rows: pd.DataFrame, seen: dict[str, None]) -> None:
-        self._rows, self._seen = rows, seen
+    def __init__(self, rows: pd.DataFrame, seen: dict[str, None], columns: set[str]) -> None:
+        self._rows, self._seen, self._columns = rows, seen, columns
         self.experiment: str = " and ".join(dict.fromkeys(rows.experiment))
 
     def rows(self, *methods: str) -> pd.DataFrame:
-        """Rows of `metrics.table` of `methods`, all without; `NoRuns` names a missing one."""
+        """Rows of `metrics.table` of `methods`, all without; `NoSuchRuns` names a missing one."""
         missing = [method for method in methods if method not in set(self._rows.method)]
         if missing:
-            raise NoRuns(f"no runs of {', '.join(missing)} in {self.experiment}")
+            raise NoSuchRuns(f"no runs of {', '.join(missing)} in {self.experiment}")
         found = self._rows[self._rows.method.isin(methods)] if methods else self._rows
         self._seen.update(dict.fromkeys(found.run_id))
         return found
 
+    def method(self, **columns: Any) -> str:
+        """The one method whose columns are so, such as compressor="topk", or `NoSuchRuns`."""
+        rows = self._rows
+        for column, value in columns.items():
+            rows = rows[rows[column] == value]
+        found = sorted(set(rows.method))
+        if len(found) != 1:
+            said = ", ".join(f"{column} {value}" for column, value in columns.items())
+            raise NoSuchRuns(
+                f"{len(found) or 'no'} methods with {said} in {self.experiment}, not one"
+            )
+        return found[0]
+
+    @property
+    def dense(self) -> str:
+        """The method that leaves nothing out, which others are held against; or `NoSuchRuns`."""
+        found = metrics.baseline_of(self._rows)
+        if found is None:
+            raise NoSuchRuns(f"no runs without compression in {self.experiment}")
+        return found
+
     def mean(self, column: str, *methods: str) -> dict[str, float]:
-        """Mean over seeds by method, in the order asked; `NoRuns` where no run has the number."""
+        """Mean over seeds by method, in the order asked; `NoSuchRuns` where none has it."""
+        self._columns.add(column)
         means = self.rows(*methods).groupby("method")[column].mean()
         unknown = [method for method in methods if pd.isna(means[method])]
         if unknown:
-            raise NoRuns(f"no runs with {column} of {', '.join(unknown)} in {self.experiment}")
+            raise NoSuchRuns(f"no runs with {column} of {', '.join(unknown)} in {self.experiment}")
         return {method: float(means[method]) for method in methods}
 
     def best(self, column: str, *methods: str) -> str:
@@ -94,10 +117,11 @@ class Group:
         return load.links(self.rows(method).path.iloc[0])
 
     def ratio(self, column: str, over: str, under: str) -> Ratio:
-        """Of two methods, paired by seed; `NoRuns` without a seed of which both have the number."""
+        """Ratio of two methods, paired by seed; `NoSuchRuns` if no seed has the number of both."""
+        self._columns.add(column)
         found = ratios.paired(self.rows(over, under), column, over, under)
         if not found.seeds:
-            raise NoRuns(f"no seed with {column} of {over} and {under} in {self.experiment}")
+            raise NoSuchRuns(f"no seed with {column} of {over} and {under} in {self.experiment}")
         return found
 
 
@@ -107,9 +131,10 @@ class Runs:
     def __init__(self, table: pd.DataFrame, workers: int, scale: str) -> None:
         self._table, self._workers, self.scale = table, workers, scale
         self.seen: dict[str, None] = {}
+        self._columns: set[str] = set()
 
     def of(self, *experiments: str, **conditions: Any) -> Group:
-        """Runs of one setting of `experiments` under which `conditions` are equal, or `NoRuns`.
+        """Runs of one setting of `experiments` under which `conditions` are equal, or `NoSuchRuns`.
 
         `conditions` are keys of the configuration, `__` for their dots. Of several settings that
         with most methods counts, then that of the paper's number of workers, then most runs.
@@ -125,8 +150,16 @@ class Runs:
         if not whole:
             told = "".join(f", {key} {value}" for key, value in wanted.items())
             alike = ", alike in all else" if groups else ""
-            raise NoRuns(f"no runs of {' and '.join(experiments)}{told}{alike}")
-        return Group(max(whole, key=self._standing), self.seen)
+            raise NoSuchRuns(f"no runs of {' and '.join(experiments)}{told}{alike}")
+        return Group(max(whole, key=self._standing), self.seen, self._columns)
+
+    def unlike(self) -> str:
+        """Reason why the model differs from the paper's, for comparisons with dense."""
+        if "unlike" not in self._table:
+            return ""
+        rows = self._table[self._table.run_id.isin(list(self.seen))]
+        compares = rows.dense.astype(bool).any() or self._columns & set(OVER_DENSE)
+        return next(filter(None, rows.unlike), "") if compares else ""
 
     def _standing(self, group: pd.DataFrame) -> tuple[int, bool, int]:
         as_published = group.workers.iloc[0] == self._workers
@@ -172,6 +205,9 @@ def _decided(declared: Declared, runs: Runs) -> Claim:
         found = declared.decide(runs)
     except NotTestable as missing:
         return Claim(declared.id, declared.text, NOT_TESTABLE, "", str(missing))
+    if unlike := runs.unlike():
+        why = f"not decidable, as the stand-in is not like the paper's model: {unlike}"
+        return judged_claim(declared.id, declared.text, None, found.measured, why)
     return judged_claim(declared.id, declared.text, *found)
 
 

@@ -13,12 +13,12 @@ import pandas as pd
 
 from harness.analysis import load, metrics, ratios
 from harness.analysis.ratios import Ratio
-from harness.claims.base import Found, Group, NoRuns, Runs
+from harness.claims.base import Found, Group, NoSuchRuns, Runs
 from harness.claims.rules import Rule
 from harness.training.stops import lower_is_better
 
 SEEDS = 3  # fewer say nothing of scatter
-SAME = 0.001  # of a loss or a BLEU: half of the least that DCT calls a loss of quality, 0.18 %
+SAME = 0.001  # of a loss or a BLEU: half of the least published as a loss of quality, 0.18 %
 TRAIN_LOSS = "train loss"  # mean over workers and the last quarter of the steps
 LAST = 0.25
 
@@ -31,8 +31,8 @@ class Change(NamedTuple):
     high: float
 
 
-class Pair(NamedTuple):
-    """Which method is held against which, and what that is called."""
+class MethodPair(NamedTuple):
+    """A method, the baseline it is held against, and their metric."""
 
     label: str
     group: Group
@@ -41,11 +41,11 @@ class Pair(NamedTuple):
     metric: str = "loss"
 
 
-Pairs = Callable[[Runs], list[Pair]]
+Pairs = Callable[[Runs], list[MethodPair]]
 
 
 def ended(rows: pd.DataFrame, metric: str) -> pd.Series:
-    """What each run of `metrics.table` ended at; as bad as can be where it diverged."""
+    """Final value of each run in `metrics.table`; the worst possible where it diverged."""
     each: Any = rows.itertuples()
     found = pd.Series([_ended(row, metric) for row in each], rows.index, dtype=float)
     return found.mask(rows.diverged, float("inf") if lower_is_better(metric) else 0.0)
@@ -60,8 +60,8 @@ def _ended(row: Any, metric: str) -> float:
     return float(steps[steps.step >= (1 - LAST) * (steps.step.max() + 1)].loss.mean())
 
 
-def change(pair: Pair) -> Change:
-    """Of a pair; `NoRuns` where both have the metric in fewer than `SEEDS` seeds."""
+def change(pair: MethodPair) -> Change:
+    """Relative change from baseline to method; `NoSuchRuns` below `SEEDS` common seeds."""
     rows = pair.group.rows(pair.method, pair.baseline)
     rows = rows.assign(ended=ended(rows, pair.metric))
     found = ratios.paired(rows, "ended", pair.method, pair.baseline)
@@ -72,7 +72,7 @@ def change(pair: Pair) -> Change:
 def over(found: Ratio, what: str, sign: int = 1) -> Change:
     """A ratio as a change, of `what`; sign -1 where larger is better."""
     if found.seeds < SEEDS:
-        raise NoRuns(f"needs {SEEDS} seeds with {what}, has {found.seeds}")
+        raise NoSuchRuns(f"needs {SEEDS} seeds with {what}, has {found.seeds}")
     if math.isinf(found.mean):
         return Change(*[sign * found.mean] * 3)  # of which no interval is known
     low, high = sorted((sign * (found.low - 1), sign * (found.high - 1)))
@@ -80,23 +80,23 @@ def over(found: Ratio, what: str, sign: int = 1) -> Change:
 
 
 def not_worse(found: Change) -> bool | None:
-    """By more than `SAME`."""
+    """True if it is not worse by more than `SAME`; None: undecided."""
     return True if found.high <= SAME else False if found.low > SAME else None
 
 
 def worse(found: Change) -> bool | None:
-    """By more than `SAME`."""
+    """True if it is worse by more than `SAME`; None: undecided."""
     decided = not_worse(found)
     return None if decided is None else not decided
 
 
 def better(found: Change) -> bool | None:
-    """By however little."""
+    """True if it is better, by however little; None: undecided."""
     return True if found.high < 0 else False if found.low >= 0 else None
 
 
 def not_better(found: Change) -> bool | None:
-    """By however little."""
+    """True if it is not better, by however little; None: undecided."""
     decided = better(found)
     return None if decided is None else not decided
 
@@ -109,7 +109,7 @@ def same(found: Change) -> bool | None:
 
 
 def all_are(decides: Callable[[Change], bool | None], pairs: Pairs) -> Rule:
-    """Every pair is so; one that is not decides, else all have to be decided."""
+    """Rule that every pair is so; one that is not decides, else all have to be decided."""
 
     def decide(runs: Runs) -> Found:
         asked = pairs(runs)
@@ -121,7 +121,7 @@ def all_are(decides: Callable[[Change], bool | None], pairs: Pairs) -> Rule:
 
 
 def all_so(verdicts: dict[str, bool | None], told: str, more: str) -> Found:
-    """What the verdicts of several, by label, come to."""
+    """Combine the verdicts of several runs, by label, into one finding."""
     no = [label for label, verdict in verdicts.items() if verdict is False]
     if no:
         return Found(False, told, f"not so: {', '.join(no)}; {more}")
@@ -136,13 +136,13 @@ def listed(changes: dict[str, Change]) -> str:
 
 
 def spoken(found: Change) -> str:
-    """Of percent, without their sign."""
+    """Format a change in percent, with its interval and without sign."""
     mean, low, high = (100 * value for value in found)
     return f"{mean:.2g} ({low:.2g} to {high:.2g})"
 
 
-def trained(pair: Pair) -> str:
-    """What was trained, for how long, and where its baseline ended."""
+def trained(pair: MethodPair) -> str:
+    """Say what was trained, for how long, and where its baseline ended."""
     rows = pair.group.rows(pair.baseline)
     row, end = rows.iloc[0], ended(rows, pair.metric).mean()
     long = f", {row.conditions['steps']:g} steps" if row.conditions.get("steps") else ""

@@ -13,9 +13,9 @@ from harness.claims.base import Found, Group, Runs, listed, spoken
 
 FACTOR = 1.5  # a published factor is met by one not so many times larger or smaller
 ABOUT_EQUAL = 1.2  # times, either way
-FAR = 0.1  # of accuracy, below allreduce
+FAR = 0.1  # of accuracy, below no compression
 NEAR = 0.02  # of accuracy, at most so much below
-BROKEN = 0.5  # of allreduce's accuracy, or less
+BROKEN = 0.5  # of the accuracy without compression, or less
 
 Rule = Callable[[Runs], Found]
 Methods = tuple[str, ...]
@@ -43,12 +43,12 @@ def factor(experiment: str, methods: Methods, under: str | Methods, published: f
 
 
 def is_about(value: float, published: float) -> bool:
-    """Whether a published factor is met."""
+    """True if `value` is within FACTOR of the published factor."""
     return published / FACTOR <= value <= published * FACTOR
 
 
 def is_below(found: Ratio, limit: float) -> bool:
-    """Whether a ratio is below `limit`, as far as bounds can tell."""
+    """True if a ratio is below `limit`, as far as its bounds can tell."""
     return found.mean < limit and found.bound in ("", "high")
 
 
@@ -93,13 +93,13 @@ def above(experiment: str, column: str, methods: Methods, least: float) -> Rule:
 
 
 def loses(experiment: str, method: str) -> Rule:
-    """`method` ends far below the accuracy of allreduce."""
+    """`method` ends far below the accuracy without compression."""
 
     def decide(runs: Runs) -> Found:
         group = runs.of(experiment)
-        found = accuracies(group, method, "allreduce")
+        found = accuracies(group, method, group.dense)
         told = f"accuracy: {listed(found)}; far is {FAR:g}"
-        return Found(found["allreduce"] - found[method] >= FAR, told, easy(group))
+        return Found(found[group.dense] - found[method] >= FAR, told, easy(group))
 
     return decide
 
@@ -110,20 +110,22 @@ def breaks(experiment: str, method: str) -> Rule:
     def decide(runs: Runs) -> Found:
         group = runs.of(experiment)
         share = share_of_accuracy(group, method)
-        told = f"accuracy {share:.3g} of allreduce's; broken is {BROKEN:g} or less"
+        told = f"accuracy {share:.3g} of {group.dense}'s; broken is {BROKEN:g} or less"
         return Found(share <= BROKEN, told, easy(group))
 
     return decide
 
 
-def ordered(experiment: str, methods: Methods) -> Rule:
-    """By mean density the first of `methods` is the lowest, the second the highest."""
+def ordered(experiment: str, methods: Methods | Callable[[Group], Methods]) -> Rule:
+    """Rule that the first of `methods` has the lowest mean density and the second the highest."""
 
     def decide(runs: Runs) -> Found:
-        found = runs.of(experiment).mean("density", *methods)
-        ranked = sorted(methods, key=lambda method: found[method])
+        group = runs.of(experiment)
+        named = methods if isinstance(methods, tuple) else methods(group)
+        found = group.mean("density", *named)
+        ranked = sorted(named, key=lambda method: found[method])
         reason = f"from the lowest: {', '.join(ranked)}"
-        return Found((ranked[0], ranked[-1]) == methods[:2], listed(found), reason)
+        return Found((ranked[0], ranked[-1]) == named[:2], listed(found), reason)
 
     return decide
 
@@ -136,39 +138,43 @@ def accuracies(group: Group, *methods: str) -> dict[str, float]:
 
 
 def share_of_accuracy(group: Group, method: str) -> float:
-    """Final accuracy over that of allreduce."""
-    found = accuracies(group, method, "allreduce")
-    return found[method] / found["allreduce"]
+    """Final accuracy over that without compression."""
+    found = accuracies(group, method, group.dense)
+    return found[method] / found[group.dense]
 
 
-def limits(group: Group, method: str, rival: str = "allreduce") -> str:
-    """What links and sizes allow over `rival`, whose computation no method can save."""
+def limits(group: Group, method: str, rival: str | None = None) -> str:
+    """Say how much links and sizes allow over a rival, whose computation no method can save.
+
+    It is the dense method, unless another is named.
+    """
+    rival = rival or group.dense
     rows = group.rows(rival)
     most = (rows.iteration_s / rows.compute_s).mean()
     told = f"a step of {rival} is {most:.3g} computations long, and no method can save more"
-    if method in ("allreduce", rival):
+    if method in (group.dense, rival):
         return told
-    better = _mean_quality(group, method) / _mean_quality(group, "allreduce")
+    better = _mean_quality(group, method) / _mean_quality(group, group.dense)
     return f"{told}; {method} {sends(group, method)} and {better:.3g} times its quality"
 
 
 def sends(group: Group, method: str) -> str:
-    """Its density, share of a dense ring's bytes, and throughput."""
+    """Say a method's density, its share of a dense ring's bytes, and its throughput."""
     row = group.rows(method)[["density", "volume_ratio", "normalised_throughput", "workers"]].mean()
     return (
-        f"sends {row.volume_ratio:.3g} of allreduce's bytes at density {row.density:.3g} on "
+        f"sends {row.volume_ratio:.3g} of {group.dense}'s bytes at density {row.density:.3g} on "
         f"{row.workers:g} workers, has {row.normalised_throughput:.3g} times its throughput"
     )
 
 
 def sends_both(group: Group, one: str, other: str) -> str:
-    """Of two methods."""
+    """Say what each of two methods sends."""
     return "; ".join(f"{method} {sends(group, method)}" for method in (one, other))
 
 
 def easy(group: Group) -> str:
-    """Where and for how long was trained, as the reason why quality suffered less."""
-    row = group.rows("allreduce").iloc[0]
+    """Name the model and data that lose less quality than the paper's."""
+    row = group.rows(group.dense).iloc[0]
     return f"{row.model} on {row.dataset} loses less than the paper's model on its data"
 
 

@@ -18,11 +18,11 @@ Plan = Iterable[tuple[Tensor, tuple[int, ...]]]  # per batch: indices [n], key o
 
 
 class Samples(Protocol):
-    """One split. The batches are a function of the plan alone, whatever ran before."""
+    """One split of a data set; its batches are a function of the plan alone."""
 
     @property
     def in_order(self) -> bool:
-        """Whether a sample goes on where the one before it ends, as pieces of a text do."""
+        """True if each sample continues the one before it, as pieces of a text do."""
         ...
 
     def __len__(self) -> int: ...
@@ -33,10 +33,11 @@ class Samples(Protocol):
 
 
 class DataSet(Protocol):
-    """A choice of `conf/dataset`.
+    """Data set that a choice of `conf/dataset` makes.
 
     It may also have `label_smoothing`, and a `judge` of what its metric is
-    (`harness.training.task`).
+    (`harness.training.task`); and `published`, how many samples for training its authors tell, or
+    None, by which a run of epochs is planned without its files.
     """
 
     @property
@@ -50,7 +51,7 @@ class DataSet(Protocol):
 
     @property
     def metric(self) -> str:
-        """What evaluation reports beside the loss: `accuracy`, `perplexity` for text, `bleu`."""
+        """Name of the metric beside the loss: `accuracy`, `perplexity` for text, or `bleu`."""
         ...
 
     def check(self) -> None:
@@ -73,3 +74,8 @@ def not_found(name: str, folder: Path, problem: str, layout: str) -> FileNotFoun
         f"{name} not found in {folder}: {problem}. Expected {layout}. Nothing is downloaded: put "
         "it there, set GRADNET_DATA or dataset.folder to its folder, or use scale=laptop"
     )
+
+
+def written(files: Iterable[Path]) -> tuple[int, ...]:
+    """When each of `files` was written last, in nanoseconds: what was read may be read again."""
+    return tuple(file.stat().st_mtime_ns for file in files)

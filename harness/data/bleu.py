@@ -20,7 +20,7 @@ MORE = (
 
 @dataclass(frozen=True)
 class Bleu:
-    """Translations are greedy: the likeliest word, again and again."""
+    """Judges greedy translations, the likeliest word again and again, by their BLEU score."""
 
     pieces: Callable[[], Any]  # the model of sentencepiece
     tokenize: str = "13a"
@@ -42,7 +42,7 @@ class Bleu:
         return torch.tensor(counts, dtype=torch.float64)
 
     def quality(self, sums: Tensor) -> float:
-        """In [0, 100], of all sums together; smoothed as sacrebleu does."""
+        """BLEU in [0, 100] from the sums of all sentences, smoothed as sacrebleu does."""
         from sacrebleu.metrics.bleu import BLEU
 
         counts = [int(each) for each in sums.tolist()]

@@ -4,7 +4,7 @@ Augmentation as in He et al. (2016): a crop of the image padded by 4, and a hori
 """
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from harness.data.base import Shape, data_folder, not_found
+from harness.data.base import Shape, data_folder, not_found, written
 from harness.data.samples import InMemory
 
 PADDING = 4  # pixels
@@ -37,6 +37,7 @@ class Cifar:
     folder: str | None = None
     size: int = 32  # px
     metric: ClassVar[str] = "accuracy"
+    published: ClassVar[int] = 50_000
 
     def __post_init__(self) -> None:
         if self.classes not in FILES:
@@ -60,6 +61,12 @@ class Cifar:
             layout = f"{name}/ with {', '.join(files)}, as in cifar-{self.classes}-python.tar.gz"
             raise not_found(self.name, folder, f"no {name}/{missing[0]}", layout)
 
+    def check_content(self) -> None:
+        """ValueError unless every file is the published one."""
+        self.check()
+        folder, (name, files) = data_folder(self.folder), FILES[self.classes]
+        _check_sums(folder, self.classes, written(folder / name / file for file in files))
+
     def train(self) -> InMemory:
         return self._split(train=True)
 
@@ -72,6 +79,13 @@ class Cifar:
         mean, deviation = torch.tensor(STATISTICS[self.classes]).view(2, 3, 1, 1)
         prepare = partial(_prepare, mean=mean, deviation=deviation, size=self.size, augment=train)
         return InMemory(images, labels, prepare)
+
+
+@cache
+def _check_sums(folder: Path, classes: int, at: tuple[int, ...]) -> None:
+    """Once for files that were written `at` these times."""
+    for train in (True, False):
+        _read(folder, classes, train)
 
 
 def _read(folder: Path, classes: int, train: bool) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from harness.data.base import Shape
-from harness.data.columns import CATEGORIES, COUNTS, DAYS, Table, days, read
+from harness.data.columns import CATEGORIES, COUNTS, DAYS, ClickTable, days, read
 from harness.data.kept import alone, cache_folder, replacing
 
 FORMAT = 3  # of what is generated; to be raised when it changes
@@ -29,7 +29,7 @@ BLOCK = 8192  # lines made at once
 
 @dataclass(frozen=True)
 class Clicks:
-    """`length` lines, a function of `seed`: six sevenths for training, the last for testing."""
+    """`length` generated lines, a function of `seed`: six sevenths to train on, then the test."""
 
     name: str = "clicks"
     length: int = 150_000
@@ -47,15 +47,15 @@ class Clicks:
             raise ValueError(f"rows must be >= 2, got {self.rows}")
 
     def check(self) -> None:
-        """Made on the spot: never missing."""
+        """Nothing to check: the data is generated here."""
 
-    def train(self) -> Table:
+    def train(self) -> ClickTable:
         return self._splits()[0]
 
-    def test(self) -> Table:
+    def test(self) -> ClickTable:
         return self._splits()[1]
 
-    def _splits(self) -> tuple[Table, Table]:
+    def _splits(self) -> tuple[ClickTable, ClickTable]:
         cache = cache_folder(self.cache)
         return days(read(self._text(cache), cache, self.rows))
 
@@ -70,7 +70,7 @@ class Clicks:
 
 @dataclass
 class Teacher:
-    """What decides about clicks; drawn from `source`."""
+    """Random model whose logits decide which samples are clicked; drawn from `source`."""
 
     source: np.random.Generator
     mixing: np.ndarray = field(init=False)  # [COUNTS, COUNTS], of independent normals into z

@@ -31,7 +31,7 @@ FORMAT = 1  # of a table on disk; to be raised when what is in it changes
 
 
 @dataclass(frozen=True)
-class Table:
+class ClickTable:
     """`rows` [n, 40] int32 of label, counts and categories, read from disk where they are used."""
 
     rows: np.ndarray
@@ -49,10 +49,10 @@ class Table:
             yield inputs[:, :, None], found[:, 0].long()
 
 
-def days(table: np.ndarray) -> tuple[Table, Table]:
+def days(table: np.ndarray) -> tuple[ClickTable, ClickTable]:
     """The first six days, and the last one."""
     first = len(table) * (DAYS - 1) // DAYS
-    return Table(table[:first]), Table(table[first:])
+    return ClickTable(table[:first]), ClickTable(table[first:])
 
 
 def read(text: Path, cache: Path, rows: int) -> np.ndarray:

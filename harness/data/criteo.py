@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from harness.data.base import Shape, data_folder, not_found
-from harness.data.columns import CATEGORIES, COUNTS, Table, days, read
+from harness.data.columns import CATEGORIES, COUNTS, DAYS, ClickTable, days, read
 from harness.data.kept import cache_folder
 
 LAYOUT = "criteo/train.txt, as in the challenge's dac.tar.gz (its test.txt has no labels)"
@@ -25,6 +25,7 @@ class Criteo:
     classes: ClassVar[int] = 2
     shape: ClassVar[Shape] = (COUNTS + CATEGORIES, 1)
     metric: ClassVar[str] = "accuracy"
+    published: ClassVar[int] = 45_840_617 * (DAYS - 1) // DAYS
 
     def __post_init__(self) -> None:
         if not 2 <= self.rows <= 1 << 24:  # whole numbers in float32
@@ -34,16 +35,16 @@ class Criteo:
         if not self._text.is_file():
             raise not_found(self.name, data_folder(self.folder), "no criteo/train.txt", LAYOUT)
 
-    def train(self) -> Table:
+    def train(self) -> ClickTable:
         return self._splits()[0]
 
-    def test(self) -> Table:
+    def test(self) -> ClickTable:
         return self._splits()[1]
 
     @property
     def _text(self) -> Path:
         return data_folder(self.folder) / "criteo" / "train.txt"
 
-    def _splits(self) -> tuple[Table, Table]:
+    def _splits(self) -> tuple[ClickTable, ClickTable]:
         self.check()
         return days(read(self._text, cache_folder(self.cache), self.rows))

@@ -32,7 +32,7 @@ class Digits:
         return 1, self.size, self.size
 
     def check(self) -> None:
-        """It comes with scikit-learn: never missing."""
+        """Nothing to check: the data comes with scikit-learn."""
 
     def train(self) -> InMemory:
         return self._splits()[0]

@@ -12,6 +12,7 @@ from harness.data.samples import Loaded
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels
 MARGIN = 256 / 224  # test images are resized to this times `size` before the centre is cut out
+CLASSES = 1000
 LAYOUT = "imagenet/train/<class>/*.JPEG and imagenet/val/<class>/*.JPEG"
 
 
@@ -21,7 +22,7 @@ class ImageNet:
 
     name: str = "imagenet"
     folder: str | None = None
-    classes: int = 1000
+    classes: int = CLASSES
     size: int = 224  # px
     workers: int = 4  # 0: read in the training process
     metric: ClassVar[str] = "accuracy"
@@ -33,6 +34,10 @@ class ImageNet:
             raise ValueError(f"size must be in [8, 1024] px, got {self.size}")
         if self.workers < 0:
             raise ValueError(f"workers must be >= 0, got {self.workers}")
+
+    @property
+    def published(self) -> int | None:
+        return 1_281_167 if self.classes == CLASSES else None
 
     @property
     def shape(self) -> Shape:

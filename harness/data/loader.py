@@ -7,7 +7,7 @@ from itertools import count
 import torch
 from torch import Tensor
 
-from compressors.draw import generator
+from compressors.rng import generator
 from harness.data.base import Batch, Plan, Samples
 
 ORDER, CHANGE = 1, 2  # separate streams: which samples, and how they are augmented

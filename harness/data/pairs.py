@@ -28,7 +28,7 @@ Sentences = tuple[str, str]
 
 @dataclass(frozen=True)
 class Pairs:
-    """`name`/ in the data folder, or the sentences of message catalogues that come with us.
+    """Sentence pairs from `name`/ in the data folder, or from the message catalogues shipped.
 
     A training pair of which a sentence has more than `words` pieces is left out; those for testing
     are all there, as long as they are.
@@ -42,6 +42,7 @@ class Pairs:
     label_smoothing: float = 0.1
     tokenize: str = "13a"  # of sacrebleu; none: for text that has been tokenised, as fairseq's is
     cache: str | None = None
+    published: int | None = None  # training pairs, as its authors tell
     metric: ClassVar[str] = "bleu"
 
     def __post_init__(self) -> None:
@@ -92,7 +93,7 @@ class Pairs:
 
     @property
     def judge(self) -> Any:
-        """What `harness.training.task` asks how good translations are."""
+        """The BLEU scorer that `harness.training.task` rates translations with."""
         from harness.data.bleu import Bleu
 
         return Bleu(self.pieces, self.tokenize)
@@ -135,7 +136,7 @@ def read(path: Path) -> Iterator[Sentences]:
 
 
 def _trained(sentences: list[str], vocabulary: int, text: Path) -> bytes:
-    """The same for the same sentences: one thread, none left out, none drawn.
+    """Train a sentencepiece BPE model; deterministic: one thread, every sentence, no sampling.
 
     Any text can be said in its pieces and comes out as it went in: characters that it does not have
     are 256 bytes, which are among them.
@@ -156,7 +157,7 @@ def _trained(sentences: list[str], vocabulary: int, text: Path) -> bytes:
 
 
 class Numbered:
-    """One split: pairs of numbers of pieces.
+    """One split: pairs of sentences as numbers of pieces.
 
     A batch is as long as its longest sentence: inputs [n, 2, words], the first sentence with its
     END and the second from BEGIN on; labels [n, words] are the second with its END.

@@ -2,17 +2,18 @@
 
 A line is a sentence of words with spaces around them, in a vocabulary of 10,000: rarer words are
 <unk> already, numbers are N; the end of a line is one more word, <eos>. The validation text stays
-unread: DC2 reports test perplexity.
+unread: what is published is test perplexity.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
 import torch
 
-from harness.data.base import Shape, data_folder, not_found
+from harness.data.base import Shape, data_folder, not_found, written
 from harness.data.text import END, Windows, require_window
 
 FILES = ("ptb.train.txt", "ptb.test.txt")
@@ -35,6 +36,11 @@ class PTB:
             raise ValueError(f"vocabulary must be >= 2, got {self.vocabulary}")
 
     @property
+    def published(self) -> int:
+        """Windows: of every word but the last the next one is foretold."""
+        return (929_589 - 1) // self.window
+
+    @property
     def shape(self) -> Shape:
         return (self.window,)
 
@@ -46,6 +52,11 @@ class PTB:
         for file in FILES:
             if not self._path(file).is_file():
                 raise not_found(self.name, data_folder(self.folder), f"no ptb/{file}", LAYOUT)
+
+    def check_content(self) -> None:
+        """ValueError, which names file and line, unless both texts are of the vocabulary."""
+        self.check()
+        _check_texts(self, written(map(self._path, FILES)))
 
     def train(self) -> Windows:
         return self._split(FILES[0])
@@ -84,6 +95,13 @@ class PTB:
 
     def _path(self, file: str) -> Path:
         return data_folder(self.folder) / "ptb" / file
+
+
+@cache
+def _check_texts(data: PTB, at: tuple[int, ...]) -> None:
+    """Once for texts that were written `at` these times."""
+    data.train()
+    data.test()
 
 
 def lines(path: Path) -> Iterator[tuple[str, list[str]]]:

@@ -43,7 +43,7 @@ class PydocText:
         return self.vocabulary
 
     def check(self) -> None:
-        """It comes with Python: never missing."""
+        """Nothing to check: the text comes with Python."""
 
     def train(self) -> Windows:
         return self._splits()[0]

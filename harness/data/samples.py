@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from compressors.draw import generator
+from compressors.rng import generator
 from harness.data.base import Batch, Plan
 
 Prepare = Callable[[Tensor, torch.Generator], Tensor]  # stored images [n, ...] -> inputs

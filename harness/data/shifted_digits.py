@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from compressors.draw import generator
+from compressors.rng import generator
 from harness.data.base import Shape
 from harness.data.digits import Digits
 from harness.data.samples import InMemory
@@ -38,7 +38,7 @@ class ShiftedDigits:
         return Digits().shape
 
     def check(self) -> None:
-        """It comes with scikit-learn: never missing."""
+        """Nothing to check: the data comes with scikit-learn."""
 
     def train(self) -> InMemory:
         plain = Digits().train()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from compressors.draw import generator
+from compressors.rng import generator
 from harness.data.base import Batch, Plan, Shape
 
 COARSE = 4  # a class's pattern is this many blocks high and wide
@@ -18,7 +18,7 @@ TRAIN, TEST = 0, 1
 
 @dataclass(frozen=True)
 class Synthetic:
-    """Sample i is a function of `seed`, its split and i, made when asked for.
+    """Data set whose sample i is a function of `seed`, its split and i, made on demand.
 
     The label is i % classes, the image the pattern of its class, of deviation 1, under the noise:
     easy to learn. Without patterns there is nothing to learn.
@@ -53,7 +53,7 @@ class Synthetic:
         return self.channels, self.size, self.size
 
     def check(self) -> None:
-        """Made on the spot: never missing."""
+        """Nothing to check: the data is generated here."""
 
     def train(self) -> "Generated":
         return Generated(self, TRAIN, self.length)

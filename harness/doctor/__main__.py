@@ -10,9 +10,10 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.doctor import accelerators, data, kernel, machine, permissions, programs
-from harness.doctor.composition import Composition, build, compose
+from harness.doctor.composition import Composition, build
 from harness.doctor.findings import Finding, told
 from harness.doctor.show import Groups, as_json, show, verdict
+from harness.scales import describe
 from harness.settings import BadSetting, Settings
 
 DESCRIPTION = """What this machine can emulate, and how to enable the rest. Exit status 0 when the
@@ -27,9 +28,11 @@ def main() -> None:
     arguments, overrides = parser.parse_known_args()
     command = shlex.join(["python", "-m", "harness", *overrides])
     try:
-        settings = compose(overrides)
+        settings, scale = describe([overrides])
     except (HydraException, OmegaConfBaseException) as error:
         sys.exit(f"harness.doctor: {error}")
+    if scale:
+        print(scale, file=sys.stderr)
     groups = examine(settings)
     if arguments.json:
         print(as_json(groups, command))
@@ -41,9 +44,9 @@ def main() -> None:
 def examine(settings: Sequence[Settings]) -> Groups:
     """All findings, by group, about this machine and these runs."""
     runs, refused = _built(settings)
-    shaped = [run for run in runs if not run.is_in_virtual_time]
+    shaped = [each for each in runs if not each.run.network.in_process]
     enclosed = bool(shaped) or not runs
-    most_nodes = max((run.nodes for run in shaped), default=1)
+    most_nodes = max((run.nodes for run, _ in shaped), default=1)
     checks: dict[str, dict[str, Callable[[], Iterable[Finding]]]] = {
         "permissions": {
             "user": permissions.user,

@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def _refusal(network: dict[str, Any], profile: dict[str, Any], nodes: int, dilation: float) -> str:
-    """Why this network does not come up; "" when it does and reads back as intended."""
+    """Say why this network does not come up; "" if it does and reads back as intended."""
     build = partial(instantiate, _convert_="all")
     try:
         with build(network).up(nodes, build(profile), dilation) as up:

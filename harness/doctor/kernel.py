@@ -3,13 +3,16 @@
 import platform
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from harness.doctor import trial
 from harness.doctor.composition import Composition
 from harness.doctor.findings import Finding, needed
 from harness.network import capabilities
 from harness.network.links import NetworkError
+from harness.network.topology import Topology
+from harness.run import Run
+from harness.simulate.network import Simulated
+from profiles.base import Profile
 
 ROOT = Path("/")
 CLOCK = Path("sys/devices/system/clocksource/clocksource0/current_clocksource")
@@ -33,7 +36,7 @@ def kernel(root: Path = ROOT) -> Iterator[Finding]:
 
 
 def around(root: Path) -> str:
-    """What the machine whose files are under `root` seems to be, or to run in."""
+    """Kind of machine whose files are under `root`: WSL, container, virtual or real machine."""
     if "microsoft" in (root / "proc/version").read_text().lower():
         return "WSL"
     if any((root / mark).exists() for mark in (".dockerenv", "run/.containerenv")):
@@ -66,17 +69,16 @@ def links(asked: Sequence[Composition], enclosed: bool = True) -> Iterator[Findi
         yield Finding("links", "ok", ", ".join([*capabilities.NEEDED, *others]), "tried")
     yield _netem(not tried.kinds["netem"], asked)
     yield from _networks(networks, tried.networks)
-    for run in asked:
-        if run.is_on_real_interfaces:
-            yield _interface(run)
+    for each in asked:
+        if each.is_on_real_interfaces:
+            yield _interface(each.run)
 
 
-def _interface(run: Composition) -> Finding:
-    """Whether this machine can take part in a run on real interfaces; changes nothing."""
-    name = str(run.settings["network"]["interface"])
+def _interface(run: Run) -> Finding:
+    """Check that this machine can take part in a run on real interfaces; changes nothing."""
+    name = getattr(run.network, "interface", None)
     try:
-        dilation = run.settings["emulation.dilation"]
-        run.parts["network"].check(run.nodes, run.parts["profile"], dilation)
+        run.network.check(run.nodes, run.profile, run.emulation.dilation)
     except (NetworkError, ValueError, OSError) as refusal:
         return Finding("network", "missing", str(refusal), f"interface {name} cannot be shaped")
     return Finding("network", "ok", f"interface {name}", "there; shaped when all machines met")
@@ -84,10 +86,10 @@ def _interface(run: Composition) -> Finding:
 
 def _netem(there: bool, asked: Sequence[Composition]) -> Finding:
     wanted: dict[str, float] = {}
-    for run in asked:
-        for name, value in run.impairments.items():
+    for each in asked:
+        for name, value in each.impairments.items():
             wanted[name] = max(value, wanted.get(name, 0))
-    needs = any(run.needs_netem for run in asked)
+    needs = any(each.needs_netem for each in asked)
     if there:
         return Finding("netem", "ok", "delay, jitter, loss and reordering", "tried")
     means = "profiles that only set rates run"
@@ -98,11 +100,11 @@ def _netem(there: bool, asked: Sequence[Composition]) -> Finding:
     return Finding("netem", needed(needs), "not in this kernel", means, GET_NETEM)
 
 
-def _networks(networks: Sequence[dict[str, Any]], refusals: Sequence[str]) -> Iterator[Finding]:
-    """Whether those asked for came up."""
-    for network, refusal in zip(networks, refusals, strict=True):
-        profile = str(network["profile"].get("name") or network["profile"]["_target_"])
-        what = f"{network['nodes']} nodes, profile {profile.rsplit('.', 1)[-1].lower()}"
+def _networks(tried: Sequence[Composition], refusals: Sequence[str]) -> Iterator[Finding]:
+    """Yield a finding for every network asked for: it came up, or why it did not."""
+    for (run, _), refusal in zip(tried, refusals, strict=True):
+        profile = getattr(run.profile, "name", None) or type(run.profile).__name__.lower()
+        what = f"{run.nodes} nodes, profile {profile}"
         if refusal:
             yield Finding("network", "missing", refusal, f"{what}: did not come up")
         else:
@@ -113,17 +115,19 @@ def tcp(asked: Sequence[Composition], settings: Path = TCP) -> Iterator[Finding]
     """Congestion controls, and whether one flow's buffers hold what is under way on a link."""
     there = (settings / "tcp_available_congestion_control").read_text().split()
     default = (settings / "tcp_congestion_control").read_text().strip()
-    chosen = {run.settings["network"]["congestion_control"] for run in asked}
-    wanted = sorted(chosen - {None})
+    networks = [run.network for run, _ in asked if not isinstance(run.network, Simulated)]
+    chosen = {network.congestion_control for network in networks}
+    wanted = sorted(filter(None, chosen))
     means = f"the machine's default is {default}; runs use {' '.join(wanted) or 'their own'}"
     yield Finding("congestion", "ok", " ".join(there), means)
     for name in wanted:
         if name not in there:
             enable = f"sudo modprobe tcp_{name}, or network.congestion_control={there[0]}"
             yield Finding(name, "missing", "not offered by this kernel", "asked for", enable)
-    emulated = [run for run in asked if not run.is_on_real_interfaces]
     pairs = {
-        (_under_way_bytes(run), run.settings["network"]["send_buffer_bytes"]) for run in emulated
+        (_under_way_bytes(run.profile), run.network.send_buffer_bytes)
+        for run, _ in asked
+        if isinstance(run.network, Topology)
     }
     short = [(sent, held) for sent, held in pairs if sent > held / 2]  # the kernel's overhead
     for under_way, buffer_bytes in sorted(short):
@@ -132,7 +136,7 @@ def tcp(asked: Sequence[Composition], settings: Path = TCP) -> Iterator[Finding]
         yield Finding("buffers", "warn", found, means, "raise network.send_buffer_bytes")
 
 
-def _under_way_bytes(run: Composition) -> float:
-    """Of a flow that fills the fastest link: a round trip is two links each way."""
-    most = run.parts["profile"].extremes()
+def _under_way_bytes(profile: Profile) -> float:
+    """Bytes under way of a flow that fills the fastest link; a round trip is two links each way."""
+    most = profile.extremes()
     return most.highest_mbit * 125 * 4 * most.delay_ms  # emulated rate x time = real rate x time

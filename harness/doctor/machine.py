@@ -6,13 +6,12 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import torch
-
 from harness.clean import LEDGERS
 from harness.doctor.composition import Composition
 from harness.doctor.findings import Finding
 from harness.network.ledger import SUFFIX
-from harness.runner.turn import LOCK
+from harness.run import Run
+from harness.runner import turn
 
 GIB = 1 << 30
 # Measured on CPU, proportional set sizes: runner and supervisor 0.6 to 0.7 GiB; a worker of the
@@ -21,15 +20,15 @@ BASE_BYTES, WORKER_BYTES = 0.7 * GIB, 0.3 * GIB
 COPIES = 7  # float32: weights, gradients, buckets, momentum, residual, compensated, received
 LEAST_DISK_BYTES, LEAST_SHARED_BYTES = GIB, GIB // 4
 BASE_FILES, FILES_PER_WORKER = 128, 8
-MEMORY, SOCKETS = Path("/proc/meminfo"), Path("/proc/net/unix")
+MEMORY = Path("/proc/meminfo")
 
 
 def cores(asked: Sequence[Composition]) -> Iterator[Finding]:
     count = len(os.sched_getaffinity(0))
-    workers = max((run.settings["workers"] for run in asked), default=0)
+    workers = max((run.workers for run, _ in asked), default=0)
     found = f"{count} cores for {workers} workers" if workers else f"{count} cores"
-    measured = [run for run in asked if run.settings["emulation.compute"] == "measured"]
-    if any(run.settings["workers"] > count and not run.on_gpus for run in measured):
+    measured = [each for each in asked if each.run.emulation.is_measured]
+    if any(each.run.workers > count and not each.on_gpus for each in measured):
         means = "with emulation.compute=measured, workers are slowed by each other"
         yield Finding("cores", "warn", found, means, "emulation.compute=paced, or fewer workers")
     else:
@@ -39,7 +38,7 @@ def cores(asked: Sequence[Composition]) -> Iterator[Finding]:
 def memory(asked: Sequence[Composition], meminfo: Path = MEMORY) -> Iterator[Finding]:
     lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
     free = int(lines["MemAvailable"].split()[0]) * 1024
-    needs = max((_needed_bytes(run) for run in asked), default=BASE_BYTES)
+    needs = max((_needed_bytes(run) for run, _ in asked), default=BASE_BYTES)
     found = f"{free / GIB:.1f} GiB available"
     means = f"runs need about {needs / GIB:.1f} GiB, batches and activations not counted"
     if needs > free:
@@ -49,18 +48,14 @@ def memory(asked: Sequence[Composition], meminfo: Path = MEMORY) -> Iterator[Fin
         yield Finding("memory", "ok", found, means)
 
 
-def _needed_bytes(run: Composition) -> float:
-    replay = run.settings["emulation.compute"] == "replay"
-    data = run.parts["dataset"]
-    with torch.device("meta"):
-        model = run.parts["model"].build(data.shape, data.classes)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    each = WORKER_BYTES + (2 if replay else COPIES) * 4 * parameters
-    return BASE_BYTES + run.settings["workers"] * each
+def _needed_bytes(run: Run) -> float:
+    parameters = sum(parameter.numel() for parameter in run.shapes().parameters())
+    each = WORKER_BYTES + (2 if run.emulation.is_replay else COPIES) * 4 * parameters
+    return BASE_BYTES + run.workers * each
 
 
 def disk(asked: Sequence[Composition]) -> Iterator[Finding]:
-    for folder in sorted({str(run.settings["results"]) for run in asked} or {"results"}):
+    for folder in sorted({each.results for each in asked} or {"results"}):
         path = Path(folder).absolute()
         while not path.exists():
             path = path.parent
@@ -88,7 +83,7 @@ def shared_memory() -> Iterator[Finding]:
 
 def open_files(asked: Sequence[Composition]) -> Iterator[Finding]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    workers = max((run.settings["workers"] for run in asked), default=0)
+    workers = max((run.workers for run, _ in asked), default=0)
     needs = BASE_FILES + FILES_PER_WORKER * workers
     if soft != resource.RLIM_INFINITY and soft < needs:
         means = f"{workers} workers need about {needs}"
@@ -97,12 +92,12 @@ def open_files(asked: Sequence[Composition]) -> Iterator[Finding]:
         yield Finding("files", "ok", f"{soft} open files a process")
 
 
-def others(sockets: Path = SOCKETS, ledgers: Path = Path(LEDGERS)) -> Iterator[Finding]:
+def others(lock: Path | None = None, ledgers: Path = Path(LEDGERS)) -> Iterator[Finding]:
     """A run that goes on, and what dead ones left behind."""
-    held = any(line.split()[-1] == f"@{LOCK}" for line in sockets.read_text().splitlines())
-    if held:
+    held = turn.holder(lock or turn.machine_lock())
+    if held is not None:
         means = "the next run waits for its end; both would spoil each other's timings"
-        yield Finding("runs", "warn", "one is going on on this machine", means)
+        yield Finding("runs", "warn", f"one is going on on this machine: {held}", means)
     else:
         yield Finding("runs", "ok", "none is going on")
     left = sorted(ledgers.glob(f"*{SUFFIX}"))

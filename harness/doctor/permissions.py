@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.doctor.findings import Finding, needed
-from harness.network import enclosure
+from harness.network import user_namespace
 
 PROC = Path("/proc")
 NET_ADMIN, SYS_ADMIN = 12, 21  # bits of a capability set
@@ -70,7 +70,7 @@ def capabilities(proc: Path) -> dict[str, bool]:
 
 
 def user() -> Iterator[Finding]:
-    """Who runs this, with what."""
+    """Finding on the user who runs this, and the user's capabilities."""
     if os.geteuid() != 0:
         means = "runs get their namespaces through a user namespace"
         yield Finding("user", "ok", f"ordinary user {os.geteuid()}", means)
@@ -103,8 +103,8 @@ def namespaces(most_nodes: int, asked: bool = True) -> Iterator[Finding]:
 
 
 def refused() -> str:
-    """What the kernel says against the enclosure of a run; "" when it works."""
-    command = enclosure.command(sys.executable, "-c", "")
+    """The kernel's objection to a run's namespaces, by starting some; "" when it works."""
+    command = user_namespace.command(sys.executable, "-c", "")
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TRY_S)
     except subprocess.TimeoutExpired:

@@ -13,7 +13,7 @@ TRY_S = 10.0
 
 
 def programs(asked: Sequence[Composition]) -> Iterator[Finding]:
-    flows = max((run.flows for run in asked), default=0)
+    flows = max((run.profile.extremes().flows for run, _ in asked), default=0)
     competing = f"the profile's {flows} competing flows" if flows else "competing flows"
     yield _program("iperf3", "iperf3", flows > 0, competing, IPERF3_LEAST)
 

@@ -18,7 +18,7 @@ Groups = Mapping[str, Sequence[Finding]]
 
 
 def verdict(groups: Groups, command: str) -> tuple[bool, str]:
-    """Whether `command` can run here, and that in a line."""
+    """Judge from findings if `command` can run here; return that and one line that says so."""
     marks = [finding.mark for findings in groups.values() for finding in findings]
     missing = [f.name for findings in groups.values() for f in findings if f.mark == "missing"]
     if missing:
@@ -28,7 +28,7 @@ def verdict(groups: Groups, command: str) -> tuple[bool, str]:
 
 
 def show(groups: Groups, command: str) -> None:
-    """On standard output."""
+    """Print the findings on standard output."""
     if sys.stdout.isatty():
         _on_terminal(groups, command)
     else:

@@ -4,10 +4,10 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from harness.doctor.composition import Composition
-from harness.network import enclosure
+from harness.network import user_namespace
 
 TRY_S = 120.0
 
@@ -17,23 +17,19 @@ class Trial(NamedTuple):
     networks: list[str]  # why it did not come up, "" if it did; in the order asked
 
 
-def asked(compositions: Sequence[Composition]) -> list[dict[str, Any]]:
-    """Each network of these runs once; those of several machines cannot come up on one."""
-    found = []
-    for run in compositions:
-        if run.is_on_real_interfaces:
-            continue
-        network = {key: run.settings[key] for key in ("network", "profile")}
-        network |= {"nodes": run.nodes, "dilation": run.settings["emulation.dilation"]}
-        if network not in found:
-            found.append(network)
+def asked(compositions: Sequence[Composition]) -> list[Composition]:
+    """One run of each network; those of several machines cannot come up on one."""
+    found: list[Composition] = []
+    for each in compositions:
+        if each.as_told not in [one.as_told for one in found] and not each.is_on_real_interfaces:
+            found.append(each)
     return found
 
 
-def attempt(networks: list[dict[str, Any]]) -> Trial:
-    """Try them in an enclosure such as a run's; RuntimeError when it cannot be had or breaks."""
-    command = enclosure.command(sys.executable, "-m", "harness.doctor.inside")
-    text = json.dumps(networks)
+def attempt(compositions: Sequence[Composition]) -> Trial:
+    """Try these networks in an enclosure as a run's; RuntimeError when that cannot be or breaks."""
+    command = user_namespace.command(sys.executable, "-m", "harness.doctor.inside")
+    text = json.dumps([each.as_told for each in compositions])
     try:
         done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=TRY_S)
     except (OSError, subprocess.TimeoutExpired) as error:

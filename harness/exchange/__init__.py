@@ -1,1 +1,1 @@
-"""A gradient exchange: buckets of DDP, one thread that runs the algorithm, the other workers."""
+"""A gradient exchange: buckets of DDP, the lanes they take through a rank, the other workers."""

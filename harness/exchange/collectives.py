@@ -74,7 +74,7 @@ class Collectives(ABC):
         return [_unpack(*pair, tensors) for pair in zip(pieces, lengths, strict=True)]
 
     def all_to_all(self, *pieces: list[Tensor], equal: bool = False) -> list[tuple[Tensor, ...]]:
-        """What every worker sent to this one, by rank; any length may differ anywhere.
+        """Exchange tensors with every worker; return, by rank, those sent to this one.
 
         Each argument has one tensor (1-D, one type) for every worker. Costs one small all-to-all
         for the lengths, unless `equal` promises that all workers send the lengths this one sends.

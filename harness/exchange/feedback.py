@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class Feedback(Protocol):
-    """What happens to the part of a gradient that compression left out."""
+    """Policy for the part of a gradient that compression left out."""
 
     def recall(self, names: tuple[str, ...], sizes: list[int], grad: Tensor) -> Tensor | None:
         """The residual e, [n], of the bucket of parameters `names` of `sizes` elements.

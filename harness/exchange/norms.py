@@ -14,7 +14,7 @@ CHUNK = 1 << 15  # elements that are float64 at a time: they stay in the cache
 
 
 class Norms(NamedTuple):
-    """Of one exchange at one worker, over the whole gradient, as in Observation; nan: not taken."""
+    """Norms of one exchange at one worker, over the whole gradient; nan: not taken."""
 
     grad_norm: float = nan
     residual_norm: float = nan
@@ -43,12 +43,12 @@ class Squares:
         self.compensated += sum(square(g + e) for g, e in pairs)
 
     def add_unsent(self, unsent: Tensor | None) -> None:
-        """What one bucket left unsent, [n]; None: nothing."""
+        """Add the square of what one bucket left unsent, [n]; None: nothing."""
         if unsent is not None:
             self.unsent += square(unsent)
 
     def norms(self) -> Norms:
-        """What was sent is taken as orthogonal to the rest, as the entries are that top-k picks."""
+        """Norms so far; the sent part counts as orthogonal to the rest, as with top-k."""
         sent = max(0.0, self.compensated - self.unsent)
         return Norms(
             grad_norm=self.gradient**0.5,
@@ -70,7 +70,7 @@ def _parts(x: Tensor) -> Sequence[Tensor]:
 
 
 def _ratio(part: float, whole: float) -> float:
-    """Of nothing, all was sent."""
+    """Quotient `part / whole`; 1 for 0 / 0, as nothing was left out."""
     if whole == 0:
         return inf if part else 1.0
     return part / whole

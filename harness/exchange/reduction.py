@@ -1,10 +1,10 @@
 """One worker's side of a gradient reduction: choose a density, then compensate, compress, keep.
 
-The same under real packets, where a communication thread runs it, and in virtual time.
+The same over packets, where it runs beside backward, and in virtual time.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite, nan
 from typing import Protocol
@@ -33,7 +33,7 @@ class AgreeingWorkers(Workers, Protocol):
 
 @dataclass
 class Reduction:
-    """What a worker keeps between exchanges: compressor, controller and residual."""
+    """State of a worker between exchanges: compressor, controller and residual."""
 
     compressor: Compressor
     controller: Controller
@@ -57,7 +57,7 @@ class Reduction:
         they replace its delay: less by the time that those who came first waited for the last.
         """
         if self._asks and seen is not None and durations_s is not None:
-            seen = seen._replace(delay_s=self._without_waiting(durations_s))
+            seen = replace(seen, comm_s=self._without_waiting(durations_s))
         density = self.controller.density(seen)
         if self._asks:
             density = self.workers.agree(density, self.agree)
@@ -68,7 +68,7 @@ class Reduction:
         self._squares = Squares() if getattr(self.controller, "needs_norms", False) else None
 
     def _without_waiting(self, durations_s: Sequence[float]) -> float:
-        """Sum over collectives of the shortest time that any worker saw (COVAP).
+        """Sum over collectives of the shortest time that any worker saw.
 
         A collective ends for all at once, and the last to begin it waits for nobody. Of more than
         TOLD collectives, some in a row count as one. The message has one size, whatever is in it.
@@ -85,17 +85,22 @@ class Reduction:
             )
         return sum(shortest)
 
+    def phases_s(self, seconds: float) -> list[float]:
+        """Divide `seconds` of compression among the phases before each collective."""
+        phases = getattr(self.compressor, "phases", (1.0,))
+        return [seconds * phase / sum(phases) for phase in phases]
+
     def _count(self, entries: int) -> None:
         sent = getattr(self.compressor, "sent_entries", None)
         if sent is not None:
             self._sent, self._entries = (self._sent or 0) + sent, self._entries + entries
 
-    def occupancy(self) -> float:
+    def achieved_density(self) -> float:
         """Share of entries contributed in the exchange in progress; nan: as density says."""
         return nan if self._sent is None else self._sent / self._entries
 
     def norms(self) -> Norms:
-        """Of the exchange in progress, for a controller that needs them."""
+        """Norms of the exchange in progress, for a controller that needs them; nan for others."""
         return Norms() if self._squares is None else self._squares.norms()
 
     def reduce(
@@ -106,11 +111,13 @@ class Reduction:
         gradients: list[Tensor],
         buffer: Tensor,
         parameters: Sequence[Tensor] = (),
+        workers: Workers | None = None,
     ) -> None:
         """Turn `buffer`, [n], this worker's gradient, into the mean over workers.
 
         It is bucket `index` of exchange `step`; `gradients` are its views by parameter, of the
-        shapes and in the order of `names`, and so are `parameters`, where any are trained.
+        shapes and in the order of `names`, and so are `parameters`, where any are trained. The
+        compressor gets `workers`, which may let other buckets go on (None: the reduction's own).
         FloatingPointError for a gradient that is not finite, before anything is sent; where the
         compressor checks that, the residual has then been added, and is of no more use.
         """
@@ -130,7 +137,7 @@ class Reduction:
         room = None if self._squares is not None and residual is None else buffer
         look = partial(examine, gradients, parts)
         bucket = Bucket(index, step, grad, parts, names, added, room, parameters, look)
-        reduced = self.compressor.reduce(bucket, self.density, self.workers)
+        reduced = self.compressor.reduce(bucket, self.density, workers or self.workers)
         self._count(buffer.numel())
         if self._squares is not None:
             self._squares.add_unsent(reduced.unsent)

@@ -1,4 +1,4 @@
-"""The other workers over torch.distributed: blocking collectives, every second counted."""
+"""The other workers over torch.distributed: blocking collectives, every one timed."""
 
 import time
 from dataclasses import dataclass, field
@@ -17,13 +17,15 @@ OPERATIONS = {"sum": dist.ReduceOp.SUM, "min": dist.ReduceOp.MIN}
 class Workers(Collectives):
     """One rank's view of a process group.
 
-    `seconds` (real) only grow, like the bytes.
+    `intervals` are when collectives were on the wire, monotonic; whoever reads them clears them.
+    `counted` has begin, end, sent and received bytes of every collective; who records them takes
+    them out.
     """
 
     group: dist.ProcessGroup
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    intervals: list[tuple[float, float]] = field(default_factory=list)  # monotonic, of collectives
-    seconds: float = field(default=0.0, init=False)
+    intervals: list[tuple[float, float]] = field(default_factory=list, init=False)
+    counted: list[tuple[float, float, int, int]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self.rank = self.group.rank()
@@ -42,6 +44,10 @@ class Workers(Collectives):
         with _Timed(self):
             dist.all_to_all_single(theirs, mine, incoming, outgoing, group=self.group)
         return theirs
+
+    def _count(self, sent: int, received: int) -> None:
+        super()._count(sent, received)  # after each collective
+        self.counted.append((*self.intervals[-1], sent, received))
 
     def _padded(self, mine: Tensor, sizes: list[int]) -> list[Tensor]:
         """Every worker's piece by one all-gather of the longest size: NCCL has no tagged sends."""
@@ -93,7 +99,7 @@ class Workers(Collectives):
 
 
 class _Timed:
-    """Adds the time a block of collectives takes; on a GPU it is all that is in the stream then."""
+    """Notes when collectives are on the wire; on a GPU that is all that is in the stream then."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
@@ -104,9 +110,7 @@ class _Timed:
 
     def __exit__(self, *failure: object) -> None:
         self._wait_for_gpu()
-        end = time.monotonic()
-        self._workers.seconds += end - self._begin
-        self._workers.intervals.append((self._begin, end))
+        self._workers.intervals.append((self._begin, time.monotonic()))
 
     def _wait_for_gpu(self) -> None:
         if self._workers.device.type == "cuda":

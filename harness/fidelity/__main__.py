@@ -1,7 +1,7 @@
 """Predicts the papers' timing cells from testbeds: `python -m harness.fidelity [--cells FILE.csv]`.
 
-Inputs are constants of the testbeds in `testbeds/*.yaml`, one set each, and no other: see there
-which published cells they were read from. What was predicted of those does not count.
+Inputs are constants of the testbed.yaml of each study, and no other: see there which published
+cells they were read from. What was predicted of those does not count.
 """
 
 import argparse
@@ -11,51 +11,51 @@ from pathlib import Path
 from rich.console import Console
 
 from harness.fidelity import show
-from harness.fidelity.assess import PREDICTORS, assess, distance, frame, orders
+from harness.fidelity.assess import assess, distance, frame, orders
 from harness.fidelity.cells import BadCell, Cell, read
-from harness.fidelity.claims.every import claims
-from harness.fidelity.testbed import load
+from harness.fidelity.timing import Timing, timings
 from harness.figures import fidelity as figure
-from harness.figures.look import save
+from harness.figures.theme import save
 
-PUBLISHED = Path(__file__).parents[2] / "results" / "published"
 WIDTH = 200  # where the output is no terminal
 
 
 def main() -> int:
     """0, or 2 for a CSV that cannot be read."""
+    known = timings()
     parser = argparse.ArgumentParser(prog="python -m harness.fidelity", description=__doc__)
     parser.add_argument("--cells", type=Path, help="CSV of further cells, with the same columns")
-    parser.add_argument("--paper", choices=tuple(PREDICTORS), help="only this paper's cells")
+    parser.add_argument("--paper", choices=tuple(known), help="only this paper's cells")
     parser.add_argument("--out", type=Path, help="folder for fidelity.csv, fidelity.png and .pdf")
-    parser.add_argument("--published", type=Path, default=PUBLISHED, help="folder of the tables")
     told = parser.parse_args()
-    papers = [told.paper] if told.paper else list(PREDICTORS)
+    chosen = [known[told.paper]] if told.paper else list(known.values())
     try:
-        cells = [cell for paper in papers for cell in read(told.published / f"{paper}.csv")]
-        further = [c for c in read(told.cells) if c.paper in papers] if told.cells else []
+        cells = [cell for each in chosen for cell in each.cells()]
+        further = read(told.cells, tuple(known)) if told.cells else []
     except BadCell as error:
         print(error, file=sys.stderr)
         return 2
-    report(papers, cells, further, told.out)
+    papers = [each.paper for each in chosen]
+    report(chosen, cells, [cell for cell in further if cell.paper in papers], told.out)
     return 0
 
 
-def report(papers: list[str], cells: list[Cell], further: list[Cell], out: Path | None) -> None:
+def report(chosen: list[Timing], cells: list[Cell], further: list[Cell], out: Path | None) -> None:
     """Print everything; with `out`, write the cells and their figure there."""
     console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
     found = assess(cells, further)
-    for paper in papers:
-        show.testbed(console, load(PREDICTORS[paper][0]))
-    for paper in papers:
-        show.cells(console, paper, [row for row in found if row.cell.paper == paper])
-    show.claims(console, claims(papers))
+    for each in chosen:
+        show.testbed(console, each.testbed)
+    for each in chosen:
+        show.cells(console, each.paper, [row for row in found if row.cell.paper == each.paper])
+    show.claims(console, [claim for each in chosen for claim in each.claims()])
     show.distances(console, found)
     show.orders(console, orders(found))
     if out:
         out.mkdir(parents=True, exist_ok=True)
         frame(found).to_csv(out / "fidelity.csv", index=False)
-        for path in [out / "fidelity.csv", *save(figure.scatter(frame(found)), out / "fidelity")]:
+        drawn = figure.scatter(frame(found), {each.paper: each.title for each in chosen})
+        for path in [out / "fidelity.csv", *save(drawn, out / "fidelity")]:
             print(path)
     if further:
         print(show.pooled("further cells", distance([r for r in found if r.further], True)))

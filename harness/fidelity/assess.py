@@ -1,18 +1,15 @@
 """Predicted beside published, cell by cell, and how far apart they are."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from harness.fidelity.acpsgd import AcpSgd
 from harness.fidelity.cells import Cell, Unpredictable
-from harness.fidelity.covap import Covap
-from harness.fidelity.dc2 import Dc2
-from harness.fidelity.netsenseml import NetSenseMl
 from harness.fidelity.predictor import Predictor
-from harness.fidelity.testbed import Standing, Testbed, load
+from harness.fidelity.testbed import Standing
+from harness.fidelity.timing import timings
 
 # Percentages that say how much a time or a speed changes, and in which direction.
 CHANGES = {
@@ -25,14 +22,6 @@ CHANGES = {
     "speed_advantage_max": 1,
     "communication_overhead_increase": 1,
     "below_linear_scaling": -1,
-}
-
-
-PREDICTORS: dict[str, tuple[str, Callable[[Testbed, Sequence[Cell]], Predictor]]] = {
-    "covap": ("covap_v100", Covap),
-    "acpsgd": ("acp_rtx2080ti", AcpSgd),
-    "netsenseml": ("netsenseml_a40", NetSenseMl),
-    "dc2": ("dc2", Dc2),
 }
 
 
@@ -53,7 +42,7 @@ class Assessed(NamedTuple):
 
 
 class Distance(NamedTuple):
-    """Of some cells, absolute errors in percent; nan for no cell."""
+    """Summary of absolute errors over some cells, in percent; nan for no cell."""
 
     cells: int
     median: float
@@ -61,11 +50,11 @@ class Distance(NamedTuple):
 
 
 def assess(cells: Sequence[Cell], further: Sequence[Cell] = ()) -> list[Assessed]:
-    """Every timing cell of the papers in `PREDICTORS`, further ones last."""
+    """Every timing cell of the studies that predict theirs, further ones last."""
     everything = [*cells, *further]
     predictors = {
-        paper: make(load(name), [cell for cell in everything if cell.paper == paper])
-        for paper, (name, make) in PREDICTORS.items()
+        paper: each.predictor(each.testbed, [cell for cell in everything if cell.paper == paper])
+        for paper, each in timings().items()
     }
     found = []
     for number, cell in enumerate(everything):
@@ -76,7 +65,7 @@ def assess(cells: Sequence[Cell], further: Sequence[Cell] = ()) -> list[Assessed
 
 
 def _assessed(cell: Cell, predictor: Predictor, further: bool) -> Assessed | None:
-    """None for a cell that is no time."""
+    """Assess a cell; None for a cell that is no time."""
     try:
         predicted = predictor.predict(cell)
     except Unpredictable as reason:
@@ -98,7 +87,7 @@ def _factor(cell: Cell, percent: float) -> float:
 
 
 def distance(found: Iterable[Assessed], counting: bool, printed: bool = False) -> Distance:
-    """Of what counts, or of all that is a prediction: neither an input nor a repetition."""
+    """Errors of the cells that count, or of all that are neither an input nor a repetition."""
     standings = ("counts",) if counting else ("counts", "left out")
     told = [
         row.printed_error if printed else row.error for row in found if row.standing in standings
@@ -109,23 +98,16 @@ def distance(found: Iterable[Assessed], counting: bool, printed: bool = False) -
     return Distance(len(errors), float(np.median(errors)), float(np.percentile(errors, 90)))
 
 
-ORDERED = {  # tables that compare methods: their metric
-    "covap_table7": "speedup_vs_1gpu",
-    "acp_table3": "iteration_time_mean",
-    "netsense_table1": "training_throughput",
-    "netsense_table2": "training_throughput",
-}
-
-
 def orders(found: Sequence[Assessed]) -> dict[tuple[str, str], float]:
     """Spearman's correlation of predicted and published, by table and model.
 
     Of all methods, and networks, of the table, inputs and those left out too: there are few.
     """
+    compared = {table: metric for t in timings().values() for table, metric in t.compares.items()}
     rows: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for row in found:
         cell = row.cell
-        if ORDERED.get(cell.id) == cell.metric and row.predicted is not None and cell.value:
+        if compared.get(cell.id) == cell.metric and row.predicted is not None and cell.value:
             rows.setdefault((cell.id, cell.model), []).append((row.predicted, cell.value))
     return {
         key: float(pd.DataFrame(pairs).rank().corr().to_numpy()[0, 1])

@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from math import isfinite, nan
 from pathlib import Path
@@ -13,7 +13,6 @@ COLUMNS = (
     "origin",
 )  # fmt: skip
 NOT_NUMBERS = ("N/A", "NA", "")
-PAPERS = ("covap", "acpsgd", "netsenseml", "dc2")  # those with timing tables
 
 
 class Unpredictable(ValueError):
@@ -55,15 +54,18 @@ class Selector:
         return all(getattr(cell, column) == value for column, value in self.columns.items())
 
 
-def read(path: Path | str) -> list[Cell]:
-    """Cells of a CSV. BadCell for a file that lacks a column or has a value that is no number."""
+def read(path: Path | str, papers: Collection[str] = ()) -> list[Cell]:
+    """Cells of a CSV, each of one of `papers` where some are told.
+
+    BadCell for a file that lacks a column or has a value that is no number.
+    """
     path = Path(path)
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = csv.reader(file, strict=True)
             header = next(rows, [])
             _check_header(path, header)
-            return [_cell(path, rows.line_num, header, row) for row in rows if row]
+            return [_cell(path, rows.line_num, header, row, papers) for row in rows if row]
     except OSError as error:
         raise BadCell(f"{path}: {error.strerror}; give a CSV of cells") from error
     except (UnicodeDecodeError, csv.Error) as error:
@@ -79,13 +81,15 @@ def _check_header(path: Path, header: list[str]) -> None:
         )
 
 
-def _cell(path: Path, line: int, header: list[str], row: list[str]) -> Cell:
+def _cell(
+    path: Path, line: int, header: list[str], row: list[str], papers: Collection[str]
+) -> Cell:
     if len(row) != len(header):
         raise BadCell(f"{path}, line {line}: must have {len(header)} columns, got {len(row)}")
     told = {column: text.strip() for column, text in zip(header, row, strict=True)}
-    if told["paper"] not in (*PAPERS, "dct"):
+    if papers and told["paper"] not in papers:
         raise BadCell(
-            f"{path}, line {line}, column paper: must be one of {', '.join(PAPERS)}, "
+            f"{path}, line {line}, column paper: must be one of {', '.join(papers)}, "
             f"got {told['paper']!r}"
         )
     text = told["value"]
@@ -115,7 +119,7 @@ def _number(path: Path, line: int, text: str, unit: str) -> float | None:
 
 
 def rate_mbit(network: str) -> float | None:
-    """Of a network's name that has it, such as 500Mbps, 2.5Gbps, 10GbE; None for an empty name.
+    """Rate in a network's name, such as 500Mbps, 2.5Gbps or 10GbE; None for an empty name.
 
     Unpredictable for any other name.
     """

@@ -2,16 +2,21 @@
 
 ResNets and VGGs are torchvision's, at 224 x 224 pixels, built without memory. BERT is
 `BertForPreTraining` with the vocabulary padded to a multiple of eight (Devlin et al., 2019), or
-COVAP's bert-base-chinese without its classifier; GPT-2 is COVAP's of ten layers, whose published
-81,894,144 parameters are those of a vocabulary of 13,317 and 1,024 positions.
+bert-base-chinese without its classifier; GPT-2 is one of ten layers, whose published 81,894,144
+parameters are those of a vocabulary of 13,317 and 1,024 positions.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, partial
 from math import prod
 from typing import NamedTuple
 
+import torch
+from torch import nn
+
 from harness.fidelity.cells import Unpredictable
+from harness.models.base import Shape, Times
 
 IMAGE = (3, 224, 224)
 PADDED_VOCABULARY, CHINESE_VOCABULARY, GPT2_VOCABULARY = 30528, 21128, 13317
@@ -35,6 +40,37 @@ class Tensor(NamedTuple):
             return None
         return self.shape[0], self.elements // self.shape[0]
 
+    def factor(self, rank: int, side: int) -> int:
+        """Elements of P (side 0) or of Q (side 1) of a matrix; a vector goes whole with either."""
+        matrix = self.matrix
+        return self.elements if matrix is None else min(rank, *matrix) * matrix[side]
+
+
+@dataclass(frozen=True)
+class Layers:
+    """A model that has the parameters of one in this list, and nothing else: to be replayed.
+
+    Of a parameter's rows one in `part` is there, and of a bucket's bytes likewise.
+    """
+
+    name: str
+    times: Times | None = None
+    classes: int | None = None
+    part: int = 1
+
+    def scale(self, shape: Shape, classes: int) -> float:
+        """Elements of this model over those of the one in the list."""
+        return 1 / self.part
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        known = tensors(self.name, self.classes)
+        shapes = ((max(1, each.shape[0] // self.part), *each.shape[1:]) for each in known)
+        network = nn.ParameterList(torch.empty(each, device="meta") for each in shapes)
+        total = sum(each.multiply_adds for each in known)
+        shares = {str(place): each.multiply_adds / total for place, each in enumerate(known)}
+        object.__setattr__(network, "shares", shares)
+        return network
+
 
 @cache
 def tensors(model: str, classes: int | None = None) -> tuple[Tensor, ...]:
@@ -54,7 +90,7 @@ def parameters(model: str) -> int:
 
 
 def multiply_adds(model: str) -> int:
-    """Of one sample's forward pass."""
+    """Multiply-adds of one sample's forward pass."""
     return sum(tensor.multiply_adds for tensor in tensors(model))
 
 

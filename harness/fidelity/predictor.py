@@ -16,7 +16,7 @@ class Predictor(ABC):
     @property
     @abstractmethod
     def _rules(self) -> Mapping[str, Callable[[Cell], float | None]]:
-        """By metric."""
+        """Rules for predicting a cell, by metric."""
 
     def predict(self, cell: Cell) -> float | None:
         """A cell's figure in its unit; None for what is no time or cannot be told."""

@@ -10,6 +10,13 @@ from harness.claims.base import Claim
 from harness.fidelity.assess import CHANGES, Assessed, Distance, distance
 from harness.fidelity.testbed import Testbed
 
+UNITS = {
+    "bucket_us": "us a bucket",
+    "matrix_us": "us a matrix",
+    "column_us": "us a column",
+    "element_ns": "ns an element",
+    "rank_ns": "ns an element and rank",
+}
 DIGITS = 4  # significant, of a figure
 MODEL_WIDTH, METHOD_WIDTH = 22, 34  # longer ones are folded
 
@@ -22,12 +29,13 @@ def number(value: float | None) -> str:
 
 
 def testbed(console: Console, bed: Testbed) -> None:
-    """Its constants, each with what it was read from."""
+    """Print a testbed's constants, each with its source."""
     table = _table(bed.title, "constant", "value", "unit", "read from")
     for name, told in bed.constants.items():
         table.add_row(name, number(told.value), told.unit, told.source)
-    for name, told in bed.compress_ns.items():
-        table.add_row(f"compression, {name}", number(told.value), "ns an element", told.source)
+    for name, cost in bed.costs.items():
+        for key, value in bed.cost(name):
+            table.add_row(f"compression, {name}", number(value), UNITS[key], cost["source"])
     for (model, run), each in bed.computes.items():
         name = f"compute, {model}{', ' + run if run else ''}"
         told_s = f"{number(each.forward_s)} + {number(each.backward_s)}"
@@ -69,7 +77,7 @@ def distances(console: Console, found: Sequence[Assessed]) -> None:
 
 
 def orders(console: Console, found: dict[tuple[str, str], float]) -> None:
-    """How far a model's methods come in the published order."""
+    """Print how far each model's methods come in the published order."""
     title = "order of a model's cells (Spearman), also of those left out"
     table = _table(title, "table", "model", "rho")
     for (name, model), rho in found.items():
@@ -78,7 +86,7 @@ def orders(console: Console, found: dict[tuple[str, str], float]) -> None:
 
 
 def claims(console: Console, found: Iterable[Claim]) -> None:
-    """Every claim with its verdict and the numbers behind."""
+    """Print every claim with its verdict and the numbers behind it."""
     table = _table("what the papers say of time", "id", "claim", "", "because")
     for claim in found:
         table.add_row(claim.id, claim.text, claim.verdict, claim.measured)

@@ -8,13 +8,14 @@ from typing import Any, Literal, NamedTuple
 import yaml
 
 from harness.fidelity.cells import Cell, Selector, Unpredictable
-from harness.fidelity.fabric import Fabric
+from harness.search_path import choices
+from harness.simulate.compression import SOURCE
 
 Standing = Literal["counts", "input", "left out", "repeat"]
-FOLDER = Path(__file__).parent / "testbeds"
+Cost = tuple[tuple[str, float], ...]  # fields of `harness.simulate.compression.Cost`
 
 
-class Constant(NamedTuple):
+class TestbedConstant(NamedTuple):
     """One number of a testbed; `source` says where it is from."""
 
     value: float
@@ -22,13 +23,18 @@ class Constant(NamedTuple):
     source: str
 
 
-class Device(NamedTuple):
-    """What low-rank compression needs to know of a GPU."""
+class Cluster(NamedTuple):
+    """Machines and what joins them: `workers` ranks, `per_node` behind each card of `rate_mbit`."""
 
-    flops: float  # per second, of its matrix products
-    memory_bytes_per_s: float
-    launch_s: float  # from the host, of what a matrix needs
-    qr_column_s: float  # of one column of a QR decomposition
+    workers: int
+    per_node: int
+    rate_mbit: float
+    efficiency: float
+    alpha_s: float
+
+    def slower(self, factor: float) -> "Cluster":
+        """Copy of the cluster whose links deliver 1 / `factor` of the rate."""
+        return self._replace(efficiency=self.efficiency / factor)
 
 
 class Compute(NamedTuple):
@@ -42,7 +48,7 @@ class Compute(NamedTuple):
     batch: int | None
 
     def at(self, batch: int | None) -> "Compute":
-        """In proportion to the batch."""
+        """Times for `batch` samples, in proportion to the batch."""
         if batch is None or self.batch is None:
             return self
         ratio = batch / self.batch
@@ -62,8 +68,8 @@ class Testbed:
 
     paper: str
     title: str
-    constants: dict[str, Constant]
-    compress_ns: dict[str, Constant]  # of an element, by method
+    constants: dict[str, TestbedConstant]
+    costs: dict[str, dict[str, Any]]  # of compression, by file of compressors/
     computes: dict[tuple[str, str], Compute]  # by model and run
     sources: dict[tuple[str, str], str]  # of compute times
     inputs: list[Selector]
@@ -75,20 +81,20 @@ class Testbed:
     def __getitem__(self, name: str) -> float:
         return self.constants[name].value
 
-    def fabric(self, workers: int | None = None, rate_mbit: float | None = None) -> Fabric:
-        """The testbed's network, or the same with other sizes or cards."""
-        return Fabric(
+    def cluster(self, workers: int | None = None, rate_mbit: float | None = None) -> Cluster:
+        """The testbed's, or the same with other sizes or cards."""
+        return Cluster(
             workers=int(self["workers"]) if workers is None else workers,
             per_node=int(self["per_node"]),
             rate_mbit=self["rate_mbit"] if rate_mbit is None else rate_mbit,
             efficiency=self["efficiency"],
             alpha_s=self["alpha_s"],
-            gather_factor=self["gather_factor"] if "gather_factor" in self.constants else 1.0,
         )
 
-    @property
-    def device(self) -> Device:
-        return Device(*(self[name] for name in Device._fields))
+    def cost(self, compressor: str) -> Cost:
+        """Costs of compression by the file of that name; empty where none is given."""
+        told = self.costs.get(compressor, {}).items()
+        return tuple((name, value) for name, value in told if name != SOURCE)
 
     def compute(self, model: str, run: str = "") -> Compute:
         """Unpredictable for a model whose compute time is not told."""
@@ -100,7 +106,7 @@ class Testbed:
         raise Unpredictable(f"no compute time of {model!r} on this testbed, only of {known}")
 
     def standing(self, cell: Cell) -> tuple[Standing, str]:
-        """Whether what is predicted of `cell` counts, and why not."""
+        """Say if a prediction of `cell` counts, and why not."""
         if any(selector.takes(cell) for selector in self.inputs):
             return "input", "a constant was read from it"
         if any(selector.takes(cell) for selector in self.follows):
@@ -114,17 +120,14 @@ class Testbed:
 
 
 @cache
-def load(name: str) -> Testbed:
-    """The one of `testbeds/<name>.yaml`."""
-    told = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
+def load(path: Path) -> Testbed:
+    """The one of a study's testbed.yaml."""
+    told = yaml.safe_load(path.read_text())
     return Testbed(
         paper=told["paper"],
         title=told["title"],
-        constants={key: Constant(**each) for key, each in told["constants"].items()},
-        compress_ns={
-            key: Constant(each["value"], "ns", each["source"])
-            for key, each in told.get("compress_ns", {}).items()
-        },
+        constants={key: TestbedConstant(**each) for key, each in told["constants"].items()},
+        costs=_costs(told["device"]) if "device" in told else {},
         computes={
             _key(each): Compute(each["forward_s"], each["backward_s"], each.get("batch"))
             for each in told["compute"]
@@ -140,6 +143,13 @@ def load(name: str) -> Testbed:
             for cells in each["cells"]
         ],
     )
+
+
+def _costs(device: str) -> dict[str, dict[str, Any]]:
+    """Costs of compression on a device, a choice of `network/device`."""
+    told = yaml.safe_load(choices("network/device")[device].read_text())
+    costs: dict[str, dict[str, Any]] = told["costs"]
+    return costs
 
 
 def _key(told: dict[str, Any]) -> tuple[str, str]:

@@ -5,8 +5,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from harness.figures.look import LOOK, NothingToDraw, legend, logarithmic, sheet
 from harness.figures.styles import of_point, styles
+from harness.figures.theme import LOOK, NothingToDraw, legend, logarithmic, sheet
 
 BAND = 0.15  # either way of the diagonal
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.ticker import MaxNLocator
 
-from harness.figures.look import LOOK
+from harness.figures.theme import LOOK
 from profiles.base import Link
 
 MOST_ROWS = 8  # of curves; more nodes that differ are drawn as a map
@@ -20,7 +20,7 @@ MAP_COLUMNS = 800
 
 
 class Quantity(NamedTuple):
-    """A field of Link as it is shown."""
+    """A field of Link, with the label and the factor it is shown with."""
 
     field: str
     label: str
@@ -39,8 +39,8 @@ LOSS = Quantity("loss", "loss (%)", 100)
 REORDER = Quantity("reorder", "reordered (%)", 100)
 
 
-class Seen(NamedTuple):
-    """What the links of some nodes do over time; all of these nodes see the same."""
+class NodeConditions(NamedTuple):
+    """Conditions over time of nodes whose links all see the same."""
 
     nodes: list[int]
     up: np.ndarray  # [times, 5], columns as in Link
@@ -52,7 +52,9 @@ class Seen(NamedTuple):
 
 
 @mpl.rc_context(LOOK)
-def conditions(times_s: np.ndarray, seen: list[Seen], flows: np.ndarray, title: str) -> Figure:
+def conditions(
+    times_s: np.ndarray, seen: list[NodeConditions], flows: np.ndarray, title: str
+) -> Figure:
     """Rate, and what else changes, of every node: `times_s` and `flows` are [times]."""
     shown = [RATE] + [each for each in (DELAY, LOSS, REORDER) if _changes(each, seen)]
     if _changes(JITTER, seen) and DELAY not in shown:
@@ -62,13 +64,13 @@ def conditions(times_s: np.ndarray, seen: list[Seen], flows: np.ndarray, title: 
     return drawn(times_s, seen, flows, shown, heading)
 
 
-def _changes(quantity: Quantity, seen: list[Seen]) -> bool:
+def _changes(quantity: Quantity, seen: list[NodeConditions]) -> bool:
     values = [way[:, quantity.column] for each in seen for way in (each.up, each.down)]
     return bool(np.ptp(values))
 
 
-def _constant(shown: list[Quantity], seen: list[Seen]) -> str:
-    """What is there but never changes, in words."""
+def _constant(shown: list[Quantity], seen: list[NodeConditions]) -> str:
+    """Describe in words the impairments that never change, such as "delay 20 ms"."""
     said = []
     for quantity in (DELAY, JITTER, LOSS, REORDER):
         value = seen[0].up[0, quantity.column] * quantity.factor
@@ -80,7 +82,11 @@ def _constant(shown: list[Quantity], seen: list[Seen]) -> str:
 
 
 def _curves(
-    times_s: np.ndarray, seen: list[Seen], flows: np.ndarray, shown: list[Quantity], title: str
+    times_s: np.ndarray,
+    seen: list[NodeConditions],
+    flows: np.ndarray,
+    shown: list[Quantity],
+    title: str,
 ) -> Figure:
     """A row of panels for every group of nodes that see the same, a column per quantity."""
     rows, with_flows = len(seen), bool(flows.any())
@@ -111,7 +117,7 @@ def _curves(
     return figure
 
 
-def _curve(axes: Axes, times_s: np.ndarray, seen: Seen, quantity: Quantity) -> None:
+def _curve(axes: Axes, times_s: np.ndarray, seen: NodeConditions, quantity: Quantity) -> None:
     ways = [(seen.up, UP, "up"), (seen.down, DOWN, "down")]
     if seen.symmetric:
         ways = [(seen.up, UP, "")]  # matplotlib leaves an empty label out of the legend
@@ -138,7 +144,11 @@ def _flows(axes: Axes, times_s: np.ndarray, flows: np.ndarray) -> None:
 
 
 def _maps(
-    times_s: np.ndarray, seen: list[Seen], flows: np.ndarray, shown: list[Quantity], title: str
+    times_s: np.ndarray,
+    seen: list[NodeConditions],
+    flows: np.ndarray,
+    shown: list[Quantity],
+    title: str,
 ) -> Figure:
     """A panel per quantity, and per way where they differ; a row per node, values as colour."""
     panels = [panel for quantity in shown for panel in _panels(seen, quantity)]
@@ -167,7 +177,7 @@ def _maps(
 
 
 class Panel(NamedTuple):
-    """One map."""
+    """One heat map: a quantity of all nodes over time, in one direction."""
 
     quantity: Quantity
     values: np.ndarray  # [nodes, times]
@@ -175,7 +185,7 @@ class Panel(NamedTuple):
     highest: float  # of both ways, so that their colours compare
 
 
-def _panels(seen: list[Seen], quantity: Quantity) -> list[Panel]:
+def _panels(seen: list[NodeConditions], quantity: Quantity) -> list[Panel]:
     """Both ways of a quantity, or one that stands for both; a way that is always 0 is left out."""
     nodes = sorted((node, place) for place, each in enumerate(seen) for node in each.nodes)
     up, down = (

@@ -8,8 +8,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.figures.look import LOOK, NothingToDraw, legend, logarithmic, sheet
 from harness.figures.styles import Style, of_line, panels, styles
+from harness.figures.theme import LOOK, NothingToDraw, legend, logarithmic, sheet
 
 FAR = 8  # a time axis whose ends differ by this factor is logarithmic
 FEW_POINTS = 15
@@ -30,7 +30,7 @@ def quality_curves(curves: Curves, metric: str, title: str = "") -> Figure:
 def quality_steps(
     curves: Curves, metric: str, title: str = "", steps_per_epoch: float | None = None
 ) -> Figure:
-    """Quality over epochs where their length is known, else over steps, as DC2's figure 9."""
+    """Quality over epochs where their length is known, else over steps."""
     scaled = {
         method: table.assign(step=table.step / (steps_per_epoch or 1))
         for method, table in curves.items()
@@ -45,7 +45,7 @@ def quality_steps(
 def quality_conditions(
     conditions: Mapping[str, Curves], metric: str, title: str = "", most: int = 3
 ) -> Figure:
-    """Quality over time, a panel per condition, as NetSenseML's figures 5 and 6."""
+    """Quality over time, a panel per condition."""
     methods = {method for curves in conditions.values() for method in curves}
     known = {said: curves for said, curves in conditions.items() if _values(curves).notna().any()}
     if not known:

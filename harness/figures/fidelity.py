@@ -1,25 +1,26 @@
 """Figure of a cost model: what it predicts of published times, against what was published."""
 
+from collections.abc import Mapping
+from itertools import cycle
 from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
 from matplotlib.figure import Figure
 
-from harness.figures.look import LOOK, NothingToDraw, sheet
+from harness.figures.theme import LOOK, NothingToDraw, sheet
 
 HEIGHT_IN = 6.2
-PAPERS = {"covap": "COVAP", "acpsgd": "ACP-SGD", "netsenseml": "NetSenseML", "dc2": "DC2"}
-COLORS = {"covap": "#0072B2", "acpsgd": "#D55E00", "netsenseml": "#009E73", "dc2": "#882255"}
-MARKERS = {"covap": "o", "acpsgd": "s", "netsenseml": "^", "dc2": "D"}
+STYLES = (("o", "#0072B2"), ("s", "#D55E00"), ("^", "#009E73"), ("D", "#882255"))  # of papers
 OTHERS = {"input": ("|", "input"), "left out": ("x", "does not count")}
 
 
 @mpl.rc_context(LOOK)
-def scatter(cells: pd.DataFrame) -> Figure:
+def scatter(cells: pd.DataFrame, titles: Mapping[str, str]) -> Figure:
     """Log-log, a point a cell, whatever its unit; the line is agreement, the band 30 %.
 
-    `cells` has columns paper, value, predicted and standing. NothingToDraw without a positive pair.
+    `cells` has columns paper, value, predicted and standing; `titles` are those of the papers
+    shown, in the order of the legend. NothingToDraw without a positive pair.
     """
     cells = cells.assign(published=pd.to_numeric(cells.value, errors="coerce"))
     cells = cells[(cells.published > 0) & (cells.predicted > 0)]
@@ -31,11 +32,11 @@ def scatter(cells: pd.DataFrame) -> Figure:
     high = max(cells.published.max(), cells.predicted.max()) * 1.5
     axes.fill_between([low, high], [low * 0.7, high * 0.7], [low * 1.3, high * 1.3], color="0.9")
     axes.plot([low, high], [low, high], color="0.4", linewidth=0.8)
-    for paper, name in PAPERS.items():
-        of_paper, color = cells[cells.paper == paper], COLORS[paper]
+    for (paper, name), (dot, color) in zip(titles.items(), cycle(STYLES), strict=False):
+        of_paper = cells[cells.paper == paper]
         group = of_paper[of_paper.standing == "counts"]
         if len(group):
-            told: Any = {"marker": MARKERS[paper], "label": f"{name} ({len(group)})"}
+            told: Any = {"marker": dot, "label": f"{name} ({len(group)})"}
             axes.scatter(group.published, group.predicted, 26, c=color, alpha=0.75, **told)
         for standing, (marker, _) in OTHERS.items():
             group = of_paper[of_paper.standing == standing]

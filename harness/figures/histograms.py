@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.figures.look import LOOK, NothingToDraw, legend_of, sheet
+from harness.figures.theme import LOOK, NothingToDraw, legend_of, sheet
 
 TOLD: Any = {"ha": "right", "va": "top", "fontsize": 9}
 BARS: Any = {"color": "0.78", "label": "activations"}
@@ -20,7 +20,7 @@ MODELS: dict[str, Any] = {
 
 @mpl.rc_context(LOOK)
 def activations(bins: pd.DataFrame, distances: pd.DataFrame, title: str = "") -> Figure:
-    """A row of panels for each cut, a panel for each step: DCT, figure 6a.
+    """A row of panels for each cut, a panel for each step.
 
     `bins` are histograms of one run and rank, as `watched.shares` has them; `distances` are of
     `watched.distances`. The axis is logarithmic: there a Laplace distribution is straight lines.
@@ -57,7 +57,7 @@ def _histogram(axes: Axes, bins: pd.DataFrame) -> None:
 
 
 def _apart(distances: pd.DataFrame) -> str:
-    """How far each fit is from the histogram."""
+    """Legend text with each fit's distance from the histogram."""
     rows: Any = distances.itertuples()
     said = [f"{row.model.capitalize()} {row.mean:.3f}{_between(row)}" for row in rows]
     return "\n".join(["distance", *said]) if said else ""

@@ -4,7 +4,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness import nodes, records
+from hydra.utils import get_object
+
+from harness import records
 from harness.analysis import load
 from profiles.base import Link
 
@@ -16,8 +18,8 @@ class Range(NamedTuple):
     high: float
 
 
-class Conditions(NamedTuple):
-    """What one direction of a link went through in a run; emulated."""
+class ConditionRanges(NamedTuple):
+    """Ranges that one direction of a link went through in a run; emulated units."""
 
     rate_mbit: Range
     delay_ms: Range  # its own, without what is between sites
@@ -25,13 +27,13 @@ class Conditions(NamedTuple):
     loss: Range
 
 
-class Layout(NamedTuple):
-    """A star (`left` is None) or a dumbbell, whose trunk is shaped beside its links or alone."""
+class NetworkLayout(NamedTuple):
+    """Nodes and links of a run's network: a star (`left` is None), or a dumbbell with a trunk."""
 
     nodes: int
     workers_per_node: int
     left: int | None  # nodes on the left half of a dumbbell
-    links: dict[str, Conditions]  # by direction: up0, down0, trunk_up ...; unshaped ones are not in
+    links: dict[str, ConditionRanges]  # of shaped directions: up0, down0, trunk_up ...
     sites: list[int] | None  # of each node
     site_delays_ms: list[list[float]] | None  # [from site][to site]
     flows: dict[str, int]  # most competing flows at a time, by path: 0-1, trunk_up ...
@@ -39,8 +41,8 @@ class Layout(NamedTuple):
     notes: str
 
 
-def read(run: Path | str) -> Layout | None:
-    """Of the run directory `run`; None where no network came up."""
+def read(run: Path | str) -> NetworkLayout | None:
+    """Read the layout from run directory `run`; None where no network came up."""
     run = Path(run)
     environment = records.read_json(run / "environment.json") or {}
     network, dilation = environment.get("network") or {}, environment.get("dilation") or 1.0
@@ -54,8 +56,8 @@ def read(run: Path | str) -> Layout | None:
         low, high = seen[str(name)].rate_mbit
         rate = Range(min(low, float(planned.min())), max(high, float(planned.max())))
         seen[str(name)] = seen[str(name)]._replace(rate_mbit=rate)
-    return Layout(
-        nodes=nodes.of(settings),
+    return NetworkLayout(
+        nodes=_nodes(settings),
         workers_per_node=per_node,
         left=network.get("left"),
         links=seen,
@@ -67,8 +69,15 @@ def read(run: Path | str) -> Layout | None:
     )
 
 
-def _extremes(run: Path, network: dict[str, Any], dilation: float) -> dict[str, Conditions]:
-    """At time 0 as the kernel held it, then as every change told it."""
+def _nodes(config: dict[str, Any]) -> int:
+    """Number of nodes of a saved configuration; early ones do not name their parallelism."""
+    kind = config.get("parallel", {}).get("_target_")
+    servers = get_object(kind).servers if kind else 0
+    return config["workers"] // config.get("workers_per_node", 1) + servers
+
+
+def _extremes(run: Path, network: dict[str, Any], dilation: float) -> dict[str, ConditionRanges]:
+    """Ranges of conditions: the kernel's at time 0, widened by every recorded change."""
     found: dict[str, list[Link]] = {}
     for name, held in network["links"].items():
         netem = (held.get("netem") or [{}])[0]  # the first site's, where there are several
@@ -86,9 +95,9 @@ def _extremes(run: Path, network: dict[str, Any], dilation: float) -> dict[str, 
     return {name: _span(links) for name, links in found.items()}
 
 
-def _span(links: list[Link]) -> Conditions:
+def _span(links: list[Link]) -> ConditionRanges:
     values = [[getattr(link, name) for link in links] for name in QUANTITIES]
-    return Conditions(*(Range(min(each), max(each)) for each in values))
+    return ConditionRanges(*(Range(min(each), max(each)) for each in values))
 
 
 def _flows(run: Path) -> dict[str, int]:

@@ -8,8 +8,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.figures.look import LOOK, NothingToDraw, legend, logarithmic, sheet
 from harness.figures.styles import Style, of_bar, of_point, styles
+from harness.figures.theme import LOOK, NothingToDraw, legend, logarithmic, sheet
 
 FAR = 8  # a time axis whose ends differ by this factor is logarithmic
 NARROW = 3  # likewise an axis of densities
@@ -43,7 +43,7 @@ def quality_time(comparison: pd.DataFrame, title: str = "") -> Figure:
 
 @mpl.rc_context(LOOK)
 def quality_density(comparison: pd.DataFrame, title: str = "") -> Figure:
-    """Final quality against mean density, one point per method, as DC2's figure 9c-d."""
+    """Final quality against mean density, one point per method."""
     shown = _known(comparison, "final").dropna(subset=["density"])
     figure = _points(shown, "density", title)
     axes = figure.axes[0]

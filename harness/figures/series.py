@@ -11,9 +11,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.figures.carried import Span
-from harness.figures.look import LOOK, NothingToDraw, legend, logarithmic, sheet
+from harness.figures.link_load import FlowSpan
 from harness.figures.styles import Style, of_line, panels, styles
+from harness.figures.theme import LOOK, NothingToDraw, legend, logarithmic, sheet
 
 RATE: Any = {"color": "0.45", "linewidth": 1.2, "linestyle": (0, (4, 2))}
 PANEL_IN, RATE_IN, FRAME_IN = 2.6, 1.3, 1.1
@@ -23,7 +23,7 @@ FAR = 1.5  # how much longer than all others a run is cut
 Series = Mapping[str, pd.DataFrame]
 
 
-class Shown(NamedTuple):
+class PanelColumn(NamedTuple):
     """A column over time or steps, as a panel shows it."""
 
     column: str
@@ -31,14 +31,17 @@ class Shown(NamedTuple):
     log: bool = False
 
 
-DENSITY = Shown("density", "density", log=True)
-THROUGHPUT = Shown("throughput", "samples/s")
-GOODPUT = Shown("goodput_mbit", "goodput per worker\n(Mbit/s)")
+DENSITY = PanelColumn("density", "density", log=True)
+THROUGHPUT = PanelColumn("throughput", "samples/s")
+GOODPUT = PanelColumn("goodput_mbit", "goodput per worker\n(Mbit/s)")
 
 
 @mpl.rc_context(LOOK)
 def density_time(
-    series: Series, rate: pd.DataFrame | None = None, title: str = "", spans: Sequence[Span] = ()
+    series: Series,
+    rate: pd.DataFrame | None = None,
+    title: str = "",
+    spans: Sequence[FlowSpan] = (),
 ) -> Figure:
     """Density over time, a line per method, the planned link rate beneath."""
     return _over_time(series, DENSITY, rate, title, spans)
@@ -46,7 +49,10 @@ def density_time(
 
 @mpl.rc_context(LOOK)
 def throughput_time(
-    series: Series, rate: pd.DataFrame | None = None, title: str = "", spans: Sequence[Span] = ()
+    series: Series,
+    rate: pd.DataFrame | None = None,
+    title: str = "",
+    spans: Sequence[FlowSpan] = (),
 ) -> Figure:
     """Samples/s over time, a line per method, the planned link rate beneath."""
     return _over_time(series, THROUGHPUT, rate, title, spans)
@@ -54,7 +60,10 @@ def throughput_time(
 
 @mpl.rc_context(LOOK)
 def goodput_time(
-    series: Series, rate: pd.DataFrame | None = None, title: str = "", spans: Sequence[Span] = ()
+    series: Series,
+    rate: pd.DataFrame | None = None,
+    title: str = "",
+    spans: Sequence[FlowSpan] = (),
 ) -> Figure:
     """Goodput over time, a line per method, beside the planned rate of the slowest link."""
     return _over_time(series, GOODPUT, rate, title, spans, beside=True)
@@ -62,9 +71,12 @@ def goodput_time(
 
 @mpl.rc_context(LOOK)
 def running_goodput(
-    series: Series, rate: pd.DataFrame | None = None, title: str = "", spans: Sequence[Span] = ()
+    series: Series,
+    rate: pd.DataFrame | None = None,
+    title: str = "",
+    spans: Sequence[FlowSpan] = (),
 ) -> Figure:
-    """Running average of what a worker receives while it communicates, as DC2's figure 3."""
+    """Running average of what a worker receives while it communicates."""
     shown = GOODPUT._replace(label="goodput while\ncommunicating (Mbit/s)")
     return _over_time(series, shown, rate, title, spans, beside=True)
 
@@ -94,10 +106,10 @@ def density_throughput(series: Series, title: str = "") -> Figure:
 
 def _over_time(
     series: Series,
-    shown: Shown,
+    shown: PanelColumn,
     rate: pd.DataFrame | None,
     title: str,
-    spans: Sequence[Span],
+    spans: Sequence[FlowSpan],
     beside: bool = False,  # the rate, in the panels of the methods
 ) -> Figure:
     _known(series, shown.column)
@@ -137,13 +149,13 @@ def _rate(axes: Axes, rate: pd.DataFrame, label: str) -> None:
     axes.plot(rate.time_s, rate.planned_mbit, drawstyle="steps-post", label=label, **RATE)
 
 
-def _shade(axes: Axes, spans: Sequence[Span]) -> None:
-    """Where competing flows ran."""
+def _shade(axes: Axes, spans: Sequence[FlowSpan]) -> None:
+    """Shade the time in which competing flows ran."""
     for span in spans:
         axes.axvspan(span.start_s, span.end_s, color="0.93", linewidth=0, zorder=0)
 
 
-def _scale(axes: Axes, series: Series, shown: Shown, end_s: float) -> None:
+def _scale(axes: Axes, series: Series, shown: PanelColumn, end_s: float) -> None:
     values = pd.concat([t[t.time_s <= end_s][shown.column] for t in series.values()]).dropna()
     if shown.log and len(values):
         logarithmic(axes.yaxis, values.min(), values.max())
@@ -159,7 +171,7 @@ def _line(axes: Axes, method: str, style: Style, table: pd.DataFrame, x: str, y:
 
 
 def _end(series: Series) -> float:
-    """Where the time axis ends: with the second longest run, if the longest would squeeze all."""
+    """End of the time axis in seconds: the second longest run's if the longest is far longer."""
     ends = sorted(float(table.time_s.max()) for table in series.values())
     return ends[-2] if len(ends) > 1 and ends[-1] > FAR * ends[-2] else ends[-1]
 

@@ -1,4 +1,4 @@
-"""Figures against sparsity and against the life-span of thresholds: DCT's figure 8 and tables."""
+"""Figures against sparsity and against the life-span of thresholds."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.figures.look import LOOK, NothingToDraw, legend, legend_of, sheet
 from harness.figures.styles import of_line, styles
+from harness.figures.theme import LOOK, NothingToDraw, legend, legend_of, sheet
 
 PARTS = {
     "compute_s": ("compute", "0.75", ""),

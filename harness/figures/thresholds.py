@@ -1,4 +1,4 @@
-"""Figures of thresholds over steps, and of what share reaches them: DCT's figures 2, 5 and 6b."""
+"""Figures of thresholds over steps, and of what share reaches them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from harness.figures.look import LOOK, NothingToDraw, legend_of, logarithmic, sheet
 from harness.figures.styles import DOTTED, Style, of_density, of_line, styles
+from harness.figures.theme import LOOK, NothingToDraw, legend_of, logarithmic, sheet
 
 PANEL_IN, FRAME_IN = 2.7, 1.4
 WIDE = 8  # thresholds that differ by this factor are on a logarithmic axis
@@ -51,17 +51,17 @@ def thresholds(lines: pd.DataFrame, label: str, title: str = "") -> Figure:
 
 
 @mpl.rc_context(LOOK)
-def occupancy(
+def achieved_density(
     shares: Mapping[str, pd.DataFrame], asked: Mapping[str, float], what: str, title: str = ""
 ) -> Figure:
-    """What share of `what` each method sent over the steps, beside what was `asked` for.
+    """Plot the share of `what` that each method sent over the steps, beside the `asked` one.
 
     `shares` has step, value, low, high by method.
     """
     most_first = sorted(shares, key=lambda method: -asked[method])
     known = {name: shares[name] for name in most_first if shares[name].value.notna().any()}
     if not known:
-        raise NothingToDraw("no method has a number for occupancy")
+        raise NothingToDraw("no method has a number for achieved_density")
     figure = sheet(title, FRAME_IN + 1.3 * PANEL_IN)
     axes = figure.subplots()
     looks = styles(shares)

@@ -1,6 +1,6 @@
 """Figure of one step of each method: what was computed, compressed and sent, and when.
 
-As COVAP's figure 1 and ACP-SGD's figures 1 and 4 are drawn, from what virtual time recorded.
+Drawn from what virtual time recorded.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.figures.look import LOOK, NothingToDraw, sheet
 from harness.figures.styles import Style, styles
+from harness.figures.theme import LOOK, NothingToDraw, sheet
 
 LANES = {"compute": ("forward", "backward"), "compress": ("compress",), "send": ("communicate",)}
 PANEL_IN, FRAME_IN = 0.95, 1.1

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from harness.figures.layout import Conditions, Layout, Range, way_of
-from harness.figures.look import LOOK, sheet
+from harness.figures.layout import ConditionRanges, NetworkLayout, Range, way_of
+from harness.figures.theme import LOOK, sheet
 from profiles.base import WAYS
 
 MOST_NODES = 16  # more are drawn as some of them
@@ -22,7 +22,7 @@ SMALL: Any = {"fontsize": 7.5, "ha": "center"}
 LINE: Any = {"color": "0.25", "linewidth": 1.2, "solid_capstyle": "butt"}
 
 
-class Side(NamedTuple):
+class NodeColumn(NamedTuple):
     """The nodes at one side of the switches, from top to bottom; None: those that are not drawn."""
 
     rows: list[int | None]
@@ -30,7 +30,7 @@ class Side(NamedTuple):
 
 
 @mpl.rc_context(LOOK)
-def network(layout: Layout, title: str = "") -> Figure:
+def network(layout: NetworkLayout, title: str = "") -> Figure:
     """Half of the nodes on each side; of a dumbbell these are its halves."""
     left = layout.left or (layout.nodes + 1) // 2
     few = layout.nodes <= MOST_NODES
@@ -53,14 +53,14 @@ def network(layout: Layout, title: str = "") -> Figure:
     return figure
 
 
-def _side(nodes: Sequence[int], few: bool) -> Side:
+def _side(nodes: Sequence[int], few: bool) -> NodeColumn:
     shown: list[int | None] = list(nodes)
     if few or len(nodes) <= SHOWN_OF_MANY + 1:
-        return Side(shown, [])
-    return Side([*shown[:SHOWN_OF_MANY], None, shown[-1]], list(nodes[SHOWN_OF_MANY:-1]))
+        return NodeColumn(shown, [])
+    return NodeColumn([*shown[:SHOWN_OF_MANY], None, shown[-1]], list(nodes[SHOWN_OF_MANY:-1]))
 
 
-def _lengths(layout: Layout, sides: Sequence[Side]) -> tuple[float, float]:
+def _lengths(layout: NetworkLayout, sides: Sequence[NodeColumn]) -> tuple[float, float]:
     """Inches of links and of the trunk, long enough for what is said of them."""
     said = [
         text
@@ -79,7 +79,7 @@ def _lengths(layout: Layout, sides: Sequence[Side]) -> tuple[float, float]:
 
 
 def _middle(
-    axes: Axes, layout: Layout, place: tuple[float, float], height_in: float
+    axes: Axes, layout: NetworkLayout, place: tuple[float, float], height_in: float
 ) -> tuple[float, float]:
     """Switches and what joins them: `place` is where they begin and the length of the trunk.
 
@@ -107,7 +107,11 @@ def _middle(
 
 
 def _nodes(
-    axes: Axes, layout: Layout, side: Side, x: tuple[float, float, float], height_in: float
+    axes: Axes,
+    layout: NetworkLayout,
+    side: NodeColumn,
+    x: tuple[float, float, float],
+    height_in: float,
 ) -> None:
     """A side's nodes, spread over the height; `x` of the node's box, its edge and the switch."""
     node_x, from_x, to_x = x
@@ -142,31 +146,33 @@ def _box(axes: Axes, x: float, y: float, width: float, height: float, name: str,
 def _say(
     axes: Axes, x: tuple[float, float], y: float, said: tuple[str, str], gap_in: float
 ) -> None:
-    """One text above a line, one below."""
+    """Draw one text above a line and one below."""
     middle = sum(x) / 2
     axes.text(middle, y + gap_in, said[0], va="bottom", **SMALL)
     axes.text(middle, y - gap_in, said[1], va="top", **SMALL)
 
 
-def _said(layout: Layout, link: str, arrows: tuple[str, str]) -> tuple[str, str]:
-    """What the two ways of a link went through: rate above, the rest below, or way by way."""
+def _said(layout: NetworkLayout, link: str, arrows: tuple[str, str]) -> tuple[str, str]:
+    """Label a link with the conditions of its two ways: rate above, the rest below."""
     found = [layout.links.get(way_of(link, way)) for way in WAYS]
     return _words(found[0], found[1], arrows)
 
 
-def _of_many(layout: Layout, nodes: Sequence[int], arrows: tuple[str, str]) -> tuple[str, str]:
-    """What the links of several nodes went through, all in one."""
-    found: list[Conditions | None] = []
+def _of_many(
+    layout: NetworkLayout, nodes: Sequence[int], arrows: tuple[str, str]
+) -> tuple[str, str]:
+    """Label several nodes' links with the range of conditions that covers them all."""
+    found: list[ConditionRanges | None] = []
     for way in WAYS:
         known = [layout.links[name] for n in nodes if (name := f"{way}{n}") in layout.links]
         columns = zip(*known, strict=True)
         wide = [Range(min(r.low for r in c), max(r.high for r in c)) for c in columns]
-        found.append(Conditions(*wide) if known else None)
+        found.append(ConditionRanges(*wide) if known else None)
     return _words(found[0], found[1], arrows)
 
 
 def _words(
-    up: Conditions | None, down: Conditions | None, arrows: tuple[str, str]
+    up: ConditionRanges | None, down: ConditionRanges | None, arrows: tuple[str, str]
 ) -> tuple[str, str]:
     if up == down:
         return (f"{_rate(up)} both ways", _rest(up)) if up else ("", "")
@@ -177,11 +183,11 @@ def _words(
     return above, below
 
 
-def _rate(link: Conditions) -> str:
+def _rate(link: ConditionRanges) -> str:
     return f"{_span(link.rate_mbit)} Mbit/s"
 
 
-def _rest(link: Conditions) -> str:
+def _rest(link: ConditionRanges) -> str:
     """Delay, jitter and loss, where there are any."""
     parts = []
     if link.delay_ms.high:
@@ -197,8 +203,8 @@ def _span(values: Range) -> str:
     return low if low == high else f"{low}–{high}"
 
 
-def _notes(layout: Layout) -> list[str]:
-    """What is said below the drawing."""
+def _notes(layout: NetworkLayout) -> list[str]:
+    """Notes for below the drawing: what is shaped, drawn and competing."""
     found = [layout.notes]
     if layout.left and not any(name.startswith("up") for name in layout.links):
         found.append("only the trunk is shaped")
@@ -213,12 +219,12 @@ def _notes(layout: Layout) -> list[str]:
     return found
 
 
-def _matrix_in(layout: Layout) -> float:
+def _matrix_in(layout: NetworkLayout) -> float:
     rows = len(layout.site_delays_ms or ())
     return NOTE_IN * (rows + 2.5) if rows else 0.0
 
 
-def _below(axes: Axes, layout: Layout, notes: list[str], width_in: float) -> None:
+def _below(axes: Axes, layout: NetworkLayout, notes: list[str], width_in: float) -> None:
     """Notes, and the delays between sites as a table."""
     y = -1.2 * NOTE_IN
     for note in notes:

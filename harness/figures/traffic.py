@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from harness.figures.carried import Span
-from harness.figures.look import LOOK, WIDTH_IN, NothingToDraw, sheet
+from harness.figures.link_load import FlowSpan
+from harness.figures.theme import LOOK, WIDTH_IN, NothingToDraw, sheet
 from profiles.base import WAYS
 
 CARRIED, PLANNED = "#0072B2", "0.25"  # Okabe & Ito (2008)
@@ -25,7 +25,7 @@ LABELS = {
 
 
 @mpl.rc_context(LOOK)
-def links_time(carried: pd.DataFrame, spans: Sequence[Span], title: str = "") -> Figure:
+def links_time(carried: pd.DataFrame, spans: Sequence[FlowSpan], title: str = "") -> Figure:
     """`carried` of `carried.over_time`: a column of panels per way, competing flows shaded."""
     if (carried.groupby("link").carried_mbit.count() < 2).all():
         raise NothingToDraw("links.csv has too few rows to tell a rate")
@@ -56,7 +56,7 @@ def links_time(carried: pd.DataFrame, spans: Sequence[Span], title: str = "") ->
     return _legend(figure, panels[0, 0], bool(spans))
 
 
-def _shade(axes: Axes, spans: Sequence[Span]) -> None:
+def _shade(axes: Axes, spans: Sequence[FlowSpan]) -> None:
     for span in spans:
         axes.axvspan(span.start_s, span.end_s, color="0.93", linewidth=0, zorder=0)
         for end_s in span[:2]:
@@ -87,7 +87,7 @@ def _draw(axes: Axes, rows: pd.DataFrame, quantity: str, label: str) -> None:
 
 
 def _legend(figure: Figure, axes: Axes, shaded: bool) -> Figure:
-    """Of `axes`, whose entries all panels share, and of what is shaded."""
+    """Add a legend with `axes`' entries, which all panels share, and the shading's."""
     handles, labels = axes.get_legend_handles_labels()
     if shaded:
         handles.append(Patch(facecolor="0.93", edgecolor="0.7"))

@@ -36,14 +36,14 @@ class Times:
 
 
 class Architecture(Protocol):
-    """A choice of `conf/model`."""
+    """Model that a choice of the group `model` makes."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def times(self) -> Times | None:
-        """None: the run has to measure its compute."""
+        """Published step times; None: the run has to measure its compute."""
         ...
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
@@ -71,8 +71,11 @@ def require_images(name: str, shape: Shape) -> None:
 def backward_shares(model: nn.Module, shape: Shape) -> dict[str, float]:
     """Share of backward's time that each parameter's layer takes; sums to 1.
 
-    Backward costs a layer about twice its forward, so the shares are those of `multiply_adds`.
+    Backward costs a layer about twice its forward, so the shares are those of `multiply_adds`; a
+    stand-in tells its original's, in `shares`.
     """
+    if (told := getattr(model, "shares", None)) is not None:
+        return dict(told)
     counts = multiply_adds(model, shape)
     total = sum(counts.values())
     return {name: count / total for name, count in counts.items()}

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 
-class Beside(nn.Module):
+class SkipLayer(nn.Module):
     """A layer that takes what came out of the layer before it, and the inputs of the whole model.
 
     What it needs of these does not travel through the layers before it: in a pipeline its stage
@@ -12,7 +12,7 @@ class Beside(nn.Module):
 
 
 class Chain(nn.Sequential):
-    """An nn.Sequential with `Beside` among its layers.
+    """An nn.Sequential with `SkipLayer` among its layers.
 
     `preferred_cuts` are those of a paper, by number of stages: numbers of the layers that each
     stage but the first begins with.
@@ -24,5 +24,5 @@ class Chain(nn.Sequential):
         """`x` is what goes into the first layer; `inputs` the whole model's, if it is not `x`."""
         inputs = x if inputs is None else inputs
         for layer in self:
-            x = layer(x, inputs) if isinstance(layer, Beside) else layer(x)
+            x = layer(x, inputs) if isinstance(layer, SkipLayer) else layer(x)
         return x

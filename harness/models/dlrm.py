@@ -1,4 +1,4 @@
-"""DLRM, the recommendation model of Naumov et al. (2019), as DCT's paper has it (Gupta, 2021).
+"""DLRM, the recommendation model of Naumov et al. (2019), as Gupta et al. (2021) have it.
 
 Weights begin as in its authors' dlrm_s_pytorch.py: of a layer from n to m units N(0, 2 / (m + n)),
 its biases N(0, 1 / m), and embeddings of r rows uniform in +- 1 / sqrt(r).
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.models.base import Shape, Times
-from harness.models.chain import Beside, Chain
+from harness.models.chain import Chain, SkipLayer
 
 COUNTS, CATEGORIES = 13, 26  # columns of a click, as harness.data.columns has them
 COLUMNS = COUNTS + CATEGORIES
@@ -64,7 +64,7 @@ class Counts(nn.Module):
         return clicks[:, :COUNTS, 0]
 
 
-class Interaction(Beside):
+class Interaction(SkipLayer):
     """Every product of two different vectors among the embeddings and what is beside them.
 
     Category c of column j is row j r + c of one table, as fast as 26 of them are not.

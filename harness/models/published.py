@@ -39,5 +39,5 @@ def begin(network: nn.Module, name: str, weights: str | None) -> nn.Module:
 
 
 def _path(weights: str | None) -> Path | None:
-    """From the data folder, unless absolute."""
+    """Path of the weights, in the data folder unless absolute."""
     return None if weights is None else data_folder(None) / weights

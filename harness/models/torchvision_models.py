@@ -8,7 +8,7 @@ from harness.models import published
 from harness.models.base import Shape, Times, one_of, require_images
 
 # torchvision is imported where a network is built: reading a configuration stays quick. Both take
-# `spare_classes`, scores that no class of the data has, as DC2's numbers of parameters imply, and
+# `spare_classes`, scores that no class of the data has, as published sizes of models imply, and
 # the `weights` to begin with. Both tell the `order` of their layers, so that they can be cut.
 
 OF_RESNET: tuple[str, ...] = (

@@ -59,7 +59,7 @@ class Rectifier(nn.Module):
 
 
 class Translator(nn.Module):
-    """From words of two languages to scores of every next word of the second."""
+    """Scores every next word of the second language from words of both."""
 
     def __init__(self, of: Transformer, vocabulary: int) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Translator(nn.Module):
         return self.decoded(target, *self.encoded(source))
 
     def encoded(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """What the decoder looks at, [n, words, width], and where it must not, bool [n, words]."""
+        """Encode `source`: [n, words, width], and the padding mask, bool [n, words]."""
         hidden = source == PADDING
         hidden[:, 0] = False  # or nothing would be left of a sentence without words
         x = self._placed(self.source(source))
@@ -135,7 +135,7 @@ class Translator(nn.Module):
         return self.dropout(sqrt(width) * embedded + positions(length, width, embedded.device))
 
     def inner_cuts(self, stages: int) -> list[nn.Module]:
-        """What a cut of the model into so many parts goes through, as the paper has it.
+        """Activation modules whose outputs the paper cuts to make `stages` parts of the model.
 
         Between the two matrices of layer 5 of 6 of the encoder; of the decoder too; and of layer 3
         of both. ValueError for other numbers of parts.

@@ -2,18 +2,18 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from harness.network.direction import Direction
-from harness.network.links import BURST_US, Counters
+from harness.network.links import Counters
+from harness.network.packets import BURST_US
+from harness.network.pressure import Since
 
 _LARGEST_PACKET_BYTES = 68_000  # a shaper lets one through whole, GSO included
-_SHORTEST_S = 2.0  # of a run whose idle processor time says anything
 
 
 class Audit:
-    """Fed by the player with every sample of the links and every change; `summary` is the proof."""
+    """Compares what shapers held with the plan, from every sample and change; see `summary`."""
 
     def __init__(self, directions: Sequence[Direction]) -> None:
         self._directions = directions
@@ -23,18 +23,23 @@ class Audit:
         self._carried = {d.name: 0 for d in directions}
         self._highest = {d.name: 0.0 for d in directions}  # real Mbit/s
         self._samples = self._off_plan = 0
+        self._outside = 0  # changes
         self._late_ms: list[float] = []
-        self._cpu, self._cpu_s = _cpu_ticks(), time.monotonic()
+        self._since = Since()
 
     def changed(self, late_ms: float) -> None:
         self._late_ms.append(late_ms)
 
+    def changed_outside(self, changes: int) -> None:
+        """Others have changed what shapes so often since the last sample."""
+        self._outside += changes
+
     def sample(self, counted: Mapping[str, Counters]) -> None:
-        """Counters of all links, now."""
+        """Take the counters of all links, as they are now."""
         now_s = time.monotonic()
         if first := not self._first:
             self._first = counted
-            self._cpu, self._cpu_s = _cpu_ticks(), now_s
+            self._since = Since()
         for direction in self._directions:
             name = direction.name
             recent_mbit = direction.take_highest_mbit()
@@ -57,16 +62,10 @@ class Audit:
             "changes": len(late),
             "late_ms_p99": late[int(0.99 * (len(late) - 1))] if late else None,
             "late_ms_max": late[-1] if late else None,
+            "changed_outside": self._outside,
             "off_plan_share": self._off_plan / self._samples if self._samples else None,
             "carried_over_allowed": max(map(self._excess, self._directions), default=None),
-            "cpu_idle_share": self._idle_share(),
-        }
-
-    def _idle_share(self) -> float | None:
-        """Of all processors, since the first sample; see `_cpu_ticks`."""
-        idle, total = (now - then for now, then in zip(_cpu_ticks(), self._cpu, strict=True))
-        long_enough = time.monotonic() - self._cpu_s >= _SHORTEST_S
-        return idle / total if total and long_enough else None
+        } | self._since.pressure()._asdict()
 
     def _excess(self, direction: Direction) -> float:
         """Bytes carried over what the shaper's rates add up to; above 1 it did not shape."""
@@ -82,14 +81,3 @@ def worst(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
         seen = [summary[key] for summary in summaries if summary[key] is not None]
         found[key] = (min if key == "cpu_idle_share" else max)(seen, default=None)
     return found
-
-
-def _cpu_ticks() -> tuple[int, int]:
-    """Idle and all clock ticks of all processors since boot.
-
-    What processes of lower priority (nice) were given counts as idle: they give way to a run.
-    """
-    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
-    user, nice, system, idle, iowait, *stolen = map(int, fields)  # irq, softirq, steal
-    free = nice + idle + iowait
-    return free, user + system + sum(stolen) + free

@@ -6,6 +6,8 @@ that returns. Requests are independent of each other: one that is refused stops 
 
 import errno
 import itertools
+import os
+import socket
 import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -68,6 +70,13 @@ def _ask_at_once(ip: IPRoute, requests: Sequence[Request]) -> list[bytes | int]:
                 found[number] = code
             ended |= kind == _ERROR and number == last
     return [found.get(number, errno.ENODATA) for number in numbers]
+
+
+def port(ip: IPRoute) -> int:
+    """Port of the socket of `ip`, which notifications of its changes name; 0 before a request."""
+    with socket.socket(fileno=os.dup(ip.fileno())) as same:
+        number: int = same.getsockname()[0]
+    return number
 
 
 def dump(ip: IPRoute, kind: int, body: bytes) -> Iterator[bytes]:

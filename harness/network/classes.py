@@ -26,15 +26,15 @@ _BASIC, _QUEUE = 1, 3  # TCA_STATS_BASIC: bytes, packets; ..._QUEUE: packets, by
 
 
 class Class(NamedTuple):
-    """Where a class is: interface, own handle, parent's handle."""
+    """Address of an HTB class: interface, own handle, parent's handle."""
 
     interface: int
     handle: int
     parent: int
 
 
-class Held(NamedTuple):
-    """What a class holds; rate and ceiling are always told alike."""
+class ClassRate(NamedTuple):
+    """Rate and burst of an HTB class; its ceiling equals its rate."""
 
     rate: int  # bytes/s, the lower of the two
     burst_us: int
@@ -66,7 +66,7 @@ def ask_for(where: Class) -> Request:
 
 
 def ask_for_leaf(where: Class) -> Request:
-    """Of the qdisc below a class."""
+    """Request for the qdisc below a class."""
     return Request(GET_QDISC, 0, _TC.pack(0, where.interface, 0, where.handle, 0))
 
 
@@ -75,8 +75,8 @@ def all_qdiscs() -> tuple[int, bytes]:
     return GET_QDISC, _TC.pack(0, 0, 0, 0, 0)
 
 
-def held(body: bytes) -> Held | None:
-    """What an answer says of its class; None when it is of another kind than htb."""
+def held(body: bytes) -> ClassRate | None:
+    """Parse an answer about a class; None when it is of another kind than htb."""
     found = attributes(body, _TC.size)
     if found[_KIND] != HTB:
         return None
@@ -87,7 +87,7 @@ def held(body: bytes) -> Held | None:
         rate = struct.unpack("=Q", options[_RATE64])[0]
     if _CEIL64 in options:
         ceiling = struct.unpack("=Q", options[_CEIL64])[0]
-    return Held(min(rate, ceiling), int(ticks / _TICKS_PER_US))
+    return ClassRate(min(rate, ceiling), int(ticks / _TICKS_PER_US))
 
 
 def place(body: bytes) -> tuple[int, int]:
@@ -97,7 +97,7 @@ def place(body: bytes) -> tuple[int, int]:
 
 
 def queue(body: bytes) -> Queue | None:
-    """What an answer says of its queue; None when it is of another kind than bfifo."""
+    """Parse an answer about a queue; None when it is of another kind than bfifo."""
     found = attributes(body, _TC.size)
     if found[_KIND] != BFIFO:
         return None

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.network import stack
-from harness.network.iperf import Flow, FlowRecord, Pair
+from harness.network import tcp_settings
+from harness.network.iperf import CompetingPath, FlowRecord, IperfFlow
 from harness.network.links import NetworkError
 from harness.network.namespaces import Namespace
 from harness.network.sockets import Connection, Sockets
@@ -27,12 +27,15 @@ class Wish(NamedTuple):
 
 
 class Contention:
-    """A thread, started at once; what fails in it is in `error` and raised again by stop()."""
+    """Thread that keeps as many competing flows going as were last wanted.
+
+    It starts at once; what fails in it is in `error` and raised again by stop().
+    """
 
     def __init__(
         self,
         folder: Path,
-        pairs: Sequence[Pair],
+        pairs: Sequence[CompetingPath],
         events: Events,
         time_s: Callable[[], float | None],
         congestion_control: str | Sequence[str] | None = None,
@@ -45,11 +48,11 @@ class Contention:
         self._controls: Sequence[str | None] = several or congestion_control or [None]
         for control in self._controls:
             if control is not None:
-                stack.require_known(congestion_control=control)
+                tcp_settings.require_known(congestion_control=control)
         self._folder, self._pairs, self._events = folder, list(pairs), events
         self._time_s = time_s
-        self._levels: list[list[Flow]] = []  # the n-th flow of every pair; the last ones go first
-        self._alive: list[Flow] = []  # all that may have a process
+        self._levels: list[list[IperfFlow]] = []  # n-th flows of all pairs; the last ones go first
+        self._alive: list[IperfFlow] = []  # all that may have a process
         self._numbers, self._ports = itertools.count(), itertools.count(_FIRST_PORT)
         self._sockets: dict[int, Sockets] = {}  # by descriptor of the namespace
         self._records: list[FlowRecord] = []
@@ -114,7 +117,7 @@ class Contention:
     def _begin(self, wish: Wish) -> None:
         """Start what is missing, all at once; return when its data flows, or stop() is called."""
         self._folder.mkdir(exist_ok=True)
-        new: list[Flow] = []
+        new: list[IperfFlow] = []
         while len(self._levels) < wish.flows:
             self._levels.append([])  # before it is filled: whatever happens, it will be ended
             self._fill(len(self._levels) - 1)
@@ -130,12 +133,15 @@ class Contention:
         for pair in self._pairs:
             taken = self._of(pair.receiver).listening()
             port = next(port for port in self._ports if port not in taken)
-            flow = Flow(f"flow{number}_{pair.name}", pair, port, control, self._folder)
+            flow = IperfFlow(f"flow{number}_{pair.name}", pair, port, control, self._folder)
             self._levels[level].append(flow)
             self._alive.append(flow)
 
     def _await(
-        self, flows: list[Flow], what: str, waiting: Callable[[list[Flow]], list[Flow]]
+        self,
+        flows: list[IperfFlow],
+        what: str,
+        waiting: Callable[[list[IperfFlow]], list[IperfFlow]],
     ) -> None:
         """Look until no flow is `waiting`; NetworkError for one that died or is too slow."""
         deadline = time.monotonic() + _BEGIN_S
@@ -145,14 +151,14 @@ class Contention:
                 raise NetworkError(f"competing {flows[0].name} did not {what} within {_BEGIN_S} s")
             self._wait(_LOOK_S)
 
-    def _deaf(self, flows: list[Flow]) -> list[Flow]:
-        """Those whose server does not listen yet."""
+    def _deaf(self, flows: list[IperfFlow]) -> list[IperfFlow]:
+        """Flows whose server does not listen yet."""
         places = {flow.pair.receiver.descriptor: flow.pair.receiver for flow in flows}
         ports = {key: self._of(place).listening() for key, place in places.items()}
         return [flow for flow in flows if flow.port not in ports[flow.pair.receiver.descriptor]]
 
-    def _silent(self, flows: list[Flow], wish: Wish) -> list[Flow]:
-        """Those whose data does not flow yet; tells of the others."""
+    def _silent(self, flows: list[IperfFlow], wish: Wish) -> list[IperfFlow]:
+        """Flows whose data does not flow yet; the start of the others is recorded."""
         seen = self._connections(flows)
         for flow in flows:
             flow.find(seen[flow.pair.sender.descriptor])
@@ -180,7 +186,7 @@ class Contention:
             if ending:
                 self._wait(_LOOK_S)
 
-    def _close(self, flow: Flow, wish: Wish) -> None:
+    def _close(self, flow: IperfFlow, wish: Wish) -> None:
         """Take the record of a flow that has ended; one that never flowed has none."""
         self._alive.remove(flow)
         stopped_s = self._time_s()
@@ -192,13 +198,13 @@ class Contention:
             self._fail(error)
         flow.close()
 
-    def _look(self, flows: list[Flow]) -> list[Flow]:
+    def _look(self, flows: list[IperfFlow]) -> list[IperfFlow]:
         """Read how much each has sent; those that still send, or have data left to deliver."""
         seen = self._connections(flows)
         return [flow for flow in flows if flow.look(seen[flow.pair.sender.descriptor])]
 
-    def _connections(self, flows: list[Flow]) -> dict[int, list[Connection]]:
-        """What the senders of `flows` have open, by descriptor of the namespace."""
+    def _connections(self, flows: list[IperfFlow]) -> dict[int, list[Connection]]:
+        """Open connections of the senders of `flows`, by descriptor of the namespace."""
         places = {flow.pair.sender.descriptor: flow.pair.sender for flow in flows}
         return {key: self._of(place).connections() for key, place in places.items()}
 
@@ -208,7 +214,7 @@ class Contention:
         return self._sockets[namespace.descriptor]
 
     def _wait(self, seconds: float | None) -> None:
-        """Until somebody wants something or `seconds` have passed; None: or a process has ended."""
+        """Wait for a wish, or for `seconds`, or if that is None for a process to end."""
         waiting = select.poll()
         waiting.register(self._wake, select.POLLIN)
         if seconds is None:
@@ -218,7 +224,7 @@ class Contention:
         if any(fd == self._wake for fd, _ in waiting.poll(seconds and seconds * 1000)):
             os.eventfd_read(self._wake)
 
-    def _tell(self, event: str, time_s: float | None, flow: Flow, wish: Wish) -> None:
+    def _tell(self, event: str, time_s: float | None, flow: IperfFlow, wish: Wish) -> None:
         self._events.append(
             event,
             time_s,

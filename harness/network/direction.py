@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from pyroute2 import IPRoute
 
-from harness.network import impairments, links, sources
+from harness.network import impairments, links, per_source_netem
+from harness.network.packets import BURST_US
 from harness.network.probe import Ends
 from profiles.base import Link
 
@@ -20,8 +21,8 @@ class Source(NamedTuple):
     delay_ms: float  # emulated, added
 
 
-class Place(NamedTuple):
-    """Where a direction is made: interface indices in the switch."""
+class ShapingPoint(NamedTuple):
+    """Interfaces in the switch at which a direction is shaped, by index."""
 
     shaper: int  # HTB and its queue are at this interface's egress
     impairer: int | None = None  # netem is at this one's; None: nothing but the rate is shaped
@@ -30,12 +31,15 @@ class Place(NamedTuple):
 
 
 class Direction:
-    """Follows `conditions`; rates and delays of the plan are emulated, of the kernel real."""
+    """One shaped direction of a link, which follows `conditions`.
+
+    Rates and delays of the plan are emulated, those of the kernel are real.
+    """
 
     def __init__(
         self,
         name: str,
-        place: Place,
+        place: ShapingPoint,
         conditions: Callable[[float], Link],
         dilation: float,
         queue_bytes: int,
@@ -71,7 +75,7 @@ class Direction:
             ip, self.place.shaper, self.name, link.rate_mbit, self.queue_bytes, self._root
         )
         if impairer is not None and self.place.sources:
-            sources.impair(ip, impairer, self.name, self._classes(self.intended))
+            per_source_netem.impair(ip, impairer, self.name, self._classes(self.intended))
         elif impairer is not None:
             impairments.impair(ip, impairer, self.name, link)
         self.holds(links.read_rate(ip, self.place.shaper, self.name, self._root)[0])
@@ -89,19 +93,19 @@ class Direction:
         return apply(ip, [(self, planned)]) == 1
 
     def impair(self, ip: IPRoute, planned: Link) -> None:
-        """All but the rate of `planned`."""
+        """Apply all conditions of `planned` but the rate."""
         impairer = self.place.impairer
         if impairer is None:
             raise ValueError(f"{self.name} has no netem for {planned}: beyond the extremes()")
         for number, each in enumerate(self._classes(planned)):
-            sources.change(ip, impairer, self.name, number, each.link)
+            per_source_netem.change(ip, impairer, self.name, number, each.link)
         if not self.place.sources:
             impairments.change(ip, impairer, self.name, self.real(planned))
 
-    def _classes(self, planned: Link) -> list[sources.Sources]:
-        """What packets of each source meet, real."""
+    def _classes(self, planned: Link) -> list[per_source_netem.Sources]:
+        """Link conditions for packets of each source, in real units."""
         return [
-            sources.Sources(
+            per_source_netem.Sources(
                 source.addresses,
                 self.real(planned._replace(delay_ms=planned.delay_ms + source.delay_ms)),
             )
@@ -120,11 +124,11 @@ class Direction:
         return highest
 
     def problems(self, ip: IPRoute) -> list[str]:
-        """What differs between the kernel and the intent."""
+        """Differences between what the kernel holds and what was intended, one line each."""
         found = []
         with _telling:
             rate_mbit = links.rate_bytes(self.real(self.intended).rate_mbit) / 125_000
-            shape = links.Shape(rate_mbit, links.BURST_US, self.queue_bytes)
+            shape = links.Shape(rate_mbit, BURST_US, self.queue_bytes)
             try:
                 if (held := self._held(ip)) != shape:
                     found.append(f"{self.name} is {held}, intended {shape}")
@@ -156,14 +160,14 @@ class Direction:
             return [(held, impairments.intended(self.real(self.intended)))]
         return [
             (
-                sources.read(ip, self.place.impairer, self.name, number),
+                per_source_netem.read(ip, self.place.impairer, self.name, number),
                 impairments.intended(each.link),
             )
             for number, each in enumerate(classes)
         ]
 
     def describe(self, ip: IPRoute) -> dict[str, Any]:
-        """What the kernel holds, real."""
+        """Settings that the kernel holds, in real units."""
         held = self._held(ip)._asdict()
         netems = [netem._asdict() for netem, _ in self._netems(ip)]
         return held | {"kind": "htb + bfifo", "netem": netems}

@@ -3,18 +3,18 @@
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from pyroute2 import IPRoute
 
-from harness.network import links, wiring
-from harness.network.direction import Direction, Place
-from harness.network.echo import Tour
-from harness.network.halves import check_halves, check_nodes, on_left
-from harness.network.iperf import Pair
+from harness.network import links, veth
+from harness.network.direction import Direction, ShapingPoint
+from harness.network.dumbbell_sides import check_halves, check_nodes, on_left
+from harness.network.iperf import CompetingPath
 from harness.network.namespaces import Namespace
 from harness.network.network import Network
 from harness.network.probe import Ends
+from harness.network.rtt_probe import RttPath
 from harness.network.star import access_ends, node_place
 from harness.network.topology import Topology
 from profiles.base import WAYS, Profile, Way
@@ -24,11 +24,14 @@ TRUNK = 0  # the node whose link the profile is asked for
 
 @dataclass(frozen=True, kw_only=True)
 class Dumbbell(Topology):
-    """The profile is of the trunk (up: left to right); access links are unshaped or `access`'s.
+    """Two switches joined by a trunk that the profile shapes (up: left to right).
+
+    Access links are unshaped or `access`'s.
 
     Two more hosts, one on each half, carry the competing flows, so these share the trunk alone.
     """
 
+    twin: ClassVar[str] = "simulated_dumbbell"  # the choice that is as it, in virtual time
     left: int | None = None  # nodes on the left half; None: half of them, rounded up
     access: Any = None  # profile of every node's own link; None: only the trunk is shaped
 
@@ -43,8 +46,15 @@ class Dumbbell(Topology):
             for rate_mbit in self.access.extremes()[:2]:
                 links.rate_bytes(rate_mbit / dilation)
 
-    def is_cut(self, profile: Profile) -> bool:
-        return super().is_cut(profile) or (self.access is not None and super().is_cut(self.access))
+    def check_followed(self, nodes: int, profile: Profile, dilation: float) -> None:
+        super().check_followed(1, profile, dilation)  # of the trunk
+        if self.access is not None:
+            super().check_followed(nodes, self.access, dilation)
+
+    def needs_netem(self, profile: Profile) -> bool:
+        return super().needs_netem(profile) or (
+            self.access is not None and super().needs_netem(self.access)
+        )
 
     def busiest_mbit(self, nodes: int, profile: Profile) -> float:
         return 2 * profile.extremes().highest_mbit
@@ -58,15 +68,15 @@ class Dumbbell(Topology):
         self, ip: IPRoute, held: ExitStack, nodes: int, profile: Profile, dilation: float
     ) -> Network:
         left = on_left(nodes, self.left)
-        trunk = wiring.add_trunk(ip, cut=super().is_cut(profile))
+        trunk = veth.add_trunk(ip, cut=super().needs_netem(profile))
         shaped = self.access is not None
-        cut = shaped and super().is_cut(self.access)
+        cut = shaped and super().needs_netem(self.access)
         packet_bytes = self.packet_bytes(profile, dilation)
-        cable = wiring.Cable(shaped, cut, packet_bytes=packet_bytes)
+        cable = veth.Cable(shaped, cut, packet_bytes=packet_bytes)
         wired = [
             self.node(ip, held, n, profile, cable._replace(right=n >= left)) for n in range(nodes)
         ]
-        cable = wiring.Cable(shaped=False, packet_bytes=packet_bytes)
+        cable = veth.Cable(shaped=False, packet_bytes=packet_bytes)
         hosts = [
             self.node(ip, held, nodes + k, profile, cable._replace(right=bool(k))) for k in (0, 1)
         ]
@@ -84,20 +94,20 @@ class Dumbbell(Topology):
             for way in WAYS
         ]
         settings = self.settings(nodes, profile, dilation) | {"left": left}
-        pairs = [Pair(f"trunk_{way}", *_across(hosts, way)) for way in WAYS]
+        pairs = [CompetingPath(f"trunk_{way}", *_across(hosts, way)) for way in WAYS]
         over = zip(directions, (host.address for host in hosts), strict=True)
-        tours = [Tour("trunk", _across(hosts, "up"), list(over))]
+        tours = [RttPath("trunk", _across(hosts, "up"), list(over))]
         if shaped:
             access = self._access(wired, switch, dilation)
             directions += access
             tours += [
-                Tour(up.name.replace("up", "node"), up.ends, [(up, ""), (down, "")])
+                RttPath(up.name.replace("up", "node"), up.ends, [(up, ""), (down, "")])
                 for up, down in zip(access[::2], access[1::2], strict=True)
             ]
         return Network(ip, wired, directions, profile, settings, tours, pairs)
 
     def _access(
-        self, nodes: list[wiring.Node], switch: Namespace, dilation: float
+        self, nodes: list[veth.EmulatedNode], switch: Namespace, dilation: float
     ) -> list[Direction]:
         queue = self.queue(self.access)
         return [
@@ -114,13 +124,13 @@ class Dumbbell(Topology):
         ]
 
 
-def _trunk_place(trunk: wiring.Trunk, way: Way) -> Place:
+def _trunk_place(trunk: veth.Trunk, way: Way) -> ShapingPoint:
     if way == "up":
-        return Place(trunk.left, trunk.cut and trunk.cut.inner)
-    return Place(trunk.right, trunk.cut and trunk.cut.outer)
+        return ShapingPoint(trunk.left, trunk.cut and trunk.cut.inner)
+    return ShapingPoint(trunk.right, trunk.cut and trunk.cut.outer)
 
 
-def _across(hosts: list[wiring.Node], way: Way) -> Ends:
+def _across(hosts: list[veth.EmulatedNode], way: Way) -> Ends:
     """A flow between the two hosts, which crosses one direction of the trunk and nothing else."""
     sender, receiver = hosts if way == "up" else hosts[::-1]
     return Ends(sender.namespace, receiver.namespace, receiver.address)

@@ -11,7 +11,7 @@ _VALUE = struct.Struct("II")  # a command, and what it sets or tells
 
 
 def ask(interface: str, command: int, value: int = 0) -> int:
-    """What `command` tells of an interface of the calling thread's namespace; OSError."""
+    """Run an ethtool `command` on an interface of the calling thread's namespace; OSError."""
     held = ctypes.create_string_buffer(_VALUE.pack(command, value), _VALUE.size)
     request = struct.pack("16sP16x", interface.encode(), ctypes.addressof(held))
     with socket.socket() as any_socket:

@@ -10,13 +10,14 @@ from typing import Any, ClassVar
 
 from pyroute2 import IPRoute
 
-from harness.network import ledger, links, nic, stack, watchdog
-from harness.network.borrowed import Loan, borrowed
-from harness.network.direction import Direction, Place
+from harness.network import ledger, links, nic, tcp_settings, token, watchdog
+from harness.network.direction import Direction, ShapingPoint
 from harness.network.links import NetworkError
-from harness.network.machines import Machine, Machines
+from harness.network.machines import HostNetwork, Machine
 from harness.network.namespaces import Namespace
 from harness.network.nic import Nic
+from harness.network.nic_lease import Loan, borrowed
+from harness.network.packets import BURST_US
 from harness.network.probe import Ends
 from harness.network.rendezvous import Rendezvous
 from harness.network.shaping import Shaping
@@ -29,7 +30,10 @@ _CAPABILITIES = {12: "CAP_NET_ADMIN", 21: "CAP_SYS_ADMIN"}
 
 @dataclass(frozen=True, kw_only=True)
 class Host(Shaping):
-    """Only rates are shaped, only between the machines, and only while a run is going on."""
+    """The nodes are real machines, whose interfaces are shaped while a run goes on.
+
+    Only rates are shaped, and only between the machines.
+    """
 
     own_namespace: ClassVar[bool] = False  # the machine's network is what is shaped
 
@@ -42,6 +46,7 @@ class Host(Shaping):
     congestion_control: str | None = None
     time_limit_s: float = 14_400.0
     ledger: str = "/var/lib/gradnet"
+    token: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,6 +76,7 @@ class Host(Shaping):
                     "use network=netns or another profile"
                 )
         _require_capabilities()
+        token.of_run(self.token)
         with IPRoute() as ip:
             nic.find(ip, str(self.interface))
 
@@ -87,14 +93,14 @@ class Host(Shaping):
         watchdog.leave_behind(self._ledger(), self.time_limit_s)
 
     @contextmanager
-    def up(self, nodes: int, profile: Profile, dilation: float) -> Iterator[Machines]:
+    def up(self, nodes: int, profile: Profile, dilation: float) -> Iterator[HostNetwork]:
         """The machines have met, and this one is shaped to the conditions of time 0.
 
-        Ended when the run ends elsewhere; NetworkError when the kernel or a machine refuses.
+        RunEnded when that happens elsewhere; NetworkError when the kernel or a machine refuses.
         """
         self.check(nodes, profile, dilation)
         assert self.machine is not None and self.machines is not None and self.master is not None
-        meeting = Rendezvous(self.machine, self.machines, stop=RUNNER)
+        meeting = Rendezvous(self.machine, self.machines, token.of_run(self.token), stop=RUNNER)
         failure = None
         try:
             meeting.join(self.master, self.port, self.join_s)
@@ -114,7 +120,7 @@ class Host(Shaping):
         meeting: Rendezvous,
         profile: Profile,
         dilation: float,
-    ) -> Machines:
+    ) -> HostNetwork:
         found = nic.find(ip, str(self.interface))
         told = meeting.gather("machines", self._describe(ip, found)._asdict())
         known = [Machine(**each) for each in told]
@@ -124,7 +130,7 @@ class Host(Shaping):
         here, ifb = held.enter_context(borrowed(ip, found.name, peers, self.port, self._loan()))
         own = Namespace.current()
         held.callback(own.close)
-        network = Machines(
+        network = HostNetwork(
             ip,
             meeting,
             known,
@@ -144,7 +150,7 @@ class Host(Shaping):
         return [
             Direction(
                 f"{way}{self.machine}",
-                Place(indices[way], root=nic.HANDLE),
+                ShapingPoint(indices[way], root=nic.HANDLE),
                 partial(profile.link, node=self.machine, way=way),
                 dilation,
                 self.queue(profile),
@@ -159,8 +165,8 @@ class Host(Shaping):
         return Machine(str(first), addresses, nic.mtu_bytes(ip, found))
 
     def _congestion_control(self, peer: str) -> str:
-        """What flows to the other machines run; NetworkError when another was asked for."""
-        running = stack.congestion_control_to(peer)
+        """Congestion control of flows to `peer`; NetworkError when another was asked for."""
+        running = tcp_settings.congestion_control_to(peer)
         if self.congestion_control not in (None, running):
             wanted = self.congestion_control
             raise NetworkError(
@@ -174,7 +180,7 @@ class Host(Shaping):
             "busiest_mbit": self.machines_of_run() * profile.extremes().highest_mbit,
             "dilation": dilation,
             "queue_bytes": self.queue(profile),
-            "burst_us": links.BURST_US,
+            "burst_us": BURST_US,
             "uplink": "sender's own stack",
             "cross_congestion_control": None,
         }

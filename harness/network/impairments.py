@@ -20,7 +20,7 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.netlink.rtnl import TC_H_ROOT
 
-from harness.network import enclosure, ethtool
+from harness.network import ethtool, user_namespace
 from harness.network.links import NetworkError, attempt
 from harness.network.namespaces import Namespace
 from harness.network.redirect import redirect
@@ -45,7 +45,7 @@ MISSING = (
 
 
 class Impairment(NamedTuple):
-    """What netem does to one direction, as asked for or as the kernel holds it; real times."""
+    """Settings of netem for one direction, intended or read back; real times."""
 
     delay_us: int
     jitter_us: int
@@ -65,7 +65,7 @@ class Impairment(NamedTuple):
 
 
 def intended(link: Link) -> Impairment:
-    """What `link`, its times real, asks of netem; ValueError beyond what netem can hold."""
+    """Settings of netem for `link`, its times real; ValueError beyond what netem can hold."""
     for key, value, highest in (
         ("delay_ms", link.delay_ms, HIGHEST_DELAY_MS),
         ("jitter_ms", link.jitter_ms, min(HIGHEST_JITTER_MS, link.delay_ms)),
@@ -81,7 +81,7 @@ def intended(link: Link) -> Impairment:
 
 
 def available() -> bool:
-    """Whether this kernel has netem; tried on the loopback of a namespace that ends with the call.
+    """True if this kernel has netem, tried on the loopback of a temporary namespace.
 
     The kernel may load its module for it, also for an ordinary user's namespace.
     OSError where user namespaces are forbidden to one who has no CAP_SYS_ADMIN.
@@ -104,9 +104,9 @@ def available() -> bool:
 
 
 def _available_to_a_user() -> bool:
-    """The same, asked by a process that is root of a user namespace of its own."""
+    """Try netem in a child that is root of a user namespace; PermissionError if that fails."""
     asked = f"import sys; from {__name__} import available; sys.exit(0 if available() else 3)"
-    command = enclosure.command(sys.executable, "-c", asked)
+    command = user_namespace.command(sys.executable, "-c", asked)
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode not in (0, 3):
         said = done.stderr.strip().split("\n")[-1]
@@ -156,7 +156,7 @@ def change(
 
 
 def read(ip: IPRoute, index: int, name: str, handle: int = HANDLE) -> Impairment:
-    """What the kernel holds for link `name`; NetworkError when gone or of another kind."""
+    """Read netem's settings of link `name`; NetworkError when gone or of another kind."""
     with attempt(f"read back the netem of {name}"):
         found = [q for q in ip.get_qdiscs(index) if q["handle"] == handle]
     if not found or found[0].get_attr("TCA_KIND") != "netem":
@@ -189,7 +189,7 @@ def one_packet_each(interface: str) -> None:
 
 
 def _options(asked: Impairment) -> dict[str, float]:
-    """In pyroute2's units: whole microseconds and percent."""
+    """Settings in pyroute2's units: whole microseconds and percent."""
     return {
         "delay": asked.delay_us,
         "jitter": asked.jitter_us,

@@ -37,7 +37,7 @@ def check() -> None:
         raise ValueError(f"{wanted}, but iperf3 --version says {said!r}: {_INSTALL}")
 
 
-class Pair(NamedTuple):
+class CompetingPath(NamedTuple):
     """One path that flows compete on."""
 
     name: str
@@ -96,11 +96,11 @@ class Child:
 
     @property
     def killed(self) -> bool:
-        """Whether a signal ended it, which iperf3 cannot have caused."""
+        """True if a signal ended the process, which iperf3 cannot have caused."""
         return self.ended and isinstance(self._ending, int) and self._ending < 0
 
     def ending(self) -> str:
-        """How it ended and the last that it said, for an error."""
+        """Say how the process ended and the last that it wrote, for an error."""
         how = self._ending
         if isinstance(how, int):
             name = f"was killed by {signal.Signals(-how).name}" if how < 0 else ""
@@ -108,7 +108,7 @@ class Child:
         return f"{how}; it said: {self._last_words() or 'nothing'}"
 
     def result(self) -> dict:
-        """Its JSON; empty when it was killed before it could write any."""
+        """Parsed JSON output; empty when killed before it could write any."""
         try:
             return json.loads(self.said.read_text())
         except json.JSONDecodeError:
@@ -142,11 +142,16 @@ class Child:
         return said.split("\n")[-1].strip()
 
 
-class Flow:
-    """A server, then a client that sends to it until it is interrupted."""
+class IperfFlow:
+    """One competing flow: an iperf3 server, then a client that sends until it is interrupted."""
 
     def __init__(
-        self, name: str, pair: Pair, port: int, congestion_control: str | None, folder: Path
+        self,
+        name: str,
+        pair: CompetingPath,
+        port: int,
+        congestion_control: str | None,
+        folder: Path,
     ) -> None:
         """Start the server; connect() starts the client, once the server listens."""
         self.name, self.pair, self.port = name, pair, port
@@ -186,7 +191,7 @@ class Flow:
 
     @property
     def flowing(self) -> bool:
-        """Whether its data has been seen to flow, by find()."""
+        """True once find() has seen its data flow."""
         return self._local_port is not None
 
     def require_running(self) -> None:
@@ -216,7 +221,7 @@ class Flow:
             child.signal(signal.SIGKILL)
 
     def record(self, stopped_s: float | None) -> FlowRecord:
-        """What it did, once it has ended; NetworkError unless that was by interrupt()."""
+        """Record of the flow, which has ended; NetworkError unless interrupt() ended it."""
         assert self.client is not None, self.name
         said, heard = self.client.result(), self.server.result()
         end = said.get("end", {})

@@ -16,7 +16,7 @@ from pathlib import Path
 from pyroute2 import IPRoute
 
 from harness.boot import boot_id
-from harness.network import namespaces, nic, stack
+from harness.network import namespaces, nic, tcp_settings
 from harness.network.links import NetworkError, attempt
 from harness.network.nic import Nic
 
@@ -25,12 +25,12 @@ _INITIAL_PROCESSES = 0xEFFFFFFC  # inode of the machine's own process namespace
 
 
 class InUse(NetworkError):
-    """The owner of a ledger lives."""
+    """Raised when the owner of a ledger still lives."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Content of a ledger."""
+    """Content of a ledger: an interface before a run changed it, and the run."""
 
     boot_id: str
     namespace: int  # inode of the network namespace
@@ -57,7 +57,7 @@ def path_of(folder: Path, interface: str) -> Path:
 
 
 def entry(ip: IPRoute, found: Nic, owner: str, run: str, limit_s: float) -> Entry:
-    """What there is to write down about `found` before changing it."""
+    """Ledger entry for `found`, made before the first change to it."""
     now = datetime.now(UTC)
     return Entry(
         boot_id=boot_id(),
@@ -66,7 +66,7 @@ def entry(ip: IPRoute, found: Nic, owner: str, run: str, limit_s: float) -> Entr
         index=found.index,
         mac=found.mac,
         qdiscs=nic.qdiscs(ip, found.index),
-        offloads=stack.read_offloads(found.name),
+        offloads=tcp_settings.read_offloads(found.name),
         adds=[f"root qdisc {nic.HANDLE >> 16:x}:", "ingress qdisc", f"interface {found.ifb}"],
         owner=owner,
         run=run,
@@ -220,7 +220,7 @@ def _namespace() -> int:
 
 
 def _is_same(file: int, path: Path) -> bool:
-    """Whether `path` still is the file that was opened."""
+    """True if `path` still is the file that was opened as `file`."""
     try:
         now = path.stat()
     except FileNotFoundError:

@@ -18,11 +18,11 @@ from pyroute2.netlink.rtnl.tcmsg import plugins, sched_pfifo
 
 from harness.network import batch, classes
 from harness.network.errors import NetworkError as NetworkError
+from harness.network.packets import BURST_US
 
 plugins["bfifo"] = sched_pfifo  # same options; pyroute2 0.9 lacks the name and would take the root
 
 LOWEST_MBIT, HIGHEST_MBIT = 0.001, 400_000.0
-BURST_US = 2000
 QUANTUM_BYTES = 60_000  # one class per qdisc: only keeps the kernel from choosing and warning
 ROOT, LEAF = 0x10000, 0x100000
 _MINOR = 1  # of the shaped class, below any root
@@ -34,7 +34,7 @@ _REASONS = {
 
 
 class Shaper(NamedTuple):
-    """Where a link is shaped: an interface, and the htb there that has its class."""
+    """Address of one link's shaper: an interface, and the htb there that has its class."""
 
     name: str  # of the link, for errors
     interface: int
@@ -46,7 +46,7 @@ class Shaper(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What one direction is set to, or was read back as."""
+    """Rate, burst and queue of one direction, intended or read back."""
 
     rate_mbit: float  # real
     burst_us: int
@@ -69,7 +69,7 @@ def attempt(what: str) -> Iterator[None]:
 
 
 def refused(what: str, code: int) -> NetworkError:
-    """What to raise when the kernel answered `code` to the attempt `what`."""
+    """Error to raise when the kernel answered `code` to the attempt `what`."""
     return NetworkError(f"{what}: {_REASONS.get(code, os.strerror(code))} (netlink error {code})")
 
 
@@ -132,7 +132,7 @@ def change_rates(ip: IPRoute, wanted: Sequence[tuple[Shaper, float]]) -> list[fl
     return found
 
 
-def _held(what: str, answer: bytes) -> classes.Held:
+def _held(what: str, answer: bytes) -> classes.ClassRate:
     if (found := classes.held(answer)) is None:
         raise NetworkError(f"{what}: its class is of another kind")
     return found
@@ -148,6 +148,24 @@ def read_rate(ip: IPRoute, index: int, name: str, root: int = ROOT) -> tuple[flo
         raise refused(what, answer)
     found = _held(what, answer)
     return found.rate / 125_000, found.burst_us
+
+
+def read_rates(ip: IPRoute, shapers: Sequence[Shaper]) -> list[float | None]:
+    """Real rates in Mbit/s that the kernel holds, asked for at once; None: there is no such class.
+
+    NetworkError when the kernel refuses, or a class is of another kind.
+    """
+    found: list[float | None] = []
+    answers = batch.ask(ip, [classes.ask_for(shaper.place) for shaper in shapers])
+    for shaper, answer in zip(shapers, answers, strict=True):
+        what = f"read back the class of {shaper.name}"
+        if answer in (errno.ENOENT, errno.EINVAL, errno.ENODEV):
+            found.append(None)
+        elif isinstance(answer, int):
+            raise refused(what, answer)
+        else:
+            found.append(_held(what, answer).rate / 125_000)
+    return found
 
 
 def read_shape(ip: IPRoute, index: int, name: str, root: int = ROOT) -> Shape:

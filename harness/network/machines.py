@@ -1,6 +1,7 @@
 """A network of real machines that is up: this one's two directions here, the rest over there."""
 
 import socket
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
@@ -9,15 +10,15 @@ from typing import Any, NamedTuple
 from pyroute2 import IPRoute
 
 from harness import environment
-from harness.network import nic, probe, stack
-from harness.network.ceiling import Ceiling
+from harness.merge_machines import join, share
+from harness.network import nic, probe, tcp_settings
 from harness.network.direction import Direction
+from harness.network.host_capacity import Ceiling
 from harness.network.links import Counters, NetworkError
 from harness.network.network import Network
 from harness.network.nic import Nic
 from harness.network.probe import Probe
 from harness.network.rendezvous import Rendezvous
-from harness.shares import join, share
 from profiles.base import Profile
 
 _TRIES = 2  # of a probe; the first may meet a busy machine
@@ -25,15 +26,18 @@ _CONNECT_S = 20.0
 
 
 class Machine(NamedTuple):
-    """What the others need to know of one."""
+    """Description of a machine that the other machines need."""
 
     address: str  # that workers talk to
     addresses: list[str]  # of the interface
     mtu_bytes: int
 
 
-class Machines(Network):
-    """Made by Host.up on every machine; each shapes what it sends and what it gets."""
+class HostNetwork(Network):
+    """Network of real machines, each of which shapes what it sends and what it gets.
+
+    Made by Host.up on every machine.
+    """
 
     def __init__(
         self,
@@ -70,7 +74,7 @@ class Machines(Network):
             join(run_dir, found[1:])
 
     def ceiling(self) -> Ceiling:
-        """Not measured: interfaces that others use are not opened up."""
+        """Ceiling without a measurement: interfaces that others use are not opened up."""
         needed_mbit = self._settings["busiest_mbit"] / self._settings["dilation"]
         return Ceiling(needed_mbit, None)
 
@@ -103,10 +107,9 @@ class Machines(Network):
             listener = None
             if here == receiver:
                 listener = held.enter_context(socket.create_server((address, 0)))
-                listener.settimeout(_CONNECT_S)
             port = self.gather("port of a probe", listener and listener.getsockname()[1])[receiver]
             if listener:
-                end = held.enter_context(listener.accept()[0])
+                end = held.enter_context(_accepted(listener, self._known[sender].addresses))
                 probe.make_ready(end, None)
                 measured = probe.received_mbit(end, rate_mbit, self._settings["probe_s"])
                 end.shutdown(socket.SHUT_RDWR)
@@ -121,14 +124,14 @@ class Machines(Network):
         return self.gather("rate of a probe", measured)[receiver]
 
     def counters(self, ip: IPRoute | None = None) -> dict[str, Counters]:
-        """Of this machine's directions; NetworkError when somebody has taken the shaping away."""
+        """Counters of this machine's directions; NetworkError when the shaping is gone."""
         try:
             return super().counters(ip)
-        except KeyError:
+        except NetworkError as error:
             raise NetworkError(
                 f"{self.interface} is no longer shaped: network.time_limit_s = "
                 f"{self._settings['time_limit_s']} is over, or somebody removed it"
-            ) from None
+            ) from error
 
     def bytes(self) -> dict[str, int]:
         """Bytes of Ethernet frames that passed this machine's shapers so far."""
@@ -140,11 +143,22 @@ class Machines(Network):
             "machine": self._known[self._meeting.machine]._asdict(),
             "interface": self.interface,
             "qdiscs": nic.qdiscs(self._ip, self._here.index),
-            "offloads": stack.read_offloads(self.interface),
-            "sysctls": stack.read_sysctls(),
+            "offloads": tcp_settings.read_offloads(self.interface),
+            "sysctls": tcp_settings.read_sysctls(),
             "links": {d.name: d.describe(self._ip) for d in self.directions},  # real
             "environment": environment.describe(),
         }
         machines = self.gather("description", here)
         links = {name: held for machine in machines for name, held in machine["links"].items()}
         return self._settings | {"links": links, "machines": machines}
+
+
+def _accepted(listener: socket.socket, sender: Sequence[str]) -> socket.socket:
+    """The connection from an address of `sender`, others are closed; TimeoutError without one."""
+    deadline = time.monotonic() + _CONNECT_S
+    while True:
+        listener.settimeout(max(0.001, deadline - time.monotonic()))
+        end, (address, _) = listener.accept()
+        if address in sender:
+            return end
+        end.close()

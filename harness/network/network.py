@@ -7,16 +7,15 @@ from typing import Any
 
 from pyroute2 import IPRoute
 
-from harness.network import links, wiring
-from harness.network.ceiling import Ceiling, capacity_mbit
+from harness.network import links, veth
 from harness.network.contention import Contention
 from harness.network.direction import Direction
-from harness.network.echo import RoundTrip, Tour, round_trips_ms
-from harness.network.iperf import Pair
+from harness.network.host_capacity import Ceiling, capacity_mbit
+from harness.network.iperf import CompetingPath
 from harness.network.namespaces import Namespace
-from harness.network.player import Clock, Player
-from harness.network.probe import Ends, Probe, judge, measure_in_turn
-from harness.network.probe import Path as Flow
+from harness.network.probe import Ends, Probe, ProbePath, judge, measure_in_turn
+from harness.network.profile_player import PausableClock, Player
+from harness.network.rtt_probe import RoundTrip, RttPath, round_trips_ms
 from harness.records import Events, Table
 from profiles.base import WAYS, Profile
 
@@ -24,19 +23,22 @@ MOST_AT_ONCE = 16  # flows of the ceiling's measurement
 
 
 class Network:
-    """Made by a topology's `up`, in the switch's namespace, whose interfaces `ip` changes."""
+    """A network that is up, made by a topology's `up` in the switch's namespace.
 
-    interface = wiring.INTERFACE
+    Its interfaces are changed by `ip`.
+    """
+
+    interface = veth.INTERFACE
 
     def __init__(
         self,
         ip: IPRoute,
-        nodes: Sequence[wiring.Node],
+        nodes: Sequence[veth.EmulatedNode],
         directions: Sequence[Direction],
         profile: Profile,
         settings: dict[str, Any],
-        tours: Sequence[Tour] = (),
-        pairs: Sequence[Pair] = (),
+        tours: Sequence[RttPath] = (),
+        pairs: Sequence[CompetingPath] = (),
     ) -> None:
         self._ip, self.nodes, self._settings = ip, nodes, settings
         self.directions, self._tours = directions, tours
@@ -66,7 +68,7 @@ class Network:
             direction.set_up(self._ip)
 
     def ceiling(self) -> Ceiling:
-        """What this machine carries with every shaper open, beside what it may have to carry."""
+        """Measure what this machine carries with every shaper open, beside what it may need to."""
         for direction in self.directions:
             direction.open(self._ip)
         size = min(self.size, MOST_AT_ONCE)
@@ -84,7 +86,7 @@ class Network:
         found: dict[str, float] = {}
         for way in WAYS:
             together = [d for d in self.directions if way in d.name]
-            flows = [Flow(*d.ends, d.real(d.intended).rate_mbit) for d in together]
+            flows = [ProbePath(*d.ends, d.real(d.intended).rate_mbit) for d in together]
             queue_bytes = min(d.queue_bytes for d in together)
             rates = measure_in_turn(flows, self._settings["probe_s"], queue_bytes)
             found |= {d.name: rate for d, rate in zip(together, rates, strict=True)}
@@ -94,7 +96,7 @@ class Network:
         ]
 
     def round_trips(self) -> list[RoundTrip]:
-        """Of a small packet, on empty links at time 0, over every delayed link; none: no delays."""
+        """Round trips of a small packet on empty links at time 0, one for every delayed path."""
         delayed = [tour for tour in self._tours if tour.planned_ms() > 0]
         measured = round_trips_ms([tour.ends for tour in delayed])
         return [tour.judge(ms) for tour, ms in zip(delayed, measured, strict=True)]
@@ -104,7 +106,7 @@ class Network:
             direction.apply(self._ip, direction.conditions(0.0))
 
     def verify(self) -> list[str]:
-        """What differs between the kernel's classes and queues and what was intended."""
+        """Differences between the kernel's classes and queues and the intended ones."""
         return [problem for d in self.directions for problem in d.problems(self._ip)]
 
     def bytes(self) -> dict[str, int]:
@@ -118,26 +120,28 @@ class Network:
     def counters(self, ip: IPRoute | None = None) -> dict[str, links.Counters]:
         """Bytes, backlog and drops of every shaper, from one dump; a thread brings its own `ip`."""
         found = links.counters(ip or self._ip)
+        for gone in (d.name for d in self.directions if d.place.shaper not in found):
+            raise links.NetworkError(f"{gone} is no longer shaped: somebody removed its queue")
         return {d.name: found[d.place.shaper] for d in self.directions}
 
     def describe(self) -> dict[str, Any]:
         """Settings and kernel read-back, for the record of a run."""
         with self.nodes[0].namespace.entered(), IPRoute() as inside:
-            node = wiring.describe(inside)
+            node = veth.describe(inside)
         return self._settings | {
             "links": {d.name: d.describe(self._ip) for d in self.directions},  # real
-            "switch": wiring.describe(self._ip),
+            "switch": veth.describe(self._ip),
             "node0": node,  # all nodes are made alike
         }
 
-    def contend(self, run_dir: Path, clock: Clock, events: Events) -> Contention | None:
-        """What makes the profile's competing flows; None when it never asks for one."""
+    def contend(self, run_dir: Path, clock: PausableClock, events: Events) -> Contention | None:
+        """Start the profile's competing flows; None when it never asks for one."""
         if not self.profile.extremes().flows:
             return None
         chosen = self._settings["cross_congestion_control"]
         return Contention(run_dir / "contention", self._pairs, events, clock.time_s, chosen)
 
-    def play(self, clock: Clock, run_dir: Path, events: Events) -> Player:
+    def play(self, clock: PausableClock, run_dir: Path, events: Events) -> Player:
         """Follow the profile from now on, in a thread, until the Player is stopped."""
         periods = self._settings["update_s"], self._settings["sample_s"]
         table = Table(run_dir, "links.csv")

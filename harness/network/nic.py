@@ -186,7 +186,7 @@ def _match(
 
 
 def left(ip: IPRoute, nic: Nic) -> list[Piece]:
-    """What of ours is on `nic` now, in the order to remove it.
+    """Our additions that are on `nic` now, in the order to remove them.
 
     The ingress qdisc of an interface that had none before counts as ours unless somebody has
     put filters of their own into it since.
@@ -207,7 +207,7 @@ def left(ip: IPRoute, nic: Nic) -> list[Piece]:
 
 
 def _is_ours(link: Any) -> bool:
-    """Whether an ifb is ours; without an alias when we died between adding and marking it."""
+    """True if an ifb is ours; it has no alias if we died between adding and marking it."""
     described = link.get_attr("IFLA_LINKINFO")
     kind = described.get_attr("IFLA_INFO_KIND") if described else None
     return kind == "ifb" and link.get_attr("IFLA_IFALIAS") in (None, IFB_ALIAS)

@@ -19,7 +19,7 @@ _PATIENCE_S = 20.0  # for one chunk of bytes to arrive, or a connection to be ma
 
 
 class Probe(NamedTuple):
-    """One link's payload rate, in emulated Mbit/s."""
+    """Measured and expected payload rate of one link, in emulated Mbit/s."""
 
     link: str
     planned_mbit: float
@@ -29,15 +29,15 @@ class Probe(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """From where to where a flow runs."""
+    """Both ends of a flow: namespaces, and the receiver's address."""
 
     sender: Namespace
     receiver: Namespace
     address: str  # of the receiver
 
 
-class Path(NamedTuple):
-    """From where to where a flow runs, and the real rate it should find."""
+class ProbePath(NamedTuple):
+    """Both ends of a flow, and the real rate it should find."""
 
     sender: Namespace
     receiver: Namespace
@@ -45,10 +45,10 @@ class Path(NamedTuple):
     rate_mbit: float
 
 
-class Flow:
+class ProbeFlow:
     """A TCP connection whose sender never pauses; sockets stay in the namespace they began in."""
 
-    def __init__(self, path: Path, seconds: float, queue_bytes: int | None) -> None:
+    def __init__(self, path: ProbePath, seconds: float, queue_bytes: int | None) -> None:
         """Connect; measure for `seconds`, or for as long as 32 packets take if that is longer."""
         self._rate_mbit, self._seconds = path.rate_mbit, seconds
         window = window_bytes(path.rate_mbit, queue_bytes) if queue_bytes else None
@@ -80,7 +80,7 @@ class Flow:
 
 
 def window_bytes(rate_mbit: float, queue_bytes: int) -> int:
-    """What a sender may have under way: neither overflows the queue nor takes long to drain."""
+    """Bytes a sender may have under way: they neither overflow the queue nor drain slowly."""
     expected = rate_mbit * PAYLOAD_SHARE * 125_000
     return min(queue_bytes // 4, max(_FEWEST_BYTES // 2, int(expected * _WINDOW_S)))
 
@@ -118,7 +118,7 @@ def received_mbit(receiver: socket.socket, rate_mbit: float, seconds: float) -> 
     return (total - start_total) / (time.monotonic() - start) / 125_000
 
 
-def connect(path: Path | Ends, window: int | None) -> tuple[socket.socket, socket.socket]:
+def connect(path: ProbePath | Ends, window: int | None) -> tuple[socket.socket, socket.socket]:
     """Receiving and sending end of a new connection."""
     with ExitStack() as stack:
         with path.receiver.entered():
@@ -144,18 +144,20 @@ def make_ready(receiver: socket.socket | None, sender: socket.socket | None) -> 
         sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
 
-def measure(paths: Sequence[Path], seconds: float, queue_bytes: int | None = None) -> list[float]:
+def measure(
+    paths: Sequence[ProbePath], seconds: float, queue_bytes: int | None = None
+) -> list[float]:
     """Payload rate of each path in real Mbit/s, all at the same time.
 
     `queue_bytes`: of the paths, which the flows then never fill; None lets TCP find its way.
     """
-    flows = [Flow(path, seconds, queue_bytes) for path in paths]
+    flows = [ProbeFlow(path, seconds, queue_bytes) for path in paths]
     for flow in flows:
         flow.start()
     return [flow.join() for flow in flows]
 
 
-def groups(paths: Sequence[Path], total_mbit: float) -> list[list[int]]:
+def groups(paths: Sequence[ProbePath], total_mbit: float) -> list[list[int]]:
     """Numbers of the paths, in runs whose rates together stay below `total_mbit`."""
     found: list[list[int]] = []
     room = 0.0
@@ -168,7 +170,7 @@ def groups(paths: Sequence[Path], total_mbit: float) -> list[list[int]]:
     return found
 
 
-def measure_in_turn(paths: Sequence[Path], seconds: float, queue_bytes: int) -> list[float]:
+def measure_in_turn(paths: Sequence[ProbePath], seconds: float, queue_bytes: int) -> list[float]:
     """As many at once as the machine can carry; a path that missed is measured again alone."""
     measured = [0.0] * len(paths)
     for group in groups(paths, TOGETHER_MBIT):
@@ -189,7 +191,7 @@ def payload_share(mtu_bytes: int) -> float:
 def judge(
     link: str, planned_mbit: float, measured_mbit: float, share: float = PAYLOAD_SHARE
 ) -> Probe:
-    """Whether `link` carries what it should: `share` of its rate."""
+    """Judge if `link` carries what it should: `share` of its rate."""
     expected = planned_mbit * share
     ok = LOWEST_OK * expected <= measured_mbit <= HIGHEST_OK * expected
     return Probe(link, planned_mbit, expected, measured_mbit, ok)

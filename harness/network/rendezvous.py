@@ -1,14 +1,21 @@
 """Where the machines of one run meet: a TCP connection from each to machine 0, lines of JSON.
 
+Who comes shows that it has the run's token, without saying it, and so does machine 0; a stranger is
+dropped, and nobody else hears of it. What is said afterwards is neither secret nor signed.
+
 They exchange values in step, and each learns within seconds that another has ended or is gone: an
 end is told, a killed process's connections are closed by its kernel, and for a machine that lost
 power or its cable TCP's keepalive stands in.
 """
 
+import hmac
 import json
+import secrets
 import select
 import socket
+import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 from harness.network.links import NetworkError
@@ -16,11 +23,15 @@ from harness.network.links import NetworkError
 PATIENCE_S = 120.0  # for the others to come to the same point
 _LOOK_S = 0.2  # between tries to connect
 _READ_BYTES = 1 << 20
+_MOST_HELLO_BYTES = 1 << 12  # of who has not shown the token
+_MOST_BYTES = 1 << 30  # of one message: all rows of a machine
+_HELLO_S = 10.0  # for a stranger to show it
+_STRANGERS = 64  # at once; the oldest gives way
 _KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # s, s, times
 _UNHEARD_MS = 20_000  # after which what was sent counts as lost
 
 
-class Ended(Exception):
+class RunEnded(Exception):
     """The run has ended on another machine; `state` is how: failed or interrupted."""
 
     def __init__(self, text: str, state: str) -> None:
@@ -28,7 +39,7 @@ class Ended(Exception):
         self.state = state
 
 
-class Stopped(Ended):
+class Stopped(RunEnded):
     """The run is to end on this machine."""
 
 
@@ -39,6 +50,9 @@ class Peer:
         self.connection, self.machine = connection, machine
         self.messages: list[dict[str, Any]] = []
         self.alive = True
+        self.most_bytes = _MOST_HELLO_BYTES
+        self.until = time.monotonic() + _HELLO_S
+        self.nonce = secrets.token_hex()
         self._unread = b""
         connection.setblocking(False)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -62,20 +76,23 @@ class Peer:
         try:
             while data := self.connection.recv(_READ_BYTES):
                 *lines, self._unread = (self._unread + data).split(b"\n")
+                if max(map(len, [*lines, self._unread])) > self.most_bytes:
+                    return False
                 self.messages += [dict(json.loads(line)) for line in lines]
         except BlockingIOError:
             return True
-        except (OSError, ValueError, TypeError):  # gone, or a stranger's
+        except (OSError, ValueError, TypeError, RecursionError):  # gone, or a stranger's
             return False
         return False
 
 
 class Rendezvous:
-    """One machine's place among them; every machine makes the same calls in the same order."""
+    """One machine's connections to the others; all make the same calls in the same order."""
 
-    def __init__(self, machine: int, machines: int, stop: int | None = None) -> None:
+    def __init__(self, machine: int, machines: int, token: str, stop: int | None = None) -> None:
         """`stop`: a file descriptor; waiting ends, as interrupted, when it becomes readable."""
         self.machine, self.machines, self._stop = machine, machines, stop
+        self._token = token.encode()
         self._peers: list[Peer] = []  # of machine 0: all others, in order; of these: machine 0
 
     def join(self, master: str, port: int, patience_s: float) -> None:
@@ -87,7 +104,7 @@ class Rendezvous:
             self._enter(master, port, deadline)
 
     def gather(self, name: str, value: Any, patience_s: float = PATIENCE_S) -> list[Any]:
-        """Every machine's value, in machine order; Ended when one of them will not come."""
+        """Every machine's value, in machine order; RunEnded when one of them will not come."""
         deadline = time.monotonic() + patience_s
         if self.machine:
             self._send(self._peers[0], {"name": name, "value": value})
@@ -106,7 +123,7 @@ class Rendezvous:
         return [value] + [self._receive(peer, name, deadline) for peer in self._peers]
 
     def check(self) -> None:
-        """Ended when the run has ended on another machine."""
+        """RunEnded when the run has ended on another machine."""
         for peer in self._peers:
             self._look(peer)
 
@@ -114,7 +131,7 @@ class Rendezvous:
         """Tell the others why this machine ends (None: all is done), and close."""
         state = getattr(error, "state", "failed")
         text = str(error) or type(error).__name__
-        if type(error) is not Ended:  # they know of that, or are told by machine 0
+        if type(error) is not RunEnded:  # they know of that, or are told by machine 0
             text = f"machine {self.machine}: {text}"
         for peer in self._peers:
             try:
@@ -141,36 +158,72 @@ class Rendezvous:
                 self._wait(
                     everyone, deadline, f"machines {missing} did not come to {master}:{port}"
                 )
-                readable, _, _ = select.select([listener], [], [], 0)
-                if readable:
-                    unknown.append(Peer(listener.accept()[0]))
+                unknown = self._let_in(listener, unknown)
                 unknown = [peer for peer in unknown if not self._greeted(peer, known)]
                 known = {number: peer for number, peer in known.items() if peer.read()}
+        for peer in unknown:
+            peer.connection.close()
         self._peers = [known[number] for number in sorted(known)]
         for peer in self._peers:
             self._send(peer, {"name": "welcome", "value": None})
 
+    def _let_in(self, listener: socket.socket, unknown: list[Peer]) -> list[Peer]:
+        """Accept a connection, if there is one, and add it to the peers without a known token."""
+        readable, _, _ = select.select([listener], [], [], 0)
+        if not readable:
+            return unknown
+        try:
+            came = Peer(listener.accept()[0])
+            came.send({"nonce": came.nonce})
+        except OSError:  # it has gone again
+            return unknown
+        for oldest in unknown[: -_STRANGERS + 1]:
+            self._drop(oldest, "others came")
+        return [*unknown[-_STRANGERS + 1 :], came]
+
     def _greeted(self, peer: Peer, known: dict[int, Peer]) -> bool:
-        """Whether a new connection has been dealt with."""
+        """Handle a new connection's greeting; True once it is admitted or dropped."""
         alive = peer.read()
         if not peer.messages:
-            return not alive
+            if not alive or time.monotonic() > peer.until:
+                self._drop(peer, "it said nothing that a machine says")
+                return True
+            return False
         hello = peer.messages.pop(0)
-        machine, machines = int(hello.get("machine", -1)), hello.get("machines")
-        wrong = None
+        machine, machines, nonce = (hello.get(key) for key in ("machine", "machines", "nonce"))
+        if not self._shown(hello, "hello", machine, machines, peer.nonce, nonce):
+            with suppress(OSError):
+                peer.send({"ended": "failed", "text": "you do not have my token"})
+            self._drop(peer, "it does not have this machine's token")
+            return True
         if machines != self.machines:
             wrong = f"network.machines is {machines} on machine {machine}, {self.machines} here"
-        elif machine in known or machine not in range(1, self.machines):
+        elif not isinstance(machine, int) or machine in known or not 0 < machine < self.machines:
             wrong = f"network.machine={machine} is there twice or not in [0, {self.machines})"
-        if wrong:
-            peer.send({"ended": "failed", "text": wrong})
-            peer.connection.close()
-            for other in known.values():
-                other.send({"ended": "failed", "text": wrong})
-            raise NetworkError(wrong)
-        peer.machine = machine
-        known[machine] = peer
-        return True
+        else:
+            peer.machine, peer.most_bytes = machine, _MOST_BYTES
+            peer.send(self._proof("token", nonce))
+            known[machine] = peer
+            return True
+        for other in (peer, *known.values()):
+            other.send({"ended": "failed", "text": wrong})
+        raise NetworkError(wrong)
+
+    def _drop(self, peer: Peer, why: str) -> None:
+        """A stranger: told in our log, and to no other machine."""
+        with suppress(OSError):  # it has gone
+            print(f"{peer.connection.getpeername()[0]} was not let in: {why}", file=sys.stderr)
+        peer.connection.close()
+
+    def _proof(self, *said: Any) -> dict[str, str]:
+        """Fields that prove that whoever says this has the token."""
+        return {"proof": hmac.digest(self._token, json.dumps(said).encode(), "sha256").hex()}
+
+    def _shown(self, message: dict[str, Any], *said: Any) -> bool:
+        proof = message.get("proof")
+        if not isinstance(proof, str) or not proof.isascii():
+            return False
+        return hmac.compare_digest(proof, self._proof(*said)["proof"])
 
     def _enter(self, master: str, port: int, deadline: float) -> None:
         """Knock until machine 0 opens; it may still be ending the run before."""
@@ -178,19 +231,35 @@ class Rendezvous:
         while True:
             try:
                 peer = Peer(socket.create_connection((master, port), timeout=_LOOK_S), 0)
-                peer.send({"machine": self.machine, "machines": self.machines})
+                self._show(peer, deadline, what)
             except OSError:
-                self._wait([], min(deadline, time.monotonic() + _LOOK_S), what, deadline)
-                continue
-            while peer.read() and not peer.messages:
-                self._wait([peer.connection], deadline, what)
-            if not peer.messages:
-                peer.connection.close()
                 self._wait([], min(deadline, time.monotonic() + _LOOK_S), what, deadline)
                 continue
             self._peers = [peer]
             self._receive(peer, "welcome", deadline)
             return
+
+    def _show(self, peer: Peer, deadline: float, what: str) -> None:
+        """Prove to machine 0 that we have the token, and check its proof; OSError if it is gone."""
+        theirs = self._heard(peer, deadline, what).get("nonce")
+        me = (self.machine, self.machines)
+        hello = {"machine": me[0], "machines": me[1], "nonce": peer.nonce}
+        peer.send(hello | self._proof("hello", *me, theirs, peer.nonce))
+        answer = self._heard(peer, deadline, what)
+        if not self._shown(answer, "token", peer.nonce):
+            raise NetworkError(f"{what}: who listens there does not have this machine's token")
+        peer.most_bytes = _MOST_BYTES
+
+    def _heard(self, peer: Peer, deadline: float, what: str) -> dict[str, Any]:
+        """The next message of machine 0, before it has let us in."""
+        while peer.read() and not peer.messages:
+            self._wait([peer.connection], deadline, what)
+        if not peer.messages:
+            peer.connection.close()
+            raise ConnectionError(what)
+        if "ended" in (message := peer.messages.pop(0)):
+            raise RunEnded(f"machine 0: {message.get('text')}", "failed")
+        return message
 
     def _wait(self, sockets: list, until: float, what: str, deadline: float | None = None) -> None:
         """Return when a socket can be read; NetworkError `what` after `deadline`."""
@@ -205,9 +274,9 @@ class Rendezvous:
         alive = peer.read()
         for message in peer.messages:
             if "ended" in message:
-                raise Ended(message["text"], message["ended"])
+                raise RunEnded(message["text"], message["ended"])
         if not alive and not peer.messages:
-            raise Ended(f"machine {peer.machine} disappeared", "failed")
+            raise RunEnded(f"machine {peer.machine} disappeared", "failed")
 
     def _receive(self, peer: Peer, name: str, deadline: float) -> Any:
         self.check()
@@ -225,4 +294,4 @@ class Rendezvous:
             peer.send(message)
         except OSError:
             self._look(peer)  # perhaps it said why
-            raise Ended(f"machine {peer.machine} disappeared", "failed") from None
+            raise RunEnded(f"machine {peer.machine} disappeared", "failed") from None

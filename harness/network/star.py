@@ -4,16 +4,17 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 from pyroute2 import IPRoute
 
-from harness.network import wiring
-from harness.network.direction import Direction, Place, Source
-from harness.network.echo import Tour
-from harness.network.iperf import Pair
+from harness.network import veth
+from harness.network.direction import Direction, ShapingPoint, Source
+from harness.network.iperf import CompetingPath
 from harness.network.namespaces import Namespace
 from harness.network.network import Network
 from harness.network.probe import Ends
+from harness.network.rtt_probe import RttPath
 from harness.network.topology import Topology
 from profiles.base import WAYS, Profile, Way
 from profiles.limits import MOST_DELAY_MS, as_tuple, check_between, check_whole
@@ -21,8 +22,9 @@ from profiles.limits import MOST_DELAY_MS, as_tuple, check_between, check_whole
 
 @dataclass(frozen=True, kw_only=True)
 class Star(Topology):
-    """The profile is of every node's own link; sites may be further apart than links say."""
+    """Nodes joined by a switch, each link shaped by the profile; sites may be further apart."""
 
+    twin: ClassVar[str] = "simulated"  # the choice of `network` that is as it, in virtual time
     sites: tuple[int, ...] | None = None  # of each node, counted from 0
     site_delays_ms: tuple[tuple[float, ...], ...] | None = None  # [from site][to site], one way
     flows_between: tuple[tuple[int, int], ...] | None = None  # nodes; None: each and its next
@@ -55,8 +57,8 @@ class Star(Topology):
             for node in pair:
                 check_whole(0, nodes - 1, flows_between=node)
 
-    def is_cut(self, profile: Profile) -> bool:
-        return super().is_cut(profile) or self.sites is not None
+    def needs_netem(self, profile: Profile) -> bool:
+        return super().needs_netem(profile) or self.sites is not None
 
     def busiest_mbit(self, nodes: int, profile: Profile) -> float:
         return nodes * profile.extremes().highest_mbit
@@ -65,7 +67,7 @@ class Star(Topology):
         self, ip: IPRoute, held: ExitStack, nodes: int, profile: Profile, dilation: float
     ) -> Network:
         packet_bytes = self.packet_bytes(profile, dilation)
-        cable = wiring.Cable(cut=self.is_cut(profile), packet_bytes=packet_bytes)
+        cable = veth.Cable(cut=self.needs_netem(profile), packet_bytes=packet_bytes)
         wired = [self.node(ip, held, number, profile, cable) for number in range(nodes)]
         switch = Namespace.current()
         held.callback(switch.close)
@@ -85,7 +87,7 @@ class Star(Topology):
         tours = ring_tours(wired, directions) if nodes > 1 else []
         return Network(ip, wired, directions, profile, settings, tours, self._pairs(wired))
 
-    def _sources(self, number: int, nodes: Sequence[wiring.Node]) -> list[Source]:
+    def _sources(self, number: int, nodes: Sequence[veth.EmulatedNode]) -> list[Source]:
         """Every site's nodes, and how far they are from node `number`."""
         if self.sites is None or self.site_delays_ms is None:
             return []
@@ -98,31 +100,33 @@ class Star(Topology):
             if site in self.sites
         ]
 
-    def _pairs(self, nodes: Sequence[wiring.Node]) -> list[Pair]:
+    def _pairs(self, nodes: Sequence[veth.EmulatedNode]) -> list[CompetingPath]:
         size = len(nodes)
         ring = tuple((n, (n + 1) % size) for n in range(size)) if size > 1 else ()
         return [
-            Pair(f"{a}-{b}", nodes[a].namespace, nodes[b].namespace, nodes[b].address)
+            CompetingPath(f"{a}-{b}", nodes[a].namespace, nodes[b].namespace, nodes[b].address)
             for a, b in self.flows_between or ring
         ]
 
 
-def node_place(node: wiring.Node, way: Way, sources: Sequence[Source] = ()) -> Place:
-    """Where one direction of `node`'s link is shaped."""
+def node_place(node: veth.EmulatedNode, way: Way, sources: Sequence[Source] = ()) -> ShapingPoint:
+    """Interfaces at which one direction of `node`'s link is shaped."""
     assert node.uplink is not None
     if way == "up":
-        return Place(node.uplink, node.cut and node.cut.inner)
-    return Place(node.port, node.cut and node.cut.outer, sources)
+        return ShapingPoint(node.uplink, node.cut and node.cut.inner)
+    return ShapingPoint(node.port, node.cut and node.cut.outer, sources)
 
 
-def access_ends(node: wiring.Node, switch: Namespace, way: Way) -> Ends:
+def access_ends(node: veth.EmulatedNode, switch: Namespace, way: Way) -> Ends:
     """A flow that crosses one direction of `node`'s link alone: it ends or begins in the switch."""
     if way == "up":
-        return Ends(node.namespace, switch, wiring.SWITCH)
+        return Ends(node.namespace, switch, veth.SWITCH)
     return Ends(switch, node.namespace, node.address)
 
 
-def ring_tours(nodes: Sequence[wiring.Node], directions: Sequence[Direction]) -> list[Tour]:
+def ring_tours(
+    nodes: Sequence[veth.EmulatedNode], directions: Sequence[Direction]
+) -> list[RttPath]:
     """Round trips from each node to the next: every link is crossed both ways."""
     by_name = {direction.name: direction for direction in directions}
     found = []
@@ -132,7 +136,7 @@ def ring_tours(nodes: Sequence[wiring.Node], directions: Sequence[Direction]) ->
         crossed = [(f"up{here}", away), (f"down{there}", away)]
         crossed += [(f"up{there}", back), (f"down{here}", back)]
         ends = Ends(node.namespace, nodes[there].namespace, back)
-        found.append(Tour(f"{here}-{there}", ends, [(by_name[n], a) for n, a in crossed]))
+        found.append(RttPath(f"{here}-{there}", ends, [(by_name[n], a) for n, a in crossed]))
     return found
 
 

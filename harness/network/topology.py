@@ -8,8 +8,9 @@ from typing import Any
 
 from pyroute2 import IPRoute
 
-from harness.network import impairments, iperf, links, stack, wiring
+from harness.network import impairments, iperf, links, tcp_settings, veth
 from harness.network.network import Network
+from harness.network.packets import LARGEST_BYTES
 from harness.network.shaping import Shaping
 from profiles.base import Profile
 from profiles.limits import as_tuple, check_choice, check_whole
@@ -21,7 +22,7 @@ BUFFER_BYTES = (1 << 16, (1 << 31) - 1)
 
 @dataclass(frozen=True, kw_only=True)
 class Topology(Shaping, ABC):
-    """Real TCP over real shaped links; everything is owned by the calling process's namespaces."""
+    """Emulated network: real TCP over shaped links that namespaces of this process own."""
 
     congestion_control: str = "cubic"  # any that the kernel offers
     # of competing flows, or a list that they take in turn; None: the same as the nodes'
@@ -51,17 +52,17 @@ class Topology(Shaping, ABC):
 
         ValueError for settings that cannot be met, NetworkError for what this kernel lacks.
         """
-        if not 1 <= nodes <= wiring.MOST_NODES:
-            raise ValueError(f"nodes must be in [1, {wiring.MOST_NODES}], got {nodes}")
+        if not 1 <= nodes <= veth.MOST_NODES:
+            raise ValueError(f"nodes must be in [1, {veth.MOST_NODES}], got {nodes}")
         if not dilation > 0:
             raise ValueError(f"emulation.dilation must be > 0, got {dilation}")
         extremes = profile.extremes()
         for rate_mbit in (extremes.lowest_mbit, extremes.highest_mbit):
             links.rate_bytes(rate_mbit / dilation)
-        stack.require_known(congestion_control=self.congestion_control)
+        tcp_settings.require_known(congestion_control=self.congestion_control)
         for name in self._cross_congestion_controls():
-            stack.require_known(cross_congestion_control=name)
-        if self.is_cut(profile):
+            tcp_settings.require_known(cross_congestion_control=name)
+        if self.needs_netem(profile):
             impairments.require()
         if extremes.flows:
             iperf.check()
@@ -72,19 +73,19 @@ class Topology(Shaping, ABC):
             return (self.congestion_control if chosen is None else chosen,)
         return as_tuple("cross_congestion_control", chosen, "names")
 
-    def is_cut(self, profile: Profile) -> bool:
-        """Whether packets are ever delayed, lost or reordered, so that cables need netem."""
+    def needs_netem(self, profile: Profile) -> bool:
+        """True if packets are ever delayed, lost or reordered, so that cables need netem."""
         extremes = profile.extremes()
         return bool(extremes.delay_ms or extremes.jitter_ms or extremes.loss or extremes.reorder)
 
     def packets_alone(self, profile: Profile) -> bool:
-        """Whether nodes send packets of one MTU: netem loses or reorders 64 KB as one packet."""
+        """True if nodes send packets of one MTU: netem loses or reorders 64 KB as one packet."""
         extremes = profile.extremes()
         counted = bool(extremes.loss or extremes.reorder)
         return self.offload == "off" or (self.offload == "auto" and counted)
 
     def packet_bytes(self, profile: Profile, dilation: float) -> int | None:
-        """Most bytes that a node hands to its link as one packet; None: the kernel's own 64 KB.
+        """Most bytes that a node hands the link at once: a millisecond of the highest rate.
 
         A shaper lets a packet pass whole and waits afterwards. So an exchange ends early by what
         its last packets take, which on a slow link is all of a short exchange's.
@@ -92,7 +93,7 @@ class Topology(Shaping, ABC):
         if self.offload == "keep":
             return None
         longest = round(PACKET_S * links.rate_bytes(profile.extremes().highest_mbit / dilation))
-        return max(wiring.MTU_BYTES, longest) if longest < wiring.LARGEST_BYTES else None
+        return max(veth.MTU_BYTES, longest) if longest < LARGEST_BYTES else None
 
     @contextmanager
     def up(self, nodes: int, profile: Profile, dilation: float) -> Iterator[Network]:
@@ -104,9 +105,9 @@ class Topology(Shaping, ABC):
         self.check(nodes, profile, dilation)
         with ExitStack() as held:
             ip = held.enter_context(IPRoute())
-            wiring.require_empty(ip)
-            held.callback(wiring.remove, ip)
-            wiring.set_up_switch(ip, self._sysctls())
+            veth.require_empty(ip)
+            held.callback(veth.remove, ip)
+            veth.set_up_switch(ip, self._sysctls())
             network = self.lay(ip, held, nodes, profile, dilation)
             held.callback(network.switch.close)
             self._verify(network)
@@ -114,17 +115,17 @@ class Topology(Shaping, ABC):
             yield network
 
     def _sysctls(self) -> dict[str, str]:
-        return stack.sysctls(self.receive_buffer_bytes, self.send_buffer_bytes)
+        return tcp_settings.sysctls(self.receive_buffer_bytes, self.send_buffer_bytes)
 
     def node(
-        self, ip: IPRoute, held: ExitStack, number: int, profile: Profile, cable: wiring.Cable
-    ) -> wiring.Node:
+        self, ip: IPRoute, held: ExitStack, number: int, profile: Profile, cable: veth.Cable
+    ) -> veth.EmulatedNode:
         """One wired node, with its namespace in `held`."""
-        made = wiring.add_node(ip, number, self._sysctls(), self.congestion_control, cable)
+        made = veth.add_node(ip, number, self._sysctls(), self.congestion_control, cable)
         held.callback(made.namespace.close)
         if self.packets_alone(profile):
             with made.namespace.entered():
-                impairments.one_packet_each(wiring.INTERFACE)
+                impairments.one_packet_each(veth.INTERFACE)
         return made
 
     def settings(self, nodes: int, profile: Profile, dilation: float) -> dict[str, Any]:
@@ -135,7 +136,7 @@ class Topology(Shaping, ABC):
             "dilation": dilation,
             "queue_bytes": self.queue(profile),
             "burst_us": links.BURST_US,
-            "mtu_bytes": wiring.MTU_BYTES,
+            "mtu_bytes": veth.MTU_BYTES,
             "packets_of_one_mtu": self.packets_alone(profile),
             "packet_bytes": self.packet_bytes(profile, dilation),
             "cross_congestion_control": self._cross_congestion_controls(),
@@ -145,7 +146,7 @@ class Topology(Shaping, ABC):
         """The congestion control that a flow from every node really runs is the one asked for."""
         for number in range(network.size):
             with network.entered(number):
-                found = stack.congestion_control_to(wiring.SWITCH)
+                found = tcp_settings.congestion_control_to(veth.SWITCH)
             if found != self.congestion_control:
                 wanted = self.congestion_control
                 raise links.NetworkError(f"node {number} runs {found}, not {wanted}")

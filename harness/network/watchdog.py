@@ -21,7 +21,7 @@ OWNER = "GRADNET_GUARD"  # environment variable of the guarded: the name of its 
 
 
 def leave_behind(path: Path, limit_s: float) -> None:
-    """From now on the ledger `path` is guarded, until the calling process has ended."""
+    """Guard the ledger `path` from now on, until the calling process has ended."""
     owner = f"{os.getpid()}.{time.clock_gettime_ns(time.CLOCK_BOOTTIME)}"
     process = os.pidfd_open(os.getpid())
     between = os.fork()
@@ -68,6 +68,6 @@ def _guard(process: int, path: Path, owner: str, limit_s: float) -> NoReturn:
 
 
 def _next_look_s(path: Path, owner: str, limit_s: float) -> float:
-    """Until the time of the run may be up: it begins when the interface is borrowed."""
+    """Seconds until the run's time may be up, counted from when the interface was borrowed."""
     left_s = ledger.left_s(path, owner)
     return limit_s if left_s is None else left_s + 0.001  # poll cuts to whole milliseconds

@@ -9,7 +9,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from hydra import compose, initialize_config_dir
@@ -18,13 +17,15 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from harness import label, search_path, sweep
 from harness.analysis import load
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
 GROUPS: tuple[str, ...] = ("network", "parallel", "activations", "profile", "model", "dataset")
 GROUPS += ("compressor", "controller")
-NOT_TOLD = ("results", "plan", "rerun", "report", "network.in_place_of", "network.fitted_on")
+NOT_TOLD: tuple[str, ...] = ("results", "plan", "rerun", "report", "method", "network.in_place_of")
+NOT_TOLD += ("network.fitted_on",)
 PROGRAM = "python -m harness"
+LAPTOP = "laptop"
 MOST_KEPT = 1000  # configurations
 Flat = dict[str, Any]
 
@@ -37,7 +38,7 @@ class Commands(NamedTuple):
 
 
 def of_runs(paths: Sequence[str]) -> Commands:
-    """Of the run directories `paths`; nothing of runs whose parts this checkout does not have."""
+    """Commands that repeat the run directories `paths`, except those with unknown parts."""
     found = {path: overrides(path) for path in paths}
     known = {path: told for path, told in found.items() if told}
     commands = {path: command(told) for path, told in known.items()}
@@ -46,13 +47,13 @@ def of_runs(paths: Sequence[str]) -> Commands:
 
 
 def command(overrides: dict[str, str], multirun: bool = False) -> str:
-    """As it is typed in a shell."""
+    """Command as it is typed in a shell."""
     words = [key if key[0] == "~" else f"{key}={value}" for key, value in overrides.items()]
     return " ".join([PROGRAM + " -m" * multirun, *map(shlex.quote, words)])
 
 
 def overrides(path: str) -> dict[str, str] | None:
-    """What composes to the settings of the run directory `path`, by key, in order.
+    """Overrides that compose to the settings of run directory `path`, by key, in order.
 
     None where the parts are not in this checkout's conf/.
     """
@@ -60,9 +61,8 @@ def overrides(path: str) -> dict[str, str] | None:
     wanted = _flat(config)
     experiment = str(config.get("experiment"))
     told = {"+experiment": experiment} if _options("experiment").get(experiment) else {}
-    for group in ("scale", "method"):
-        name = (config.get(group) or {}).get("name")
-        told |= {group: name} if name in _options(group) else {}
+    names = {"scale": (config.get("scale") or {}).get("name"), "method": label.preset_of(config)}
+    told |= {group: name for group, name in names.items() if name in _options(group)}
     try:
         base = _composed(tuple(told.items()))
         for group in GROUPS:
@@ -74,11 +74,40 @@ def overrides(path: str) -> dict[str, str] | None:
         return None
     if base["experiment"] != experiment:  # a name that no command can give
         return None
+    told |= _of_its_line(told, wanted)
     differing = _differing(base, wanted)
-    if not told.get("+experiment") or "scale" not in told:
+    if not told.get("+experiment") or told.get("scale") != LAPTOP:
         return told | differing
     usual = _composed((("+experiment", experiment),)).get("scale.name")
     return {k: v for k, v in told.items() if (k, v) != ("scale", usual)} | differing
+
+
+def _of_its_line(told: dict[str, str], wanted: Flat) -> dict[str, str]:
+    """Overrides that leave one run of the experiment's comparison, beside the method."""
+    keys = {key: "" for choice in _choices(told) for key in choice}
+    if "method" in told:
+        keys = {key: "" for key in keys if key.partition(".")[0] not in sweep.OF_A_METHOD}
+    if any(key not in wanted for key in keys):  # a group, which is known by its values alone
+        return {"comparison": "[]"}
+    return {key: _written(wanted[key]) for key in keys}
+
+
+def _choices(told: dict[str, str]) -> list[dict[str, str]]:
+    """Overrides that the comparison gives each of its runs; none without a comparison."""
+    whole = tuple(f"{key}={told[key]}" for key in ("+experiment", "scale") if key in told)
+    return _lines(whole) if "+experiment" in told else []
+
+
+@cache
+def _lines(whole: tuple[str, ...]) -> list[dict[str, str]]:
+    with _hydra():
+        found = [[each for each in one if each not in whole] for one in sweep.choices(whole)]
+    return [dict(_split(each) for each in choice) for choice in found if choice]
+
+
+def _split(override: str) -> tuple[str, str]:
+    key, _, value = override.partition("=")
+    return key, value
 
 
 def _choice(group: str, section: Any, base: Flat) -> str | None:
@@ -96,11 +125,10 @@ def _choice(group: str, section: Any, base: Flat) -> str | None:
 @cache
 def _options(group: str) -> dict[str, str]:
     """Class that each option of `group` makes, or that of what it builds on; "?" where none."""
-    folder = CONF / group
     found = {}
-    for file in sorted(folder.glob("*.yaml")):
+    for name, file in search_path.choices(group).items():
         told: Any = OmegaConf.to_container(OmegaConf.load(file), resolve=False)
-        found[file.stem] = str((told or {}).get("_target_") or "?")
+        found[name] = str((told or {}).get("_target_") or "?")
     return found
 
 
@@ -117,7 +145,7 @@ def _hydra() -> Iterator[None]:
     known = GlobalHydra.instance()
     before, known.hydra = known.hydra, None
     try:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
+        with initialize_config_dir(str(search_path.CONF), version_base="1.3"):
             yield
     finally:
         GlobalHydra.instance().hydra = before
@@ -150,7 +178,7 @@ def _flat(value: Any, prefix: str = "") -> Flat:
 
 
 def _written(value: Any) -> str:
-    """In Hydra's grammar, in which JSON's words stand for the same values."""
+    """Write a value in Hydra's grammar, in which JSON's words stand for the same values."""
     if isinstance(value, str):
         bare = value.replace("_", "").replace(".", "").replace("/", "").isalnum()
         return value if bare and not _means_another(value) else json.dumps(value)
@@ -162,7 +190,7 @@ def _written(value: Any) -> str:
 
 
 def _means_another(text: str) -> bool:
-    """Whether Hydra would read the bare word as a number or as true, false, null."""
+    """True if Hydra would read the bare word as a number or as true, false or null."""
     if text.lower() in ("true", "false", "null", "inf", "nan"):
         return True
     try:
@@ -173,18 +201,33 @@ def _means_another(text: str) -> bool:
 
 
 def _sweep(runs: dict[str, dict[str, str]]) -> str:
-    """One command for all `runs`, overrides by path; "" where it would make others besides."""
+    """One command for all `runs`, overrides by path; "" if it would start others too."""
+    if (whole := _whole(runs)) is not None:
+        return command(whole)
     keys = list(dict.fromkeys(key for told in runs.values() for key in told))
     rows = [_filled(path, told, keys) for path, told in runs.items()]
     values = {key: _in_order({row[key] for row in rows}) for key in keys}
     makes = math.prod(len(each) for each in values.values())
     if not rows or makes != len({tuple(row.values()) for row in rows}):
         return ""
-    usual = _swept(values.get("+experiment", [""])[0])
-    told = {
-        key: ",".join(each) for key, each in values.items() if usual.get(key, []) != sorted(each)
-    }
-    return command(told, multirun=True)
+    return command({key: ",".join(each) for key, each in values.items()}, multirun=True)
+
+
+def _whole(runs: dict[str, dict[str, str]]) -> dict[str, str] | None:
+    """Overrides common to `runs` if they are an experiment's whole comparison; None if not."""
+    found: set[int] = set()
+    left = []
+    for path, told in runs.items():
+        choices = _choices(told)
+        keys = list({key: "" for one in choices for key in one})
+        whole = _filled(path, told, keys)
+        at = next((at for at, one in enumerate(choices) if one.items() <= whole.items()), None)
+        if at is None or at in found:
+            return None
+        found.add(at)
+        left.append({key: value for key, value in told.items() if key not in choices[at]})
+    same = bool(left) and all(each == left[0] for each in left) and len(found) == len(choices)
+    return left[0] if same else None
 
 
 def _filled(path: str, told: dict[str, str], keys: Sequence[str]) -> dict[str, str]:
@@ -203,13 +246,3 @@ def _in_order(values: set[str]) -> list[str]:
     """Numbers by size, then words."""
     numeric = sorted((v for v in values if _means_another(v) and v[0] in "0123456789-."), key=float)
     return numeric + sorted(values - set(numeric))
-
-
-def _swept(experiment: str) -> dict[str, list[str]]:
-    """What the experiment's own sweep goes through, by key, sorted."""
-    file = CONF / "experiment" / f"{experiment}.yaml"
-    if not file.exists():
-        return {}
-    told: Any = OmegaConf.to_container(OmegaConf.load(file), resolve=False)
-    params = ((told.get("hydra") or {}).get("sweeper") or {}).get("params") or {}
-    return {k: sorted(each.strip() for each in str(v).split(",")) for k, v in params.items()}

@@ -5,11 +5,12 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from harness import claims
-from harness.analysis import metrics, proof, published
+from harness.analysis import metrics, proof, tables
 from harness.analysis.comparison import Comparison, differences, notes
+from harness.analysis.grid import Grid
 from harness.analysis.regret import regret
-from harness.page import commands, grids, surroundings
-from harness.page.grid import Grid
+from harness.claims import published
+from harness.page import commands, surroundings
 from harness.page.pictures import Pictures, Shown, data
 
 BESIDE = ("network",)  # figures that have a place of their own
@@ -56,7 +57,7 @@ def gather(
     pairs: pd.DataFrame,
     agreement_picture: Shown | None,
 ) -> Experiment:
-    """Of one experiment: `runs` of `load.runs`, also those that do not count; the rest of these.
+    """Collect what the page of one experiment shows; `runs` also has those that do not count.
 
     `drawn` has the pictures of each comparison and of the experiment, by name.
     """
@@ -70,20 +71,20 @@ def gather(
         ran=_ran(runs, compared),
         settings=[_setting(each, compared, drawn.get(each.name, {})) for each in compared],
         pictures=drawn.get(name, {}),
-        claims=grids.claims(judged) if judged else None,
+        claims=tables.claims(judged) if judged else None,
         judged=_counted(judged),
         published=_published(table),
-        regret=None if lost.empty else grids.regret(lost),
-        agreement=None if pairs.empty else grids.agreement(pairs),
+        regret=None if lost.empty else tables.regret(lost),
+        agreement=None if pairs.empty else tables.agreement(pairs),
         agreement_picture=agreement_picture,
-        left_out=None if absent.empty else grids.left_out(absent),
+        left_out=None if absent.empty else tables.left_out(absent),
         facts=surroundings.facts(counted.path),
         commands=commands.of_runs(list(counted.path)),
     )
 
 
 def _ran(runs: pd.DataFrame, compared: list[Comparison]) -> list[str]:
-    """What ran, in lines."""
+    """Describe in lines what was run."""
     counted = runs[runs.left_out == ""]
     first = counted.iloc[0]
     seeds = counted.seed.nunique()
@@ -92,6 +93,7 @@ def _ran(runs: pd.DataFrame, compared: list[Comparison]) -> list[str]:
     ]
     profiles = ", ".join(map(str, counted.profile.dropna().unique()))
     said.append(f"profile: {profiles}" if profiles else "no profile")
+    said += surroundings.forms(counted.path)
     kinds = ["virtual time, no packets" if each else "real packets" for each in (True, False)
              if (counted.simulated == each).any()]  # fmt: skip
     said.append("network: " + " and ".join(kinds))
@@ -114,13 +116,13 @@ def _setting(compared: Comparison, others: list[Comparison], pictures: Pictures)
         title=compared.title,
         apart=", ".join(differences(compared, others)),
         target=f"{metric} {run.target:g}" if pd.notna(run.target) else "",
-        table=grids.compared(compared.table),
+        table=tables.comparison(compared.table),
         notes=notes(compared),
         csv=Shown(f"{compared.name}.csv", data("text/csv", csv), 0, 0),
         pictures={name: each for name, each in pictures.items() if name not in BESIDE},
         network=pictures.get("network"),
-        worst=None if worst is None else grids.proofs(worst),
-        proofs=grids.proofs(compared.proofs) if real else None,
+        worst=None if worst is None else tables.proof(worst),
+        proofs=tables.proof(compared.proofs) if real else None,
     )
 
 
@@ -136,4 +138,4 @@ def _counted(judged: list[Any]) -> dict[str, int]:
 
 def _published(table: pd.DataFrame) -> Grid | None:
     found = published.side_by_side(table)
-    return None if found.empty else grids.published(found)
+    return None if found.empty else tables.published(found)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from harness.figures import look
+from harness.figures import theme
 
 
 class Shown(NamedTuple):
@@ -21,9 +21,9 @@ Pictures = dict[str, Shown]  # by file name, in the order in which they are show
 PIXELS_PER_IN = 96
 
 
-def of(figure: look.Figure, caption: str) -> Shown:
+def of(figure: theme.Figure, caption: str) -> Shown:
     """`figure` in a page, with what it shows in words."""
-    drawn = look.picture(figure)
+    drawn = theme.picture(figure)
     width_in, height_in = figure.get_size_inches()
     return Shown(
         caption,

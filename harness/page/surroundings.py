@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness import records
+from harness import form, records
 
 GIB = 2**30
 OF_NETWORK = ("congestion_control", "offload", "mtu_bytes", "queue_ms")
@@ -19,7 +19,7 @@ class Fact(NamedTuple):
 
 
 def facts(paths: Iterable[str]) -> list[Fact]:
-    """Of the runs in the directories `paths`, as their environment.json tells."""
+    """Collect facts from environment.json of the runs in the directories `paths`."""
     found: dict[str, Counter[str]] = {}
     runs = 0
     for path in paths:
@@ -27,6 +27,12 @@ def facts(paths: Iterable[str]) -> list[Fact]:
         for name, value in _of_run(records.read_json(Path(path) / "environment.json") or {}):
             found.setdefault(name, Counter())[value] += 1
     return [Fact(name, _spoken(values, runs)) for name, values in found.items()]
+
+
+def forms(paths: Iterable[str]) -> list[str]:
+    """Buckets of the models that were trained, beside those of the models they stand for."""
+    told = (records.read_json(Path(path) / "environment.json") or {} for path in paths)
+    return [line for line in dict.fromkeys(form.said(form.read(each)) for each in told) if line]
 
 
 def _spoken(values: Counter[str], runs: int) -> list[str]:

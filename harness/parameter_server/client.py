@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from harness.parameter_server.line import Line
+from harness.parameter_server.captured import Contribution
 from harness.parameter_server.messages import (
     Ack,
     Answer,
@@ -16,22 +16,26 @@ from harness.parameter_server.messages import (
     ProtocolError,
     Pull,
     Push,
+    Settle,
+    Settled,
     Wait,
     Weights,
     Welcome,
 )
+from harness.parameter_server.place import Wire
 
 
 @dataclass
 class Client:
-    """One thread's. LineLost when the server is gone, or has closed the session.
+    """Client of one thread. LineLost when the server is gone, or has closed the session.
 
     What was pushed without an Ack may have been applied or not: it must not be pushed again.
     """
 
-    line: Line
+    line: Wire
     answer: Callable[[Ask], Tensor]  # uint8
     aside_bytes: tuple[int, int] = (0, 0)  # sent and received for questions, the clock stopped
+    waited: float = 0.0  # for other trainers, on the clock
 
     @property
     def bytes(self) -> tuple[int, int]:
@@ -56,10 +60,19 @@ class Client:
         self.line.take(room)
         return reply.version
 
-    def push(self, push: Push, values: Tensor, index: Tensor | None) -> Ack:
-        """Send a gradient as `push` describes it; returns once the next step may begin."""
-        self.line.send(push, values, *(() if index is None else (index,)))
+    def push(self, push: Push, content: Contribution) -> Ack:
+        """Send a gradient; returns once the next step may begin."""
+        self.line.send(push, content.layout(), *content.tensors())
         return self._acknowledged()
+
+    def settle(self, value: float, how: str) -> float:
+        """Agree with all trainers on the `min` or `mean` of their values."""
+        self.line.send(Settle(value, int(how == "min")))
+        reply = self._reply()
+        if not isinstance(reply, Settled):
+            raise ProtocolError(f"expected Settled, got {reply}")
+        self.waited += reply.waited
+        return reply.value
 
     def done(self) -> None:
         """Tell that this was the last; returns once all are done."""
@@ -70,10 +83,11 @@ class Client:
         reply = self._reply()
         if not isinstance(reply, Ack):
             raise ProtocolError(f"expected Ack, got {reply}")
+        self.waited += reply.waited
         return reply
 
     def _reply(self) -> Message:
-        """What was waited for; questions in between are answered."""
+        """Wait for the reply; answer the server's questions in between."""
         while True:
             before = self.bytes
             message = self.line.receive()

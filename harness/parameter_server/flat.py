@@ -1,25 +1,25 @@
-"""A model whose parameters, and gradients, each lie in one vector."""
+"""A model whose parameters lie in one vector, bucket by bucket."""
 
 import torch
 from torch import Tensor, nn
 
+from harness.training.buckets import BucketMb, Buckets
 
-def flattened(model: nn.Module) -> tuple[Tensor, Tensor]:
-    """Move the parameters of `model` into one vector, and its gradients into another; [n] both.
 
-    In the order of `parameters()`. Gradients are added to what the second holds.
-    """
-    parameters = list(model.parameters())
-    if not all(each.requires_grad and each.dtype == torch.float32 for each in parameters):
-        raise ValueError("model: every parameter must be trained, and float32, on a server")
-    sizes = [each.numel() for each in parameters]
-    weights = torch.cat([each.detach().flatten() for each in parameters])
-    grads = torch.zeros_like(weights)
-    parts = zip(parameters, weights.split(sizes), grads.split(sizes), strict=True)
-    for parameter, own, grad in parts:
-        parameter.data = own.view_as(parameter)
-        parameter.grad = grad.view_as(parameter)
-    return weights, grads
+class Flat(Buckets):
+    """The parameters of `model` are moved into `weights`, [n], in the order of DDP's buckets."""
+
+    def __init__(self, model: nn.Module, bucket_mb: BucketMb = None) -> None:
+        named = dict(model.named_parameters())
+        if not all(p.requires_grad and p.dtype == torch.float32 for p in named.values()):
+            raise ValueError("model: every parameter must be trained, and float32, on a server")
+        order = list(reversed(named.values()))
+        self.weights = torch.cat([parameter.detach().flatten() for parameter in order])
+        parts = self.weights.split([parameter.numel() for parameter in order])
+        for parameter, part in zip(order, parts, strict=True):
+            parameter.data = part.view_as(parameter)
+        super().__init__(named, bucket_mb)
+        self.buckets = self.at(0)  # of every push
 
 
 def buffers_of(model: nn.Module) -> Tensor:

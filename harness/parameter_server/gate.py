@@ -3,14 +3,30 @@
 import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 Member = Hashable  # a session
 Say = Callable[[], None]  # that the server is alive; called every so often while one waits
 
 
+class Condition(Protocol):
+    """Condition that threads wait for: threading.Condition's interface, also in virtual time."""
+
+    def __enter__(self) -> bool: ...
+
+    def __exit__(self, *error: Any) -> bool | None: ...
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool: ...
+
+    def notify_all(self) -> None: ...
+
+
+def never() -> bool:
+    return False
+
+
 class Standing(NamedTuple):
-    """Of a session, among those that have steps to do."""
+    """Progress of a session among those that have steps to do."""
 
     done: int  # steps, counted from where it came in
     ahead: int  # of the slowest
@@ -26,7 +42,7 @@ class Gate:
 
     bound: int | None
     now: Callable[[], float]
-    _changed: threading.Condition = field(default_factory=threading.Condition, init=False)
+    changed: Condition = field(default_factory=threading.Condition)
     _done: dict[Member, int] = field(default_factory=dict, init=False)  # of those that are here
     _waiting: set[Member] = field(default_factory=set, init=False)
     _finished: set[Member] = field(default_factory=set, init=False)
@@ -35,7 +51,7 @@ class Gate:
     quiet_at: float = field(default=0.0, init=False)  # when the last of all began to wait
 
     def come_in(self, member: Member, say: Say, every_s: float) -> None:
-        """Not while all are being stopped."""
+        """Enter as `member`; waits while all are being stopped."""
 
         def enter() -> None:
             self._done[member] = self._slowest()
@@ -43,7 +59,7 @@ class Gate:
         self._wait(lambda: not self._stopping, enter, say, every_s)
 
     def leave(self, member: Member) -> None:
-        with self._changed:
+        with self.changed:
             self._done.pop(member, None)
             self._finished.discard(member)
             self._waiting.discard(member)
@@ -51,25 +67,25 @@ class Gate:
 
     def advance(self, member: Member) -> Standing:
         """`member` has done a step."""
-        with self._changed:
+        with self.changed:
             before = self._done.get(member, self._slowest())  # it may have left meanwhile
             ahead = before - self._slowest()
             if member in self._done:
                 self._done[member] = before + 1
-            self._changed.notify_all()
+            self.changed.notify_all()
             return Standing(before, ahead)
 
     def stop(self) -> None:
         """Let nobody go on, from now on; those that are under way come to wait in the end."""
-        with self._changed:
+        with self.changed:
             self._stopping = True
             self._note_quiet()
 
     def go(self, ends: bool) -> None:
         """Let all go on; `ends`: also those that have finished."""
-        with self._changed:
+        with self.changed:
             self._stopping, self._closed = False, ends
-            self._changed.notify_all()
+            self.changed.notify_all()
 
     def pass_through(
         self, member: Member, may: Callable[[], bool], say: Say, every_s: float
@@ -84,30 +100,35 @@ class Gate:
 
     def finish(self, member: Member, say: Say, every_s: float) -> None:
         """`member` has no more steps; wait until nobody has."""
-        with self._changed:
+        with self.changed:
             self._finished.add(member)
         self._await(member, lambda: self._closed, say, every_s)
 
-    def wait_until_quiet(self, timeout_s: float) -> bool:
-        """Whether all wait that are here, and were told to."""
-        with self._changed:
-            return self._changed.wait_for(self._is_quiet, timeout_s)
+    def wait_for(self, true: Callable[[], bool], say: Say, every_s: float) -> None:
+        """Wait for something else, of which `wake` tells."""
+        self._wait(true, lambda: None, say, every_s)
+
+    def wait_until_quiet(self, timeout_s: float, or_when: Callable[[], bool] = never) -> bool:
+        """True once all present sessions wait, as told; waits no longer than `or_when` is false."""
+        with self.changed:
+            self.changed.wait_for(lambda: self._is_quiet() or or_when(), timeout_s)
+            return self._is_quiet()
 
     def members(self) -> list[Member]:
-        with self._changed:
+        with self.changed:
             return list(self._done)
 
     def finished(self) -> list[Member]:
-        with self._changed:
+        with self.changed:
             return list(self._finished)
 
     def wake(self) -> None:
         """Something has changed that a `may` asks for."""
-        with self._changed:
-            self._changed.notify_all()
+        with self.changed:
+            self.changed.notify_all()
 
     def _await(self, member: Member, until: Callable[[], bool], say: Say, every_s: float) -> None:
-        with self._changed:
+        with self.changed:
             self._waiting.add(member)
             self._note_quiet()
         self._wait(until, lambda: self._waiting.discard(member), say, every_s)
@@ -117,17 +138,17 @@ class Gate:
     ) -> None:
         """Nothing can change between `until` and `then`."""
         while True:
-            with self._changed:
-                if self._changed.wait_for(until, every_s):
+            with self.changed:
+                if self.changed.wait_for(until, every_s):
                     then()
-                    self._changed.notify_all()
+                    self.changed.notify_all()
                     return
             say()  # it may take long, or fail
 
     def _note_quiet(self) -> None:
         if self._is_quiet():
             self.quiet_at = self.now()
-        self._changed.notify_all()
+        self.changed.notify_all()
 
     def _is_quiet(self) -> bool:
         return self._stopping and self._waiting >= set(self._done)

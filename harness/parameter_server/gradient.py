@@ -9,31 +9,8 @@ from torch import Tensor
 
 from harness.exchange.feedback import Residual
 from harness.exchange.reduction import Reduction
-
-
-class Captured:
-    """In the place of other workers: keeps what a compressor hands to its only collective."""
-
-    rank, size = 0, 1
-    values: Tensor  # float32 [k]
-    index: Tensor | None  # [k]; None: all entries, in order
-
-    def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
-        self.values, self.index = tensor, None
-        return tensor
-
-    def all_gather(self, *tensors: Tensor, equal: bool = False) -> list[tuple[Tensor, ...]]:
-        self.values, self.index = tensors
-        return [tensors]
-
-    def all_to_all(self, *pieces: list[Tensor], equal: bool = False) -> list[tuple[Tensor, ...]]:
-        raise TypeError("a server is sent one message: a compressor cannot use all_to_all")
-
-    def agree(self, value: float, how: str) -> float:
-        return value
-
-    def least(self, values: list[float]) -> list[float]:
-        return values
+from harness.parameter_server.captured import Call, Captured, Contribution
+from harness.training.buckets import Laid
 
 
 @dataclass
@@ -53,7 +30,7 @@ class Drain:
         self.generator.manual_seed(self.seed)
 
     def due(self, layers: int) -> list[int]:
-        """Which of so many are to be drained in this step."""
+        """Draw the layers, of so many, to drain in this step."""
         if self.period is None:
             return []
         drawn = torch.rand(layers, generator=self.generator, dtype=torch.float64)
@@ -61,16 +38,15 @@ class Drain:
 
 
 class Compressed(NamedTuple):
-    """A gradient as it is pushed; in memory that this thread's next one may use."""
+    """A gradient as it is pushed, and the layers that were drained."""
 
-    values: Tensor  # float32 [k]
-    index: Tensor | None  # type: ignore[assignment]  # [k], ascending; None: all entries
-    drained: list[int]  # layers
+    push: Contribution
+    drained: list[str]
 
 
 @dataclass
 class Gradient:
-    """Of one thread; `reduction` may share its residual and compressor with other threads.
+    """Gradient of one thread; `reduction` may share residual and compressor with others.
 
     Without a lock (Hogwild; Niu et al., 2011): what one thread adds to the residual, or takes out
     of it, may be lost, or be sent by two.
@@ -79,53 +55,59 @@ class Gradient:
     reduction: Reduction
     captured: Captured
     drain: Drain
-    names: tuple[str, ...]
-    shapes: Sequence[torch.Size]
 
-    def __post_init__(self) -> None:
-        self._sizes = [shape.numel() for shape in self.shapes]
-        self.reduction.open(None)
+    def recall(self, laid: Sequence[Laid]) -> None:
+        """Have the residual of these, before other threads look for it."""
+        for grad, names, gradients, _ in laid:
+            self.reduction.feedback.recall(names, [each.numel() for each in gradients], grad)
 
-    @property
-    def density(self) -> float:
-        return self.reduction.density
+    def compress(self, step: int, laid: Sequence[Laid]) -> Compressed:
+        """Compress the gradient in `laid`, which is used up, at the density that was chosen."""
+        reduction, buckets = self.reduction, list[list[Call]]()
+        for index, (grad, names, gradients, parameters) in enumerate(laid):
+            reduction.reduce(step, index, names, gradients, grad, parameters)
+            buckets.append(self.captured.take())
+        drained = self._drain(buckets, laid)
+        return Compressed(Contribution(step, reduction.density, buckets), drained)
 
-    def compress(self, step: int, flat: Tensor) -> Compressed:
-        """Of `flat`, [n], which is used up."""
-        cut = zip(flat.split(self._sizes), self.shapes, strict=True)
-        parts = [part.view(shape) for part, shape in cut]
-        self.reduction.reduce(step, 0, self.names, parts, flat)
-        found = Compressed(self.captured.values, self.captured.index, [])
-        residual = self.residual(flat)
-        if residual is None:
-            return found
-        layers = self.drain.due(len(self._sizes))
-        for layer in layers:
-            first = sum(self._sizes[:layer])
-            part = residual[first : first + self._sizes[layer]]
+    def _drain(self, buckets: list[list[Call]], laid: Sequence[Laid]) -> list[str]:
+        """Empty what is due into `buckets`, or into nothing; the names of its parameters."""
+        residuals = self.residuals()
+        if not residuals:
+            return []
+        where = [(b, n) for b, part in enumerate(laid) for n in range(len(part.names))]
+        drained = []
+        for layer in self.drain.due(len(where)):
+            bucket, number = where[layer]
+            part = laid[bucket]
+            drained.append(part.names[number])
+            residual = residuals[part.names[number]]
             if self.drain.flushes:
-                found = _flushed(found, part, first)
+                first = sum(each.numel() for each in part.gradients[:number])
+                [(values, index)] = buckets[bucket]
+                buckets[bucket] = [_flushed(values, index, residual, first)]
             else:
-                part.zero_()
-        return found._replace(drained=layers)
+                residual.zero_()
+        return drained
 
-    def residual(self, like: Tensor) -> Tensor | None:
-        """The residual, [n], as it lies in memory; None without error feedback."""
+    def residuals(self) -> dict[str, Tensor]:
+        """By parameter, as they lie in memory; empty without error feedback."""
         feedback = self.reduction.feedback
-        if not isinstance(feedback, Residual):
-            return None
-        return feedback.recall(self.names, self._sizes, like)
+        return feedback.by_parameter() if isinstance(feedback, Residual) else {}
+
+    def residual_norm(self) -> float:
+        parts = [part.norm() for part in self.residuals().values()]
+        return float(torch.stack(parts).norm()) if parts else 0.0
 
 
-def _flushed(found: Compressed, part: Tensor, first: int) -> Compressed:
+def _flushed(values: Tensor, index: Tensor, part: Tensor, first: int) -> Call:
     """With what waits in `part`, which begins at position `first`, taken out of it.
 
     What another thread has put where this one has just sent something stays.
     """
-    assert found.index is not None  # who has a residual sends positions
     where = part.clone().nonzero().flatten()  # which counts twice: others write meanwhile
-    where = where[~torch.isin(where + first, found.index)]
-    values = torch.cat([found.values, part[where]])
+    where = where[~torch.isin(where + first, index)]
+    values = torch.cat([values, part[where]])
     part[where] = 0
-    index, order = torch.cat([found.index, (where + first).to(found.index.dtype)]).sort()
-    return Compressed(values[order], index, found.drained)
+    index, order = torch.cat([index, (where + first).to(index.dtype)]).sort()
+    return values[order], index

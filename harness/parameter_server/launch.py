@@ -11,30 +11,30 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import torch
 from setproctitle import setproctitle
 
 from harness.clock import Clock
+from harness.network.network import Network
 from harness.parameter_server import processes
-from harness.parameter_server.assembly import Place
+from harness.parameter_server.place import Process
 from harness.parameter_server.roll import Roll
 from harness.records import Events, read_events
+from harness.run import Run
 from harness.runner.agents import Agents
-from harness.settings import Settings
 
 LEAST_TIMEOUT_S, PATIENCE = 60.0, 10  # of a session; times all models at the lowest rate
 
 
-def start(run_dir: Path, settings: Settings, network: Any, clock: Clock) -> "Crew":
+def start(run_dir: Path, run: Run, network: Network, clock: Clock) -> "Crew":
     """Fork all processes of the run; node `workers` is the server's."""
-    layout, workers = settings.build("parallel"), settings["workers"]
+    layout, workers = run.server, run.workers
     roll = Roll(workers)
-    timeout_s = session_timeout_s(settings)
-    place = Place(run_dir, network.addresses[workers], clock, timeout_s, roll)
+    timeout_s = session_timeout_s(run)
+    place = Process(run_dir, network.addresses[workers], clock, timeout_s, roll)
     crew = Crew(
         run_dir=run_dir,
+        asked=run,
         workers=workers,
         look_elsewhere=network.check,
         place=place,
@@ -47,19 +47,17 @@ def start(run_dir: Path, settings: Settings, network: Any, clock: Clock) -> "Cre
     return crew
 
 
-def session_timeout_s(settings: Settings) -> float:
+def session_timeout_s(run: Run) -> float:
     """Real seconds that either end of a session may be silent; generous, as slow is not dead.
 
     A server may have to send its model to all threads at once.
     """
-    layout, data = settings.build("parallel"), settings.build("dataset")
-    if layout.session_timeout_s is not None:
-        return layout.session_timeout_s
-    with torch.device("meta"):
-        model = settings.build("model").build(data.shape, data.classes)
-    entries = sum(parameter.numel() for parameter in model.parameters())
-    bits = 32 * entries * settings["workers"] * layout.threads
-    lowest = 1e6 * settings.build("profile").extremes().lowest_mbit / settings["emulation.dilation"]
+    layout = run.server
+    if (told := layout.session_timeout_s or run.timeouts.exchange_s) is not None:
+        return told
+    entries = sum(parameter.numel() for parameter in run.shapes().parameters())
+    bits = 32 * entries * run.workers * layout.threads
+    lowest = 1e6 * run.profile.extremes().lowest_mbit / run.emulation.dilation
     return max(LEAST_TIMEOUT_S, PATIENCE * bits / lowest)
 
 
@@ -67,7 +65,8 @@ def session_timeout_s(settings: Settings) -> float:
 class Crew(Agents):
     """The processes of a run, by id. `endings` has nothing before an end that is the run's."""
 
-    place: Place
+    asked: Run
+    place: Process
     entered: Callable[[int], AbstractContextManager[None]]
     goes_on: bool  # without a trainer that has died
     restarts: list[int]  # that are left, by rank
@@ -86,9 +85,9 @@ class Crew(Agents):
         try:
             setproctitle(f"harness: {self.named(node)}")
             if node == self.workers:
-                processes.serve(self.place)
+                processes.serve(self.asked, self.place)
             else:
-                processes.train(self.place, node, again)
+                processes.train(self.asked, self.place, node, again)
             status = 0
         except BaseException:
             traceback.print_exc()
@@ -100,7 +99,7 @@ class Crew(Agents):
         return "parameter server" if node == self.workers else f"trainer rank {node}"
 
     def all_ranks_finished(self) -> bool:
-        """Whether the server has: it waits for those that are to come."""
+        """True once the server has finished: it waits for trainers that are to come."""
         events = read_events(self.run_dir)
         return any(e["event"] == "rank_finished" and e["rank"] == self.workers for e in events)
 

@@ -14,6 +14,7 @@ class Server:
     stages: ClassVar[int] = 1  # of the model
     ranks: ClassVar[int] = 1  # that one model takes
     servers: ClassVar[int] = 1
+    program: ClassVar[str] = "harness.parameter_server.assembly:trainer"
 
     mode: str = "sync"  # sync: of all trainers' gradients the mean | async: each as it comes
     threads: int = 1  # of a trainer, each with a model; they share residual and thresholds
@@ -23,7 +24,9 @@ class Server:
     drain: str = "zero"  # zero | flush: what becomes of a layer's residual every drain_period steps
     drain_period: float | None = None  # expected steps between drains of a layer; null: never
     restarts: int = 0  # of each trainer that has died, in a new process, without its residual
-    session_timeout_s: float | None = None  # real, of silence; null: by size and lowest rate
+    session_timeout_s: float | None = (
+        None  # real, of silence; null: timeouts.exchange_s, or by size
+    )
 
     def __post_init__(self) -> None:
         for key, choices in (("mode", MODES), ("drain", DRAINS)):
@@ -43,7 +46,7 @@ class Server:
         self._check_sync()
 
     def _check_sync(self) -> None:
-        """What only trainers that do not wait for each other can have."""
+        """Refuse, with mode=sync, options for trainers that do not wait for each other."""
         off = {"threads": 1, "staleness_bound": None, "restarts": 0}
         for key, value in off.items():
             if self.mode == "sync" and (got := getattr(self, key)) != value:
@@ -52,7 +55,7 @@ class Server:
 
     @property
     def sessions(self) -> int:
-        """Of one trainer."""
+        """Number of sessions of one trainer."""
         return self.threads
 
 

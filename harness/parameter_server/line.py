@@ -36,7 +36,7 @@ class Line:
 
     @property
     def confirmed_bytes(self) -> int:
-        """Of those sent: what the other end has answered."""
+        """Bytes sent that the other end has answered."""
         return self.sent_bytes - self._unconfirmed
 
     def send(self, message: Message, *tensors: Tensor) -> None:
@@ -74,7 +74,7 @@ class Line:
         self._connection.close()
 
     def _send_with_next(self, content: memoryview) -> int:
-        """In a packet with what is sent next."""
+        """Send `content` in one packet with what is sent next."""
         return self._connection.send(content, socket.MSG_MORE)
 
     def _pass_on(self, content: memoryview, some: Callable[[memoryview], int]) -> None:
@@ -95,20 +95,23 @@ class Line:
 
 
 def _bytes(tensor: Tensor) -> memoryview:
-    """Of a contiguous tensor, not copied."""
+    """Memory of a contiguous tensor, not copied."""
     return tensor.detach().view(-1).view(torch.uint8).numpy().data
 
 
 class Listening:
-    """Where a server is found, on `address` alone; port 0 takes any that is free."""
+    """Listens for connections on `address` alone; port 0 takes any that is free."""
 
     def __init__(self, address: str, port: int, timeout_s: float) -> None:
         self._socket = socket.create_server((address, port), backlog=WAITING)
         self._socket.setblocking(False)
         self._timeout_s, self.port = timeout_s, self._socket.getsockname()[1]
 
+    def has_come(self) -> bool:
+        return False  # nobody knows without asking
+
     def joined(self) -> list[Line]:
-        """Those that came since the last call."""
+        """Connections made since the last call."""
         lines: list[Line] = []
         while True:
             try:

@@ -37,16 +37,16 @@ class Weights(NamedTuple):
 
 
 class Push(NamedTuple):
-    """A gradient of `step`, of weights of `version`; its values follow, float32 [entries].
+    """A gradient of `step`, of weights of `version`, compressed at `density`.
 
-    Of a sparse one their positions come behind, integers of `index_bytes` bytes, ascending; 0: it
-    is dense, and has all n entries.
+    A layout of so many tensors follows, and these (harness.parameter_server.captured).
     """
 
     step: int
     version: int
-    entries: int
-    index_bytes: int
+    tensors: int
+    density: float
+    entries: int  # of the model's, that it says something of
     residual_norm: float
     drains: int
 
@@ -57,6 +57,21 @@ class Ack(NamedTuple):
     version: int  # that the push has made
     accepted: int  # 0: it was refused
     ends: int  # 1: the run ends here, do no further step
+    waited: float  # for other trainers, on the clock
+
+
+class Settle(NamedTuple):
+    """Asks what all trainers make of a value of each: the least, or the mean."""
+
+    value: float
+    least: int  # 1: the least
+
+
+class Settled(NamedTuple):
+    """Answer to Settle, once all have asked."""
+
+    value: float
+    waited: float  # for other trainers, on the clock
 
 
 class Done(NamedTuple):
@@ -84,12 +99,15 @@ class Answer(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Of Hello or Push: what follows cannot be read. The session is over."""
+    """Answer to Hello or Push that cannot be read; the session is over."""
 
     entries: int  # that the server's model has
 
 
-Message = Hello | Welcome | Pull | Weights | Push | Ack | Done | Wait | Ask | Answer | Refusal
+Message = (
+    Hello | Welcome | Pull | Weights | Push | Ack | Settle | Settled | Done | Wait | Ask | Answer
+    | Refusal
+)  # fmt: skip
 KINDS: tuple[Any, ...] = Message.__args__
 BUFFERS, SAVE = 0, 1
 

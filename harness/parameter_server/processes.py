@@ -1,74 +1,82 @@
 """What the processes of a run with a parameter server execute: one server, and the trainers."""
 
 import os
+from typing import Any
 
 import torch
 
-from harness.parameter_server.assembly import Place, serving_of
-from harness.parameter_server.training import trainer_of
+from harness.parameter_server.assembly import serving_of
+from harness.parameter_server.exchange import Pushing
+from harness.parameter_server.place import Process
 from harness.records import Events
-from harness.settings import Settings
-from harness.training.worker import log_to, report
+from harness.run import Run
+from harness.training.assembly import assembled
+from harness.training.place import Place
+from harness.training.resume import resumed
+from harness.training.worker import finished, log_to, report
 
 
-def serve(place: Place) -> None:
+def serve(run: Run, place: Process) -> None:
     """Be the server; never returns normally after a failure."""
-    rank = Settings.read(place.run_dir)["workers"]
     log_to(place.run_dir / "logs" / "server.log")
     try:
-        _serve(place, rank)
+        _serve(run, place)
     except BaseException as error:
-        _give_up(place, rank, error)
+        _give_up(place, run.workers, error)
 
 
-def _serve(place: Place, rank: int) -> None:
-    settings, events = Settings.read(place.run_dir), Events(place.run_dir)
+def _serve(run: Run, process: Process) -> None:
+    rank = run.workers
     torch.set_num_threads(1)
-    serving = serving_of(settings, place)
-    events.append("rank_ready", rank=rank)
+    torch.manual_seed(run.seed)
+    serving = serving_of(run, place_of(run, process, rank))
+    events = Events(process.run_dir)
+    events.append("rank_ready", rank=rank, pid=os.getpid())
     serving.run()
-    service = serving.service
-    events.append("server_finished", place.clock.time_s(), **service.told())
-    events.append(
-        "rank_finished",
-        place.clock.time_s(),
-        rank=rank,
-        overruns=0,
-        drifted=False,
-        steps=service.rounds(),
-        aside_bytes=[serving.sent_bytes, serving.received_bytes],
-    )
+    events.append("server_finished", process.clock.time_s(), **serving.service.told())
+    finished(events, process.clock, rank, serving)
 
 
-def train(place: Place, rank: int, again: bool) -> None:
+def train(run: Run, place: Process, rank: int, again: bool) -> None:
     """Be trainer `rank`; `again`: in the place of one that has died."""
     log_to(place.run_dir / "logs" / f"rank{rank}.log")
     try:
-        _train(place, rank, again)
+        _train(run, place, rank, again)
     except BaseException as error:
         _give_up(place, rank, error)
 
 
-def _train(place: Place, rank: int, again: bool) -> None:
-    settings, events = Settings.read(place.run_dir), Events(place.run_dir)
-    threads = settings["workers"] * settings["parallel.threads"]
-    cores = max(1, (os.cpu_count() or 1) // threads)
-    torch.set_num_threads(cores)
-    trainer = trainer_of(settings, place, rank, again, cores)
-    events.append("rank_ready", rank=rank)
+def _train(run: Run, process: Process, rank: int, again: bool) -> None:
+    threads = run.workers * run.server.threads
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // threads))
+    torch.manual_seed(run.seed)
+    place = place_of(run, process, rank)
+    trainer = assembled(run, place._replace(begin=None) if again else place)
+    events = Events(process.run_dir)
+    events.append("rank_ready", rank=rank, pid=os.getpid())
     trainer.run()
-    events.append(
-        "rank_finished",
-        place.clock.time_s(),
+    finished(events, process.clock, rank, trainer)
+
+
+def place_of(run: Run, process: Process, rank: int) -> Place:
+    """The place of a trainer's process, or of the server's."""
+    nobody: Any = None
+    return Place(
+        run_dir=process.run_dir,
         rank=rank,
-        overruns=trainer.overruns,
-        drifted=False,
-        steps=trainer.done,
-        aside_bytes=trainer.aside_bytes,
+        leads=rank == run.workers,
+        clock=process.clock,
+        workers=nobody,
+        device=torch.device("cpu"),
+        together=nobody,
+        data=run.dataset,
+        begin=resumed(run.resume_from),
+        exchange=Pushing,
+        transport=process,
     )
 
 
-def _give_up(place: Place, rank: int, error: BaseException) -> None:
+def _give_up(place: Process, rank: int, error: BaseException) -> None:
     try:
         report(place.run_dir, rank, error)
     finally:

@@ -10,7 +10,7 @@ class Roll:
         self._memory = mmap.mmap(-1, ranks)
 
     def strike(self, rank: int) -> None:
-        """It will not come back."""
+        """Record that `rank` will not come back."""
         self._memory[rank] = 1
 
     def is_struck(self, rank: int) -> bool:

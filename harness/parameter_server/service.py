@@ -1,7 +1,6 @@
 """What a server does with pushes: none is applied twice, none that is at fault; all are counted."""
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,12 +9,12 @@ from typing import Any, NamedTuple
 import torch
 
 from harness.clock import Clock
+from harness.parameter_server.captured import Contribution
 from harness.parameter_server.gate import Gate
-from harness.parameter_server.messages import Push
+from harness.parameter_server.messages import ProtocolError, Push, Settle
 from harness.parameter_server.session import Session
-from harness.parameter_server.weights import Piece, Weights
+from harness.parameter_server.weights import Weights
 from harness.records import Events, Pushed, Table
-from harness.training.stops import Stops
 
 May = Callable[[], bool]
 
@@ -25,8 +24,16 @@ class Pending(NamedTuple):
 
     session: Session
     push: Push
-    piece: Piece | None  # None: it was refused
+    content: Contribution | None  # None: it was refused
     lock_wait_s: float
+
+
+@dataclass
+class Settling:
+    """Vote on a value that all trainers share, by rank until all have voted."""
+
+    values: dict[int, float] = field(default_factory=dict)
+    value: float | None = None
 
 
 @dataclass
@@ -36,28 +43,28 @@ class Service:
     weights: Weights
     gate: Gate
     workers: int
-    stops: Stops
+    steps: int  # of each
     is_sync: bool
     consistent_pull: bool
     clock: Clock
     table: Table
     events: Events
-    all_joined: Callable[[], None]  # called once, when every thread of every trainer is here
     threads: int = 1  # of a trainer
     ends: bool = False  # no more steps are to be done
-    stopped_at: int = 0  # rounds, at the last stop
+    is_due: Callable[[int], bool] = field(init=False)  # to rest, after so many rounds
     refused: Counter[str] = field(default_factory=Counter, init=False)
     staleness: Counter[int] = field(default_factory=Counter, init=False)
     drains: int = field(default=0, init=False)
+    _settling: Settling = field(default_factory=Settling, init=False)
     _pending: dict[int, Pending] = field(default_factory=dict, init=False)  # by rank
     _places: set[tuple[int, int]] = field(default_factory=set, init=False)  # rank, thread
 
     def __post_init__(self) -> None:
-        self.applied = torch.zeros(self.workers, self.stops.steps, dtype=torch.bool)
+        self.applied = torch.zeros(self.workers, self.steps, dtype=torch.bool)
         self._joining = threading.Lock()
 
     def rounds(self) -> int:
-        """Of one push of each trainer."""
+        """Number of rounds done, each of one push per trainer."""
         return self.weights.version // (1 if self.is_sync else self.workers)
 
     def first_step(self, rank: int) -> int:
@@ -75,21 +82,31 @@ class Service:
             before = len(self._places)
             self._places.add(place)
             if before < len(self._places) == self.workers * self.threads:
-                self.all_joined()
+                self.clock.call_ready()
 
-    def take_in(self, session: Session, push: Push, piece: Piece) -> tuple[bool, May]:
-        """Apply a push, or refuse it; and what must be true before its thread goes on."""
-        fault = self.weights.fault(piece)  # other pushes are applied meanwhile
-        asked = time.monotonic()
+    def settle(self, session: Session, asked: Settle) -> Settling:
+        """Settling that gets its value once every trainer has asked."""
         with self.weights.lock:
-            waited_s = time.monotonic() - asked
+            settling = self._settling
+            settling.values[session.rank] = asked.value
+            if len(settling.values) == self.workers:
+                self._settling, values = Settling(), settling.values.values()
+                settling.value = min(values) if asked.least else sum(values) / len(values)
+        self.gate.wake()
+        return settling
+
+    def take_in(self, session: Session, push: Push, content: Contribution) -> tuple[bool, May]:
+        """Apply a push, or refuse it; and what must be true before its thread goes on."""
+        fault = self.weights.fault(content)  # other pushes are applied meanwhile
+        asked = self.clock.now()
+        with self.weights.lock:
+            waited_s = self.clock.now() - asked
             fault = fault or self._misplaced(session, push)
             if fault:
                 self.refuse(session, push, fault)
-            pending = Pending(session, push, None if fault else piece, waited_s)
+            pending = Pending(session, push, None if fault else content, waited_s)
             if not self.is_sync:
-                self._apply([pending])
-                return not fault, lambda: True
+                return self._apply([pending]), lambda: True
             self._pending[session.rank] = pending
             version = self.weights.version
             if len(self._pending) == self.workers:
@@ -109,7 +126,7 @@ class Service:
         return {
             "applied": pushes,
             "refused": dict(self.refused),
-            "missing": self.workers * self.stops.steps - int(self.applied.sum()),
+            "missing": self.workers * self.steps - int(self.applied.sum()),
             "version": self.weights.version,
             "staleness_mean": stale / pushes if pushes else None,
             "staleness_max": max(self.staleness, default=None),
@@ -117,31 +134,41 @@ class Service:
         }
 
     def _misplaced(self, session: Session, push: Push) -> str | None:
-        if not 0 <= push.step < self.stops.steps or not 0 <= push.version <= self.weights.version:
+        if not 0 <= push.step < self.steps or not 0 <= push.version <= self.weights.version:
             return "step"
         return "twice" if self.applied[session.rank, push.step] else None
 
-    def _apply(self, pushes: list[Pending]) -> None:
+    def _apply(self, pushes: list[Pending]) -> bool:
         """One update by those that were not refused; everybody is told, and stopped if it is due.
 
-        A round whose pushes were all refused is an update by nothing.
+        A round whose pushes were all refused is an update by nothing. Whether there was another.
         """
-        good = [each for each in pushes if each.piece is not None]
+        good = [each for each in pushes if each.content is not None]
         before = self.weights.version
-        if good:
-            self.weights.apply((each.piece for each in good if each.piece), 1 / len(good))
-        elif self.is_sync:
+        if good and not self._applied(good):
+            good, pushes = [], [each._replace(content=None) for each in pushes]
+        if not good and self.is_sync:
             self.weights.version += 1
         for each in pushes:
             ahead = self.gate.advance(each.session).ahead
-            if each.piece is not None:
+            if each.content is not None:
                 self._record(each, before, ahead)
-        if any(map(self._is_stop, range(self.stopped_at + 1, self.rounds() + 1))):
+        if self.is_due(self.rounds()):
             self.gate.stop()
         self.gate.wake()
+        return bool(good)
 
-    def _is_stop(self, done: int) -> bool:
-        return self.stops.evaluates(done) or self.stops.saves(done, last=False)
+    def _applied(self, good: list[Pending]) -> bool:
+        """Apply the contributions; False if one is malformed, which is refused."""
+        try:
+            self.weights.apply([each.content for each in good if each.content])
+        except (ProtocolError, IndexError, ValueError, RuntimeError) as error:
+            if self.is_sync:  # whose trainers cannot go on without
+                raise
+            for each in good:
+                self.refuse(each.session, each.push, f"unreadable: {error}")
+            return False
+        return True
 
     def _record(self, one: Pending, version: int, ahead: int) -> None:
         session, push = one.session, one.push
@@ -160,7 +187,7 @@ class Service:
             staleness=staleness,
             ahead=ahead,
             entries=push.entries,
-            occupancy=push.entries / self.weights.flat.numel(),
+            achieved_density=push.entries / self.weights.vector.numel(),
             residual_norm=push.residual_norm,
             drains=push.drains,
             sent_bytes=up,

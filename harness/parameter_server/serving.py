@@ -2,16 +2,19 @@
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from torch import Tensor
 
-from harness.parameter_server.line import Line, LineLost, Listening
+from harness.parameter_server.line import LineLost
 from harness.parameter_server.messages import BUFFERS, SAVE, ProtocolError
+from harness.parameter_server.place import Ending, Transport, Wire
 from harness.parameter_server.service import Service
 from harness.parameter_server.session import Session
 from harness.training.checkpoint import Files
+from harness.training.rest import Rest
+from harness.training.together import Together
 
 POLL_S = 0.01  # between looks at who has asked for a session
 
@@ -21,27 +24,20 @@ class TrainerLost(RuntimeError):
 
 
 @dataclass
-class Serving:
-    """Runs until every trainer has done its steps, or is lost.
-
-    `evaluate` takes the rounds done and what asks for a trainer's buffers, and returns the metrics,
-    which it has written. `save` takes the rounds and the files that trainers have written.
-    """
+class Serving(Together):
+    """Runs until every trainer has done its steps, or is lost; all stop where the last waits."""
 
     service: Service
-    listening: Listening
-    timeout_s: float  # of silence
-    is_lost: Callable[[int], bool]  # whether a rank's process will not come back
-    evaluate: Callable[[int, Callable[[], Tensor]], dict[str, float]]
-    save: Callable[[int, list[Files]], None]
-    sent_bytes: int = field(default=0, init=False)  # of sessions that are over
-    received_bytes: int = field(default=0, init=False)
+    transport: Transport
+    rest: Rest = field(init=False)
+    aside_bytes: list[int] = field(default_factory=lambda: [0, 0], init=False)  # of ended sessions
+    overruns: int = field(default=0, init=False)  # it has no pace
     lost: set[int] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
-        self._threads: list[threading.Thread] = []
+        self.door, self.timeout_s = self.transport.door(), self.transport.timeout_s
+        self._threads: list[Ending] = []
         self._failure: BaseException | None = None
-        self._evaluated = self.service.weights.version
         self._counting = threading.Lock()
 
     def run(self) -> None:
@@ -51,7 +47,7 @@ class Serving:
             self._let_in()
             if self._failure is not None:
                 raise self._failure
-            if gate.wait_until_quiet(POLL_S):
+            if gate.wait_until_quiet(POLL_S, self._is_due):
                 self._stop(last=False)
             members, finished = gate.members(), gate.finished()
             if len(members) > len(finished):
@@ -63,13 +59,22 @@ class Serving:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _let_in(self) -> None:
-        for line in self.listening.joined():
-            thread = threading.Thread(target=self._serve, args=(line,), daemon=True)
-            thread.start()
-            self._threads.append(thread)
+    @property
+    def done(self) -> int:
+        """Rounds."""
+        return self.service.rounds()
 
-    def _serve(self, line: Line) -> None:
+    def _let_in(self) -> None:
+        for line in self.door.joined():
+            self._threads.append(self.transport.begin(partial(self._serve, line)))
+
+    def _is_due(self) -> bool:
+        """True if there is something to do beside stops."""
+        finished, threads = len(self.service.gate.finished()), self.service.threads
+        all_done = finished == self.service.workers * threads
+        return all_done or self._failure is not None or self.door.has_come()
+
+    def _serve(self, line: Wire) -> None:
         """A session's thread; what ends it early is told."""
         session = Session(self.service, line, self.timeout_s)
         try:
@@ -81,8 +86,8 @@ class Serving:
         finally:
             self.service.gate.leave(session)
             with self._counting:
-                self.sent_bytes += line.confirmed_bytes
-                self.received_bytes += line.received_bytes
+                self.aside_bytes[0] += line.confirmed_bytes
+                self.aside_bytes[1] += line.received_bytes
             line.close()
 
     def _leave_early(self, session: Session, error: Exception) -> None:
@@ -98,7 +103,7 @@ class Serving:
             self._failure = lost
 
     def _are_done(self, finished: list, silent_s: float) -> bool:
-        """Whether nobody will push any more; who was silent for too long counts as lost."""
+        """True if nobody will push any more; who was silent for too long counts as lost."""
         threads, workers = self.service.threads, self.service.workers
         done = {rank: sum(each.rank == rank for each in finished) for rank in range(workers)}
         missing = {rank for rank, count in done.items() if count < threads}
@@ -106,11 +111,12 @@ class Serving:
             return True
         if not self.service.clock.ready or len(self.service.gate.members()) > len(finished):
             return False
-        gone = {rank for rank in missing if self.is_lost(rank) or silent_s > self.timeout_s}
+        is_lost = self.transport.is_lost
+        gone = {rank for rank in missing if is_lost(rank) or silent_s > self.timeout_s}
         if gone != missing:
             return False
         for rank in gone:
-            if not self.is_lost(rank):
+            if not is_lost(rank):
                 how = f"did not come back within {self.timeout_s:g} s"
                 self.service.events.append("trainer_lost", rank=rank, how=how)
         self.lost = gone
@@ -121,49 +127,46 @@ class Serving:
     def _stop(self, last: bool) -> None:
         """Evaluate and save, if that is due, while the clock stands still and everybody waits."""
         service, gate = self.service, self.service.gate
-        service.clock.pause(gate.quiet_at)
-        done, stops = service.rounds(), service.stops
-        fresh = range(service.stopped_at + 1, done + 1)
-        service.stopped_at = done
-        metrics = {}
-        due = any(map(stops.evaluates, fresh)) or last
-        if due and self._evaluated != service.weights.version:
-            self._evaluated = service.weights.version
-            metrics = self.evaluate(done, self._buffers)
-        last = last or stops.ends(done, metrics)
-        if any(stops.saves(each, last=False) for each in fresh) or stops.saves(done, last):
-            self._save(done)
-        service.ends = last
-        if not last:
-            service.clock.resume()
-        gate.go(ends=last)
+        service.ends = self.rest.take(self.done, gate.quiet_at, None, last)
+        gate.go(ends=service.ends)
 
-    def _save(self, done: int) -> None:
-        """A rank that is lost leaves its part out, and nobody can go on from there."""
-        parts: dict[int, Files] = {}
-        for session in self._sessions():
-            if session.rank not in parts:
-                try:
-                    parts[session.rank] = _files(session.ask(SAVE, done).numpy().tobytes())
-                except LineLost:
-                    continue  # its own thread tells
-        self.save(done, [parts[rank] for rank in sorted(parts)])
+    def stop(self, arrived: float) -> None:
+        self.service.clock.pause(arrived)
 
-    def _buffers(self) -> Tensor:
-        """Of the model of the first trainer that answers: statistics of its batches."""
+    def go_on(self, arrived: float) -> None:
+        self.service.clock.resume()
+
+    def gather(self, mine: Files) -> list[Files]:
+        """The files of all that are here; who is lost leaves its own out."""
+        told = (self._asked(session, SAVE) for session in self._sessions())
+        return [
+            mine,
+            *(_files(content.numpy().tobytes()) for content in told if content is not None),
+        ]
+
+    def buffers(self) -> Tensor:
+        """Buffers of the first trainer's model that answers: statistics of its batches."""
         for session in self._sessions():
-            try:
-                return session.ask(BUFFERS, 0)
-            except LineLost:
-                continue  # its own thread tells
+            if (content := self._asked(session, BUFFERS)) is not None:
+                return content
         raise TrainerLost("no trainer is left to ask for the buffers of its model")
 
+    def _asked(self, session: Session, what: int) -> Tensor | None:
+        try:
+            return session.ask(what, self.rest.done)
+        except (LineLost, ProtocolError):
+            session.line.close()  # its own thread tells
+            return None
+
     def _sessions(self) -> list[Session]:
-        """In the order of ranks and threads."""
+        """Sessions in the order of ranks and threads."""
         members = [each for each in self.service.gate.members() if isinstance(each, Session)]
         return sorted(members, key=lambda each: (each.rank, each.thread))
 
 
 def _files(content: bytes) -> Files:
-    name, _, digest = content.decode().partition(" ")
+    try:
+        name, _, digest = content.decode().partition(" ")
+    except UnicodeDecodeError as error:
+        raise ProtocolError(f"a file's name and digest must be text: {error}") from error
     return {name: digest}

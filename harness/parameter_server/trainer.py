@@ -1,21 +1,28 @@
 """A trainer: threads that share a stream of batches, a residual and its thresholds."""
 
-import queue
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from harness.clock import Clock
-from harness.data.base import Batch
+from controllers.base import Observation
 from harness.parameter_server.client import Client
+from harness.parameter_server.exchange import Pushing
 from harness.parameter_server.flat import buffers_of
-from harness.parameter_server.line import Line, LineLost
+from harness.parameter_server.line import LineLost
 from harness.parameter_server.messages import BUFFERS, Ask
-from harness.parameter_server.replica import Replica
-from harness.records import Events, Table
+from harness.parameter_server.place import Transport, Wire
+from harness.records import Events
+from harness.training.checkpoint import Files
+from harness.training.rest import Save
+from harness.training.together import Together
+from harness.training.train import Loop
+
+REJOIN_S = 2.0  # to reach a server that was there; a run waits longer for the others' reports
 
 
 class ServerLost(RuntimeError):
@@ -23,111 +30,130 @@ class ServerLost(RuntimeError):
 
 
 @dataclass
+class Served(Together):
+    """One thread. The server stops all, and writes for all."""
+
+    clock: Any  # a harness.clock.Clock
+    loop: Loop = field(init=False)
+    exchange: Pushing = field(init=False)
+    save: Save = field(init=False)
+    _files: Files = field(default_factory=dict, init=False)  # that were written last
+
+    def begin(self) -> float:
+        self.clock.wait_running()
+        return self.clock.now()
+
+    def gather(self, mine: Files) -> list[Files]:
+        self._files = mine
+        return [mine]
+
+    def ends(self, done: int, seen: Observation) -> bool | None:
+        """As the server has said in its answer to a push."""
+        return self.exchange.ends or None
+
+    def join(self, line: Wire) -> int:
+        """A session with the server; the first step that this rank has not pushed."""
+        return self.exchange.join(Client(line, self._answer))
+
+    def done(self) -> None:
+        """There are no more steps; returns once all are done."""
+        self.exchange.client.done()
+        self.put_aside()
+
+    def put_aside(self) -> None:
+        """Count the bytes of this session that belong to no step with a row."""
+        line, (sent, received) = self.exchange.client.line, self.exchange.bytes
+        self.loop.aside_bytes[0] += max(0, line.confirmed_bytes - sent)
+        self.loop.aside_bytes[1] += line.received_bytes - received
+
+    def _answer(self, ask: Ask) -> Tensor:
+        """To the server: buffers of the model, or the name and digest of what was saved; uint8."""
+        gradients: Any = self.loop.gradients
+        if ask.what == BUFFERS:
+            return buffers_of(gradients.model)
+        self.save(ask.step, self.exchange.seen)
+        [(name, digest)] = self._files.items()
+        return torch.frombuffer(bytearray(f"{name} {digest}".encode()), dtype=torch.uint8)
+
+
+@dataclass
 class Trainer:
     """Steps are given out in order, each to the thread that asks first; none is given out again."""
 
     rank: int
-    replicas: list[Replica]  # by thread
-    batches: Callable[[int], Iterator[Batch]]  # from a step on
-    steps: int
-    clock: Clock
-    join: Callable[[], Line]  # a new session
+    threads: list[Served]
+    batches: Callable[[int], Iterator[Any]]  # from a step on
+    transport: Transport
+    start_s: float  # to reach a server that may not be there yet
     may_rejoin: bool
-    save: Callable[[int], Tensor]  # write this rank's part of a checkpoint; uint8
-    table: Table
     events: Events
-    cores: int = 1  # for each thread's computation
-    done: int = field(default=0, init=False)  # steps that were acknowledged
-    overruns: int = field(default=0, init=False)
-    aside_bytes: list[int] = field(default_factory=lambda: [0, 0], init=False)  # in no step's row
 
     def __post_init__(self) -> None:
-        self._lock = threading.Lock()  # of what is given out, and of counts
-        self._ended: queue.Queue[BaseException | None] = queue.Queue()
+        self._lock = threading.Lock()  # of what is given out
+        self.loops = [thread.loop for thread in self.threads]
+        self._steps: Any = self.loops[0].steps
+        for loop in self.loops:
+            loop.steps = self._given(loop)
 
-    def run(self) -> None:
+    @property
+    def done(self) -> int:
+        """Steps that were acknowledged."""
+        return sum(loop.done - loop.first for loop in self.loops)
+
+    @property
+    def overruns(self) -> int:
+        return sum(loop.overruns for loop in self.loops)
+
+    @property
+    def aside_bytes(self) -> list[int]:
+        return [sum(loop.aside_bytes[way] for loop in self.loops) for way in range(2)]
+
+    def run(self) -> int:
         """Until every step is done, or the server says that the run ends. ServerLost."""
-        firsts = [self._join(thread) for thread in range(len(self.replicas))]
-        self._next, self._batches = firsts[0], self.batches(firsts[0])
-        threads = [
-            threading.Thread(target=self._work, args=(thread,), daemon=True)
-            for thread in range(len(self.replicas))
-        ]
-        for thread in threads:
-            thread.start()
-        for _ in threads:
-            if (failure := self._ended.get()) is not None:
-                raise failure
-        for thread in threads:
-            thread.join()
+        self._next = [self._join(thread, self.start_s) for thread in self.threads][0]
+        self._batches = self.batches(self._next)
+        self.transport.together([partial(self._train, thread) for thread in self.threads])
+        return self.overruns
 
-    def _join(self, thread: int) -> int:
-        replica = self.replicas[thread]
+    def close(self) -> None:
+        return None
 
-        def answer(ask: Ask) -> Tensor:
-            return buffers_of(replica.model) if ask.what == BUFFERS else self.save(ask.step)
-
+    def _join(self, thread: Served, reach_s: float) -> int:
         try:
-            return replica.join(Client(self.join(), answer), thread)
+            return thread.join(self.transport.join(reach_s))
         except LineLost as error:
             raise ServerLost(f"the parameter server cannot be reached: {error}") from error
 
-    def _work(self, thread: int) -> None:
-        try:
-            torch.set_num_threads(self.cores)  # a thread has a number of its own, which rounds
-            self.clock.wait_running()
-            self._train(thread)
-            self._ended.put(None)
-        except BaseException as error:
-            self._ended.put(error)
-
-    def _train(self, thread: int) -> None:
-        replica, counted = self.replicas[thread], [0, 0]
-        while (given := self._given()) is not None:
-            step, batch = given
+    def _train(self, thread: Served) -> None:
+        while True:
             try:
-                row, ack, overran, drained = replica.step(step, batch)
+                thread.loop.run()
+                return thread.done()
             except LineLost as error:
-                self._put_aside(replica.client, counted)
-                self._rejoin(thread, step, error)
-                counted = [0, 0]
-                continue
-            counted[0] += row.sent_bytes
-            counted[1] += row.received_bytes
-            self._note(row.time_s, overran, drained, step)
-            self.table.append(row)
-            if ack.ends:
-                break
-        replica.client.done()
-        self._put_aside(replica.client, counted)
+                thread.put_aside()
+                self._rejoin(thread, error)
 
-    def _given(self) -> tuple[int, Batch] | None:
-        with self._lock:
-            if self._next >= self.steps:
-                return None
-            self._next += 1
-            return self._next - 1, next(self._batches)
+    def _given(self, loop: Loop) -> Iterator[int]:
+        """The steps that a thread asks for, each with its batch."""
+        exchange: Any = loop.exchange
+        gradients: Any = loop.gradients
+        while True:
+            with self._lock:
+                exchange.step = self._next
+                if exchange.step >= self._steps.stop:
+                    return
+                self._next += 1
+                gradients.batches = iter([next(self._batches)])
+            yield exchange.step
 
-    def _note(self, time_s: float, overran: bool, drained: list[str], step: int) -> None:
-        with self._lock:
-            self.done += 1
-            self.overruns += overran
-        for name in drained:
-            self.events.append("drain", time_s, rank=self.rank, step=step, parameter=name)
-
-    def _rejoin(self, thread: int, step: int, error: LineLost) -> None:
-        """Come back after the server has given this thread up; `step` is lost, if not applied."""
+    def _rejoin(self, thread: Served, error: LineLost) -> None:
+        """Come back after the server has given this thread up; its step is lost, if not applied."""
         if not self.may_rejoin:
             raise ServerLost(f"the parameter server has ended the session: {error}") from error
-        self.events.append("rejoins", rank=self.rank, thread=thread, step=step, error=str(error))
+        exchange = thread.exchange
+        told = {"rank": self.rank, "thread": exchange.thread, "step": exchange.step}
+        self.events.append("rejoins", **told, error=str(error))
         try:
-            self._join(thread)
+            self._join(thread, REJOIN_S)
         except ServerLost as gone:
             raise ServerLost(f"{gone}, after {error}") from error
-
-    def _put_aside(self, client: Client, counted: list[int]) -> None:
-        """What was sent and received beside steps that have rows."""
-        line = client.line
-        with self._lock:
-            self.aside_bytes[0] += max(0, line.confirmed_bytes - counted[0])
-            self.aside_bytes[1] += line.received_bytes - counted[1]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from torch import Tensor, nn
 
-from harness.models.chain import Beside
+from harness.models.chain import SkipLayer
 
 Layers = list[tuple[str, nn.Module]]  # with their names in the model, which may have dots
 
@@ -38,7 +38,7 @@ def _layers(prefix: str, model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 class Part(nn.Module):
-    """These layers, one after the other; one `Beside` others gets the inputs of the whole model."""
+    """Runs `layers` in order; a `SkipLayer` among them also gets the whole model's inputs."""
 
     def __init__(self, layers: Layers) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Part(nn.Module):
             self._put(name, layer)
 
     def _put(self, name: str, layer: nn.Module) -> None:
-        """Where the model has it: names of parameters are those of the whole."""
+        """Register `layer` under the model's own name, so that parameters keep theirs."""
         *holders, last = name.split(".")
         holder: nn.Module = self
         for each in holders:
@@ -60,5 +60,5 @@ class Part(nn.Module):
         """`x` is what goes into the first layer; `inputs` the whole model's, if it is not `x`."""
         inputs = x if inputs is None else inputs
         for layer in self._layers:
-            x = layer(x, inputs) if isinstance(layer, Beside) else layer(x)
+            x = layer(x, inputs) if isinstance(layer, SkipLayer) else layer(x)
         return x

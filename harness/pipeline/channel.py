@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
@@ -17,8 +18,30 @@ class PeerLost(RuntimeError):
         self.rank = rank
 
 
+class Channel(Protocol):
+    """This rank's end of a connection to one neighbour; counts only grow.
+
+    Sending does not wait. Messages of a direction arrive in their order.
+    """
+
+    sent_bytes: int
+    received_bytes: int
+
+    def send(self, message: Tensor) -> None:
+        """`message`, uint8 [bytes], must not change before `flush` returns."""
+        ...
+
+    def receive(self, nbytes: int) -> Tensor:
+        """The next message, uint8 [nbytes]; waits for it."""
+        ...
+
+    def flush(self) -> None:
+        """Wait until everything sent so far has left."""
+        ...
+
+
 @dataclass
-class Channel:
+class GlooChannel:
     """This rank's end of a connection to rank `peer` of `group`, which must be one of gloo's.
 
     A neighbour that does not answer within the group's timeout, or whose end is closed, is a
@@ -39,7 +62,6 @@ class Channel:
     _leaving: list[tuple[dist.Work, Tensor]] = field(default_factory=list, init=False)
 
     def send(self, message: Tensor) -> None:
-        """`message`, uint8 [bytes], must not change before `flush` returns."""
         message = message.cpu()
         work = dist.isend(message, group=self.group, group_dst=self.peer)
         assert work is not None  # this rank is a member of its group
@@ -47,7 +69,6 @@ class Channel:
         self.sent_bytes += message.numel()
 
     def receive(self, nbytes: int) -> Tensor:
-        """The next message, uint8 [nbytes]; waits for it."""
         message = torch.empty(nbytes, dtype=torch.uint8)
         work = dist.irecv(message, group=self.group, group_src=self.peer)
         assert work is not None
@@ -57,7 +78,6 @@ class Channel:
         return message.to(self.device)
 
     def flush(self) -> None:
-        """Wait until everything sent so far has left."""
         with self._naming("nothing more was taken by"):
             for work, _ in self._leaving:
                 work.wait()

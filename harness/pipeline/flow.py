@@ -28,10 +28,10 @@ class Here(NamedTuple):
 
 
 class Computing(Protocol):
-    """What a stage does with a micro-batch; `part` is its number."""
+    """Computation of a stage on one micro-batch; `part` is its number."""
 
     def forward(self, part: int, inputs: Tensor | None) -> Tensor:
-        """What crosses the next cut, or the loss; `inputs` came by the last, None: a batch's."""
+        """Compute what crosses the next cut, or the loss; no `inputs` in the first stage."""
         ...
 
     def backward(
@@ -43,7 +43,7 @@ class Computing(Protocol):
 
 @dataclass
 class Flow:
-    """Of the stage `here` between the ends of two cuts, each None where there is no cut."""
+    """Runs the micro-batches of stage `here`; an end is None where there is no cut."""
 
     here: Here
     inlet: Inlet | None
@@ -76,11 +76,12 @@ class Flow:
             device.begin(arrival.received_s, arrival.decoded_s)
         else:
             device.begin()
-        outputs = stage.forward(part, inputs)
-        device.end("forward")
+        with device.clock.computing():
+            outputs = stage.forward(part, inputs)
+        device.end("forward", part)
         sending = None
         if self.outlet:
-            with device.compressing():
+            with device.compressing(outputs.numel(), part):
                 sending = self.outlet.send(outputs)
         self._leaving[part] = outputs, sending
 
@@ -96,15 +97,16 @@ class Flow:
         else:
             device.begin()
         arrival = self._arrivals.pop(part, None)
-        below = stage.backward(part, outputs, grad, arrival and arrival.inputs)
-        device.end("backward")
+        with device.clock.computing():
+            below = stage.backward(part, outputs, grad, arrival and arrival.inputs)
+        device.end("backward", part)
         if self.inlet:
             assert arrival and below is not None
-            with device.compressing():
+            with device.compressing(below.numel(), part):
                 self.inlet.send_back(arrival, below)
 
     def ends(self) -> list[Inlet | Outlet]:
-        """Of the cuts beside this stage."""
+        """Ends of the cuts beside this stage."""
         return [end for end in (self.inlet, self.outlet) if end is not None]
 
     def flush(self) -> None:

@@ -15,17 +15,19 @@ class Data:
     stages: ClassVar[int] = 1
     ranks: ClassVar[int] = 1  # that one model takes
     servers: ClassVar[int] = 0  # that hold the model
+    program: ClassVar[str] = "harness.training.assembly:whole"  # of a rank
 
 
 @dataclass(frozen=True)
 class Split:
-    """Likewise, and what crosses the cuts of the model is compressed, though nothing is sent.
+    """Every worker has the whole model, with its cuts compressed though nothing is sent.
 
     This is how the paper's own small experiments were made.
     """
 
     ranks: ClassVar[int] = 1
     servers: ClassVar[int] = 0
+    program: ClassVar[str] = Data.program
 
     stages: int = 2
     cuts: Sequence[int] | None = None
@@ -43,6 +45,8 @@ class Pipeline(Split):
 
     Workers of one pipeline follow each other: rank = pipeline x stages + stage.
     """
+
+    program: ClassVar[str] = "harness.pipeline.assembly:staged"
 
     schedule: str = "1f1b"
     encoding: str = "bitmap"

@@ -6,11 +6,10 @@ Each side has a thread that receives and decodes, so that what crosses does so w
 computes.
 """
 
-import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,14 +17,31 @@ from torch import Tensor
 from compressors.activations.base import Activations, Piece
 from compressors.activations.encoding import VALUE_BYTES, Encoding
 from compressors.activations.operator import Crossed
+from harness.clock import RankClock
 from harness.pipeline.channel import Channel
 
 Shape = tuple[int, int]  # rows, entries of each
 Value = TypeVar("Value")
 
 
+class Task(Protocol):
+    """Pending result of a task on another thread."""
+
+    def result(self) -> Any:
+        """Waits for it."""
+        ...
+
+
+class Beside(Protocol):
+    """A thread that does tasks in their order, such as an executor of concurrent.futures."""
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any) -> Task: ...
+
+    def shutdown(self) -> None: ...
+
+
 class Came(NamedTuple, Generic[Value]):
-    """What was made of a message, and when, in seconds of time.monotonic()."""
+    """A decoded message, with the times of its arrival and decoding on the clock."""
 
     value: Value
     received_s: float  # all of it was here
@@ -34,7 +50,7 @@ class Came(NamedTuple, Generic[Value]):
 
 @dataclass
 class End:
-    """What both sides of a cut have; `shape` is that of one sample's activations.
+    """State that both sides of a cut have; `shape` is that of one sample's activations.
 
     Counters only grow.
     """
@@ -43,14 +59,13 @@ class End:
     scheme: Activations
     encoding: Encoding
     shape: torch.Size
+    clock: RankClock
+    beside: Callable[[str], Beside]  # a thread of that name
     dense_bytes: int = field(default=0, init=False)  # of what was sent, were it not compressed
     flushed_s: float = field(default=0.0, init=False)  # real, for what had not left
 
     def __post_init__(self) -> None:
-        # A new thread has a number of its own, by which products of matrices are rounded.
-        self._thread = ThreadPoolExecutor(
-            1, type(self).__name__.lower(), torch.set_num_threads, (torch.get_num_threads(),)
-        )
+        self._thread = self.beside(type(self).__name__.lower())
 
     def _rows(self, samples: int) -> Shape:
         return samples, prod(self.shape)
@@ -64,19 +79,20 @@ class End:
         """The next piece for `shape` rows, and when it was here; one of `count` has no mask."""
         if count is not None:
             values = self.channel.receive(VALUE_BYTES * count)
-            return Piece(values.view(torch.float32)), time.monotonic()
+            return Piece(values.view(torch.float32)), self.clock.now()
         n = prod(shape)
         first = self.channel.receive(self.encoding.first_bytes(n))
         nbytes = self.encoding.second_bytes(first, n)
         second = self.channel.receive(nbytes) if nbytes else first.new_empty(0)
-        received_s = time.monotonic()
-        return self.encoding.decode(first, second, shape), received_s
+        received_s = self.clock.now()
+        with self.clock.compressing(0):
+            return self.encoding.decode(first, second, shape), received_s
 
     def flush(self) -> None:
         """Wait until everything sent so far has left."""
-        begin = time.monotonic()
+        begin = self.clock.now()
         self.channel.flush()
-        self.flushed_s += time.monotonic() - begin
+        self.flushed_s += self.clock.now() - begin
 
     def close(self) -> None:
         """End the thread; nothing may be under way."""
@@ -86,7 +102,7 @@ class End:
 class Sending(NamedTuple):
     """A micro-batch that has left, and whose gradient will come."""
 
-    grad: Future[Came[Tensor]]
+    grad: Task  # a Came[Tensor]
 
 
 @dataclass
@@ -105,8 +121,9 @@ class Outlet(End):
 
     def _grad(self, shape: Shape, kept: Any) -> Came[Tensor]:
         piece, received_s = self._receive(shape, self.scheme.count_back(kept, shape))
-        grad = self.scheme.returned(piece, kept, shape).view(shape[0], *self.shape)
-        return Came(grad, received_s, time.monotonic())
+        with self.clock.compressing(0):
+            grad = self.scheme.returned(piece, kept, shape).view(shape[0], *self.shape)
+        return Came(grad, received_s, self.clock.now())
 
     def returned(self, sending: Sending) -> Came[Tensor]:
         """The gradient of what was sent, once it has come."""
@@ -132,17 +149,18 @@ class Inlet(End):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._expected: list[Future[Came[tuple[Tensor, Any]]]] = []
+        self._expected: list[Task] = []
 
     def expect(self, samples: int, times: int = 1) -> None:
-        """That micro-batches of so many samples come: they do so while this process computes."""
+        """Announce that micro-batches of `samples` will arrive, while this process computes."""
         for _ in range(times):
             self._expected.append(self._thread.submit(self._activations, self._rows(samples)))
 
     def _activations(self, shape: Shape) -> Came[tuple[Tensor, Any]]:
         piece, received_s = self._receive(shape, self.scheme.count(shape))
-        rows, kept = self.scheme.received(piece, shape)
-        return Came((rows.view(shape[0], *self.shape), kept), received_s, time.monotonic())
+        with self.clock.compressing(0):
+            rows, kept = self.scheme.received(piece, shape)
+        return Came((rows.view(shape[0], *self.shape), kept), received_s, self.clock.now())
 
     def receive(self) -> Arrival:
         """The next one that was expected."""

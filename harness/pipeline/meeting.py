@@ -5,17 +5,17 @@ from typing import Any
 
 import torch
 
-from harness.exchange.workers import Workers
+from harness.exchange.collectives import Collectives
 
 
 class Meeting:
-    """Of workers that are all ranks, over gloo."""
+    """Gathers objects of all ranks, over gloo, and counts their bytes."""
 
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, workers: Collectives) -> None:
         self.workers = workers
 
     def gather(self, mine: Any) -> list[Any]:
-        """Every rank's, by rank: tensors, and what holds them and plain values."""
+        """Gather every rank's object, by rank: tensors, containers of them and plain values."""
         buffer = io.BytesIO()
         torch.save(mine, buffer)
         own = torch.frombuffer(buffer.getbuffer(), dtype=torch.uint8)

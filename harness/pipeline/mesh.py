@@ -1,10 +1,13 @@
 """The ranks of a run as pipelines side by side: groups along each, and across them by stage."""
 
+from dataclasses import dataclass
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
+
+from harness.pipeline.channel import GlooChannel
 
 ACROSS, ALONG = "dp", "pp"  # the same stage of all pipelines; the stages of one
 
@@ -19,6 +22,20 @@ def meshed(stages: int, timeout: timedelta) -> DeviceMesh:
     across = _own([column.tolist() for column in ranks.T], timeout, None)
     along = _own([row.tolist() for row in ranks], timeout, "gloo")
     return DeviceMesh.from_group([across, along], "cpu", ranks, mesh_dim_names=(ACROSS, ALONG))
+
+
+@dataclass
+class Along:
+    """The stages of this rank's pipeline, which are those of `group`."""
+
+    group: dist.ProcessGroup
+    device: torch.device
+
+    def __post_init__(self) -> None:
+        self.stage, self.stages = self.group.rank(), self.group.size()
+
+    def channel(self, stage: int, name: str) -> GlooChannel:
+        return GlooChannel(self.group, stage, name, self.device)
 
 
 def everyone(timeout: timedelta) -> dist.ProcessGroup:

@@ -1,6 +1,7 @@
 """What crossed the cuts of a step, as differences of counters that only grow."""
 
 from collections.abc import Sequence
+from math import nan
 from typing import NamedTuple
 
 from compressors.activations.operator import Crossed, Cut
@@ -13,9 +14,9 @@ Source = Inlet | Outlet | Cut | Meeting | Device
 
 
 class _Sums(NamedTuple):
-    sent_bytes: int = 0
+    activation_bytes: int = 0
     received_bytes: int = 0
-    dense_bytes: int = 0
+    dense_activation_bytes: int = 0
     flushed_s: float = 0.0
     waited_s: float = 0.0
     compress_s: float = 0.0
@@ -35,8 +36,9 @@ class Meter:
         """Since the last time."""
         before, self._before = self._before, self._sums()
         fresh = _Sums._make(now - then for now, then in zip(self._before, before, strict=True))
-        occupancy = fresh.kept / fresh.entries if fresh.entries else float("nan")
-        return Crossing(*fresh[:-2], occupancy)
+        kept, entries, told = fresh.kept, fresh.entries, fresh._asdict()
+        del told["kept"], told["entries"]
+        return Crossing(achieved_activation_density=kept / entries if entries else nan, **told)
 
     def _sums(self) -> _Sums:
         each = map(_counters, self._ends)

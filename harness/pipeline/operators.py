@@ -12,20 +12,21 @@ from harness.models.transformer import Rectifier, Translator
 from harness.pipeline.chain import chain
 from harness.pipeline.layout import Split
 from harness.pipeline.stages import cuts_of
-from harness.settings import Settings
+from harness.run import Run
 
 
-def cut_in_place(settings: Settings, model: nn.Module, shape: Shape) -> list[Cut]:
-    """Put an operator at every cut of `model`, whose parameters keep their names; returns them."""
-    parallel = settings.build("parallel")
-    if parallel.stages == 1:
+def cut_in_place(run: Run, model: nn.Module, shape: Shape) -> list[Cut]:
+    """Put an operator at every cut of `model`, whose parameters keep their names; returns them.
+
+    Who puts others into the list that is returned changes those at work.
+    """
+    if not isinstance(run.parallel, Split):
         return []
-    found = []
-    for layer in before_cuts(model, shape, parallel):
-        cut = Cut(settings.build("activations"))
-        layer.register_forward_hook(_through(cut, isinstance(layer, Rectifier)))
-        found.append(cut)
-    return found
+    cuts: list[Cut] = []
+    for number, layer in enumerate(before_cuts(model, shape, run.parallel)):
+        layer.register_forward_hook(_through(cuts, number, isinstance(layer, Rectifier)))
+        cuts.append(Cut(run.activations()))
+    return cuts
 
 
 def before_cuts(model: nn.Module, shape: Shape, parallel: Split) -> list[nn.Module]:
@@ -43,15 +44,17 @@ def before_cuts(model: nn.Module, shape: Shape, parallel: Split) -> list[nn.Modu
 
 
 def schemes(cuts: Sequence[Cut]) -> dict[str, Activations]:
-    """What the cuts of a model have learnt, by the names it is kept under."""
+    """Schemes of the cuts by the names under which checkpoints keep them."""
     return {f"cut{number}": cut.scheme for number, cut in enumerate(cuts)}
 
 
-def _through(cut: Cut, words: bool) -> Callable[[nn.Module, Any, Tensor], Tensor]:
+def _through(
+    cuts: list[Cut], number: int, words: bool
+) -> Callable[[nn.Module, Any, Tensor], Tensor]:
     """A row is what crosses of one sample, or of one of its `words`."""
 
     def through(layer: nn.Module, inputs: Any, output: Tensor) -> Tensor:
         rows = output.flatten(0, -2) if words else output
-        return cut(rows.float(), layer.training).view_as(output)
+        return cuts[number](rows.float(), layer.training).view_as(output)
 
     return through

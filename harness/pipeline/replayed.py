@@ -23,6 +23,7 @@ class ReplayedStage:
 
     def __post_init__(self) -> None:
         flow, noise = self.flow, torch.Generator().manual_seed(self.seed)
+        self.exchange = self.gradients.exchange
         self.samples = flow.parts * flow.batch_size if flow.here.is_last else 0
 
         def some(shape: torch.Size) -> Tensor:

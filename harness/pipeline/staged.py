@@ -4,78 +4,62 @@ A step: micro-batches go through the stages by the schedule; after the flush eve
 its gradients with the same stage of the other pipelines, through the compressor.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.futures import Future
 
-from harness.exchange.thread import Exchange, ExchangeError
 from harness.pipeline.flow import Flow
 from harness.pipeline.meeting import Meeting
-from harness.training.gradients import MOST_NAMED, bucket_names
-from harness.training.task import Task
+from harness.training.gradients import Trained
 
 
-@dataclass
-class Staged:
+@dataclass(kw_only=True)
+class Staged(Trained):
     """Real gradients of one stage, `model`; SGD on their mean over pipelines.
 
     Every rank reads the same batches of its pipeline: the first stage uses the inputs, the last one
     the labels. The last one knows the loss and counts the samples; elsewhere they are nan and 0.
     """
 
-    model: nn.Module
     flow: Flow
-    batches: Any  # iterator of (inputs, labels) of this pipeline
-    test_set: Any  # this pipeline's share of the test set: iterator of (inputs, labels)
-    optimizer: torch.optim.Optimizer
-    learning_rate: Callable[[int], float]
-    exchange: Exchange
     meeting: Meeting
-    task: Task
-    bucket_mb: float | None  # None: DDP's own sizes
 
     def __post_init__(self) -> None:
-        self.here, self.parts = self.flow.here, self.flow.parts
-        self.samples = self.parts * self.flow.batch_size if self.here.is_last else 0
-        named = self.model.named_parameters()
-        self._trained = {name: parameter for name, parameter in named if parameter.requires_grad}
-        sizes = {name: parameter.numel() for name, parameter in self._trained.items()}
-        self._buckets = bucket_names(sizes, self.bucket_mb)
+        self.here = self.flow.here
+        self.samples = self.samples if self.here.is_last else 0
 
-    def settle(self, samples: Tensor) -> None:
-        """Take the one-time costs of a step on a micro-batch of any `samples`; changes nothing."""
+    def settle(self, inputs: Tensor) -> None:
         before = [buffer.clone() for buffer in self.model.buffers()]
         inlet = self.flow.inlet
-        came = torch.zeros(len(samples), *inlet.shape, requires_grad=True) if inlet else None
-        self._scores(samples, came).sum().backward()
+        came = torch.zeros(len(inputs), *inlet.shape, requires_grad=True) if inlet else None
+        self._scores(inputs, came).sum().backward()
         self.optimizer.zero_grad()
         for buffer, value in zip(self.model.buffers(), before, strict=True):
             buffer.copy_(value)
 
     def compute(self, step: int) -> float:
-        inputs, labels = next(self.batches)
-        self._inputs, self._labels = inputs.chunk(self.parts), labels.chunk(self.parts)
-        self._loss = 0.0 if self.here.is_last else float("nan")
+        with self.clock.computing():
+            inputs, labels = next(self.batches)
+        self._inputs, self._labels = inputs.chunk(self.accumulate), labels.chunk(self.accumulate)
+        self._total = 0.0 if self.here.is_last else float("nan")
         self.flow.run(self, self.exchange.begin_backward)
-        self._exchange()
+        self.replica.exchange_rest()
         self.flow.flush()
-        return self._loss
+        return self._total
 
     def forward(self, part: int, inputs: Tensor | None) -> Tensor:
         outputs = self._scores(self._inputs[part], inputs)
         if not self.here.is_last:
             return outputs
-        loss = self.task.loss(outputs, self._labels[part]) / self.parts
-        self._loss += loss.item()
+        loss = self.task.loss(outputs, self._labels[part]) / self.accumulate
+        self._total += loss.item()
         return loss
 
     def _scores(self, samples: Tensor, came: Tensor | None) -> Tensor:
-        """What the stage makes of what `came` by the last cut, or None, of a batch `samples`."""
+        """Output of the stage for `came`, from the last cut, or for the batch `samples` if None."""
         samples = samples.to(self.task.device)
         model: Any = partial(self.model, inputs=samples)
         return self.task.scores(model, samples if came is None else came)
@@ -86,43 +70,9 @@ class Staged:
         outputs.backward(grad)
         return None if inputs is None else inputs.grad
 
-    def _exchange(self) -> None:
-        """Replace every gradient by its mean over pipelines."""
-        self._require_all()
-        handed = [self._handed_over(names) for names in self._buckets]
-        for future, names, means in handed:
-            try:
-                future.wait()
-            except RuntimeError as error:
-                cause = self.exchange.error or error
-                raise ExchangeError(str(cause)) from cause
-            for name, mean in zip(names, means, strict=True):
-                self._trained[name].grad = mean
-
-    def _handed_over(self, names: tuple[str, ...]) -> tuple[Future, tuple[str, ...], list[Tensor]]:
-        """A bucket on its way, and where the mean of each of its gradients will be."""
-        parameters = [self._trained[name] for name in names]
-        buffer = torch.cat([_grad(parameter).flatten() for parameter in parameters])
-        parts = buffer.split([parameter.numel() for parameter in parameters])
-        views = [part.view_as(like) for part, like in zip(parts, parameters, strict=True)]
-        held = [parameter.detach() for parameter in parameters]
-        last = names is self._buckets[-1]
-        return self.exchange.submit(buffer, names, views, held, last), names, views
-
-    def _require_all(self) -> None:
-        missing = [name for name, parameter in self._trained.items() if parameter.grad is None]
-        if missing:
-            raise ValueError(
-                f"model: no gradient reached {', '.join(missing[:MOST_NAMED])}"
-                f"{' and others' if len(missing) > MOST_NAMED else ''}; every parameter must take "
-                "part in every step: use it, or set requires_grad = False"
-            )
-
     def update(self, step: int) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate(step)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        with self.clock.computing():
+            super().update(step)
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
@@ -153,35 +103,12 @@ class Staged:
             buffer.copy_(theirs[name])
 
     def shared(self) -> dict[str, Any]:
-        """What a checkpoint needs of any one rank: the whole model, as if it were not cut."""
+        """State for a checkpoint from any one rank: the whole model, as if it were not cut."""
         own = self.model.state_dict() if self.here.pipeline == 0 else {}
         return {"model": {k: v for part in self.meeting.gather(own) for k, v in part.items()}}
 
     def own(self) -> dict[str, Any]:
-        """What it needs of every rank."""
-        on_cuda = self.task.device.type == "cuda"
-        return {
-            "buffers": dict(self.model.named_buffers()),
-            "optimizer": self.optimizer.state_dict(),
-            "random": torch.get_rng_state(),
-            "random_cuda": torch.cuda.get_rng_state(self.task.device) if on_cuda else None,
-        }
-
-    def restore(self, shared: dict[str, Any], own: dict[str, Any]) -> None:
-        """Be where `shared` and this rank's `own` were taken; batches are another matter."""
-        names = self.model.state_dict()
-        self.model.load_state_dict({name: shared["model"][name] for name in names})
-        self.optimizer.load_state_dict(own["optimizer"])
-        for name, buffer in self.model.named_buffers():
-            buffer.copy_(own["buffers"][name])
-        torch.set_rng_state(own["random"])
-        if own["random_cuda"] is not None:
-            torch.cuda.set_rng_state(own["random_cuda"], self.task.device)
+        return super().own() | {"optimizer": self.optimizer.state_dict()}
 
     def close(self) -> None:
         self.flow.close()
-
-
-def _grad(parameter: Tensor) -> Tensor:
-    assert parameter.grad is not None
-    return parameter.grad

@@ -54,7 +54,7 @@ def parts(model: nn.Module, cuts: Sequence[int]) -> list[Part]:
 
 
 def shapes(model: nn.Module, cuts: Sequence[int], shape: Shape) -> list[torch.Size]:
-    """Of one sample's activations at every cut."""
+    """Shapes of one sample's activations at every cut."""
     found, inputs = [], torch.empty(1, *shape, device="meta")
     x = inputs
     with torch.no_grad():
@@ -65,7 +65,7 @@ def shapes(model: nn.Module, cuts: Sequence[int], shape: Shape) -> list[torch.Si
 
 
 def share(part: nn.Module, shares: dict[str, float]) -> float:
-    """Of a model's computation, that of `part`; `shares` are its parameters'."""
+    """Share of the model's computation in `part`; `shares` are by parameter."""
     return sum(shares[name] for name, _ in part.named_parameters())
 
 

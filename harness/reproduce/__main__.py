@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hydra.errors import HydraException
 
-from harness import environment, interrupts
+from harness import environment, signals
 from harness.analysis.load import NoRuns
 from harness.reproduce import page, reference
 from harness.reproduce.estimate import Estimate
@@ -24,7 +24,7 @@ MINUTE_S = 60.0
 def main() -> int:
     """Exit status 1 for a bad setting, or for runs that did not succeed in two attempts."""
     asked = _arguments()
-    interrupts.stop_in_order()
+    signals.stop_in_order()
     try:
         whole = Paper.read(asked.paper)
         paper = whole.only(asked.only)
@@ -33,7 +33,9 @@ def main() -> int:
             written = reference.write(paper, results, asked.overrides, paper != whole)
             print(*written, sep="\n")
             return 0
-        runs = paper.runs(asked.overrides)
+        runs, scale = paper.described(asked.overrides)
+        if scale:
+            print(scale)
         check(runs)
         estimate = _announced(runs)
         return 0 if asked.plan else _reproduced(whole, runs, estimate)
@@ -47,7 +49,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m harness.reproduce", description=__doc__)
-    parser.add_argument("paper", metavar="PAPER", help="a name in harness/reproduce/papers/")
+    parser.add_argument("paper", metavar="PAPER", help="a study's name, or one's own yaml file")
     parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="of every run")
     parser.add_argument(
         "--plan", action="store_true", help="only check, and tell how long it takes"
@@ -78,7 +80,7 @@ def _announced(runs: list[Settings]) -> Estimate:
 
 
 def _tell_origin(runs: list[Settings]) -> None:
-    """Whose constants virtual time has, where that is not this machine."""
+    """Say whose constants virtual time uses, if they are not this machine's."""
     here = environment.machine()
     for other in sorted({each["network"].get("fitted_on") or here for each in runs} - {here}):
         print(

@@ -1,24 +1,25 @@
 """How long the runs of a paper take on this machine: predicted before, corrected as they end."""
 
-import copy
-import json
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness import plan
 from harness.reproduce.perform import MOST_AT_A_TIME, is_virtual
+from harness.run import Run
 from harness.runner import run
 from harness.settings import Settings
 
 START_S = 5.0  # of a run over packets: processes, namespaces, probes, evaluations, the end
+OF_A_MICRO_BATCH = ("model", "dataset", "batch_size", "precision")
 WHOLE = 1.5  # a virtual run over its forward and backward alone
 
 
 @dataclass
 class Estimate:
-    """Real seconds of runs that are to be done; virtual ones are done several at a time."""
+    """Real seconds of runs that are to be done; virtual ones are done `at_a_time`."""
 
+    at_a_time: int = field(default_factory=lambda: min(os.cpu_count() or 1, MOST_AT_A_TIME))
     _left: dict[str, float] = field(default_factory=dict, init=False)  # by run directory
     _virtual: dict[str, bool] = field(default_factory=dict, init=False)
     _steps: dict[str, float] = field(default_factory=dict, init=False)  # seconds of one worker's
@@ -33,7 +34,7 @@ class Estimate:
         if not run.is_done(settings):
             place = str(run.run_dir_of(settings))
             self._virtual[place] = is_virtual(settings)
-            self._left[place] = self._real_s(settings)
+            self._left[place] = self._real_s(settings, settings.run())
 
     def begin(self) -> None:
         self._last = time.monotonic()
@@ -46,11 +47,11 @@ class Estimate:
         self._last = now
 
     def runs(self, virtual: bool) -> int:
-        """How many are left."""
+        """Number of runs that are left in virtual time, or over packets."""
         return sum(self._virtual[place] == virtual for place in self._left)
 
     def left_s(self, *kinds: bool) -> float:
-        """Of runs that are virtual, or not, or both; as much longer than predicted as before."""
+        """Seconds left for virtual runs, real ones or both, scaled by past prediction errors."""
         return sum(
             left_s * self._slower(self._virtual[place])
             for place, left_s in self._left.items()
@@ -61,20 +62,25 @@ class Estimate:
         expected_s = self._expected_s[virtual]
         return self._took_s[virtual] / expected_s if expected_s else 1.0
 
-    def _real_s(self, settings: Settings) -> float:
-        if not is_virtual(settings):
-            return START_S + (self._plan.add(settings).real_s or 0.0)
-        computed = settings["workers"] * settings["accumulate"] * plan.total_steps(settings)
-        at_a_time = min(os.cpu_count() or 1, MOST_AT_A_TIME)
-        return WHOLE * computed * self._step_s(settings) / at_a_time
+    def _real_s(self, settings: Settings, run: Run) -> float:
+        if not run.network.in_process:
+            return START_S + (self._predicted(settings, run).real_s or 0.0)
+        if run.emulation.is_replay:
+            return START_S / self.at_a_time
+        computed = run.workers * run.accumulate * plan.total_steps(run)
+        return WHOLE * computed * self._step_s(settings, run) / self.at_a_time
 
-    def _step_s(self, settings: Settings) -> float:
+    def _predicted(self, settings: Settings, run: Run) -> plan.Prediction:
+        """By published times, where a model has them, also of computation to be measured."""
+        if run.emulation.is_measured and run.times:
+            run = replace(run, emulation=replace(run.emulation, compute="paced"))
+        return self._plan.add(settings, run)
+
+    def _step_s(self, settings: Settings, run: Run) -> float:
         """Forward and backward of one micro-batch, measured here once for all that do the same."""
-        parts = [settings[part] for part in ("model", "dataset", "batch_size", "precision")]
-        if (key := json.dumps(parts, sort_keys=True)) not in self._steps:
-            config = copy.deepcopy(settings.config)
-            config["accumulate"] = 1
-            config["emulation"] |= {"compute": "measured", "dilation": 1.0}
-            found = plan.times_here(Settings(config))
-            self._steps[key] = found["forward_s"] + found["backward_s"]
+        key = plan.key_of(plan.deciding(settings), OF_A_MICRO_BATCH)
+        if key not in self._steps:
+            here = replace(run.emulation, compute="measured", dilation=1.0)
+            found = plan.times_here(replace(run, accumulate=1, emulation=here))
+            self._steps[key] = found.forward_s + found.backward_s
         return self._steps[key]

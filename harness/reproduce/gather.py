@@ -8,16 +8,17 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from harness import claims
-from harness.analysis import agreement, load, metrics, proof, published
-from harness.figures.look import Figure, NothingToDraw
+from harness.analysis import agreement, load, metrics, proof
+from harness.claims import published
+from harness.figures.theme import Figure, NothingToDraw
 from harness.report import Comparison, compare, draw
 from harness.reproduce.paper import Paper
 
-OF_A_SETTING = ["experiment", "network", "scale", "setting", "condition", "model", "dataset"]
+OF_A_SETTING = ["experiment", "world", "scale", "setting", "condition", "model", "dataset"]
 NOT_WRITTEN = ["conditions", "path", "profile", "workers", "batch_size"]  # long, or of a place
 
 
-class Tables(NamedTuple):
+class PaperTables(NamedTuple):
     """One file each; a field is its name. Empty where no run says anything."""
 
     comparison: pd.DataFrame  # `metrics.compare`, a row per setting and method
@@ -55,7 +56,7 @@ def drawn(compared: list[Comparison], figure: str) -> Iterator[Figure]:
             yield found[figure]()
 
 
-def gather(paper: Paper, results: Path) -> Tables:
+def gather(paper: Paper, results: Path) -> PaperTables:
     """Reads every run of the paper's experiments; raises `load.NoRuns`."""
     runs = runs_of(paper, results)
     table = metrics.table(runs)
@@ -64,7 +65,7 @@ def gather(paper: Paper, results: Path) -> Tables:
     by_experiment = counted.groupby("experiment", sort=False)
     pairs = [_named(agreement.paired(each), name) for name, each in by_experiment]
     absent = runs[runs.left_out != ""]
-    return Tables(
+    return PaperTables(
         comparison=_compared(table),
         runs=_in_front(table.drop(columns=NOT_WRITTEN)),
         claims=_judged(paper, table),

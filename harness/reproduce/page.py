@@ -8,21 +8,20 @@ from typing import NamedTuple
 import pandas as pd
 
 from harness.analysis import agreement
+from harness.analysis import tables as shown
+from harness.analysis.grid import Grid
 from harness.analysis.load import NoRuns
 from harness.claims import Claim
 from harness.figures.agreement import agreement as agreement_figure
-from harness.page import grids, html, pictures
-from harness.page.grid import Grid
+from harness.page import html, pictures
 from harness.report import report
-from harness.reproduce.gather import Tables, gather
+from harness.reproduce.gather import PaperTables, gather
 from harness.reproduce.paper import Paper
 from harness.reproduce.perform import pool_of
 
-ERRORS = ["median", "worst", "density_median", "density_worst"]  # of `agreement.Summary`
-
 
 class Shown(NamedTuple):
-    """What paper.html says; tables without rows are None."""
+    """Contents of paper.html; tables without rows are None."""
 
     judged: dict[str, int]  # claims by verdict
     claims: Grid | None
@@ -37,7 +36,7 @@ class Shown(NamedTuple):
 
 
 def write(paper: Paper, results: Path) -> Path:
-    """Reports of all experiments, the csv of each of `Tables` and index.html; returns the last.
+    """Reports of all experiments, a csv for each of `PaperTables`, index.html; returns the last.
 
     Raises `load.NoRuns` when no run of the paper counts.
     """
@@ -49,7 +48,7 @@ def write(paper: Paper, results: Path) -> Path:
     return out / "index.html"
 
 
-def write_csv(tables: Tables, out: Path) -> None:
+def write_csv(tables: PaperTables, out: Path) -> None:
     """One file for each table that has rows."""
     write_tables(tables._asdict(), out)
 
@@ -63,14 +62,14 @@ def write_tables(tables: dict[str, pd.DataFrame], out: Path) -> None:
 
 
 def _reports(experiments: list[str], results: Path) -> list[str]:
-    """As many at a time as there are cores; those of `experiments` that there is something of."""
+    """Write reports, as many at a time as there are cores; names of those with content."""
     with pool_of(len(experiments)) as pool:
         found = pool.map(_reported, [results / name for name in experiments])
         return [name for name, any_run in zip(experiments, found, strict=True) if any_run]
 
 
 def _reported(folder: Path) -> bool:
-    """Whether there was something to report; what is printed is kept beside it."""
+    """Report on `folder` and keep the printed text; False if there was nothing to report."""
     if not folder.is_dir():
         return False
     (folder / "report").mkdir(exist_ok=True)
@@ -83,26 +82,26 @@ def _reported(folder: Path) -> bool:
     return True
 
 
-def _page(tables: Tables, reported: list[str]) -> Shown:
+def _page(tables: PaperTables, reported: list[str]) -> Shown:
     pairs = tables.agreement
     return Shown(
         judged={
             str(verdict): int(n) for verdict, n in tables.claims.verdict.value_counts().items()
         },
-        claims=_of(tables.claims, lambda rows: grids.claims(_claims(rows))),
-        published=_of(tables.published, grids.published),
-        counts=grids.plain(counts(tables.runs)),
+        claims=_of(tables.claims, lambda rows: shown.claims(_claims(rows))),
+        published=_of(tables.published, shown.published),
+        counts=shown.grid(counts(tables.runs)),
         reports=reported,
-        agreement=_of(pairs, grids.agreement),
-        errors=_of(pairs, lambda rows: grids.plain(_errors(rows))),
+        agreement=_of(pairs, shown.agreement),
+        errors=_of(pairs, lambda rows: shown.errors(agreement.by(rows, "condition"))),
         agreement_picture=None if pairs.empty else _picture(pairs),
-        left_out=_of(tables.left_out, grids.plain),
+        left_out=_of(tables.left_out, shown.grid),
         files=[name for name, each in tables._asdict().items() if len(each)],
     )
 
 
-def _of(rows: pd.DataFrame, shown: Callable[[pd.DataFrame], Grid]) -> Grid | None:
-    return None if rows.empty else shown(rows)
+def _of(rows: pd.DataFrame, told: Callable[[pd.DataFrame], Grid]) -> Grid | None:
+    return None if rows.empty else told(rows)
 
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
@@ -116,13 +115,6 @@ def _picture(pairs: pd.DataFrame) -> pictures.Shown:
 
 
 def counts(runs: pd.DataFrame) -> pd.DataFrame:
-    """How many runs of each experiment count."""
-    by = ["experiment", "network", "scale"]
+    """Count the valid runs of each experiment."""
+    by = ["experiment", "world", "scale"]
     return runs.groupby(by, sort=False).size().reset_index(name="runs")
-
-
-def _errors(pairs: pd.DataFrame) -> pd.DataFrame:
-    """In %, by condition."""
-    errors = agreement.by(pairs, "condition")
-    errors[ERRORS] *= 100
-    return errors

@@ -1,4 +1,4 @@
-"""A paper as its experiments and the sweeps of each: one yaml in `papers/`."""
+"""A paper as its experiments and the sweeps of each: reproduce.yaml of a study."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -6,39 +6,41 @@ from typing import Any
 
 import yaml
 
-from harness.doctor.composition import compose
 from harness.plan import deciding
 from harness.runner import run
+from harness.scales import Described, compose, describe
 from harness.settings import BadSetting, Settings
+from harness.studies import studies
 
-PAPERS = Path(__file__).resolve().parent / "papers"
 KEYS = ("title", "claims", "experiments", "sweeps")
 
 
 @dataclass(frozen=True)
 class Paper:
-    """What is run for a paper; `name` is that of its folder of results."""
+    """Experiments and sweeps to run for a paper; `name` is that of its folder of results."""
 
     name: str
     title: str
-    claims: str  # its file in harness/claims and in results/published
+    claims: str  # what claims.py and published.csv call it
     experiments: list[str]
     sweeps: list[list[str]]  # overrides, each of every experiment
 
     @classmethod
     def read(cls, name: str) -> "Paper":
-        """The paper called `name` in `papers/`, or a yaml file of one's own; BadSetting."""
-        path = Path(name) if name.endswith(".yaml") else PAPERS / f"{name}.yaml"
-        if not path.is_file():
-            known = ", ".join(sorted(each.stem for each in PAPERS.glob("*.yaml")))
-            raise BadSetting(f"PAPER must be one of {known}, or a yaml file, got {name!r}")
+        """The plan of the study called `name`, or of a yaml file; BadSetting if there is none."""
+        known = reproducible()
+        path = Path(name) if name.endswith(".yaml") else known.get(name)
+        if path is None or not path.is_file():
+            raise BadSetting(
+                f"PAPER must be one of {', '.join(known)}, or a yaml file, got {name!r}"
+            )
         told: Any = yaml.safe_load(path.read_text())
         if not isinstance(told, dict) or set(told) != set(KEYS):
             raise BadSetting(f"{path} must have the keys {', '.join(KEYS)} and no other")
-        return cls(path.stem, **told)
+        return cls(path.stem if name.endswith(".yaml") else name, **told)
 
     def only(self, experiments: list[str]) -> "Paper":
-        """Those of its experiments, in its order; all for none. BadSetting for an unknown one."""
+        """Restrict the paper to these experiments, all if empty; BadSetting for an unknown one."""
         unknown = [name for name in experiments if name not in self.experiments]
         if unknown:
             known = ", ".join(self.experiments)
@@ -49,19 +51,25 @@ class Paper:
     def commands(self, overrides: list[str]) -> list[list[str]]:
         """Arguments of `python -m harness`, one list for each sweep of each experiment."""
         return [
-            ["-m", f"+experiment={experiment}", *sweep, *overrides]
+            [f"+experiment={experiment}", *sweep, *overrides]
             for sweep in self.sweeps
             for experiment in self.experiments
         ]
 
-    def runs(self, overrides: list[str]) -> list[Settings]:
-        """Every run, each once, in the order of `commands`."""
-        found = [one for command in self.commands(overrides) for one in compose(command)]
-        return list({run.run_dir_of(settings): settings for settings in found}.values())
+    def described(self, overrides: list[str]) -> Described:
+        """Every run, each once, in the order of `commands`; all at one scale."""
+        found = describe(self.commands(overrides))
+        runs = {run.run_dir_of(settings): settings for settings in found.runs}
+        return Described(list(runs.values()), found.scale)
+
+
+def reproducible() -> dict[str, Path]:
+    """The yaml of every study whose experiments one command runs, by its name."""
+    return {each.name: file for each in studies() if (file := each.file("reproduce.yaml"))}
 
 
 def results_of(overrides: list[str]) -> Path:
-    """Where runs with these overrides are kept."""
+    """Folder in which runs with these overrides are kept."""
     return Path(compose(overrides)[0]["results"])
 
 

@@ -1,13 +1,14 @@
 """Some of a paper's experiments, run again: their rows take the places of those kept before.
 
-Tables are as they are on disk, all text, by their names.
+PaperTables are as they are on disk, all text, by their names.
 """
 
 from pathlib import Path
 
 import pandas as pd
 
-from harness.reproduce.gather import Tables
+from harness.records import OLD_NAMES
+from harness.reproduce.gather import PaperTables
 
 Kept = dict[str, pd.DataFrame]
 
@@ -18,10 +19,10 @@ BY_RUNS = {  # what a row is about, of tables that tell no experiment but the ru
 
 
 def read(folder: Path) -> Kept:
-    """Tables of `Tables` that are there."""
-    paths = {name: folder / f"{name}.csv" for name in Tables._fields}
+    """Tables of `PaperTables` that are there, older names of columns as today's."""
+    paths = {name: folder / f"{name}.csv" for name in PaperTables._fields}
     return {
-        name: pd.read_csv(path, dtype=str, keep_default_na=False)
+        name: pd.read_csv(path, dtype=str, keep_default_na=False).rename(columns=OLD_NAMES)
         for name, path in paths.items()
         if path.is_file()
     }
@@ -32,7 +33,7 @@ def merged(before: Kept, fresh: Kept, again: list[str]) -> Kept:
     old_runs = before["runs"]
     replaced = set(old_runs[old_runs.experiment.isin(again)].run_id)
     found = {}
-    for name in Tables._fields:
+    for name in PaperTables._fields:
         old, new = before.get(name), fresh.get(name)
         if old is None or new is None:
             one = new if old is None else old

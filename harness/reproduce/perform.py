@@ -18,13 +18,14 @@ from harness.settings import Settings
 
 ATTEMPTS = 2  # what the machine's other work disturbed is done once more
 MOST_AT_A_TIME = 8  # each takes about a gigabyte
+IMPORTED = ("harness.simulate.run", "harness.report")  # once for all processes of the pools
 STOP_S = 8.0  # for a run to end in order, before its process does
 Tell = Callable[[Settings, Outcome], None]
 Ended = Generator[tuple[int, Outcome], None, None]
 
 
 def perform(runs: list[Settings], tell: Tell) -> list[Outcome]:
-    """How each ended, in order; those that did not succeed have been tried ATTEMPTS times.
+    """Do `runs` and return how each ended, in order; failures are tried ATTEMPTS times.
 
     `tell` is called as each ends, not for those done before. KeyboardInterrupt ends the runs that
     go on in order, is recorded by them, and is raised again: the same call goes on from there.
@@ -67,8 +68,10 @@ def _virtual(runs: dict[int, Settings]) -> Ended:
 def pool_of(most: int) -> Iterator[ProcessPoolExecutor]:
     """Processes for so many works at most; what leaves the block early ends them in order."""
     processes = max(1, min(most, os.cpu_count() or 1, MOST_AT_A_TIME))
-    fresh = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
-    pool = ProcessPoolExecutor(processes, mp_context=fresh, initializer=_quietly)
+    # Torch's threads do not survive a fork: all pools come from one process that has none yet.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(IMPORTED))
+    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_quietly)
     try:
         yield pool
     except BaseException:

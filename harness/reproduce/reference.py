@@ -13,10 +13,10 @@ import pandas as pd
 
 from harness import report
 from harness.figures.agreement import agreement as agreement_figure
-from harness.figures.look import Figure, NothingToDraw
+from harness.figures.theme import Figure, NothingToDraw
 from harness.records import read_json
 from harness.report import Comparison
-from harness.reproduce.gather import Tables, comparisons, gather
+from harness.reproduce.gather import PaperTables, comparisons, gather
 from harness.reproduce.page import counts, write_csv, write_tables
 from harness.reproduce.paper import Paper
 from harness.reproduce.partly import Kept, merged, read
@@ -54,13 +54,13 @@ def write(
     return sorted(out.iterdir())
 
 
-def _as_kept(tables: Tables) -> Kept:
+def _as_kept(tables: PaperTables) -> Kept:
     with TemporaryDirectory() as place:
         write_csv(tables, Path(place))
         return read(Path(place))
 
 
-def _draw(tables: Tables, compared: list[Comparison], out: Path) -> None:
+def _draw(tables: PaperTables, compared: list[Comparison], out: Path) -> None:
     names = {row.setting: _name(row) for row in _rows(tables.comparison)}
     for each in compared:
         drawn = report.draw(each)
@@ -76,8 +76,8 @@ def _draw_agreement(paper: Paper, out: Path) -> None:
 
 
 def _name(setting: Any) -> str:
-    """Of the figures of a row of `Tables.comparison`."""
-    parts = [setting.experiment, setting.network, setting.model, setting.condition]
+    """File name for the figures of a row of `PaperTables.comparison`."""
+    parts = [setting.experiment, setting.world, setting.model, setting.condition]
     return "-".join(re.sub("[^a-zA-Z0-9_.]+", "_", part) for part in parts if part)
 
 
@@ -88,7 +88,7 @@ def _save(draw: Callable[[], Figure], file: Path) -> None:
 
 
 def _readme(paper: Paper, out: Path, runs: list[str], asked: list[str], before: list[str]) -> str:
-    """Of what is in `out` now; `before` is the origin of what was there and stays."""
+    """README for the contents of `out`; `before` is the origin of older contents that stay."""
     told = [read_json(Path(path) / "environment.json") or {} for path in runs]
     command = " ".join(["python -m harness.reproduce", paper.name, *asked])
     if before:
@@ -111,13 +111,13 @@ def _readme(paper: Paper, out: Path, runs: list[str], asked: list[str], before: 
         "",
         "| experiment | network | runs |",
         "|---|---|---|",
-        *(f"| {row.experiment} | {row.network} | {row.runs} |" for row in counted),
+        *(f"| {row.experiment} | {row.world} | {row.runs} |" for row in counted),
         "",
     ])  # fmt: skip
 
 
 def _origin_before(out: Path) -> list[str]:
-    """What its README tells of where it came from."""
+    """Lines of the old README that tell where its contents came from."""
     lines = (out / "README.md").read_text().splitlines()
     return [line for line in lines if line.startswith(("- ", "Before, "))]
 

@@ -5,8 +5,10 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from harness.records import read_events
+from harness.runner.doubts import of_changes
 
 OWN_CHILDREN = 0x20000000  # __WNOTHREAD: not the iperf3 processes that another thread started
 
@@ -41,13 +43,13 @@ class Agents:
         return f"torchrun agent of node {node}"
 
     def all_ranks_finished(self) -> bool:
-        """Whether every rank of this machine has written all its results."""
+        """True once every rank of this machine has written all its results."""
         events = read_events(self.run_dir)
         return sum(event["event"] == "rank_finished" for event in events) == self.workers
 
 
 def is_ours(agents: Agents) -> bool:
-    """Whether something failed here that is no consequence of another's end."""
+    """True if something failed here that is no consequence of a failure elsewhere."""
     events = read_events(agents.run_dir)
     reports = {e["rank"]: e["peer"] for e in events if e["event"] == "rank_failed"}
     lost = {event["rank"] for event in events if event["event"] == "worker_lost"}
@@ -71,10 +73,34 @@ def cause(agents: Agents) -> str:
             code = event["exitcode"]
             how = f"was killed by {_signal(code)}" if code < 0 else f"exited with status {code}"
             return f"rank {event['rank']} {how}"
+    first = "".join(f"{each}; " for each in of_changes(events)) + _silent(events)
     # of ranks that wait for each other, one that waits for a rank that is silent
     for report in sorted(reports, key=lambda report: report.get("waits_for") in {None, *reported}):
-        return f"rank {report['rank']}: {report['error']}"
+        return f"{first}rank {report['rank']}: {report['error']}"
+    for event in events:
+        if event["event"] == "agent_failed":
+            return f"the {agents.named(event['node'])} failed: {event['error']}"
     return "; ".join(f"node {node}: agent exited with {c}" for node, c in agents.endings.items())
+
+
+def _silent(events: list[dict[str, Any]]) -> str:
+    """Ranks that were ready and have told neither their end nor its cause: who is waited for."""
+    ready = {event["rank"]: event["pid"] for event in events if "pid" in event}
+    ends = ("rank_failed", "rank_finished", "worker_lost")
+    told = {event["rank"] for event in events if event["event"] in ends}
+    if not told & set(ready):
+        return ""
+    named = [f"rank {rank} {_stands(ready[rank])}" for rank in sorted(set(ready) - told)]
+    return "; ".join([*named, ""])
+
+
+def _stands(pid: int) -> str:
+    """State of process `pid` in words, as far as the kernel tells."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "has gone without a word"
+    return {"T": "is stopped (SIGSTOP)", "D": "waits for a disk"}.get(state, "does not answer")
 
 
 def _signal(code: int) -> str:

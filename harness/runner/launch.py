@@ -14,13 +14,14 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, launch_agent
 
 from harness.records import Events
+from harness.runner import store
 from harness.training.worker import log_to, main
 
 PORT = 29500  # of the rendezvous, inside the first node's namespace
 
 
 class Node(NamedTuple):
-    """One agent's place in the job."""
+    """Place of one agent in the job."""
 
     number: int
     address: str
@@ -28,7 +29,7 @@ class Node(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What all agents have in common."""
+    """Settings that all agents of a run share."""
 
     run_dir: Path
     nodes: int
@@ -81,7 +82,7 @@ def _config(node: Node, job: Job) -> LaunchConfig:
         max_nodes=job.nodes,
         nproc_per_node=job.workers_per_node,
         run_id="run",  # equal on all machines; the rendezvous is of one run anyway
-        rdzv_backend="static",
+        rdzv_backend=store.BACKEND,
         rdzv_endpoint=f"{job.first_address}:{PORT}",
         rdzv_configs={"rank": node.number, "timeout": job.start_s},
         local_addr=node.address,

@@ -8,9 +8,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 BYPASS_SHARE = 0.98  # of what was sent has to be seen by the shaper
-EXCESS_SHARE = 1.25  # headers, acknowledgements and evaluation stay below
+EXCESS_SHARE = 1.1  # of what was sent: headers are 1.046, the rest is sent again
+STAGES_EXCESS_SHARE = 1.25  # of what stages and servers send, in messages that are not counted
 ACKNOWLEDGING_SHARE = 0.05  # of the bytes that go the other way
-EXCESS_BYTES = 8 << 20  # start-up and evaluation of small models
+HOP_BYTES = 400  # headers of a message of a ring, of the one that announces it, and their answers
+STOP_BYTES = 64 << 10  # to agree on an evaluation or a checkpoint, and on its outcome
+EXCESS_BYTES = 256 << 10  # to leave in order, and what agents say meanwhile
 
 
 class Bounds(NamedTuple):
@@ -18,6 +21,20 @@ class Bounds(NamedTuple):
 
     least: float
     most: float
+
+
+class Excess(NamedTuple):
+    """Allowance for bytes that neither collectives nor competing flows account for."""
+
+    share: float  # of that, itself included
+    bytes: float
+
+
+def excess(collectives: int, ranks: int, stops: int) -> Excess:
+    """Allowance for a run with so many `collectives` and `stops` of every rank; 0: not known."""
+    hops = 2 * (ranks - 1) * collectives
+    share = EXCESS_SHARE if collectives else STAGES_EXCESS_SHARE
+    return Excess(share, EXCESS_BYTES + STOP_BYTES * stops + HOP_BYTES * hops)
 
 
 class Competing(NamedTuple):
@@ -28,7 +45,7 @@ class Competing(NamedTuple):
 
 
 class Payload(NamedTuple):
-    """What each node's workers sent and received, in bytes."""
+    """Bytes that each node's workers sent and received, by node."""
 
     sent: dict[int, int]
     received: dict[int, int]
@@ -58,6 +75,7 @@ def doubts(
     passed: Mapping[str, int],
     workers_per_node: int,
     loss: float,
+    more: Excess,
 ) -> list[str]:
     """Reasons; `passed` are bytes of frames through each link, `loss` is the profile's most.
 
@@ -66,7 +84,7 @@ def doubts(
     if len(carried.sent) < 2:
         return []  # nothing leaves the node
     reasons = []
-    slack = EXCESS_SHARE / (1 - loss) ** 2  # what is lost is sent again, and lost again
+    slack = more.share / (1 - loss) ** 2  # what is lost is sent again, and lost again
     for link, bounds in _bounds(carried, flows, passed, workers_per_node).items():
         seen = passed[link]
         if seen < 0:
@@ -76,10 +94,10 @@ def doubts(
                 f"{bounds.least:.0f} bytes were to cross {link}, its counter saw {seen}, less than "
                 f"{BYPASS_SHARE:g} x: there is a path around it"
             )
-        if seen > slack * bounds.most + EXCESS_BYTES:
+        if seen > slack * bounds.most + more.bytes:
             reasons.append(
                 f"at most {bounds.most:.0f} bytes were to cross {link}, its counter saw {seen}, "
-                f"more than {slack:.2f} x and {EXCESS_BYTES >> 20} MiB: other traffic shared it"
+                f"more than {slack:.2f} x and {more.bytes:.0f}: other traffic shared it"
             )
     return reasons
 
@@ -87,7 +105,7 @@ def doubts(
 def _bounds(
     carried: Payload, flows: list[dict[str, Any]], passed: Mapping[str, int], sharing: int
 ) -> dict[str, Bounds]:
-    """Of every link that has a counter."""
+    """Bounds on the bytes of every link that has a counter, by link."""
     cross = competing_bytes(flows)
     found = {}
     for node, sent in carried.sent.items():
@@ -112,7 +130,7 @@ def _with(
 
 
 def competing_bytes(flows: list[dict[str, Any]]) -> Mapping[str, Competing]:
-    """What competing flows delivered and sent, by link; those of a trunk cross it alone."""
+    """Bytes that competing flows delivered and sent, by link; those of a trunk cross it alone."""
     found: dict[str, Competing] = defaultdict(lambda: Competing(0, 0))
     for flow in flows:
         sender, _, receiver = flow["pair"].partition("-")

@@ -9,8 +9,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from harness import columns
 from harness.records import Step
-from harness.settings import Settings
+from harness.run import Run
+
+COLUMNS = (*columns.recorded(Step),)
 
 LINE_EVERY_S = 10.0  # without a terminal: one plain line
 LOOK_EVERY_S = 0.1
@@ -19,11 +22,11 @@ LOOK_EVERY_S = 0.1
 class Progress:
     """Follows the rows of one rank in steps.csv: rank 0, or the first that this machine has."""
 
-    def __init__(self, run_dir: Path, settings: Settings) -> None:
+    def __init__(self, run_dir: Path, run: Run) -> None:
         self._path = run_dir / "steps.csv"
-        self._label = f"{settings['method.name']} seed {settings['seed']}"
-        self._steps = settings["steps"]  # None when the run is given in epochs
-        self._trains = settings["emulation.compute"] != "replay"  # else there is no loss
+        self._label = f"{run.label} seed {run.seed}"
+        self._steps = run.steps  # None when the run is given in epochs
+        self._trains = not run.emulation.is_replay  # else there is no loss
         self._file: int | None = None  # which one was read, up to the offset
         self._offset = 0
         self._rank: str | None = None
@@ -76,7 +79,7 @@ class Progress:
         for line in complete.splitlines():
             if self._says_nothing_new(line):
                 continue
-            row = dict(zip(Step._fields, line.split(","), strict=False))
+            row = dict(zip(COLUMNS, line.split(","), strict=False))
             if row["rank"] == "rank":
                 continue  # the header
             if self._rank in (None, row["rank"]) or row["rank"] == "0":

@@ -6,19 +6,20 @@ import shutil
 import signal
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
 import yaml
 
-from harness import status
-from harness.network.enclosure import SHELL_SIGNAL
+from harness import manifest, status
+from harness.network.user_namespace import SHELL_SIGNAL
 from harness.records import TABLES, Table, read_events, read_json, refusal
+from harness.run import Run
 from harness.runner import earlier
 from harness.runner.progress import Progress
 from harness.runner.supervisors import Supervisor
-from harness.runner.turn import machine_to_ourselves
+from harness.runner.turn import directory_to_ourselves, machine_to_ourselves
 from harness.settings import BadSetting, Settings
 from harness.training import checkpoint
 
@@ -26,7 +27,7 @@ POLL_S = 0.1
 
 
 class Outcome(NamedTuple):
-    """How a run ended; `skipped` when an earlier result was kept."""
+    """State in which a run ended; `skipped` when an earlier result was kept."""
 
     run_dir: Path
     state: str
@@ -52,32 +53,37 @@ def perform(settings: Settings) -> Outcome:
     """Run `settings` (checked already) unless a succeeded result exists; returns how it ended.
 
     KeyboardInterrupt ends the run in order, records it as interrupted, and is raised again.
-    BadSetting when its directory is in use or cannot be written. An earlier result is replaced by
-    one that succeeded, and by no other.
+    Waits while another process makes the same run. BadSetting when its directory cannot be written.
+    An earlier result is replaced by one that succeeded, and by no other.
     """
-    run_dir, network = run_dir_of(settings), settings.build("network")
+    run_dir, asked = run_dir_of(settings), settings.run()
     if _keep(run_dir, settings):
         return Outcome(run_dir, "succeeded", None, skipped=True)
-    with nullcontext() if network.in_process else machine_to_ourselves() as lock:
-        if status.state(run_dir) != "running":
-            earlier.put_back(run_dir)  # of a process that was killed
+    with ExitStack() as held:
+        try:
+            held.enter_context(directory_to_ourselves(run_dir))
+        except OSError as error:
+            raise BadSetting(f"results: {run_dir} cannot be written: {error}") from error
+        to_ourselves = (
+            nullcontext() if asked.network.in_process else machine_to_ourselves(f"in {run_dir}")
+        )
+        lock = held.enter_context(to_ourselves)
+        earlier.put_back(run_dir)  # of a process that was killed
         if _keep(run_dir, settings):  # the run that we waited for was this one, or just put back
             return Outcome(run_dir, "succeeded", None, skipped=True)
-        if status.state(run_dir) == "running":
-            raise BadSetting(f"{run_dir} is being run by another process")
         if damaged := _damaged(run_dir, settings):
-            print(f"{damaged} is damaged: its run is done again", file=sys.stderr)
+            print(f"{run_dir}: {damaged}: its run is done again", file=sys.stderr)
         else:
             earlier.set_aside(run_dir)
         try:
-            _perform(run_dir, settings, lock)
+            _perform(run_dir, settings, asked, lock)
         finally:
             now_in = earlier.put_back(run_dir)
     ended = read_json(now_in / "status.json") or _removed(run_dir)
     return Outcome(now_in, ended["state"], ended.get("error"), skipped=False)
 
 
-def _perform(run_dir: Path, settings: Settings, lock: int | None) -> None:
+def _perform(run_dir: Path, settings: Settings, asked: Run, lock: int | None) -> None:
     """The run itself; however it ends, status.json tells it. No lock: it is done in here."""
     try:
         try:
@@ -86,9 +92,9 @@ def _perform(run_dir: Path, settings: Settings, lock: int | None) -> None:
             _end(run_dir, "failed", str(error))
             raise BadSetting(f"results: {run_dir} cannot be written: {error}") from error
         if lock is None:
-            _simulated(run_dir, settings)
+            _simulated(run_dir, asked)
         else:
-            _supervised(run_dir, settings, lock)
+            _supervised(run_dir, asked, lock)
     except KeyboardInterrupt:
         _end(run_dir, "interrupted", "stopped by the user")
         raise
@@ -111,28 +117,33 @@ def _removed(run_dir: Path) -> dict[str, str]:
 
 
 def is_done(settings: Settings) -> bool:
-    """Whether `perform` would keep what is there."""
+    """True if `perform` would keep the earlier result."""
     return _keep(run_dir_of(settings), settings)
 
 
 def _keep(run_dir: Path, settings: Settings) -> bool:
-    """Whether a result is there already, and whole."""
+    """True if a whole result is there already."""
     succeeded = status.state(run_dir) == "succeeded" and not settings["rerun"]
     return succeeded and not _damaged(run_dir, settings)
 
 
-def _damaged(run_dir: Path, settings: Settings) -> Path | None:
-    """The first file of an earlier run that does not hold what it should; None: all do."""
-    for name in ("status.json", "summary.json"):
-        path = run_dir / name
-        if path.exists() and read_json(path) is None:
-            return path
-    path = run_dir / "config.yaml"
+def _damaged(run_dir: Path, settings: Settings) -> str:
+    """Describe damage to the files of an earlier run; "" if there is none, or no run."""
+    if not (run_dir / "status.json").exists():
+        return ""
+    told = read_json(run_dir / "status.json")
+    if told is None:
+        return "status.json is damaged"
+    if told.get("state") == "succeeded":
+        if damage := manifest.damage(run_dir, told):
+            return damage
+    elif not (run_dir / "config.yaml").exists():
+        return ""  # it ended before it began
     try:
-        intact = not path.exists() or _run_id(Settings.read(run_dir)) == _run_id(settings)
-    except (ValueError, TypeError, AttributeError, yaml.YAMLError):
-        intact = False  # neither UTF-8 nor YAML, or no settings
-    return None if intact else path
+        same = _run_id(Settings.read(run_dir)) == _run_id(settings)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError):
+        same = False  # it is not there, neither UTF-8 nor YAML, or no settings
+    return "" if same else "config.yaml is damaged"
 
 
 def _fresh(run_dir: Path, settings: Settings) -> None:
@@ -149,24 +160,24 @@ def _fresh(run_dir: Path, settings: Settings) -> None:
         table.close()
 
 
-def _simulated(run_dir: Path, settings: Settings) -> None:
+def _simulated(run_dir: Path, run: Run) -> None:
     """Do the run in this process."""
     from harness.simulate.run import simulate  # torch: not before it is needed
 
-    with Progress(run_dir, settings) as progress:
-        simulate(run_dir, settings, progress.now_and_then)
+    with Progress(run_dir, run) as progress:
+        simulate(run_dir, run, progress.now_and_then)
 
 
 _running: list[Supervisor] = []  # while there is one
 
 
-def _supervised(run_dir: Path, settings: Settings, lock: int) -> None:
+def _supervised(run_dir: Path, run: Run, lock: int) -> None:
     """Start the supervisor and follow it to its end; afterwards status.json says the truth."""
     with (run_dir / "logs" / "supervisor.log").open("wb") as log:
         supervisor = Supervisor(run_dir, log.fileno(), lock)
     _running.append(supervisor)
     try:
-        with Progress(run_dir, settings) as progress:
+        with Progress(run_dir, run) as progress:
             while supervisor.poll() is None:
                 progress.update()
                 time.sleep(POLL_S)
@@ -190,7 +201,7 @@ def kill() -> bool:
 
 
 def _unreported(supervisor: Supervisor, run_dir: Path) -> str:
-    """Why a supervisor ended without saying so itself."""
+    """Say why a supervisor ended without a report of its own."""
     code = supervisor.poll() or 0
     if code > SHELL_SIGNAL:
         return f"the supervisor was killed by {signal.Signals(code - SHELL_SIGNAL).name}"
@@ -200,7 +211,7 @@ def _unreported(supervisor: Supervisor, run_dir: Path) -> str:
 
 
 def failure_report(outcome: Outcome) -> str:
-    """What a user needs to see of a run that did not succeed: cause, traceback, where to look."""
+    """Report on a run that failed: cause, traceback, and where to look."""
     lines = [f"run {outcome.state}: {outcome.error}"]
     events = read_events(outcome.run_dir)
     reports = [event for event in events if event["event"] == "rank_failed"]

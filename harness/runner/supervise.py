@@ -15,19 +15,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from harness import environment, status
 from harness.clock import Clock
+from harness.models import forms
 from harness.network.audit import worst
-from harness.network.rendezvous import Ended
-from harness.nodes import count
+from harness.network.network import Network
+from harness.network.profile_player import Player
+from harness.network.rendezvous import RunEnded
 from harness.parameter_server import launch as server
-from harness.records import Events, refusal, write_json
+from harness.records import Events, Table, read_events, refusal, write_json
+from harness.run import Run
 from harness.runner import launch, verdict
 from harness.runner.agents import Agents, cause, is_ours
+from harness.runner.pauses import Pauses, processes
 from harness.settings import Settings, leaves
-from harness.training.gradients import largest_bucket_bytes
+from harness.simulate.network import Simulated
+from harness.training.buckets import largest_bucket_bytes
 from harness.training.resume import resumed
 from harness.training.worker import Here
 
@@ -52,7 +55,7 @@ def supervise(run_dir: Path) -> None:
     assert os.getpid() == 1  # of whose processes none is left afterwards
     try:
         _supervise(run_dir)
-    except (Interrupted, RunFailed, Ended) as end:
+    except (Interrupted, RunFailed, RunEnded) as end:
         status.end(run_dir, end.state, _told(run_dir, str(end)))
     except Exception as error:
         status.end(run_dir, "failed", _told(run_dir, f"{type(error).__name__}: {error}"))
@@ -68,41 +71,44 @@ def _told(run_dir: Path, error: str) -> str:
 
 def _supervise(run_dir: Path) -> None:
     settings = Settings.read(run_dir)
-    nodes = count(settings)
-    profile, topology = settings.build("profile"), settings.build("network")
-    begin, events = resumed(settings["resume_from"]), Events(run_dir)
-    clock = Clock(settings["emulation.dilation"], begin.manifest.time_s if begin else 0.0)
-    with topology.up(nodes, profile, clock.dilation) as network:
+    run = settings.run()
+    assert not isinstance(run.network, Simulated)
+    begin, events = resumed(run.resume_from), Events(run_dir)
+    clock = Clock(run.emulation.dilation, begin.manifest.time_s if begin else 0.0)
+    with run.network.up(run.nodes, run.profile, clock.dilation) as network:
         _require_same(network.gather("settings", settings.identity()))
         proof = _proof(network)
         # This also loads the compiled kernels, here, so that the ranks are forked with them.
-        found = {**environment.describe(), "seed": settings["seed"], "dilation": clock.dilation}
-        found |= {"network": network.describe(), "proof": proof}
+        found = {**environment.describe(), "seed": run.seed, "dilation": clock.dilation}
+        found |= {"network": network.describe(), "proof": proof, "forms": forms.told(run)}
         write_json(run_dir / "environment.json", found)
         if proof["readback"]:
             raise RunFailed("network is not as intended: " + "; ".join(proof["readback"]))
-        events.append("network_up", nodes=nodes)
-        timeout_s = exchange_timeout_s(settings, profile)
-        agents = _start(run_dir, settings, network, (clock, timeout_s))
+        Table(run_dir, "collectives.csv").header()
+        events.append("network_up", nodes=run.nodes)
+        agents = _start(run_dir, run, network, clock)
         with _played(network, clock, run_dir, events) as player:
-            _reach_step_0(agents, clock, player, settings["timeouts.start_s"])
+            _reach_step_0(agents, clock, player, run.timeouts.start_s)
             network.gather("step 0", None)
             before = network.bytes()
             clock.start()
             if begin:
                 events.append("resumed", clock.begins_s, **begin.told())
             events.append("step_0", clock.begins_s)
-            _follow(agents, player, settings["timeouts.stop_s"])
+            pauses = Pauses(processes(read_events(run_dir)), clock.time_s)
+            _follow(agents, player, pauses, run.timeouts.stop_s)
+            for pause in pauses.end():
+                events.append("rank_paused", **pause._asdict())
         passed = {link: count - before[link] for link, count in network.bytes().items()}
         proof["readback"] = sum(network.gather("readback", network.verify()), [])
         proof["audit"] = worst(network.gather("audit", player.audit.summary()))
         proof["flows"] = [flow._asdict() for flow in player.flows]
-        summary = _judge(run_dir, settings, network, agents, (proof, passed))
+        summary = _judge(run_dir, run, network, agents, (proof, passed))
     _conclude(run_dir, summary)
 
 
 def _require_same(identities: list[dict[str, Any]]) -> None:
-    """Every machine of the run was given the same settings."""
+    """Require that every machine of the run was given the same settings."""
     flat = [{".".join(keys): value for keys, value in leaves(each)} for each in identities]
     for machine, other in enumerate(flat):
         for key in sorted({*flat[0], *other}):
@@ -111,8 +117,8 @@ def _require_same(identities: list[dict[str, Any]]) -> None:
                 raise RunFailed(f"{key} is {here!r} on machine 0 and {there!r} on {machine}")
 
 
-def _proof(network: Any) -> dict[str, Any]:
-    """What shows, before step 0, that the network is as it is said to be."""
+def _proof(network: Network) -> dict[str, Any]:
+    """Measurements before step 0 that prove the network is as it is said to be."""
     return {
         "ceiling": network.ceiling()._asdict(),
         "probe": [probe._asdict() for probe in network.probe()],
@@ -121,32 +127,28 @@ def _proof(network: Any) -> dict[str, Any]:
     }
 
 
-def exchange_timeout_s(settings: Settings, profile: Any) -> float:
+def exchange_timeout_s(run: Run) -> float:
     """Real seconds one collective may take; generous, as a silent peer is rare and slow is not."""
-    if settings["timeouts.exchange_s"] is not None:
-        return settings["timeouts.exchange_s"]
-    data = settings.build("dataset")
-    with torch.device("meta"):
-        model = settings.build("model").build(data.shape, data.classes)
-    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
-    largest_bits = 8 * largest_bucket_bytes(sizes, settings.bucket_mb())
-    lowest_bits_per_s = 1e6 * profile.extremes().lowest_mbit / settings["emulation.dilation"]
+    if run.timeouts.exchange_s is not None:
+        return run.timeouts.exchange_s
+    shapes = {name: parameter.shape for name, parameter in run.shapes().named_parameters()}
+    largest_bits = 8 * largest_bucket_bytes(shapes, run.bucket_mb)
+    lowest_bits_per_s = 1e6 * run.profile.extremes().lowest_mbit / run.emulation.dilation
     return max(LEAST_TIMEOUT_S, PATIENCE * largest_bits / lowest_bits_per_s)
 
 
-def _start(run_dir: Path, settings: Settings, network: Any, arguments: tuple) -> Agents:
-    if settings.build("parallel").servers:
-        clock, _ = arguments
-        return server.start(run_dir, settings, network, clock)
-    each = settings["workers_per_node"]
+def _start(run_dir: Path, run: Run, network: Network, clock: Clock) -> Agents:
+    if run.parallel.servers:
+        return server.start(run_dir, run, network, clock)
+    each = run.workers_per_node
     here = Here(network.local[0] * each, len(network.local) * each)
     job = launch.Job(
         run_dir=run_dir,
         nodes=network.size,
         workers_per_node=each,
         first_address=network.addresses[0],
-        start_s=settings["timeouts.start_s"],
-        arguments=(*arguments, here),
+        start_s=run.timeouts.start_s,
+        arguments=(run, clock, exchange_timeout_s(run), here),
     )
     agents = Agents(run_dir, here.workers, network.check)
     for index in network.local:
@@ -156,7 +158,7 @@ def _start(run_dir: Path, settings: Settings, network: Any, arguments: tuple) ->
 
 
 @contextmanager
-def _played(network: Any, clock: Clock, run_dir: Path, events: Events) -> Iterator[Any]:
+def _played(network: Network, clock: Clock, run_dir: Path, events: Events) -> Iterator[Player]:
     player = network.play(clock, run_dir, events)
     try:
         yield player
@@ -170,7 +172,7 @@ def _played(network: Any, clock: Clock, run_dir: Path, events: Events) -> Iterat
     player.stop()
 
 
-def _reach_step_0(agents: Agents, clock: Clock, player: Any, start_s: float) -> None:
+def _reach_step_0(agents: Agents, clock: Clock, player: Player, start_s: float) -> None:
     deadline = time.monotonic() + start_s
     while not clock.ready:
         _watch(agents, player)
@@ -180,7 +182,7 @@ def _reach_step_0(agents: Agents, clock: Clock, player: Any, start_s: float) -> 
             raise RunFailed(f"not every rank was ready within timeouts.start_s = {start_s} s")
 
 
-def _follow(agents: Agents, player: Any, stop_s: float) -> None:
+def _follow(agents: Agents, player: Player, pauses: Pauses, stop_s: float) -> None:
     """Return when every agent has ended, or no longer needs to: all results are written.
 
     An agent waits for its peers at the end; one that died after its results must not hold the rest.
@@ -188,13 +190,14 @@ def _follow(agents: Agents, player: Any, stop_s: float) -> None:
     deadline = None
     while agents.running and (deadline is None or time.monotonic() < deadline):
         _watch(agents, player)
+        pauses.look()
         if agents.endings and deadline is None:
             if not agents.all_ranks_finished():
                 _fail(agents, wait_s=stop_s)
             deadline = time.monotonic() + stop_s
 
 
-def _watch(agents: Agents, player: Any) -> None:
+def _watch(agents: Agents, player: Player) -> None:
     readable, _, _ = select.select([0], [], [], POLL_S)
     if readable and not (said := os.read(0, 1)):
         raise Interrupted("the runner stopped or died")
@@ -219,7 +222,7 @@ def _fail(agents: Agents, wait_s: float) -> None:
 
 
 def _judge(
-    run_dir: Path, settings: Settings, network: Any, agents: Agents, evidence: tuple[dict, dict]
+    run_dir: Path, run: Run, network: Network, agents: Agents, evidence: tuple[dict, dict]
 ) -> dict[str, Any]:
     """The summary: written by the machine of node 0 from the records of all, equal on all."""
     proof, passed = evidence
@@ -230,13 +233,14 @@ def _judge(
     exits = network.gather("exits", [[node, code] for node, code in codes if code != 0])
     summary = None
     if 0 in network.local:
-        summary = verdict.summarize(run_dir, settings, proof, passed)
+        summary = verdict.summarize(run_dir, run, proof, passed)
         summary["bad_exits_after_results"] = dict(sum(exits, []))
     return network.gather("summary", summary)[0]
 
 
 def _conclude(run_dir: Path, summary: dict[str, Any]) -> None:
-    """Write summary.json and the final state."""
+    """Write summary.json and the final state, when nobody is left who could write."""
+    _kill_everyone()
     write_json(run_dir / "summary.json", summary)
     reasons = summary["reasons"]
     status.end(run_dir, "invalid" if reasons else "succeeded", "; ".join(reasons) or None)

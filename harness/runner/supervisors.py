@@ -20,7 +20,7 @@ from typing import NoReturn
 from setproctitle import setproctitle
 
 from harness import environment, status
-from harness.network import enclosure
+from harness.network import user_namespace
 from harness.settings import Settings
 
 STOP_S = 8.0  # for a supervisor to end after `stop`, before it is killed
@@ -51,7 +51,7 @@ class _Loaded:
         return not self.busy and self.process.poll() is None and self.of == _surroundings()
 
     def close(self) -> None:
-        """It ends, as it does when this process is killed."""
+        """End the fork server, as the death of this process does."""
         self.socket.close()
         try:
             self.process.wait(STOP_S)
@@ -75,7 +75,7 @@ def _end() -> None:
 
 
 class Supervisor:
-    """That of one run, as its runner sees it."""
+    """Supervisor process of one run, as its runner sees it."""
 
     def __init__(self, run_dir: Path, log: int, lock: int) -> None:
         """Start it; it writes to `log` and holds `lock`, both descriptors."""
@@ -94,7 +94,7 @@ class Supervisor:
         self._code: int | None = None
 
     def poll(self) -> int | None:
-        """Its exit status once it has ended, as a shell tells it; None before."""
+        """Exit status of the supervisor, as a shell gives it; None before it has ended."""
         if self._code is None:
             try:
                 told = self._by.socket.recv(1, socket.MSG_DONTWAIT)
@@ -110,7 +110,7 @@ class Supervisor:
     def _of_loaded(self) -> int:
         """The kernel ends a supervisor with the process that forked it."""
         code = self._by.process.wait()
-        return code if code >= 0 else enclosure.SHELL_SIGNAL - code
+        return code if code >= 0 else user_namespace.SHELL_SIGNAL - code
 
     def stop(self) -> None:
         """End it in order, unless it has ended; kill what does not end."""
@@ -147,13 +147,13 @@ def main() -> None:
         forked = os.fork()
         if forked == 0:
             runner.close()
-            enclosure.die_with_parent()
+            user_namespace.die_with_parent()
             if os.getppid() == own:
                 _be_supervisor(Path(os.fsdecode(asked)), supervise, *descriptors)
             os._exit(1)
         for descriptor in descriptors:
             os.close(descriptor)
-        code = enclosure.shell_status(os.waitpid(forked, 0)[1])
+        code = user_namespace.shell_status(os.waitpid(forked, 0)[1])
         with suppress(BrokenPipeError):  # the runner has ended, which the next look tells
             runner.send(bytes([code]))
 
@@ -171,7 +171,7 @@ def _be_supervisor(
         setproctitle(f"harness: enclosure of {run_dir}")
         network = Settings.read(run_dir).build("network")
         network.guard()
-        enclosure.enter(network.own_namespace)
+        user_namespace.enter(network.own_namespace)
         setproctitle(f"harness: supervisor of {run_dir}")
         supervise(run_dir)
         code = 0

@@ -2,19 +2,21 @@
 
 import csv
 from collections import defaultdict
+from contextlib import nullcontext
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.records import read_events
-from harness.runner import doubts, passage
-from harness.settings import Settings
+from harness.run import Run
+from harness.runner import delivery, doubts, passage
+from harness.simulate.network import Simulated
 
 OVERRUN_STEPS = 0.01  # share of steps that may miss their pace
 
 
 def summarize(
-    run_dir: Path, settings: Settings, proof: dict[str, Any], passed: dict[str, int]
+    run_dir: Path, run: Run, proof: dict[str, Any], passed: dict[str, int]
 ) -> dict[str, Any]:
     """Final metrics, proof of shaping, and the reasons not to believe the run (empty: valid).
 
@@ -22,22 +24,28 @@ def summarize(
     """
     steps, events = _rows(run_dir / "steps.csv"), read_events(run_dir)
     ends = [event for event in events if event["event"] == "rank_finished"]
-    parallel = settings.build("parallel")
-    in_ring = parallel.ranks == 1 and not parallel.servers
-    carried = passage.payload(steps, settings["workers_per_node"], ends, in_ring)
+    in_ring = run.parallel.ranks == 1 and not run.parallel.servers
+    carried = passage.payload(steps, run.workers_per_node, ends, in_ring)
     time_s = max((float(row["time_s"]) for row in steps), default=0.0)
     took_s = max(0.0, time_s - _began_s(events))
-    loss = settings.build("profile").extremes().loss
+    loss = run.profile.extremes().loss
     proof = {
         **proof,
         "passed_bytes": passed,
         "sent_bytes_by_node": carried.sent,
         "received_bytes_by_node": carried.received,
     }
+    rows, more = _by_link(run_dir), _excess(run_dir, run, events)
+    delivered = _delivered(run_dir, run, events, rows)
+    proof["delivery"] = delivered._asdict()
+    proof["pauses"] = sum(event["event"] == "rank_paused" for event in events)
     reasons = [
-        *_network_reasons(settings, proof, events, _by_link(run_dir), took_s),
-        *passage.doubts(carried, proof["flows"], passed, settings["workers_per_node"], loss),
-        *_pace_reasons(ends, settings),
+        *_network_reasons(run, proof, events, rows, took_s),
+        *doubts.of_delivery(proof["delivery"]),
+        *passage.doubts(carried, proof["flows"], passed, run.workers_per_node, loss, more),
+        *doubts.of_pauses(events, steps),
+        *doubts.of_outliers(steps, run.emulation.dilation),
+        *_pace_reasons(ends, run),
         *_drift_reasons(ends),
         *(f"rank {e['rank']} {e['how']}" for e in events if e["event"] == "trainer_lost"),
     ]
@@ -45,14 +53,14 @@ def summarize(
 
 
 def summarize_simulated(run_dir: Path) -> dict[str, Any]:
-    """The same of a run in virtual time, which has no network to prove and no pace to miss."""
+    """Summarize a run in virtual time, which has no network to prove and no pace to miss."""
     events = read_events(run_dir)
     ends = [event for event in events if event["event"] == "rank_finished"]
     return {"simulated": True} | _summary(run_dir, events, _drift_reasons(ends), {})
 
 
 class Totals(NamedTuple):
-    """Of all rows of steps.csv."""
+    """Totals over all rows of steps.csv."""
 
     time_s: float = 0.0
     steps: int = 0
@@ -62,7 +70,7 @@ class Totals(NamedTuple):
 
 
 def _totals(path: Path) -> Totals:
-    """Of steps.csv at `path`, row by row: there may be more than memory holds."""
+    """Sum up steps.csv at `path` row by row: there may be more than memory holds."""
     time_s, steps, samples, sent, density, dense = 0.0, 0, 0, 0, 0.0, 0
     with path.open() as file:
         rows = csv.reader(file)
@@ -117,30 +125,52 @@ def _by_link(run_dir: Path) -> dict[str, list[dict[str, str]]]:
     return found
 
 
+def _delivered(
+    run_dir: Path, run: Run, events: list[dict], rows: dict[str, list[dict[str, str]]]
+) -> delivery.Delivery:
+    """Judge delivery for runs that exchange gradients alone; other traffic is in no collective."""
+    profile, in_ring = run.profile, run.parallel.ranks == 1 and not run.parallel.servers
+    assert not isinstance(run.network, Simulated)
+    if not in_ring or run.nodes < 2:
+        return delivery.Delivery(0.0)
+    delayed, flows = run.network.needs_netem(profile), bool(profile.extremes().flows)
+    table, dilation = run_dir / "collectives.csv", run.emulation.dilation
+    return delivery.judged(table, events, rows, dilation, (not delayed, not flows))
+
+
+def _excess(run_dir: Path, run: Run, events: list[dict]) -> passage.Excess:
+    """Allowance for unaccounted bytes, by the number of collectives of each rank."""
+    table, ranks = run_dir / "collectives.csv", run.workers
+    with table.open() if table.exists() else nullcontext(()) as lines:
+        collectives = max(0, sum(1 for _ in lines) - 1) // ranks
+    saved = sum(event["event"] == "checkpoint" for event in events)
+    return passage.excess(collectives, ranks, saved + len(_rows(run_dir / "evaluations.csv")))
+
+
 def _network_reasons(
-    settings: Settings,
+    run: Run,
     proof: dict[str, Any],
     events: list[dict],
     rows: dict[str, list[dict[str, str]]],
     took_s: float,
 ) -> list[str]:
-    audit, dilation = proof["audit"], settings["emulation.dilation"]
-    paced = settings["emulation.compute"] != "measured"
+    audit, dilation = proof["audit"], run.emulation.dilation
     probed = [name for probe in proof["probe"] for name in doubts.names(probe)]
-    expected = took_s * dilation / settings["network.sample_s"]
+    expected = took_s * dilation / run.network.sample_s
     return [
         *doubts.of_probes(proof["probe"], rows),
         *doubts.of_round_trips(proof["round_trips"]),
-        *doubts.of_host(proof["ceiling"], audit["cpu_idle_share"], paced),
-        *doubts.of_plan(audit, events, settings["network.update_s"]),
-        *doubts.of_samples(rows, probed, expected),
+        *doubts.of_host(proof["ceiling"], audit, not run.emulation.is_measured),
+        *doubts.of_plan(audit, events, run.network.update_s),
+        *doubts.of_changes(events),
+        *doubts.of_samples(rows, probed, expected, run.network.sample_s, dilation),
         *doubts.of_flows(events, dilation),
         *(f"network changed: {problem}" for problem in proof["readback"]),
     ]
 
 
-def _pace_reasons(ends: list[dict[str, Any]], settings: Settings) -> list[str]:
-    if settings["emulation.compute"] == "measured":
+def _pace_reasons(ends: list[dict[str, Any]], run: Run) -> list[str]:
+    if run.emulation.is_measured:
         return []
     worst = max(event["overruns"] for event in ends)
     steps = max(event["steps"] for event in ends)
@@ -163,5 +193,5 @@ def _final(run_dir: Path) -> dict[str, float]:
 
 
 def _began_s(events: list[dict]) -> float:
-    """Where on the clock this run began: 0, unless it went on from a checkpoint."""
+    """Time on the clock at which this run began: 0, or where a checkpoint left off."""
     return max((event["time_s"] for event in events if event["event"] == "step_0"), default=0.0)

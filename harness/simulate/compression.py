@@ -1,47 +1,101 @@
-"""What compression is said to take, where it is not measured."""
+"""What compression is said to take, where it is not measured: what it costs a device."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 from profiles.limits import check_between
 
 MOST = 1e9
-Told = float | Mapping[str, float] | None  # of every compressor, or by the file it is in
+OTHER = "other"  # of every compressor that a device's costs do not name
+SOURCE = "source"  # where a cost is from: a text
+Shape = Sequence[int]
+
+
+class Cost(NamedTuple):
+    """Cost model of one bucket's compression, on the device, in microseconds and nanoseconds.
+
+    A matrix is a parameter of two dimensions or more, [n, m] with n its first; its factors have
+    r = min(rank, n, m) columns.
+    """
+
+    bucket_us: float = 0.0  # once
+    matrix_us: float = 0.0  # for each matrix: what is launched for it
+    column_us: float = 0.0  # for each column of a factor: its part of a QR decomposition
+    element_ns: float = 0.0  # for each element of the gradient: passes over memory
+    rank_ns: float = 0.0  # for each element of a matrix, times r: its products with factors
 
 
 @dataclass(frozen=True)
 class Given:
-    """Emulated seconds of a bucket: so much, and so much for each of its elements."""
+    """Cost of a compressor in emulated seconds."""
 
-    bucket_s: float
-    element_s: float
+    cost: Cost
+    scale: float = 1.0  # emulated seconds, of one of the device
+    represented: int | None = None  # elements of the model stood in for; None: its own
 
-    def seconds(self, elements: int) -> float:
-        return self.bucket_s + elements * self.element_s
+    def seconds(
+        self, elements: int, shapes: Sequence[Shape] = (), rank: int = 0, of: int | None = None
+    ) -> float:
+        """Seconds for a bucket of so many elements, with parameters of these `shapes`.
+
+        Where the model is a stand-in, whose own elements are `of`, an element costs what those cost
+        that it represents; buckets and matrices are as many as there are.
+        """
+        cost, stands_for = self.cost, self.represented / of if self.represented and of else 1.0
+        matrices = [(s[0], prod(s[1:])) for s in shapes if len(s) > 1]
+        columns = [min(rank, *matrix) for matrix in matrices]
+        products = sum(r * prod(matrix) for r, matrix in zip(columns, matrices, strict=True))
+        us = cost.bucket_us + cost.matrix_us * len(matrices) + cost.column_us * sum(columns)
+        ns = cost.element_ns * elements + cost.rank_ns * products
+        return self.scale * (1e-6 * us + 1e-9 * stands_for * ns)
+
+    def charge(self, compressor: Any, shapes: Sequence[Shape], density: float, of: int) -> float:
+        """Seconds of a bucket with parameters of these `shapes`, of a gradient of `of` elements."""
+        rank = getattr(compressor, "rank", 0)
+        if rank is None:
+            rank = nearest_rank(shapes, density)
+        return self.seconds(sum(prod(shape) for shape in shapes), shapes, rank, of)
 
 
-def given(compressor: str, compress_ns: Told, bucket_us: Told, scale: float) -> Given | None:
-    """Times of the compressor in the file of that name, times `scale`; None: to be measured."""
-    element_ns, per_bucket_us = _of(compressor, compress_ns), _of(compressor, bucket_us)
-    if element_ns is None:
+def nearest_rank(shapes: Sequence[Shape], density: float) -> int:
+    """The rank at which both factors of matrices of these shapes have that share of their elements.
+
+    What a compressor of density's rank takes, but for its rounding and its vectors.
+    """
+    sizes = [(shape[0], prod(shape[1:])) for shape in shapes if len(shape) > 1]
+    sides = sum(n + m for n, m in sizes)
+    return max(1, round(density * sum(n * m for n, m in sizes) / sides)) if sides else 0
+
+
+def given(compressor: str, device: Mapping[str, Any], scale: float) -> Given | None:
+    """Cost on `device` of the compressor in the file of that name; None: measured here."""
+    costs = device.get("costs") or {}
+    told = costs.get(compressor, costs.get(OTHER))
+    if told is None:
         return None
-    return Given((per_bucket_us or 0.0) * 1e-6 * scale, element_ns * 1e-9 * scale)
+    return Given(Cost(**{key: value for key, value in told.items() if key != SOURCE}), scale)
 
 
-def file_of(compressor: Mapping[str, Any]) -> str:
-    """Which file of compressors/ a configuration's section `compressor` names."""
-    return str(compressor["_target_"]).split(".")[-2]
+def file_of(compressor: object) -> str:
+    """Name of the file of compressors/ that a compressor's class is in."""
+    return type(compressor).__module__.rpartition(".")[2]
 
 
-def check(**told: Told) -> None:
-    """ValueError for a time that cannot be one, by its key."""
-    for key, value in told.items():
-        by_file = value if isinstance(value, Mapping) else {"": value}
-        for file, time in by_file.items():
-            if time is not None:
-                check_between(0, MOST, **{f"{key}.{file}".rstrip("."): time})
-
-
-def _of(compressor: str, told: Told) -> float | None:
-    return told.get(compressor) if isinstance(told, Mapping) else told
+def check(device: Any) -> None:
+    """ValueError for what is no device's name and costs, by its key."""
+    if not isinstance(device, Mapping) or not {"costs"} <= set(device) <= {"name", "costs"}:
+        raise ValueError(
+            f"device must be a section with name and costs, got {device!r}; "
+            "network/device=v100 takes one of the choices there"
+        )
+    for file, told in (device["costs"] or {}).items():
+        if not isinstance(told, Mapping) or not set(told) <= {*Cost._fields, SOURCE}:
+            raise ValueError(
+                f"device.costs.{file} must be a section with some of {', '.join(Cost._fields)}, "
+                f"got {told!r}"
+            )
+        for key, value in told.items():
+            if key != SOURCE:
+                check_between(0, MOST, **{f"device.costs.{file}.{key}": value})

@@ -36,7 +36,7 @@ class Look:
 
 @dataclass
 class Conditions:
-    """What the profile said at the last multiple of `update_s`, as the player of a real network.
+    """Link state of a profile at the last multiple of `update_s`, as a player would hold it.
 
     Meant for times that do not fall: going back begins anew.
     """
@@ -50,7 +50,7 @@ class Conditions:
         self._rewind()
 
     def look(self, time_s: float) -> Look:
-        """What holds at `time_s`."""
+        """Link state that holds at `time_s`."""
         number = self._number_at(time_s)
         if number < self._number:
             self._rewind()
@@ -62,7 +62,7 @@ class Conditions:
     def finish(
         self, start_s: float, amounts: np.ndarray, rates: Callable[[Look], np.ndarray]
     ) -> float:
-        """When all of `amounts`, begun at `start_s`, are carried, each at its rate per second."""
+        """Time at which all of `amounts`, begun at `start_s`, are carried, each at its rate."""
         time_s, left = start_s, np.asarray(amounts, dtype=float)
         while True:
             per_s = rates(self.look(time_s))

@@ -219,7 +219,7 @@ class Costs:
     def _beyond_bursts(
         self, look: Look, carried: np.ndarray, pieces: float | np.ndarray, hops: int
     ) -> np.ndarray:
-        """What is left of `carried` without what passes at once: a burst, and the last packet.
+        """Bytes of `carried` left when a burst and the last packet have passed at once.
 
         Of the slowest hop, and of so many hops in a row, as `carried` has one entry or both.
         """
@@ -234,12 +234,12 @@ class Costs:
     def _handled(
         self, operation_s: float, messages: int, stretch: float, posted: bool
     ) -> tuple[float, float]:
-        """What so many messages in a row take beside their bytes, and what all take at least."""
+        """Seconds of so many messages in a row beside their bytes, and the least for all."""
         factor, wakes_s = stretch * self.noise.latency_factor(messages), self._wake_s(posted)
         return factor * (operation_s + messages * self.alpha_s), factor * messages * wakes_s
 
     def _wake_s(self, posted: bool) -> float:
-        """Of a message, at both ends."""
+        """Seconds to wake both ends of a message."""
         return self.wake_s if posted else sqrt(self.crowd) * self.wake_s
 
     def _around_s(self, look: Look) -> float:
@@ -274,7 +274,7 @@ class Costs:
         used = np.flatnonzero(loads)
 
         def rates(look: Look) -> np.ndarray:
-            """Of every direction that is used; its connections are bound by loss, if by any."""
+            """Bytes/s of every used direction; loss may bound its connections."""
             bound = np.full(len(flows), np.inf)
             np.minimum.at(bound, paths, self._links.bounds(look, paths, back)[:, None])
             return np.minimum(self._links.of_each(look, flows), bound)[used] * flows[used]

@@ -16,7 +16,7 @@ def packet_bytes(packet_s: float, bytes_per_s: float) -> int:
 
 
 def last_packet(nbytes: float | np.ndarray, packet_bytes: float) -> np.ndarray:
-    """What is left of messages of so many bytes when whole packets have gone; 0 of packets of 0."""
+    """Bytes in the last packet of messages of `nbytes`; 0 for packets of size 0."""
     sizes = np.asarray(nbytes, dtype=float)
     if not packet_bytes:
         return np.zeros_like(sizes)

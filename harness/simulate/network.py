@@ -1,17 +1,18 @@
 """The choice of virtual time: what its cost model is told, in place of a network that comes up."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
-from harness.network.halves import check_halves, check_nodes, on_left
+from harness.network.dumbbell_sides import check_halves, check_nodes, on_left
 from harness.network.shaping import Shaping
 from harness.simulate import compression
-from harness.simulate.compression import Given, Told
+from harness.simulate.compression import Given
 from harness.simulate.conditions import BYTES_PER_MBIT, Conditions, Look
 from harness.simulate.costs import Costs
 from harness.simulate.ends import packet_bytes
 from harness.simulate.noise import MOST_LATENCY_NOISE, MOST_NOISE, Noise
-from harness.simulate.routes import Dumbbell, Routes, Star
+from harness.simulate.routes import DumbbellRoutes, Routes, StarRoutes
 from profiles.base import Profile
 from profiles.limits import check_between, check_choice, check_whole
 
@@ -38,8 +39,7 @@ class Simulated:
     noise: float = 0.0
     latency_noise: float = 0.0
     compress_scale: float = 1.0
-    compress_ns: Told = None
-    bucket_us: Told = None
+    device: Any = None
     real_seconds: bool = False
     cores: int | None = None
     queue_ms: float | None = 50.0
@@ -60,7 +60,8 @@ class Simulated:
         check_between(0, MOST_NOISE, noise=self.noise)
         check_between(0, MOST_LATENCY_NOISE, latency_noise=self.latency_noise)
         check_between(0, MOST_SCALE, compress_scale=self.compress_scale)
-        compression.check(compress_ns=self.compress_ns, bucket_us=self.bucket_us)
+        if self.device is not None:
+            compression.check(self.device)
         check_between(*PERIOD_S, update_s=self.update_s, sample_s=self.sample_s)
         self._shaping()
         check_whole(0, MOST_DRAWN, timeline_steps=self.timeline_steps)
@@ -87,7 +88,7 @@ class Simulated:
         return run_id
 
     def routes(self, profile: Profile, nodes: int) -> Routes:
-        return Star(profile, nodes)
+        return StarRoutes(profile, nodes)
 
     def costs(
         self,
@@ -97,7 +98,7 @@ class Simulated:
         dilation: float = 1.0,
         seed: int = 0,
     ) -> Costs:
-        """What collectives of `nodes` x `workers_per_node` workers take; `seed` is the noise's."""
+        """Build the cost model of a run on `nodes` nodes."""
         scale = self._scale(dilation)
         crowd = self._crowd(nodes * workers_per_node)
         return Costs(
@@ -126,17 +127,30 @@ class Simulated:
             return None
         return Shaping(queue_ms=self.queue_ms, queue_bytes=self.queue_bytes)
 
-    def compression(self, compressor: str, workers: int, dilation: float) -> Given | None:
-        """What the compressor in the file of that name takes; None: it is measured."""
+    def compression(
+        self,
+        compressor: str,
+        workers: int,
+        dilation: float,
+        represented: Callable[[], int | None] = lambda: None,
+    ) -> Given | None:
+        """Cost of the compressor in the file of that name; None: measured.
+
+        `represented` tells the elements of the model that the one of this run stands in for, which
+        count where the device is not a machine that runs the stand-in itself.
+        """
         scale = self._scale(dilation) * self._crowd(workers)
-        return compression.given(compressor, self.compress_ns, self.bucket_us, scale)
+        found = compression.given(compressor, self.device or {}, scale)
+        if found is None or self.real_seconds:
+            return found
+        return replace(found, represented=represented())
 
     def seconds_per_second(self, workers: int, dilation: float) -> float:
         """Emulated, of a second for which compression was measured."""
         return self.compress_scale * self._crowd(workers) / dilation
 
     def _crowd(self, workers: int) -> float:
-        """How many workers share a core: paced, they compress, and send, at the same time."""
+        """Number of workers that share a core: paced, they compress and send at the same time."""
         return max(1.0, workers / self.cores) if self.cores else 1.0
 
     def _scale(self, dilation: float) -> float:
@@ -166,17 +180,17 @@ class SimulatedDumbbell(Simulated):
         super().check(nodes, profile, dilation)
         check_nodes(nodes, self.left)
 
-    def routes(self, profile: Profile, nodes: int) -> Dumbbell:
-        return Dumbbell(profile, nodes, on_left(nodes, self.left), self.access)
+    def routes(self, profile: Profile, nodes: int) -> DumbbellRoutes:
+        return DumbbellRoutes(profile, nodes, on_left(nodes, self.left), self.access)
 
     def describe(self, costs: Costs, dilation: float) -> dict[str, Any]:
         routes = costs.conditions.routes
-        assert isinstance(routes, Dumbbell)
+        assert isinstance(routes, DumbbellRoutes)
         return super().describe(costs, dilation) | {"left": routes.left}
 
 
 def _links(names: list[str], look: Look, dilation: float) -> dict[str, Any]:
-    """What each direction would be told by a network of real packets."""
+    """Real settings of each direction, as a network of packets would hold them."""
     return {
         name: {
             "rate_mbit": link.rate_mbit / dilation,

@@ -43,15 +43,15 @@ class Noise:
             self._rank_draws = np.random.default_rng([self.seed, exchange, 2])
 
     def factor(self) -> float:
-        """Of the time of one collective."""
+        """Draw a factor on the time of one collective."""
         return _drawn(self.relative, self._draws) if self.relative else 1.0
 
     def latency_factor(self, messages: int) -> float:
-        """Of what so many messages take beside their bytes, besides; one for each `factor`."""
+        """Draw a factor on the latency of `messages` messages; once for each `factor`."""
         return _late(self.latency / sqrt(messages), self._latency_draws) if self.latency else 1.0
 
     def early(self, workers: int, messages: int) -> list[float]:
-        """By how much each worker has its last message before the last does, in messages.
+        """Messages by which each worker is done before the last one is.
 
         Each waits for so many of its own in a row, late as those of `latency_factor`.
         """

@@ -39,12 +39,12 @@ class Routes(Protocol):
         ...
 
     def paths(self, senders: np.ndarray, receivers: np.ndarray) -> Paths:
-        """Of a connection from each sender to the receiver beside it; none inside a node."""
+        """Paths of connections from each sender to its receiver; none inside a node."""
         ...
 
 
 @dataclass(frozen=True)
-class Star:
+class StarRoutes:
     """Every node's up- and downlink follow the profile; flows compete from each node to the next.
 
     They then share every link.
@@ -76,7 +76,7 @@ class Star:
 
 
 @dataclass(frozen=True)
-class Dumbbell:
+class DumbbellRoutes:
     """The first `left` nodes and the others, joined by a trunk that the profile is of.
 
     Competing flows run across the trunk, both ways, between hosts of their own.
@@ -89,11 +89,11 @@ class Dumbbell:
 
     @property
     def names(self) -> list[str]:
-        own = Star(self.access, self.nodes).names if self.access else []
+        own = StarRoutes(self.access, self.nodes).names if self.access else []
         return [f"trunk_{way}" for way in WAYS] + own
 
     def played(self) -> list[Played]:
-        own = Star(self.access, self.nodes).played() if self.access else []
+        own = StarRoutes(self.access, self.nodes).played() if self.access else []
         return played(self.profile, [(TRUNK, way) for way in WAYS]) + own
 
     def flows(self, time_s: float) -> int:
@@ -110,5 +110,5 @@ class Dumbbell:
         trunk = np.where(leaves == enters, VOID, np.where(leaves, 0, 1))[:, None]
         if self.access is None:
             return trunk
-        own = Star(self.access, self.nodes).paths(senders, receivers)
+        own = StarRoutes(self.access, self.nodes).paths(senders, receivers)
         return np.concatenate([np.where(own == VOID, VOID, own + 2), trunk], axis=1)

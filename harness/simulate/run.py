@@ -10,61 +10,55 @@ import torch
 
 from compressors import kernels
 from harness import environment, status
+from harness.models import forms
 from harness.records import Events, write_json
+from harness.run import Run
 from harness.runner import verdict
-from harness.settings import Settings
-from harness.simulate.assembly import assembled
-from harness.simulate.train import Loop, WorkerError
+from harness.simulate.crew import virtual
+from harness.simulate.network import Simulated
+from harness.simulate.ranks import Ended, WorkerError
 from harness.training.resume import resumed
 
 Tell = Callable[[], None]
 
 
-def simulate(run_dir: Path, settings: Settings, tell: Tell) -> None:
-    """Run `settings` and leave the result in `run_dir`; `tell` is called after every step.
+def simulate(run_dir: Path, run: Run, tell: Tell) -> None:
+    """Do `run` and leave the result in `run_dir`; `tell` is called after every step.
 
     What fails is told in the records; only KeyboardInterrupt is raised.
     """
     events = Events(run_dir)
     try:
-        with as_in_a_rank(settings["seed"], settings["network.threads"]):
-            _simulate(run_dir, settings, events, tell)
+        assert isinstance(run.network, Simulated)
+        with as_in_a_rank(run.seed, run.network.threads):
+            _simulate(run_dir, run, run.network, events, tell)
     except Exception as error:
         _report(events, error)
         status.end(run_dir, "failed", _in_short(error))
 
 
-def _simulate(run_dir: Path, settings: Settings, events: Events, tell: Tell) -> None:
-    dilation, sharing = settings["emulation.dilation"], settings["workers_per_node"]
-    network, profile = settings.build("network"), settings.build("profile")
-    nodes, seed = settings["workers"] // sharing, settings["seed"]
-    costs = network.costs(profile, nodes, sharing, dilation, seed)
+def _simulate(run_dir: Path, run: Run, network: Simulated, events: Events, tell: Tell) -> None:
+    dilation, sharing, seed = run.emulation.dilation, run.workers_per_node, run.seed
+    costs = network.costs(run.profile, run.nodes, sharing, dilation, seed)
     found = {**environment.describe(), "seed": seed, "dilation": dilation}
     found |= {"network": network.describe(costs, dilation), "proof": {}}
+    found |= {"forms": forms.told(run)}
     write_json(run_dir / "environment.json", found)
-    begin = resumed(settings["resume_from"])
-    loop, turns = assembled(run_dir, settings, costs, begin, tell)
+    begin = resumed(run.resume_from)
     begins_s = begin.manifest.time_s if begin else 0.0
     if begin:
         events.append("resumed", begins_s, **begin.told())
     events.append("step_0", begins_s)
-    try:
-        loop.run(turns)
-    finally:
-        turns.close()
-        loop.timeline.write()
+    ended = virtual(run)(run_dir, run, costs, begin, tell).run()
     told = {key: found["network"][key] for key in ("kind", "in_place_of")}
-    _conclude(run_dir, loop, events, told)
+    _conclude(run_dir, ended, events, told)
 
 
-def _conclude(run_dir: Path, loop: Loop, events: Events, network: dict[str, str]) -> None:
+def _conclude(run_dir: Path, ended: list[Ended], events: Events, network: dict[str, str]) -> None:
     """Summary, with what it tells of the `network`, and status."""
-    drifted = not loop.gradients.same
-    for rank in range(loop.workers):
-        end_s = loop.sides[rank % len(loop.sides)].end_s
-        events.append(
-            "rank_finished", end_s, rank=rank, overruns=0, drifted=drifted, steps=loop.done
-        )
+    for rank, end in enumerate(ended):
+        told = end._asdict()
+        events.append("rank_finished", told.pop("end_s"), rank=rank, **told)
     summary = verdict.summarize_simulated(run_dir) | {"network": network}
     write_json(run_dir / "summary.json", summary)
     reasons = summary["reasons"]
@@ -89,7 +83,7 @@ def as_in_a_rank(seed: int, threads: int) -> Iterator[None]:
 
 
 def _report(events: Events, error: Exception) -> None:
-    """As a rank reports what made it fail."""
+    """Record a failure as a rank records its own."""
     events.append(
         "rank_failed",
         rank=error.rank if isinstance(error, WorkerError) else 0,

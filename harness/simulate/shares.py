@@ -20,7 +20,7 @@ WINDOW_PER_DOUBLING = 0.09
 
 @dataclass
 class Shares:
-    """Of the directions of `routes`; what is known of the ring is kept until a look changes it."""
+    """Shares of the directions of `routes`; the ring's are cached until the links change."""
 
     routes: Routes
     efficiency: float  # payload's share of a link's rate
@@ -47,7 +47,7 @@ class Shares:
         return self._known[1:]
 
     def waits_s(self, look: Look, paths: Paths) -> np.ndarray:
-        """For a window of competing flows, at the narrowest direction of each path."""
+        """Seconds of waiting for competing flows' windows, at each path's narrowest direction."""
         if not look.flows or not self.queue_bytes:
             return np.zeros(len(paths))
         rates = np.where(self._shared[paths] > 0, look.bytes_per_s[paths], np.inf)
@@ -78,7 +78,7 @@ class Shares:
         return self.loads(self.hops, np.ones(len(self.hops)))
 
     def loads(self, paths: Paths, volumes: np.ndarray) -> np.ndarray:
-        """What each direction carries of volumes that go along `paths`."""
+        """Sum in each direction of the volumes that go along `paths`."""
         loads = np.zeros(len(self._shared))
         np.add.at(loads, paths, volumes[:, None])
         return loads

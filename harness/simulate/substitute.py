@@ -10,14 +10,11 @@ from typing import Any, NamedTuple
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from harness.doctor import permissions
-from harness.settings import Settings
+from harness.settings import BadSetting, Settings
 from harness.simulate.network import Simulated, SimulatedDumbbell
 
 SCALE = "laptop"
-TWINS = {
-    "harness.network.star.Star": ("simulated", Simulated),
-    "harness.network.dumbbell.Dumbbell": ("simulated_dumbbell", SimulatedDumbbell),
-}
+TWINS = {"simulated": Simulated, "simulated_dumbbell": SimulatedDumbbell}  # by choice of `network`
 refusal = functools.cache(permissions.refused)
 
 
@@ -29,18 +26,23 @@ class Substitute(NamedTuple):
 
 
 def substitute(settings: Settings, hydra: Any) -> Substitute | None:
-    """What is to replace the network of `settings`, which `hydra` composed; None: nothing."""
-    network = settings["network"]
-    if settings["scale.name"] != SCALE or network.get("_target_") not in TWINS:
-        return None
-    twin, kind = TWINS[network["_target_"]]
-    if _insists(list(hydra.overrides.task), kind) or not refusal():
+    """Virtual network to replace that of `settings`; None where nothing is to be replaced."""
+    twin = _twin(settings) if settings["scale.name"] == SCALE else ""
+    if not twin or _insists(list(hydra.overrides.task), TWINS[twin]) or not refusal():
         return None
     return Substitute(twin, f"{hydra.runtime.choices.network}: {refusal()}")
 
 
+def _twin(settings: Settings) -> str:
+    """The choice in virtual time that the network names; none where the check will refuse it."""
+    try:
+        return getattr(settings.build("network"), "twin", "")
+    except BadSetting:
+        return ""
+
+
 def _insists(overrides: list[str], kind: type[Simulated]) -> bool:
-    """Whether some override chooses the network, or sets what only real packets have."""
+    """True if an override chooses the network, or sets what only real packets have."""
     known = {f"network.{each.name}" for each in fields(kind)}
     parsed = OverridesParser.create().parse_overrides(overrides)
     keys = {override.key_or_group for override in parsed}

@@ -1,19 +1,28 @@
-"""The other workers in virtual time: collectives meet in one process and cost what costs say."""
+"""The other workers in virtual time: collectives meet in one process, and are timed afterwards."""
 
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from harness.exchange.collectives import Collectives
 from harness.simulate.costs import Costs
+from harness.simulate.lanes import Act, Asked
 from harness.simulate.sums import least, ring_sum
-from harness.simulate.turns import Turns
 
 LENGTH_BYTES = 8  # of what tells a tensor's length
+
+
+class Meeting(Protocol):
+    """Meeting point of all workers, where they exchange objects."""
+
+    def meet(self, rank: int, brought: Any, make: Callable[[list[Any]], Any]) -> Any:
+        """Wait for all workers and return `make(everybody's brought)`, made in order of rank."""
+        ...
 
 
 class Call(NamedTuple):
@@ -21,90 +30,84 @@ class Call(NamedTuple):
 
     kind: str  # sum | min | gather | gather unlike | swap
     shape: Any  # equal on all workers, except for the sizes of a swap
-    now_s: float
     tensor: Tensor
     lengths: list[int]  # of the tensors in a gathered one
 
 
-class Part(NamedTuple):
-    """A collective of `costs`."""
-
-    end_s: float  # for who is last
-    early_s: Sequence[float]  # before that each worker is done
-
-
 class Made(NamedTuple):
-    """What came of it, for all."""
+    """Result of a collective, for all workers."""
 
-    parts: list[Part]  # one after the other
+    call: tuple[Asked, ...]  # collectives that it takes, one after the other
     value: Any
-
-
-class Act(NamedTuple):
-    """Compression (None) of so many seconds, or a collective of `costs` and what it was asked."""
-
-    collective: str | None
-    asked: tuple[Any, ...]
 
 
 @dataclass
 class SimulatedWorkers(Collectives):
-    """One worker's view. Its `now_s` is the emulated time that its communication has come to.
+    """One worker's view. Its `acts` say what was compressed and called, for `Layout` to time.
 
-    Between collectives `now_s` goes on by the processor time of this thread, times
-    `seconds_per_second`, except where `charge` has been told how long compression takes.
+    Between collectives that is the processor time of this thread, times `seconds_per_second`,
+    except where `begin` has been told how long compression takes.
     """
 
     rank: int
     size: int
-    turns: Turns
+    circle: Meeting
     costs: Costs
     device: torch.device
     seconds_per_second: float
-    now_s: float = field(default=0.0, init=False)
-    compress_s: float = field(default=0.0, init=False)
-    intervals: list[tuple[float, float]] = field(default_factory=list, init=False)
-    compressing: list[tuple[float, float]] = field(default_factory=list, init=False)
     acts: list[Act] = field(default_factory=list, init=False)  # since somebody cleared it
+    _told: deque[float] = field(default_factory=deque, init=False)  # before each call to come
+    _measures: bool = field(default=False, init=False)
     _measured_from: float | None = field(default=None, init=False)
+    _before: tuple[Asked, ...] | None = field(default=None, init=False)  # of a call; (): to come
 
-    def open(self, exchange: int) -> None:
-        """An exchange begins, which every worker says before any of its collectives."""
-        self.costs.noise.begin(exchange)
+    def meet(self, brought: Any, make: Callable[[list[Any]], Any]) -> Any:
+        """Wait for all workers and return `make(everybody's brought)`, made in order of rank."""
+        return self.circle.meet(self.rank, brought, make)
 
-    def begin(self, time_s: float) -> None:
-        """Go on at `time_s`, unless it is later already; from now on time is measured."""
-        self.now_s = max(self.now_s, time_s)
-        self._measured_from = self._clock()
+    def meet_own(self, brought: Any, make: Callable[[list[Any]], list[Any]]) -> Any:
+        """Wait for all workers and return this one's part of `make(everybody's brought)`."""
+        return self.meet(brought, make)[self.rank]
 
-    def pause(self) -> None:
-        """Add what was measured since."""
+    def begin(self, told_s: Sequence[float] | None = None) -> None:
+        """Compression begins: it takes `told_s` before the first call, the second...; or measured.
+
+        What no call is left for comes at the end.
+        """
+        self._told, self._measures = deque(told_s or ()), told_s is None
+        self._go_on()
+
+    def end(self) -> None:
+        """Compression ends."""
+        self._pause()
+        self._add(sum(self._told))
+        self._told, self._measures = deque(), False
+
+    def _go_on(self) -> None:
+        if self._told:
+            self._add(self._told.popleft())
+        if self._measures:
+            self._measured_from = self._clock()
+
+    def _pause(self) -> None:
         if self._measured_from is not None:
-            self.charge((self._clock() - self._measured_from) * self.seconds_per_second)
-            self._measured_from = None
+            real_s, self._measured_from = self._clock() - self._measured_from, None
+            self._add(real_s * self.seconds_per_second)
 
-    def charge(self, compress_s: float) -> None:
-        self.acts.append(Act(None, (compress_s,)))
-        begin_s, self.now_s = self.now_s, self.now_s + compress_s
-        self.compress_s += compress_s
+    def _add(self, compress_s: float) -> None:
         if compress_s > 0:
-            self.compressing.append((begin_s, self.now_s))
-
-    def again(self, time_s: float, acts: list[Act]) -> None:
-        """What `acts` tells, from `time_s` on, without any tensor; nobody is waited for."""
-        self.now_s = max(self.now_s, time_s)
-        for act in acts:
-            if act.collective is None:
-                self.charge(*act.asked)
-            else:
-                self._went_on([self._cost(act.collective, self.now_s, *act.asked)])
-        self._measured_from = None
+            self.acts.append(Act(compress_s))
 
     def _clock(self) -> float:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
             return time.perf_counter()
         return time.thread_time()
+
+    def _swapped(self, leaving: list[list[int]]) -> list[list[int]]:
+        """Lengths are told in the same call as what has them."""
+        self._before = ()
+        return super()._swapped(leaving)
 
     def _add_up(self, tensor: Tensor, op: str) -> None:
         tensor.copy_(self._meet(op, (tensor.shape, tensor.dtype), tensor))
@@ -129,21 +132,19 @@ class SimulatedWorkers(Collectives):
         return torch.cat(pieces)
 
     def _meet(self, kind: str, shape: Any, tensor: Tensor, lengths: list[int] | None = None) -> Any:
-        self.pause()
-        call = Call(kind, shape, self.now_s, tensor, lengths or [])
-        made = self.turns.meet(self.rank, call, self._make)
-        self._went_on([end_s - early_s[self.rank] for end_s, early_s in made.parts])
+        self._pause()
+        made = self.meet(Call(kind, shape, tensor, lengths or []), self._make)
+        if self._before == ():
+            self._before = made.call
+            return made.value
+        self.acts.append(Act(0.0, (*(self._before or ()), *made.call)))
+        self._before = None
+        self._go_on()
         return made.value
 
-    def _went_on(self, ends_s: list[float]) -> None:
-        for end_s in ends_s:
-            begin_s, self.now_s = self.now_s, max(self.now_s, end_s)
-            self.intervals.append((begin_s, self.now_s))
-        self._measured_from = self._clock()
-
     def _make(self, calls: list[Call]) -> Made:
-        """Done once, by whoever came last."""
-        first, start_s = calls[0], max(call.now_s for call in calls)
+        """Combine all workers' calls; done once, by the worker that comes last."""
+        first = calls[0]
         for rank, call in enumerate(calls):
             same = call.kind == "swap" or call.shape == first.shape
             if call.kind != first.kind or not same:
@@ -152,62 +153,42 @@ class SimulatedWorkers(Collectives):
                     f"{call.shape}; all workers must call the same"
                 )
         if first.kind.startswith("gather"):
-            return self._gathered(start_s, calls)
+            return self._gathered(calls)
         if first.kind == "swap":
-            return self._swapped_all(start_s, calls)
+            return self._swapped_all(calls)
         total = self._added_up(first.kind, [call.tensor for call in calls])
-        return Made([self._part("all_reduce", start_s, total.nbytes, self.size)], total)
-
-    def _part(self, collective: str, start_s: float, *asked: Any) -> Part:
-        end_s = self._cost(collective, start_s, *asked)
-        return Part(end_s, self._early_s(start_s, end_s, collective, *asked))
-
-    def _early_s(self, start_s: float, end_s: float, *asked: Any) -> Sequence[float]:
-        return self.costs.early_s(start_s, end_s, *asked).tolist()
-
-    def _cost(self, collective: str, start_s: float, *asked: Any) -> float:
-        """When a collective that starts at `start_s` ends."""
-        self.acts.append(Act(collective, asked))
-        return getattr(self.costs, collective)(start_s, *asked)
+        return Made((("all_reduce", total.nbytes, self.size),), total)
 
     def _added_up(self, op: str, tensors: list[Tensor]) -> Tensor:
         return ring_sum(tensors) if op == "sum" else least(tensors)
 
-    def _gathered(self, start_s: float, calls: list[Call]) -> Made:
-        lengths = [call.lengths for call in calls]
-        parts = []
-        if calls[0].kind == "gather unlike":
-            nbytes = LENGTH_BYTES * self.size * len(lengths[0])
-            parts.append(self._part("all_reduce", start_s, nbytes, self.size))
-            start_s = parts[0].end_s
-        pieces = [call.tensor for call in calls]
-        sizes = [piece.nbytes for piece in pieces]
-        return Made([*parts, self._part("all_gather", start_s, sizes)], (lengths, pieces))
+    def _gathered(self, calls: list[Call]) -> Made:
+        lengths, pieces = [call.lengths for call in calls], [call.tensor for call in calls]
+        of_pieces = ("all_gather", [piece.nbytes for piece in pieces])
+        if calls[0].kind == "gather":
+            return Made((of_pieces,), (lengths, pieces))
+        told = ("all_reduce", LENGTH_BYTES * self.size * len(lengths[0]), self.size)
+        return Made((told, of_pieces), (lengths, pieces))
 
-    def _swapped_all(self, start_s: float, calls: list[Call]) -> Made:
+    def _swapped_all(self, calls: list[Call]) -> Made:
         each = calls[0].tensor.element_size()
         rows_of = {id(call): [each * count for count in call.shape] for call in calls}
         sizes = [rows_of[id(call)] for call in calls]  # one row, where one call stands for all
         rows = [call.tensor.split(call.shape) for call in calls]
-        part = self._part("all_to_all", start_s, sizes)
-        return Made([part], list(zip(*rows, strict=True)))  # by receiver
+        return Made((("all_to_all", sizes),), list(zip(*rows, strict=True)))  # by receiver
 
 
 class Alike(SimulatedWorkers):
-    """One worker that stands for `size` of them, who bring what it brings, when it does.
+    """One worker, the first, that stands for `size` of them, who bring what it brings.
 
     Sums are products then, rounded once.
     """
 
-    def _meet(self, kind: str, shape: Any, tensor: Tensor, lengths: list[int] | None = None) -> Any:
-        self.pause()
-        call = Call(kind, shape, self.now_s, tensor, lengths or [])
-        made = self._make([call] * self.size)
-        self._went_on([part.end_s for part in made.parts])
-        return made.value
+    def meet(self, brought: Any, make: Callable[[list[Any]], Any]) -> Any:
+        return make([brought])
 
-    def _early_s(self, start_s: float, end_s: float, *asked: Any) -> Sequence[float]:
-        return ()
+    def _make(self, calls: list[Call]) -> Made:
+        return super()._make(calls * self.size)
 
     def _added_up(self, op: str, tensors: list[Tensor]) -> Tensor:
         return tensors[0] * self.size if op == "sum" else tensors[0]

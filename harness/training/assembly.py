@@ -1,245 +1,254 @@
-"""One rank's training, put together from its settings, or from a checkpoint of the same."""
+"""One rank's training, put together from its run, or from a checkpoint of the same."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from functools import partial
+from pkgutil import resolve_name
+from typing import Any
 
 import torch
+from torch import nn
 
 from compressors.activations.operator import Cut
-from controllers.base import Observation
-from harness.clock import Clock
-from harness.data.base import DataSet
-from harness.data.loader import Batches, shard
-from harness.exchange.feedback import Forget, Residual
+from harness.exchange.feedback import Feedback, Forget, Residual
 from harness.exchange.reduction import AgreeingWorkers, Reduction
-from harness.exchange.thread import Exchange
-from harness.exchange.workers import Workers
-from harness.models.base import Architecture, backward_shares
+from harness.exchange.runner import Charge
+from harness.models.base import backward_shares
+from harness.models.stand_in import represented
+from harness.pipeline.layout import Split
 from harness.pipeline.meter import Meter
-from harness.pipeline.operators import cut_in_place, schemes
-from harness.pipeline.staged import Staged
-from harness.records import Events
-from harness.settings import Settings
-from harness.training import checkpoint
+from harness.pipeline.operators import before_cuts, cut_in_place, schemes
+from harness.records import Table
+from harness.run import Optimizer, Run
+from harness.simulate.compression import file_of
+from harness.simulate.network import Simulated
+from harness.training.course import Course, course_of
 from harness.training.gradients import Replayed, Trained
 from harness.training.pace import Measured, Pace, Paced
-from harness.training.restoration import restored
-from harness.training.resume import Resumed, deciding, resumed
-from harness.training.snapshot import taken
+from harness.training.place import Place, anew
+from harness.training.replica import Replica
+from harness.training.rest import Rest, Save, no_checkpoint
+from harness.training.saving import go_on, saver_of, with_state
 from harness.training.stops import Stops
 from harness.training.task import Memory, Task
-from harness.training.train import Gradients, Loop, Meet, Save, no_checkpoint
-from harness.training.watch import look_at
-
-Gather = Callable[[Any], list[Any]]  # every rank's, by rank
+from harness.training.train import Loop
+from harness.training.watch import Watching
 
 
-class Place(NamedTuple):
-    """Which rank this is, and what it has."""
-
-    run_dir: Path
-    rank: int
-    seat: int  # among the ranks of its machine; the first leads them
-    seats: int  # of its machine
-    clock: Clock
-    workers: Workers
-    device: torch.device
+def assembled(run: Run, place: Place) -> Loop:
+    """The loop of a rank, ready for its first step: of the program that `parallel` names."""
+    program: Any = resolve_name(run.parallel.program)
+    return program(run, place)  # type: ignore[no-any-return]
 
 
-def assembled(settings: Settings, place: Place, meet: Meet, gather: Gather) -> Loop:
-    """The loop of a rank, ready for its first step."""
-    architecture, data = settings.build("model"), settings.build("dataset")
-    replay, begin = settings["emulation.compute"] == "replay", resumed(settings["resume_from"])
-    with torch.device("meta" if replay else "cpu"):
-        model = architecture.build(data.shape, data.classes)
-    model = model if replay else model.to(place.device)
-    exchange = exchange_of(settings, place, model, backward_shares(model, data.shape))
-    gradients: Gradients
-    save: Save = no_checkpoint
-    cuts: list[Cut] = []
-    if replay:
-        gradients, steps = _replayed(settings, model, exchange), settings.total_steps(1)
-    else:
-        gradients, steps = _trained(settings, place, model, data, exchange, begin)
-        first = begin.manifest.step if begin else 0
-        look_at(settings, model, data.shape, place.run_dir, place.rank, first)
-        cuts = cut_in_place(settings, model, data.shape)
-        learnt = with_state(exchange.reduction) | schemes(cuts)
-        if begin is not None:
-            go_on(begin, place, gradients, exchange, learnt)
-        save = saver_of(settings, place, gather, gradients, learnt)
+def whole(run: Run, place: Place) -> Loop:
+    """The loop of a rank that has the whole model, cut or not."""
+    model = place.once("model", lambda: built(run, place))
+    shares = place.once("shares", lambda: backward_shares(model, place.data.shape))
+    exchange = exchange_of(run, place, model, shares)
+    pace = pace_of(run, place.clock.dilation)
+    samples = run.accumulate * run.batch_size
+    if run.emulation.is_replay:
+        shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
+        replayed = Replayed(shapes, exchange, samples, run.bucket_mb, run.seed)
+        return loop_of(run, place, replayed, pace, Meter([]))
+    course = course_of(run, place.data, samples, place.rank, run.workers, place.begin)
+    gradients = trained(run, place, model, course, exchange)
+    cuts = _cuts(run, place, model, gradients.replica, course.first)
+    return loop_of(run, place, gradients, pace, Meter(cuts), course, schemes(cuts))
+
+
+def built(run: Run, place: Place) -> nn.Module:
+    """The model, of shapes alone for a replay; at a run's begin with `initial_weights`, if any."""
+    replays, path = run.emulation.is_replay, run.initial_weights
+    with torch.device("meta" if replays else "cpu"):
+        model = run.model.build(place.data.shape, place.data.classes)
+    if replays:
+        return model
+    if place.begin is None and path:
+        model.load_state_dict(torch.load(path, weights_only=True, map_location="cpu")["model"])
+    return model.to(place.device)
+
+
+def loop_of(
+    run: Run,
+    place: Place,
+    gradients: Any,
+    pace: Pace,
+    meter: Meter,
+    course: Course | None = None,
+    learnt: Mapping[str, Any] = {},  # noqa: B006  read only
+) -> Loop:
+    """`learnt` is kept beside what the exchange learns, `meter` is of all cuts."""
+    exchange = gradients.exchange
+    rest = rest_of(run, place, gradients, course, {**with_state(exchange), **learnt})
     return Loop(
         rank=place.rank,
-        first=begin.manifest.step if begin else 0,
-        stops=Stops.of(settings, steps, data.metric),
-        run_dir=place.run_dir,
+        first=rest.done,
+        steps=range(rest.done, rest.stops.steps),
+        table=place.once("steps", lambda: Table(place.run_dir, "steps.csv")),
         gradients=gradients,
         exchange=exchange,
-        pace=pace_of(settings, architecture),
+        pace=pace,
         clock=place.clock,
-        meet=meet,
-        save=save,
-        seat=place.seat,
-        seats=place.seats,
-        crossing=Meter(cuts).read,
+        begin=place.together.begin,
+        rest=rest,
+        crossing=meter.read,
     )
 
 
-def exchange_of(
-    settings: Settings, place: Place, model: torch.nn.Module, shares: dict[str, float]
-) -> Exchange:
-    """Of the gradients of `model`; `shares` are of backward, by parameter."""
-    return Exchange(
-        reduction=reduction_of(settings, place.workers),
+def rest_of(
+    run: Run,
+    place: Place,
+    gradients: Any,
+    course: Course | None,
+    learnt: dict[str, Any],
+) -> Rest:
+    """Once all is where `course` begins; None: a replay, which has nothing to save."""
+    save: Save = no_checkpoint
+    if course is not None:
+        if course.begin is not None:
+            go_on(course.begin, place, gradients, learnt)
+        save = saver_of(run, place, gradients, learnt)
+
+    def table() -> Table:
+        return Table(place.run_dir, "evaluations.csv")
+
+    first, steps = (course.first, course.steps) if course else (0, run.total_steps(1))
+    return Rest(
+        stops=Stops.of(run, steps),
+        done=first,
+        clock=place.clock,
+        together=place.together,
+        evaluate=gradients.evaluate,
+        save=save,
+        table=place.once("evaluations", table) if place.tells else None,
+    )
+
+
+def exchange_of(run: Run, place: Place, model: nn.Module, shares: dict[str, float]) -> Any:
+    """The exchange of the gradients of `model`; `shares` of backward are by parameter."""
+    reduction = reduction_of(run, place.workers, place.shared)
+    is_emulated = run.emulation.compute != "measured"
+    return place.exchange(
+        reduction=reduction,
         workers=place.workers,
         clock=place.clock,
         names={id(parameter): name for name, parameter in model.named_parameters()},
         shares=shares,
-        after_backward=settings["overlap"] == "after_backward",
+        after_backward=run.overlap == "after_backward",
+        lanes=run.emulation.lanes(reduction.compressor, is_emulated),
+        charge=_charge(run, model, reduction.compressor) if is_emulated else None,
     )
 
 
-def reduction_of(settings: Settings, workers: AgreeingWorkers) -> Reduction:
-    """What a worker keeps between exchanges."""
-    decay = settings["residual_decay"]
+def _charge(run: Run, model: nn.Module, compressor: Any) -> Charge | None:
+    """Charge for compression on the emulated device, over packets; None: measured here."""
+    if isinstance(run.network, Simulated):  # its world charges by itself
+        return None
+    stands_for = partial(represented, run.model)
+    given = run.network.compression(file_of(compressor), run.emulation.dilation, stands_for)
+    if given is None:
+        return None
+    of = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+    def charge(gradients: list[torch.Tensor], density: float) -> float:
+        return given.charge(compressor, [gradient.shape for gradient in gradients], density, of)
+
+    return charge
+
+
+def reduction_of(
+    run: Run, workers: AgreeingWorkers, shared: Callable[..., Any] = anew
+) -> Reduction:
+    """Build a worker's compressor, controller and residual; `shared` is what its threads share."""
+
+    def feedback() -> Feedback:
+        return Residual(run.residual_decay) if run.error_feedback else Forget()
+
     return Reduction(
-        compressor=settings.build("compressor"),
-        controller=settings.build("controller"),
-        agree=settings["controller.agree"],
-        feedback=Residual(decay) if settings["error_feedback"] else Forget(),
+        compressor=shared("compressor", run.compressor),
+        controller=run.controller(),
+        agree=run.agree,
+        feedback=shared("feedback", feedback),
         workers=workers,
     )
 
 
-def _trained(
-    settings: Settings,
+def trained(
+    run: Run,
     place: Place,
-    model: torch.nn.Module,
-    data: DataSet,
-    exchange: Exchange,
-    begin: Resumed | None,
-) -> tuple[Trained, int]:
-    size, batch_size, seed = settings["workers"], settings["batch_size"], settings["seed"]
-    accumulate, first = settings["accumulate"], begin.manifest.step if begin else 0
-    batches = Batches(data.train(), accumulate * batch_size, place.rank, size, seed, first)
-    steps = settings.total_steps(batches.steps_per_epoch)
-    if steps <= first:
-        raise ValueError(f"resume_from has done {first} steps, and epochs make only {steps}")
-    test_set = shard(data.test(), place.rank, size)
-    options, schedule = settings["optimizer"], settings.build("optimizer.schedule")
-    if begin is None:
-        load_weights(settings, model, place.device)
-    gradients = Trained(
+    model: nn.Module,
+    course: Course,
+    exchange: Any,
+    kind: type[Trained] = Trained,
+    **more: Any,
+) -> Trained:
+    """Ready for its first step; `more` is what a `kind` of them has beside the others."""
+    gradients = kind(
         model=model,
-        batches=iter(batches),
-        test_set=lambda: iter(test_set),
-        optimizer=optimizer_of(options, model),
-        learning_rate=lambda step: options["lr"] * schedule.factor(step, steps),
+        replica=place.replica(model, exchange, run.bucket_mb, place.device),
+        batches=iter(course.batches),
+        test_set=course.test_set,
+        optimizer=place.once("optimizer", lambda: optimizer_of(run.optimizer, model)),
+        learning_rate=course.learning_rate,
         exchange=exchange,
-        samples=accumulate * batch_size,
-        device=place.device,
-        bucket_mb=settings.bucket_mb(),
-        task=Task.of(data, place.device, settings["precision"]),
-        accumulate=accumulate,
-        memory=Memory(batches.steps_per_epoch, first),
-        clip_norm=options["clip_norm"],
+        clock=place.clock,
+        samples=run.accumulate * run.batch_size,
+        task=Task.of(place.data, place.device, run.precision),
+        accumulate=run.accumulate,
+        memory=Memory(course.batches.steps_per_epoch, course.first),
+        clip_norm=run.optimizer.clip_norm,
+        **more,
     )
-    gradients.settle(torch.zeros(batch_size, *data.shape, device=place.device))
-    torch.manual_seed(seed * size + place.rank)  # dropout differs between ranks, not between runs
-    return gradients, steps
+    shape = run.batch_size, *place.data.shape
+    gradients.settle(torch.zeros(*shape, device=place.device))
+    torch.manual_seed(run.seed_of(place.rank))
+    return gradients
 
 
-def optimizer_of(options: dict[str, Any], model: torch.nn.Module) -> torch.optim.Optimizer:
-    """That of the `optimizer` section's `options`; the schedule sets its rate."""
-    if options["kind"] == "adam":
+def _cuts(run: Run, place: Place, model: nn.Module, replica: Replica, first: int) -> list[Cut]:
+    """Cuts of the model, each with this rank's scheme; a watch is put before them."""
+    shape, parallel = place.data.shape, run.parallel
+
+    def layers() -> list[nn.Module]:
+        return before_cuts(model, shape, parallel) if isinstance(parallel, Split) else []
+
+    there = place.once("layers", layers)  # by a look at the model while nothing is in its cuts
+    if run.watch:
+        where = place.run_dir, place.rank, run.accumulate, first
+        Watching(run.watch, *where, replica.is_at_work).of(model, there)
+    cuts = place.once("cuts", lambda: cut_in_place(run, model, shape))
+    own = [Cut(run.activations()) for _ in cuts]
+    replica.cut(cuts, own)
+    return own
+
+
+def optimizer_of(asked: Optimizer, model: nn.Module) -> torch.optim.Optimizer:
+    """Build the optimizer of `model`'s parameters; the schedule sets its rate."""
+    if asked.kind == "adam":
         return torch.optim.Adam(
             model.parameters(),
-            lr=options["lr"],
-            betas=(options["momentum"], options["beta_2"]),
-            weight_decay=options["weight_decay"],
+            lr=asked.lr,
+            betas=(asked.momentum, asked.beta_2),
+            weight_decay=asked.weight_decay,
         )
     return torch.optim.SGD(
         model.parameters(),
-        lr=options["lr"],
-        momentum=options["momentum"],
-        weight_decay=options["weight_decay"],
-        nesterov=options["nesterov"],
+        lr=asked.lr,
+        momentum=asked.momentum,
+        weight_decay=asked.weight_decay,
+        nesterov=asked.nesterov,
     )
 
 
-def go_on(
-    begin: Resumed,
-    place: Place,
-    gradients: Trained | Staged,
-    exchange: Exchange,
-    learnt: dict[str, Any],
-) -> None:
-    """Put this rank where the checkpoint was taken; batches and clock begin there by themselves."""
-    own = checkpoint.load(begin.folder, checkpoint.rank_file(place.rank), place.device)
-    gradients.restore(checkpoint.load(begin.folder, checkpoint.MODEL, place.device), own)
-    for name, thing in learnt.items():
-        restored(own["reduction"][name], thing, name)
-    exchange.observe(Observation(**own["seen"]))
+def pace_of(run: Run, dilation: float) -> Pace:
+    """Micro-batches but the last are computed whole before anything can be sent.
 
-
-def saver_of(
-    settings: Settings,
-    place: Place,
-    gather: Gather,
-    gradients: Trained | Staged,
-    learnt: dict[str, Any],
-) -> Save:
-    """What writes checkpoints of `gradients` and of all that has been `learnt` beside them."""
-    writer = checkpoint.Writer(
-        run_dir=place.run_dir,
-        rank=place.rank,
-        leads=place.seat == 0,
-        gather=gather,
-        device=place.device.type,
-        settings=deciding(settings.config),
-        events=Events(place.run_dir),
-    )
-
-    def reduction() -> dict[str, Any]:
-        return {name: taken(thing, name) for name, thing in learnt.items()}
-
-    def save(step: int, seen: Observation) -> None:
-        time_s = place.clock.now() / place.clock.dilation
-        own = gradients.own() | {"reduction": reduction(), "seen": seen._asdict()}
-        writer.write(step, time_s, gradients.shared(), own)
-
-    reduction()  # what cannot be kept is told now, not when it is too late
-    return save
-
-
-def with_state(reduction: Reduction) -> dict[str, Any]:
-    """What has been learnt so far, by name."""
-    return {
-        "compressor": reduction.compressor,
-        "controller": reduction.controller,
-        "feedback": reduction.feedback,
-    }
-
-
-def _replayed(settings: Settings, model: torch.nn.Module, exchange: Exchange) -> Replayed:
-    shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
-    samples = settings["accumulate"] * settings["batch_size"]
-    return Replayed(shapes, exchange, samples, settings.bucket_mb(), settings["seed"])
-
-
-def load_weights(settings: Settings, model: torch.nn.Module, device: torch.device) -> None:
-    """Those of `initial_weights`, if any."""
-    if settings["initial_weights"]:
-        saved = torch.load(settings["initial_weights"], weights_only=True, map_location=device)
-        model.load_state_dict(saved["model"])
-
-
-def pace_of(settings: Settings, architecture: Architecture) -> Pace:
-    """Micro-batches but the last are computed whole before anything can be sent."""
-    if settings["emulation.compute"] == "measured":
+    `dilation` is that of the clock.
+    """
+    if run.emulation.is_measured:
         return Measured()
-    assert architecture.times is not None  # Settings.check
-    times, dilation = architecture.times.at(settings["batch_size"]), settings["emulation.dilation"]
-    before = (settings["accumulate"] - 1) * (times.forward_s + times.backward_s)
+    assert run.times is not None  # harness.fit
+    times = run.times.at(run.batch_size)
+    before = (run.accumulate - 1) * (times.forward_s + times.backward_s)
     return Paced((before + times.forward_s) * dilation, times.backward_s * dilation)

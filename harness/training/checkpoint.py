@@ -1,7 +1,8 @@
 """checkpoint/: all that a run needs to go on after a step; it is there whole, or not there.
 
-model.pt has what every rank has, rank<k>.pt what rank k alone has, and manifest.json, written last,
-the digest of each. A set is written beside the one before, and takes its place in the end.
+model.pt has what every rank has, rank<k>.pt what rank k alone has (rank<k>.<t>.pt: its thread t),
+and manifest.json, written last, the digest of each. A set is written beside the one before, and
+takes its place in the end.
 """
 
 import hashlib
@@ -23,7 +24,7 @@ Files = dict[str, str]  # digest by name
 
 
 class Manifest(NamedTuple):
-    """What a checkpoint is of."""
+    """Origin and files of a checkpoint."""
 
     step: int  # steps done
     time_s: float  # on the emulated clock
@@ -33,8 +34,9 @@ class Manifest(NamedTuple):
     settings: dict[str, Any]  # those that must be equal where it goes on
 
 
-def rank_file(rank: int) -> str:
-    return f"rank{rank}.pt"
+def rank_file(rank: int, thread: int = 0) -> str:
+    """Name of the file that keeps a rank, or a further thread of it."""
+    return f"rank{rank}.{thread}.pt" if thread else f"rank{rank}.pt"
 
 
 @dataclass
@@ -42,18 +44,18 @@ class Writer:
     """Writes the checkpoints of one rank; all ranks write at once."""
 
     run_dir: Path
-    rank: int
+    name: str  # of its file
     leads: bool  # its machine's ranks: one of each machine does, and writes for it
     gather: Callable[[Files], list[Files]]  # of every rank, by rank
     device: str
     settings: dict[str, Any]
-    events: Events
+    events: Events | None  # None: another rank tells
 
     def write(self, step: int, time_s: float, shared: dict[str, Any], own: dict[str, Any]) -> None:
         """Replace the checkpoint by that of `step` steps done; OSError leaves the old one."""
         partial = self.run_dir / PARTIAL
         partial.mkdir(exist_ok=True)
-        mine = {rank_file(self.rank): _save(partial / rank_file(self.rank), own)}
+        mine = {self.name: _save(partial / self.name, own)}
         model = {MODEL: _save(partial / MODEL, {"step": step, **shared})} if self.leads else {}
         ranks = {name: digest for files in self.gather(mine) for name, digest in files.items()}
         if not self.leads:
@@ -63,7 +65,7 @@ class Writer:
         manifest = Manifest(step, time_s, self.device, digest, here | model, self.settings)
         write_json(partial / MANIFEST, manifest._asdict())
         _replace(self.run_dir)
-        if self.rank == 0:
+        if self.events is not None:
             self.events.append("checkpoint", time_s, step=step)
 
 
@@ -79,7 +81,7 @@ def find(path: Path) -> Path:
 
 
 def manifest_of(folder: Path) -> Manifest:
-    """What the checkpoint in `folder` is of; ValueError when that is damaged."""
+    """Read the manifest of the checkpoint in `folder`; ValueError when it is damaged."""
     try:
         return Manifest(**(read_json(folder / MANIFEST) or {}))
     except TypeError as error:
@@ -87,7 +89,7 @@ def manifest_of(folder: Path) -> Manifest:
 
 
 def digest_of(path: str | None) -> str | None:
-    """Of the checkpoint that `path` names; None where there is none, or none that is whole."""
+    """Digest of the checkpoint that `path` names; None where none is whole."""
     if path is None:
         return None
     try:

@@ -1,10 +1,9 @@
 """When gradients may leave: as computed, or at the published times of the emulated device."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-Release = Callable[[float], float]  # share of backward done -> clock time in real seconds
+from harness.exchange.tally import Release
 
 
 class Pace(Protocol):
@@ -25,7 +24,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Paced:
-    """A bucket leaves when the emulated device would have it, and backward ends with the last one.
+    """Backward has come to a bucket when it would have on the emulated device.
 
     The real computation has to fit inside; `Exchanged.late_s` says by how much it did not.
     Forward, batch and optimizer step share `forward_s`; both times are in real seconds, dilated.

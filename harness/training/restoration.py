@@ -1,21 +1,33 @@
 """The way back from `snapshot`: a thing of the same configuration gets the state taken.
 
-Classes are looked up by name in the packages of the objects that state is put into, and nowhere
-else: a damaged file cannot run anything.
+A file is not trusted: what it holds is put into what is there already. An object gets values for
+the attributes that it has, and no others; what is new is a container, or an object of a class of
+the packages of those that state is put into, with the attributes that its class declares.
+Functions and types are never taken from a file: they have to be those that are there; a method may
+be another of the same object.
 """
 
-import importlib
 import random
+import sys
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
+from enum import Enum
+from functools import cached_property
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from harness.training.snapshot import PLAIN, attributes, name_of
+from harness.training.snapshot import CODE, PLAIN, as_tuple, attributes, name_of
 
+CONTENT = {  # of each kind of thing: how many items a file has behind its name
+    "again": 1, "tuple": 1, "record": 2, "method": 2, "code": 1, "choice": 2, "dtype": 1,
+    "device": 1, "scalar": 1, "array": 1, "torch generator": 2, "random": 1, "dict": 2, "list": 2,
+    "set": 2, "deque": 3, "object": 2,
+}  # fmt: skip
+DEVICES = ("cpu", "cuda", "meta")
 NEW: dict[str, Callable[[], Any]] = {
     "dict": dict, "OrderedDict": OrderedDict, "Counter": Counter,
     "list": list, "set": set, "deque": deque,
@@ -26,9 +38,12 @@ def restored(kept: Any, fresh: Any, where: str = "state") -> Any:
     """`fresh`, a thing of the same configuration, with the state that was `taken`: in place.
 
     What is immutable, or a tensor, comes back as a new thing. ValueError, naming the place, where
-    the kinds of things differ.
+    the kinds of things differ, or a file says what no snapshot says.
     """
-    return _Restorer().restore(kept, fresh, where)
+    try:
+        return _Restorer().restore(kept, fresh, where)
+    except (TypeError, KeyError, IndexError, AttributeError, RuntimeError) as error:
+        raise ValueError(f"{where}: the checkpoint is damaged: {error}") from error
 
 
 class _Restorer:
@@ -43,6 +58,8 @@ class _Restorer:
             self._require(fresh is None or isinstance(fresh, Tensor), kept, fresh, where)
             return self._meet(kept)
         kind, *content = kept
+        if len(content) != CONTENT.get(kind):
+            raise ValueError(f"{where} is no thing that a checkpoint keeps: the file is damaged")
         return getattr(self, "_" + kind.replace(" ", "_"))(*content, fresh, where)
 
     def _checked_plain(self, kept: Any, fresh: Any, where: str) -> Any:
@@ -71,24 +88,36 @@ class _Restorer:
         return tuple(self._new(items, where))
 
     def _record(self, name: str, items: list, fresh: Any, where: str) -> Any:
-        return self._class(name, fresh, where)._make(self._new(items, where))
+        kind = self._class(name, fresh, where)
+        self._require(issubclass(kind, tuple), (name,), fresh, where)
+        return kind._make(self._new(items, where))
 
     def _new(self, items: list, where: str) -> Iterator[Any]:
         return (self.restore(item, None, f"{where}[{at}]") for at, item in enumerate(items))
 
     def _method(self, owner: Any, name: str, fresh: Any, where: str) -> Any:
-        return getattr(self.restore(owner, getattr(fresh, "__self__", None), where), name)
+        """Another of the methods that the owner's class writes, in place of one of them."""
+        self._require(isinstance(fresh, MethodType), ("method",), fresh, where)
+        own = [vars(each)[name] for each in type(fresh.__self__).__mro__ if name in vars(each)]
+        self._require(bool(own) and isinstance(own[0], FunctionType), ("method",), fresh, where)
+        return MethodType(own[0], self.restore(owner, fresh.__self__, where))
 
     def _code(self, name: str, fresh: Any, where: str) -> Any:
-        return fresh if name_of(fresh) == name else self._find(name, where)
+        self._require(isinstance(fresh, CODE) and name_of(fresh) == name, (name,), fresh, where)
+        return fresh
 
     def _choice(self, name: str, member: str, fresh: Any, where: str) -> Any:
-        return self._class(name, fresh, where)[member]
+        kind = self._class(name, fresh, where)
+        self._require(issubclass(kind, Enum), (name,), fresh, where)
+        return kind[member]
 
     def _dtype(self, name: str, fresh: Any, where: str) -> torch.dtype:
-        return getattr(torch, name)
+        found = getattr(torch, name)
+        self._require(isinstance(found, torch.dtype), ("dtype",), fresh, where)
+        return found
 
     def _device(self, name: str, fresh: Any, where: str) -> torch.device:
+        self._require(name.split(":")[0] in DEVICES, ("device",), fresh, where)
         return torch.device(name)
 
     def _scalar(self, value: Tensor, fresh: Any, where: str) -> Any:
@@ -152,6 +181,8 @@ class _Restorer:
         before, names = attributes(fresh), {attribute for attribute, _ in held}
         if lost := sorted(set(before) - names):
             raise ValueError(f"{where}.{lost[0]} is not in the checkpoint: of another version")
+        if strange := sorted(names - _declared(kind, before)):
+            raise ValueError(f"{where}.{strange[0]} is no state of a {kind.__name__}")
         frozen = getattr(getattr(kind, "__dataclass_params__", None), "frozen", False)
         thing = self._meet(kind.__new__(kind) if fresh is None or frozen else fresh)
         for attribute, value in held:
@@ -167,10 +198,21 @@ class _Restorer:
         return type(fresh)
 
     def _find(self, name: str, where: str) -> Any:
+        """A class, defined where its name says, in a package of ours that is there already."""
         module, _, path = name.partition(":")
-        if module.partition(".")[0] not in self._packages:
-            raise ValueError(f"{where} names {name!r}, which is none of ours: the file is damaged")
-        found: Any = importlib.import_module(module)
+        found: Any = sys.modules.get(module)
         for part in path.split("."):
-            found = getattr(found, part)
+            found = vars(found).get(part) if found is not None else None
+            ours = module.partition(".")[0] in self._packages and name_of(found).startswith(module)
+            if not (isinstance(found, type) and ours and found.__module__ == module):
+                raise ValueError(f"{where} names {name!r}, which is none of ours: it is damaged")
         return found
+
+
+def _declared(kind: type, held: dict[str, Any]) -> set[str]:
+    """Attributes that may get state: those `held` already, and those that classes declare."""
+    noted = {name for each in kind.__mro__ for name in vars(each).get("__annotations__", {})}
+    slots = {name for each in kind.__mro__ for name in as_tuple(vars(each).get("__slots__", ()))}
+    cached = {name for each in kind.__mro__ for name, what in vars(each).items()
+              if isinstance(what, cached_property)}  # fmt: skip
+    return {*held, *noted, *slots, *cached}

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from harness.run import Run
 from harness.training import checkpoint
 from harness.training.checkpoint import Manifest
 
@@ -22,13 +23,13 @@ class Resumed(NamedTuple):
     manifest: Manifest
 
     def told(self) -> dict[str, Any]:
-        """For events.jsonl."""
+        """Fields for events.jsonl."""
         step, digest = self.manifest.step, self.manifest.digest
         return {"step": step, "checkpoint": str(self.folder), "digest": digest}
 
 
 def resumed(path: str | None) -> Resumed | None:
-    """What `resume_from` names; None for null. ValueError when there is no whole checkpoint."""
+    """Find the checkpoint of `resume_from`; None for null. ValueError if none there is whole."""
     if path is None:
         return None
     folder = checkpoint.find(Path(path))
@@ -40,27 +41,27 @@ def deciding(config: Mapping[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps({k: v for k, v in config.items() if k not in FREE}))
 
 
-def check(config: Mapping[str, Any], begin: Resumed, ranks: int) -> None:
-    """ValueError, naming what differs or lacks, unless `config` can go on from `begin`.
+def check(run: Run, begin: Resumed, ranks: int) -> None:
+    """ValueError, naming what differs or lacks, unless `run` can go on from `begin`.
 
     `ranks` is how many this machine has to find there.
     """
-    now, then = deciding(config), begin.manifest.settings
+    now, then = run.deciding, begin.manifest.settings
     differing = [f"{key}={was!r} (now {is_!r})" for key, was, is_ in _differences(then, now)]
     if differing:
         raise ValueError(f"needs {', '.join(differing)}, as {begin.folder} has it")
-    steps, done = config["steps"], begin.manifest.step
+    steps, done = run.steps, begin.manifest.step
     if steps is not None and steps <= done:
         raise ValueError(f"has done {done} steps: steps must be more, got {steps}")
-    everyone = map(checkpoint.rank_file, range(config["workers"]))
-    needed = everyone if ranks == config["workers"] else ()
+    everyone = map(checkpoint.rank_file, range(run.workers))
+    needed = everyone if ranks == run.workers else ()
     checkpoint.check_files(begin.folder, begin.manifest, (checkpoint.MODEL, *needed))
 
 
 def _differences(
-    then: dict[str, Any], now: dict[str, Any], prefix: str = ""
+    then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Every key at any depth whose value differs, with both values."""
+    """Yield every key, at any depth, whose value differs, with both values."""
     for key in sorted({*then, *now}):
         was, is_ = then.get(key), now.get(key)
         if isinstance(was, dict) and isinstance(is_, dict):

@@ -10,7 +10,7 @@ class Schedule(Protocol):
     """A choice of `optimizer.schedule`."""
 
     def factor(self, step: int, steps: int) -> float:
-        """What the base rate is multiplied by in `step` of 0 .. `steps` - 1."""
+        """Factor on the base rate in `step` of 0 .. `steps` - 1."""
         ...
 
 
@@ -59,7 +59,7 @@ class Cosine:
 
 @dataclass(frozen=True)
 class Polynomial:
-    """From 1 to `floor` as a power of what is left of the run; power 1 is a straight line."""
+    """Falls from 1 to `floor` as a power of what is left of the run; 1 is a straight line."""
 
     power: float = 1.0
     floor: float = 0.0

@@ -21,7 +21,7 @@ CODE = (FunctionType, BuiltinFunctionType, type)
 
 
 def taken(value: Any, where: str = "state") -> Any:
-    """What `value` holds, as plain values; TypeError, naming the place, for what cannot be kept.
+    """Convert `value` to plain values; TypeError, naming the place, if it cannot be kept.
 
     A tensor that has its memory to itself is not copied: write the result before going on.
     """
@@ -29,17 +29,18 @@ def taken(value: Any, where: str = "state") -> Any:
 
 
 def attributes(thing: object) -> dict[str, Any]:
-    """What an object holds, in its dictionary and its slots."""
+    """Attributes of an object, from its dictionary and its slots."""
     slots = [
         slot
         for kind in type(thing).__mro__
-        for slot in _as_tuple(kind.__dict__.get("__slots__", ()))
+        for slot in as_tuple(kind.__dict__.get("__slots__", ()))
         if slot not in ("__dict__", "__weakref__") and hasattr(thing, slot)
     ]
     return {slot: getattr(thing, slot) for slot in slots} | getattr(thing, "__dict__", {})
 
 
-def _as_tuple(slots: Any) -> tuple[str, ...]:
+def as_tuple(slots: Any) -> tuple[str, ...]:
+    """`__slots__` as a class may say them: one name, or several."""
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
@@ -72,7 +73,7 @@ class _Taker:
         return self._held(value, where)
 
     def _held(self, value: Any, where: str) -> Any:
-        """What has an identity: it may be held at several places."""
+        """Convert a value with an identity, which several places may hold."""
         kind = type(value).__name__
         if isinstance(value, Tensor):
             alone = value.untyped_storage().nbytes() == value.nbytes
@@ -105,7 +106,7 @@ class _Taker:
 
 
 def _simple(value: Any) -> tuple | None:
-    """What has no state of its own; None when `value` has."""
+    """Convert a value without state of its own; None when `value` has state."""
     if isinstance(value, Enum):
         return ("choice", name_of(type(value)), value.name)
     if isinstance(value, CODE):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.settings import Settings
+from harness.run import Run
 
 LOWER_IS_BETTER = ("perplexity", "ppl", "loss", "error")
 
@@ -23,18 +23,17 @@ class Stops:
     ends_at: float | None = None  # value of `metric` that ends the run
 
     @classmethod
-    def of(cls, settings: Settings, steps: int, metric: str) -> "Stops":
-        """`metric` is the data set's."""
-        target = settings["target"]
-        ends_at = target["value"] if target.get("ends_run") else None
-        every = settings["eval_every"], settings["checkpoint_every"]
-        return cls(steps, *every, target["metric"] or metric, ends_at)
+    def of(cls, run: Run, steps: int) -> "Stops":
+        target = run.target
+        ends_at = target.value if target.ends_run else None
+        metric = target.metric or run.dataset.metric
+        return cls(steps, run.eval_every, run.checkpoint_every, metric, ends_at)
 
     def evaluates(self, done: int) -> bool:
         return done == self.steps or done % self.eval_every == 0
 
     def ends(self, done: int, metrics: Mapping[str, float]) -> bool:
-        """Whether the run is over, given what was evaluated just now, if anything."""
+        """True if the run is over after `done` steps, given the latest evaluation, if any."""
         if done == self.steps:
             return True
         value = metrics.get(self.metric)

@@ -39,12 +39,12 @@ class Memory:
 
 
 class Judge(Protocol):
-    """How good a model is where its scores alone do not tell, as sums over samples."""
+    """Scores a model where its outputs alone do not suffice, by sums over samples."""
 
     size: int  # of the sums
 
     def sums(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
-        """float64 [size] of a batch, to be added to those of others."""
+        """Sums over a batch, float64 [size], to be added to those of other batches."""
         ...
 
     def quality(self, sums: Tensor) -> float: ...
@@ -62,7 +62,7 @@ class Task:
 
     @classmethod
     def of(cls, data: DataSet, device: torch.device, precision: str) -> "Task":
-        """What a data set asks for; some say how labels are smoothed, or who judges."""
+        """Build the task of a data set, with its label smoothing and its judge, if it has them."""
         smoothing, judge = getattr(data, "label_smoothing", 0.0), getattr(data, "judge", None)
         return cls(data.metric, device, precision, smoothing, judge)
 
@@ -106,7 +106,7 @@ class Task:
         return sums
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
-        """What evaluation reports of all that was `tested`; scores also where they are judged."""
+        """Metrics of an evaluation from the sums that `tested` returned, scores included."""
         accuracy, loss = (sums[:2] / sums[2]).cpu()
         if self.judge:
             judged = {self.metric: self.judge.quality(sums[COUNTED:].cpu())}

@@ -1,25 +1,25 @@
-"""The training loop of one rank: gradients, exchange, update, records; evaluation off the clock."""
+"""The training loop of one rank: gradients, exchange, update, records."""
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from controllers.base import Controller, Observation
-from harness.clock import Clock
+from controllers.base import Controller, Measurement, Observation
+from harness import columns
+from harness.clock import RankClock
 from harness.crossing import Crossing
-from harness.exchange.thread import Exchange, Exchanged
-from harness.records import Evaluation, Step, Table
-from harness.training.pace import Pace
-from harness.training.stops import Stops
+from harness.exchange.reduction import Reduction
+from harness.exchange.tally import Exchanged
+from harness.records import Span, Step, Table
+from harness.training.pace import Pace, Release
 
 UNSETTLED_STEPS = 2  # of a run: caches fill
 OVERRUN_SHARE = 0.01  # of its step: a bucket later than that was not paced
 
 
 class Gradients(Protocol):
-    """Where a rank's gradients come from: a model on data, or sizes alone."""
+    """Source of a rank's gradients: a model on data, or sizes alone."""
 
     samples: int  # per step at this rank
 
@@ -31,140 +31,136 @@ class Gradients(Protocol):
         """Optimizer step with the mean gradients."""
         ...
 
-    def evaluate(self) -> dict[str, float]:
-        """Metrics on the test set, equal on every rank; empty when there is nothing to evaluate."""
+    def close(self) -> None:
+        """End the threads that compute gradients."""
         ...
 
 
-Meet = Callable[[float], float]  # waits for all ranks; the least of what they bring
-Save = Callable[[int, Observation], None]  # write a checkpoint of so many steps, the last as seen
+class Exchanging(Protocol):
+    """Exchange of a rank's gradients, as its loop uses it."""
+
+    workers: Any  # those that it is with: their `size` counts
+
+    @property
+    def reduction(self) -> Reduction: ...
+
+    def begin(self, release: Release | None) -> None: ...
+
+    def finish(self) -> Exchanged: ...
+
+    def observe(self, seen: Observation) -> None: ...
+
+    def spans(self) -> list[Span]: ...
+
+    def close(self) -> None: ...
 
 
-def no_checkpoint(done: int, seen: Observation) -> None:
-    """Where there is nothing to go on with."""
+def at_once(begin: float) -> float:
+    """Pull nothing: a step computes from its begin on."""
+    return begin
+
+
+def untold(end: float) -> float:
+    """Callback for a run whose steps nobody follows."""
+    return end
+
+
+def nothing() -> None:
+    """Callback for a run whose steps leave no more than a row."""
 
 
 @dataclass
 class Loop:
-    """One rank's run from step `first` to its end.
+    """The training of one rank: its `steps`, before which it has done `first`.
 
-    Ranks `meet` whenever the clock stops, at the time of the first that arrives; it runs again
-    when all are back, and each goes on at its own time, as far from the others as it was. `save`
-    is called by all.
+    `rest` is after each of them, with what was seen last: whether the run ends there, or None where
+    it does not stop. `told` is when a step has ended.
     """
 
     rank: int
     first: int
-    stops: Stops
-    run_dir: Path
+    steps: Iterable[int]
+    table: Table
     gradients: Gradients
-    exchange: Exchange
+    exchange: Exchanging
     pace: Pace
-    clock: Clock
-    meet: Meet
-    save: Save
-    seat: int = 0  # among the ranks of its machine; the first keeps their clock
-    seats: int = 1  # of its machine
+    clock: RankClock
+    begin: Callable[[], float]  # wait for all: when the first step begins
+    rest: Callable[[int, Observation], bool | None]
+    pull: Callable[[float], float] = at_once  # what a step needs from its begin: when it is there
     crossing: Callable[[], Crossing] = Crossing  # of cuts of the model, since the last call
+    told: Callable[[float], float] = untold  # a step has ended then: when the next one begins
+    record: Callable[[], None] = nothing  # what else this rank leaves of a step
+    alike: int = 1  # ranks from `rank` on that it stands for
+    overruns: int = field(default=0, init=False)  # steps that took longer than their pace
+    aside_bytes: list[int] = field(default_factory=lambda: [0, 0], init=False)  # in no step's row
+    seen: Observation = field(init=False)  # the last step
 
     def __post_init__(self) -> None:
-        self._rows = Table(self.run_dir, "steps.csv")
-        self._evaluations = Table(self.run_dir, "evaluations.csv")
         self.done = self.first  # steps
-        self.aside_bytes = [0, 0]  # sent and received by a pipeline while the clock stood still
+
+    @property
+    def loops(self) -> "list[Loop]":
+        """Loops of all threads of the rank, of which it has one."""
+        return [self]
 
     def run(self) -> int:
-        """Train; returns how many steps overran their pace."""
-        overruns = 0
-        begin = self._start()
-        for step in range(self.first, self.stops.steps):
-            self.exchange.begin(self.pace.release(begin))
+        """Train; returns how many steps overran their pace. Goes on where it was left."""
+        begin = self.begin()
+        for step in self.steps:
+            began = self.pull(begin)
+            self.exchange.begin(self.pace.release(began))
             loss = self.gradients.compute(step)
             took = self.exchange.finish()
             end = self.clock.now()
             crossed = self.crossing()
-            self._record(step, loss, begin, end, took, crossed)
-            overrun = took.late_s + crossed.late_s > OVERRUN_SHARE * (end - begin)
-            overruns += overrun and step >= self.first + UNSETTLED_STEPS
+            self._record(step, loss, began, end, took, crossed)
+            overrun = took.late_s + crossed.late_s > OVERRUN_SHARE * (end - began)
+            self.overruns += overrun and step >= self.first + UNSETTLED_STEPS
+            begin = self.told(end)
             self.gradients.update(step)  # counted in the next step, as is its batch
-            self.done, begin = step + 1, end
-            if self._stop_clock_for_the_rest(self.done):
+            self.done += 1
+            if self._rests():
                 break
-        return overruns
-
-    def _start(self) -> float:
-        self.meet(0.0)
-        if self.seat == 0:
-            self.clock.call_ready()
-        self.clock.wait_running()
-        return self.clock.now()
+        return self.overruns
 
     def _record(
         self, step: int, loss: float, begin: float, end: float, took: Exchanged, crossed: Crossing
     ) -> None:
         workers, controller = self.exchange.workers.size, self.exchange.reduction.controller
-        seen = observed(step, begin, end, took, workers, self.clock.dilation)
-        row = recorded(seen, self.rank, loss, self.gradients.samples, controller)
-        self._rows.append(crossed.added_to(row, self.clock.dilation))
-        self.exchange.observe(seen)
-        self._seen = seen
+        self.seen = observed(step, begin, end, took, workers, self.clock.dilation)
+        row = recorded(self.seen, self.rank, loss, self.gradients.samples, controller)
+        row = crossed.added_to(row, self.clock.dilation)
+        self.table.append_alike(row, range(self.rank, self.rank + self.alike))
+        self.record()
+        self.exchange.observe(self.seen)
 
-    def _stop_clock_for_the_rest(self, done: int) -> bool:
-        """Evaluate and save where `done` steps call for it, the clock stopped; whether to end."""
-        evaluate = self.stops.evaluates(done)
-        if not (evaluate or self.stops.saves(done, last=False)):
-            return False
-        arrived = self.clock.now()
-        first = self.meet(arrived)
-        if self.seat == 0:
-            self.clock.pause(first)
-        last = self.stops.ends(done, self._evaluate(done, arrived) if evaluate else {})
-        if self.stops.saves(done, last):
-            self.save(done, self._seen)
-        crossed = self.crossing()
-        self.aside_bytes[0] += crossed.sent_bytes
-        self.aside_bytes[1] += crossed.received_bytes
-        self.meet(arrived)
-        if not last:
-            self._go_on(arrived)
-        return last
+    def close(self) -> None:
+        """End the threads of the exchange, and then of the gradients."""
+        self.exchange.close()
+        self.gradients.close()
 
-    def _go_on(self, arrived: float) -> None:
-        self.clock.report_back(self.seat)
-        if self.seat == 0:
-            self.clock.resume_with(self.seats)
-        self.clock.wait_until(arrived)
-
-    def _evaluate(self, done: int, at: float) -> dict[str, float]:
-        metrics = self.gradients.evaluate()
-        if self.rank == 0 and metrics:
-            time_s = at / self.clock.dilation
-            rows = [Evaluation(done, time_s, name, value) for name, value in metrics.items()]
-            self._evaluations.append(*rows)
-        return metrics
+    def _rests(self) -> bool:
+        """Rest, and tell if the run ends; what crosses cuts meanwhile belongs to no step."""
+        ends = self.rest(self.done, self.seen)
+        if ends is not None:
+            crossed = self.crossing()
+            self.aside_bytes[0] += crossed.activation_bytes
+            self.aside_bytes[1] += crossed.received_bytes
+        return bool(ends)
 
 
 def observed(
     step: int, begin: float, end: float, took: Exchanged, workers: int, dilation: float
 ) -> Observation:
-    """What a controller sees of a step from `begin` to `end` on a clock of real seconds."""
+    """Observation for the controller, of a step from `begin` to `end` in real seconds."""
     emulated = 1 / dilation
     return Observation(
+        **columns.emulated(took, Measurement, dilation),
         step=step,
         time_s=end * emulated,
-        density=took.density,
-        delay_s=took.comm_s * emulated,
-        compress_s=took.compress_s * emulated,
         compute_s=(took.compute_end - begin) * emulated,
-        backward_s=took.backward_s * emulated,
-        hiding_s=took.hiding_s * emulated,
-        exposed_s=took.exposed_s * emulated,
-        sent_bytes=took.sent_bytes,
-        received_bytes=took.received_bytes,
-        dense_bytes=took.dense_bytes,
         workers=workers,
-        **took.norms._asdict(),
-        occupancy=took.occupancy,
     )
 
 
@@ -173,20 +169,10 @@ def recorded(
 ) -> Step:
     """The row of steps.csv that tells what `rank` saw of a step."""
     return Step(
-        step=seen.step,
+        **columns.values(seen, Observation),
         rank=rank,
-        time_s=seen.time_s,
         loss=loss,
         samples=samples,
-        before_s=seen.compute_s - seen.hiding_s,
-        compute_s=seen.compute_s,
-        compress_s=seen.compress_s,
-        comm_s=seen.delay_s,
-        exposed_s=seen.exposed_s,
-        sent_bytes=seen.sent_bytes,
-        received_bytes=seen.received_bytes,
-        dense_bytes=seen.dense_bytes,
-        density=seen.density,
+        compute_before_first_bucket_s=seen.compute_s - seen.overlap_window_s,
         controller=json.dumps(controller.state()),
-        occupancy=seen.occupancy,
     )

@@ -2,8 +2,7 @@
 
 Looks and changes nothing: thresholds of the magnitudes of a parameter's gradient, and of the rows
 of activations before a cut, whether or not they are compressed there; beside them the thresholds
-that a Laplace fit gives (DCT, Appendix B); and histograms of these activations. DCT's figures 2, 5
-and 6a.
+that a Laplace fit gives; and histograms of these activations.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,20 +14,21 @@ import torch
 from torch import Tensor, nn
 
 from compressors.activations.rows import check_density, row_thresholds
-from compressors.dct_dp import by_partition
 from compressors.threshold_topk import ThresholdTopK
-from harness.models.base import Shape
-from harness.pipeline.operators import before_cuts
+from compressors.topk_select import reached_at
 from harness.records import Bin, Table, Watched
-from harness.settings import Settings
 
 BINS = 100
 LAPLACE = ThresholdTopK("laplace")
 
 
+def always() -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class Watch:
-    """What is looked at every `every` steps, by each rank in what it computes itself."""
+    """Choice of what each rank records, every `every` steps, of what it computes itself."""
 
     every: int = 10  # steps
     densities: Sequence[float] = (0.25, 0.1, 0.05)  # thresholds are of what such shares reach
@@ -56,10 +56,14 @@ class Watching:
     rank: int
     accumulate: int  # micro-batches of a step: of a gradient the sum is looked at
     first: int  # step
+    looks: Callable[[], bool] = always  # whether it is this rank that computes with the model
     _tables: dict[str, Table] = field(default_factory=dict, init=False)
 
     def of(self, model: nn.Module, before_cuts: Sequence[nn.Module]) -> None:
-        """Look at `model` from now on; layers `before_cuts` before what else looks at them."""
+        """Look at `model` from now on; layers `before_cuts` before what else looks at them.
+
+        Where ranks share it, each looks while it computes.
+        """
         for name in ("watched.csv", "histograms.csv"):
             self._tables[name] = Table(self.run_dir, name)
             if self.rank == 0:
@@ -69,16 +73,18 @@ class Watching:
             look = self._gradient(name)
             parameters[name].register_post_accumulate_grad_hook(look)
         for number, layer in enumerate(before_cuts):
-            layer.register_forward_hook(self._activations(f"cut{number}"))
+            layer.register_forward_hook(self._activations(f"cut{number}"), prepend=True)
 
     def _gradient(self, name: str) -> Callable[[Tensor], None]:
         counted = Counted(self.accumulate, self.first)
 
         def look(parameter: Tensor) -> None:
+            if not self.looks():
+                return
             step, is_last = counted.next()
             if is_last and step % self.watch.every == 0 and parameter.grad is not None:
                 grad = parameter.grad.flatten().cpu()
-                found = [float(by_partition(grad, density)) for density in self.watch.densities]
+                found = [float(reached_at(grad, density)) for density in self.watch.densities]
                 self._tell(step, name, found, grad)
 
         return look
@@ -87,7 +93,7 @@ class Watching:
         counted = Counted(self.accumulate, self.first)
 
         def look(layer: nn.Module, inputs: Any, output: Tensor) -> None:
-            if not layer.training:
+            if not (layer.training and self.looks()):
                 return
             step, is_last = counted.next()
             rows = output.detach().flatten(0, -2).float().cpu()
@@ -117,18 +123,6 @@ class Watching:
             Bin(step, self.rank, name, edges[bin], edges[bin + 1], int(count), mean, deviation)
             for bin, count in enumerate(counts)
         ]
-
-
-def look_at(
-    settings: Settings, model: nn.Module, shape: Shape, run_dir: Path, rank: int, first: int
-) -> None:
-    """What `watch` says of a rank's `model` that will train from step `first` on; null: nothing."""
-    if settings["watch"] is None:
-        return
-    parallel = settings.build("parallel")
-    layers = before_cuts(model, shape, parallel) if parallel.stages > 1 else []
-    watch = settings.build("watch")
-    Watching(watch, run_dir, rank, settings["accumulate"], first).of(model, layers)
 
 
 @dataclass

@@ -13,17 +13,17 @@ import torch
 import torch.distributed as dist
 
 from harness.clock import Clock
+from harness.exchange.communicated import Communicated
 from harness.exchange.workers import Workers
-from harness.fit import device_type
-from harness.pipeline.assembly import assembled as staged
 from harness.pipeline.channel import PeerLost
-from harness.pipeline.mesh import ACROSS, ALONG, everyone, meshed
-from harness.pipeline.replayed import ReplayedStage
-from harness.pipeline.staged import Staged
+from harness.pipeline.mesh import ACROSS, ALONG, Along, everyone, meshed
 from harness.records import Events
-from harness.settings import Settings
-from harness.training.assembly import Place, assembled
+from harness.run import Run
+from harness.training.assembly import assembled
 from harness.training.gradients import Trained
+from harness.training.place import Place
+from harness.training.resume import resumed
+from harness.training.together import Machines
 from harness.training.train import Gradients, Loop
 
 PEER_LOST = ("Connection closed by peer", "Connection reset by peer", "Timed out waiting")
@@ -40,13 +40,13 @@ class Here(NamedTuple):
         return rank - self.first_rank
 
 
-def main(run_dir: str, clock: Clock, exchange_timeout_s: float, here: Here) -> None:
+def main(run_dir: str, run: Run, clock: Clock, exchange_timeout_s: float, here: Here) -> None:
     """Run this rank, as torchrun's environment names it; never returns normally after a failure."""
     rank = int(os.environ["RANK"])
     folder = Path(run_dir)
     log_to(folder / "logs" / f"rank{rank}.log")
     try:
-        _run(folder, rank, clock, exchange_timeout_s, here)
+        _run(folder, run, rank, clock, exchange_timeout_s, here)
     except BaseException as error:
         try:
             report(folder, rank, error)
@@ -54,32 +54,31 @@ def main(run_dir: str, clock: Clock, exchange_timeout_s: float, here: Here) -> N
             os._exit(1)  # finalization would keep the sockets open and the peers waiting
 
 
-def _run(run_dir: Path, rank: int, clock: Clock, exchange_timeout_s: float, here: Here) -> None:
-    settings = Settings.read(run_dir)
+def _run(
+    run_dir: Path, run: Run, rank: int, clock: Clock, exchange_timeout_s: float, here: Here
+) -> None:
     events = Events(run_dir)
-    device = _device(settings, rank, here)
+    device = _device(run, rank, here)
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // here.workers))
-    torch.manual_seed(settings["seed"])
+    torch.manual_seed(run.seed)
     timeout = timedelta(seconds=exchange_timeout_s)
     dist.init_process_group(_backend(device), timeout=timeout)
-    loop, groups = built(settings, run_dir, clock, device, here, timeout)
-    events.append("rank_ready", rank=rank)
-    overruns = loop.run()
-    drifted = _drifted(loop.gradients, groups[0])
-    events.append(
-        "rank_finished",
-        clock.time_s(),
-        rank=rank,
-        overruns=overruns,
-        drifted=drifted,
-        steps=loop.done,
-        aside_bytes=loop.aside_bytes,
-    )
+    loop, groups = built(run, run_dir, clock, device, here, timeout)
+    events.append("rank_ready", rank=rank, pid=os.getpid())
+    loop.run()
+    finished(events, clock, rank, loop, _drifted(loop.gradients, groups[0]))
     leave(loop, groups)
 
 
+def finished(events: Events, clock: Clock, rank: int, done: Any, drifted: bool = False) -> None:
+    """All that this rank had to do, and what came of it."""
+    told = {"steps": done.done, "aside_bytes": done.aside_bytes}
+    told |= {"overruns": done.overruns, "drifted": drifted}
+    events.append("rank_finished", clock.time_s(), rank=rank, **told)
+
+
 def built(
-    settings: Settings,
+    run: Run,
     run_dir: Path,
     clock: Clock,
     device: torch.device,
@@ -87,22 +86,25 @@ def built(
     timeout: timedelta,
 ) -> tuple[Loop, list[dist.ProcessGroup]]:
     """This rank's loop, and its groups: first of those that it shares gradients with."""
-    mesh = meshed(settings.build("parallel").ranks, timeout)
+    mesh = meshed(run.parallel.ranks, timeout)
     across, along = mesh.get_group(ACROSS), mesh.get_group(ALONG)
     rank, workers = dist.get_rank(), Workers(across, device)
-    place = Place(run_dir, rank, here.seat(rank), here.workers, clock, workers, device)
+    together = Machines(clock, meet, gather, here.seat(rank), here.workers)
+    data = run.dataset
+    begin = resumed(run.resume_from)
+    place = Place(run_dir, rank, together.seat == 0, clock, workers, device, together, data, begin)
     if along.size() > 1:
-        all_ranks = everyone(timeout)
-        loop = staged(settings, place, along, Workers(all_ranks), meet, _gather)
-        return loop, [across, along, all_ranks]
-    return assembled(settings, place, meet, _gather), [across, along]
+        groups = [across, along, everyone(timeout)]
+        place = place._replace(along=Along(along, device), everyone=Workers(groups[-1]))
+        return assembled(run, place), groups
+    loop = assembled(run, place)
+    loop.record = Communicated(run_dir, rank, workers, clock).write
+    return loop, [across, along]
 
 
 def leave(loop: Loop, groups: list[dist.ProcessGroup]) -> None:
     """Threads first, then peers, then objects, then groups: any other order was seen to abort."""
-    loop.exchange.close()
-    if isinstance(loop.gradients, Staged | ReplayedStage):
-        loop.gradients.close()
+    loop.close()
     dist.barrier()
     vars(loop).clear()
     gc.collect()
@@ -119,16 +121,16 @@ def meet(mine: float) -> float:
     return least.item()
 
 
-def _gather(mine: Any) -> list[Any]:
-    """Every rank's, by rank."""
+def gather(mine: Any) -> list[Any]:
+    """Gather every rank's object, by rank."""
     everyone: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(everyone, mine)
     return everyone
 
 
-def _device(settings: Settings, rank: int, here: Here) -> torch.device:
+def _device(run: Run, rank: int, here: Here) -> torch.device:
     """A GPU of its own for every rank of this machine, or the CPU; NCCL cannot share one."""
-    if device_type(settings, here.workers) == "cpu":
+    if run.device_type(here.workers) == "cpu":
         return torch.device("cpu")
     device = torch.device("cuda", here.seat(rank))
     torch.cuda.set_device(device)
@@ -140,16 +142,23 @@ def _backend(device: torch.device) -> str:
 
 
 def _drifted(gradients: Gradients, group: dist.ProcessGroup) -> bool:
-    """Whether the weights of the group's ranks differ; every reduction promises the opposite."""
-    if not isinstance(gradients, Trained | Staged):
+    """True if the weights of the group's ranks differ, against the promise of every reduction."""
+    if not isinstance(gradients, Trained):
         return False
-    total = sum(
-        int(parameter.detach().cpu().view(torch.int32).sum(dtype=torch.int64))
-        for parameter in gradients.model.parameters()
-    )
+    total = checksum(gradients)
     extremes = torch.tensor([total, -total], device=next(gradients.model.parameters()).device)
     dist.all_reduce(extremes, op=dist.ReduceOp.MAX, group=group)
     return bool(extremes.sum() != 0)
+
+
+def checksum(gradients: Gradients) -> int:
+    """Checksum of the weights' bits; 0 where none are trained."""
+    if not isinstance(gradients, Trained):
+        return 0
+    return sum(
+        int(parameter.detach().cpu().view(torch.int32).sum(dtype=torch.int64))
+        for parameter in gradients.model.parameters()
+    )
 
 
 def log_to(path: Path) -> None:

@@ -1,6 +1,5 @@
-"""The choices of conf/activations, and activations to try them on."""
+"""The choices of the group `activations`, and activations to try them on."""
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -8,12 +7,14 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import Tensor
 
-NAMES = sorted(path.stem for path in Path("conf/activations").glob("*.yaml"))
+from harness.search_path import choices
+
+NAMES = choices("activations")
 
 
 def build(name: str, **changes: Any) -> Any:
     """The scheme of a yaml, seed 3, with `changes` to its fields."""
-    part = OmegaConf.merge(OmegaConf.load(f"conf/activations/{name}.yaml"), changes)
+    part = OmegaConf.merge(OmegaConf.load(NAMES[name]), changes)
     return instantiate(OmegaConf.create({"seed": 3, "part": part}).part)
 
 

@@ -1,10 +1,13 @@
 """Runs and tables are read as written; what does not count is kept, with the reason."""
 
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 
-from harness import status
-from harness.analysis import load
+from harness import records, status
+from harness.analysis import comparison, load
 from harness.records import Evaluation, read_json, write_json
 from tests import records_by_hand as by_hand
 
@@ -104,6 +107,7 @@ def test_missing_empty_and_torn_header_give_an_empty_table(tmp_path, content):
     (run / "steps.csv").unlink()
     if content is not None:
         (run / "steps.csv").write_text(content)
+    by_hand.seal(run)
     assert load.steps(run).empty and "density" in load.steps(run)
     assert load.runs(run).left_out[0] == "steps.csv holds no step"
 
@@ -138,3 +142,59 @@ def test_running_without_its_process_is_interrupted(tmp_path, changed, state):
     status.begin(run)
     write_json(run / "status.json", read_json(run / "status.json") | changed)
     assert load.runs(run).state.tolist() == [state]
+
+
+def test_a_run_is_called_as_its_settings_say_whatever_its_directory_does(tmp_path):
+    """`compressor=topk controller.density=0.001` was once kept as `allreduce`, a newer one."""
+    top_k = {"compressor": {"_target_": "compressors.topk.TopK"}, "error_feedback": False}
+    top_k |= {"controller": {"_target_": "controllers.fixed.Fixed", "density": 0.001}}
+    rows = [by_hand.step(n, time_s=0.1 * (n + 1)) for n in range(10)]
+    slow = [by_hand.step(n, time_s=1.0 * (n + 1)) for n in range(10)]
+    old, new = ({"ended": f"2026-01-0{day}T00:00:00"} for day in (1, 2))
+    by_hand.run(tmp_path / "dense", by_hand.config("allreduce"), slow, status=old)
+    by_hand.run(tmp_path / "sparse", by_hand.config("allreduce", **top_k), rows, status=new)
+    found = load.runs(tmp_path).set_index("run_id")
+    assert found.method.to_dict() == {"dense": "allreduce", "sparse": "topk_0.001_no_ef"}
+    assert found.dense.to_dict() == {"dense": True, "sparse": False}
+    assert found.density["sparse"] == 0.001 and found.compressor["sparse"] == "topk"
+    compared = comparison.compare(comparison.newest(load.runs(tmp_path)))
+    assert compared.baseline == "allreduce" and (compared.runs.left_out == "").all()
+    table = compared.table.set_index("method")
+    assert table.throughput["topk_0.001_no_ef"] == pytest.approx(10 * table.throughput.allreduce)
+    assert table.normalised_throughput["topk_0.001_no_ef"] == pytest.approx(10)
+
+
+def test_a_directory_without_the_parts_of_a_method_is_called_as_it_says(tmp_path):
+    by_hand.run(tmp_path / "run", by_hand.config("of_elsewhere"), [by_hand.step(0)])
+    [row] = load.runs(tmp_path).itertuples()
+    assert row.method == "of_elsewhere" and not row.dense
+
+
+def older(run: Path) -> str:
+    """Rewrite steps.csv under the names that columns had before; the text as it was."""
+    text = (run / "steps.csv").read_text()
+    header, _, rows = text.partition("\n")
+    names = {new: old for old, new in records.OLD_NAMES.items()}
+    told = [names.get(name, name) for name in header.split(",")]
+    assert set(records.OLD_NAMES) <= set(told)
+    (run / "steps.csv").write_text(",".join(told) + "\n" + rows)
+    by_hand.seal(run)
+    return text
+
+
+def test_older_names_of_columns_are_read_as_todays(tmp_path):
+    rows = [by_hand.step(number, achieved_density=0.25) for number in range(3)]
+    run = by_hand.run(tmp_path / "run", by_hand.config("topk"), rows)
+    before = load.steps(run)
+    older(run)
+    pd.testing.assert_frame_equal(load.steps(run), before)
+    assert load.runs(run).left_out.tolist() == [""]
+
+
+def test_a_column_under_both_of_its_names_is_refused(tmp_path):
+    run = by_hand.run(tmp_path / "run", by_hand.config("topk"), [by_hand.step(0)])
+    text = older(run).replace("comm_s", "before_s", 1)
+    (run / "steps.csv").write_text(text)
+    by_hand.seal(run)
+    [said] = load.runs(run).left_out
+    assert said.startswith("steps.csv is damaged: it has the column compute_before_first_bucket_s")

@@ -1,10 +1,12 @@
 """Every metric on hand-made records whose answer is known."""
 
+from dataclasses import replace
 from math import inf, isnan, nan
 
 import pandas as pd
 import pytest
 
+from harness import columns
 from harness.analysis import load, metrics
 from harness.analysis.load import Run
 from harness.records import Evaluation, Step
@@ -12,7 +14,7 @@ from tests import records_by_hand as by_hand
 
 
 def steps_of(*rows: Step) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=Step._fields)
+    return pd.DataFrame(rows, columns=[*columns.of(Step)])
 
 
 def evaluations_of(*values: float, metric: str = "accuracy") -> pd.DataFrame:
@@ -23,7 +25,8 @@ def evaluations_of(*values: float, metric: str = "accuracy") -> pd.DataFrame:
 
 def measured(method: str, seed: int, **known) -> dict:
     """One row of `metrics.Measured`: accuracy 0.9 after 100 s at 50 samples/s."""
-    usual = dict.fromkeys(metrics.Measured._fields, 0.0)
+    usual = dict.fromkeys([*metrics.Measured._fields, *metrics.MEANS], 0.0)
+    usual |= {"dense": method == "allreduce", "overlap": "per_bucket"}
     usual |= {"method": method, "seed": seed, "metric": "accuracy", "final": 0.9, "time_s": 100.0}
     return {**usual, "diverged": False, "reached": True, "throughput": 50.0, **known}
 
@@ -46,19 +49,23 @@ def test_throughput_of_a_run_of_two_steps_is_unknown():
 def test_a_step_ends_when_its_slowest_worker_does():
     rows = [by_hand.step(n, rank, time_s=n + 1 + 0.5 * rank) for n in range(4) for rank in range(2)]
     assert metrics.total_time_s(steps_of(*rows)) == 4.5
-    assert metrics.breakdown(steps_of(*rows)).iteration_s == pytest.approx(1)
+    assert metrics.iteration_s(steps_of(*rows)) == pytest.approx(1)
 
 
-def test_breakdown_means_leave_out_two_steps():
+def test_means_of_steps_leave_out_two_steps():
     rows = [by_hand.step(n, compute_s=9.0 if n < 2 else 0.2 + 0.1 * n) for n in range(4)]
-    parts = metrics.breakdown(steps_of(*rows))
-    assert parts == pytest.approx((0.1, 0.45, 0.05, 0.15, 0.5))
+    parts = metrics.means(steps_of(*rows))
+    assert parts == pytest.approx(
+        {"compute_before_first_bucket_s": 0.1, "compute_s": 0.45, "compress_s": 0.05}
+        | {"exposed_s": 0.15}
+    )
+    assert metrics.iteration_s(steps_of(*rows)) == pytest.approx(0.5)
 
 
 def test_volume_ratio_is_one_for_a_ring_all_reduce():
     rows = [by_hand.step(0, rank, sent_bytes=1500, dense_bytes=1000) for rank in range(4)]
     assert metrics.volume_ratio(steps_of(*rows)) == 1
-    halved = [row._replace(sent_bytes=750) for row in rows]
+    halved = [replace(row, sent_bytes=750) for row in rows]
     assert metrics.volume_ratio(steps_of(*halved)) == 0.5
     assert isnan(metrics.volume_ratio(steps_of(rows[0])))
 
@@ -223,8 +230,8 @@ def test_many_sweeps_become_one_table(tmp_path):
     by_hand.run(tmp_path / "one" / "lost", by_hand.config("dgc"), rows, status=failed)
     found = metrics.table(load.runs(tmp_path))
     assert len(found) == 5 and set(found.method) == {"allreduce", "topk_0.1"}
-    assert set(metrics.Measured._fields) < set(found)
-    counts = found.groupby(["experiment", "network", "scale"]).size()
+    assert {*metrics.Measured._fields, *metrics.MEANS} < set(found)
+    counts = found.groupby(["experiment", "world", "scale"]).size()
     assert counts.to_dict() == {("by_hand", "packets", ""): 4, ("two", "virtual", "laptop"): 1}
     assert found[found.experiment == "two"].run_id.tolist() == ["new"]
     assert found.setting.nunique() == 2
@@ -236,4 +243,4 @@ def test_many_sweeps_become_one_table(tmp_path):
 def test_a_table_of_no_runs_has_its_columns(tmp_path):
     by_hand.run(tmp_path / "lost", by_hand.config("dgc"), status={"state": "failed"})
     found = metrics.table(load.runs(tmp_path))
-    assert found.empty and {"run_id", "throughput", "speedup", "network"} <= set(found)
+    assert found.empty and {"run_id", "throughput", "speedup", "world"} <= set(found)

@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from harness import columns
 from harness.analysis import over_time
 from harness.records import LinkSample, Step
 from tests import records_by_hand as by_hand
@@ -14,7 +15,7 @@ def steps(count: int = 40, step_s: float = 0.5, **known) -> pd.DataFrame:
         for n in range(count)
         for rank in (0, 1)
     ]
-    return pd.DataFrame(rows, columns=Step._fields)
+    return pd.DataFrame(rows, columns=[*columns.of(Step)])
 
 
 def test_throughput_is_that_of_all_workers_at_any_time():
@@ -37,7 +38,7 @@ def test_goodput_is_what_arrived_in_the_window():
         for n in range(20)
         for rank in range(2)
     ]
-    table = pd.DataFrame(rows, columns=Step._fields)
+    table = pd.DataFrame(rows, columns=[*columns.of(Step)])
     found = over_time.goodput(table, window_s=1.0).set_index("time_s")
     assert found.goodput_mbit[1.0] == pytest.approx(2) and found.goodput_mbit[5.0] == pytest.approx(
         2
@@ -47,7 +48,7 @@ def test_goodput_is_what_arrived_in_the_window():
 
 def test_density_over_time_is_the_mean_over_workers():
     rows = [by_hand.step(n, rank, density=0.1 + 0.2 * rank) for n in range(2) for rank in range(2)]
-    found = over_time.density(pd.DataFrame(rows, columns=Step._fields))
+    found = over_time.density(pd.DataFrame(rows, columns=[*columns.of(Step)]))
     assert found.time_s.tolist() == [0.5, 1.0] and found.density.tolist() == pytest.approx(
         [0.2] * 2
     )

@@ -1,14 +1,15 @@
 """The report of hand-made sweeps, end to end."""
 
-import subprocess
 import sys
 
 import pandas as pd
 import pytest
 
 from harness.analysis import load, proof
+from harness.records import write_json
 from harness.report import report
 from tests import records_by_hand as by_hand
+from tests.launching import completed
 
 STEP_S = {"allreduce": 1.0, "topk_0.1": 0.5, "dc2_da2": 0.25}
 FIGURES = {"speedup", "throughput", "quality_time", "quality_curves"}
@@ -32,14 +33,14 @@ def test_report_of_a_sweep_from_the_command_line(tmp_path):
     failed = {"state": "failed", "error": "rank 1 lost"}
     by_hand.run(folder / "lost", by_hand.config("topk_0.1", 5), status=failed)
     command = [sys.executable, "-m", "harness.report", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert "1 of 7 runs are left out" in done.stdout
-    assert "failed: rank 1 lost: topk_0.1 seed 5 (lost)" in done.stdout
+    told = completed(command, 120)
+    assert told.returncode == 0, told.stderr
+    assert "1 of 7 runs are left out" in told.stdout
+    assert "failed: rank 1 lost: topk_0.1 seed 5 (lost)" in told.stdout
     out = folder / "report"
     assert drawn(out) == FIGURES
     for path in out.iterdir():
-        assert str(path) in done.stdout.splitlines()
+        assert str(path) in told.stdout.splitlines()
     table = pd.read_csv(out / "comparison.csv").set_index("method")
     assert table.speedup.to_dict() == pytest.approx({"allreduce": 1, "topk_0.1": 2, "dc2_da2": 4})
     assert table.throughput.to_dict() == pytest.approx(
@@ -68,17 +69,17 @@ def test_without_a_run_that_counts_one_line_and_exit_status_1(tmp_path, make):
     if make == "failed":
         by_hand.run(folder / "r", by_hand.config("topk"), status={"state": "failed"})
     command = [sys.executable, "-m", "harness.report", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 1
-    assert str(folder) in done.stderr and len(done.stderr.splitlines()) == 1
-    assert ("failed: topk seed 0" in done.stdout) == (make == "failed")
+    told = completed(command, 120)
+    assert told.returncode == 1
+    assert str(folder) in told.stderr and len(told.stderr.splitlines()) == 1
+    assert ("failed: topk_0.01 seed 0" in told.stdout) == (make == "failed")
 
 
 def test_one_method_one_seed_without_baseline(tmp_path, capsys):
     out = report(by_hand.sweep(tmp_path / "by_hand", {"topk_0.1": 0.5}, seeds=1))
     text = capsys.readouterr().out
     assert "one method: nothing to compare it with" in text
-    assert "no run of allreduce counts: the normalised columns are empty" in text
+    assert "no run without compression counts: the normalised columns are empty" in text
     assert "one seed per method: no intervals" in text
     assert drawn(out) == FIGURES - {"speedup", "throughput"}
 
@@ -111,6 +112,7 @@ def test_a_target_not_reached_is_shown_as_more_than_the_run(tmp_path, capsys):
     for path in folder.iterdir():
         text = (path / "config.yaml").read_text().replace("value: 0.8", "value: 0.905")
         (path / "config.yaml").write_text(text)
+        by_hand.seal(path)
     report(folder)
     text = capsys.readouterr().out
     assert "> 8" in text and "1 of 2" in text and "target not reached" in text
@@ -146,7 +148,8 @@ def test_of_a_dumbbell_the_network_the_trunk_and_the_proof_are_shown(tmp_path, c
     by_hand.contended(folder / "b", "topk_0.1")
     reasons = ["node 1 sent; its shaper did not see it", "a link was " + "very " * 20 + "late"]
     bad = by_hand.contended(folder / "bad", "topk_0.1", valid=False, reasons=reasons)
-    (bad / "status.json").write_text('{"state": "invalid"}')
+    write_json(bad / "status.json", {"state": "invalid"})
+    by_hand.seal(bad)
     out = report(folder)
     text = capsys.readouterr().out
     assert {"network", "links_time"} <= drawn(out)
@@ -156,10 +159,14 @@ def test_of_a_dumbbell_the_network_the_trunk_and_the_proof_are_shown(tmp_path, c
     assert set(proofs.index) == {"a", "b"}
     found = proofs.loc["a"]
     assert (found.probe, found.headroom, found.idle_share, found.late_ms) == (0.95, 10, 0.5, 3)
+    assert found.others_share == 0.125
+    assert (found.delivered, found.delivered_worst, found.pressure) == (0.97, 0.9, 0.25)
+    assert (found.pauses, found.changed_outside) == (0, 0)
     assert (found.drops, found.retransmits) == (80, 4)
     assert (found.bytes_low, found.bytes_high) == pytest.approx((1.1, 1.1))
     [row] = [line for line in text.splitlines() if line.startswith(" topk_0.1") and "0.95" in line]
-    assert row.split() == ["topk_0.1", "1", "0.95", "10", "50", "3", "80", "1.1"]
+    cells = ["topk_0.1", "1", "0.95", "10", "50", "12.5", "0.97", "3", "80", "1.1", "1.1"]
+    assert row.split() == cells
 
 
 def test_runs_that_say_nothing_of_their_proof_have_an_empty_one(tmp_path, capsys):
@@ -173,6 +180,7 @@ def test_of_workers_who_share_a_node_a_part_of_the_bytes_is_expected(tmp_path):
     run = by_hand.contended(tmp_path / "r" / "a")
     text = (run / "config.yaml").read_text() + "workers_per_node: 2\n"
     (run / "config.yaml").write_text(text)
+    by_hand.seal(run)
     table = proof.of_runs(load.runs(tmp_path / "r"))
     found = [table.bytes_low[0], table.bytes_high[0]]
     assert found == pytest.approx([220 / (100 / 2 + 100), 110 / (100 / 2)])

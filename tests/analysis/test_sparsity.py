@@ -8,12 +8,18 @@ import pytest
 from harness.analysis import sparsity
 
 
-def told(density: float | None = None, lifespan: int | None = None, crossing: float | None = None):
-    found = {"controller": {"density": density}, "compressor": {}, "activations": {}}
+def told(
+    density: float | None = None, lifespan: int | None = None, crossing: float | None = None,
+    selection: str = "partition",
+):  # fmt: skip
+    found = {"controller": {"_target_": "controllers.fixed.Fixed", "density": density}}
     if lifespan:
-        found["compressor"]["lifespan"] = lifespan
+        dct = {"_target_": "compressors.dct_dp.DCTDP", "refresh": "warmup", "selection": selection}
+        return found | {"compressor": dct | {"lifespan": lifespan}, "error_feedback": True}
+    found["compressor"] = {"_target_": "compressors.dense.Dense"}
     if crossing:
-        found["activations"]["density"] = crossing
+        dct = {"_target_": "compressors.activations.dct_mp.DCTMP", "density": crossing}
+        found["activations"] = dct
     return found
 
 
@@ -21,10 +27,9 @@ def told(density: float | None = None, lifespan: int | None = None, crossing: fl
     ("method", "config", "family", "density", "lifespan"),
     [
         ("dct_dp_0.05", told(0.05, 1000), "dct_dp", 0.05, 1000),
-        ("dct_dp_l100_sort", told(0.05, 100), "dct_dp_sort", 0.05, 100),
+        ("dct_dp_sort", told(0.05, 100, selection="sort"), "dct_dp_selection=sort", 0.05, 100),
         ("dct_mp_1", told(1.0, crossing=1), "dct_mp", 1, math.nan),
-        ("dct_mp_laplace_0.25", told(1.0, crossing=0.25), "dct_mp_laplace", 0.25, math.nan),
-        ("topk_grad_0.5_ef_True", told(1.0, crossing=0.5), "topk_grad_ef_True", 0.5, math.nan),
+        ("dct_mp_0.25", told(1.0, crossing=0.25), "dct_mp", 0.25, math.nan),
         ("dc2_da2", {}, "dc2_da2", math.nan, math.nan),
     ],
 )
@@ -38,10 +43,11 @@ def test_a_family_is_a_method_without_its_numbers(
 
 
 def test_a_sweep_has_several_values_within_one_family() -> None:
-    names = {"allreduce": told(1.0), "x_0.1": told(0.1), "x_0.2": told(0.2), "y_0.3": told(0.3)}
+    names = {"allreduce": told(1.0), "x_0.1": told(0.1, 9), "x_0.2": told(0.2, 9)}
+    names |= {"y_0.3": told(0.3, crossing=0.3)}
     table = pd.DataFrame([sparsity.asked(name, config) for name, config in names.items()])
     assert sparsity.vary(table, "density", 2) and not sparsity.vary(table, "density", 3)
-    assert not sparsity.vary(table, "lifespan", 1)
+    assert not sparsity.vary(table, "lifespan", 2)
     assert sparsity.baseline(table, "allreduce") == "allreduce"
     assert sparsity.baseline(table, "absent") == "allreduce"
     assert sparsity.baseline(table[table.density < 1], "absent") is None
@@ -99,5 +105,5 @@ def test_losses_are_means_of_stretches_paired_by_seed() -> None:
 
 
 def test_what_no_run_knows_has_no_line() -> None:
-    unknown = pd.DataFrame({"step": [0, 1], "rank": 0, "occupancy": math.nan})
-    assert sparsity.over_seeds(sparsity.by_seed({0: unknown}, "occupancy", 10)).empty
+    unknown = pd.DataFrame({"step": [0, 1], "rank": 0, "achieved_density": math.nan})
+    assert sparsity.over_seeds(sparsity.by_seed({0: unknown}, "achieved_density", 10)).empty

@@ -12,7 +12,7 @@ from tests.simulate.runs import DETERMINED, simulated
 OF_SPARSITY = {"quality_sparsity", "loss_steps", "step_sparsity"}
 OF_WATCH = {"thresholds_gradient", "thresholds_activations", "thresholds_laplace", "activations"}
 RUN = ("workers=1", "batch_size=16", "model=mlp", "model.hidden=[40]", "parallel=split",
-       "method=dct_mp", "steps=6")  # fmt: skip
+       "activations=dct_mp", "steps=6")  # fmt: skip
 WATCH = ("+watch._target_=harness.training.watch.Watch", "+watch.every=2",
          "+watch.gradients=[3.weight]", "+watch.densities=[0.5,0.25]",
          "+watch.histogram_at=[0,4]")  # fmt: skip
@@ -22,15 +22,13 @@ def sweep(folder, lifespans=(1000,), densities=(1.0, 0.25, 0.1, 0.05), **network
     """Two seeds of each; a step of density d takes d s, and its loss ends at 1 + d."""
     for density in densities:
         for lifespan in lifespans:
-            method = f"dct_dp_l{lifespan}" if len(lifespans) > 1 else f"dct_dp_{density:g}"
+            method = "allreduce" if density == 1 else f"dct_dp_{density:g}"
             for seed in (0, 1):
-                told = by_hand.config(
-                    "allreduce" if density == 1 else method, seed,
-                    controller={"density": density}, network=network,
-                    compressor={} if density == 1 else {"lifespan": lifespan},
-                )  # fmt: skip
+                told = by_hand.config(method, seed, network=network)
+                if density < 1:
+                    told["compressor"] = told["compressor"] | {"lifespan": lifespan}
                 steps = [
-                    by_hand.step(n, time_s=density * (n + 1), occupancy=density / 2)
+                    by_hand.step(n, time_s=density * (n + 1), achieved_density=density / 2)
                     for n in range(10)
                 ]
                 done = [Evaluation(10, 10 * density, "loss", 1 + density)]
@@ -47,7 +45,7 @@ def drawings(folder) -> dict:
 def test_a_sweep_over_densities_has_its_figures_in_the_report(tmp_path):
     out = report(sweep(tmp_path / "r"))
     names = {path.stem for path in out.glob("*.png")}
-    assert names >= OF_SPARSITY | {"occupancy"} and not names & OF_WATCH
+    assert names >= OF_SPARSITY | {"achieved_density"} and not names & OF_WATCH
     assert {path.stem for path in out.glob("*.pdf")} == names
     page = (out / "index.html").read_text()
     for name, drawing in drawings(tmp_path / "r").items():
@@ -68,13 +66,14 @@ def test_step_times_are_in_order_and_against_the_baseline_s(tmp_path):
 def test_life_spans_have_step_times_where_thresholds_took_their_time(tmp_path):
     sweep(tmp_path / "r", lifespans=(1, 100), densities=(0.05,))
     found = drawings(tmp_path / "r")
-    assert set(found) == {"occupancy", "loss_steps", "step_lifespan"}
+    assert set(found) == {"achieved_density", "loss_steps", "step_lifespan"}
     labels = found["step_lifespan"].draw().axes[0].get_xticklabels()
     assert [text.get_text() for text in labels] == ["1", "100"]
-    assumed = sweep(tmp_path / "assumed", (1, 100), (0.05,), compress_ns=20)
+    device = {"name": "V100", "costs": {"other": {"element_ns": 20}}}
+    assumed = sweep(tmp_path / "assumed", (1, 100), (0.05,), device=device)
     assert "step_lifespan" not in drawings(assumed)
-    of_densities = drawings(sweep(tmp_path / "densities", compress_ns=20))
-    assert "20 ns an element" in of_densities["step_sparsity"].caption
+    of_densities = drawings(sweep(tmp_path / "densities", device=device))
+    assert "costs by V100" in of_densities["step_sparsity"].caption
 
 
 def test_without_sweep_or_watch_there_are_none(tmp_path):
@@ -108,6 +107,7 @@ def test_a_watch_s_records_are_drawn_of_the_method_that_leaves_nothing_out(tmp_p
         tables["histograms.csv"].append(
             *[Bin(2, 0, "cut0", b / 10, (b + 1) / 10, 10, 0.5, 0.3) for b in range(10)]
         )
+        by_hand.seal(path)
     found = drawings(tmp_path / "r")
     assert set(found) == OF_WATCH
     lines = {
@@ -123,11 +123,11 @@ def test_a_watch_s_records_are_drawn_of_the_method_that_leaves_nothing_out(tmp_p
 def test_the_report_of_real_watched_runs_has_all_of_it(tmp_path):
     """DCT's figures 2, 5, 6a and 6b, of three short runs in virtual time."""
     for density in (1, 0.5, 0.25):
-        named = (f"activations.density={density}", f"method.name=dct_mp_{density}")
-        simulated(tmp_path / "r" / f"{density}", *RUN, *WATCH, *named, *DETERMINED)
+        asked = (*RUN, *WATCH, f"activations.density={density}", *DETERMINED)
+        simulated(tmp_path / "r" / f"{density}", *asked)
     found = load.runs(tmp_path / "r")
     assert (found.state == "succeeded").all(), found.left_out.tolist()
     out = report(tmp_path / "r")
-    wanted = OF_WATCH | {"activation_occupancy", "quality_sparsity", "loss_steps"}
+    wanted = OF_WATCH | {"achieved_activation_density", "quality_sparsity", "loss_steps"}
     assert {path.stem for path in out.glob("*.png")} >= wanted
     assert "Laplace" in (out / "index.html").read_text()

@@ -58,7 +58,7 @@ def test_a_density_is_with_dct_mp_only_where_just_it_is_kept() -> None:
     found = watched.with_and_without(watched.together(seen))
     rows = sorted(zip(found.kind, found.of, found.density, found.value, strict=True))
     assert rows == [
-        (WITH, "cut0", 0.1, 1.0), (WITHOUT, "cut0", 0.1, 2.0), (WITHOUT, "cut0", 0.25, 1.0),
+        (WITHOUT, "cut0", 0.1, 2.0), (WITHOUT, "cut0", 0.25, 1.0), (WITH, "cut0", 0.1, 1.0),
     ]  # fmt: skip
 
 

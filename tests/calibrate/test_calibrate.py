@@ -1,7 +1,6 @@
 """Calibration end to end, on this machine's links and compressors."""
 
 import os
-import subprocess
 import sys
 
 import pytest
@@ -11,6 +10,7 @@ from harness import environment
 from harness.calibrate import __main__ as command
 from harness.calibrate import choice, compression, fit, links
 from harness.preview import composed
+from tests.launching import completed
 from tests.network.inside import refusal
 
 
@@ -37,7 +37,9 @@ def test_what_is_written_is_a_choice_of_network_that_can_be_simulated(choices):
     defaults = told.pop("defaults")
     assert defaults == ["simulated@_here_", "_self_"]
     overrides = [f"network.{k}={v}" for k, v in told.items() if not isinstance(v, dict)]
-    overrides += [f"network.{k}={{topk: {told[k]['topk']}}}" for k in ("compress_ns", "bucket_us")]
+    cost = told["device"]["costs"]["topk"]
+    assert cost == {"element_ns": 2.0, "bucket_us": 100.0}
+    overrides += [f"+network.device.costs.topk.{key}={value}" for key, value in cost.items()]
     settings, _ = composed(["network=simulated", "emulation.dilation=4", *overrides])
     network = settings.build("network")
     costs = network.costs(settings.build("profile"), 4, 1, 4.0)
@@ -61,20 +63,23 @@ def test_a_file_that_is_there_stays_unless_forced(choices, monkeypatch, capsys):
     assert asked(monkeypatch, "--name", "no/path") == 1
 
 
+TOPK_01 = ["method=topk", "controller.density=0.1"]
+
+
 def test_compressors_that_differ_are_measured_once_each(choices):
-    names = ["topk_0.1", "dc2_da2", "topk_0.01", "powersgd"]
-    found = list(compression.measured(names, [1 << 12, 1 << 16]))
+    some = [["method=topk"], ["method=dc2_da2"], TOPK_01, ["method=powersgd"]]
+    found = list(compression.measured(some, [1 << 12, 1 << 16]))
     assert {row.compressor for row in found} == {"topk", "sampled_topk", "powersgd"}
     assert all(row.seconds > 0 for row in found)
     assert len(found) == 8
-    assert len(list(compression.measured(["topk_0.1", "topk_0.1"], [1 << 12]))) == 1
+    assert len(list(compression.measured([TOPK_01, TOPK_01], [1 << 12]))) == 1
 
 
 @pytest.mark.network
 def test_real_collectives_take_what_their_bytes_need():
     if refusal():
         pytest.skip(f"namespaces are refused here: {refusal()}")
-    samples = links.measured(links.Plan(nodes=(2, 3), rates_mbit=(50, 200), repeats=3))
+    samples = links.measured(links.MeasurementGrid(nodes=(2, 3), rates_mbit=(50, 200), repeats=3))
     assert {(each.nodes, each.rate_mbit, each.collective) for each in samples} == {
         (nodes, rate_mbit, collective)
         for nodes in (2, 3)
@@ -94,7 +99,5 @@ def test_real_collectives_take_what_their_bytes_need():
 
 
 def test_the_command_says_what_it_takes():
-    done = subprocess.run(
-        [sys.executable, "-m", "harness.calibrate", "--help"], capture_output=True, text=True
-    )
-    assert done.returncode == 0 and "--force" in done.stdout
+    told = completed([sys.executable, "-m", "harness.calibrate", "--help"])
+    assert told.returncode == 0 and "--force" in told.stdout

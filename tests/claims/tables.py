@@ -10,13 +10,18 @@ from harness.analysis import metrics
 def row(experiment: str, method: str, seed: int = 0, **known: Any) -> dict[str, Any]:
     """A run of 4 workers: accuracy 0.9 in 100 s, 50 samples/s, a dense ring's bytes."""
     conditions = known.pop("conditions", {})
-    usual: dict[str, Any] = dict.fromkeys(metrics.Measured._fields, 0.0)
+    usual: dict[str, Any] = dict.fromkeys([*metrics.Measured._fields, *metrics.MEANS], 0.0)
     usual |= {"method": method, "seed": seed, "metric": "accuracy", "final": 0.9, "best": 0.9}
     usual |= {"time_s": 100.0, "throughput": 50.0, "time_to_target_s": 80.0, "reached": True}
     usual |= {"convergence_s": 80.0, "converged": True, "diverged": False, "density": 1.0}
     usual |= {"volume_ratio": 1.0, "compute_s": 0.5, "iteration_s": 1.0, "best_s": 90.0}
     usual |= {"experiment": experiment, "conditions": conditions, "workers": 4, "scale": "laptop"}
-    usual |= {"setting": f"{experiment}{conditions}", "network": "packets", "model": "convnet"}
+    usual |= {"setting": f"{experiment}{conditions}", "world": "packets", "model": "convnet"}
+    usual |= {
+        "dense": method.startswith("allreduce"),
+        "overlap": "per_bucket",
+        "controller": method,
+    }
     usual |= {"path": "nowhere", "dataset": "digits"}
     usual |= {"run_id": f"{experiment}-{conditions}-{method}-{seed}"}
     return usual | known

@@ -5,6 +5,7 @@ import pytest
 
 from harness import claims
 from harness.claims.base import FAILS, HOLDS, NOT_TESTABLE, Found, NotTestable, Paper
+from harness.form import Form, unlike
 from tests.claims.tables import row, table
 
 METHODS = {"allreduce": 50.0, "topk_0.1": 60.0, "topk_0.001": 100.0}
@@ -117,11 +118,14 @@ def test_runs_that_do_not_decide_are_told_with_their_numbers():
 
 def test_packets_and_virtual_time_are_judged_apart():
     name = "dc2_cifar10_vgg16_dynamic"
-    real = [row(name, "topk_0.001", throughput=100.0), row(name, "dc2_da2", throughput=50.0)]
-    virtual = [
-        row(name, r["method"], setting="virtual", network="virtual", throughput=50.0) for r in real
+    real = [
+        row(name, "topk_0.001_no_ef", throughput=100.0),
+        row(name, "dc2_da2_no_ef", throughput=50.0),
     ]
-    dense = [row(name, "allreduce"), row(name, "allreduce", setting="virtual", network="virtual")]
+    virtual = [
+        row(name, r["method"], setting="virtual", world="virtual", throughput=50.0) for r in real
+    ]
+    dense = [row(name, "allreduce"), row(name, "allreduce", setting="virtual", world="virtual")]
     found = claims.judge(table(*real, *virtual, *dense), "dc2")
     twice = {claim.network: claim.verdict for claim in found if "twice" in claim.text}
     assert twice == {"packets": HOLDS, "virtual": FAILS}
@@ -139,11 +143,30 @@ def test_without_runs_every_claim_of_every_paper_is_told_once_as_not_testable():
 
 def test_a_kind_that_tests_nothing_of_a_paper_is_not_told():
     name = "dc2_cifar10_vgg16_dynamic"
-    real = [row(name, method) for method in ("topk_0.001", "dc2_da2", "allreduce")]
-    other = row("adhoc", "allreduce", network="virtual", setting="other")
+    real = [row(name, each) for each in ("topk_0.001_no_ef", "dc2_da2_no_ef", "allreduce")]
+    other = row("adhoc", "allreduce", world="virtual", setting="other")
     assert {claim.network for claim in claims.judge(table(*real, other), "dc2")} == {"packets"}
 
 
 def test_an_unknown_paper_is_refused():
     with pytest.raises(ValueError, match=r"one of .*dc2.*got 'dc3'"):
         claims.judge(pd.DataFrame(), "dc3")
+
+
+@pytest.mark.parametrize(
+    ("column", "methods", "undecided"),
+    [
+        ("throughput", ("topk_0.1", "allreduce"), True),
+        ("speedup", ("topk_0.1",), True),
+        ("throughput", ("topk_0.1", "topk_0.001"), False),
+    ],
+)
+def test_a_stand_in_of_other_buckets_decides_nothing_against_dense(column, methods, undecided):
+    """Whatever it hides of dense's communication, the model it stands for hides more, or less."""
+    forms = [Form("small", 1, 0.5, 0.0), Form("large", 5, 0.1, 0.8)]
+    for told, expected in ((unlike(forms), undecided), ("", False)):
+        rows = table(*sweep(unlike=told))
+        asked = paper(lambda runs: Found(bool(runs.of("sweep").mean(column, *methods)), "1"))
+        (claim,) = asked.judge(rows, "packets", "laptop")
+        assert (claim.verdict, claim.measured) == (NOT_TESTABLE if expected else HOLDS, "1")
+        assert ("in the place of large: 5 buckets" in claim.reason) == expected

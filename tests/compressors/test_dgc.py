@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from compressors.dgc import DGC
-from compressors.magnitude import Entries
 from compressors.sampled_topk import SampledTopK
+from compressors.topk_select import Entries
 from tests.compressors.reductions import Outcome, Replica, Shapes, gradient
 from tests.compressors.threads import ThreadWorkers, together
 

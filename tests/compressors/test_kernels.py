@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from compressors import kernels
-from compressors.magnitude import (
+from compressors.packing import add_pack_signs_, add_signs_, pack_signs, packed_bytes
+from compressors.topk_select import (
     Entries,
     above,
     add_reaching_,
@@ -20,8 +21,7 @@ from compressors.magnitude import (
     sample,
     take_largest_,
 )
-from compressors.packing import add_pack_signs_, add_signs_, pack_signs, packed_bytes
-from tests.compressors.test_magnitude import INPUTS
+from tests.compressors.test_topk_select import INPUTS
 
 SIZES = (1, 15, 63, 64, 65, 1000, 4096, 100_001)
 

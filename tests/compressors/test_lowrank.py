@@ -117,9 +117,10 @@ def train(make: Callable[[], Any], size: int, density: float = 1.0) -> list[list
     ("make", "rule"),
     [
         (lambda *a: PowerSGD(*a, min_compression_rate=0, seed=3), powersgd),
+        (lambda *a: PowerSGD(*a, min_compression_rate=0, seed=3, vectors_apart=True), powersgd),
         (lambda *a: ACPSGD(*a, seed=3), acp),
     ],
-    ids=["powersgd", "acp_sgd"],
+    ids=["powersgd", "powersgd_apart", "acp_sgd"],
 )
 def test_several_steps_are_those_of_float64(
     make: Any, rule: Any, size: int, rank: int, reuse: bool

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from compressors import kernels
-from compressors.draw import positions
 from compressors.packing import pack
+from compressors.rng import positions
 from compressors.sparse import add_at_
 from harness.exchange.feedback import Forget, Residual
 from tests.compressors.reductions import Outcome, Replica, bits, build, gradient

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from compressors.counter import BITS, uniform
+from compressors.counter_rng import BITS, uniform
 from compressors.qsgd import QSGD
 from compressors.terngrad import TernGrad
 from tests.compressors.reductions import Replica, gradient, run, shapes_of

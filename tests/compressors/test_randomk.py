@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from compressors.draw import positions
+from compressors.rng import positions
 
 
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (10, 1), (10, 5), (10, 9), (10, 10), (5000, 4000)])

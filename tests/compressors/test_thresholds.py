@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from compressors.dct_dp import DCTDP, by_partition, by_sample, by_sort, kept
+from compressors.dct_dp import DCTDP, by_sample, by_sort
 from compressors.threshold_topk import ThresholdTopK
+from compressors.topk_select import kept, reached_at
 from harness.exchange.feedback import Residual
 from tests.compressors.reductions import Outcome, Replica, Shapes, gradient, run
 from tests.compressors.threads import ThreadWorkers, together
@@ -143,7 +144,7 @@ def test_dct_sends_the_whole_of_what_it_is_told_to_but_for_zeros() -> None:
 @pytest.mark.parametrize("n", [1, 7, 1000, 40_000])
 def test_dct_finds_the_same_threshold_by_sorting_as_by_selection(n: int, density: float) -> None:
     grad = gradient(n, 4)
-    assert torch.equal(by_sort(grad, density), by_partition(grad, density))
+    assert torch.equal(by_sort(grad, density), reached_at(grad, density))
     assert int((grad.abs() >= by_sort(grad, density)).sum()) == kept(n, density)
 
 
@@ -175,7 +176,7 @@ def test_dct_computes_its_thresholds_when_they_are_due(refresh: str, expected: l
 def test_dct_sends_less_once_its_threshold_knows_of_the_residual() -> None:
     """The first one is kept by the paper, and then several times the density is sent."""
 
-    def occupancy(refresh: str) -> float:
+    def achieved_density(refresh: str) -> float:
         def work(workers: ThreadWorkers) -> float:
             replica, sent = Replica(workers, DCTDP(1000, refresh), Residual()), 0
             for step in range(60):
@@ -187,7 +188,7 @@ def test_dct_sends_less_once_its_threshold_knows_of_the_residual() -> None:
 
         return together(1, work)[0]
 
-    assert occupancy("paper") > 1.5 * occupancy("warmup") > 0.05
+    assert achieved_density("paper") > 1.5 * achieved_density("warmup") > 0.05
 
 
 def test_dct_never_sends_zeros_nor_keeps_a_threshold_of_zero() -> None:

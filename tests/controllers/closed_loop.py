@@ -30,7 +30,7 @@ def mbit(ccr: float) -> float:
 
 
 class Exchanged(NamedTuple):
-    delay_s: float
+    comm_s: float
     exposed_s: float
 
 
@@ -38,7 +38,7 @@ def exchange(profile: Profile, begin_s: float, received: float, slowness: float)
     """Buckets one after the other, at the rate of the slowest link when each begins."""
     end_of_backward = begin_s + COMPUTE_S
     now = begin_s + COMPUTE_S - BACKWARD_S
-    delay_s = exposed_s = 0.0
+    comm_s = exposed_s = 0.0
     for ready, share in BUCKETS:
         now = max(now, begin_s + COMPUTE_S - (1 - ready) * BACKWARD_S)
         now += COMPRESS_S * share
@@ -46,9 +46,9 @@ def exchange(profile: Profile, begin_s: float, received: float, slowness: float)
         rate = min(link.rate_mbit for link in links) * 125_000 / (1 + profile.flows(now))
         took_s = LATENCY_S + slowness * share * received / rate
         exposed_s += max(0.0, now + took_s - max(now, end_of_backward))
-        delay_s += took_s
+        comm_s += took_s
         now += took_s
-    return Exchanged(delay_s, exposed_s)
+    return Exchanged(comm_s, exposed_s)
 
 
 def seconds_per_progress(
@@ -70,12 +70,12 @@ def seconds_per_progress(
             step,
             time_s=now,
             density=density,
-            delay_s=took.delay_s,
+            comm_s=took.comm_s,
             exposed_s=took.exposed_s,
             compress_s=COMPRESS_S,
             compute_s=compute_s,
             backward_s=BACKWARD_S,
-            hiding_s=(1 - BUCKETS[0][0]) * BACKWARD_S,
+            overlap_window_s=(1 - BUCKETS[0][0]) * BACKWARD_S,
             sent_bytes=received,
             received_bytes=received,
             dense_bytes=DENSE_BYTES,

@@ -21,7 +21,7 @@ RUN = {  # the keys of a run that a controller may refer to
 
 
 def observation(step: int, delay_s: float, density: float = 0.1) -> Observation:
-    return seen(step, density=density, delay_s=delay_s, exposed_s=delay_s / 2)
+    return seen(step, density=density, comm_s=delay_s, exposed_s=delay_s / 2)
 
 
 def build(name: str) -> Any:

@@ -48,7 +48,7 @@ def follow(
                 last = seen(
                     step - 1,
                     density=density,
-                    delay_s=comm_s(step - 1, density),
+                    comm_s=comm_s(step - 1, density),
                     backward_s=comp_s(step - 1, rank),
                 )
             chosen.append(controller.density(last))
@@ -143,7 +143,7 @@ def rule(comm_s: Callable[[float], float], comp_s: float, steps: int, **fields: 
     controller = CCRRule(**fields)
     densities = [controller.density(None)]
     for step in range(steps):
-        last = seen(step, density=densities[-1], delay_s=comm_s(densities[-1]), backward_s=comp_s)
+        last = seen(step, density=densities[-1], comm_s=comm_s(densities[-1]), backward_s=comp_s)
         densities.append(controller.density(last))
     return densities
 
@@ -172,8 +172,8 @@ def test_the_rule_stays_within_its_bounds() -> None:
 
 def test_the_rule_averages_over_exchanges() -> None:
     controller = CCRRule(weight=0.25)
-    controller.density(seen(0, density=0.5, delay_s=1.0, backward_s=1.0))
-    density = controller.density(seen(1, density=0.5, delay_s=3.0, backward_s=2.0))
+    controller.density(seen(0, density=0.5, comm_s=1.0, backward_s=1.0))
+    density = controller.density(seen(1, density=0.5, comm_s=3.0, backward_s=2.0))
     assert controller.state() == pytest.approx({"comm_s": 3.0, "comp_s": 1.25})
     assert density == pytest.approx(1.25 / 3.0)
 

@@ -1,6 +1,7 @@
 """The link model against the formulas written out over a whole history, and its laws."""
 
 import random
+from dataclasses import replace
 from statistics import median, median_low
 
 import pytest
@@ -31,16 +32,16 @@ def history(kind: str, steps: int = 120) -> list[Observation]:
         if kind == "silent at times" and step % 5 == 2:
             received = 0.0
         noise = 1.0 if kind == "linear" else source.lognormvariate(0, 0.3)
-        delay_s = 0.005 + noise * received / (1e6 if step % 40 < 20 else 4e6)
-        hiding_s = source.uniform(0.05, 0.07)
+        comm_s = 0.005 + noise * received / (1e6 if step % 40 < 20 else 4e6)
+        overlap_window_s = source.uniform(0.05, 0.07)
         made.append(
             seen(
                 step,
                 density=density,
                 received_bytes=int(received),
-                delay_s=delay_s,
-                exposed_s=max(0.1 * delay_s, delay_s - hiding_s),
-                hiding_s=hiding_s,
+                comm_s=comm_s,
+                exposed_s=max(0.1 * comm_s, comm_s - overlap_window_s),
+                overlap_window_s=overlap_window_s,
                 compress_s=source.uniform(0, 0.004),
                 compute_s=source.uniform(0.09, 0.11),
                 grad_norm=source.uniform(1, 3),
@@ -58,17 +59,17 @@ def learned(past: list[Observation]) -> dict[str, float]:
     fitted = 0
     for step, one in enumerate(past):
         if one.received_bytes > 0:
-            x, t = one.received_bytes, one.delay_s
+            x, t = one.received_bytes, one.comm_s
             if before and max(x, before[0]) >= 3 * min(x, before[0]):
                 crossing = (t * before[0] - before[1] * x) / (before[0] - x)
                 crossings.append(min(max(crossing, 0.0), t if x < before[0] else before[1]))
                 a = median_low(crossings[-9:])
             before = (x, t)
             rates.append(x / max(t - a, t / 10, 1e-9))
-        window = max(0.0, one.hiding_s - one.compress_s)
+        window = max(0.0, one.overlap_window_s - one.compress_s)
         h = window if step == 0 else 0.9 * h + 0.1 * window
-        if one.delay_s > 0 and one.exposed_s > 1.2 * (one.delay_s - h):
-            share = min(1.0, one.exposed_s / one.delay_s)
+        if one.comm_s > 0 and one.exposed_s > 1.2 * (one.comm_s - h):
+            share = min(1.0, one.exposed_s / one.comm_s)
             w = share if fitted == 0 else 0.9 * w + 0.1 * share
             fitted += 1
     sparse = [one for one in past if one.density < 1][-8:]
@@ -119,8 +120,8 @@ def test_it_learns_what_the_formulas_say(kind: str) -> None:
 def test_a_slower_link_is_believed_at_once_a_single_spike_for_one_exchange() -> None:
     link = Link()
     rates = []
-    for delay_s in (1.0, 1.0, 1.0, 5.0, 1.0, 1.0, 0.5, 0.5):
-        link.update(100, delay_s)
+    for comm_s in (1.0, 1.0, 1.0, 5.0, 1.0, 1.0, 0.5, 0.5):
+        link.update(100, comm_s)
         rates.append(link.rate)
     assert rates == pytest.approx([100, 100, 100, 20, 100, 100, 100, 200])
 
@@ -180,14 +181,16 @@ def test_density_one_is_judged_by_its_own_bytes() -> None:
     assert (unknown.bytes(1.0), told.bytes(1.0)) == (6e6, 1.5e6)
     assert unknown.density(1.8e6) == pytest.approx(0.3)
     assert told.density(1.8e6) == 1.0 and told.density(1.2e6) == pytest.approx(0.2)
-    told.update(past._replace(density=1.0, received_bytes=2_000_000))
+    told.update(replace(past, density=1.0, received_bytes=2_000_000))
     assert told.bytes(1.0) == 2e6 and told.bytes(0.01) == 6e4
 
 
 def test_a_last_bucket_that_is_never_hidden_does_not_shrink_the_window() -> None:
     hiding = Hiding()
     for step in range(100):
-        hiding.update(seen(step, delay_s=0.04, exposed_s=0.004, hiding_s=0.06, compress_s=0.001))
+        hiding.update(
+            seen(step, comm_s=0.04, exposed_s=0.004, overlap_window_s=0.06, compress_s=0.001)
+        )
     assert hiding.window_s == pytest.approx(0.059)
     assert hiding.exposed_s(0.04) == pytest.approx(0.004)
     assert hiding.exposed_s(0.1) == pytest.approx(0.041)

@@ -42,7 +42,7 @@ def algorithm_1(past: Sequence[Exchange], window: Any = None, gain: float = 1.0)
 def ratios_of(controller: NetSense, past: Sequence[Exchange]) -> list[float]:
     ratios = [controller.density(None)]
     for step, (size, rtt_s, time_s) in enumerate(past):
-        observed = seen(step, density=ratios[-1], received_bytes=size, delay_s=rtt_s, time_s=time_s)
+        observed = seen(step, density=ratios[-1], received_bytes=size, comm_s=rtt_s, time_s=time_s)
         ratios.append(controller.density(observed))
     return ratios
 
@@ -103,7 +103,7 @@ def test_start_up_ends_when_tcp_sends_again(tmp_path: Path, monkeypatch: Any) ->
     controller, found, size = NetSense(loss_signal=True), [0.01], 100
     for step, segments in enumerate((7, 7, 8, 9)):
         count(segments)
-        observed = seen(step, density=found[-1], received_bytes=size, delay_s=0.1)
+        observed = seen(step, density=found[-1], received_bytes=size, comm_s=0.1)
         found.append(controller.density(observed))
     assert found == pytest.approx([0.01, 0.06, 0.11, 0.11, 0.055])
 
@@ -139,7 +139,7 @@ def test_state_is_the_monitors_and_the_phase() -> None:
     assert controller.state() == {}
     path = {"EBB": 1000.0, "BtlBw": 1000.0, "RTprop": 0.1, "BDP": 100.0}
     for sensing in (0.0, 1.0, 1.0):
-        controller.density(seen(0, received_bytes=100, delay_s=0.1))
+        controller.density(seen(0, received_bytes=100, comm_s=0.1))
         assert controller.state() == {**path, "sensing": sensing}
 
 
@@ -150,7 +150,7 @@ def closed_loop(controller: NetSense, size_of: Callable, rate_mbit: float, steps
         size = size_of(ratios[-1])
         rtt_s = 0.001 + size / (125_000 * rate_mbit)
         time_s += rtt_s
-        observed = seen(step, density=ratios[-1], received_bytes=size, delay_s=rtt_s, time_s=time_s)
+        observed = seen(step, density=ratios[-1], received_bytes=size, comm_s=rtt_s, time_s=time_s)
         ratios.append(controller.density(observed))
     return ratios
 

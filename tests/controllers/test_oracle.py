@@ -27,8 +27,8 @@ class Known:
 
 def one(step: int, **values: Any) -> Any:
     """An exchange of 3 MB a unit of density, behind a window of 60 ms; hops take 9 ms."""
-    usual = dict(compute_s=0.1, hiding_s=0.06, compress_s=0.0, exposed_s=0.0, density=0.01)
-    usual |= dict(received_bytes=30_000, delay_s=0.009 + 30_000 / 2e6, time_s=10.0)
+    usual = dict(compute_s=0.1, overlap_window_s=0.06, compress_s=0.0, exposed_s=0.0, density=0.01)
+    usual |= dict(received_bytes=30_000, comm_s=0.009 + 30_000 / 2e6, time_s=10.0)
     return seen(step, **{**usual, **values})
 
 
@@ -68,14 +68,14 @@ def test_only_nodes_have_links() -> None:
 def test_what_exchanges_take_beyond_the_profile_is_learned() -> None:
     controller = oracle()
     for step in range(10):
-        controller.density(one(step, delay_s=0.009 + 30_000 / 2e6 + 0.004))
+        controller.density(one(step, comm_s=0.009 + 30_000 / 2e6 + 0.004))
     assert controller.state()["latency"] == pytest.approx(0.013)
 
 
 def test_with_an_elasticity_it_takes_the_density_of_most_progress_per_second() -> None:
     """With next to no window: d^eps / (0.1 + 0.009 + 1.5 d) is largest at d = eps T / (1 - eps)."""
     controller = oracle(eps=0.2, spacing=1.01)
-    found = controller.density(one(0, hiding_s=0.0, exposed_s=0.024))
+    found = controller.density(one(0, overlap_window_s=0.0, exposed_s=0.024))
     assert found == pytest.approx(0.2 / 0.8 * 0.109 / 1.5, rel=0.01)
 
 

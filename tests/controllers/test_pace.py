@@ -35,16 +35,16 @@ def most_progress(past: list[Observation], eps: float) -> float:
         known = learned(past[:count])
         expected_s = transfer_s(known, past[count].density)
         if expected_s > 1e-9:
-            delay_s = past[count].delay_s
-            errors.append(max(delay_s - known["a"], delay_s / 10) / expected_s)
+            comm_s = past[count].comm_s
+            errors.append(max(comm_s - known["a"], comm_s / 10) / expected_s)
     known, last = learned(past), past[-1]
     terms = errors[-40:]
 
     def seconds(density: float) -> float:
         exposed = 0.0
         for error in terms:
-            delay_s = known["a"] + error * transfer_s(known, density)
-            exposed += max(known["w"] * delay_s, delay_s - known["h"])
+            comm_s = known["a"] + error * transfer_s(known, density)
+            exposed += max(known["w"] * comm_s, comm_s - known["h"])
         return last.compute_s + last.compress_s + exposed / len(terms)
 
     return max(tried(0.0005, 1.0, 1.17), key=lambda density: density**eps / seconds(density))
@@ -79,10 +79,10 @@ def test_a_wrong_elasticity_costs_what_the_docstring_says(truth: float, factor: 
         controller, last = Pace(eps=eps, spacing=1.001), None
         for step in range(12):
             density = controller.density(last)
-            received, delay_s = round(1e7 * density), 2 * density
-            told = dict(density=density, received_bytes=received, delay_s=delay_s)
-            last = seen(step, **told, exposed_s=delay_s, hiding_s=0.0, dense_bytes=4_000_000)
-        return density**-truth * (last.compute_s + last.compress_s + delay_s)
+            received, comm_s = round(1e7 * density), 2 * density
+            told = dict(density=density, received_bytes=received, comm_s=comm_s)
+            last = seen(step, **told, exposed_s=comm_s, overlap_window_s=0.0, dense_bytes=4_000_000)
+        return density**-truth * (last.compute_s + last.compress_s + comm_s)
 
     assert time_to_target(0.18) / time_to_target(truth) == pytest.approx(factor, abs=0.002)
 

@@ -56,7 +56,7 @@ def profiled(workers: ThreadWorkers) -> tuple[float, list[float], dict[str, floa
             seen(
                 step - 1,
                 density=densities[-1],
-                delay_s=sum(durations_s),
+                comm_s=sum(durations_s),
                 backward_s=BACKWARD_S[rank],
             ),
             durations_s,

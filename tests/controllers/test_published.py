@@ -1,6 +1,7 @@
 """Kimad, DeCo, GraVAC and Accordion against their rules on series made by hand."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -30,9 +31,9 @@ def transfers(steps: int) -> list[Observation]:
                 step,
                 density=density,
                 received_bytes=received,
-                delay_s=0.01 + received / source.uniform(1e6, 2e6),
+                comm_s=0.01 + received / source.uniform(1e6, 2e6),
                 compute_s=source.uniform(0.08, 0.12),
-                hiding_s=0.061,
+                overlap_window_s=0.061,
                 compress_s=0.001,
             )
         )
@@ -46,7 +47,7 @@ def test_kimad_spends_the_budget_at_the_mean_bandwidth(budget: str) -> None:
     assert found[0] == 0.01
     for count in range(1, len(past) + 1):
         last = past[:count][-4:]
-        bandwidth = sum(one.received_bytes / one.delay_s for one in last) / len(last)
+        bandwidth = sum(one.received_bytes / one.comm_s for one in last) / len(last)
         budget_s = past[count - 1].compute_s if budget == "compute" else 0.06
         expected = bandwidth * budget_s / 3e6
         assert found[count] == pytest.approx(min(1.0, max(0.001, expected)), rel=1e-3)
@@ -63,14 +64,14 @@ def test_deco_plans_after_the_start_and_then_every_so_often() -> None:
         densities(replayed, past[:last])
         b = replayed.state()["latency"]
         since = past[first:last]
-        bandwidth = sum(one.received_bytes for one in since) / sum(one.delay_s - b for one in since)
+        bandwidth = sum(one.received_bytes for one in since) / sum(one.comm_s - b for one in since)
         compute_s = sum(one.compute_s for one in since) / len(since)
         assert found[last] == pytest.approx(bandwidth * (compute_s - b) / 3e6, rel=1e-3)
         assert replayed.state()["bandwidth"] == pytest.approx(bandwidth)
 
 
 def test_a_lost_link_is_answered_with_the_floor() -> None:
-    lost = [seen(step, delay_s=1e9, received_bytes=1000, density=0.01) for step in range(30)]
+    lost = [seen(step, comm_s=1e9, received_bytes=1000, density=0.01) for step in range(30)]
     assert densities(Kimad(), lost)[-1] == densities(DeCo(), lost)[-1] == 0.001
 
 
@@ -142,11 +143,11 @@ def test_a_norm_that_is_not_finite_does_not_count() -> None:
 def test_their_states() -> None:
     kimad, accordion, gravac = Kimad(), Accordion(window=1), GraVAC(window=1)
     assert kimad.state() == accordion.state() == gravac.state() == DeCo().state() == {}
-    one = seen(0, received_bytes=100, delay_s=0.5, grad_norm=2.0, gain=0.64, compress_s=0.0)
-    one = one._replace(compute_s=0.1, exposed_s=0.1)
+    one = seen(0, received_bytes=100, comm_s=0.5, grad_norm=2.0, gain=0.64, compress_s=0.0)
+    one = replace(one, compute_s=0.1, exposed_s=0.1)
     for controller in (kimad, accordion, gravac):
         controller.density(one)
-    accordion.density(one._replace(grad_norm=1.0))
+    accordion.density(replace(one, grad_norm=1.0))
     assert kimad.state() == {"bandwidth": 200}
     assert accordion.state() == {"change": 0.5}
     assert gravac.state() == pytest.approx({"gain": 0.8, "throughput": 4.0})

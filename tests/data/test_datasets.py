@@ -56,6 +56,8 @@ def test_a_damaged_file_is_named_as_such(tmp_path, monkeypatch):
         file.write(b"more")
     with pytest.raises(ValueError, match="cifar-10-batches-py is damaged"):
         Cifar(10, str(tmp_path)).train()
+    with pytest.raises(ValueError, match="cifar-10-batches-py is damaged"):
+        Cifar(10, str(tmp_path)).check_content()
 
 
 def test_one_missing_file_is_named(tmp_path, monkeypatch):

@@ -87,6 +87,8 @@ def test_errors_of_the_format_name_file_and_line(file, line, message, tmp_path):
     data.check()
     with pytest.raises(ValueError, match=message):
         getattr(data, file)()
+    with pytest.raises(ValueError, match=message):
+        data.check_content()
 
 
 def test_another_vocabulary_is_told(tmp_path):

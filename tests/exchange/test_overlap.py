@@ -30,6 +30,7 @@ BUCKET_MB = 0.01  # several buckets in a small model
 UNSETTLED = 1  # DDP lays out its buckets anew after the first step
 MESSAGE_BYTES = 64 * 8  # of durations
 AGREEMENT_BYTES = 8
+ROUNDING_S = 1e-9
 
 
 class Constant:
@@ -133,12 +134,11 @@ def paced(begin):
 
 
 @pytest.mark.parametrize("release", [None, paced])
-def test_after_backward_nothing_is_hidden(release):
+def test_after_backward_compression_alone_hides_anything(release):
     for trained in run_ranks(2, after_backward, "topk", BUCKET_MB, release):
         for took in trained.took:
-            assert took.exposed_s == pytest.approx(took.comm_s)
-            assert took.comm_s > 0
-            assert took.hiding_s == 0
+            assert 0 < took.comm_s <= took.exposed_s + took.compress_s + ROUNDING_S
+            assert took.overlap_window_s == 0
 
 
 def test_after_backward_the_end_of_backward_is_where_it_was():
@@ -151,7 +151,7 @@ def test_during_backward_all_but_the_last_bucket_may_be_hidden():
     """Paced, so that the buckets leave one by one: on loopback each is gone before the next."""
     for trained in run_ranks(2, train, "dense", BUCKET_MB, "local", paced):
         settled = trained.took[UNSETTLED:]
-        assert all(0 < took.hiding_s < took.backward_s for took in settled)
+        assert all(0 < took.overlap_window_s < took.backward_s for took in settled)
         assert all(0 < took.exposed_s <= took.comm_s for took in settled)
         assert any(took.exposed_s < took.comm_s for took in settled)
 
@@ -180,11 +180,11 @@ def replay(**options: Any) -> list[Exchanged]:
 
 def test_a_replay_overlaps_as_training_does():
     for during in run_ranks(2, replay):
-        assert all(took.hiding_s > 0 for took in during)
+        assert all(took.overlap_window_s > 0 for took in during)
         assert any(took.exposed_s < took.comm_s for took in during)
     for after in run_ranks(2, replay_after_backward):
-        assert all(took.hiding_s == 0 for took in after)
-        assert all(took.exposed_s == pytest.approx(took.comm_s) for took in after)
+        assert all(took.overlap_window_s == 0 for took in after)
+        assert all(took.comm_s <= took.exposed_s + took.compress_s + ROUNDING_S for took in after)
 
 
 def replay_after_backward() -> list[Exchanged]:
@@ -207,7 +207,7 @@ def test_the_density_is_agreed_on_before_there_is_a_bucket():
 def test_where_workers_agree_a_delay_is_without_waiting(slow):
     trained = run_ranks(2, train, Slow(slow), BUCKET_MB, "min")
     for before, seen in enumerate(zip(*(rank.seen[1:] for rank in trained), strict=True)):
-        delays = {observation.delay_s for observation in seen}
+        delays = {observation.comm_s for observation in seen}
         took = [rank.took[before] for rank in trained]
         assert len(delays) == 1
         assert delays.pop() < min(one.comm_s for one in took)
@@ -227,4 +227,4 @@ def test_a_worker_that_decides_alone_sees_its_own_time():
     for trained in run_ranks(2, train, "topk"):
         assert trained.seen[0] is None
         for seen, took in zip(trained.seen[1:], trained.took, strict=False):
-            assert seen.delay_s == took.comm_s
+            assert seen.comm_s == took.comm_s

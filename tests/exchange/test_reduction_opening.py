@@ -57,9 +57,9 @@ def opened(durations, agree="min", kind=Proposes):
         talking = Talking(rank, workers.meeting)
         controller = kind(0.1 if kind is Same else (rank + 1) / 10)
         reduction = Reduction(build("topk"), controller, agree, Forget(), talking)
-        reduction.open(seen(0, delay_s=sum(durations[rank])), durations[rank])
+        reduction.open(seen(0, comm_s=sum(durations[rank])), durations[rank])
         assert controller.seen is not None
-        return controller.seen.delay_s, reduction.density, talking.messages
+        return controller.seen.comm_s, reduction.density, talking.messages
 
     return together(len(durations), work)
 
@@ -73,22 +73,22 @@ def drawn(workers: int, collectives: int) -> list[list[float]]:
 def test_the_delay_is_without_waiting_for_the_last_to_begin(collectives):
     durations = drawn(3, collectives)
     expected = sum(min(of_all) for of_all in zip(*durations, strict=True))
-    for delay_s, _, _ in opened(durations):
-        assert delay_s == pytest.approx(expected)
+    for comm_s, _, _ in opened(durations):
+        assert comm_s == pytest.approx(expected)
 
 
 def test_a_straggler_does_not_read_as_congestion():
     """A transfer takes 1; worker 2 begins the first 5 late, worker 0 the second 3 late."""
     durations = [[1.0 + 5, 1.0], [1.0 + 5, 1.0 + 3], [1.0, 1.0 + 3]]
-    assert [delay_s for delay_s, _, _ in opened(durations)] == [2, 2, 2]
+    assert [comm_s for comm_s, _, _ in opened(durations)] == [2, 2, 2]
 
 
 @pytest.mark.parametrize("collectives", [TOLD + 1, 2 * TOLD, 7 * TOLD - 3])
 def test_many_collectives_are_told_in_groups(collectives):
     durations = drawn(2, collectives)
     finest = sum(min(of_all) for of_all in zip(*durations, strict=True))
-    for delay_s, _, messages in opened(durations):
-        assert finest <= delay_s <= min(sum(own) for own in durations)
+    for comm_s, _, messages in opened(durations):
+        assert finest <= comm_s <= min(sum(own) for own in durations)
         assert messages == [TOLD + 2, 1]
 
 
@@ -100,8 +100,8 @@ def test_workers_settle_on_one_density(agree, expected):
 
 def test_a_worker_that_decides_alone_sees_its_own_time_and_sends_nothing():
     durations = drawn(3, 4)
-    for rank, (delay_s, density, messages) in enumerate(opened(durations, "local")):
-        assert delay_s == sum(durations[rank])
+    for rank, (comm_s, density, messages) in enumerate(opened(durations, "local")):
+        assert comm_s == sum(durations[rank])
         assert density == (rank + 1) / 10
         assert messages == []
 
@@ -126,7 +126,7 @@ def test_without_durations_the_delay_stays_as_it_was_seen():
     def work(workers: ThreadWorkers):
         controller = Proposes(0.1)
         talking = Talking(workers.rank, workers.meeting)
-        Reduction(build("topk"), controller, "min", Forget(), talking).open(seen(3, delay_s=0.7))
-        return controller.seen.delay_s, talking.messages
+        Reduction(build("topk"), controller, "min", Forget(), talking).open(seen(3, comm_s=0.7))
+        return controller.seen.comm_s, talking.messages
 
     assert together(2, work) == [(0.7, [1]), (0.7, [1])]

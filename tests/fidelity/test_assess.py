@@ -5,20 +5,19 @@ from statistics import mean
 
 import pytest
 
-from harness.fidelity import iterations
-from harness.fidelity.__main__ import PUBLISHED
-from harness.fidelity.assess import PREDICTORS, assess, distance, frame, orders
-from harness.fidelity.cells import Cell, read
-from harness.fidelity.iterations import Job
+from harness.fidelity.assess import assess, distance, frame, orders
+from harness.fidelity.cells import Cell
 from harness.fidelity.layers import tensors
-from harness.fidelity.testbed import load
+from harness.fidelity.replays import ReplayedMethod, ReplayJob, iteration
+from harness.fidelity.timing import timings
 
+pytestmark = pytest.mark.timeout(900)  # two hundred replays, 90 s of one core
 FITTED = "acp_fig5_text"  # three cells tell one latency
 
 
 @pytest.fixture(scope="module")
 def cells() -> list[Cell]:
-    return [cell for paper in PREDICTORS for cell in read(PUBLISHED / f"{paper}.csv")]
+    return [cell for each in timings().values() for cell in each.cells()]
 
 
 @pytest.fixture(scope="module")
@@ -32,16 +31,16 @@ def of(found, name):
 
 def test_pooled_errors(found):
     counted, everything = distance(found, True), distance(found, False)
-    assert counted.median <= 10 and counted.p90 <= 30
+    assert counted.median <= 8 and counted.p90 <= 30
     assert everything.median <= 12 and everything.p90 <= 70
-    assert counted.cells >= 90
+    assert counted.cells >= 60
     printed = distance(found, True, printed=True)
-    assert printed.median <= 10 and printed.p90 <= 30
+    assert printed.median <= 10 and printed.p90 <= 35
 
 
 @pytest.mark.parametrize(
     ("name", "median", "p90"),
-    [("acp_table3", 5, 12), ("netsense_table1", 5, 15), ("covap_table7", 15, 35)],
+    [("acp_table3", 5, 12), ("netsense_table1", 5, 15), ("covap_table7", 20, 35)],
 )
 def test_errors_of_the_main_tables(found, name, median, p90):
     reached = of(found, name)
@@ -79,19 +78,19 @@ def test_constants_are_what_their_inputs_say(found):
     for row in found:
         trained = row.cell.metric == "S_LS"  # is of a run apart, below
         if row.why == "a constant was read from it" and row.cell.id != FITTED and not trained:
-            assert abs(row.printed_error) < 0.001, row.cell
+            assert abs(row.printed_error) < 0.004, row.cell  # of a part of a model: whole rows
 
 
 def test_a_latency_between_three_cells(found):
     """Their geometric mean is the constant, so they are missed to both sides."""
-    bed = load("acp_rtx2080ti")
-    fabric = bed.fabric()
+    bed = timings()["acpsgd"].testbed
+    cluster = bed.cluster()
     tiny = mean(
         sum(4 * t.elements if not t.matrix else 16 * min(4, *t.matrix) * t.matrix[s] / 4 for t in k)
         for s in (0, 1)
         for k in (tensors("ResNet-50"),)
     )
-    per_byte_s = 2 * 31 / 32 / (fabric.efficiency * fabric.rate_mbit * 125_000)
+    per_byte_s = 2 * 31 / 32 / (cluster.efficiency * cluster.rate_mbit * 125_000)
     dense = 0.169
     left = [
         (0.243 - dense) / 160,
@@ -107,24 +106,26 @@ def test_a_latency_between_three_cells(found):
 
 
 def test_compute_times_that_are_told_by_ratios():
-    bed = load("covap_v100")
+    bed = timings()["covap"].testbed
 
     def comm_over(model: str) -> tuple[float, float]:
         compute = bed.compute(model, "trained")
-        comm_s = iterations.dense(Job(tensors(model), compute, bed.fabric())).comm_s
+        comm_s = iteration(
+            ReplayJob(model, compute, bed.cluster()), ReplayedMethod("dense.Dense")
+        ).comm_s
         return comm_s / (compute.forward_s + compute.backward_s), comm_s / compute.backward_s
 
     assert 1 + comm_over("Bert")[0] == pytest.approx(3.08, rel=1e-4)  # table I's S_LS
     assert comm_over("GPT-2")[1] == pytest.approx(3.5, rel=1e-4)  # its CCR
-    a40 = load("netsenseml_a40")
+    a40 = timings()["netsenseml"].testbed
     adds = [sum(t.multiply_adds for t in tensors(m)) for m in ("VGG16", "ResNet18")]
     ratio = a40.compute("VGG16").forward_s / a40.compute("ResNet18").forward_s
     assert ratio == pytest.approx(adds[0] / adds[1], rel=1e-3)
 
 
 def test_every_selector_of_a_testbed_finds_a_cell(cells):
-    for name, _ in PREDICTORS.values():
-        bed = load(name)
+    for each in timings().values():
+        bed = each.testbed
         told = [*bed.inputs, *bed.follows, *bed.repeats, *(each.cells for each in bed.omissions)]
         for selector in told:
             assert any(selector.takes(cell) for cell in cells), selector

@@ -48,7 +48,7 @@ def test_what_is_no_number_was_not_told(write, text):
 )
 def test_a_bad_csv_is_told_by_line_and_column(write, lines, message):
     with pytest.raises(BadCell, match=message):
-        read(write(*lines))
+        read(write(*lines), ["covap"])
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])

@@ -2,11 +2,9 @@
 
 import pytest
 
-from harness.fidelity import costs
 from harness.fidelity.cells import Unpredictable
-from harness.fidelity.iterations import Job
-from harness.fidelity.layers import multiply_adds, parameters, tensors
-from harness.fidelity.testbed import Compute, load
+from harness.fidelity.layers import Layers, multiply_adds, parameters, tensors
+from harness.models.base import backward_shares
 
 MIB = 1 << 20
 
@@ -36,8 +34,9 @@ def test_covaps_models_have_its_parameters(model, published):
 def test_acp_sgds_table_1(model, million, rank, ratio):
     known = tensors(model)
     assert parameters(model) / 1e6 == pytest.approx(million, abs=0.05)
-    sent = costs.vector_bytes(known) + sum(costs.factor_bytes(known, rank, s) for s in (0, 1))
-    assert costs.dense_bytes(known) / sent == pytest.approx(ratio, abs=0.6)
+    vectors = sum(each.elements for each in known if not each.matrix)
+    sent = vectors + sum(t.factor(rank, s) for t in known if t.matrix for s in (0, 1))
+    assert parameters(model) / sent == pytest.approx(ratio, abs=0.6)
 
 
 def test_vgg19s_weights_are_covaps_table_4():
@@ -47,17 +46,20 @@ def test_vgg19s_weights_are_covaps_table_4():
     assert list(sizes.values())[:2] == [1728, 36_864]
 
 
-def test_factors_and_scaled_buffers_of_resnet50_are_acp_sgds():
-    known = tensors("ResNet-50")
-    fabric = load("acp_rtx2080ti").fabric()
-    job = Job(known, Compute(1.0, 1.0, None), fabric)
-    assert costs.dense_bytes(known) / MIB == pytest.approx(97.5, abs=0.05)
+def test_factors_of_resnet50_are_acp_sgds():
+    assert 4 * parameters("ResNet-50") / MIB == pytest.approx(97.5, abs=0.05)
     for side, size in ((0, 0.63), (1, 1.04)):
-        both = costs.factor_bytes(known, 4, side) + costs.vector_bytes(known)
+        both = 4 * sum(each.factor(4, side) for each in tensors("ResNet-50"))
         assert both / MIB == pytest.approx(size, abs=0.005)
-        buffers = job.scaled_buffers(4, side, 25.0)
-        assert len(buffers) == pytest.approx(4, abs=1)  # 4 by size, one more where one is not full
-        assert sum(len(buffer) for buffer in buffers) == len(known)
+
+
+def test_a_model_to_be_replayed_has_the_tensors_of_the_list_and_their_shares():
+    known, network = tensors("BERT-Base"), Layers("BERT-Base").build((3, 8, 8), 10)
+    assert [tuple(each.shape) for each in network.parameters()] == [each.shape for each in known]
+    assert all(each.is_meta for each in network.parameters())
+    shares = list(backward_shares(network, (3, 8, 8)).values())
+    adds = [each.multiply_adds for each in known]
+    assert shares == pytest.approx([each / sum(adds) for each in adds])
 
 
 def test_multiply_adds_are_the_known_ones():

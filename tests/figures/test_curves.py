@@ -5,8 +5,8 @@ import pytest
 from matplotlib.colors import to_hex
 
 from harness.figures import curves
-from harness.figures.look import NothingToDraw
-from harness.figures.styles import STYLES
+from harness.figures.styles import style
+from harness.figures.theme import NothingToDraw
 
 METHODS = ["allreduce", "topk_0.1", "dc2_da2"]
 
@@ -24,7 +24,7 @@ def test_quality_curves_draw_every_evaluation_in_the_style_of_the_method():
     (axes,) = curves.quality_curves(given(), "test_accuracy").axes
     assert lines(axes) == dict.fromkeys(sorted(METHODS), [[1, 0.1], [2, 0.2]])
     colors = {line.get_label(): to_hex(line.get_color()) for line in axes.get_lines()}
-    assert colors["topk_0.1"] == STYLES["topk_0.1"].color.lower()
+    assert colors["topk_0.1"] == style("topk_0.1").color.lower()
     assert axes.get_ylabel() == "test accuracy" and len(axes.collections) == 3
 
 

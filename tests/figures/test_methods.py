@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from matplotlib.container import BarContainer
 
-from harness.figures import look, methods
+from harness.figures import methods, theme
 
 METHODS = ["allreduce", "topk_0.1", "dc2_da2"]
 
@@ -100,11 +100,11 @@ def test_breakdown_stacks_the_parts():
     ],
 )
 def test_without_numbers_there_is_no_figure(draw, column):
-    with pytest.raises(look.NothingToDraw, match=column):
+    with pytest.raises(theme.NothingToDraw, match=column):
         draw(comparison().assign(**{column: np.nan}))
 
 
 def test_save_writes_both_formats_with_embedded_text(tmp_path):
-    png, pdf = look.save(methods.speedup_bars(comparison()), tmp_path / "new" / "topk_0.1")
+    png, pdf = theme.save(methods.speedup_bars(comparison()), tmp_path / "new" / "topk_0.1")
     assert png.name == "topk_0.1.png" and png.read_bytes().startswith(b"\x89PNG")
     assert pdf.name == "topk_0.1.pdf" and b"/Type0" in pdf.read_bytes()  # font type 42

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.figures import look, series
-from harness.figures.carried import Span
+from harness.figures import series, theme
+from harness.figures.link_load import FlowSpan
 
 METHODS = ["allreduce", "topk_0.1", "dc2_da2"]
 RATE = pd.DataFrame({"time_s": [0.0, 20.0], "planned_mbit": [10.0, 5.0]})
@@ -46,7 +46,7 @@ def test_every_value_is_drawn_and_the_rate_of_the_slowest_link(draw):
 
 @pytest.mark.parametrize("draw", DRAWN)
 def test_competing_flows_are_shaded_and_the_axis_says_so(draw):
-    figure = draw(given(DRAWN[draw]), RATE, "", [Span(2.0, 5.0, 1)])
+    figure = draw(given(DRAWN[draw]), RATE, "", [FlowSpan(2.0, 5.0, 1)])
     for axes in figure.axes:
         (span,) = axes.patches
         assert (span.get_x(), span.get_width()) == (2, 3)
@@ -83,14 +83,14 @@ def test_density_and_throughput_of_every_step():
 def test_without_numbers_there_is_no_figure(draw):
     column = DRAWN[draw]
     tables = {method: table.assign(**{column: np.nan}) for method, table in given(column).items()}
-    with pytest.raises(look.NothingToDraw, match=column):
+    with pytest.raises(theme.NothingToDraw, match=column):
         draw(tables)
 
 
 def test_a_page_holds_lines_unless_pixels_are_smaller(monkeypatch):
     figure = series.density_time(given("density"))
-    held = look.picture(figure)
+    held = theme.picture(figure)
     assert held.kind == "image/svg+xml" and held.data.lstrip().startswith(b"<?xml")
-    assert look.picture(series.density_time(given("density"))) == held
-    monkeypatch.setattr(look, "MOST_VECTOR_BYTES", 1000)
-    assert look.picture(figure).kind == "image/png"
+    assert theme.picture(series.density_time(given("density"))) == held
+    monkeypatch.setattr(theme, "MOST_VECTOR_BYTES", 1000)
+    assert theme.picture(figure).kind == "image/png"

@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from harness.figures import look, sparsity
+from harness.figures import sparsity, theme
 from tests.figures.test_thresholds import inside
 
 PARTS = {"compute_s": 0.1, "compress_s": 0.02, "exposed_s": 0.03}
@@ -34,7 +34,7 @@ def test_bars_are_the_parts_of_a_step_in_order_with_their_change():
     spans = [segment[:, 1].tolist() for segment in axes.containers[3].lines[2][0].get_segments()]
     assert spans[1] == pytest.approx([0.14, 0.16]) and spans[2] == pytest.approx([0.2, 0.3])
     assert spans[0] == pytest.approx([0.2, 0.2]) and inside(figure)
-    with pytest.raises(look.NothingToDraw, match="iteration_s"):
+    with pytest.raises(theme.NothingToDraw, match="iteration_s"):
         sparsity.step_times(times().assign(iteration_s=math.nan), "sparsity", "dense")
 
 
@@ -50,7 +50,7 @@ def test_losses_are_above_what_they_are_over_the_baseline_s():
     assert list(zero_and_one["dct_dp_0.05"]) == [33, 50]
     assert "%" in lower.get_ylabel() and lower.get_xlabel() == "step"
     assert len(sparsity.losses(own, {}, None).axes) == 1
-    with pytest.raises(look.NothingToDraw, match="loss"):
+    with pytest.raises(theme.NothingToDraw, match="loss"):
         sparsity.losses({"allreduce": line(math.nan)}, {}, None)
 
 
@@ -80,5 +80,5 @@ def test_every_metric_and_setting_has_a_panel_and_sparsity_its_place():
     assert list(drawn[right].values()) == [[[0, 0], [1, 5]]]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["dct_mp"]
     assert inside(figure)
-    with pytest.raises(look.NothingToDraw, match="metric"):
+    with pytest.raises(theme.NothingToDraw, match="metric"):
         sparsity.quality_sparsity({"bleu": {"": few.iloc[:0]}})

@@ -1,65 +1,43 @@
 """A method looks the same in every figure, and unlike every other."""
 
-from pathlib import Path
+from hypothesis import given
+from hypothesis import strategies as st
 
-import pytest
-import yaml
+from harness.figures.styles import BASELINE, LOOKS, MOST_TOGETHER, panels, style, styles
 
-from harness.figures.styles import MOST_TOGETHER, STYLES, of_line, panels, style, styles
-
-PAPERS = ("dc2_cifar10", "dc2_imagenet", "dc2_ptb", "netsense_resnet18", "netsense_vgg16")
-PAPERS += ("dct_fig8", "dct_table7")
-CONF = Path(__file__).resolve().parents[2] / "conf"
-METHODS = sorted(file.stem for file in (CONF / "method").glob("*.yaml"))
+NAMES = st.text("abk_0.", min_size=1, max_size=6)
 
 
-def compared() -> dict[str, list[str]]:
-    """The methods of each experiment's own sweep."""
-    found = {}
-    for file in (CONF / "experiment").glob("*.yaml"):
-        told = yaml.safe_load(file.read_text())
-        swept = told.get("hydra", {}).get("sweeper", {}).get("params", {}).get("method", "")
-        found[file.stem] = [name.strip() for name in str(swept).split(",") if name.strip()]
-    return found
+@given(st.sets(NAMES, max_size=LOOKS))
+def test_without_colour_the_methods_of_a_figure_differ(names: set[str]) -> None:
+    looks = {(str(each.marker), each.hollow) for each in styles(names).values()}
+    assert len(looks) == len(names)
 
 
-def test_no_two_methods_whose_style_was_chosen_look_alike():
-    assert len({(each.color, each.marker) for each in STYLES.values()}) == len(STYLES)
-    assert len({each.hatch for each in STYLES.values()}) == len(STYLES)
+@given(st.sets(NAMES, max_size=8))
+def test_a_style_is_a_name_s_own_unless_another_would_look_like_it(names: set[str]) -> None:
+    chosen = styles(names)
+    for name, found in chosen.items():
+        others = [chosen[other] for other in names if other != name]
+        own = style(name)
+        clash = [each for each in others if (each.marker, each.hollow) == (own.marker, own.hollow)]
+        assert found == own or clash
+        assert styles([name])[name] == own
 
 
-@pytest.mark.parametrize("name", [name for name in compared() if name.startswith(PAPERS)])
-def test_without_colour_the_methods_of_a_paper_s_experiment_differ(name):
-    marked = [(str(style(each).marker), style(each).hollow) for each in compared()[name]]
-    assert marked and len(set(marked)) == len(marked)
-
-
-def test_styles_depend_on_the_name_alone():
-    chosen = styles([*STYLES, "a_name_of_tomorrow"])
-    for method in STYLES:
-        assert styles([method])[method] == chosen[method]
-
-
-def test_unknown_names_that_would_look_alike_do_not():
+def test_more_methods_than_looks_differ_in_colour() -> None:
     many = [f"x{number}" for number in range(100)]
     assert len(set(styles(many).values())) == 100
 
 
-def test_a_variant_looks_like_what_it_varies_but_for_one_thing():
-    pairs = [("randomk_0.1", "topk_0.1"), ("dc2_randomk_da4", "dc2_da4")]
-    pairs += [("topk_0.1_int64", "topk_0.1"), ("powersgd_no_ef", "powersgd")]
-    for name, varied in pairs:
-        own, base = style(name), style(varied)
-        assert (own.color, own.marker) == (base.color, base.marker) and own != base
-    assert of_line(style("randomk_0.1"))["markerfacecolor"] == "white"
+def test_what_is_not_compressed_is_black() -> None:
+    assert styles(["allreduce", "x"])["allreduce"] == BASELINE
 
 
-def test_many_methods_share_out_over_panels_with_the_baseline_in_each():
-    assert panels(STYLES) == [sorted(STYLES)] or len(STYLES) > MOST_TOGETHER
-    names = compared()["dc2_imagenet_static"]
-    first, second = panels(names)
-    assert first[0] == second[0] == "allreduce"
-    assert sorted({*first, *second}) == sorted(names)
-    assert {style(name).hollow for name in second[1:]} == {True}
-    for group in panels(METHODS):
-        assert group[0] == "allreduce" and 1 < len(group) <= MOST_TOGETHER
+def test_many_methods_share_out_over_panels_with_the_baseline_in_each() -> None:
+    few = [f"x{number}" for number in range(MOST_TOGETHER)]
+    assert panels(few) == [few]
+    names = [f"x{number:02}" for number in range(MOST_TOGETHER * 2)] + ["allreduce"]
+    groups = panels(names)
+    assert sorted({name for group in groups for name in group}) == sorted(names)
+    assert all(group[0] == "allreduce" and len(group) <= MOST_TOGETHER for group in groups)

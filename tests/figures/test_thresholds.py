@@ -8,8 +8,8 @@ import pytest
 from matplotlib.colors import to_hex
 
 from harness.analysis import watched
-from harness.figures import histograms, look, thresholds
-from harness.figures.styles import DOTTED, of_density, style
+from harness.figures import histograms, theme, thresholds
+from harness.figures.styles import of_density, style
 from harness.records import Bin
 
 DENSITIES = (0.5, 0.25, 0.1, 0.05, 0.02)
@@ -62,12 +62,12 @@ def test_of_two_kinds_the_second_is_dotted_and_hollow():
     assert said == [*(f"density {d:g}" for d in DENSITIES), "measured", "Laplace fit"]
 
 
-@pytest.mark.parametrize("kinds", [(), ("without DCT-MP", "with DCT-MP")])
+@pytest.mark.parametrize("kinds", [(), (watched.WITHOUT, watched.WITH)])
 def test_a_legend_is_not_cut_off(kinds):
     assert inside(thresholds.thresholds(given(kinds=kinds), "threshold"))
     names = {f"dct_mp_laplace_{density:g}": density for density in DENSITIES}
     shares = {name: given().drop(columns="of").query("density == @d") for name, d in names.items()}
-    assert inside(thresholds.occupancy(shares, names, "activations"))
+    assert inside(thresholds.achieved_density(shares, names, "activations"))
 
 
 def test_a_threshold_of_zero_is_off_a_logarithmic_axis_and_none_is_no_figure():
@@ -76,7 +76,7 @@ def test_a_threshold_of_zero_is_off_a_logarithmic_axis_and_none_is_no_figure():
     axes = thresholds.thresholds(zero, "threshold").axes[0]
     assert 0 < axes.get_ylim()[0] < zero.value[zero.value > 0].min()
     for nothing in (lines.iloc[:0], lines.assign(value=0.0)):
-        with pytest.raises(look.NothingToDraw, match="watch"):
+        with pytest.raises(theme.NothingToDraw, match="watch"):
             thresholds.thresholds(nothing, "threshold")
 
 
@@ -85,20 +85,19 @@ def test_what_was_sent_is_beside_what_was_asked_for():
     unknown = table.assign(value=math.nan)
     shares = {"dct_mp_laplace_0.25": table, "allreduce": unknown}
     asked = {"dct_mp_laplace_0.25": 0.25, "allreduce": 1.0}
-    (axes,) = thresholds.occupancy(shares, asked, "activations").axes
+    (axes,) = thresholds.achieved_density(shares, asked, "activations").axes
     line, target = axes.get_lines()
     assert line.get_ydata().tolist() == [0.2, 0.15] and set(target.get_ydata()) == {0.25}
     assert to_hex(line.get_color()) == style("dct_mp_laplace_0.25").color.lower()
     assert "activations" in axes.get_ylabel() and axes.get_ylim()[1] < 1
-    with pytest.raises(look.NothingToDraw, match="occupancy"):
-        thresholds.occupancy({"allreduce": unknown}, asked, "activations")
+    with pytest.raises(theme.NothingToDraw, match="achieved_density"):
+        thresholds.achieved_density({"allreduce": unknown}, asked, "activations")
 
 
-def test_a_density_and_the_methods_of_it_look_alike_but_for_their_line():
-    for name in ("dct_dp_0.05", "dct_mp_0.05", "dct_mp_laplace_0.05", "sketch_0.05", "topk_0.05"):
-        own, chosen = style(name), of_density(0.05)
-        assert (own.color, own.marker) == (chosen.color, chosen.marker), name
-    assert of_density(0.05).linestyle == "-" != style("dct_mp_0.05").linestyle == DOTTED
+def test_a_density_is_a_whole_line_of_its_own():
+    looks = [of_density(density) for density in (0.25, 0.1, 0.05)]
+    assert {look.linestyle for look in looks} == {"-"} and not any(look.hollow for look in looks)
+    assert len({(look.color, look.marker) for look in looks}) == 3
 
 
 def test_a_histogram_is_drawn_with_the_fits_of_its_moments():
@@ -125,5 +124,5 @@ def test_a_histogram_is_drawn_with_the_fits_of_its_moments():
     assert fits["Laplace fit"].sum() == pytest.approx(1 - math.exp(-4 * math.sqrt(2)))
     assert first.get_yscale() == "log" and "Laplace 0." in first.texts[0].get_text()
     assert inside(figure)
-    with pytest.raises(look.NothingToDraw, match="histograms.csv"):
+    with pytest.raises(theme.NothingToDraw, match="histograms.csv"):
         histograms.activations(shares.iloc[:0], watched.distances(table))

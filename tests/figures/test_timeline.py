@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 from harness.figures import timeline
-from harness.figures.look import NothingToDraw
 from harness.figures.styles import styles
+from harness.figures.theme import NothingToDraw
 from harness.records import Span
 
 

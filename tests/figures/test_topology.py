@@ -7,23 +7,23 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import FancyBboxPatch
 
 from harness.figures import layout, topology
-from harness.figures.layout import Conditions, Layout, Range
+from harness.figures.layout import ConditionRanges, NetworkLayout, Range
 from tests import records_by_hand as by_hand
 
-ALONE = Conditions(Range(20, 312), Range(0, 0), Range(0, 0), Range(0, 0))
-BUSY = Conditions(Range(20.5, 12500), Range(5, 200), Range(1, 20), Range(0.01, 0.05))
+ALONE = ConditionRanges(Range(20, 312), Range(0, 0), Range(0, 0), Range(0, 0))
+BUSY = ConditionRanges(Range(20.5, 12500), Range(5, 200), Range(1, 20), Range(0.01, 0.05))
 CLEAR = ALONE._replace(rate_mbit=Range(5, 5))
 FLOWS = {"trunk_up": 4, "trunk_down": 4}
 MATRIX = [[0.5, 40.0], [110.0, 0.5]]
 
 
-def network(nodes, left=None, up=ALONE, down=ALONE, trunk=None, **other) -> Layout:
+def network(nodes, left=None, up=ALONE, down=ALONE, trunk=None, **other) -> NetworkLayout:
     found = {f"{way}{node}": each for node in range(nodes) for way, each in
              (("up", up), ("down", down)) if each}  # fmt: skip
     if trunk:
         found |= {"trunk_up": trunk, "trunk_down": BUSY}
     usual = dict(workers_per_node=1, sites=None, site_delays_ms=None, flows={}, machines=False)
-    return Layout(nodes, left=left, links=found, notes="TCP cubic", **(usual | other))
+    return NetworkLayout(nodes, left=left, links=found, notes="TCP cubic", **(usual | other))
 
 
 CASES = {

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.analysis import load
-from harness.figures import carried, look, traffic
+from harness.figures import link_load, theme, traffic
 from harness.records import LinkSample
 from tests import records_by_hand as by_hand
 
@@ -15,8 +15,8 @@ def drawn(axes) -> dict[str, list]:
 
 def test_a_trunk_has_a_column_of_panels_per_way(tmp_path):
     run = by_hand.contended(tmp_path / "r")
-    table = carried.over_time(load.links(run))
-    figure = traffic.links_time(table, carried.competing(run, 20.0), "t")
+    table = link_load.over_time(load.links(run))
+    figure = traffic.links_time(table, link_load.competing(run, 20.0), "t")
     rate, other, queue, _, drops, _ = figure.axes
     assert (rate.get_title(), other.get_title()) == ("trunk, up", "trunk, down")
     assert drawn(rate)["planned"] == [8.0] * 11 + [4.0] * 10
@@ -37,7 +37,7 @@ def test_many_links_are_a_band_with_their_median(tmp_path):
         for node in range(5)
     ]
     run = by_hand.run(tmp_path / "r", by_hand.config("topk"), links=rows)
-    figure = traffic.links_time(carried.over_time(load.links(run)), [])
+    figure = traffic.links_time(link_load.over_time(load.links(run)), [])
     rate = figure.axes[0]
     assert rate.get_title() == "5 links, up"
     assert drawn(rate)["planned, median"] == [7.0] * 5
@@ -49,5 +49,5 @@ def test_many_links_are_a_band_with_their_median(tmp_path):
 def test_too_few_rows_are_no_figure(tmp_path):
     rows = [LinkSample(float(s), "up0", 5.0, 5.0, s, 0, 0) for s in range(3)]
     run = by_hand.run(tmp_path / "r", by_hand.config("topk"), links=rows)
-    with pytest.raises(look.NothingToDraw, match=r"links\.csv"):
-        traffic.links_time(carried.over_time(load.links(run)), [])
+    with pytest.raises(theme.NothingToDraw, match=r"links\.csv"):
+        traffic.links_time(link_load.over_time(load.links(run)), [])

@@ -1,23 +1,22 @@
-"""Laws of every model: each yaml of conf/model is tested by being there."""
+"""Laws of every model: each choice is tested by being there."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from hydra.utils import instantiate
-from omegaconf import OmegaConf
 
 from harness.models.base import Times, backward_shares, multiply_adds
+from harness.search_path import choices
+from tests.test_settings import settings
 
-CHOICES = {path.stem: path for path in sorted(Path("conf/model").glob("*.yaml"))}
-SMALL = [n for n in CHOICES if "convnet" in n]  # or assumed
-SMALL += ["mlp", "lstm_as_lstm_ptb", "transformer_small"]
+CHOICES = choices("model")
+SMALL = [n for n in CHOICES if "_as_" in n]  # or assumed
+SMALL += ["convnet", "mlp", "transformer_small"]
 IMAGES_PER_S = 367  # ResNet-50 on one V100, the source of the other figures
 
 
 def build(name: str) -> Any:
-    return instantiate(OmegaConf.load(CHOICES[name]))
+    return settings(f"model={name}").build("model")
 
 
 def home(name: str) -> tuple[tuple[int, ...], int]:
@@ -90,13 +89,3 @@ def test_times_are_in_proportion_to_multiply_adds(name):
     expected = 160 / IMAGES_PER_S * work[0] / work[1]
     assert times.forward_s == pytest.approx(expected / 3, rel=1e-3)
     assert times.backward_s == pytest.approx(expected * 2 / 3, rel=1e-3)
-
-
-@pytest.mark.parametrize("name", [name for name in CHOICES if "_as_" in name])
-def test_stand_in_takes_the_times_of_the_papers_batch(name):
-    stands_for, times = build(name.partition("_as_")[2]).times, build(name).times
-    own, of_paper = (10, 20) if "lstm" in name else (16, 160)
-    assert times.batch_size == own
-    for part in ("forward_s", "backward_s"):
-        expected = getattr(stands_for.at(of_paper), part)
-        assert getattr(times, part) == pytest.approx(expected, rel=1e-3)

@@ -130,13 +130,13 @@ def test_cuts_are_where_the_paper_has_them(stages: int, where: list[str]) -> Non
 
 
 CUT = ("model=transformer_small", "dataset=catalogues", "parallel=split", "parallel.stages=3",
-       "method=dct_mp", "activations.density=0.25", "workers=1")  # fmt: skip
+       "activations=dct_mp", "activations.density=0.25", "workers=1")  # fmt: skip
 
 
 def test_of_every_word_as_much_crosses_a_cut(monkeypatch) -> None:
     """Rows are words: of 24 numbers 6 or fewer are left behind the cut, forward and backward."""
     model, seen = network(), []
-    cuts = cut_in_place(settings(*CUT), model, (2, WORDS))
+    cuts = cut_in_place(settings(*CUT).run(), model, (2, WORDS))
     assert all(isinstance(cut, Cut) and isinstance(cut.scheme, DCTMP) for cut in cuts)
     layer = model.encoder[4].linear2
     layer.register_forward_hook(lambda _, inputs, output: seen.append(inputs[0].detach()))
@@ -151,7 +151,7 @@ def test_what_was_evaluated_had_its_cuts() -> None:
     task = Task("bleu", torch.device("cpu"), label_smoothing=0.1)
     labels = batch[:, 1].roll(-1, dims=1)
     without = task.tested(model, [(batch, labels)])
-    cut_in_place(settings(*CUT, "activations.density=0.05"), model, (2, WORDS))
+    cut_in_place(settings(*CUT, "activations.density=0.05").run(), model, (2, WORDS))
     assert task.tested(model, [(batch, labels)])[1] != without[1]
 
 
@@ -163,7 +163,7 @@ def test_what_was_evaluated_had_its_cuts() -> None:
         (lambda: Transformer(dropout=1.0), r"dropout must be in \[0, 1\), got 1.0"),
         (lambda: SMALL.build((35,), 9), r"takes pairs of sentences \(2, words\), .* of \(35,\)"),
         (lambda: network().inner_cuts(4), "stages of a transformer of 6 .* 2, 3 or, .* 5, got 4"),
-        (lambda: cut_in_place(settings(*CUT, "parallel.cuts=[1,2]"), network(), (2, WORDS)),
+        (lambda: cut_in_place(settings(*CUT, "parallel.cuts=[1,2]").run(), network(), (2, WORDS)),
          r"cuts of a transformer must be null, got \[1, 2\]"),
     ],
 )  # fmt: skip

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness.network.contention import Contention
-from harness.network.iperf import Pair
+from harness.network.iperf import CompetingPath
 from harness.network.sockets import Sockets
 from harness.network.star import Star
 from harness.records import Events, read_events
@@ -28,7 +28,7 @@ class Competition:
         self.network, self.folder, self._run_dir = network, folder / "contention", folder
         sender = network.nodes[0].namespace
         pairs = [
-            Pair(f"to{k}", sender, network.nodes[k].namespace, network.addresses[k])
+            CompetingPath(f"to{k}", sender, network.nodes[k].namespace, network.addresses[k])
             for k in receivers
         ]
         self._pairs = len(pairs)

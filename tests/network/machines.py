@@ -15,8 +15,8 @@ from typing import NoReturn
 from pyroute2 import IPRoute
 
 from harness.network import links, nic, watchdog
-from harness.network.borrowed import Loan, borrowed
 from harness.network.namespaces import Namespace
+from harness.network.nic_lease import Loan, borrowed
 
 INTERFACE = "eth1"
 QUEUE_BYTES = 1 << 20

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from pyroute2 import IPRoute
 
-from harness.network import impairments, links, sources, stack
+from harness.network import impairments, links, per_source_netem, tcp_settings
 from harness.network.impairments import Impairment
 from harness.network.links import NetworkError
 from harness.network.namespaces import Namespace
@@ -41,7 +41,7 @@ def cut_cable(*more: str) -> Iterator[Cable]:
             peer["address"] = f"02:00:00:00:00:{end.address[-1]:0>2}"
             for namespace in (Namespace.current(), end.namespace):
                 with namespace.entered():
-                    stack.set_sysctls(stack.PINNED)  # no packets but the law's own
+                    tcp_settings.set_sysctls(tcp_settings.PINNED)  # no packets but the law's own
             ip.link("add", kind="veth", ifname=f"cut{index}", index=index, peer=peer)
             with end.namespace.entered(), IPRoute() as inside_end:
                 eth0 = socket.if_nametoindex("eth0")
@@ -114,9 +114,9 @@ def test_a_patched_cable_carries_whole_segments() -> None:
 @inside
 def test_only_segmentation_offload_is_turned_off() -> None:
     with cut_cable() as cable, cable.near.namespace.entered():
-        before = stack.read_offloads("eth0")
+        before = tcp_settings.read_offloads("eth0")
         impairments.one_packet_each("eth0")
-        assert stack.read_offloads("eth0") == before | {"tso": False}
+        assert tcp_settings.read_offloads("eth0") == before | {"tso": False}
         with pytest.raises(NetworkError, match="offload of eth7 off: No such device"):
             impairments.one_packet_each("eth7")
 
@@ -278,16 +278,16 @@ def test_sources_are_as_far_as_each_is_said_to_be() -> None:
     with cut_cable("10.0.0.3", "10.0.0.4") as cable:
         close, distant, other = (cable.near._replace(address=f"10.0.0.{n}") for n in (1, 3, 4))
         classes = [
-            sources.Sources([close.address], Link(RATE_MBIT, 10.0)),
-            sources.Sources([distant.address], Link(RATE_MBIT, 40.0, loss=0.2)),
+            per_source_netem.Sources([close.address], Link(RATE_MBIT, 10.0)),
+            per_source_netem.Sources([distant.address], Link(RATE_MBIT, 40.0, loss=0.2)),
         ]
-        sources.impair(cable.ip, B, "down1", classes)
+        per_source_netem.impair(cable.ip, B, "down1", classes)
         for number, asked in enumerate(classes):
-            held = sources.read(cable.ip, B, "down1", number)
+            held = per_source_netem.read(cable.ip, B, "down1", number)
             assert held.agrees(impairments.intended(asked.link)), held
         assert 100 < len(arrivals(distant, cable.far, 200)) < 200  # 0.2 of them are lost
-        assert sources.change(cable.ip, B, "down1", 1, Link(RATE_MBIT, 40.0))
-        assert not sources.change(cable.ip, B, "down1", 1, Link(RATE_MBIT, 40.0))
+        assert per_source_netem.change(cable.ip, B, "down1", 1, Link(RATE_MBIT, 40.0))
+        assert not per_source_netem.change(cable.ip, B, "down1", 1, Link(RATE_MBIT, 40.0))
         with datagrams(close, cable.far) as (busy, _):
             for source, delay_ms in ((close, 10.0), (distant, 40.0), (other, 0.0)):
                 for _ in range(50):
@@ -296,4 +296,4 @@ def test_sources_are_as_far_as_each_is_said_to_be() -> None:
                 print(f"from {source.address} asked {delay_ms} ms, took {taken_ms:.2f} ms")
                 assert near(taken_ms, delay_ms), (source.address, taken_ms)
         with pytest.raises(NetworkError, match="netem of down1 from 2: it is gone"):
-            sources.read(cable.ip, B, "down1", 2)
+            per_source_netem.read(cable.ip, B, "down1", 2)

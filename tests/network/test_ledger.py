@@ -14,7 +14,7 @@ import pytest
 from pyroute2 import IPRoute
 
 from harness.network import ledger, links
-from harness.network.borrowed import Loan, borrowed
+from harness.network.nic_lease import Loan, borrowed
 from tests.launching import until
 from tests.network import machines
 from tests.network.inside import inside

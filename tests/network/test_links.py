@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 from pyroute2 import IPRoute
 
-from harness.network import batch, links, stack
+from harness.network import batch, links, tcp_settings
 from harness.network.links import Shaper
 from tests.network.inside import inside
 
@@ -23,7 +23,7 @@ DATAGRAM_BYTES, HEADERS_BYTES = 1400, 14 + 20 + 8
 @contextmanager
 def shaped_link(rate_mbit: float) -> Iterator[IPRoute]:
     """A veth pair whose near end is shaped; nobody is at 10.0.0.2, where packets may be sent."""
-    stack.set_sysctls(stack.PINNED)  # nothing but what a test sends
+    tcp_settings.set_sysctls(tcp_settings.PINNED)  # nothing but what a test sends
     with IPRoute() as ip:
         ip.link("add", kind="veth", ifname="near", index=INDEX, peer={"ifname": "far"})
         ip.link("set", index=socket.if_nametoindex("far"), state="up")

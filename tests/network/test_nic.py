@@ -7,7 +7,7 @@ from pyroute2 import IPRoute
 
 from harness.network import links, nic
 from harness.network.namespaces import Namespace
-from harness.network.probe import PAYLOAD_SHARE, Path, measure_in_turn
+from harness.network.probe import PAYLOAD_SHARE, ProbePath, measure_in_turn
 from tests.launching import until
 from tests.network import machines
 from tests.network.inside import inside
@@ -24,7 +24,7 @@ def shape(ip: IPRoute, up_mbit: float = 40.0, down_mbit: float = 20.0) -> nic.Ni
 
 
 def goodput(sender: Namespace, receiver: Namespace, to: str, expected_mbit: float) -> float:
-    path = Path(sender, receiver, to, expected_mbit)
+    path = ProbePath(sender, receiver, to, expected_mbit)
     return measure_in_turn([path], 0.5, QUEUE_BYTES)[0]
 
 

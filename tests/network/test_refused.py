@@ -75,6 +75,7 @@ def composed() -> dict[str, dict[str, Any]]:
             values = OmegaConf.to_container(config, resolve=True)
             assert isinstance(values, dict)
             found[network] = {str(key): value for key, value in values.items()}
+            found[network]["method"] = {"name": "a label"}
     return found
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyroute2 import IPRoute
 
-from harness.network import links, wiring
+from harness.network import links, veth
 from harness.network.dumbbell import Dumbbell
 from harness.network.namespaces import Namespace
 from harness.network.network import Network
@@ -85,7 +85,7 @@ def test_every_flow_runs_the_congestion_control_asked_for() -> None:
 def test_a_short_message_takes_what_its_bytes_need_on_a_slow_link() -> None:
     rate_mbit, nbytes = 8.0, 12_000  # within TCP's first window, so that nothing else is waited for
     with Star().up(2, Flat(rate_mbit), 1.0) as network:
-        assert network.describe()["packet_bytes"] == wiring.MTU_BYTES
+        assert network.describe()["packet_bytes"] == veth.MTU_BYTES
         with network.entered(0):
             listener = socket.create_server((network.addresses[0], 0))
         with network.entered(1):
@@ -108,7 +108,7 @@ def test_a_short_message_takes_what_its_bytes_need_on_a_slow_link() -> None:
         ("auto", 800, 1.0, None),
         ("auto", 100, 1.0, 12_500),
         ("auto", 100, 0.5, 25_000),
-        ("auto", 5, 1.0, wiring.MTU_BYTES),
+        ("auto", 5, 1.0, veth.MTU_BYTES),
         ("keep", 5, 1.0, None),
     ],
 )

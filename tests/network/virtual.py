@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from harness.network.namespaces import Namespace
+from tests.fork_server import FRESH
 from tests.network.inside import ROOT
 
 # to compile the kernels takes 40 s there, and its laws are about networks
@@ -56,7 +57,7 @@ def results(module: str, names: tuple[str, ...], attempt: int) -> dict[str, str]
     Every `attempt` is a boot of its own.
     """
     laws = [sys.executable, "-m", __name__, module, *names]
-    command = [*BOOT, "--timeout", str(SESSION_S), "--", *laws]
+    command = [*BOOT, "--timeout", str(SESSION_S), "--env", f"{FRESH}=1", "--", *laws]
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode == MISSING_PACKAGES and "CI" not in os.environ:

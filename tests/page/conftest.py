@@ -22,11 +22,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A results root: a sweep of two settings with a run that failed, and a dumbbell's runs."""
     root = tmp_path_factory.mktemp("page") / "results"
     sweep = by_hand.sweep(root / "by_hand", {"allreduce": 1.0, "topk_0.1": 0.5, EVIL[:4]: 0.05})
-    wide = by_hand.config("oracle", workers=4)
     for name, method in (("four", "oracle"), ("five", "allreduce")):
         rows = [by_hand.step(n, time_s=(n + 1) * len(name)) for n in range(10)]
         tested = [Evaluation(10, 10.0 * len(name), "accuracy", 0.9)]
-        by_hand.run(sweep / name, wide | {"method": {"name": method}}, rows, tested)
+        by_hand.run(sweep / name, by_hand.config(method, workers=4), rows, tested)
     error = f"rank 1 could not read {ABROAD}"
     failed = {"state": "failed", "error": error}
     by_hand.run(sweep / "lost", by_hand.config(EVIL, 5), status=failed)
@@ -38,6 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (run / "config.yaml").write_text(text)
         environment = read_json(run / "environment.json") | made | {"seed": seed}
         write_json(run / "environment.json", environment)
+        by_hand.seal(run)
     return root
 
 

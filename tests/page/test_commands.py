@@ -6,8 +6,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from harness import sweep
+from harness import scales, sweep
 from harness.page import commands
+from harness.search_path import CONF
 
 CHOICES = {
     "an_experiment": ["+experiment=netsense_resnet18_static", "scale=laptop", "seed=2",
@@ -20,7 +21,7 @@ CHOICES = {
 
 
 def composed(overrides: list[str]) -> dict:
-    with initialize_config_dir(str(commands.CONF), version_base="1.3"):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
         return sweep.plain_settings(compose("config", overrides)).config
 
 
@@ -57,10 +58,27 @@ def test_runs_that_are_a_product_of_values_have_one_command(tmp_path):
         for seed in (0, 1, 2)
     ]
     whole = commands.of_runs(paths).sweep
-    assert whole == f"python -m harness -m {' '.join(base)} method=allreduce,netsense"
+    assert whole == f"python -m harness -m {' '.join(base)} method=allreduce,netsense seed=0,1,2"
     assert commands.of_runs(paths[1:]).sweep == ""
     seeds = commands.of_runs([paths[0], paths[1], paths[3], paths[4]]).sweep
     assert seeds.endswith("method=allreduce,netsense seed=0,1")
+
+
+def test_all_runs_of_a_comparison_have_the_command_of_their_experiment(tmp_path):
+    asked = ["+experiment=netsense_resnet18_degrading", "scale=laptop"]
+    with sweep.hydra():
+        whole = sweep.choices(asked)
+    paths = [written(tmp_path / f"{at}", choice) for at, choice in enumerate(whole)]
+    assert len(whole) == 15
+    assert commands.of_runs(paths).sweep == "python -m harness " + " ".join(asked)
+    assert commands.of_runs(paths[1:]).sweep == ""
+
+
+def test_the_command_of_one_run_describes_one_run(tmp_path):
+    for at, asked in enumerate((CHOICES["an_experiment"], ["+experiment=virtual_time"])):
+        path = written(tmp_path / f"{at}", asked)
+        words = shlex.split(commands.of_runs([path]).of_run[path])[3:]
+        assert len(scales.compose(words)) == 1
 
 
 def test_a_run_whose_settings_are_lost_has_no_command(tmp_path):

@@ -9,31 +9,46 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import torch
 from hydra import compose, initialize_config_dir
 from torch import Tensor, nn
 
+from compressors.topk import TopK
 from harness.clock import Clock
-from harness.parameter_server.assembly import Place, serving_of
+from harness.parameter_server.assembly import serving_of
+from harness.parameter_server.captured import Contribution
 from harness.parameter_server.client import Client
 from harness.parameter_server.gate import Gate
 from harness.parameter_server.line import LineLost, Listening, join
 from harness.parameter_server.messages import Ack, Push
+from harness.parameter_server.place import Process
+from harness.parameter_server.processes import place_of
 from harness.parameter_server.roll import Roll
 from harness.parameter_server.service import Service
 from harness.parameter_server.serving import Serving
-from harness.parameter_server.training import trainer_of
 from harness.parameter_server.weights import Weights
 from harness.records import Events, Table, read_events
-from harness.settings import Settings
+from harness.run import Run
+from harness.search_path import CONF
 from harness.sweep import plain_settings
+from harness.training.assembly import assembled
+from harness.training.rest import Rest, no_checkpoint
 from harness.training.stops import Stops
 from tests.ranks import free_port
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
 PATIENCE_S = 200.0  # much longer than anything here takes on an idle machine
+
+
+class Started(Clock):
+    """As a supervisor starts it."""
+
+    def call_ready(self) -> None:
+        super().call_ready()
+        self.start()
 
 
 class Bench:
@@ -53,44 +68,38 @@ class Bench:
         self.folder, self.steps, self.lost = folder, steps, set[int]()
         self.model = nn.Linear(workers * steps, 1, bias=False)
         nn.init.zeros_(self.model.weight)
-        self.weights = Weights(
-            self.model, lambda model: torch.optim.SGD(model.parameters()), lambda version: 1.0
-        )
-        self.clock = Clock()
+        optimizer = torch.optim.SGD(self.model.parameters(), 1.0)
+        self.weights = Weights(self.model, lambda version: optimizer.step(), TopK())
+        self.clock = Started()
         table = Table(folder, "pushes.csv")
         table.header()
         self.service = Service(
             weights=self.weights,
             gate=Gate(bound, self.clock.now),
             workers=workers,
-            stops=Stops(steps, eval_every, None),
+            steps=steps,
             is_sync=is_sync,
             consistent_pull=True,
             clock=self.clock,
             table=table,
             events=Events(folder),
-            all_joined=self._begin,
             threads=threads,
         )
         self.evaluated: list[tuple[int, int, int]] = []  # rounds, version, applied in all
-        self.serving = Serving(
-            service=self.service,
-            listening=Listening("127.0.0.1", 0, timeout_s),
-            timeout_s=timeout_s,
-            is_lost=self.lost.__contains__,
-            evaluate=self._evaluate,
-            save=lambda done, parts: None,
+        door = Listening("127.0.0.1", 0, timeout_s)
+        transport: Any = SimpleNamespace(
+            door=lambda: door, timeout_s=timeout_s, is_lost=self.lost.__contains__, begin=begun
         )
-        self.port = self.serving.listening.port
+        self.serving, self.port = Serving(self.service, transport), door.port
+        stops = Stops(steps, eval_every, None)
+        own = self.clock, self.serving, self._evaluate, no_checkpoint, None
+        self.serving.rest = Rest(stops, 0, *own)
+        self.service.is_due = self.serving.rest.is_due
 
-    def _begin(self) -> None:
-        self.clock.call_ready()
-        self.clock.start()
-
-    def _evaluate(self, done: int, buffers: Callable[[], Tensor]) -> dict[str, float]:
+    def _evaluate(self) -> dict[str, float]:
         before = self.weights.version
         time.sleep(0.02)  # what is not stopped would go on
-        self.evaluated.append((done, before, self.weights.version))
+        self.evaluated.append((self.serving.rest.done, before, self.weights.version))
         return {}
 
     @contextmanager
@@ -126,6 +135,12 @@ class Bench:
         return [event for event in read_events(self.folder) if event["event"] == name]
 
 
+def begun(work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
 class Pusher:
     """A thread of a trainer, by hand."""
 
@@ -141,26 +156,31 @@ class Pusher:
     def push(self, step: int, steps: int, version: int = 0) -> Ack:
         """Of 1 at the place of this rank's `step`, of `steps`."""
         index = torch.tensor([self.rank * steps + step], dtype=torch.int32)
-        return self.client.push(Push(step, version, 1, 4, 0.0, 0), torch.ones(1), index)
+        return self.client.push(*pushed(step, [torch.ones(1), index], version))
+
+
+def pushed(step: int, tensors: list[Tensor], version: int = 0) -> tuple[Push, Contribution]:
+    """What a compressor hands to one collective."""
+    push = Push(step, version, len(tensors), 1.0, tensors[0].numel(), 0.0, 0)
+    return push, Contribution(step, 1.0, [[tuple(tensors)]])
 
 
 def _no_answer(ask: object) -> Tensor:
     raise AssertionError("nobody is asked here")
 
 
-def settings(*overrides: str) -> Settings:
+def run_of(*overrides: str) -> Run:
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        found = plain_settings(compose("config", overrides=list(overrides)))
-    found.check()
-    return found
+        return plain_settings(compose("config", overrides=list(overrides))).check()
 
 
-def train(folder: Path, found: Settings, timeout_s: float = 30.0) -> Path:
-    """The server and all trainers of `found`, in threads of this process; the run directory."""
+def train(folder: Path, run: Run, timeout_s: float = 30.0) -> Path:
+    """The server and all trainers of `run`, in threads of this process; the run directory."""
     folder.mkdir()
-    clock, workers = Clock(), found["workers"]
-    place = Place(folder, "127.0.0.1", clock, timeout_s, Roll(workers), free_port())
-    serving = serving_of(found, place)
+    clock, workers = Clock(), run.workers
+    process = Process(folder, "127.0.0.1", clock, timeout_s, Roll(workers), free_port())
+    torch.manual_seed(run.seed)  # as every process does
+    serving = serving_of(run, place_of(run, process, workers))
     failures: list[BaseException] = []
 
     def kept(work: Callable[[], object]) -> None:
@@ -170,7 +190,7 @@ def train(folder: Path, found: Settings, timeout_s: float = 30.0) -> Path:
         except BaseException as error:
             failures.append(error)
 
-    trainers = [trainer_of(found, place, rank, False, 1) for rank in range(workers)]
+    trainers = [assembled(run, place_of(run, process, rank)) for rank in range(workers)]
     works = [serving.run, *(trainer.run for trainer in trainers)]
     threads = [threading.Thread(target=kept, args=(work,), daemon=True) for work in works]
     for table in ("steps.csv", "evaluations.csv"):

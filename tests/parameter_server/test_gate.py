@@ -88,16 +88,19 @@ def test_who_leaves_while_all_are_stopped_is_not_waited_for():
 
 def test_who_waits_is_told_so_outside_of_the_lock():
     tried, told = gate(None, "a"), []
+    twice = threading.Event()
 
     def say() -> None:
         told.append(tried.members())  # would never return inside
+        if len(told) > 1:
+            twice.set()
 
     tried.stop()
     thread = threading.Thread(
         target=tried.pass_through, args=("a", lambda: True, say, OFTEN_S), daemon=True
     )
     thread.start()
-    time.sleep(0.2)
+    assert twice.wait(5.0)
     tried.go(ends=False)
     thread.join(5.0)
-    assert not thread.is_alive() and len(told) > 1
+    assert not thread.is_alive()

@@ -1,68 +1,106 @@
 """What a thread pushes: nothing is lost but what is drained; and that is drawn, and counted."""
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from torch import nn
 
 from compressors.dct_dp import DCTDP
 from compressors.dense import Dense
 from controllers.fixed import Fixed
 from harness.exchange.feedback import Forget, Residual
 from harness.exchange.reduction import Reduction
-from harness.parameter_server.gradient import Captured, Drain, Gradient
+from harness.parameter_server.captured import Captured, alone
+from harness.parameter_server.flat import Flat
+from harness.parameter_server.gradient import Drain, Gradient
 
-SHAPES = [torch.Size([40, 50]), torch.Size([50]), torch.Size([3000])]
-N = sum(shape.numel() for shape in SHAPES)
+SHAPES = {"a": (40, 50), "b": (50,), "c": (3000,)}
+N = sum(math.prod(shape) for shape in SHAPES.values())
+
+
+def some_model() -> nn.Module:
+    """With parameters a, b and c; one bucket."""
+    return nn.ParameterDict({name: torch.zeros(shape) for name, shape in SHAPES.items()})
 
 
 def gradient(
     drain: Drain | None = None, density: float = 0.05, shared: tuple | None = None
-) -> Gradient:
+) -> "Tried":
     compressor, feedback = shared or (DCTDP(lifespan=5), Residual())
-    captured = Captured()
-    reduction = Reduction(compressor, Fixed(density), "local", feedback, captured)
-    return Gradient(reduction, captured, drain or Drain(None, False, 0), ("a", "b", "c"), SHAPES)
+    return made(compressor, Fixed(density), feedback, drain or Drain(None, False, 0))
+
+
+class Tried(Gradient):
+    """Of a model with one bucket."""
+
+    def __init__(self, reduction: Reduction, captured: Captured, drain: Drain) -> None:
+        super().__init__(reduction, captured, drain)
+        self.laid = Flat(some_model()).laid
+        self.recall(self.laid)
+
+
+def made(compressor, controller, feedback, drain) -> Tried:
+    captured = Captured(0, 1, alone)
+    return Tried(Reduction(compressor, controller, "local", feedback, captured), captured, drain)
 
 
 def drawn(step: int) -> torch.Tensor:
     return torch.randn(N, generator=torch.Generator().manual_seed(step))
 
 
+def compressed(tried: Tried, step: int, grad: torch.Tensor):
+    tried.reduction.open(None)
+    tried.laid[0].buffer.copy_(grad)
+    return tried.compress(step, tried.laid)
+
+
+def entries(found) -> tuple[torch.Tensor, torch.Tensor]:
+    [[(values, index)]] = found.push.buckets
+    return values, index
+
+
 def sent(found) -> torch.Tensor:
-    return torch.zeros(N).index_add_(0, found.index, found.values)
+    values, index = entries(found)
+    return torch.zeros(N).index_add_(0, index, values)
+
+
+def residual(tried: Tried) -> torch.Tensor:
+    """[N], in the order of the push."""
+    return torch.cat([tried.residuals()[name] for name in tried.laid[0].names])
 
 
 def test_what_is_pushed_and_what_is_kept_make_up_all_gradients():
     tried, total, pushed = gradient(), torch.zeros(N), torch.zeros(N)
     for step in range(12):
         total += drawn(step)
-        found = tried.compress(step, drawn(step))
-        assert (found.index.diff() > 0).all() and found.index.dtype == torch.int32
+        found = compressed(tried, step, drawn(step))
+        index = entries(found)[1]
+        assert (index.diff() > 0).all() and index.dtype == torch.int32
         pushed += sent(found)
-    torch.testing.assert_close(pushed + tried.residual(pushed), total)
-    assert 0.02 * N <= found.values.numel() < 0.5 * N
+    torch.testing.assert_close(pushed + residual(tried), total)
+    assert 0.02 * N <= entries(found)[0].numel() < 0.5 * N
 
 
 def test_a_dense_gradient_is_pushed_as_it_is():
-    captured = Captured()
-    reduction = Reduction(Dense(), Fixed(1.0), "local", Forget(), captured)
-    tried = Gradient(reduction, captured, Drain(None, False, 0), ("a", "b", "c"), SHAPES)
-    found = tried.compress(0, drawn(0))
-    assert found.index is None and torch.equal(found.values, drawn(0))
+    tried = made(Dense(), Fixed(1.0), Forget(), Drain(None, False, 0))
+    found = compressed(tried, 0, drawn(0))
+    [[(values,)]] = found.push.buckets
+    assert torch.equal(values, drawn(0))
 
 
 def test_a_gradient_that_is_not_finite_is_not_pushed():
     bad = drawn(0).index_fill_(0, torch.tensor([2020]), torch.nan)
-    with pytest.raises(FloatingPointError, match="the gradient of b has 1 of 50 elements"):
-        gradient().compress(0, bad)
+    with pytest.raises(FloatingPointError, match="the gradient of c has 1 of 3000 elements"):
+        compressed(gradient(), 0, bad)
 
 
 def test_a_drain_to_zero_forgets_the_layer_and_no_other():
     tried = gradient(Drain(1.0, False, 0))
-    found = tried.compress(0, drawn(0))
-    assert found.drained == [0, 1, 2]
-    assert not tried.residual(drawn(0)).any()
+    found = compressed(tried, 0, drawn(0))
+    assert found.drained == ["c", "b", "a"]
+    assert not residual(tried).any()
 
 
 def test_a_drain_that_flushes_sends_the_layer():
@@ -70,15 +108,14 @@ def test_a_drain_that_flushes_sends_the_layer():
     drained = 0
     for step in range(12):
         total += drawn(step)
-        found = tried.compress(step, drawn(step))
-        assert (found.index.diff() > 0).all()
+        found = compressed(tried, step, drawn(step))
+        assert (entries(found)[1].diff() > 0).all()
         pushed += sent(found)
         for layer in found.drained:
             drained += 1
-            parts = tried.residual(pushed).split([shape.numel() for shape in SHAPES])
-            assert not parts[layer].any()
+            assert not tried.residuals()[layer].any()
     assert drained > 3
-    torch.testing.assert_close(pushed + tried.residual(pushed), total)
+    torch.testing.assert_close(pushed + residual(tried), total)
 
 
 def test_drains_are_drawn_by_seed_as_often_as_expected():
@@ -94,17 +131,18 @@ def test_threads_share_one_residual_and_its_thresholds_without_harm():
     """What is sent has a form that a server takes, whoever else writes meanwhile."""
     shared = (DCTDP(lifespan=3), Residual())
     every = [gradient(Drain(10.0, True, seed), shared=shared) for seed in range(3)]
-    every[0].residual(drawn(0))
     wrong: list[int] = []
 
     def work(thread: int) -> None:
         for step in range(thread, 90, 3):
-            found = every[thread].compress(step, drawn(step))
-            good = bool((found.index.diff() > 0).all() and found.values.isfinite().all())
+            found = compressed(every[thread], step, drawn(step))
+            values, index = entries(found)
+            good = bool((index.diff() > 0).all() and values.isfinite().all())
             wrong.extend([] if good else [step])
 
     with ThreadPoolExecutor(3) as threads:
         list(threads.map(work, range(3)))  # raises what one of them did
     assert wrong == []
-    assert every[0].residual(drawn(0)).data_ptr() == every[2].residual(drawn(0)).data_ptr()
-    assert every[0].residual(drawn(0)).isfinite().all()
+    one, other = (each.residuals() for each in (every[0], every[2]))
+    assert all(one[name].data_ptr() == other[name].data_ptr() for name in SHAPES)
+    assert residual(every[0]).isfinite().all()

@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
 
 from compressors import kernels
 from harness.clock import Clock
-from harness.parameter_server.assembly import Place
 from harness.parameter_server.launch import Crew
+from harness.parameter_server.place import Process
 from harness.parameter_server.roll import Roll
 from harness.records import TABLES, Table, read_events
 from harness.runner.agents import cause
-from tests.parameter_server.scenes import PATIENCE_S, settings
+from tests.parameter_server.scenes import PATIENCE_S, run_of
 from tests.ranks import free_port
 
 PACED = ("emulation.compute=paced", "emulation.dilation=0.2", "model=mlp", "workers=2")
@@ -30,16 +29,16 @@ class Scene:
     """A server and two trainers, started as a supervisor does, and followed."""
 
     def __init__(self, folder: Path, *overrides: str, timeout_s: float = 20.0) -> None:
-        found = settings(*PACED, f"steps={STEPS}", "eval_every=10", *overrides)
-        layout, self.run, self.clock = found.build("parallel"), folder, Clock(0.2)
+        asked = run_of(*PACED, f"steps={STEPS}", "eval_every=10", *overrides)
+        layout, self.run, self.clock = asked.server, folder, Clock(0.2)
         (folder / "logs").mkdir()
-        (folder / "config.yaml").write_text(yaml.safe_dump(found.config))
         for name in TABLES:
             Table(folder, name).header()
         kernels.path()  # loaded here, not once in each process
-        place = Place(folder, "127.0.0.1", self.clock, timeout_s, Roll(2), free_port())
+        place = Process(folder, "127.0.0.1", self.clock, timeout_s, Roll(2), free_port())
         self.crew = Crew(
             run_dir=folder,
+            asked=asked,
             workers=2,
             look_elsewhere=lambda: None,
             place=place,

@@ -20,16 +20,16 @@ from harness.parameter_server.messages import (
     Push,
     Refusal,
 )
-from tests.parameter_server.scenes import PATIENCE_S, Bench, Pusher
+from tests.launching import until
+from tests.parameter_server.scenes import PATIENCE_S, Bench, Pusher, pushed
 
 SOON_S = 1.5  # of silence, in tests of what is silent
 
 
-def steps_of(pusher: Pusher, steps: int, pause_s: float = 0.0) -> None:
+def steps_of(pusher: Pusher, steps: int) -> None:
     """All steps of a thread by itself, and its end."""
     for step in range(pusher.first, steps):
         version = pusher.pull()
-        time.sleep(pause_s)
         assert pusher.push(step, steps, version).accepted
     pusher.client.done()
 
@@ -43,25 +43,23 @@ def together(*works: object) -> None:
         assert not thread.is_alive()
 
 
-def race(bench: Bench, steps: int, comes_last: bool = False) -> None:
-    """Two trainers of two threads that take turns at its steps; the last thread is slow.
+def race(bench: Bench, steps: int, lead: int | None = None) -> None:
+    """Two trainers of two threads that take turns at its steps, once all four have joined.
 
-    Or it `comes_last`: its first push waits for all of the others'.
+    With `lead` the last thread does a step when the others are so many ahead of it, or done.
     """
-    others = threading.Barrier(4)
+    joined = threading.Barrier(4)
+    each = steps // 2
 
     def work(rank: int, thread: int) -> None:
         pusher = Pusher(bench.port, rank, 2 * steps, thread)
-        is_slow = (rank, thread) == (1, 1)
-        for step in range(thread, steps, 2):
+        joined.wait(PATIENCE_S)
+        for done, step in enumerate(range(thread, steps, 2)):
             version = pusher.pull()
-            if is_slow and comes_last and step == thread:
-                others.wait(PATIENCE_S)
-            elif is_slow:
-                time.sleep(0.03)
+            if lead is not None and (rank, thread) == (1, 1):
+                all_done = done + 3 * min(each, done + lead)
+                until(lambda n=all_done: bench.weights.version >= n, "the others' lead")
             pusher.push(step, steps, version)
-        if not is_slow and comes_last:
-            others.wait(PATIENCE_S)
         pusher.client.done()
 
     with bench.running():
@@ -72,16 +70,16 @@ def race(bench: Bench, steps: int, comes_last: bool = False) -> None:
 def test_no_thread_is_further_ahead_than_the_bound(bound, tmp_path):
     """And versions follow: each of 3 others pushes at most 2 bound + 1 times meanwhile."""
     bench = Bench(tmp_path, workers=2, steps=16, threads=2, bound=bound)
-    race(bench, 16)
+    race(bench, 16, lead=bound + 1)
     pushes = bench.pushes()
-    assert pushes.ahead.max() <= bound
+    assert pushes.ahead.max() == bound
     assert pushes.staleness.max() <= 3 * (2 * bound + 1)
     assert bench.counts() == [[1] * 16] * 2
 
 
 def test_without_a_bound_the_slow_one_is_left_behind(tmp_path):
     bench = Bench(tmp_path, workers=2, steps=16, threads=2)
-    race(bench, 16, comes_last=True)
+    race(bench, 16, lead=8)
     assert bench.pushes().ahead.max() == 7  # before its last push
     assert bench.counts() == [[1] * 16] * 2
 
@@ -98,7 +96,7 @@ def dies_within_a_push(port: int) -> None:
     pusher = Pusher(port, 0, 24)
     for step in range(4):
         pusher.push(step, 12)
-    pusher.client.line.send(Push(4, 0, 1, 4, 0.0, 0))  # and nothing behind it
+    pusher.client.line.send(Push(4, 0, 2, 1.0, 1, 0.0, 0))  # and nothing behind it
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -160,9 +158,8 @@ def test_the_run_ends_without_who_is_lost_for_good(tmp_path):
     assert bench.service.told()["missing"] == 7
 
 
-def bad(index: list[int], values: list[float], step: int = 0) -> tuple:
-    push = Push(step, 0, len(values), 4, 0.0, 0)
-    return push, torch.tensor(values), torch.tensor(index, dtype=torch.int32)
+def bad(index: list[int], values: list[float], step: int = 0, version: int = 0) -> tuple:
+    return pushed(step, [torch.tensor(values), torch.tensor(index, dtype=torch.int32)], version)
 
 
 REFUSED = {
@@ -172,17 +169,19 @@ REFUSED = {
     "negative": (bad([-1, 2], [1.0, 1.0]), "index"),
     "twice the same": (bad([2, 2], [1.0, 1.0]), "index"),
     "no such step": (bad([1], [1.0], step=8), "step"),
-    "of the future": ((Push(0, 99, 1, 4, 0.0, 0), *bad([1], [1.0])[1:]), "step"),
+    "of the future": (bad([1], [1.0], version=99), "step"),
+    "fewer values": (bad([0, 1], [1.0]), "index"),
+    "more values": (bad([0, 1], [1.0, 1.0, 1.0]), "index"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_push_at_fault_is_refused_counted_and_does_no_harm(case, tmp_path):
-    (push, values, index), reason = REFUSED[case]
+    (push, content), reason = REFUSED[case]
     bench = Bench(tmp_path, workers=1, steps=8)
     with bench.running():
         pusher = Pusher(bench.port, 0, 8)
-        assert not pusher.client.push(push, values, index).accepted
+        assert not pusher.client.push(push, content).accepted
         steps_of(pusher, 8)  # the session goes on
     assert bench.counts() == [[1] * 8]
     assert bench.service.told()["refused"] == {reason: 1}
@@ -202,31 +201,53 @@ def test_the_same_push_is_not_applied_twice(tmp_path):
     assert bench.service.told()["refused"] == {"twice": 1}
 
 
-@pytest.mark.parametrize(("entries", "index_bytes"), [(9, 4), (-1, 4), (7, 0), (1, 3)])
-def test_a_size_that_does_not_fit_ends_the_session_alone(entries, index_bytes, tmp_path):
+def test_what_no_compressor_makes_is_refused_and_does_no_harm(tmp_path):
+    """One tensor of half the entries: top-k sends values and positions."""
+    bench = Bench(tmp_path, workers=1, steps=8)
+    with bench.running():
+        pusher = Pusher(bench.port, 0, 8)
+        assert not pusher.client.push(*pushed(0, [torch.ones(4)])).accepted
+        steps_of(pusher, 8)
+    assert bench.counts() == [[1] * 8]
+    [reason] = bench.service.told()["refused"]
+    assert reason.startswith("unreadable: a push has other tensors")
+
+
+ROW = [0, 0, 0, 8]  # bucket, call, float32, elements
+UNFIT = {
+    "bucket": [1, 0, 0, 8], "call": [0, 1, 0, 8], "type": [0, 0, 99, 8], "size": [0, 0, 0, -1],
+    "memory": [0, 0, 0, 1 << 40],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_a_layout_that_fits_no_model_ends_the_session_alone(case, tmp_path):
     bench = Bench(tmp_path, workers=1, steps=8)
     with bench.running():
         pusher = Pusher(bench.port, 0, 8)
         pusher.push(0, 8)
+        push, _ = pushed(1, [torch.ones(8)])
+        pusher.client.line.send(push, torch.tensor(UNFIT[case]), torch.ones(8))
         with pytest.raises(LineLost):
-            pusher.client.push(Push(1, 0, entries, index_bytes, 0.0, 0), torch.ones(1), None)
+            pusher.client.line.receive()
         again = Pusher(bench.port, 0, 8)
         assert again.first == 1
         steps_of(again, 8)
     assert bench.counts() == [[1] * 8]
-    assert bench.service.told()["refused"] == {"size": 1, "protocol": 1}
+    assert bench.service.told()["refused"] == {"protocol": 1}
 
 
-@pytest.mark.parametrize("entries", [1, 3])
-def test_more_or_fewer_values_than_said_end_the_session_alone(entries, tmp_path):
+@pytest.mark.parametrize("tensors", [-1, 10**6])
+def test_a_number_of_tensors_that_fits_no_model_ends_the_session_alone(tensors, tmp_path):
     bench = Bench(tmp_path, workers=1, steps=8)
     with bench.running():
         pusher = Pusher(bench.port, 0, 8)
+        pusher.client.line.send(Push(0, 0, tensors, 1.0, 8, 0.0, 0), torch.tensor(ROW))
         with pytest.raises(LineLost):
-            pusher.client.push(Push(0, 0, entries, 4, 0.0, 0), *bad([0, 1], [1.0, 1.0])[1:])
+            pusher.client.line.receive()
         steps_of(Pusher(bench.port, 0, 8), 8)
     assert bench.counts() == [[1] * 8]
-    assert bench.service.told()["refused"] == {"protocol": 1}
+    assert bench.service.told()["refused"] == {"size": 1, "protocol": 1}
 
 
 def test_another_model_is_refused_when_it_says_so(tmp_path):

@@ -3,43 +3,40 @@
 import pytest
 
 from harness.clock import Clock
-from harness.pipeline import device
 from harness.pipeline.device import Costs, Device
 from harness.pipeline.schedule import SCHEDULES
 
 COSTS = Costs(2.0, 3.0)
 
 
-class Time:
+class Time(Clock):
     """A clock that goes on only where it is told to, or slept on."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.now_s = 0.0
 
-    def monotonic(self) -> float:
+    def now(self) -> float:
         return self.now_s
 
-    def sleep(self, seconds: float) -> None:
-        self.now_s += seconds
+    def sleep_until(self, at: float) -> None:
+        self.now_s = max(self.now_s, at)
 
 
 @pytest.fixture
-def time(monkeypatch) -> Time:
-    found = Time()
-    monkeypatch.setattr(device, "time", found)
-    monkeypatch.setattr(Clock, "monotonic", lambda clock, at: at)
-    return found
+def time() -> Time:
+    return Time()
 
 
-def _begun(costs: Costs | None) -> Device:
-    found = Device(Clock(), costs)
+def _begun(time: Time, costs: Costs | None) -> Device:
+    found = Device(time, costs)
     assert found.release(0.0) is None
     return found
 
 
 @pytest.mark.parametrize(("real_s", "late_s", "ends_s"), [(0.5, 0, 2.0), (2.75, 0.75, 2.75)])
 def test_it_ends_at_its_time_or_is_late_by_what_it_took_longer(time, real_s, late_s, ends_s):
-    stage = _begun(COSTS)
+    stage = _begun(time, COSTS)
     stage.rest()
     stage.begin()
     time.now_s += real_s
@@ -49,7 +46,7 @@ def test_it_ends_at_its_time_or_is_late_by_what_it_took_longer(time, real_s, lat
 
 
 def test_it_begins_when_its_message_is_there_and_tells_waiting_from_decoding(time):
-    stage = _begun(COSTS)
+    stage = _begun(time, COSTS)
     time.now_s = 7.0
     stage.begin(received_s=5.0, decoded_s=6.0)
     stage.end("backward")
@@ -58,7 +55,7 @@ def test_it_begins_when_its_message_is_there_and_tells_waiting_from_decoding(tim
 
 
 def test_decoding_while_it_computes_takes_no_time(time):
-    stage = _begun(COSTS)
+    stage = _begun(time, COSTS)
     stage.begin()
     stage.end("forward")
     stage.begin(received_s=0.5, decoded_s=1.5)
@@ -68,10 +65,10 @@ def test_decoding_while_it_computes_takes_no_time(time):
 
 
 def test_what_it_sends_is_compressed_before_it_goes_on(time):
-    stage = _begun(COSTS)
+    stage = _begun(time, COSTS)
     stage.begin()
     stage.end("forward")
-    with stage.compressing():
+    with stage.compressing(1):
         time.now_s += 0.25
     stage.begin()
     stage.end("backward")
@@ -80,7 +77,7 @@ def test_what_it_sends_is_compressed_before_it_goes_on(time):
 
 
 def test_measured_it_takes_what_it_takes_and_never_sleeps(time):
-    stage = _begun(None)
+    stage = _begun(time, None)
     time.now_s = 1.0  # an update, a batch
     stage.rest()
     time.now_s = 4.0
@@ -96,7 +93,7 @@ def test_measured_it_takes_what_it_takes_and_never_sleeps(time):
 @pytest.mark.parametrize("parts", [1, 4, 7])
 def test_a_pipeline_of_equal_stages_takes_what_the_papers_say(time, name, stages, parts):
     """(parts + stages - 1) (forward + backward), where messages take no time (GPipe, section 2)."""
-    devices = [_begun(COSTS) for _ in range(stages)]
+    devices = [_begun(time, COSTS) for _ in range(stages)]
     left = [list(SCHEDULES[name](stage, stages, parts)) for stage in range(stages)]
     busy_s = [0.0] * stages
     ended: dict[tuple[int, str, int], float] = {}

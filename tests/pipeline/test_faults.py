@@ -72,7 +72,8 @@ def test_a_stage_that_hangs_ends_the_run_by_the_timeout_and_is_named(tmp_path) -
     assert not left
     assert told["state"] == "failed"
     assert re.search(
-        rf"^rank [02]: PeerLost: nothing (came from|more was taken by) rank {HANGS}, stage {HANGS} "
+        rf"^rank {HANGS} does not answer; rank [02]: PeerLost: nothing "
+        rf"(came from|more was taken by) rank {HANGS}, stage {HANGS} "
         r"of pipeline 0: .*Timed out waiting 8000ms",
         told["error"],
     ), told["error"]

@@ -9,8 +9,10 @@ import torch.distributed as dist
 
 from compressors.activations.dct_mp import DCTMP
 from compressors.activations.encoding import Encoding
-from harness.pipeline.channel import Channel
+from harness.clock import Clock
+from harness.pipeline.channel import GlooChannel
 from harness.pipeline.link import Inlet, Outlet
+from harness.training.place import thread_of_its_own
 from tests.ranks import run_ranks
 
 SHAPE = torch.Size((4, 10))
@@ -21,7 +23,8 @@ def _end(timeout_s: float) -> Inlet | Outlet:
     rank = dist.get_rank()
     group = dist.new_group(timeout=timedelta(seconds=timeout_s))
     kind = Inlet if rank else Outlet
-    return kind(Channel(group, 1 - rank, "stage X"), DCTMP(0.2), Encoding("auto"), SHAPE)
+    channel, beside = GlooChannel(group, 1 - rank, "stage X"), thread_of_its_own
+    return kind(channel, DCTMP(0.2), Encoding("auto"), SHAPE, Clock(), beside)
 
 
 def _batch(samples: int) -> torch.Tensor:

@@ -6,7 +6,7 @@ from tests.pipeline.test_training import require_equal
 from tests.pipeline.training import Trained, train
 
 PARTS, BATCH, DENSITY = 4, 6, 0.25
-EXACT = ("parallel=pipeline", "method=dct_mp", f"activations.density={DENSITY}")
+EXACT = ("parallel=pipeline", "activations=dct_mp", f"activations.density={DENSITY}")
 QUICK = ("model.times.forward_s=0.016", "model.times.backward_s=0.032")  # of 16, here 6, samples
 FORWARD_S, BACKWARD_S = 0.016 * BATCH / 16, 0.032 * BATCH / 16
 
@@ -44,7 +44,7 @@ def test_replayed_messages_have_the_sizes_of_the_formula(runs) -> None:
     rows = runs["replay"].steps
     first, last = (rows[rows["rank"] == rank] for rank in (0, 1))
     entries = first.dense_activation_bytes // 4
-    values = (first.activation_occupancy * entries).round()
+    values = (first.achieved_activation_density * entries).round()
     assert (values.to_numpy() == PARTS * BATCH * (DENSITY * 48)).all()
     assert (first.activation_bytes == 4 * values + entries / 8).all()
     assert (last.activation_bytes.to_numpy() == 4 * values.to_numpy()).all()

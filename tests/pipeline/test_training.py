@@ -113,7 +113,7 @@ def test_bytes_are_those_of_the_formula(name: str, two_stages) -> None:
     """4 nnz + ceil(B d / 8) forward and 4 nnz backward, of every micro-batch."""
     before, after = stages(two_stages[name], 2)
     d = before.dense_activation_bytes // (4 * PARTS * BATCH)
-    nnz = (before.activation_occupancy * PARTS * BATCH * d).round()
+    nnz = (before.achieved_activation_density * PARTS * BATCH * d).round()
     assert (before.activation_bytes == 4 * nnz + PARTS * (BATCH * d / 8).apply(ceil)).all()
     assert (after.activation_bytes == 4 * nnz).all()
     for one, other in ((before, after), (after, before)):
@@ -121,14 +121,14 @@ def test_bytes_are_those_of_the_formula(name: str, two_stages) -> None:
         if "exact" in name:  # dense: as much is received as sent
             assert (one.received_bytes - exchanged == other.activation_bytes).all()
     if "exact" in name:
-        assert (before.activation_occupancy <= 5 / 48 + 1e-9).all()  # a tenth of 48, and one
+        assert (before.achieved_activation_density <= 5 / 48 + 1e-9).all()  # a tenth of 48, and one
 
 
 def test_positions_are_counted_as_they_travel(two_stages) -> None:
     """One pair of messages with 4 bytes for how many; of 288 entries a position takes two."""
     before, _ = stages(two_stages["exact index"], 2)
     d = before.dense_activation_bytes // (4 * PARTS * BATCH)
-    nnz = (before.activation_occupancy * PARTS * BATCH * d).round()
+    nnz = (before.achieved_activation_density * PARTS * BATCH * d).round()
     assert (256 < BATCH * d).all()
     assert (before.activation_bytes == 6 * nnz + 4 * PARTS).all()
     auto, _ = stages(two_stages["exact auto"], 2)
@@ -155,17 +155,20 @@ def test_what_was_sent_of_gradients_is_recorded(one_process, two_stages) -> None
     first, last = stages(two_stages["hybrid 1f1b"], 2)
     whole, _ = stages(one_process["2 hybrid"], 2)
     entries = first.dense_bytes + last.dense_bytes
-    mean = (first.occupancy * first.dense_bytes + last.occupancy * last.dense_bytes) / entries
-    assert whole.occupancy.tolist() == pytest.approx(mean.tolist())
-    assert whole.occupancy[0] == pytest.approx(0.1, abs=0.02)
-    assert two_stages["exact 1f1b"].steps.occupancy.isna().all()
+    mean = (
+        first.achieved_density * first.dense_bytes + last.achieved_density * last.dense_bytes
+    ) / entries
+    assert whole.achieved_density.tolist() == pytest.approx(mean.tolist())
+    assert whole.achieved_density[0] == pytest.approx(0.1, abs=0.02)
+    assert two_stages["exact 1f1b"].steps.achieved_density.isna().all()
 
 
 @pytest.mark.parametrize("name", ["exact 1f1b", "sketch 1f1b"])
 def test_what_is_evaluated_has_its_cuts(name: str, two_stages) -> None:
     """The loss that was reported is that of the model with operators, not of that without."""
     trained, data = two_stages[name], Digits()
-    model = trained.settings.build("model").build(data.shape, data.classes)
+    run = trained.settings.run()
+    model = run.model.build(data.shape, data.classes)
     model.load_state_dict(trained.weights)
     model.eval()
     inputs, labels = next(data.test().stream([(torch.arange(len(data.test())), (2, 0))]))
@@ -173,6 +176,6 @@ def test_what_is_evaluated_has_its_cuts(name: str, two_stages) -> None:
     loss = reported[reported.metric == "loss"].value.iloc[-1]
     with torch.no_grad():
         without = task.loss(model(inputs), labels).item()
-        cut_in_place(trained.settings, model, data.shape)
+        cut_in_place(run, model, data.shape)
         assert loss == pytest.approx(task.loss(model(inputs), labels).item(), rel=1e-5)
     assert loss != pytest.approx(without, rel=1e-3)

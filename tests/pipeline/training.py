@@ -3,13 +3,14 @@
 from collections.abc import Container
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 import torch
 import torch.distributed as dist
 
 from compressors import kernels
+from harness import columns
 from harness.clock import Clock
 from harness.data.digits import Digits
 from harness.records import TABLES
@@ -79,10 +80,9 @@ def _left(run: _Run, drifted: list[bool], saved: bool) -> Trained:
 
 
 def _table(run_dir: Path, name: str) -> pd.DataFrame:
-    columns: Any = TABLES[name]
     path = run_dir / name
     path.touch()  # a run that is not evaluated leaves none
-    return pd.read_csv(path, names=list(columns._fields))
+    return pd.read_csv(path, names=list(columns.recorded(TABLES[name])))
 
 
 def _train_all(runs: list[_Run]) -> list[bool]:
@@ -94,7 +94,9 @@ def _train(run: _Run) -> bool:
     torch.manual_seed(run.settings["seed"])
     rank, begin = dist.get_rank(), resumed(run.settings["resume_from"])
     here, timeout = Here(0, dist.get_world_size()), timedelta(seconds=60)
-    loop, groups = built(run.settings, run.run_dir, run.clock, torch.device("cpu"), here, timeout)
+    loop, groups = built(
+        run.settings.run(), run.run_dir, run.clock, torch.device("cpu"), here, timeout
+    )
     dist.barrier()
     if rank == 0:
         run.clock.begins_s = begin.manifest.time_s if begin else 0.0

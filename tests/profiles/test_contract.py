@@ -1,20 +1,20 @@
-"""Laws of every profile: each yaml of conf/profile is tested by being there."""
+"""Laws of every profile: each choice is tested by being there."""
 
 import pickle
 import random
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
 
+from harness.search_path import CONF, choices
 from harness.settings import Settings
 from harness.sweep import plain_settings
 from profiles.base import WAYS, Link, Way
 from profiles.play import played
 
-CHOICES = sorted(path.stem for path in Path("conf/profile").glob("*.yaml"))
+CHOICES = list(choices("profile"))
 NODES = (0, 1, 7)
 TIMES_S = [0.25 * tick for tick in range(1200)] + [1e3, 1024.0, 5e3, 50_000.0]
 CALLS: list[tuple[float, int, Way]]
@@ -23,7 +23,7 @@ CALLS = [(time_s, node, way) for time_s in TIMES_S for node in NODES for way in 
 
 @cache
 def settings(*overrides: str) -> Settings:
-    with initialize_config_dir(str(Path("conf").absolute()), version_base="1.3"):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
         return plain_settings(compose("config", list(overrides)))
 
 

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from harness import status
 from harness.records import write_json
 from harness.runner import earlier, run
+from tests.records_by_hand import seal
 from tests.test_settings import settings
 
 ENDINGS = ("failed", "interrupted", "invalid")
@@ -63,6 +65,8 @@ def test_done_again_and_failed_the_result_is_still_there(
     wanted = settings(f"results={tmp_path}", "rerun=true")
     run_dir = run.run_dir_of(wanted)
     ended(run_dir, "succeeded", "first")
+    (run_dir / "config.yaml").write_text(yaml.safe_dump(wanted.config))
+    seal(run_dir)
 
     def breaks(where: Path, *rest: object) -> None:
         status.end(where, "failed", "it broke")

@@ -1,17 +1,21 @@
 """What the terminal is told of a run under way."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
+from harness.preview import composed
 from harness.records import Step, Table
 from harness.runner.progress import Progress
+from tests import records_by_hand as by_hand
 
-SETTINGS = {"method.name": "dense", "seed": 0, "steps": 4, "emulation.compute": "paced"}
+RUN = composed(["steps=4", "emulation.compute=paced"])[0].run()
 
 
 def row(step: int, rank: int) -> Step:
     state = '{"h": 0.5, "rate": 1.0}'  # which has a comma in it
-    return Step(step, rank, 1.0 + step, 0.5, 8, 0.1, 0.1, 0.1, 0.1, 0.1, 9, 125_000, 9, 1.0, state)
+    told = dict(time_s=1.0 + step, loss=0.5, samples=8, received_bytes=125_000, density=1.0)
+    return by_hand.step(step, rank, **told, controller=state)
 
 
 def test_rows_are_counted_once_though_another_file_takes_the_place_of_theirs(
@@ -20,7 +24,7 @@ def test_rows_are_counted_once_though_another_file_takes_the_place_of_theirs(
     """As on machine 0, which puts the rows of all machines between its own in the end."""
     table = Table(tmp_path, "steps.csv")
     table.header()
-    progress = Progress(tmp_path, SETTINGS)  # type: ignore[arg-type]
+    progress = Progress(tmp_path, RUN)
     for step in range(3):
         table.append(row(step, 0))
         progress.update()
@@ -43,7 +47,8 @@ def test_what_is_replayed_has_no_loss(tmp_path: Path) -> None:
     table.append(row(0, 0))
     lines = {}
     for compute in ("paced", "replay"):
-        progress = Progress(tmp_path, SETTINGS | {"emulation.compute": compute})  # type: ignore[arg-type]
+        emulation = replace(RUN.emulation, compute=compute)
+        progress = Progress(tmp_path, replace(RUN, emulation=emulation))
         progress.update()
         lines[compute] = progress._line()
     assert "loss 0.5000  density" in lines["paced"]

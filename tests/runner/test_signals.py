@@ -4,6 +4,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,11 +21,18 @@ INTERRUPTED = 130  # exit status
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """One results folder for all laws: each is the same command again, after another fault."""
     folder = tmp_path_factory.mktemp("signals")
     with Scene(folder, finished_run(folder / "before", *PLAIN)) as scene:
         yield scene
+
+
+@pytest.fixture
+def scene(results: Scene) -> Iterator[Scene]:
+    """Where nothing goes on of what a law before has started."""
+    yield results
+    results.end()
 
 
 def ended(scene: Scene, running: subprocess.Popen[str], run: Path, seen: object) -> str:
@@ -128,9 +136,8 @@ def test_a_closed_terminal_ends_the_run_in_order(scene: Scene) -> None:
 
 
 def test_ctrl_c_between_two_runs_starts_no_other(scene: Scene) -> None:
-    interrupts = "+hydra.callbacks.between._target_=tests.faults.InterruptsBetweenRuns"
     before = {run: status(run) for run in runs(scene.results)}
-    running = scene.start(*SWEEP, interrupts)
+    running = scene.start(*SWEEP, before=[sys.executable, "-m", "tests.between"])
     output, _ = running.communicate(timeout=SOON_S)
     assert running.returncode == INTERRUPTED and "Traceback" not in output, output
     assert {run: status(run) for run in runs(scene.results)} == before

@@ -1,10 +1,24 @@
 """The verdict: every reason not to believe a run is found, and nothing else."""
 
+from dataclasses import replace
+
 import pytest
 
-from harness.records import TABLES, Evaluation, Events, LinkSample, Step, Table
+from harness.network.star import Star
+from harness.pipeline.layout import Data, Pipeline
+from harness.preview import composed
+from harness.records import (
+    PACKET_TABLES,
+    TABLES,
+    Collective,
+    Evaluation,
+    Events,
+    LinkSample,
+    Table,
+)
 from harness.runner import verdict
-from harness.settings import Settings
+from profiles.static import Static
+from tests import records_by_hand as by_hand
 
 SENT = 1_000_000
 LINKS = ("up0", "down0", "up1", "down1")
@@ -13,13 +27,14 @@ LINKS = ("up0", "down0", "up1", "down1")
 @pytest.fixture
 def run_dir(tmp_path):
     """Two ranks, three steps, one evaluation: nothing wrong."""
-    for name in TABLES:
+    for name in (*TABLES, *PACKET_TABLES):
         Table(tmp_path, name).header()
     steps = Table(tmp_path, "steps.csv")
     for step in range(3):
         for rank in range(2):
-            steps.append(Step(step, rank, 2.0 * (step + 1), 0.5, 8, 0.4, 1.0, 0.1, 1.0, 0.9,
-                              SENT, SENT, 2 * SENT, 0.5, "{}"))  # fmt: skip
+            told = dict(sent_bytes=SENT, received_bytes=SENT, dense_bytes=2 * SENT, samples=8)
+            told |= dict(time_s=2.0 * (step + 1), compute_s=1.0, density=0.5)
+            steps.append(by_hand.step(step, rank, **told))
     Table(tmp_path, "evaluations.csv").append(Evaluation(3, 6.0, "accuracy", 0.9))
     sample(tmp_path, *((second, SENT * second, 2) for second in range(1, 7)))
     return tmp_path
@@ -33,7 +48,7 @@ def sample(run_dir, *rows, links=LINKS):
 
 
 AUDIT = {"cpu_idle_share": 0.4, "carried_over_allowed": 1.0, "off_plan_share": 0.0}
-AUDIT |= {"late_ms_p99": 5.0}
+AUDIT |= {"late_ms_p99": 5.0, "cpu_steal_share": 0.0, "cpu_others_share": 0.01}
 PROBES = [
     {"link": name, "measured_mbit": 95.6, "expected_mbit": 95.6, "ok": True} for name in LINKS
 ]
@@ -47,13 +62,19 @@ def keep(run_dir, name, rows):
     (run_dir / name).write_text("".join(lines[: 1 + rows]))
 
 
-def settings(compute="paced", workers_per_node=1, loss=0.0, parallel="Data"):
-    network = {"update_s": 0.1, "sample_s": 1.0}
-    profile = {"_target_": "profiles.static.Static", "rate_mbit": 100.0, "loss": loss}
-    emulation = {"compute": compute, "dilation": 1.0}
-    parts = {"emulation": emulation, "network": network, "profile": profile}
-    parts |= {"parallel": {"_target_": f"harness.pipeline.layout.{parallel}"}}
-    return Settings({"workers_per_node": workers_per_node} | parts)
+RUN = composed(["network=netns"])[0].run()
+
+
+def run_of(compute="paced", workers_per_node=1, loss=0.0, parallel=Data):
+    return replace(
+        RUN,
+        workers=2 * workers_per_node,
+        workers_per_node=workers_per_node,
+        network=Star(update_s=0.1, sample_s=1.0),
+        profile=Static(rate_mbit=100.0, loss=loss),
+        emulation=replace(RUN.emulation, compute=compute, dilation=1.0),
+        parallel=parallel(),
+    )
 
 
 def judge(run_dir, seen=3 * SENT * 1.05, overruns=0, drifted=False, **changed):
@@ -65,7 +86,7 @@ def judge(run_dir, seen=3 * SENT * 1.05, overruns=0, drifted=False, **changed):
     told = {k: changed.pop(k) for k in list(changed)
             if k in ("compute", "workers_per_node", "loss", "parallel")}  # fmt: skip
     passed = dict.fromkeys(LINKS, seen) | changed.pop("passed", {})
-    return verdict.summarize(run_dir, settings(**told), GOOD | changed, passed)
+    return verdict.summarize(run_dir, run_of(**told), GOOD | changed, passed)
 
 
 def test_a_good_run_is_valid_and_its_numbers_are_right(run_dir):
@@ -98,6 +119,7 @@ MISSED = [probe for probe in PROBES if probe["link"] != "down0"]
         ({"round_trips": [BAD_TRIP | {"measured_ms": None}]}, "round trip 0-1 had no answer"),
         ({"ceiling": {"needed_mbit": 401.0, "carried_mbit": 800.0}}, "carries 800 Mbit/s"),
         ({"audit": AUDIT | {"cpu_idle_share": 0.01}}, "idle for 1.0%"),
+        ({"audit": AUDIT | {"cpu_steal_share": 0.1}}, "took 10.0% of its processors"),
         ({"audit": AUDIT | {"carried_over_allowed": 1.2}}, "carried 1.200 x"),
         ({"audit": AUDIT | {"off_plan_share": 0.1}}, "10.0% of the link samples"),
         ({"audit": AUDIT | {"late_ms_p99": 101.0}}, "came 101 ms late"),
@@ -123,9 +145,19 @@ def test_every_way_of_every_link_is_held_against_the_collectives(run_dir, link):
 
 
 def test_what_is_lost_is_sent_again_and_is_nobody_elses(run_dir):
-    busy = {"passed": {"up0": 20 * SENT}}
+    busy = {"passed": {"up0": 12 * SENT}}
     assert not judge(run_dir, **busy)["valid"]
     assert judge(run_dir, loss=0.5, **busy)["valid"]
+
+
+@pytest.mark.parametrize(("foreign", "valid"), [(0.05, True), (0.4, False)])
+def test_strangers_are_bounded_by_what_the_run_itself_sends(run_dir, foreign, valid):
+    table = Table(run_dir, "collectives.csv")
+    table.append(*(Collective(step, step + 0.5, rank, SENT, SENT)
+                   for step in range(3) for rank in range(2)))  # fmt: skip
+    summary = judge(run_dir, passed={"down1": (1.05 + foreign) * 3 * SENT})
+    assert summary["valid"] == valid
+    assert valid or "other traffic" in summary["reasons"][0]
 
 
 def test_of_workers_who_share_a_node_a_part_stays_inside(run_dir):
@@ -163,14 +195,14 @@ def test_a_trunk_carries_at_least_what_one_node_sends_and_what_competes_there(ru
 
 def test_of_a_pipeline_a_trunk_may_carry_little_and_evaluations_count(run_dir):
     little = {"trunk_up": 0.1 * SENT, "trunk_down": 0.1 * SENT}
-    assert judge(run_dir, passed=little, parallel="Pipeline")["valid"]
+    assert judge(run_dir, passed=little, parallel=Pipeline)["valid"]
     assert not judge(run_dir, passed=little)["valid"]
     Events(run_dir).append("rank_finished", 6.0, rank=1, overruns=0, drifted=False, steps=1000,
                            aside_bytes=[20 * SENT, 0])  # fmt: skip
-    [reason] = judge(run_dir, parallel="Pipeline")["reasons"]
+    [reason] = judge(run_dir, parallel=Pipeline)["reasons"]
     assert "23000000 bytes were to cross up1" in reason
     evaluated = {"up1": 24 * SENT}
-    assert judge(run_dir, passed=evaluated, parallel="Pipeline")["valid"]
+    assert judge(run_dir, passed=evaluated, parallel=Pipeline)["valid"]
 
 
 def test_holes_in_the_samples_are_found(run_dir):
@@ -190,9 +222,10 @@ def test_a_run_shorter_than_one_sample_needs_one(run_dir):
     short = (run_dir / "steps.csv").read_text().replace(",2.0,", ",0.2,")
     (run_dir / "steps.csv").write_text(short)
     keep(run_dir, "links.csv", len(LINKS))
-    assert judge(run_dir)["valid"]
+    assert judge(run_dir, seen=1.05 * SENT)["valid"]
     keep(run_dir, "links.csv", 0)
-    assert judge(run_dir)["reasons"] == [f"links.csv has no row of {n}" for n in sorted(LINKS)]
+    reasons = judge(run_dir, seen=1.05 * SENT)["reasons"]
+    assert reasons == [f"links.csv has no row of {n}" for n in sorted(LINKS)]
 
 
 @pytest.mark.parametrize(("skipped", "valid"), [(1, True), (2, False)])
@@ -205,6 +238,14 @@ def test_changes_that_were_never_applied_are_counted(run_dir, skipped, valid):
     assert valid or "2 of 20 changes of the plan" in summary["reasons"][0]
 
 
+def test_changes_from_outside_are_told_with_link_and_time(run_dir):
+    for number in range(6):
+        Events(run_dir).append("changed_outside", number + 0.5, link="up1", what=f"held {number}")
+    *reasons, more = judge(run_dir)["reasons"]
+    assert reasons[2] == "link up1 was changed from outside at 2.50 s: held 2"
+    assert len(reasons) == 4 and more == "and 2 more changes from outside"
+
+
 def test_competing_flows_have_to_come_when_planned(run_dir):
     Events(run_dir).append("flow_started", 2.5, flow="flow0_0-1", planned_s=1.0)
     Events(run_dir).append("flow_started", None, flow="flow2_0-1", planned_s=0.0)
@@ -214,9 +255,47 @@ def test_competing_flows_have_to_come_when_planned(run_dir):
     assert reason.startswith("1 of 2 competing flows began late, flow1_0-1 3.5 s")
 
 
-def test_an_idle_machine_is_asked_for_only_where_computation_is_paced(run_dir):
-    busy = AUDIT | {"cpu_idle_share": 0.0}
-    assert judge(run_dir, compute="measured", audit=busy)["valid"]
+@pytest.mark.parametrize(
+    ("compute", "audit", "said"),
+    [
+        ("paced", {"cpu_idle_share": 0.015}, ["idle for 1.5% of the run"]),
+        ("replay", {"cpu_idle_share": 0.015}, ["idle for 1.5% of the run"]),
+        ("replay", {"cpu_others_share": 0.5}, []),
+        ("measured", {"cpu_idle_share": 0.0}, []),
+        ("measured", {"cpu_others_share": 0.06}, ["other processes took 6.0%"]),
+    ],
+)
+def test_others_leave_emulated_computation_an_idle_processor_and_measured_all(
+    run_dir, compute, audit, said
+):
+    """Measured computation takes all processors itself."""
+    reasons = judge(run_dir, compute=compute, audit=AUDIT | audit)["reasons"]
+    assert len(reasons) == len(said) and all(a in b for a, b in zip(said, reasons, strict=True))
+
+
+def test_a_rank_that_was_stopped_is_told_with_its_step_and_the_cause(run_dir):
+    told = {"rank": 1, "cause": "was stopped by a signal", "length_s": 4.0}
+    Events(run_dir).append("rank_paused", 3.5, **told)
+    [reason] = judge(run_dir)["reasons"]
+    assert reason == "rank 1 was stopped by a signal for 4.0 s, from 3.50 s on, in step 1"
+
+
+def test_a_step_far_longer_than_the_others_of_its_rank_is_told(run_dir):
+    steps = Table(run_dir, "steps.csv")
+    for step in range(3, 20):
+        took_s = 14.0 if step == 11 else 1.0
+        nothing = dict(sent_bytes=0, received_bytes=0, dense_bytes=0, samples=8)
+        steps.append(by_hand.step(step, 1, time_s=6.0, compute_s=took_s, **nothing))
+    [reason] = judge(run_dir)["reasons"]
+    assert reason.startswith("rank 1 took 14.00 s to compute in step 11, 1.000 s in the median")
+
+
+def test_a_player_that_stood_still_is_found(run_dir):
+    keep(run_dir, "links.csv", 2 * len(LINKS))
+    sample(run_dir, *((second, SENT * second, 2) for second in (7, 8, 9, 10)))
+    reasons = [text for text in judge(run_dir)["reasons"] if "not sampled" in text]
+    assert len(reasons) == len(LINKS)
+    assert reasons[0] == "link up0 was not sampled for 5.0 s from 2.00 s on: the player stood still"
 
 
 def test_overruns_count_only_where_computation_is_paced(run_dir):

@@ -2,7 +2,6 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -13,10 +12,14 @@ from harness.clock import Clock
 from harness.exchange.workers import Workers
 from harness.preview import composed
 from harness.records import TABLES, Table
+from harness.run import Run
 from harness.settings import Settings
 from harness.simulate.run import simulate
-from harness.training.assembly import Place, assembled
-from harness.training.worker import meet
+from harness.training.assembly import assembled
+from harness.training.place import Place
+from harness.training.resume import resumed
+from harness.training.together import Machines
+from harness.training.worker import gather, meet
 from tests.ranks import run_ranks
 
 SMALL = ("model=convnet", "dataset=digits", "report=false", "eval_every=3")
@@ -36,7 +39,7 @@ def simulated(folder: Path, *overrides: str) -> Path:
     """The run directory of a simulated run; it may have failed."""
     settings = settings_of(*overrides)
     prepare(folder, settings)
-    simulate(folder, settings, lambda: None)
+    simulate(folder, settings.run(), lambda: None)
     return folder
 
 
@@ -56,25 +59,22 @@ def over_gloo(folder: Path, *overrides: str) -> Path:
     """The run directory of the same, trained by real ranks on the loopback interface."""
     settings = settings_of(*overrides)
     prepare(folder, settings)
-    run_ranks(settings["workers"], _rank, folder, settings)
+    run_ranks(settings["workers"], rank, folder, settings.run())
     return folder
 
 
-def _rank(folder: Path, settings: Settings) -> None:
-    torch.manual_seed(settings["seed"])
-    clock, workers = Clock(settings["emulation.dilation"]), Workers(dist.new_group())
-    rank, seats = workers.rank, 1  # each has a clock of its own; the first one's is stopped
-    place = Place(folder, rank, rank, seats, clock, workers, torch.device("cpu"))
-    loop = assembled(settings, place, meet, _gather)
+def rank(folder: Path, run: Run) -> list[tuple[float, float, int, int]]:
+    """What a rank does; its collectives: begin, end, sent and received bytes."""
+    torch.manual_seed(run.seed)
+    clock, workers = Clock(run.emulation.dilation), Workers(dist.new_group())
+    own, seats = workers.rank, 1  # each has a clock of its own; the first one's is stopped
+    together = Machines(clock, meet, gather, own, seats)
+    place = Place(folder, own, own == 0, clock, workers, torch.device("cpu"), together, run.dataset)
+    loop = assembled(run, place._replace(begin=resumed(run.resume_from)))
     clock.start()
     loop.run()
     loop.exchange.close()
-
-
-def _gather(mine: Any) -> list[Any]:
-    everyone: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(everyone, mine)
-    return everyone
+    return workers.counted
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:

@@ -7,7 +7,7 @@ import pytest
 
 from harness.exchange.workers import CHUNK_BYTES
 from harness.simulate.loss import tcp_bytes_per_s
-from harness.simulate.routes import Dumbbell
+from harness.simulate.routes import DumbbellRoutes
 from profiles.base import Extremes, Link
 from profiles.static import Static
 from tests.simulate.threads import costs_of
@@ -209,7 +209,7 @@ def test_loss_bounds_a_flow_as_rfc_5348_has_it():
 
 def dumbbell(profile, workers, sharing=1, left=None, access=None, **told):
     nodes = workers // sharing
-    routes = Dumbbell(profile, nodes, left or nodes // 2, access)
+    routes = DumbbellRoutes(profile, nodes, left or nodes // 2, access)
     return costs_of(profile, nodes, sharing, routes, **told)
 
 

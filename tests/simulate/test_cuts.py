@@ -6,14 +6,13 @@ import pytest
 import torch
 
 from harness.analysis import load
-from harness.settings import BadSetting
-from tests.simulate.runs import DETERMINED, over_gloo, settings_of, simulated, weights
+from tests.simulate.runs import DETERMINED, over_gloo, simulated, weights
 
 CUT = ("workers=1", "batch_size=16", "parallel=split", "parallel.stages=3", "model=mlp",
        "model.hidden=[40,32]", "optimizer.lr=0.3")  # fmt: skip
 SCHEMES = {
-    "laplace": ("method=dct_mp_laplace", "activations.memory=0.5"),
-    "gradients": ("method=topk_grad",),
+    "laplace": ("activations=dct_mp_laplace", "activations.memory=0.5"),
+    "gradients": ("activations=topk_grad",),
     "hybrid": ("method=dct_hybrid", "controller.density=0.1"),
 }
 
@@ -33,7 +32,7 @@ def test_it_trains_and_records_what_a_rank_does(scheme, whole, tmp_path) -> None
     for name, value in weights(real).items():
         assert torch.equal(value, weights(whole)[name]), name
     one, other = (load.steps(run) for run in (real, whole))
-    for column in ("loss", "activation_occupancy", "activation_bytes", "occupancy"):
+    for column in ("loss", "achieved_activation_density", "activation_bytes", "achieved_density"):
         assert one[column].equals(other[column]), column
     assert load.evaluations(real).value.equals(load.evaluations(whole).value)
 
@@ -43,8 +42,8 @@ def test_the_cuts_have_an_effect(scheme, whole, tmp_path) -> None:
     uncut = [word for word in uncut if "controller" not in word]
     without = simulated(tmp_path / "uncut", "steps=6", *uncut, *DETERMINED)
     assert not torch.equal(weights(without)["1.weight"], weights(whole)["1.weight"])
-    assert load.steps(without).activation_occupancy.isna().all()
-    assert load.steps(whole).activation_occupancy.between(0, 1).all()
+    assert load.steps(without).achieved_activation_density.isna().all()
+    assert load.steps(whole).achieved_activation_density.between(0, 1).all()
 
 
 def test_it_goes_on_with_what_the_cuts_have_learnt(scheme, whole, tmp_path) -> None:
@@ -54,6 +53,15 @@ def test_it_goes_on_with_what_the_cuts_have_learnt(scheme, whole, tmp_path) -> N
         assert torch.equal(value, weights(whole)[name]), name
 
 
-def test_workers_that_would_share_the_cuts_are_refused() -> None:
-    with pytest.raises(BadSetting, match="network must have packets with parallel=split and work"):
-        settings_of(*CUT, "workers=2", "method=dct_mp", "steps=1")
+def test_several_workers_have_cuts_of_their_own(tmp_path) -> None:
+    """Each learns its own thresholds, though they share a model."""
+    asked = (*CUT, *SCHEMES["laplace"], "workers=3", "batch_size=8", "steps=6")
+    ours = simulated(tmp_path / "ours", *asked, *DETERMINED)
+    theirs = over_gloo(tmp_path / "theirs", *asked)
+    for name, value in weights(theirs).items():
+        assert torch.equal(value, weights(ours)[name]), name
+    one, other = (load.steps(run).sort_values(["step", "rank"]) for run in (theirs, ours))
+    for column in ("loss", "achieved_activation_density"):
+        assert one[column].tolist() == other[column].tolist(), column
+    assert one[one.step == 5].achieved_activation_density.nunique() > 1
+    assert load.evaluations(ours).value.equals(load.evaluations(theirs).value)

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from harness.figures import carried, layout
+from harness.figures import layout, link_load
 from harness.preview import composed
 from harness.settings import BadSetting
 from harness.simulate.run import simulate
@@ -22,7 +22,7 @@ def settings_of(*overrides):
 def test_its_records_are_those_of_a_dumbbell(tmp_path):
     settings = settings_of("network.left=1", "profile=contended", "profile.on_s=0.1")
     prepare(tmp_path / "run", settings)
-    simulate(tmp_path / "run", settings, lambda: None)
+    simulate(tmp_path / "run", settings.run(), lambda: None)
     links, steps = (pd.read_csv(tmp_path / "run" / f"{name}.csv") for name in ("links", "steps"))
     assert set(links.link) == {"trunk_up", "trunk_down"}
     sent = steps[steps["rank"] == 0].sent_bytes.sum() / 0.956
@@ -30,7 +30,7 @@ def test_its_records_are_those_of_a_dumbbell(tmp_path):
         assert 0.5 * sent < rows["bytes"].iloc[-1] <= sent  # one hop of the ring each way
     found = layout.read(tmp_path / "run")
     assert found is not None and found.left == 1 and set(found.flows) == {"trunk_up", "trunk_down"}
-    assert carried.competing(tmp_path / "run", float(steps.time_s.max()))
+    assert link_load.competing(tmp_path / "run", float(steps.time_s.max()))
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import pytest
 
+from harness.network.packets import LARGEST_BYTES
 from harness.network.star import Star
 from harness.network.topology import PACKET_S
-from harness.network.wiring import LARGEST_BYTES
 from harness.simulate.network import Simulated
 from profiles.static import Static
 

@@ -15,10 +15,14 @@ from tests.simulate.runs import prepare, settings_of, simulated
 MANY = ("network.alike=true", "emulation.compute=replay", "network.compress_scale=0")
 MANY += ("profile=fluctuating", "profile.min_s=0.1", "profile.max_s=0.4")
 
+COVAP = "topk compressor=covap controller.density=0.25"
 
-@pytest.mark.parametrize("method", ["allreduce", "topk_0.1", "acp_sgd", "covap_0.25", "dc2_da2"])
+
+@pytest.mark.parametrize(
+    "method", ["allreduce", "topk controller.density=0.1", "acp_sgd", COVAP, "dc2_da2"]
+)
 def test_what_is_repeated_is_what_would_be_done(tmp_path, method):
-    asked = (*MANY, "workers=6", "workers_per_node=2", "steps=40", f"method={method}")
+    asked = (*MANY, "workers=6", "workers_per_node=2", "steps=40", *f"method={method}".split())
     done, repeated = (
         simulated(tmp_path / f"{repeat}", *asked, "bucket_mb=0.1", f"network.repeat={repeat}")
         for repeat in (0, 12)
@@ -61,7 +65,7 @@ def peaks(folder: str, each: list[int]) -> list[int]:
         gc.collect()
         gc.freeze()  # what is there already: collecting takes no time
         tracemalloc.start()
-        simulate(Path(folder) / "run", settings, collect)
+        simulate(Path(folder) / "run", settings.run(), collect)
         found.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     return found

@@ -6,15 +6,13 @@ import subprocess
 import sys
 
 import pytest
-from hydra import compose, initialize_config_dir
-from omegaconf import open_dict
+from omegaconf import open_dict, read_write
 
+from harness import sweep
 from harness.analysis import load
-from harness.preview import CONF
 from harness.report import report
 from harness.runner import run
 from harness.simulate import substitute
-from harness.sweep import here, plain_settings
 from tests.launching import ROOT, runs
 from tests.network.inside import MAPPED
 
@@ -29,12 +27,11 @@ def forbidden(monkeypatch):
 
 def used(*overrides: str, by_experiment: tuple[str, ...] = ()):
     """Settings as this machine would use them; what an experiment says is no choice of the user."""
-    with initialize_config_dir(CONF, version_base="1.3", job_name="harness"):
-        config = compose("config", [*overrides, *by_experiment], return_hydra_config=True)
-        with open_dict(config):
-            config.hydra.job.config_name = "config"
+    with sweep.hydra():
+        config = sweep.load([*overrides, *by_experiment])
+        with read_write(config), open_dict(config):
             config.hydra.overrides.task = list(overrides)
-        return here(plain_settings(config), config.hydra)
+        return sweep.here(config)
 
 
 @pytest.mark.usefixtures("forbidden")
@@ -44,7 +41,7 @@ def test_it_is_the_run_that_virtual_time_by_name_is_and_says_why():
     assert found["network.in_place_of"] == f"netns: {FORBIDDEN}"
     assert named["network.in_place_of"] is None and found["network.queue_ms"] == 20
     assert run.run_dir_of(found) == run.run_dir_of(named)
-    assert found.check()["network"].in_process
+    assert found.check().network.in_process
 
 
 @pytest.mark.usefixtures("forbidden")
@@ -90,7 +87,7 @@ def test_on_a_machine_without_namespaces_the_quickstart_ends_with_a_report_that_
     for told in (summary["network"], environment["network"], load.config(found)["network"]):
         assert told["in_place_of"].startswith("netns: unshare")
     assert summary["network"]["kind"] == "Simulated"
-    insisted = without_namespaces("harness", *asked, "network=netns", "hydra.mode=RUN")
+    insisted = without_namespaces("harness", *asked, "network=netns")
     assert insisted.returncode == 1 and "unshare" in insisted.stdout + insisted.stderr
     assert without_namespaces("harness.doctor", *asked).returncode == 0
 

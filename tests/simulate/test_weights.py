@@ -6,7 +6,19 @@ import torch
 
 from tests.simulate.runs import over_gloo, simulated, weights
 
-METHODS = ["allreduce", "topk_0.1", "randomk_0.1", "qsgd"]
+METHODS = [
+    "allreduce",
+    "topk controller.density=0.1",
+    "topk compressor=randomk controller.density=0.1",
+    "qsgd",
+]
+MORE = [  # what else a step is made of, each beside a method that keeps something of its own
+    "powersgd accumulate=2 optimizer.clip_norm=0.5 bucket_mb=0.02",
+    "acp_sgd model=resnet20 model.depth=8 precision=bf16 bucket_mb=0.05",
+    "topk controller.density=0.1 model=lstm_as_lstm_ptb dataset=pydoc overlap=after_backward",
+    "allreduce compressor=covap controller.density=0.25 error_feedback=true overlap=per_tensor "
+    "optimizer.kind=adam optimizer.momentum=0.9 optimizer.nesterov=false",
+]
 EQUAL = [
     "step",
     "rank",
@@ -25,10 +37,10 @@ def rows(run, name="steps.csv"):
 
 
 @pytest.mark.parametrize(
-    ("workers", "method"), [(3, name) for name in METHODS] + [(4, "allreduce")]
+    ("workers", "method"), [(3, name) for name in METHODS + MORE] + [(4, "allreduce")]
 )
 def test_weights_losses_and_bytes_are_those_of_real_ranks(tmp_path, workers, method):
-    asked = (*RUN, f"workers={workers}", f"method={method}")
+    asked = (*RUN, f"workers={workers}", *f"method={method}".split())
     ours, theirs = simulated(tmp_path / "ours", *asked), over_gloo(tmp_path / "theirs", *asked)
     expected = weights(theirs)
     for name, value in weights(ours).items():

@@ -8,7 +8,10 @@ import torch
 import torch.distributed as dist
 
 from compressors.base import Bucket
+from harness.exchange.clocks import Done
+from harness.exchange.order import Lanes
 from harness.exchange.workers import Workers
+from harness.simulate.lanes import Layout, Work
 from harness.simulate.noise import Noise
 from harness.simulate.workers import SimulatedWorkers
 from profiles.static import Static
@@ -115,48 +118,62 @@ def test_one_who_does_not_come_is_named():
         if workers.rank != 1:
             workers.all_reduce(torch.ones(3))
 
-    with pytest.raises(RuntimeError, match="workers wait for rank 1"):
+    with pytest.raises(RuntimeError, match="wait for what will not come: rank 0, rank 2"):
         together(3, work)
 
 
-def test_who_comes_first_waits_and_who_waits_counts_it():
-    def work(workers: Any) -> Any:
-        workers.begin(float(workers.rank))
-        workers.all_reduce(torch.ones(250_000))  # 1 MB: 4/3 s at 1 MB/s
-        return workers.now_s, workers.intervals[0]
+def _told(work: Any, **changes: float) -> list[list[Done]]:
+    """The collectives of three workers, who each do `work` from 5 s on."""
 
-    costs = costs_of(Static(rate_mbit=8.0), 3)
-    for rank, (now_s, (start_s, end_s)) in enumerate(together(3, work, costs)):
-        assert start_s == rank
-        assert now_s == end_s == pytest.approx(2 + 4 / 3)
+    def turn(workers: Any) -> list[Any]:
+        work(workers)
+        return workers.acts
+
+    noise = changes.pop("noise", Noise())
+    costs = costs_of(Static(rate_mbit=1e6), 3, noise=noise, **changes)
+    costs.noise.begin(0)
+    works = [Work(5.0, 0.0, [0.0], [], [acts]) for acts in together(3, turn, costs)]
+    return [
+        [one for one in worker.done if one.kind == "communicate"]
+        for worker in Layout(works, costs, Lanes(waits=True), False).workers()
+    ]
 
 
 def test_pieces_of_unknown_length_wait_twice_for_ranks_to_wake():
-    def work(workers: Any) -> Any:
-        workers.begin(5.0)
+    def work(workers: Any) -> None:
         workers.all_gather(torch.ones(3), equal=True)
         workers.all_gather(torch.ones(3))  # its lengths, and at once its pieces
-        return [stop - start for start, stop in workers.intervals]
 
-    costs = costs_of(Static(rate_mbit=1e6), 3, wake_s=0.01, crowd=4.0)
-    [took_s, *_] = together(3, work, costs)
+    [did, *_] = _told(work, wake_s=0.01, crowd=4.0)
+    took_s = [one.end_s - one.start_s for one in did]
     assert took_s == pytest.approx([2 * 0.01, 4 * 0.01 * 2, 2 * 0.01], abs=1e-6)
 
 
 def test_each_part_ends_apart_and_the_next_begins_with_the_last():
-    def work(workers: Any) -> Any:
-        workers.open(0)
-        workers.begin(5.0)
+    def work(workers: Any) -> None:
         workers.all_gather(torch.ones(3))
-        return workers.intervals
 
-    told = {"wake_s": 0.01, "crowd": 4.0}
-    costs = costs_of(Static(rate_mbit=1e6), 3, noise=Noise(latency=0.5), **told)
-    lengths, pieces = zip(*together(3, work, costs), strict=True)
-    assert len({end_s for _, end_s in lengths}) == len({end_s for _, end_s in pieces}) == 3
-    assert [start_s for start_s, _ in pieces] == [end_s for _, end_s in lengths]
-    took_s = max(end_s for _, end_s in pieces) - max(end_s for _, end_s in lengths)
+    did = _told(work, noise=Noise(latency=0.5), wake_s=0.01, crowd=4.0)
+    lengths, pieces = zip(*did, strict=True)
+    assert len({one.end_s for one in lengths}) == len({one.end_s for one in pieces}) == 3
+    assert [one.start_s for one in pieces] == [one.end_s for one in lengths]
+    took_s = max(one.end_s for one in pieces) - max(one.end_s for one in lengths)
     noise = Noise(latency=0.5)
     factors = [noise.latency_factor(messages) for messages in (4, 2)]
     assert took_s == pytest.approx(factors[1] * 2 * 0.01, abs=1e-6)
-    assert max(end_s for _, end_s in lengths) == pytest.approx(5 + factors[0] * 4 * 0.02, abs=1e-6)
+    assert max(one.end_s for one in lengths) == pytest.approx(5 + factors[0] * 4 * 0.02, abs=1e-6)
+
+
+def test_lengths_that_are_told_before_an_all_to_all_are_of_its_call():
+    def work(workers: Any) -> None:
+        workers.begin([0.5, 0.25])
+        workers.all_to_all([torch.ones(1 + peer) for peer in range(3)])
+        workers.end()
+
+    def turn(workers: Any) -> list[Any]:
+        work(workers)
+        return workers.acts
+
+    for acts in together(3, turn):
+        assert [act.compress_s for act in acts] == [0.5, 0.0, 0.25]
+        assert [collective for collective, *_ in acts[1].call] == ["all_to_all", "all_to_all"]

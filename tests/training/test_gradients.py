@@ -6,7 +6,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from harness.training.gradients import Replayed, bucket_names
+from harness.training.buckets import bucket_names, ddp_sizes
+from harness.training.gradients import Replayed
 from tests.ranks import run_ranks
 
 BUCKET_MB = 2.0
@@ -22,7 +23,7 @@ def _ddp_buckets(bucket_mb) -> list[list[str]]:
     """Parameter names of DDP's buckets once it has laid them out for good."""
     model = _model()
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    ddp = DistributedDataParallel(model, bucket_cap_mb=bucket_mb)
+    ddp = DistributedDataParallel(model, **ddp_sizes(bucket_mb))
     steps: list[list[list[str]]] = []
 
     def hook(state, bucket):
@@ -39,7 +40,7 @@ def _ddp_buckets(bucket_mb) -> list[list[str]]:
     return steps[-1]
 
 
-@pytest.mark.parametrize("bucket_mb", [None, BUCKET_MB, 0])
+@pytest.mark.parametrize("bucket_mb", [None, BUCKET_MB, 0, (0.01, 1.3), (0.0041, 0.71)])
 def test_replayed_buckets_are_those_of_ddp(bucket_mb):
     sizes = {name: parameter.numel() for name, parameter in _model().named_parameters()}
     ours = [set(bucket) for bucket in bucket_names(sizes, bucket_mb)]
@@ -51,14 +52,15 @@ def test_replayed_buckets_are_those_of_ddp(bucket_mb):
 class Receives:
     """Stands for an exchange: notes the shapes that it is handed, and is done at once."""
 
-    error = None
+    error, step = None, 0
 
     def __init__(self) -> None:
         self.shapes: dict[str, torch.Size] = {}
         self.whole = True
         self.lasts: list[bool] = []
 
-    def submit(self, buffer, names, gradients, parameters=(), last=False):
+    def submit(self, buffer, names, gradients, parameters=(), last=False, pattern=None):
+        buffer.copy_(pattern)
         self.shapes |= {name: part.shape for name, part in zip(names, gradients, strict=True)}
         self.whole &= torch.equal(buffer, torch.cat([part.flatten() for part in gradients]))
         self.lasts.append(last)

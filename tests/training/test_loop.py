@@ -1,18 +1,20 @@
 """The training loop: where the clock stops, and how ranks go on from there."""
 
 import csv
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import pytest
 
 from controllers.fixed import Fixed
-from harness.exchange.norms import Norms
 from harness.exchange.tally import Exchanged
 from harness.records import TABLES, Table
 from harness.training.pace import Measured
+from harness.training.rest import Rest, no_checkpoint
 from harness.training.stops import Stops
-from harness.training.train import Loop, no_checkpoint
+from harness.training.together import Machines
+from harness.training.train import Loop
 
 STEP_S = 1.0
 
@@ -34,6 +36,9 @@ class ScriptedClock:
 
     def pause(self, at: float) -> None:
         self.asked.append(("pause", at))
+
+    def computing(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def report_back(self, seat: int) -> None:
         self.asked.append(("back", seat))
@@ -63,7 +68,19 @@ class OnClock:
 
     def finish(self) -> Exchanged:
         at = self.clock.at
-        return Exchanged(at, *[0.0] * 6, *[0] * 3, 1.0, Norms())
+        return Exchanged(
+            compute_end=at,
+            backward_s=0.0,
+            late_s=0.0,
+            overlap_window_s=0.0,
+            compress_s=0.0,
+            comm_s=0.0,
+            exposed_s=0.0,
+            sent_bytes=0,
+            received_bytes=0,
+            dense_bytes=0,
+            density=1.0,
+        )
 
     def observe(self, seen: object) -> None: ...
 
@@ -86,7 +103,11 @@ def test_a_stop_leaves_ranks_as_far_apart_as_they_were(tmp_path, other_s):
     for name in TABLES:
         Table(tmp_path, name).header()
     stops = Stops(steps=3, eval_every=2, checkpoint_every=None)
-    loop = Loop(0, 0, stops, tmp_path, parts, parts, Measured(), clock, meet, no_checkpoint)
+    together = Machines(clock, meet, lambda mine: [mine])
+    steps, evaluations = (Table(tmp_path, name) for name in ("steps.csv", "evaluations.csv"))
+    rest = Rest(stops, 0, clock, together, parts.evaluate, no_checkpoint, evaluations)
+    own = parts, parts, Measured(), clock, together.begin, rest
+    loop = Loop(0, 0, range(stops.steps), steps, *own)
     assert loop.run() == 0
     arrived = 2 * STEP_S
     assert arrivals == [0.0, arrived, arrived, 3 * STEP_S, 3 * STEP_S]

@@ -11,29 +11,32 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from harness import columns
 from harness.clock import Clock
 from harness.data.loader import Batches
 from harness.exchange.workers import Workers
-from harness.records import Events, read_events
+from harness.records import Events, Step, read_events
 from harness.settings import BadSetting, Settings
 from harness.training import checkpoint
-from harness.training.assembly import Place, assembled
+from harness.training.assembly import assembled
 from harness.training.checkpoint import Writer, find, manifest_of
-from harness.training.resume import deciding
-from harness.training.worker import _gather, meet
+from harness.training.place import Place
+from harness.training.resume import deciding, resumed
+from harness.training.together import Machines
+from harness.training.worker import gather, meet
 from tests.ranks import run_ranks
 from tests.test_settings import settings
 
 SIZE, STEPS, STOP = 2, 7, 3
 TINY = (f"workers={SIZE}", "model=convnet", "dataset=digits", "batch_size=4", "eval_every=100")
 METHODS = {
-    "topk_0.1": ("overlap=per_tensor", "residual_decay=0.5"),
-    "carried_topk_0.01": (),
+    "topk controller.density=0.1": ("overlap=per_tensor", "residual_decay=0.5"),
+    "topk compressor=carried_topk": (),
     "powersgd": ("bucket_mb=0.02",),
     "acp_sgd": ("accumulate=2",),
     "dgc": ("controller.stage_steps=2",),
     "onebit": (),
-    "oktopk": ("compressor.threshold_period=2", "compressor.region_period=4"),
+    "topk compressor=oktopk": ("compressor.threshold_period=2", "compressor.region_period=4"),
     "dct_dp": ("precision=bf16",),
     "qsgd": ("error_feedback=true", "overlap=after_backward"),
     "allreduce": ("compressor=covap", "controller.density=0.25", "error_feedback=true"),
@@ -59,10 +62,10 @@ def train(run: Part) -> None:
     torch.manual_seed(run.settings["seed"])
     rank, group = dist.get_rank(), dist.new_group()
     workers = Workers(group)
-    place = Place(
-        run.run_dir, rank, rank, workers.size, run.clock, workers, torch.device("cpu")
-    )  # fmt: skip
-    loop = assembled(run.settings, place, meet, _gather)
+    together = Machines(run.clock, meet, gather, rank, workers.size)
+    asked, cpu = run.settings.run(), torch.device("cpu")
+    place = Place(run.run_dir, rank, rank == 0, run.clock, workers, cpu, together, asked.dataset)
+    loop = assembled(asked, place._replace(begin=resumed(asked.resume_from)))
     dist.barrier()
     if rank == 0:
         run.clock.start()
@@ -83,7 +86,7 @@ def weights(run_dir: Path) -> dict[str, torch.Tensor]:
 def test_a_run_that_goes_on_has_the_weights_of_one_that_never_stopped(tmp_path: Path) -> None:
     runs, pairs = [], []
     for method, changes in METHODS.items():
-        common = (f"method={method}", *changes)
+        common = (*f"method={method}".split(), *changes)
         straight = part(tmp_path, f"{method} straight", *common, f"steps={STEPS}")
         first = part(tmp_path, f"{method} first", *common, f"steps={STOP}")
         go_on = f"resume_from='{first.run_dir}'"
@@ -91,6 +94,7 @@ def test_a_run_that_goes_on_has_the_weights_of_one_that_never_stopped(tmp_path: 
         runs += [straight, first, second]
         pairs.append((straight, second))
     run_ranks(SIZE, train_all, runs)
+    at = list(columns.recorded(Step)).index("time_s")
     for straight, second in pairs:
         expected, found = weights(straight.run_dir), weights(second.run_dir)
         for name, value in expected.items():
@@ -98,7 +102,7 @@ def test_a_run_that_goes_on_has_the_weights_of_one_that_never_stopped(tmp_path: 
         rows = (second.run_dir / "steps.csv").read_text().splitlines()
         done = sorted(int(row.split(",")[0]) for row in rows)
         assert done == sorted([*range(STOP, STEPS)] * SIZE)
-        assert all(float(row.split(",")[2]) > 50 for row in rows)
+        assert all(float(row.split(",")[at]) > 50 for row in rows)
         manifest = manifest_of(find(second.run_dir))
         assert manifest.step == STEPS and manifest.time_s > 50
 
@@ -123,7 +127,8 @@ def writer(run_dir: Path, rank: int = 0, of: Settings | None = None) -> Writer:
         path = run_dir / checkpoint.PARTIAL / other
         return [mine, {other: checkpoint._save(path, {"rank": 1 - rank})}]
 
-    return Writer(run_dir, rank, True, gather, "cpu", described, Events(run_dir))
+    name, events = checkpoint.rank_file(rank), Events(run_dir)
+    return Writer(run_dir, name, True, gather, "cpu", described, events)
 
 
 def write(run_dir: Path, step: int, of: Settings | None = None) -> Path:
@@ -201,8 +206,8 @@ def refused(run_dir: Path, *overrides: str) -> str:
 
 
 def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
-    write(tmp_path, 5, settings(*TINY, "method=topk_0.1"))
-    same = (*TINY, "method=topk_0.1", f"resume_from={tmp_path}")
+    write(tmp_path, 5, settings(*TINY, "method=topk", "controller.density=0.1"))
+    same = (*TINY, "method=topk", "controller.density=0.1", f"resume_from={tmp_path}")
     settings(*same, "steps=9").check()
     free = ("profile=square", "emulation.dilation=2", "checkpoint_every=3", "experiment=quickstart")
     settings(*same, "steps=9", *free[:3]).check()
@@ -210,14 +215,22 @@ def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
         "workers=4": "workers=2 (now 4)",
         "controller.density=0.2": "controller.density=0.1 (now 0.2)",
         "error_feedback=false": "error_feedback=True (now False)",
-        "model=convnet_as_resnet20": "model.",
+        "model=mlp_as_resnet20": "model.",
         "compressor=threshold_topk": "compressor._target_='compressors.topk.TopK'",
         "accumulate=2": "accumulate=1 (now 2)",
         "optimizer.momentum=0.5": "optimizer.momentum=0.9 (now 0.5)",
     }.items():
-        assert key in refused(tmp_path, "method=topk_0.1", override), override
-    assert "steps must be more, got 5" in refused(tmp_path, "method=topk_0.1", "steps=5")
-    replay = refused(tmp_path, "method=topk_0.1", "emulation.compute=replay", "model=convnet")
+        assert key in refused(tmp_path, "method=topk", "controller.density=0.1", override), override
+    assert "steps must be more, got 5" in refused(
+        tmp_path, "method=topk", "controller.density=0.1", "steps=5"
+    )
+    replay = refused(
+        tmp_path,
+        "method=topk",
+        "controller.density=0.1",
+        "emulation.compute=replay",
+        "model=convnet",
+    )
     assert "resume_from" in replay
 
 

@@ -58,12 +58,10 @@ def double(x: float) -> float:
     return 2 * x
 
 
-def half(x: float) -> float:
-    return x / 2
-
-
 class Everything:
     """One of each thing that an algorithm may keep."""
+
+    later: torch.Tensor
 
     def __init__(self, size: int = 3) -> None:
         self.size, self.none, self.name, self.big = size, None, "a", 1 << 80
@@ -107,7 +105,7 @@ class Everything:
         self.mean = np.float32(1.25)
         self.inner.level, self.inner.seen = 0.75, Seen(0.5, ("a", "b"))
         self.frozen, self.slotted.count = Frozen(2), 7
-        self.phase, self.rule, self.act = Phase.STEADY, half, self.steady
+        self.phase, self.act = Phase.STEADY, self.steady
         self.later = torch.full((2,), 0.1, dtype=torch.bfloat16)
 
 
@@ -130,7 +128,7 @@ def test_everything_an_algorithm_may_keep_comes_back() -> None:
         assert type(getattr(new, name)) is type(getattr(old, name)), name
     assert list(new.ordered) == list(old.ordered) and new.sums["unknown"] == 0.0
     assert (new.grid == old.grid).all() and new.grid.dtype == old.grid.dtype
-    assert new.phase is Phase.STEADY and new.dtype is torch.int32 and new.rule is half
+    assert new.phase is Phase.STEADY and new.dtype is torch.int32 and new.rule is double
     assert new.act() == 0.75
     assert torch.equal(new.later, old.later) and new.later.dtype == torch.bfloat16
     assert torch.equal(torch.rand(4, generator=new.draw), torch.rand(4, generator=old.draw))
@@ -182,13 +180,79 @@ def test_an_attribute_that_was_not_kept_is_named() -> None:
         restored(kept, fresh, "controller")
 
 
-@pytest.mark.parametrize("name", ["subprocess:Popen", "os:system", "builtins:eval"])
-def test_no_class_of_elsewhere_is_looked_up(name: str) -> None:
-    for kept in (("object", name, []), ("code", name), ("record", name, []), ("choice", name, "A")):
-        state = (
-            "object",
-            "tests.training.test_snapshot:Holder",
-            [("held", kept), ("inside", None)],
-        )
-        with pytest.raises(ValueError, match="none of ours"):
+HERE = "tests.training.test_snapshot"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "subprocess:Popen",
+        "os:system",
+        "builtins:eval",
+        f"{HERE}:torch.os.system",
+        f"{HERE}:threading.Thread",
+        f"{HERE}:double",
+        f"{HERE}:Everything.probe",
+        f"{HERE}:",
+        HERE,
+        "",
+    ],
+)
+@pytest.mark.parametrize("kind", ["object", "code", "record", "choice"])
+def test_no_class_of_elsewhere_is_looked_up(name: str, kind: str) -> None:
+    content: list[Any] = {"object": [[]], "code": [], "record": [[]], "choice": ["A"]}[kind]
+    for kept in ((kind, name, *content), ("list", "list", [(kind, name, *content)])):
+        state = ("object", f"{HERE}:Holder", [("held", kept), ("inside", None)])
+        with pytest.raises(ValueError, match=r"none of ours|a NoneType and the checkpoint"):
             restored(state, Holder())
+
+
+CRAFTED: dict[str, Any] = {
+    "an attribute that no object of the class has": ("object", f"{HERE}:Everything", [("run", 1)]),
+    "a value in place of a method": ("object", f"{HERE}:Everything", [("probe", 1)]),
+    "a class": ("object", f"{HERE}:Holder", [("__class__", 1), ("held", 0), ("inside", None)]),
+    "a way of the restorer itself": ("find", "os:system"),
+    "another": ("class", "os:system"),
+    "what is no kind": ("popen", "touch"),
+    "too many items": ("tuple", [1], 2),
+    "too few": ("deque", "deque"),
+    "a container that is none": ("list", "Popen", []),
+    "a type of torch's that is none": ("dtype", "load"),
+    "a device that is none": ("device", "fpga:0"),
+    "what was never met": ("again", 7),
+    "a record of a class that is none": ("record", f"{HERE}:Holder", [1]),
+    "a choice of a class that is none": ("choice", f"{HERE}:Holder", "held"),
+    "a method of nobody": ("method", None, "probe"),
+    "a name that is a number": ("object", 3, []),
+    "items that are none": ("tuple", 3),
+    "a generator's state that is none": ("torch generator", "cpu", torch.zeros(3)),
+    "random numbers' state that is none": ("random", ("tuple", [3, 1, 2])),
+}
+
+
+@pytest.mark.parametrize("kept", CRAFTED.values(), ids=CRAFTED)
+def test_what_no_snapshot_says_is_refused_with_its_place(kept: Any) -> None:
+    for fresh, within in ((Everything(), kept), (Holder(), in_holder(kept)), (Holder(), kept)):
+        before = dict(vars(type(fresh)))
+        with pytest.raises(ValueError, match="^compressor"):
+            restored(through_a_file_as_it_is(within), fresh, "compressor")
+        assert dict(vars(type(fresh))) == before and callable(fresh.__init__)
+
+
+def in_holder(kept: Any) -> Any:
+    return ("object", f"{HERE}:Holder", [("held", kept), ("inside", None)])
+
+
+def through_a_file_as_it_is(kept: Any) -> Any:
+    file = io.BytesIO()
+    torch.save(kept, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+def test_a_value_never_hides_a_method() -> None:
+    """It would be called at the next step."""
+    kept = taken(Everything())
+    kept[2].append(("probe", ("method", ("again", 0), "move")))
+    with pytest.raises(ValueError, match=r"probe is no state of a Everything"):
+        restored(kept, Everything())

@@ -16,6 +16,7 @@ from harness.exchange.reduction import Reduction
 from harness.exchange.thread import Exchange
 from harness.exchange.workers import Workers
 from harness.training.gradients import Trained
+from harness.training.replica import Distributed
 from harness.training.task import Task
 from tests.ranks import run_ranks
 
@@ -89,17 +90,18 @@ def trained(
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     shares = {name: 1 / len(names) for name in names.values()}
     reduction = Reduction(Dense(), Fixed(), "local", Forget(), workers)
+    exchange, cpu = Exchange(reduction, workers, clock, names, shares), torch.device("cpu")
     return Trained(
         model=model,
+        replica=Distributed(model, exchange, 0.001, cpu),
         batches=batches(workers.rank, large_at),
         test_set=lambda: batches(workers.rank),
         optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
         learning_rate=lambda step: 0.1,
-        exchange=Exchange(reduction, workers, clock, names, shares),
+        exchange=exchange,
+        clock=clock,
         samples=BATCH,
-        device=torch.device("cpu"),
-        bucket_mb=0.001,
-        task=Task("accuracy", torch.device("cpu"), precision),
+        task=Task("accuracy", cpu, precision),
         **options,
     )
 

@@ -16,7 +16,7 @@ from harness.training.watch import BINS, Watch, Watching
 from tests.simulate.runs import DETERMINED, over_gloo, settings_of, simulated, weights
 
 RUN = ("workers=1", "batch_size=16", "model=mlp", "model.hidden=[40]", "parallel=split",
-       "method=dct_mp", "steps=5")  # fmt: skip
+       "activations=dct_mp", "steps=5")  # fmt: skip
 WATCH = ("+watch._target_=harness.training.watch.Watch", "+watch.every=2",
          "+watch.gradients=[3.weight]", "+watch.densities=[0.5,0.1]",
          "+watch.histogram_at=[3]")  # fmt: skip
@@ -91,6 +91,17 @@ def test_a_watched_run_is_the_run_that_was_not_watched(tmp_path) -> None:
     assert (pairs[0.1] > pairs[0.5]).all()
 
 
+def test_several_workers_each_look_at_what_they_compute_themselves(tmp_path) -> None:
+    """In virtual time they share a model."""
+    asked = (*RUN, *WATCH, "workers=3", "batch_size=8")
+    ours, theirs = (
+        simulated(tmp_path / "ours", *asked, *DETERMINED),
+        over_gloo(tmp_path / "theirs", *asked),
+    )
+    mine, real = (sorted((run / "watched.csv").read_text().splitlines()) for run in (ours, theirs))
+    assert mine == real and load.watched(ours)["rank"].nunique() == 3
+
+
 def test_a_histogram_has_every_activation_once(tmp_path) -> None:
     bins = load.histograms(simulated(tmp_path / "run", *RUN, *WATCH, *DETERMINED))
     assert list(bins.columns) == list(Bin._fields)
@@ -108,8 +119,7 @@ def test_a_histogram_has_every_activation_once(tmp_path) -> None:
         (("+watch.gradients=[9.weight]",), r"watch: gradients must be of 1\.weight, .* got 9\.wei"),
         (("+watch.every=0",), "watch: every must be a whole number >= 1, got 0"),
         (("+watch.densities=[0]",), r"watch: density must be a number in \(0, 1\], got 0"),
-        (("parallel=data", "method=allreduce", "workers=2"), "watch must be null with workers=2"),
-        (("parallel=data", "method=allreduce", "emulation.compute=replay"),
+        (("parallel=data", "activations=dense", "emulation.compute=replay"),
          "watch must be null with emulation.compute=replay"),
     ],
 )  # fmt: skip

@@ -1,0 +1,34 @@
+"""What a command costs, in one line before it starts: runs, minutes, and how to run fewer."""
+
+from harness import label
+from harness.reproduce.estimate import Estimate
+from harness.settings import Settings
+
+MINUTE_S = 60.0
+
+
+def announced(runs: list[Settings]) -> str:
+    """The line; runs that succeeded before are counted apart."""
+    estimate, unknown = Estimate(at_a_time=1), 0
+    for settings in runs:
+        try:
+            estimate.add(settings)
+        except Exception:  # a prediction that fails says nothing of the run
+            unknown += 1
+    todo = estimate.runs(True) + estimate.runs(False) + unknown
+    done = f", {len(runs) - todo} of them done before" if todo < len(runs) else ""
+    minutes = f", about {minutes_of(estimate.left_s())}" if todo > unknown else ""
+    more = f" and {unknown} of unknown length" if unknown and minutes else ""
+    return f"{len(runs)} runs{done}{minutes}{more}; fewer: {_fewer(runs)}"
+
+
+def minutes_of(seconds: float) -> str:
+    return f"{max(1, round(seconds / MINUTE_S))} min"
+
+
+def _fewer(runs: list[Settings]) -> str:
+    """Overrides that leave one run: the first, or the one that its preset is."""
+    first, at = runs[0], {"method": "method.name", "seed": "seed"}
+    said = {"method": label.preset_of(first.config), "seed": first["seed"]}
+    differ = {key for key in said if len({str(each[at[key]]) for each in runs}) > 1}
+    return " ".join(f"{key}={value}" for key, value in said.items() if key in differ or not differ)

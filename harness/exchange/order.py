@@ -1,0 +1,45 @@
+"""In which order a worker starts buckets and comes back to them: the same on all, whatever is late.
+
+What is on the wire first follows from this order alone, so that nobody waits for a collective that
+another has put off.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+ALL = 1 << 30  # buckets ahead: none is come back to before the last has been started
+
+
+class Lanes(NamedTuple):
+    """Rules for a worker's compression lane beside the network's lane."""
+
+    on_device: bool = True  # compression takes turns with backward; else it has a lane of its own
+    waits: bool = False  # it waits for a bucket's collectives before anything else goes on there
+    interference: float = 1.0  # compression between parts of backward takes so many times as long
+
+    @property
+    def ahead(self) -> int:
+        """Buckets that are started before the first is come back to."""
+        if self.waits:
+            return 0
+        return ALL if self.on_device else 1
+
+
+class Turn(NamedTuple):
+    """Next piece of work: start a bucket, up to its first collective, or go on with it."""
+
+    starts: bool
+    bucket: Any
+
+
+def in_turn(buckets: Iterable[Any], ahead: int) -> Iterator[Turn]:
+    """Starts `buckets` as they come, and goes on with each when `ahead` more have been started."""
+    started: deque[Any] = deque()
+    for bucket in buckets:
+        yield Turn(True, bucket)
+        started.append(bucket)
+        if len(started) > ahead:
+            yield Turn(False, started.popleft())
+    for bucket in started:
+        yield Turn(False, bucket)

@@ -1,0 +1,143 @@
+"""One iteration of a method on a testbed: steps of its replay in virtual time."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache, partial
+from statistics import fmean
+from typing import Any, Literal, NamedTuple
+
+from hydra.utils import get_object
+
+from controllers.fixed import Fixed
+from harness import plan, scales
+from harness.fidelity.layers import Layers
+from harness.fidelity.testbed import Cluster, Compute, Cost
+from harness.models.base import Times
+from harness.run import Run
+from harness.simulate.costs import Costs
+from harness.simulate.network import Simulated
+from harness.training.buckets import bucket_names
+from profiles.static import Static
+
+ALL_MB = 1e6  # all tensors in one bucket
+FOREVER_S = 3600.0  # between looks at a network that does not change
+ASKED = ("network=simulated", "dataset=synthetic", "emulation.compute=replay", "network.alike=true",
+         f"network.update_s={FOREVER_S}", f"network.sample_s={FOREVER_S}", "steps=1",
+         "network.timeline_steps=0", "network.repeat=0", "network.operation_s=0")  # fmt: skip
+
+
+class ReplayJob(NamedTuple):
+    """A model on some machines."""
+
+    model: str
+    compute: Compute
+    cluster: Cluster
+    classes: int | None = None
+
+
+class ReplayedMethod(NamedTuple):
+    """A compressor to replay, with its settings, density and cost."""
+
+    target: str  # its class, in compressors/
+    fields: tuple[tuple[str, Any], ...] = ()
+    density: float = 1.0
+    cost: Cost = ()
+    overlap: Literal["per_bucket", "per_tensor", "after_backward"] = "per_bucket"
+    bucket_mb: float | None = None  # None: DDP's own
+    fusion: Literal["uncompressed", "compressed"] = "uncompressed"
+    hooks: Literal["wait", "free"] | None = None  # None: the compressor\'s
+    interference: float = 1.0  # of compression in hooks
+    turn: int = 1  # steps until it does the same again
+    part: int = 1  # of a tensor's elements one in so many is there, with links as much slower
+
+
+class Iteration(NamedTuple):
+    """Predicted seconds of one iteration and its parts; no other work hides `exposed_s`."""
+
+    total_s: float
+    compute_s: float
+    compress_s: float
+    comm_s: float
+
+    @property
+    def exposed_s(self) -> float:
+        return self.total_s - self.compute_s - self.compress_s
+
+
+def iteration(job: ReplayJob, method: ReplayedMethod) -> Iteration:
+    """The mean of the steps in which it does everything once."""
+    return Iteration(*(fmean(column) for column in zip(*steps(job, method), strict=True)))
+
+
+@cache
+def steps(job: ReplayJob, method: ReplayedMethod) -> Sequence[Iteration]:
+    """Each of these; the first step of a replay, in which a layout is new, is none of them."""
+    rows = plan.replayed(_run(job, method)).sort_values("step")
+    took_s = rows.time_s.diff()[1:]
+    compute_s = job.compute.forward_s + job.compute.backward_s
+    parts = zip(took_s, rows.compress_s[1:], rows.comm_s[1:], strict=True)
+    return [Iteration(total, compute_s, compress, comm) for total, compress, comm in parts]
+
+
+def all_reduce_s(cluster: Cluster, nbytes: float) -> float:
+    """Seconds of one all-reduce of `nbytes`, alone on the network."""
+    return float(_costs(cluster).all_reduce(0.0, round(nbytes), cluster.workers))
+
+
+def buckets(sizes: dict[str, int]) -> list[int]:
+    """Elements of DDP's buckets of tensors of these sizes, the first to be ready first."""
+    return [sum(sizes[name] for name in names) for names in bucket_names(sizes, None)]
+
+
+@cache
+def _costs(cluster: Cluster) -> Costs:
+    run = _on(cluster)
+    return _network(run).costs(run.profile, run.nodes, run.workers_per_node)
+
+
+def _run(job: ReplayJob, method: ReplayedMethod) -> Run:
+    run = _on(job.cluster._replace(rate_mbit=job.cluster.rate_mbit / method.part))
+    cost = dict(method.cost)
+    for name in ("element_ns", "rank_ns"):
+        cost[name] = method.part * cost.get(name, 0.0)
+    forward_s, backward_s, where = job.compute.forward_s, job.compute.backward_s, "of the testbed"
+    times = Times(forward_s, backward_s, run.batch_size, where, where)
+    compressor = get_object(f"compressors.{method.target}")
+    lanes = replace(run.emulation, hooks=method.hooks, interference=method.interference)
+    mb: float | None = 0.0 if method.overlap == "per_tensor" else method.bucket_mb
+    return replace(
+        run,
+        network=replace(_network(run), device={"costs": {"other": cost}}),
+        model=Layers(job.model, times, job.classes, method.part),
+        times=times,
+        compressor=partial(compressor, **dict(method.fields)),
+        controller=partial(Fixed, method.density),
+        emulation=lanes,
+        overlap=method.overlap,
+        full_bucket_mb=mb,
+        fusion=method.fusion,
+        steps=1 + method.turn,
+    )
+
+
+def _on(cluster: Cluster) -> Run:
+    """A run on these machines, of no model yet."""
+    run, shared = _base(), min(cluster.workers, cluster.per_node)
+    network = _network(run)
+    return replace(
+        run,
+        workers=cluster.workers,
+        workers_per_node=shared,
+        profile=Static(cluster.rate_mbit),
+        network=replace(network, efficiency=cluster.efficiency, alpha_s=cluster.alpha_s),
+    )
+
+
+def _network(run: Run) -> Simulated:
+    assert isinstance(run.network, Simulated)
+    return run.network
+
+
+@cache
+def _base() -> Run:
+    return scales.compose(ASKED)[0].run()

@@ -1,0 +1,97 @@
+"""What `--help` shows: the groups and keys of a run in one screen, or one of them in full.
+
+What it says of a group, a key or a choice is the comment that stands beside it in conf/.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import NamedTuple
+
+from harness.search_path import CONF, choices, groups
+from harness.settings import BadSetting
+
+USAGE = """\
+python -m harness [GROUP=CHOICE ...] [KEY=VALUE ...] [+experiment=NAME] [-m]
+
+  --help NAME   choices of a group, keys of a section, or of a choice: GROUP=CHOICE
+  --cfg job     what the command line composes, without running it
+  -m            one run for each of several values: seed=0,1,2
+"""
+GROUP = re.compile(r" *(?:- (?P<name>\w+): (?P<choice>\w+) |)# (?:(?P<other>\w+): )?(?P<about>.*)")
+KEY = re.compile(r"(\w+): *([^#\n]*?) *(?:# (.*))?")
+DEFAULT = re.compile(r"(?: *- |defaults: \[)(?:override /)?(?:(\w+): )?(?!_self_)(\w+)")
+NOT_OF_A_RUN = ("folder", "comparison", "seeds", "hydra")
+
+
+class Line(NamedTuple):
+    """A name, its value where it has one, and what it is."""
+
+    name: str
+    value: str
+    about: str
+
+
+def shown(name: str | None) -> str:
+    """Help on `name`, or on everything. BadSetting: nothing is called so."""
+    return "\n".join(_all() if name is None else _one(name))
+
+
+def _all() -> Iterator[str]:
+    head, keys = _config()
+    yield from (USAGE, "Groups")
+    found = filter(None, map(GROUP.fullmatch, head.splitlines()[1:]))
+    yield from _table(Line(m["name"] or m["other"], m["choice"] or "", m["about"]) for m in found)
+    yield from ("", "Keys")
+    yield from _table(line for line, _ in _blocks(keys) if line.name not in NOT_OF_A_RUN)
+
+
+def _one(name: str) -> Iterator[str]:
+    group, _, choice = name.partition("=")
+    files = choices(group)
+    sections = {line.name: inner for line, inner in _blocks(_config()[1]) if inner}
+    if choice in files:
+        yield files[choice].read_text().rstrip()
+    elif choice:
+        raise BadSetting(f"{group} has no choice {choice!r}; --help {group} lists those it has")
+    elif files:
+        yield from _table(Line(each, "", _about(file)) for each, file in files.items())
+        yield from _table(Line(each, "", "a group of its own") for each in groups(group))
+    elif name in sections:
+        yield from _table(line for line, _ in _blocks(sections[name]))
+    else:
+        raise BadSetting(f"--help {name}: there is no such group or section; --help lists them")
+
+
+def _config() -> tuple[str, str]:
+    """The groups and the keys of conf/config.yaml, as they are written there."""
+    head, _, keys = (CONF / "config.yaml").read_text().partition("\n\n")
+    return head, keys
+
+
+def _blocks(text: str) -> Iterator[tuple[Line, str]]:
+    """Every key that is not indented, and the lines that are below it, as if they were not."""
+    for block in re.split(r"(?m)^(?=\w)", text):
+        first, _, inner = block.partition("\n")
+        if found := KEY.fullmatch(first):
+            name, value, about = found.groups()
+            inner = dedent(inner) if inner.startswith(" ") else ""
+            names = ", ".join(line.name for line, _ in _blocks(inner))
+            yield Line(name, value, "; ".join(filter(None, (about, names)))), inner
+
+
+def _about(file: Path) -> str:
+    """The comment at its head or beside its class; where there is none, what it chooses."""
+    lines = [each for each in file.read_text().splitlines() if each != "# @package _global_"]
+    head = next((each for each in lines if each.startswith(("# ", "_target_:"))), "")
+    chosen = ("=".join(filter(None, each.groups())) for each in map(DEFAULT.match, lines) if each)
+    said = head.partition("# ")[2].rpartition("    ")[2]  # behind the command, where there is one
+    return said.strip() or " ".join(chosen)
+
+
+def _table(lines: Iterable[Line]) -> Iterator[str]:
+    rows = list(lines)
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(2)]
+    for name, value, about in rows:
+        yield f"  {name:{widths[0]}}  {value:{widths[1]}}  {about}".rstrip()

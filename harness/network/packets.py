@@ -1,0 +1,4 @@
+"""How much passes a shaper at once: constants that need nothing of the kernel."""
+
+BURST_US = 2000  # of its rate, that an idle shaper lets through at once
+LARGEST_BYTES = 65_536  # of a packet that segmentation offload makes

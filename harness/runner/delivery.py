@@ -1,0 +1,234 @@
+"""Whether links delivered their plan while ranks communicated: bytes against the plan's integral.
+
+Counters of links.csv are held against rates of the plan over the time of collectives.csv. Lower:
+while all ranks are in a collective that has bytes to move, the slowest link of the moment holds all
+of them up, so the link that carried most must have carried what that one was to. Upper: no link
+carries more than its own rate while any rank is in a collective, and nothing between two.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.network.packets import BURST_US
+
+HOP_S = 0.0002  # real: a ring of 4 takes 0.4 to 0.9 ms, in 6 hops, to all-reduce 4 bytes
+LEAST_EXCHANGE_S = 0.02  # real: in a shorter one ranks wait for each other more than for links
+WINDOW_S = 1.0  # real, of communication: the "second" of the worst second
+LEAST_S = 0.25  # real, of communication: of less than that nothing is said
+BYTES_PER_MBIT_S = 125_000
+LARGEST_PACKET_BYTES = 68_000  # goes whole through a shaper
+
+Array = NDArray[np.float64]
+Row = dict[str, str]
+
+
+class Delivery(NamedTuple):
+    """Bytes over what the plan has for them; the worst are of a second of communication.
+
+    None where ranks communicated too little, or where no bound holds.
+    """
+
+    communicated_s: float  # emulated, all ranks at once in what fills links
+    delivered: float | None = None  # of what the slowest link was to carry, at least
+    delivered_worst: float | None = None
+    worst_s: float | None = None  # emulated, when that second began
+    exceeded: float | None = None  # of what a link was to carry at most, the highest of all links
+    exceeded_worst: float | None = None
+    exceeded_link: str | None = None
+
+
+class StepFunction:
+    """A function of time that is constant between `times`, and its integral."""
+
+    def __init__(self, times: Array, values: Array) -> None:
+        self._times, self._values = times, values
+        self._sums = np.concatenate([[0.0], np.cumsum(np.diff(times) * values[:-1])])
+
+    @classmethod
+    def slowest(cls, rates: Iterable["StepFunction"]) -> Self:
+        """The lowest of all, at all times."""
+        each = list(rates)
+        times = np.unique(np.concatenate([rate._times for rate in each]))
+        return cls(times, np.min([rate.values(times) for rate in each], axis=0))
+
+    def values(self, at: Array) -> Array:
+        number = np.clip(np.searchsorted(self._times, at, "right") - 1, 0, None)
+        return self._values[number]
+
+    def until(self, at: Array) -> Array:
+        """Integral from the first of `times` on; before it the function is as it is there."""
+        number = np.clip(np.searchsorted(self._times, at, "right") - 1, 0, None)
+        return self._sums[number] + (at - self._times[number]) * self._values[number]
+
+
+class Spans(NamedTuple):
+    """Periods in order of time, which do not overlap."""
+
+    starts: Array
+    ends: Array
+
+    def joined(self) -> "Spans":
+        """Merge the spans that overlap."""
+        ends = np.maximum.accumulate(self.ends)
+        first = np.concatenate([[True], self.starts[1:] > ends[:-1]])
+        return Spans(self.starts[first], ends[np.concatenate([first[1:], [True]])])
+
+    def integral(self, rate: StepFunction, at: Array) -> Array:
+        """Integral of `rate` over the part of the spans before each `at`."""
+        begun, whole = rate.until(self.starts), rate.until(self.ends)
+        sums = np.concatenate([[0.0], np.cumsum(whole - begun)])
+        number = np.searchsorted(self.starts, at, "right")
+        last = np.clip(number - 1, 0, None)
+        cut = np.where(at < self.ends[last], whole[last] - rate.until(at), 0.0)
+        return sums[number] - np.where(number > 0, cut, 0.0)
+
+
+def plan(events: Iterable[Mapping[str, Any]]) -> dict[str, StepFunction]:
+    """Planned bytes/s of every link, by what the player told."""
+    told: dict[str, list[tuple[float, float]]] = {}
+    for event in events:
+        if event["event"] == "conditions":
+            for link, fields in event["links"].items():
+                if "rate_mbit" in fields:
+                    at = (event["planned_s"], fields["rate_mbit"] * BYTES_PER_MBIT_S)
+                    told.setdefault(link, []).append(at)
+    return {link: StepFunction(*np.array(sorted(each)).T) for link, each in told.items()}
+
+
+class Exchanges(NamedTuple):
+    """Collectives of all ranks, in order of time: [ranks, collectives]."""
+
+    starts: Array
+    ends: Array
+    sent_bytes: Array
+
+    @classmethod
+    def read(cls, path: Path) -> "Exchanges":
+        """Read the collectives at `path`; all ranks are cut to the shortest one's number."""
+        with path.open() as file:
+            lines = file.readlines()[1:]
+        rows = np.loadtxt(lines, delimiter=",", ndmin=2) if lines else np.zeros((0, 5))
+        rows = rows[np.argsort(rows[:, 0], kind="stable")]
+        ranks = [rows[rows[:, 2] == rank] for rank in np.unique(rows[:, 2])]
+        length = min(map(len, ranks), default=0)
+        return cls(*(np.array([rank[:length, n] for rank in ranks]) for n in (0, 1, 3)))
+
+    def __bool__(self) -> bool:
+        return len(self.starts) > 1 and self.starts.size > 0
+
+    def any(self, more_s: float) -> Spans:
+        """Spans in which any rank was in a collective, or up to `more_s` after it."""
+        return Spans(self.starts.min(axis=0), self.ends.max(axis=0) + more_s).joined()
+
+    def all(self, chosen: NDArray[np.bool_], hop_s: float) -> Spans:
+        """Spans in which all ranks were in a collective of the `chosen`, less its hops' latency."""
+        hops = 2 * (len(self.starts) - 1)
+        # ranks end one after the other, each when its own link is done
+        start, end = self.starts.max(axis=0) + hops * hop_s, self.ends.mean(axis=0)
+        chosen = chosen & (end > start)
+        return Spans(start[chosen], end[chosen])
+
+    def long(self, slowest: StepFunction, least_s: float) -> NDArray[np.bool_]:
+        """Mask of collectives that carry `least_s` or more of the slowest link's bytes."""
+        return self.sent_bytes.mean(axis=0) >= least_s * slowest.values(self.starts.max(axis=0))
+
+    def bytes_until(self, chosen: NDArray[np.bool_], at: Array) -> Array:
+        """Bytes that a rank has sent in the `chosen` collectives before each `at`."""
+        ends = np.maximum.accumulate(self.ends.mean(axis=0))
+        sums = np.concatenate([[0.0], np.cumsum(self.sent_bytes.mean(axis=0) * chosen)])
+        return sums[np.searchsorted(ends, at, "right")]
+
+
+def judged(
+    path: Path,
+    events: Iterable[Mapping[str, Any]],
+    rows: Mapping[str, list[Row]],
+    dilation: float,
+    bounded: tuple[bool, bool] = (True, True),
+) -> Delivery:
+    """Judge a run by its collectives.csv at `path` and its rows of links.csv, by link.
+
+    `bounded` says whether the lower and the upper bound hold: not below where packets are delayed
+    or lost, which TCP answers as it likes, nor above where others' flows are part of the plan.
+    """
+    rates = plan(events)
+    links = [name for name in rates if len(rows.get(name, ())) > 1]
+    if not links or not (exchanges := Exchanges.read(path)):
+        return Delivery(0.0)
+    slowest = StepFunction.slowest(rates.values())
+    long = exchanges.long(slowest, LEAST_EXCHANGE_S / dilation)
+    together = exchanges.all(long, HOP_S / dilation)
+    if not len(together.starts):
+        return Delivery(0.0)
+    edges = np.unique([float(row["time_s"]) for row in rows[links[0]]])
+    busy = together.integral(StepFunction(np.zeros(1), np.ones(1)), edges)
+    found = Delivery(float(busy[-1] - busy[0]))
+    if found.communicated_s * dilation < LEAST_S:
+        return found
+    carried = {link: _carried(rows[link], edges) for link in links}
+    chosen = _windows(busy, WINDOW_S / dilation)
+    if bounded[0]:
+        short = exchanges.bytes_until(~long, edges)
+        moved = {link: each - short for link, each in carried.items()}
+        found = _lower(found, moved, together.integral(slowest, edges), edges, chosen)
+    if bounded[1]:
+        anyone = exchanges.any(BURST_US / 1e6 / dilation)
+        found = _upper(found, carried, rates, anyone, edges, chosen)
+    return found
+
+
+def _carried(rows: list[Row], edges: Array) -> Array:
+    """Bytes until each of `edges`; of samples at one time, as while the clock stands, the last."""
+    times = np.array([float(row["time_s"]) for row in rows])
+    counts = np.array([float(row["bytes"]) for row in rows])
+    last = np.concatenate([times[1:] > times[:-1], [True]])
+    return np.interp(edges, times[last], counts[last])
+
+
+def _windows(busy: Array, length_s: float) -> NDArray[np.intp]:
+    """Numbers of edges between which there are `length_s` of communication, or a little more."""
+    found, begun = [0], busy[0]
+    for number, now in enumerate(busy):
+        if now - begun >= length_s:
+            found.append(number)
+            begun = now
+    if len(found) == 1 or busy[-1] - begun > length_s / 2:
+        found.append(len(busy) - 1)
+    return np.array(found)
+
+
+def _lower(
+    found: Delivery, carried: Mapping[str, Array], planned: Array, edges: Array, chosen: Any
+) -> Delivery:
+    most = np.max([np.diff(each[chosen]) for each in carried.values()], axis=0)
+    shares = most / np.diff(planned[chosen])
+    whole = max(each[-1] - each[0] for each in carried.values())
+    worst = int(np.argmin(shares))
+    return found._replace(
+        delivered=float(whole / (planned[-1] - planned[0])),
+        delivered_worst=float(shares[worst]),
+        worst_s=float(edges[chosen[worst]]),
+    )
+
+
+def _upper(
+    found: Delivery,
+    carried: Mapping[str, Array],
+    rates: Mapping[str, StepFunction],
+    anyone: Spans,
+    edges: Array,
+    chosen: Any,
+) -> Delivery:
+    shares, worst = {}, {}
+    for link, each in carried.items():
+        most = anyone.integral(rates[link], edges)
+        shares[link] = (each[-1] - each[0]) / (most[-1] - most[0] + LARGEST_PACKET_BYTES)
+        worst[link] = np.max(np.diff(each[chosen]) / (np.diff(most[chosen]) + LARGEST_PACKET_BYTES))
+    link = max(shares, key=lambda name: shares[name])
+    return found._replace(
+        exceeded=float(shares[link]), exceeded_worst=float(max(worst.values())), exceeded_link=link
+    )

@@ -1,0 +1,115 @@
+"""Ranks that stood still: stopped by a signal, or waiting for a processor, by the kernel's word.
+
+The supervisor looks at every process of its ranks; a look costs time, so where there are many they
+are rarer, and never take more than a hundredth of one processor.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+LOOK_S = 0.2  # real, between looks
+LEAST_S = 0.5  # real: a shorter pause is not told
+WAITED_SHARE = 0.8  # of the time between looks, that a thread wanted to run and did not
+_SHARE = 100  # of what a look took, until the next
+
+
+class Pause(NamedTuple):
+    rank: int
+    cause: str
+    time_s: float  # emulated, when it began
+    length_s: float  # real
+
+
+class Seen(NamedTuple):
+    """State of one process: if it is stopped, and how long its threads waited for a processor."""
+
+    stopped: bool
+    waited_s: Mapping[int, float]  # for a processor since its beginning, by thread
+
+
+@dataclass
+class Pauses:
+    """Pauses of the ranks' `processes` while the clock runs; `over` are those that have ended."""
+
+    processes: Mapping[int, int]  # rank -> process
+    time_s: Callable[[], float | None]  # emulated
+    over: list[Pause] = field(default_factory=list, init=False)
+    _before: dict[int, Seen] = field(default_factory=dict, init=False)
+    _now: dict[int, Pause] = field(default_factory=dict, init=False)  # that go on, by rank
+    _looked: tuple[float, float | None] = field(default=(0.0, None), init=False)
+    _next: float = field(default=0.0, init=False)
+
+    def look(self) -> None:
+        """Look at all processes, if it is time to."""
+        if (now := time.monotonic()) < self._next:
+            return
+        (looked, then_s), time_s = self._looked, self.time_s()
+        if time_s is None or time_s == then_s:  # the clock stands still
+            self.end()
+            self._before.clear()
+        else:
+            for rank, process in self.processes.items():
+                if seen := look_at(process):
+                    self._judge(rank, seen, now - looked, time_s if then_s is None else then_s)
+        self._looked = now, time_s
+        self._next = now + max(LOOK_S, _SHARE * (time.monotonic() - now))
+
+    def end(self) -> list[Pause]:
+        """All that there were; those that go on end now."""
+        for rank in list(self._now):
+            self._close(rank)
+        return self.over
+
+    def _judge(self, rank: int, seen: Seen, since_s: float, then_s: float) -> None:
+        """Judge if `rank` stood still in `since_s` real seconds, from `then_s` on the clock."""
+        cause, before = "", self._before.get(rank)
+        self._before[rank] = seen
+        if before and seen.stopped:
+            cause = "was stopped by a signal"
+        elif before and _waited(before, seen) > WAITED_SHARE * since_s:
+            cause = "waited for a processor"
+        paused = self._now.get(rank)
+        if paused and paused.cause != cause:
+            self._close(rank)
+        if cause:
+            paused = self._now.get(rank, Pause(rank, cause, then_s, 0.0))
+            self._now[rank] = paused._replace(length_s=paused.length_s + since_s)
+
+    def _close(self, rank: int) -> None:
+        if (paused := self._now.pop(rank)).length_s >= LEAST_S:
+            self.over.append(paused)
+
+
+def _waited(before: Seen, now: Seen) -> float:
+    """Seconds of the thread that waited longest in between."""
+    then = before.waited_s
+    grown = (waited - then.get(thread, waited) for thread, waited in now.waited_s.items())
+    return max(grown, default=0.0)
+
+
+def look_at(process: int) -> Seen | None:
+    """Read the state of `process`; None once it has ended."""
+    folder = Path(f"/proc/{process}")
+    try:
+        state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+        threads = [each.name for each in (folder / "task").iterdir()]
+    except OSError:
+        return None
+    waited = {int(thread): _waited_s(folder / "task" / thread / "schedstat") for thread in threads}
+    return Seen(state in "Tt", waited)
+
+
+def _waited_s(path: Path) -> float:
+    """0 where the thread has ended or the kernel does not count."""
+    try:
+        return int(path.read_text().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
+
+
+def processes(events: Iterable[Mapping]) -> dict[int, int]:
+    """Process ids of this machine's ranks, which they recorded when they were ready."""
+    return {e["rank"]: e["pid"] for e in events if e["event"] == "rank_ready" and "pid" in e}

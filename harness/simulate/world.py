@@ -1,0 +1,244 @@
+"""Threads of one process that take turns in emulated time: who is behind the others goes on.
+
+Every thread has a time of its own and belongs to a rank. One runs at a time, until it waits, or its
+time passes another's: so what threads do to each other they do in the order of their times, and a
+run is the same every time (a conservative simulation: Chandy and Misra, 1979). Ranks that were
+processes of their own share nothing: each has its own random numbers, put in place when one of its
+threads runs.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import inf
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+JOIN_S = 10.0  # for a thread to come to where it waits
+
+Until = Callable[[], float | None]  # when a thread may go on; None: not yet
+
+
+class Left(BaseException):
+    """The world is over: nothing that a thread waits for will come."""
+
+
+class Stuck(RuntimeError):
+    """Deadlock: every thread waits for another."""
+
+
+class Happening(Protocol):
+    """Process that goes on beside threads, such as messages that share links."""
+
+    def next_s(self) -> float:
+        """Time at which something ends, if nothing begins before; inf if nothing goes on."""
+        ...
+
+    def advance(self, time_s: float) -> None:
+        """Advance to `time_s`."""
+        ...
+
+
+@dataclass(eq=False)
+class Thread:
+    """`now_s` is its own time; `until` what it waits for, None: nothing."""
+
+    rank: int
+    name: str
+    now_s: float
+    is_aside: bool  # serves others: the world ends without it
+    until: Until | None = None
+    is_over: bool = field(default=False, init=False)
+    wake: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def due_s(self) -> float | None:
+        """Time at which the thread goes on, as far as is known; None if it is not."""
+        if self.until is None:
+            return self.now_s
+        at_s = self.until()
+        return None if at_s is None else max(self.now_s, at_s)
+
+
+class World:
+    """Made, given threads, and `run` by one thread that is none of them.
+
+    `random` numbers of `device` are those of whichever rank runs.
+    """
+
+    def __init__(self, device: torch.device, happening: Happening | None = None) -> None:
+        self._device, self._happening = device, happening
+        self._cores = torch.get_num_threads()  # by which products of matrices are rounded
+        self._threads: list[Thread] = []
+        self._random: dict[int, list[Tensor]] = {}  # of ranks that do not run
+        self._all: list[threading.Thread] = []
+        self._ended = threading.Lock()
+        self._is_over = False
+        self._running: Thread | None = None
+        self.failure: tuple[int, BaseException] | None = None  # the first: rank and error
+
+    # Called by whichever thread runs.
+
+    @property
+    def running(self) -> Thread:
+        assert self._running is not None
+        return self._running
+
+    @property
+    def now_s(self) -> float:
+        return self.running.now_s
+
+    def begin(
+        self,
+        work: Callable[[], None],
+        rank: int,
+        name: str,
+        now_s: float = 0.0,
+        aside: bool = False,
+    ) -> Thread:
+        """A new thread, which does `work` from `now_s` on; it does not run yet."""
+        thread = Thread(rank, name, now_s, aside)
+        thread.wake.acquire()
+        self._threads.append(thread)
+        self._random.setdefault(rank, self._numbers())
+        real = threading.Thread(target=self._do, args=(thread, work), name=name, daemon=True)
+        self._all.append(real)
+        real.start()
+        return thread
+
+    def wait(self, until: Until) -> None:
+        """Wait until others have made `until` return a time, and that time has come."""
+        own = self.running
+        own.until = until
+        self._pass_on(own)
+
+    def wait_for(self, true: Callable[[], bool]) -> None:
+        """Wait until a condition holds, through what another thread does."""
+        since: list[float] = []
+
+        def until() -> float | None:
+            if not since and true():
+                since.append(self._last_s())
+            return since[0] if since else None
+
+        while not true():
+            since.clear()
+            self.wait(until)
+
+    def sleep_until(self, time_s: float) -> None:
+        """Let others go on that are before that time."""
+        if time_s > self.running.now_s:
+            self.wait(lambda: time_s)
+
+    # Called by who has made the world.
+
+    def run(self) -> None:
+        """Run every thread to its end; an error that one raised is in `failure`."""
+        self._ended.acquire()
+        try:
+            first = self._chosen()
+            if first is not None:
+                self._let(first)
+                self._ended.acquire()
+        finally:  # also when it is interrupted
+            self._end_all()
+
+    def _end_all(self) -> None:
+        self._is_over = True
+        for thread in self._threads:
+            if thread.wake.locked():
+                thread.wake.release()
+        for real in self._all:
+            real.join(JOIN_S)
+
+    def _do(self, thread: Thread, work: Callable[[], None]) -> None:
+        thread.wake.acquire()
+        if self._is_over:
+            return
+        torch.set_num_threads(self._cores)  # a thread has a number of its own
+        try:
+            work()
+        except Left:
+            return
+        except BaseException as error:
+            self._fail(thread, error)
+            return
+        if self._is_over:
+            return
+        self._threads.remove(thread)
+        thread.is_over = True
+        self._end(thread)
+
+    def _end(self, thread: Thread) -> None:
+        try:
+            following = self._chosen()
+        except BaseException as error:
+            self._fail(thread, error)
+            return
+        if following is None:
+            self._ended.release()
+        else:
+            self._let(following, thread)
+
+    def _pass_on(self, own: Thread) -> None:
+        if self._is_over:
+            raise Left
+        following = self._chosen()
+        if following is not own:
+            if following is None:
+                raise Stuck("nothing is left to be done")
+            self._let(following, own)
+            own.wake.acquire()
+            if self._is_over:
+                raise Left
+            return
+        self._take(own)
+
+    def _let(self, thread: Thread, before: Thread | None = None) -> None:
+        if before is None or thread.rank != before.rank:
+            if before is not None:
+                self._random[before.rank] = self._numbers()
+            self._put(self._random[thread.rank])
+        self._take(thread)
+        thread.wake.release()
+
+    def _take(self, thread: Thread) -> None:
+        due_s = thread.due_s()
+        assert due_s is not None
+        thread.now_s, thread.until, self._running = due_s, None, thread
+
+    def _chosen(self) -> Thread | None:
+        """Thread to run next: the first of those furthest behind; None: all is done."""
+        if all(thread.is_aside for thread in self._threads):
+            return None
+        while True:
+            due = [
+                (at, n) for n, each in enumerate(self._threads) if (at := each.due_s()) is not None
+            ]
+            first_s, number = min(due, default=(inf, -1))
+            ends_s = self._happening.next_s() if self._happening else inf
+            if first_s <= ends_s and number >= 0:
+                return self._threads[number]
+            if self._happening is None or ends_s == inf:
+                waiting = ", ".join(each.name for each in self._threads if not each.is_aside)
+                raise Stuck(f"these wait for what will not come: {waiting}")
+            self._happening.advance(ends_s)
+
+    def _last_s(self) -> float:
+        return -inf if self._running is None else self._running.now_s
+
+    def _fail(self, thread: Thread, error: BaseException) -> None:
+        self.failure = self.failure or (thread.rank, error)
+        self._ended.release()
+
+    def _numbers(self) -> list[Tensor]:
+        found = [torch.get_rng_state()]
+        if self._device.type == "cuda":
+            found.append(torch.cuda.get_rng_state(self._device))
+        return found
+
+    def _put(self, numbers: list[Tensor]) -> None:
+        torch.set_rng_state(numbers[0])
+        if len(numbers) > 1:
+            torch.cuda.set_rng_state(numbers[1], self._device)

@@ -1,0 +1,1 @@
+"""ACP-SGD: accelerated power iteration (Zhang et al., 2023)."""

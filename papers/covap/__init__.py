@@ -1,0 +1,1 @@
+"""COVAP: overlapping-aware gradient compression (Meng et al., 2023)."""

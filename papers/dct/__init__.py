@@ -1,0 +1,1 @@
+"""DCT: dynamic communication thresholding (Gupta et al., 2021)."""

@@ -1,0 +1,152 @@
+"""What DCT (Gupta et al., 2021) shows of thresholds and activations: figures 2, 5 and 6.
+
+By what a watch saw, watched.csv and histograms.csv. The first tenth of a run is its start, the last
+tenth its end.
+"""
+
+import numpy as np
+import pandas as pd
+
+from harness.analysis import load, metrics, ratios, watched
+from harness.analysis.ratios import Ratio
+from harness.claims import changes, rules
+from harness.claims.base import Found, NoSuchRuns, NotTestable, Runs, listed
+
+TENTH = 0.1  # of a run
+GROWS = 1.2  # times from one sparsity to the next, at least
+DEVIATION = 0.26  # published: the most that a threshold is off its running mean at 95 %
+DRIFTS = 1 / 1.2  # times what it was, or less
+FEWEST = 50  # watched steps of which a running mean says something
+GRADIENT, CUTS, LAPLACE = "dct_fig2", "dct_fig5", "dct_table6"
+WITHOUT = "dct_mp_1"  # all but zeros crosses cuts
+DENSITIES = (0.25, 0.1, 0.05)
+DRIFTING = "dct_mp_laplace_0.25"
+
+
+def sparse(density: float) -> str:
+    """`95 %`, as the paper says it."""
+    return f"{100 * (1 - density):g} %"
+
+
+def grows_with_sparsity(runs: Runs) -> Found:
+    """Mean over the steps of a gradient's threshold, from one sparsity to the next."""
+    rows = pd.concat(_of_gradient(runs))
+    means = rows.groupby("density").threshold.mean().sort_index(ascending=False)
+    told = listed(dict(zip(map(sparse, means.index), means, strict=True)))
+    least = (means / means.shift()).min()
+    reason = f"{least:.3g} times from one to the next"
+    return Found(bool(least >= GROWS), f"{told}; growing is {GROWS:g} times", reason)
+
+
+def deviation(runs: Runs) -> float:
+    """The most that a gradient's threshold at 95 % is off its mean over the tenth before."""
+    tables = _of_gradient(runs)
+    seen = min(table.step.nunique() for table in tables)
+    if seen < FEWEST:
+        raise NotTestable(f"needs {FEWEST} watched steps of {GRADIENT}, has {seen}")
+    return float(np.mean([_off_running_mean(rows) for rows in tables]))
+
+
+def varies_little(runs: Runs) -> Found:
+    """Test that thresholds vary little after the start."""
+    found = deviation(runs)
+    limit = rules.FACTOR * DEVIATION
+    told = f"{100 * found:.3g} % at most after the start; little is up to {100 * limit:g} %"
+    return Found(found <= limit, told, "a batch here is one of few of the model's training")
+
+
+def _of_gradient(runs: Runs) -> list[pd.DataFrame]:
+    """Table of a watch of each run."""
+    group = runs.of(GRADIENT)
+    found = [load.watched(path) for path in group.rows(group.dense).path]
+    if any(table.empty for table in found):
+        raise NoSuchRuns(f"no watched.csv of {group.dense} in {group.experiment}")
+    return found
+
+
+def _off_running_mean(rows: pd.DataFrame) -> float:
+    threshold = rows[np.isclose(rows.density, 0.05)].threshold
+    window = round(TENTH * len(threshold))
+    off = threshold / threshold.rolling(window).mean() - 1
+    return float(off.iloc[window:].abs().max())
+
+
+def falls_faster(runs: Runs) -> Found:
+    """End over start of a threshold at the cuts, with it in use over that where all crosses.
+
+    Where it ends at 0 without being used, as more activations than that are 0, nothing is told.
+    """
+    group, found = runs.of(CUTS), {}
+    for density in DENSITIES:
+        method = f"dct_mp_{density:g}"
+        rows = group.rows(method, WITHOUT)
+        ends = [_ends(_at_cuts(path, density)) for path in rows.path]
+        kept = pd.Series([end / start for start, end in ends], rows.index)
+        if (kept[rows.method == WITHOUT] == 0).all():
+            continue
+        ratio = ratios.paired(rows.assign(kept=kept), "kept", method, WITHOUT)
+        what = f"watched.csv of {method} and {WITHOUT} in {CUTS}"
+        found[sparse(density)] = changes.over(ratio, what)
+    if not found:
+        raise NotTestable("every threshold ends at 0: more activations than that are 0")
+    told = f"of what is left at the end, % more than without: {changes.listed(found)}"
+    verdicts = {label: changes.better(each) for label, each in found.items()}
+    return changes.all_so(verdicts, told, "from the first tenth of a run to its last")
+
+
+def _at_cuts(path: str, density: float) -> pd.Series:
+    """The threshold over the steps, mean over cuts."""
+    rows = load.watched(path)
+    rows = rows[watched.is_cut(rows) & np.isclose(rows.density, density)]
+    return rows.groupby("step").threshold.mean()
+
+
+def _ends(values: pd.Series) -> tuple[float, float]:
+    """Means of the first tenth and of the last; nan of nothing."""
+    tenth = max(1, round(TENTH * len(values)))
+    return float(values.iloc[:tenth].mean()), float(values.iloc[-tenth:].mean())
+
+
+def fits_better(runs: Runs) -> Found:
+    """Total variation between all activations and a Laplace fit, over that of a Gaussian fit.
+
+    At the last step of which a histogram is kept, mean over cuts; the paper's is of step 10,000.
+    """
+    group = runs.of(CUTS)
+    bins = [load.histograms(path) for path in group.rows(WITHOUT).path]
+    if any(table.empty for table in bins):
+        raise NoSuchRuns(f"no histograms.csv of {WITHOUT} in {CUTS}")
+    last = max(table.step.max() for table in bins)
+    laplace, normal = (
+        pd.Series([_distance(table[table.step == last], model) for table in bins])
+        for model in ("laplace", "normal")
+    )
+    of_seeds = metrics.interval(laplace / normal)
+    found = changes.over(Ratio(*of_seeds, len(bins)), f"a histogram of {WITHOUT} in {CUTS}")
+    far = {"Laplace": laplace.mean(), "Gaussian": normal.mean()}
+    told = f"step {last}: {listed(far)}; Laplace % further {changes.spoken(found)}"
+    return changes.all_so({"Laplace": changes.better(found)}, told, "behind a rectifier")
+
+
+def _distance(bins: pd.DataFrame, model: str) -> float:
+    """Distance of a run's activations from a fit of `model`, mean over cuts."""
+    fits = [fit for _, rows in bins.groupby(["rank", "of"]) for fit in watched.fits(rows)]
+    return float(np.mean([fit.distance for fit in fits if fit.model == model]))
+
+
+def achieved_density(runs: Runs) -> tuple[float, float]:
+    """Share of activations over the Laplace threshold that 25 % should reach: start and end."""
+    steps = runs.of(LAPLACE, parallel__stages=2).steps(DRIFTING)[DRIFTING]
+    shares = [each.groupby("step").achieved_activation_density.mean() for each in steps]
+    start, end = np.mean([_ends(each) for each in shares], axis=0)
+    if not np.isfinite([start, end]).all():
+        raise NoSuchRuns(f"no achieved_activation_density of {DRIFTING} in {LAPLACE}")
+    return float(start), float(end)
+
+
+def occupancy_drifts(runs: Runs) -> Found:
+    """Over the steps."""
+    start, end = achieved_density(runs)
+    told = f"{100 * start:.3g} % at the start, {100 * end:.3g} % at the end"
+    reason = f"drifting is by {1 / DRIFTS:g} times at least, below 25 %"
+    return Found(end <= DRIFTS * start and end < 0.25, told, reason)

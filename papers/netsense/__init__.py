@@ -1,0 +1,1 @@
+"""NetSenseML: network-adaptive compression (Wang et al., 2025)."""

@@ -1,0 +1,92 @@
+"""Which runs say the numbers of NetSenseML's tables and text."""
+
+from typing import Any
+
+import pandas as pd
+
+from harness.analysis import metrics, ratios
+from harness.claims.base import Group, Runs
+from harness.claims.numbers import MeasuredCell, Number, fewer, mean, ratio
+from papers.netsense import claims
+
+WORKERS = claims.PUBLISHED_WORKERS
+METHODS = {
+    "NetSenseML": claims.NETSENSE,
+    "AllReduce": claims.DENSE,
+    "TopK-0.1": claims.TOP_K,
+}
+MBIT = {"Mbps": 1.0, "Gbps": 1000.0}
+TABLES = {"netsense_table1": claims.RESNET18, "netsense_table2": claims.VGG16}
+
+
+def cells(rows: list[Any]) -> list[MeasuredCell]:
+    """Cells of `TABLES`, with ratios that follow from them unprinted, and of the text."""
+    found = []
+    for row in rows:
+        if row.id in TABLES:
+            found += _of_table(row, rows)
+        elif row.id == "netsense_text_tta":
+            found.append(MeasuredCell(row, _time_ratio, False))
+    return found
+
+
+def notes(row: Any, rows: pd.DataFrame, found: Number) -> list[str]:
+    """Differences of these runs from the paper's."""
+    late = found.mean != found.mean
+    early = ["no evaluation before NetSenseML had its best accuracy, or none at all"]
+    return fewer(rows, WORKERS) + (early if late else [])
+
+
+def _of_table(row: Any, rows: list[Any]) -> list[MeasuredCell]:
+    """A cell of NetSenseML's tables; for throughput also its ratio to that of AllReduce."""
+    experiment, method = TABLES[row.id], METHODS[row.method]
+    mbit = float(row.network[:-4]) * MBIT[row.network[-4:]]
+
+    def group(runs: Runs) -> Group:
+        return claims.at_rate(runs, experiment, mbit)
+
+    if row.metric == "best_test_accuracy":
+        return [MeasuredCell(row, lambda runs: _accuracy(group(runs), method), True)]
+    if row.metric == "convergence_time":
+        return [MeasuredCell(row, lambda runs: _time(group(runs), method), True)]
+    dense = next(
+        r
+        for r in rows
+        if (r.id, r.network, r.metric, r.method) == (row.id, row.network, row.metric, "AllReduce")
+    )
+    over = str(float(row.value) / float(dense.value))
+    follows = row._replace(metric="throughput over AllReduce", value=over, unit="x")
+
+    def telling(runs: Runs) -> Group:
+        return claims.telling_throughput(runs, experiment, mbit)
+
+    return [
+        MeasuredCell(row, lambda runs: mean(telling(runs), "throughput", method), True),
+        MeasuredCell(follows, lambda runs: _over_dense(telling(runs), method), False),
+    ][: 1 if method == claims.DENSE else 2]
+
+
+def _over_dense(group: Group, method: str) -> Number:
+    return ratio(group, "throughput", method, claims.DENSE)
+
+
+def _accuracy(group: Group, method: str) -> Number:
+    """Best accuracy in percent, competitors stopped when NetSenseML has its own."""
+    rows = group.rows(*{method, claims.NETSENSE})
+    found = ratios.stopped(rows, claims.NETSENSE)
+    return Number(*metrics.interval(100 * found[found.method == method].best))
+
+
+def _time(group: Group, method: str) -> Number:
+    """Convergence time; the end of the run where it was not reached."""
+    rows = group.rows(method)
+    found = metrics.interval(rows.convergence_s)
+    if rows.converged.all():
+        return Number(*found)
+    return Number(found.mean, float("nan"), float("nan"), "low")
+
+
+def _time_ratio(runs: Runs) -> Number:
+    """Ratio of times to the target at 500 Mbit/s."""
+    group = claims.at_rate(runs, claims.RESNET18, 500.0)
+    return ratio(group, "time_to_target_s", claims.TOP_K, claims.NETSENSE)

@@ -1,0 +1,1 @@
+"""Virtual time held against real packets, by method and by controller; ours."""

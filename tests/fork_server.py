@@ -1,0 +1,230 @@
+"""Forks `python -m harness...` from a process that has imported it: `python -m tests.fork_server`.
+
+Importing torch costs every command some seconds, and the process that forks its supervisors as
+many again; a fork of one that has it does not. A command that is forked has the arguments,
+environment, folder, standard streams, group and signals that a fresh one would have, and is a
+child of the process that asked for it.
+"""
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import runpy
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from ctypes import CDLL
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple, NoReturn
+
+from setproctitle import setproctitle
+
+from harness.environment import ALLOCATOR
+
+ROOT = Path(__file__).resolve().parents[1]
+SUPERVISORS = "harness.runner.supervisors"
+IMPORTED = (
+    "harness.__main__",
+    "harness.runner.supervise",
+    "harness.plan",
+    "harness.announce",
+    "harness.report",
+    "harness.reproduce.__main__",
+    "harness.fidelity.__main__",
+    "harness.preview",
+    "harness.doctor.__main__",
+    "harness.clean",
+    "harness.claims.__main__",
+    "harness.calibrate.__main__",
+)
+# Of a test; what else the environment says is read when a library is imported.
+FREE = {"TMPDIR", "GATE", "GATE_AT", "GATE_RANK", "GRADNET_DATA", "PYTEST_CURRENT_TEST"}
+FRESH = "TESTS_FRESH"  # in the environment: nothing is forked, as where memory is scarce
+OPTIONS = {"stdin", "stdout", "stderr", "text", "cwd", "env", "process_group", "start_new_session"}
+MOST_BYTES = 1 << 17  # of what is asked for
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Forked(subprocess.Popen):
+    """A command forked by the process at the other end of the socket `by`."""
+
+    def __init__(self, by: socket.socket, command: Sequence[str | Path], **options: Any) -> None:
+        self._by = by
+        super().__init__(command, **options)
+
+    def _execute_child(self, args: list[str], *options: Any) -> None:
+        """In place of fork and exec; `options` are those of subprocess.Popen, in its order."""
+        _, _, _, _, cwd, env, *more = options
+        _, _, _, stdin, to_it, from_it, stdout, from_errors, stderr, *_, session, group = more
+        asked = {
+            "command": [str(each) for each in args],
+            "folder": os.fspath(cwd or os.getcwd()),
+            "environment": {key: str(value) for key, value in (env or os.environ).items()},
+            "session": session,
+            "group": group,
+        }
+        streams = [own if told == -1 else told for own, told in enumerate((stdin, stdout, stderr))]
+        socket.send_fds(self._by, [json.dumps(asked).encode()], streams)
+        self.pid = int.from_bytes(self._by.recv(8))
+        assert self.pid, "the fork server has ended"
+        self._child_created = True
+        self._close_pipe_fds(stdin, to_it, from_it, stdout, from_errors, stderr)
+
+
+class Server(NamedTuple):
+    """A fork server, and the environment that it has imported everything in."""
+
+    socket: socket.socket
+    environment: dict[str, str]
+
+
+@cache
+def server() -> Server:
+    """That of this process; what it forks become children of this process."""
+    CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    environment = dict(os.environ)
+    command = [sys.executable, "-m", __name__]
+    with theirs:
+        subprocess.Popen(command, cwd=ROOT, stdin=theirs, env=environment | ALLOCATOR)
+    return Server(ours, environment)
+
+
+def is_served(command: Sequence[str | Path], **options: Any) -> bool:
+    """Whether a fork is what a fresh process would be: it has imported what that would import."""
+    if FRESH in os.environ:
+        return False
+    if command[:2] != [sys.executable, "-m"] or str(command[2]).split(".")[0] != "harness":
+        return False
+    wanted = options.get("env") or os.environ
+    differs = {key for key, _ in set(wanted.items()) ^ set(server().environment.items())}
+    return set(options) <= OPTIONS and differs <= FREE
+
+
+def main() -> None:
+    """Commands are asked for on the socket that is standard input, until its other end goes."""
+    asks = socket.socket(fileno=os.dup(0))
+    for name in IMPORTED:
+        importlib.import_module(name)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for place in range(3):
+        os.dup2(nothing, place)
+    os.close(nothing)
+    setproctitle("tests: forks commands")
+    gc.collect()
+    gc.freeze()  # what is not looked at is not copied
+    while True:
+        asked, streams, _, _ = socket.recv_fds(asks, MOST_BYTES, 3)
+        if not asked:
+            os._exit(0)
+        reading, writing = os.pipe()
+        if (between := os.fork()) == 0:
+            between = os.getpid()
+            if os.fork():
+                os._exit(0)
+            asks.close()
+            os.close(reading)
+            while os.getppid() == between:
+                os.sched_yield()
+            _command(json.loads(asked), streams, writing)
+        os.waitpid(between, 0)  # so the command is the child of who asked
+        for each in (writing, *streams):
+            os.close(each)
+        asks.send(os.read(reading, 8))
+        os.close(reading)
+
+
+def _command(asked: dict[str, Any], streams: list[int], writing: int) -> NoReturn:
+    """Tell our process id to `writing` once all is as asked, and do the command."""
+    import torch
+
+    spare = _Spare(streams)
+    if asked["session"]:
+        os.setsid()
+    elif asked["group"] not in (None, -1):
+        os.setpgid(0, asked["group"])
+    os.write(writing, os.getpid().to_bytes(8))
+    os.close(writing)
+    threads = asked["environment"].get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0))
+    torch.set_num_threads(int(threads))  # the fork server itself has one
+    supervisors = sys.modules[SUPERVISORS]
+    supervisors.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": spare.become})
+    _run(asked, streams)
+
+
+class _Spare:
+    """A child that has done nothing yet, to become what forks supervisors."""
+
+    def __init__(self, streams: list[int]) -> None:
+        self.socket, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        with theirs:
+            if os.fork() == 0:
+                self.socket.close()
+                for each in streams:
+                    os.close(each)
+                _wait(theirs)
+        self.used = False
+
+    def become(self, command: list[str], **options: Any) -> subprocess.Popen:
+        """Its process; a fresh one where it is asked for once more."""
+        if self.used:
+            return subprocess.Popen(command, **options)
+        self.used = True
+        return Forked(self.socket, command, **options)
+
+
+def _wait(asks: socket.socket) -> NoReturn:
+    """Until it is told what to become, or the command has ended."""
+    os.setsid()  # Ctrl-C is not for us
+    asked, streams, _, _ = socket.recv_fds(asks, MOST_BYTES, 3)
+    if not asked:
+        os._exit(0)
+    asks.send(os.getpid().to_bytes(8))
+    asks.close()
+    _run(json.loads(asked), streams)
+
+
+def _run(asked: dict[str, Any], streams: list[int]) -> NoReturn:
+    """What `python -m` does, in the environment that was asked for."""
+    for place, stream in enumerate(streams):
+        os.dup2(stream, place)
+        os.close(stream)
+    os.chdir(asked["folder"])
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    tempfile.tempdir = None
+    sys.orig_argv = asked["command"]
+    _, _, module, *sys.argv[1:] = asked["command"]
+    sys.path[0] = asked["folder"]
+    setproctitle(" ".join(asked["command"]))
+    for name in (module, f"{module}.__main__"):
+        if not hasattr(sys.modules.get(name), "__path__"):
+            sys.modules.pop(name, None)  # what runs as __main__ is not imported
+    code: object = None
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        code = end.code
+    _exit(code)
+
+
+def _exit(code: object) -> NoReturn:
+    """As the interpreter does, but for taking apart what was imported, which costs a second."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    if not isinstance(code, int | None):
+        print(code, file=sys.stderr)
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code & 0xFF if isinstance(code, int) else int(code is not None))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""A model and a data set are tried together before anything starts; a misfit names both."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import nn
+
+from harness.models.tried import misfit
+from harness.search_path import choices
+from harness.settings import BadSetting
+from tests.test_settings import settings
+
+IMAGES = ("digits", "cifar10", "cifar100", "imagenet", "synthetic", "shifted_digits")
+OF = {"dlrm": ("clicks", "criteo"), "lstm_ptb": ("ptb", "pydoc")}
+OF |= {"lstm_as_lstm_ptb": OF["lstm_ptb"], "vgg16": IMAGES[1:5], "vgg16_cifar": IMAGES[1:5]}
+OF |= dict.fromkeys(("transformer_small", "transformer_iwslt"), ("catalogues", "iwslt14_de_en"))
+MODELS = list(choices("model"))
+DATA = {name: settings(f"dataset={name}").build("dataset") for name in choices("dataset")}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_model_takes_the_data_sets_of_its_kind_and_no_other(model):
+    architecture = settings(f"model={model}").build("model")
+    fits = {name for name, data in DATA.items() if not misfit(architecture, data)}
+    assert fits == set(OF.get(model, IMAGES))
+
+
+@dataclass(frozen=True)
+class Made:
+    """An architecture of one network."""
+
+    network: nn.Module
+    name: str = "made"
+    times: None = None
+
+    def build(self, shape, classes) -> nn.Module:
+        return self.network
+
+
+class Idle(nn.Linear):
+    """With weights that nothing uses."""
+
+    def __init__(self) -> None:
+        super().__init__(64, 10)
+        self.spare = nn.Parameter(torch.zeros(3))
+        self.fixed = nn.Parameter(torch.zeros(3), requires_grad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x.flatten(1))
+
+
+class Detached(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x.flatten(1)).detach()
+
+
+@pytest.mark.parametrize(
+    ("network", "said"),
+    [
+        (nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), ""),
+        (nn.Sequential(nn.Flatten(), nn.Linear(64, 11)), ""),  # a spare class
+        (nn.Sequential(nn.Flatten(), nn.Linear(64, 9)), "need scores (2, 10), got (2, 9)"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(64, 1)), "need scores (2, 10), got (2, 1)"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(64, 10), nn.Flatten(0)), "got (20,)"),
+        (nn.Linear(8, 10), "got (2, 1, 8, 10)"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(63, 10)), "[2, 64] X [63, 10]"),
+        (nn.Sequential(nn.Conv2d(3, 10, 8), nn.Flatten()), "Invalid channel dimensions"),
+        (Idle(), "no gradient reaches spare; every parameter must take part"),
+        (Detached(64, 10), "no gradient reaches weight, bias"),
+    ],
+)
+def test_what_a_network_would_stumble_over_in_its_first_step_is_told(network, said):
+    found = misfit(Made(network.to("meta")), DATA["digits"])
+    assert said in found and bool(found) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("model", "data"),
+    [("lstm_ptb", "digits"), ("vgg16", "digits"), ("resnet20", "pydoc"), ("dlrm", "catalogues")],
+)
+def test_a_composition_is_refused_in_one_line_that_names_both(model, data):
+    asked = settings(f"model={model}", f"dataset={data}", "emulation.compute=replay")
+    with pytest.raises(BadSetting) as refused:
+        asked.check()
+    said = str(refused.value)
+    assert said.startswith(f"model {model} does not go with data set ") and "\n" not in said
+    assert asked.build("dataset").name in said

@@ -1,0 +1,115 @@
+"""What DCT claims of its production model: time in steps, and bytes over cuts."""
+
+import pytest
+
+from harness import claims
+from harness.claims.base import FAILS, HOLDS, NOT_TESTABLE
+from papers.dct import production
+from tests.claims.tables import row, table
+
+PIPELINE = production.PIPELINE
+# seconds of a step over those without compression, as the paper has it where it tells
+DENSE = "allreduce_after_backward"
+LIFESPANS = {DENSE: 1.0, production.L1: 1.11, production.L1000: 0.77, production.L10000: 0.77}
+LIFESPANS |= {production.PARTITION_1: 0.78, production.PUSHED: 0.77}
+SPARSITIES = {DENSE: 1.0} | dict(zip(production.GROWING, (0.85, 0.8, 0.77), strict=True))
+SPARSITIES |= dict(zip(production.FLAT, (0.77, 0.765, 0.76, 0.76), strict=True))
+CUTS = {"allreduce": 1.0, "dct_mp_0.25": 0.93, "dct_mp_0.1": 0.8605, "dct_mp_0.05": 0.8557}
+HYBRID = {"allreduce": 1.0, "dct_mp_0.1": 0.8, "dct_dp_0.01": 0.8, "dct_hybrid": 0.629}
+OF = {
+    production.LIFESPAN: LIFESPANS,
+    production.SPARSITY: SPARSITIES,
+    production.ACTIVATIONS: CUTS,
+    production.HYBRID: HYBRID,
+}
+
+
+def runs(experiment: str, other: dict[str, float] | None = None, **known) -> list[dict]:
+    """One of each method, with `other` steps."""
+    pipelined = experiment in (production.ACTIVATIONS, production.HYBRID)
+    conditions = PIPELINE if pipelined else {}
+    bytes_ = {"dct_mp_0.1": 0.11, "dct_mp_0.05": 0.066}
+    return [
+        row(experiment, method, iteration_s=time, 
+            **{"conditions": conditions, "volume_ratio": bytes_.get(method, 1.0)} | known)
+        for method, time in (OF[experiment] | (other or {})).items()
+    ]  # fmt: skip
+
+
+def verdict(rows: list[dict], text: str) -> str:
+    (claim,) = (claim for claim in claims.judge(table(*rows), "dct") if text in claim.text)
+    return claim.verdict
+
+
+@pytest.mark.parametrize(
+    ("experiment", "other", "text"),
+    [
+        (production.LIFESPAN, {production.L1: 0.99}, "(L = 1) makes it slower"),
+        (production.LIFESPAN, {production.L1000: 0.99}, "L = 1000 makes it faster"),
+        (production.LIFESPAN, {production.L10000: 0.7}, "L = 10000 gains no more"),
+        (production.LIFESPAN, {production.PARTITION_1: 1.0}, "less than half as much (ours)"),
+        (production.SPARSITY, {production.GROWING[1]: 0.9}, "grows up to 95 %"),
+        (production.SPARSITY, {production.FLAT[-1]: 0.7}, "beyond 95 % it is flat"),
+        (production.ACTIVATIONS, {"dct_mp_0.1": 0.99}, "90 % sparse takes less time"),
+        (production.ACTIVATIONS, {"dct_mp_0.05": 0.7}, "95 % gains little more"),
+        (production.HYBRID, {"dct_hybrid": 0.99}, "take less time (37.1 %)"),
+        (production.HYBRID, {"dct_mp_0.1": 0.64}, "more than either alone (ours)"),
+        (production.HYBRID, {"dct_hybrid": 0.79}, "up to 37 % less time"),
+    ],
+)
+def test_a_claim_of_time_holds_for_the_papers_steps_and_falls_with_others(experiment, other, text):
+    assert verdict(runs(experiment), text) == HOLDS
+    assert verdict(runs(experiment, other), text) == FAILS
+
+
+def test_twenty_times_less_counts_masks():
+    text = "up to 20 times less communication"
+    assert verdict(runs(production.ACTIVATIONS), text) == HOLDS  # 15 times
+    assert verdict(runs(production.ACTIVATIONS, volume_ratio=1.0), text) == FAILS
+
+
+def test_life_spans_are_not_compared_where_a_sort_takes_no_time_of_its_own():
+    given = {"network.device.costs.dct_dp.element_ns": 2.06}
+    claim = "(L = 1) makes it slower"
+    assert verdict(runs(production.LIFESPAN, conditions=given), claim) == NOT_TESTABLE
+    assert verdict(runs(production.SPARSITY, conditions=given), "beyond 95 % it is flat") == HOLDS
+
+
+def test_cuts_in_one_process_say_nothing_of_time():
+    split = {"parallel._target_": "harness.pipeline.layout.Split"}
+    rows = runs(production.ACTIVATIONS, conditions=split)
+    assert verdict(rows, "90 % sparse takes less time") == NOT_TESTABLE
+
+
+def with_losses(experiment: str, factors: dict[str, float]) -> list[dict]:
+    return [
+        each | {"seed": seed, "metric": "loss", "run_id": f"{each['run_id']}-{seed}",
+                "final": 0.3 * factors.get(each["method"], 1.0) * (1 + seed / 1e5)}
+        for each in runs(experiment)
+        for seed in range(3)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("experiment", "holding", "failing", "text"),
+    [
+        (production.HYBRID, {}, {"dct_hybrid": 1.01}, "99 %: the test loss is the same"),
+        (
+            production.ACTIVATIONS,
+            {"dct_mp_0.1": 0.9998, "dct_mp_0.25": 0.9997},
+            {"dct_mp_0.1": 1.001},
+            "12 cuts: 75 and 90 % sparse, the test loss is better",
+        ),
+        (
+            production.ACTIVATIONS,
+            {"dct_mp_0.05": 1.0012},
+            {"dct_mp_0.05": 1.0},
+            "12 cuts: 95 % sparse, the test loss is worse",
+        ),
+    ],
+)
+def test_a_claim_of_loss_needs_seeds(experiment, holding, failing, text):
+    rows = with_losses(experiment, holding)
+    assert verdict(rows, text) == HOLDS
+    assert verdict(with_losses(experiment, failing), text) == FAILS
+    assert verdict([each for each in rows if each["seed"] < 2], text) == NOT_TESTABLE

@@ -1,0 +1,140 @@
+"""What DCT claims of thresholds and activations, by what a watch writes."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from harness import claims
+from harness.analysis import load, metrics
+from harness.claims.base import FAILS, HOLDS, NOT_TESTABLE
+from harness.records import Bin, Table, Watched
+from papers.dct import thresholds
+from tests import records_by_hand as by_hand
+
+SEEDS, STEPS = (0, 1, 2), 100
+SPLIT = {"_target_": "harness.pipeline.layout.Split", "stages": 2}
+
+
+def run(
+    folder: Path, experiment: str, method: str, seed: int, *rows, achieved_density=math.nan
+) -> None:
+    """With rows of a watch, and `achieved_density` of activations over the steps."""
+    config = by_hand.config(method, seed, experiment=experiment, workers=1, parallel=SPLIT)
+    shares = achieved_density if callable(achieved_density) else lambda step: achieved_density
+    steps = [by_hand.step(n, achieved_activation_density=shares(n)) for n in range(STEPS)]
+    path = by_hand.run(folder / f"{experiment}-{method}-{seed}", config, steps)
+    for kind, name in ((Watched, "watched.csv"), (Bin, "histograms.csv")):
+        if found := [each for each in rows if isinstance(each, kind)]:
+            written = Table(path, name)
+            written.header()
+            written.append(*found)
+            written.close()
+    by_hand.seal(path)
+
+
+def verdict(folder: Path, text: str) -> tuple[str, str]:
+    (claim,) = (
+        claim
+        for claim in claims.judge(metrics.table(load.runs(folder)), "dct")
+        if text in claim.text
+    )
+    return claim.verdict, claim.measured or claim.reason
+
+
+@pytest.mark.parametrize(
+    ("exponent", "swing", "steps", "grows", "steady"),
+    [
+        (1.0, 0.2, STEPS, HOLDS, HOLDS),
+        (0.1, 0.2, STEPS, FAILS, HOLDS),
+        (1.0, 0.8, STEPS, HOLDS, FAILS),
+        (1.0, 0.2, 20, HOLDS, NOT_TESTABLE),
+    ],
+)
+def test_a_gradients_threshold(tmp_path, exponent, swing, steps, grows, steady):
+    rows = [
+        Watched(n, 0, "12.weight", d, d**-exponent * (1 + (swing if n % 10 == 9 else 0)))
+        for n in range(steps)
+        for d in (0.5, 0.25, 0.1, 0.05, 0.02)
+    ]
+    run(tmp_path, thresholds.GRADIENT, "allreduce", 0, *rows)
+    assert verdict(tmp_path, "threshold grows with sparsity")[0] == grows
+    assert verdict(tmp_path, "at 95 % it varies little")[0] == steady
+
+
+def falling(folder: Path, seed: int, end: float, zero: tuple[float, ...] = ()) -> None:
+    """Thresholds that fall to `end` where used, to 0.8 without; to 0 at densities `zero`."""
+    for kept, last in [(1, 0.8), *((d, end) for d in thresholds.DENSITIES)]:
+        rows = [
+            Watched(n, 0, "cut0", d, (1 / d) * (1 - (1 - last) * n / (STEPS - 1)) * left)
+            for n in range(STEPS)
+            for d in thresholds.DENSITIES
+            for left in [0 if d in zero and n > STEPS // 2 else 1]
+        ]
+        run(folder, thresholds.CUTS, f"dct_mp_{kept:g}", seed, *rows)
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        ({0: 0.5, 1: 0.5, 2: 0.5}, HOLDS),
+        ({0: 0.9, 1: 0.9, 2: 0.9}, FAILS),
+        ({0: 0.5, 1: 0.9, 2: 0.5}, NOT_TESTABLE),
+    ],
+)
+def test_thresholds_fall_faster_where_they_are_used(tmp_path, ends, expected):
+    """Without DCT-MP they fall to 0.8 of the start."""
+    for seed in SEEDS:
+        falling(tmp_path, seed, ends[seed])
+    assert verdict(tmp_path, "fall faster with DCT-MP")[0] == expected
+
+
+def test_a_threshold_that_ends_at_0_without_being_used_tells_nothing(tmp_path):
+    for seed in SEEDS:
+        falling(tmp_path / "one", seed, 0.5, zero=(0.25,))
+        falling(tmp_path / "all", seed, 0.5, zero=thresholds.DENSITIES)
+    found, measured = verdict(tmp_path / "one", "fall faster with DCT-MP")
+    assert found == HOLDS and "90 %" in measured and "75 %" not in measured
+    assert verdict(tmp_path / "all", "fall faster with DCT-MP")[0] == NOT_TESTABLE
+
+
+def below(x: float, heavy: bool) -> float:
+    """P(X < x) of mean 0 and deviation 1: of Laplace where `heavy`, else normal."""
+    if not heavy:
+        return (1 + math.erf(x / math.sqrt(2))) / 2
+    tail = math.exp(-abs(x) * math.sqrt(2)) / 2
+    return tail if x < 0 else 1 - tail
+
+
+@pytest.mark.parametrize(("heavy", "expected"), [(True, HOLDS), (False, FAILS)])
+def test_a_laplace_distribution_fits_what_is_one(tmp_path, heavy, expected):
+    edges = [n / 10 for n in range(-50, 51)]
+    for seed in SEEDS:
+        bins = [
+            Bin(step, 0, "cut0", low, high, round(1e6 * (below(high, is_) - below(low, is_))), 0, 1)
+            for step, is_ in ((900, not heavy), (10_000, heavy))
+            for low, high in zip(edges, edges[1:], strict=False)
+        ]
+        run(tmp_path, thresholds.CUTS, "dct_mp_1", seed, *bins)
+    found, measured = verdict(tmp_path, "a Laplace distribution fits")
+    assert found == expected and measured.startswith("step 10000: ")
+
+
+@pytest.mark.parametrize(("end", "expected"), [(0.13, HOLDS), (0.24, FAILS)])
+def test_what_a_laplace_threshold_lets_through_drifts(tmp_path, end, expected):
+    def share(step: int) -> float:
+        return 0.25 + (end - 0.25) * step / (STEPS - 1)
+
+    run(tmp_path, thresholds.LAPLACE, thresholds.DRIFTING, 0, achieved_density=share)
+    found, measured = verdict(tmp_path, "lets ever less through")
+    assert found == expected and " % at the start, " in measured
+
+
+def test_what_was_not_watched_is_not_told(tmp_path):
+    run(tmp_path, thresholds.GRADIENT, "allreduce", 0)
+    run(tmp_path, thresholds.LAPLACE, thresholds.DRIFTING, 0)
+    assert verdict(tmp_path, "threshold grows with sparsity") == (
+        NOT_TESTABLE,
+        "no watched.csv of allreduce in dct_fig2",
+    )
+    assert verdict(tmp_path, "lets ever less through")[0] == NOT_TESTABLE

@@ -1,0 +1,163 @@
+"""NetSenseML's claims: the paper's own numbers meet them, others do not."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from harness import claims
+from harness.analysis import load, metrics
+from harness.claims.base import FAILS, HOLDS, NOT_TESTABLE
+from papers.netsense import measured
+from papers.netsense.claims import DEGRADING, RATES, RESNET18, TABLE1, VGG16
+from papers.netsense.measured import METHODS, TABLES
+from tests import records_by_hand as by_hand
+from tests.claims.tables import row, table
+
+MBIT = {"200Mbps": 200.0, "500Mbps": 500.0, "800Mbps": 800.0}
+BYTES = {"NetSenseML": 0.06, "AllReduce": 1.0, "TopK-0.1": 1.2}
+
+
+def as_published() -> list[dict]:
+    """Runs of 8 workers that do what table 1 says, and such of VGG16."""
+    read = pd.read_csv(Path(measured.__file__).with_name("published.csv"), keep_default_na=False)
+    cells = read[read.id.isin(TABLES)]
+    found = []
+    for (id, network, method), group in cells.groupby(["id", "network", "method"]):
+        told = dict(zip(group.metric, group.value, strict=True))
+        reached = told["convergence_time"] != "N/A"
+        time_s = float(told["convergence_time"]) if reached else 4000.0
+        rate = {"profile.of.rate_mbit": MBIT[network]}
+        known = {"throughput": float(told["training_throughput"]), "time_to_target_s": time_s}
+        known |= {"best": float(told["best_test_accuracy"]) / 100, "volume_ratio": BYTES[method]}
+        found.append(
+            row(TABLES[id], METHODS[method], conditions=rate, workers=8, reached=reached, **known)
+        )
+    speeds = {"netsense": 155.0, "allreduce": 50.0, "topk_0.1_int64": 100.0}
+    return found + [
+        row(VGG16, method, conditions={"profile.of.rate_mbit": mbit}, workers=8,
+            throughput=speed, time_to_target_s=1e4 / speed)
+        for mbit in RATES[VGG16]
+        for method, speed in speeds.items()
+    ]  # fmt: skip
+
+
+def verdicts(rows: list[dict], start: str) -> dict[str, str]:
+    found = claims.judge(table(*rows), "netsenseml")
+    return {claim.text: claim.verdict for claim in found if claim.id.startswith(start)}
+
+
+@pytest.mark.parametrize("start", ["netsense_fig5", "netsense_fig6", "netsense_table2"])
+def test_the_papers_own_tables_meet_its_claims(start):
+    told = verdicts(as_published(), start)
+    told = {text: verdict for text, verdict in told.items() if "smoothest" not in text}
+    assert len(told) >= 3 and set(told.values()) == {HOLDS}
+
+
+def test_table_1_and_the_abstract_hold_for_the_papers_numbers_five_times_does_not():
+    told = verdicts(as_published(), "netsense_table1")
+    assert sum(verdict == HOLDS for verdict in told.values()) == len(told) - 1
+    assert verdicts(as_published(), "netsense_abstract") == {
+        "1.55 to 9.84 times the throughput of compression": HOLDS
+    }
+    assert list(verdicts(as_published(), "netsense_text_tta").values()) == [FAILS]  # 2.98
+
+
+def test_a_competitor_that_is_faster_takes_the_claims():
+    rows = as_published()
+    for each in rows:
+        if each["method"] == METHODS["AllReduce"]:
+            each |= {"throughput": 1e4, "time_to_target_s": 1.0, "reached": True}
+    told = verdicts(rows, "netsense_fig") | verdicts(rows, "netsense_table")
+    decided = {text: verdict for text, verdict in told.items() if "NetSenseML" in text}
+    assert list(decided.values()).count(FAILS) == 4 * len(RATES[RESNET18])
+    assert told[f"VGG16, {RATES[VGG16][0]:g} Mbit/s: TopK-0.1 beats AllReduce"] == FAILS
+
+
+def test_without_evaluations_no_accuracy_is_compared():
+    found = claims.judge(table(*as_published()), "netsenseml")
+    (claim,) = (c for c in found if "most accurate" in c.text)
+    assert claim.verdict == NOT_TESTABLE and "with evaluations" in claim.reason
+
+
+def test_a_target_that_was_missed_is_not_reached_first():
+    rows = [each | {"reached": False} for each in as_published()]
+    assert set(verdicts(rows, "netsense_fig6").values()) == {FAILS}
+
+
+def test_fewer_workers_are_told_with_what_eight_would_send():
+    rows = [each | {"workers": 4, "volume_ratio": 0.6} for each in as_published()]
+    found = claims.judge(table(*rows), "netsenseml")
+    (told,) = (
+        c.measured for c in found if c.text.startswith("ResNet18, 500") and "loses" in c.text
+    )
+    assert "P - 1 = 3 pieces" in told and "0.6 of allreduce's bytes on 4" in told
+    assert told.endswith("would send 1.2 on 8")
+
+
+def of_table_1() -> list[dict]:
+    """The paper's numbers of ResNet18 in the experiment of its workers."""
+    rows = [each for each in as_published() if each["experiment"] == RESNET18]
+    apart = ("setting", "run_id")
+    return [
+        each | {"experiment": TABLE1} | {key: f"8 {each[key]}" for key in apart} for each in rows
+    ]
+
+
+def on_4_workers() -> list[dict]:
+    """TopK-0.1 is the fastest there, at every rate."""
+    speeds = {METHODS["TopK-0.1"]: 500.0}
+    rows = [each for each in as_published() if each["experiment"] == RESNET18]
+    return [each | {"workers": 4, "throughput": speeds.get(each["method"], 100.0)} for each in rows]
+
+
+def test_throughput_is_judged_on_the_papers_workers_where_they_ran():
+    def told(rows: list[dict]) -> list[str]:
+        found = verdicts(rows, "netsense_table1")
+        return [found[text] for text in found if "loses" in text or "highest" in text]
+
+    assert told(on_4_workers()) == [FAILS] * 5
+    assert told(on_4_workers() + of_table_1()) == [HOLDS] * 5
+
+
+def degrading(folder: Path, method: str, first_s: float, last_s: float) -> None:
+    """100 steps, each longer than the one before by the same share of the whole way."""
+    lengths = [first_s + (last_s - first_s) * n / 99 for n in range(100)]
+    ends = pd.Series(lengths).cumsum()
+    rows = [by_hand.step(n, rank, time_s=ends[n]) for n in range(100) for rank in range(2)]
+    links = [by_hand.LinkSample(0.0, "up0", 9.0, 9.0, 0, 0, 0)]
+    config = by_hand.config(method, experiment=DEGRADING)
+    by_hand.run(folder / method, config, rows, links=links)
+
+
+@pytest.mark.parametrize(
+    ("last_s", "stable", "falling"),
+    [
+        ({"netsense": 0.1, "allreduce": 1.0, "topk_0.1_int64": 0.9}, HOLDS, HOLDS),
+        ({"netsense": 0.2, "allreduce": 1.0, "topk_0.1_int64": 0.9}, FAILS, HOLDS),
+        ({"netsense": 0.1, "allreduce": 0.1, "topk_0.1_int64": 0.9}, HOLDS, FAILS),
+    ],
+)
+def test_stability_is_compared_over_the_time_all_have(tmp_path, last_s, stable, falling):
+    for method, last in last_s.items():
+        degrading(tmp_path, method, 0.1, last)
+    found = claims.judge(metrics.table(load.runs(tmp_path)), "netsenseml")
+    told = {c.text: c for c in found if c.id == "netsense_fig7"}
+    assert told["degrading: then it is stable"].verdict == stable
+    assert told["degrading: TopK-0.1 and AllReduce fall"].verdict == falling
+    assert len(told["degrading: then it is stable"].runs) == 3
+
+
+def test_the_steadiest_and_fastest_under_contention(tmp_path):
+    for method, long_s in {"netsense": 0.1, "allreduce": 0.5, "topk_0.1_int64": 0.3}.items():
+        # Every tenth of 10 s has a share of long steps that differs from the one before.
+        ends, now = [], 0.0
+        while now < 10:
+            now += long_s if int(now) % 2 else 0.1
+            ends.append(now)
+        rows = [by_hand.step(n, rank, time_s=t) for n, t in enumerate(ends) for rank in range(2)]
+        config = by_hand.config(method, experiment="netsense_resnet18_contended")
+        by_hand.run(tmp_path / method, config, rows)
+    found = claims.judge(metrics.table(load.runs(tmp_path)), "netsenseml")
+    (claim,) = (c for c in found if c.id == "netsense_fig8")
+    assert claim.verdict == HOLDS and "netsense 20" in claim.measured

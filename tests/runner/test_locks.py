@@ -1,0 +1,109 @@
+"""Locks are files: told by name, gone with their processes, and no way to write elsewhere."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+import pytest
+
+from harness.runner import run, turn
+from harness.settings import BadSetting
+from tests.launching import until
+from tests.test_settings import settings
+
+FORK = multiprocessing.get_context("fork")
+
+
+def holds(lock: Path, what: str, taken: Event) -> None:
+    with turn._held(lock, what):
+        taken.set()
+        signal.pause()
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Path:
+    """A lock that another process holds, which is killed at the end."""
+    taken = FORK.Event()
+    other = FORK.Process(target=holds, args=(tmp_path / "lock", "in a\nlaw", taken))
+    other.start()
+    try:
+        assert taken.wait(20)
+        yield tmp_path / "lock"
+    finally:
+        other.kill()
+        other.join()
+
+
+def test_who_has_it_says_so_and_has_it_no_longer_when_killed(held: Path) -> None:
+    said = turn.holder(held)
+    assert said and said.startswith("process ") and " in a?law, by " in said
+    assert turn._taken(held) is None
+    [child] = FORK.active_children() or multiprocessing.active_children()
+    child.kill()
+    until(lambda: turn.holder(held) is None, "the lock is free")
+    lock = turn._taken(held)
+    assert lock is not None
+    os.close(lock)
+
+
+def test_another_user_may_say_what_he_likes_in_it_and_it_is_one_short_line(held: Path) -> None:
+    held.write_bytes(b"\x1b[2Jevil\n" * 1000)
+    said = turn.holder(held)
+    assert said and len(said) <= turn.MOST_SAID_BYTES and said.isprintable()
+
+
+def link(lock: Path) -> None:
+    (lock.parent / "secret").write_text("kept")
+    lock.symlink_to(lock.parent / "secret")
+
+
+def pipe(lock: Path) -> None:
+    os.mkfifo(lock)
+
+
+@pytest.mark.parametrize("plant", [link, pipe, Path.mkdir])
+def test_what_is_no_file_is_no_lock(plant: Callable[[Path], None], tmp_path: Path) -> None:
+    plant(tmp_path / "lock")
+    with pytest.raises(BadSetting, match=f"^{tmp_path}/lock, by which runs take turns"):
+        with turn._held(tmp_path / "lock", "in a law"):
+            pass
+    assert not (tmp_path / "secret").exists() or (tmp_path / "secret").read_text() == "kept"
+
+
+def test_all_users_share_the_machine_s_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shared").mkdir()
+    monkeypatch.setattr(turn, "PLACES", (tmp_path / "private", tmp_path / "shared"))
+    monkeypatch.setattr(turn.stat, "S_IWOTH", 0o001)  # a folder of tests is nobody else's
+    old = os.umask(0o077)
+    try:
+        with turn.machine_to_ourselves("in a law"):
+            assert turn.machine_lock().stat().st_mode & 0o777 == 0o666
+    finally:
+        os.umask(old)
+    assert turn.machine_lock().parent == tmp_path / "shared"
+
+
+def performed(wanted: object, results: object) -> None:
+    outcome = run.perform(wanted)  # type: ignore[arg-type]
+    results.put((outcome.state, outcome.skipped))  # type: ignore[attr-defined]
+
+
+def test_two_equal_commands_in_virtual_time_make_one_run(tmp_path: Path) -> None:
+    """Four at once: one does it, the others wait for it and skip."""
+    virtual = ("network=simulated", "model=mlp", "workers=2", "steps=2")
+    wanted = settings(*virtual, f"results={tmp_path}")
+    results = FORK.Queue()
+    four = [FORK.Process(target=performed, args=(wanted, results)) for _ in range(4)]
+    for each in four:
+        each.start()
+    found = sorted(results.get(timeout=120) for _ in four)
+    for each in four:
+        each.join()
+    assert found == [("succeeded", False)] + [("succeeded", True)] * 3
+    [run_dir] = (tmp_path / "adhoc").iterdir()
+    assert len((run_dir / "steps.csv").read_text().splitlines()) == 1 + 2 * 2

@@ -1,0 +1,115 @@
+"""A command that is forked is the command: what it is told, says, leaves and ends with."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests import fork_server
+from tests.launching import ROOT, TINY, popen, processes, training, until
+from tests.simulate.runs import DETERMINED
+
+Start = Callable[..., subprocess.Popen]
+VIRTUAL = ("network=simulated", "steps=4", "eval_every=2", *TINY[2:4], *DETERMINED, "report=false")
+SWEEP = ("-m", "seed=0,1", "optimizer.lr=0.1,1e30", *VIRTUAL)
+COMMANDS = {
+    "nothing to report": ["harness.report", "results"],
+    "an option that is none": ["harness.reproduce", "dc2", "--nothing"],
+    "a sweep of which half fails": ["harness", *SWEEP],
+}
+OF_THE_HOUR = {"status.json", "environment.json", "summary.json", "events.jsonl"}
+
+
+def fresh(command: list[str], **options: object) -> subprocess.Popen:
+    return subprocess.Popen(command, text=True, **options)  # type: ignore[call-overload]
+
+
+def outcome(start: Start, words: list[str], folder: Path) -> tuple:
+    """Exit status, output, errors and files, with the same `folder` to write to."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    module, *rest = words
+    where = [f"results={folder / 'results'}"] if module == "harness" else []
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-m", module, *rest, *where]
+    process = start(command, cwd=ROOT, stdout=pipe, stderr=pipe)
+    output, errors = process.communicate(timeout=120)
+    told = [line for line in errors.splitlines() if "ETA" not in line]  # now and then
+    files = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
+    same = {str(n): p.read_bytes() for n, p in files.items() if p.name not in OF_THE_HOUR}
+    return process.returncode, output, told, sorted(map(str, files)), same
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_it_says_leaves_and_ends_with_the_same(name: str, tmp_path: Path) -> None:
+    forked = outcome(popen, COMMANDS[name], tmp_path / "folder")
+    assert forked == outcome(fresh, COMMANDS[name], tmp_path / "folder")
+
+
+@pytest.mark.launch
+def test_a_run_over_packets_has_the_same_processes_and_ends_by_the_same_signals(
+    tmp_path: Path,
+) -> None:
+    assert packets(popen, tmp_path / "a") == packets(fresh, tmp_path / "b")
+
+
+def packets(start: Start, results: Path) -> tuple:
+    """How a run stands under way, and how it ends by Ctrl-C."""
+    words = (*TINY, "steps=100000", f"results={results}", "report=false")
+    command = [sys.executable, "-m", "harness", *words]
+    pipe = subprocess.PIPE
+    running = start(command, cwd=ROOT, stdout=pipe, stderr=pipe, start_new_session=True)
+    try:
+        run = until(lambda: training(results), "a run under way")
+        assert isinstance(run, Path)
+        title = Path(f"/proc/{running.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        place = (os.getpgid(running.pid), os.getsid(running.pid), parent(running.pid))
+        [forks] = [pid for pid in processes("harness: forks") if parent(pid) == running.pid]
+        assert os.getsid(forks) == forks
+        settings = (run / "config.yaml").read_text().replace(str(results), "")
+        running.send_signal(signal.SIGINT)
+        told = running.communicate(timeout=60)
+    finally:
+        running.kill()
+    tells = [line for line in told[1].splitlines() if "goes on from here" in line]
+    place = tuple(each - running.pid if each == running.pid else each for each in place)
+    return title.strip().replace(str(results), ""), place, running.returncode, tells, settings
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.mark.parametrize("signalled", [signal.SIGKILL, signal.SIGSTOP])
+def test_its_process_is_a_child_that_is_waited_for(signalled: signal.Signals) -> None:
+    command = [sys.executable, "-m", "harness", "--help"]
+    process = popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    process.send_signal(signalled)
+    if signalled == signal.SIGSTOP:
+        process.send_signal(signal.SIGCONT)
+    process.communicate(timeout=60)
+    assert process.returncode == (-signal.SIGKILL if signalled == signal.SIGKILL else 0)
+
+
+def test_what_only_a_fresh_process_reads_gets_one() -> None:
+    command = [sys.executable, "-m", "harness"]
+    assert fork_server.is_served(command)
+    assert fork_server.is_served(command, env=os.environ | {"TMPDIR": "/elsewhere"})
+    assert not fork_server.is_served(command, env=os.environ | {"OMP_NUM_THREADS": "3"})
+    assert not fork_server.is_served(command, preexec_fn=os.getpid)
+    assert not fork_server.is_served(["nohup", *command])
+    assert not fork_server.is_served([sys.executable, "-m", "tests.between", "harness"])
+
+
+@pytest.mark.parametrize("command", [["sleep", "60"], [sys.executable, "-m", "harness", "--help"]])
+def test_signals_that_the_tests_ignore_are_not_passed_on(command: list[str]) -> None:
+    process = popen(command, cwd=ROOT, stdout=subprocess.PIPE)
+    ignored = Path(f"/proc/{process.pid}/status").read_text().partition("SigIgn:")[2].split()[0]
+    process.kill()
+    process.communicate()
+    assert not int(ignored, 16) & sum(1 << number - 1 for number in (signal.SIGHUP, signal.SIGINT))

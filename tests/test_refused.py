@@ -1,0 +1,88 @@
+"""Bad command lines: one line that says what to write, nothing started, nothing written."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import __main__ as command
+from harness import signals
+from harness.refused import keys
+from tests.launching import completed
+
+BAD: dict[str, str] = {
+    "method=nosuch": "method has no choice 'nosuch'",
+    "methd=topk": "nearest: method",
+    "optimizer.lrr=3": "nearest: optimizer.lr",
+    "optimizer=null": "optimizer must be a section with kind, got None",
+    "target=null": "target must be a section",
+    "emulation=3": "emulation must be a section",
+    "profile=null": "profile=null: a group takes the name of a choice",
+    "+foo=1": "foo is no key of a run",
+    "+emulation.foo=1": "emulation.foo is no key of a run",
+    "+optimizer.foo.bar=1": "optimizer.foo is no key of a run",
+    "optimizer.lr=inf": "optimizer.lr must be a number >= 0, got inf",
+    "optimizer.lr=nan": "optimizer.lr must be a number >= 0, got nan",
+    "bucket_mb=inf": "bucket_mb must be",
+    "seed=18446744073709551616": "seed must be a whole number in [0, 2^32), got",
+    "batch_size=1000000000000": "batch_size must be a whole number in [1, 2^32), got",
+    "steps=1.5": "steps must be",
+    "target.value=abc": "target.value must be a finite number or null, got 'abc'",
+    "optimizer.nesterov=maybe": "optimizer.nesterov must be true or false, got 'maybe'",
+    "compressor.densityy=3": "compressor.densityy=3: there is no key",
+    "steps=[": "OverrideParseException",
+    "a b": "OverrideParseException",
+    "--nosuch": "options must be of",
+    "network._target_=os.getcwd": "network",
+    "network._target_={}": "network must be a section with _target_, got",
+    "controller._target_=abc": "controller",
+    "compressor=-inf": "compressor=-inf: a group takes the name of a choice",
+    "~optimizer.momentum": "optimizer.momentum must be given",
+    "network=[]": "network=[]: a group takes the name of a choice",
+    "target=[]": "target=[]: it takes a value of another kind",
+    "initial_weights=-1": "initial_weights must be a path or null, got -1",
+    "model.times=-inf": "model: times must be a section with _target_ or null, got -inf",
+    "model.name=null": "model: name must be text, got None",
+    "rerun=0": "rerun must be true or false, got 0",
+    "plan=1.5": "plan must be true or false, got 1.5",
+    "profile.rate_mbit=nan": "profile: rate_mbit must be",
+    "workers=4294967295": "workers must be a whole number in [1, 100000], got",
+    "optimizer.schedule._target_=os.getcwd": "optimizer.schedule",
+}
+
+
+def refusal(results: Path, *words: str) -> str:
+    """What the command says, in this process: it must not get as far as starting anything."""
+    argv, sys.argv = sys.argv, ["harness", *words, f"results={results}"]
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(signals, "stop_in_order", lambda: None)
+            patch.setattr(command.run, "perform", lambda settings: pytest.fail("it started"))
+            with pytest.raises(SystemExit) as ended:
+                command.main()
+    finally:
+        sys.argv = argv
+    assert isinstance(ended.value.code, str), "it said that all is well"
+    return ended.value.code
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_bad_word_is_answered_by_one_line_and_leaves_nothing(bad: str, tmp_path: Path) -> None:
+    said = refusal(tmp_path / "results", bad)
+    assert said.startswith("harness: ") and BAD[bad] in said and "\n" not in said
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_bad_word_in_one_line_of_a_sweep_ends_all_of_it(tmp_path: Path) -> None:
+    said = refusal(tmp_path / "results", "-m", "method=allreduce", "optimizer.lr=0.1,inf")
+    assert said == "harness: optimizer.lr must be a number >= 0, got inf"
+
+
+def test_as_a_command_it_ends_with_1_and_says_it_alone(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "harness", "methd=topk", f"results={tmp_path}"]
+    told = completed(words)
+    assert (told.returncode, told.stdout) == (1, "") and len(told.stderr.splitlines()) == 1
+
+
+def test_keys_are_those_of_the_configuration() -> None:
+    assert {"optimizer.schedule", "profile", "seeds", "hydra"} <= set(keys())

@@ -1,0 +1,80 @@
+"""A study is found by being there, and its choices are composed as if they were the harness's."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from harness import search_path
+from harness.studies import studies
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("compressors", "controllers", "profiles", "harness", "papers", "conf", "tests")
+COMPOSED = """
+from harness import sweep
+from harness.search_path import choices
+with sweep.hydra():
+    for name in choices("experiment"):
+        found = sweep.choices([f"+experiment={name}", "scale=laptop"])
+        sweep.plain_settings(sweep.load(found[0]))
+    for name in choices("method"):
+        sweep.plain_settings(sweep.load([f"method={name}"]))
+print(len(choices("experiment")))
+"""
+SHOWN = "from harness.sweep import hydra, load; from harness.studies import studies\n"
+SHOWN += "with hydra(): print(studies()[0].name, load(['profile=valley']).profile.rate_mbit)"
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    """A folder with a study, as another distribution installs one."""
+    choices = tmp_path / "papers" / "a_valley" / "conf" / "profile"
+    choices.mkdir(parents=True)
+    (choices / "valley.yaml").write_text("_target_: profiles.static.Static\nrate_mbit: 17\n")
+    (tmp_path / "papers" / "a_valley" / "__init__.py").write_text('"""A valley."""\n')
+    (tmp_path / "papers" / "notes" / "2024").mkdir(parents=True)  # no package, no study
+    return tmp_path
+
+
+def python(code: str, *path: str) -> str:
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_study_of_any_folder_on_the_path_of_python_is_there(elsewhere):
+    assert python(SHOWN, str(elsewhere)) == "a_valley 17"
+    names = python("from harness.studies import studies; print(*(s.name for s in studies()))")
+    assert names.split() == [study.name for study in studies()] and "a_valley" not in names
+
+
+def test_no_choice_is_told_twice():
+    files = [
+        file.relative_to(folder)
+        for folder in search_path.folders()
+        for file in folder.rglob("*.yaml")
+    ]
+    assert [name for name, count in Counter(files).items() if count > 1] == []
+
+
+def test_without_one_study_the_others_compose_and_are_judged(tmp_path):
+    for name in FOLDERS:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.rmtree(tmp_path / "papers" / "dct")
+    left = [name for name in search_path.choices("experiment") if not name.startswith("dct_")]
+    assert called(["-c", COMPOSED], tmp_path) == str(len(left))
+    tests = ["tests/test_arrows.py", "tests/claims/test_judge.py", "tests/claims/test_published.py"]
+    assert " failed" not in called(["-m", "pytest", "-q", "-n0", *tests], tmp_path)
+
+
+def called(arguments: list[str], where: Path) -> str:
+    done = subprocess.run([sys.executable, *arguments], cwd=where, capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout.strip()
