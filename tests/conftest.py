@@ -11,11 +11,12 @@ loses a question costs 5 s unless it is told otherwise, within the 5 s that a co
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 import torch
 
-from tests import machine
+from tests import fork_server, machine
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -28,7 +29,21 @@ DISTURBED = ("network", "launch", "timed")
 IGNORED = (signal.SIGHUP, signal.SIGINT)  # by nohup, and by a shell for what is in the background
 
 
+@pytest.fixture(autouse=True)
+def _own_environment() -> Iterator[None]:
+    """What a test runs may set variables, as numba's cache does; the next test has the first ones.
+
+    A command is forked, and so quick, only in the environment of the process that forks it.
+    """
+    yield
+    first = fork_server.environment()
+    for name in os.environ.keys() - first.keys() - {"PYTEST_CURRENT_TEST"}:
+        del os.environ[name]
+    os.environ.update(first)
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
+    fork_server.environment()
     worker = hasattr(session.config, "workerinput")  # of pytest-xdist: one of several, side by side
     if worker:
         machine.own_network()

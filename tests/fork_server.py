@@ -22,7 +22,7 @@ from ctypes import CDLL
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from setproctitle import setproctitle
 
@@ -78,23 +78,21 @@ class Forked(subprocess.Popen):
         self._close_pipe_fds(stdin, to_it, from_it, stdout, from_errors, stderr)
 
 
-class Server(NamedTuple):
-    """A fork server, and the environment that it has imported everything in."""
-
-    socket: socket.socket
-    environment: dict[str, str]
+@cache
+def environment() -> dict[str, str]:
+    """Of this process as it was first asked: what forks commands has imported everything in it."""
+    return dict(os.environ)
 
 
 @cache
-def server() -> Server:
-    """That of this process; what it forks become children of this process."""
+def server() -> socket.socket:
+    """To what forks for this process; the commands are children of this process."""
     CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
-    environment = dict(os.environ)
     command = [sys.executable, "-m", __name__]
     with theirs:
-        subprocess.Popen(command, cwd=ROOT, stdin=theirs, env=environment | ALLOCATOR)
-    return Server(ours, environment)
+        subprocess.Popen(command, cwd=ROOT, stdin=theirs, env=environment() | ALLOCATOR)
+    return ours
 
 
 def is_served(command: Sequence[str | Path], **options: Any) -> bool:
@@ -104,7 +102,7 @@ def is_served(command: Sequence[str | Path], **options: Any) -> bool:
     if command[:2] != [sys.executable, "-m"] or str(command[2]).split(".")[0] != "harness":
         return False
     wanted = options.get("env") or os.environ
-    differs = {key for key, _ in set(wanted.items()) ^ set(server().environment.items())}
+    differs = {key for key, _ in set(wanted.items()) ^ set(environment().items())}
     return set(options) <= OPTIONS and differs <= FREE
 
 

@@ -41,7 +41,7 @@ def command(*overrides: str, results: Path) -> list[str]:
 def popen(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[str]:
     """subprocess.Popen with text; commands of ours are forked where that makes no difference."""
     if fork_server.is_served(command, **options):
-        return fork_server.Forked(fork_server.server().socket, command, text=True, **options)
+        return fork_server.Forked(fork_server.server(), command, text=True, **options)
     return subprocess.Popen(command, text=True, **options)
 
 

@@ -96,6 +96,16 @@ def test_its_process_is_a_child_that_is_waited_for(signalled: signal.Signals) ->
     assert process.returncode == (-signal.SIGKILL if signalled == signal.SIGKILL else 0)
 
 
+def test_a_variable_that_is_set(name: str = "LEFT_BY_A_TEST") -> None:
+    os.environ[name] = "1"
+    assert not fork_server.is_served([sys.executable, "-m", "harness"])
+
+
+def test_is_gone_for_the_next_test(name: str = "LEFT_BY_A_TEST") -> None:
+    assert name not in os.environ
+    assert fork_server.is_served([sys.executable, "-m", "harness"])
+
+
 def test_what_only_a_fresh_process_reads_gets_one() -> None:
     command = [sys.executable, "-m", "harness"]
     assert fork_server.is_served(command)
