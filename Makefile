@@ -10,7 +10,7 @@ SCALE := laptop
 SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder --tx '2*popen//python=$(RUN) -m tests.machine'
 
 FAULTS := tests/test_bad_settings.py tests/test_refused.py tests/test_manifest.py \
-	tests/analysis/test_untrusted.py tests/network/test_rendezvous.py tests/network/test_outside.py \
+	tests/analysis/test_untrusted.py tests/emulation/test_rendezvous.py tests/emulation/test_outside.py \
 	tests/parameter_server/test_fuzzed.py tests/pipeline/test_faults.py tests/profiles/test_bad_files.py \
 	tests/training/test_snapshot.py $(foreach of,causes clock_step damage faults kills locks signals \
 	storage turns,tests/runner/test_$(of).py)

@@ -33,8 +33,8 @@ from compressors.randomk import RandomK
 from compressors.sparse import average
 from compressors.stochastic import Grid, add_measure_, add_round_, average_
 from compressors.topk_select import largest
-from harness.environment import ALLOCATOR
-from harness.search_path import choices
+from harness.config.search_path import choices
+from harness.records.environment import ALLOCATOR
 
 SIZES = (1_000_000, 8_000_000, 25_000_000)  # the largest is ResNet-50
 DENSITY = 0.01  # of compressors that have a level and are not meant for all of the gradient

@@ -19,10 +19,10 @@ from compressors.dense import Dense
 from controllers.fixed import Fixed
 from harness.calibrate.ranks import enclosed, on_ranks
 from harness.clock import Clock
-from harness.exchange.feedback import Forget
-from harness.exchange.reduction import Reduction
-from harness.exchange.thread import Exchange
-from harness.exchange.workers import Workers
+from harness.engine.exchange.feedback import Forget
+from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.thread import Exchange
+from harness.engine.exchange.workers import Workers
 
 WIDTH, LAYERS, BATCH = 725, 6, 256  # 12.6 MB of gradients
 BUCKET_MB = 2.0

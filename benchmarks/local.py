@@ -13,8 +13,8 @@ from torch import Tensor
 
 from compressors.base import Compressor
 from controllers.fixed import Fixed
-from harness.exchange.feedback import Forget, Residual
-from harness.exchange.reduction import Reduction
+from harness.engine.exchange.feedback import Forget, Residual
+from harness.engine.exchange.reduction import Reduction
 
 LAYER = (512, 256, 3, 3)  # a convolution of ResNet-50; after it comes the scale and shift of a norm
 SCALES = 100  # pieces of different scale, so that magnitudes are heavy-tailed as in a real gradient

@@ -22,11 +22,11 @@ from typing import NamedTuple
 from operations import counted, mininet_change_processes, mininet_processes
 
 from harness.clock import Clock
-from harness.network import direction, probe
-from harness.network.dumbbell import Dumbbell
-from harness.network.network import Network
-from harness.network.star import Star
-from harness.records import Events, Table, read_events
+from harness.emulation import direction, probe
+from harness.emulation.dumbbell import Dumbbell
+from harness.emulation.network import Network
+from harness.emulation.star import Star
+from harness.records.run_directory import Events, Table, read_events
 from profiles.base import Profile
 from profiles.fluctuating import Fluctuating
 from profiles.square import Square

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pyroute2.netlink.core import AsyncCoreSocket
 
-from harness.network import batch
+from harness.emulation import batch
 
 # What mininet 2.3 publishes for a host and its link with TCLink, rate and queue length given:
 # startShell in mininet/node.py; makeIntfPair, setIP, Intf.config and TCIntf.config with its bwCmds

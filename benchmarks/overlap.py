@@ -24,13 +24,13 @@ from compressors import kernels
 from controllers.fixed import Fixed
 from harness.calibrate.ranks import enclosed, on_ranks
 from harness.clock import Clock
-from harness.exchange.feedback import Forget, Residual
-from harness.exchange.reduction import Reduction
-from harness.exchange.thread import Exchange
-from harness.exchange.workers import Workers
-from harness.training.gradients import Replayed
-from harness.training.pace import Paced
-from harness.training.train import observed
+from harness.engine.exchange.feedback import Forget, Residual
+from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.thread import Exchange
+from harness.engine.exchange.workers import Workers
+from harness.engine.training.gradients import Replayed
+from harness.engine.training.pace import Paced
+from harness.engine.training.train import observed
 
 WIDTH, LAYERS = 256, 32  # 8.4 MB of gradients
 BUCKET_MB = 0.25  # one layer

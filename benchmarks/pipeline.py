@@ -25,9 +25,9 @@ import torch
 from hydra import compose, initialize_config_dir
 
 from compressors.dct_dp import by_sort
-from harness.analysis import load
-from harness.settings import Settings
-from harness.sweep import plain_settings
+from harness.config.settings import Settings
+from harness.config.sweep import plain_settings
+from harness.reporting.analysis import load
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 SLOWER, FASTER = 0.11, 0.23  # figure 8a: at L = 1 and at L = 1000, relative to no compression

@@ -24,12 +24,12 @@ from pyroute2 import IPRoute
 
 from harness.calibrate.ranks import enclosed, on_ranks
 from harness.clock import Clock
-from harness.exchange.communicated import Communicated
-from harness.exchange.workers import Workers
-from harness.network import batch, links
-from harness.network.monitor import Monitor
-from harness.network.star import Star
-from harness.records import Table
+from harness.emulation import batch, links
+from harness.emulation.monitor import Monitor
+from harness.emulation.star import Star
+from harness.engine.exchange.communicated import Communicated
+from harness.engine.exchange.workers import Workers
+from harness.records.run_directory import Table
 from harness.runner import delivery
 from harness.runner.pauses import LOOK_S, Pauses
 from profiles.static import Static

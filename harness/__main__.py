@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, NoReturn
 import hydra
 from omegaconf import DictConfig
 
-from harness import signals, sweep
+from harness import signals
+from harness.config import sweep
+from harness.config.refused import keys, refused, replaced_group
+from harness.config.scales import AUTO, chosen, describe
+from harness.config.search_path import CONF
+from harness.config.settings import BadSetting, Settings
 from harness.help import shown
-from harness.records import refusal
-from harness.refused import keys, refused, replaced_group
+from harness.records.run_directory import refusal
 from harness.runner import run
-from harness.scales import AUTO, chosen, describe
-from harness.search_path import CONF
-from harness.settings import BadSetting, Settings
 
 if TYPE_CHECKING:
     from harness.plan import Plan
@@ -173,9 +174,9 @@ def _plan(runs: list[Settings]) -> None:
 def _show(plan: "Plan") -> None:
     from rich.console import Console
 
-    from harness import form
-    from harness.analysis import tables, terminal
-    from harness.models import forms
+    from harness.reporting.analysis import tables, terminal
+    from harness.workloads import form
+    from harness.workloads.models import forms
 
     console = Console(width=None if sys.stdout.isatty() else terminal.WIDTH, highlight=False)
     rows = [(asked.run.label, runs, each) for asked, runs, each in plan.settings()]
@@ -189,8 +190,10 @@ def _show(plan: "Plan") -> None:
 
 
 def _report(folder: Path) -> None:
-    from harness.analysis.load import NoRuns  # pandas and matplotlib: not before they are needed
     from harness.report import report
+    from harness.reporting.analysis.load import (
+        NoRuns,  # pandas and matplotlib: not before they are needed
+    )
 
     try:
         report(folder)

@@ -1,8 +1,8 @@
 """What a command costs, in one line before it starts: runs, minutes, and how to run fewer."""
 
-from harness import label
+from harness.config import label
+from harness.config.settings import Settings
 from harness.reproduce.estimate import Estimate
-from harness.settings import Settings
 
 MINUTE_S = 60.0
 

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness import status
-from harness.network import ledger
-from harness.network.links import NetworkError
-from harness.status import temporary
+from harness.emulation import ledger
+from harness.emulation.links import NetworkError
+from harness.records import status
+from harness.records.status import temporary
 
 LEDGERS = "/var/lib/gradnet"  # as in conf/network/host.yaml
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import NamedTuple
 
-from harness.search_path import CONF, choices, groups
-from harness.settings import BadSetting
+from harness.config.search_path import CONF, choices, groups
+from harness.config.settings import BadSetting
 
 USAGE = """\
 python -m harness [GROUP=CHOICE ...] [KEY=VALUE ...] [+experiment=NAME] [-m]

@@ -22,23 +22,23 @@ import pandas as pd
 
 from compressors.activations.dense import Dense
 from controllers.base import Column
-from harness import sweep
-from harness.analysis import load
-from harness.exchange.tally import Exchanged
-from harness.fit import check_fit
-from harness.models.base import Times
-from harness.network.dumbbell import Dumbbell
-from harness.parameter_server.layout import Server
-from harness.pipeline.layout import Data, Split
-from harness.records import TABLES, Table
-from harness.run import Packets, Run
-from harness.settings import BadSetting, Settings, leaves
-from harness.simulate.costs import Costs
-from harness.simulate.crew import virtual
-from harness.simulate.network import Simulated, SimulatedDumbbell
-from harness.simulate.ranks import VirtualRun, WorkerError
-from harness.simulate.run import as_in_a_rank
-from harness.training.train import UNSETTLED_STEPS, Loop
+from harness.config import sweep
+from harness.config.run import Packets, Run
+from harness.config.settings import BadSetting, Settings, leaves
+from harness.config.validation import check_fit
+from harness.emulation.dumbbell import Dumbbell
+from harness.engine.exchange.tally import Exchanged
+from harness.engine.parameter_server.layout import Server
+from harness.engine.pipeline.layout import Data, Split
+from harness.engine.training.train import UNSETTLED_STEPS, Loop
+from harness.records.run_directory import TABLES, Table
+from harness.reporting.analysis import load
+from harness.virtual.costs import Costs
+from harness.virtual.crew import virtual
+from harness.virtual.network import Simulated, SimulatedDumbbell
+from harness.virtual.ranks import VirtualRun, WorkerError
+from harness.virtual.run import as_in_a_rank
+from harness.workloads.models.base import Times
 
 FIRST, SPREAD = 8, 16  # steps that are simulated: at the beginning, and over the rest of the run
 COMPUTED = 7  # real steps, where computation is measured; the first two are left out

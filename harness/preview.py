@@ -14,11 +14,11 @@ import numpy as np
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from harness import sweep
-from harness.figures.conditions import NodeConditions, conditions, names
-from harness.fit import check_nodes
-from harness.scales import chosen
-from harness.settings import BadSetting, Settings
+from harness.config import sweep
+from harness.config.scales import chosen
+from harness.config.settings import BadSetting, Settings
+from harness.config.validation import check_nodes
+from harness.reporting.figures.conditions import NodeConditions, conditions, names
 from profiles.base import Profile
 
 MOST_S = 100_000  # a day and some; random profiles are drawn up to there

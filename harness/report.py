@@ -8,13 +8,22 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
-from harness import page
-from harness.analysis import agreement, comparison, drawings, load, proof, tables, terminal, twins
-from harness.analysis.comparison import Comparison, compare, differences, notes
-from harness.analysis.drawings import Drawing
-from harness.figures import theme
-from harness.page import pictures
-from harness.page.pictures import Pictures
+from harness.reporting import page
+from harness.reporting.analysis import (
+    agreement,
+    comparison,
+    drawings,
+    load,
+    proof,
+    tables,
+    terminal,
+    twins,
+)
+from harness.reporting.analysis.comparison import Comparison, compare, differences, notes
+from harness.reporting.analysis.drawings import Drawing
+from harness.reporting.figures import theme
+from harness.reporting.page import pictures
+from harness.reporting.page.pictures import Pictures
 
 __all__ = ["Comparison", "compare", "draw", "report"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
 
-from harness.network.user_namespace import SHELL_SIGNAL
+from harness.emulation.user_namespace import SHELL_SIGNAL
 from harness.runner import run
 
 

@@ -1,4 +1,4 @@
-"""Makes harness/data/catalogues/ anew: German and English sentences from message catalogues.
+"""Makes the catalogues of workloads/data anew: German and English pairs from message catalogues.
 
     apt-get download postgresql-15=15.20-0+deb12u1 postgresql-client-15=15.20-0+deb12u1
     pip download --no-deps horizon==27.0.0 wagtail==8.0.1 Django==5.2.19

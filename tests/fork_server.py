@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 from setproctitle import setproctitle
 
-from harness.environment import ALLOCATOR
+from harness.records.environment import ALLOCATOR
 
 ROOT = Path(__file__).resolve().parents[1]
 SUPERVISORS = "harness.runner.supervisors"
@@ -41,7 +41,7 @@ IMPORTED = (
     "harness.preview",
     "harness.doctor.__main__",
     "harness.clean",
-    "harness.claims.__main__",
+    "harness.claims",
     "harness.calibrate.__main__",
 )
 # Of a test; what else the environment says is read when a library is imported.

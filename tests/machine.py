@@ -14,9 +14,9 @@ from typing import NoReturn
 
 from pyroute2 import IPRoute
 
-from harness.network.libc import call
-from harness.network.namespaces import CLONE_NEWNET
-from harness.network.user_namespace import enter
+from harness.emulation.libc import call
+from harness.emulation.namespaces import CLONE_NEWNET
+from harness.emulation.user_namespace import enter
 from harness.runner.turn import PLACES
 
 

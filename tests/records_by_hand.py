@@ -5,9 +5,17 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from harness import manifest
-from harness.parts import presets
-from harness.records import Evaluation, Events, LinkSample, Step, Table, read_json, write_json
+from harness.config.parts import presets
+from harness.records import manifest
+from harness.records.run_directory import (
+    Evaluation,
+    Events,
+    LinkSample,
+    Step,
+    Table,
+    read_json,
+    write_json,
+)
 
 FIXED = {"_target_": "controllers.fixed.Fixed"}
 

@@ -16,18 +16,18 @@ MAY_IMPORT = {
     "papers": {"harness"},
 }
 OWNERS = {
-    "pyroute2": {"harness/network"},
-    "matplotlib": {"harness/figures"},
+    "pyroute2": {"harness/emulation"},
+    "matplotlib": {"harness/reporting/figures"},
     "torch.distributed": {
-        "harness/exchange/workers.py",  # collectives
-        "harness/training/worker.py",  # start-up and leaving
-        "harness/training/replica.py",  # DDP, evaluation
+        "harness/engine/exchange/workers.py",  # collectives
+        "harness/engine/training/worker.py",  # start-up and leaving
+        "harness/engine/training/replica.py",  # DDP, evaluation
         "harness/runner/launch.py",  # agents
         "harness/runner/store.py",  # by which they meet
-        "harness/pipeline/channel.py",  # from stage to stage
-        "harness/pipeline/mesh.py",  # groups
-        "harness/pipeline/assembly.py",  # which groups
-        "harness/parameter_server/line.py",  # between a server and a trainer
+        "harness/engine/pipeline/channel.py",  # from stage to stage
+        "harness/engine/pipeline/mesh.py",  # groups
+        "harness/engine/pipeline/assembly.py",  # which groups
+        "harness/engine/parameter_server/line.py",  # between a server and a trainer
         "harness/calibrate/",  # start-up, barriers before what is timed
     },
 }

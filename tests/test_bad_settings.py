@@ -18,9 +18,9 @@ import pytest
 
 from harness import __main__ as command
 from harness import signals
+from harness.config.scales import compose
+from harness.config.settings import Settings
 from harness.runner import run
-from harness.scales import compose
-from harness.settings import Settings
 
 TINY = ("workers=2", "steps=2", "model=mlp", "dataset=digits", "network=simulated", "report=false")
 COMPOSITIONS = (

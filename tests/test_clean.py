@@ -1,6 +1,6 @@
 """harness.clean takes what dead runs left in their folders, and nothing of live ones.
 
-What is left on real interfaces: tests/network/test_ledger.py.
+What is left on real interfaces: tests/emulation/test_ledger.py.
 """
 
 import subprocess
@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import clean, status
-from harness.records import read_json, write_json
+from harness import clean
+from harness.records import status
+from harness.records.run_directory import read_json, write_json
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from controllers.base import Column, Observation
-from harness import columns
-from harness.analysis import metrics
-from harness.records import ALL_TABLES, OLD_NAMES, Step
+from harness.records import columns
+from harness.records.run_directory import ALL_TABLES, OLD_NAMES, Step
+from harness.reporting.analysis import metrics
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("compressors", "conf", "controllers", "harness", "papers", "profiles", "tests")
@@ -22,9 +22,9 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from controllers.fixed import Fixed
-from harness.analysis import comparison, load, tables, terminal
+from harness.reporting.analysis import comparison, load, tables, terminal
 from rich.console import Console
-from tests.simulate.runs import simulated
+from tests.virtual.runs import simulated
 
 seen, density = [], Fixed.density
 Fixed.density = lambda self, last: (seen.append(last), density(self, last))[1]
@@ -40,7 +40,9 @@ Console(width=200).print(terminal.table(tables.comparison(found.table)))
 
 def test_the_docs_tell_every_column():
     told = (ROOT / "docs" / "columns.md").read_text()
-    assert told == columns.reference(ALL_TABLES), "python -m harness.columns > docs/columns.md"
+    assert told == columns.reference(ALL_TABLES), (
+        "python -m harness.records.columns > docs/columns.md"
+    )
 
 
 @pytest.mark.parametrize("row", ALL_TABLES.values(), ids=list(ALL_TABLES))
@@ -72,7 +74,7 @@ def test_a_line_and_what_measures_it_are_all_that_a_new_column_needs(tmp_path):
     _insert(
         tmp_path / "copy/controllers/base.py", "@dataclass(frozen=True, kw_only=True)\nclass Obs"
     )
-    edited = tmp_path / "copy/harness/simulate/exchange.py"
+    edited = tmp_path / "copy/harness/virtual/exchange.py"
     text = edited.read_text()
     assert text.count(MEASURED) == 1
     edited.write_text(

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import scales, sweep
-from harness.scales import compose, describe
-from harness.search_path import choices
-from harness.settings import Settings
+from harness.config import scales, sweep
+from harness.config.scales import compose, describe
+from harness.config.search_path import choices
+from harness.config.settings import Settings
 from tests.launching import completed
 
 NAME = "+experiment=dc2_imagenet_dynamic"

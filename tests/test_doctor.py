@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from harness.config.scales import compose
 from harness.doctor import kernel, machine, permissions, programs, trial
 from harness.doctor.composition import build
 from harness.doctor.findings import Finding, told
 from harness.doctor.show import plain, verdict
-from harness.network import capabilities
+from harness.emulation import capabilities
 from harness.runner import turn
-from harness.scales import compose
+from tests.emulation.inside import MAPPED
+from tests.emulation.test_rootless import as_user, interpreter
 from tests.launching import TINY, completed, harness, network_namespaces, until
-from tests.network.inside import MAPPED
-from tests.network.test_rootless import as_user, interpreter
 
 DELAYED = (*TINY, "profile.delay_ms=5")
 

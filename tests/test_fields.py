@@ -19,7 +19,7 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from harness.exchange.feedback import Forget, Residual
+from harness.engine.exchange.feedback import Forget, Residual
 from profiles.base import WAYS
 from tests.activations.schemes import rectified
 from tests.activations.test_contract import there_and_back

@@ -12,7 +12,7 @@ import pytest
 
 from tests import fork_server
 from tests.launching import ROOT, TINY, popen, processes, training, until
-from tests.simulate.runs import DETERMINED
+from tests.virtual.runs import DETERMINED
 
 Start = Callable[..., subprocess.Popen]
 VIRTUAL = ("network=simulated", "steps=4", "eval_every=2", *TINY[2:4], *DETERMINED, "report=false")

@@ -5,12 +5,12 @@ from itertools import pairwise
 
 import pytest
 
-from harness.analysis import load
-from harness.form import Form, read, said, unlike
-from harness.models.forms import forms, told
-from harness.page.surroundings import forms as of_page
-from tests.simulate.runs import DETERMINED, simulated
+from harness.reporting.analysis import load
+from harness.reporting.page.surroundings import forms as of_page
+from harness.workloads.form import Form, read, said, unlike
+from harness.workloads.models.forms import forms, told
 from tests.test_settings import settings
+from tests.virtual.runs import DETERMINED, simulated
 
 STANDS = ("model=mlp_as_resnet50", "dataset=digits")
 OWN, LARGE = Form("small", 5, 0.1, 0.8), Form("large", 5, 0.1, 0.8)

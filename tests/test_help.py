@@ -7,9 +7,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from harness import help as shown_help
+from harness.config.search_path import CONF, choices, groups
+from harness.config.settings import BadSetting
 from harness.help import shown
-from harness.search_path import CONF, choices, groups
-from harness.settings import BadSetting
 
 SCREEN = 60  # lines
 GROUPS = groups()

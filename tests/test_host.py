@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 
-from harness.analysis.load import runs
-from harness.network.host import Host
-from harness.network.namespaces import Namespace
-from harness.search_path import CONF
+from harness.config.search_path import CONF
+from harness.emulation.host import Host
+from harness.emulation.namespaces import Namespace
+from harness.reporting.analysis.load import runs
 from tests import launching
+from tests.emulation import inside, machines
+from tests.emulation.inside import Flat
+from tests.emulation.machines import INTERFACE, address
 from tests.launching import TINY, until
-from tests.network import inside, machines
-from tests.network.inside import Flat
-from tests.network.machines import INTERFACE, address
 
 DEADLINE_S = 100
 # Machines have a lock each; these two are on one.

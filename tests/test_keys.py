@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from harness.config.settings import NOT_IDENTITY, BadSetting, Settings, leaves
 from harness.preview import composed
 from harness.runner.run import _run_id as run_id
-from harness.settings import NOT_IDENTITY, BadSetting, Settings, leaves
-from harness.simulate.run import simulate
-from tests.simulate.runs import prepare
+from harness.virtual.run import simulate
+from tests.virtual.runs import prepare
 
 SCENE = (
     "network=simulated", "network/device=v100", "network.noise=0.01", "model=convnet",

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from harness import label, search_path, sweep
-from harness.parts import choices, presets
+from harness.config import label, search_path, sweep
+from harness.config.parts import choices, presets
 
 GROUPS = ("compressor", "controller", "activations")
 SERVER = choices("parallel")["server"]

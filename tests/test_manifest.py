@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import manifest, status
+from harness.records import manifest, status
 from tests import records_by_hand as by_hand
 
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from harness.merge_machines import join, share
-from harness.records import TABLES, Events, LinkSample, Table, read_events
+from harness.records.merge_machines import join, share
+from harness.records.run_directory import TABLES, Events, LinkSample, Table, read_events
 
 
 def machine(folder: Path, link: str, times_s: list[float]) -> Path:

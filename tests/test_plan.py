@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from harness import plan, sweep
-from harness.analysis import load
+from harness import plan
+from harness.config import sweep
+from harness.config.run import Run
+from harness.config.search_path import choices
+from harness.config.settings import BadSetting, Settings
 from harness.preview import composed
-from harness.run import Run
-from harness.search_path import choices
-from harness.settings import BadSetting, Settings
-from harness.simulate.network import Simulated, SimulatedDumbbell
+from harness.reporting.analysis import load
+from harness.virtual.network import Simulated, SimulatedDumbbell
 from tests.launching import harness
-from tests.simulate.runs import simulated
+from tests.virtual.runs import simulated
 
 SMALL = ("model=convnet", "dataset=digits", "model.width=8", "report=false")
 FREE = ("network=simulated", "network.compress_scale=0", "emulation.compute=paced")
@@ -175,9 +176,10 @@ def test_kernels_are_compiled_before_anything_is_timed():
 
 COLD = """
 from compressors import kernels
-from harness import plan, sweep
+from harness import plan
+from harness.config import sweep
 from harness.preview import composed
-from harness.simulate.workers import SimulatedWorkers
+from harness.virtual.workers import SimulatedWorkers
 
 def told():
     print("warm" if kernels._loaded.cache_info().currsize else "cold")

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.figures.conditions import NodeConditions, conditions, names
 from harness.preview import composed, look, looks_s, main, table
+from harness.reporting.figures.conditions import NodeConditions, conditions, names
 from tests.launching import completed
 
 PNG = b"\x89PNG\r\n\x1a\n"

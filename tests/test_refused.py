@@ -7,7 +7,7 @@ import pytest
 
 from harness import __main__ as command
 from harness import signals
-from harness.refused import keys
+from harness.config.refused import keys
 from tests.launching import completed
 
 BAD: dict[str, str] = {

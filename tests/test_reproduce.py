@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 import yaml
 
-from harness import environment
-from harness.analysis import agreement
+from harness.config.scales import compose
+from harness.config.search_path import choices
+from harness.config.settings import BadSetting
+from harness.records import environment
+from harness.reporting.analysis import agreement
 from harness.reproduce.paper import Paper, check, reproducible
 from harness.runner import run
-from harness.scales import compose
-from harness.search_path import choices
-from harness.settings import BadSetting
 from tests.launching import popen, processes, until
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -4,11 +4,11 @@ import pandas as pd
 import pytest
 import yaml
 
+from harness.config.settings import BadSetting
 from harness.reproduce import reference
 from harness.reproduce.paper import Paper
 from harness.reproduce.partly import BY_RUNS, merged, read
 from harness.reproduce.perform import perform
-from harness.settings import BadSetting
 
 KEPT = reference.FOLDER
 PAPERS = sorted(path.name for path in KEPT.iterdir() if path.is_dir())

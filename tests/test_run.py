@@ -8,22 +8,22 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from harness.config.run import Run
 from harness.preview import composed
-from harness.run import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 EDGE = (  # who composes configurations, or keeps one with what follows from it
     "harness/__main__.py", "harness/announce.py", "harness/calibrate/compression.py",
     "harness/doctor/__main__.py", "harness/doctor/composition.py",
     "harness/help.py",
-    "harness/label.py", "harness/parts.py", "harness/plan.py", "harness/preview.py",
-    "harness/refused.py", "harness/reproduce/", "harness/runner/run.py",
-    "harness/runner/supervise.py", "harness/runner/supervisors.py", "harness/scales.py",
-    "harness/settings.py", "harness/simulate/substitute.py", "harness/sweep.py",
-    "harness/typed.py",
+    "harness/config/label.py", "harness/config/parts.py", "harness/plan.py", "harness/preview.py",
+    "harness/config/refused.py", "harness/reproduce/", "harness/runner/run.py",
+    "harness/runner/supervise.py", "harness/runner/supervisors.py", "harness/config/scales.py",
+    "harness/config/settings.py", "harness/virtual/substitute.py", "harness/config/sweep.py",
+    "harness/config/typed.py",
 )  # fmt: skip
 REFUSE = ("harness/doctor/data.py", "harness/runner/turn.py")  # by the error of the edge
-RESULTS = ("harness/analysis/", "harness/claims/", "harness/figures/", "harness/page/")  # read
+RESULTS = ("harness/reporting/", "harness/claims.py")  # read
 CONFIGURATIONS = {"settings", "self.settings", "config", "self.config", "settings.config"}
 
 
@@ -65,7 +65,7 @@ def test_only_the_edge_is_handed_settings():
     found = {
         place
         for place, node in below_the_edge()
-        if isinstance(node, ast.ImportFrom) and node.module == "harness.settings"
+        if isinstance(node, ast.ImportFrom) and node.module == "harness.config.settings"
         if place not in REFUSE or any(each.name != "BadSetting" for each in node.names)
     }
     assert not found

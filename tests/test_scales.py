@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from harness.settings import Settings
+from harness.config.settings import Settings
 from tests.test_settings import EXPERIMENTS, settings
 
 SCALES = ("laptop", "paper")

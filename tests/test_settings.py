@@ -3,10 +3,10 @@
 import pytest
 from hydra import compose, initialize_config_dir
 
+from harness.config.search_path import CONF, choices
+from harness.config.settings import BadSetting
+from harness.config.sweep import plain_settings
 from harness.runner import run
-from harness.search_path import CONF, choices
-from harness.settings import BadSetting
-from harness.sweep import plain_settings
 
 EXPERIMENTS = choices("experiment")
 SCALED = [name for name, path in EXPERIMENTS.items() if "${scale}" in path.read_text()]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import records, status
-from harness.records import TABLES, Events, Table, read_json, write_json
+from harness.records import run_directory, status
+from harness.records.run_directory import TABLES, Events, Table, read_json, write_json
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_the_status_of_a_directory_that_was_removed_does_not_bring_it_back(run_d
 
 def test_a_long_error_stays_within_the_block_that_a_full_disk_has_for_it(run_dir: Path) -> None:
     status.end(run_dir, "failed", "x" * 10_000)
-    assert (run_dir / "status.json").stat().st_size < records.BLOCK_BYTES
+    assert (run_dir / "status.json").stat().st_size < run_directory.BLOCK_BYTES
 
 
 def test_torn_events_are_ignored_wherever_they_are(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_torn_events_are_ignored_wherever_they_are(tmp_path: Path) -> None:
     events.append("second")
     with (tmp_path / "events.jsonl").open("ab") as file:
         file.write(b'{"event": "to')
-    assert [event["event"] for event in records.read_events(tmp_path)] == ["first", "second"]
+    assert [event["event"] for event in run_directory.read_events(tmp_path)] == ["first", "second"]
 
 
 def test_a_row_without_room_is_an_error_that_names_the_file(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_row_without_room_is_an_error_that_names_the_file(tmp_path: Path) -> N
 
 
 def test_a_folder_that_takes_nothing_says_why(tmp_path: Path) -> None:
-    assert records.refusal(tmp_path) == ""
+    assert run_directory.refusal(tmp_path) == ""
     assert os.listdir(tmp_path) == []
-    assert records.refusal(tmp_path / "none") == f"No such file or directory: {tmp_path}/none"
-    assert records.refusal(Path("/proc/1")).endswith(": /proc/1")
+    assert run_directory.refusal(tmp_path / "none") == f"No such file or directory: {tmp_path}/none"
+    assert run_directory.refusal(Path("/proc/1")).endswith(": /proc/1")

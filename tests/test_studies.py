@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from harness import search_path
+from harness.config import search_path
 from harness.studies import studies
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("compressors", "controllers", "profiles", "harness", "papers", "conf", "tests")
 COMPOSED = """
-from harness import sweep
-from harness.search_path import choices
+from harness.config import sweep
+from harness.config.search_path import choices
 with sweep.hydra():
     for name in choices("experiment"):
         found = sweep.choices([f"+experiment={name}", "scale=laptop"])
@@ -25,7 +25,7 @@ with sweep.hydra():
         sweep.plain_settings(sweep.load([f"method={name}"]))
 print(len(choices("experiment")))
 """
-SHOWN = "from harness.sweep import hydra, load; from harness.studies import studies\n"
+SHOWN = "from harness.config.sweep import hydra, load; from harness.studies import studies\n"
 SHOWN += "with hydra(): print(studies()[0].name, load(['profile=valley']).profile.rate_mbit)"
 
 

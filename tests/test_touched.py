@@ -17,14 +17,14 @@ def test_a_test_touches_itself_alone() -> None:
 
 
 def test_a_module_touches_what_stands_above_it_and_not_what_stands_below() -> None:
-    found = of("harness/analysis/metrics.py")
+    found = of("harness/reporting/analysis/metrics.py")
     assert {"tests/analysis/test_metrics.py", "tests/analysis/test_report.py"} <= set(found)
-    assert not [path for path in found if path.startswith(("tests/compressors", "tests/network"))]
+    assert not [path for path in found if path.startswith(("tests/compressors", "tests/emulation"))]
 
 
 def test_what_everything_stands_on_touches_nearly_everything() -> None:
     every = [path for path in ARROWS if touched._is_test(path)]
-    assert len(of("harness/records.py")) > len(every) / 3
+    assert len(of("harness/records/run_directory.py")) > len(every) / 3
     assert of("tests/conftest.py") == sorted(every)
 
 

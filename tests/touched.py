@@ -2,7 +2,7 @@
 
 A change is what differs from BASE (default: where this branch left its upstream, or the last
 commit), committed or not. A test file is touched if it changed, or if it imports, over any number
-of modules, one that did. A changed yaml touches what composes: who imports harness.settings.
+of modules, one that did. A changed yaml touches what composes: who imports harness.config.settings.
 """
 
 import ast
@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("compressors", "controllers", "profiles", "harness", "papers", "tests")
-COMPOSES = "harness/settings.py"  # stands for what is in a conf/
+COMPOSES = "harness/config/settings.py"  # stands for what is in a conf/
 EVERYTHING = ("pyproject.toml", "constraints.txt", "tests/conftest.py")
 
 

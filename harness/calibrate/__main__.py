@@ -9,8 +9,8 @@ import os
 import sys
 
 from harness.calibrate import choice, compression, fit, links
-from harness.network.links import BURST_US
-from harness.network.topology import PACKET_S
+from harness.emulation.links import BURST_US
+from harness.emulation.topology import PACKET_S
 
 PARTS = ("links", "compression")
 BUSY = 1.0  # load average beyond which a warning is due

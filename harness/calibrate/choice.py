@@ -8,10 +8,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from harness import environment
 from harness.calibrate import fit
-from harness.search_path import CONF
-from harness.simulate.noise import MOST_LATENCY_NOISE, MOST_NOISE
+from harness.config.search_path import CONF
+from harness.records import environment
+from harness.virtual.noise import MOST_LATENCY_NOISE, MOST_NOISE
 
 DIGITS = 3
 

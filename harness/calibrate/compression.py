@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 import torch
 
-from harness.parts import choices, has_level, replaces
+from harness.config.parts import choices, has_level, replaces
+from harness.config.run import Run
+from harness.engine.training.assembly import reduction_of
 from harness.preview import composed
-from harness.run import Run
-from harness.simulate.circle import Circle
-from harness.simulate.compression import file_of
-from harness.simulate.network import Simulated
-from harness.simulate.workers import Alike
-from harness.simulate.world import World
-from harness.training.assembly import reduction_of
+from harness.virtual.circle import Circle
+from harness.virtual.compression import file_of
+from harness.virtual.network import Simulated
+from harness.virtual.workers import Alike
+from harness.virtual.world import World
 from profiles.static import Static
 
 WORKERS = 4  # whose pieces are decompressed

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from harness.calibrate.links import Sample
-from harness.simulate.ends import last_packet, packet_bytes
+from harness.virtual.ends import last_packet, packet_bytes
 
 BITS_PER_S = 1e6  # of one Mbit/s
 NORMAL = 1.4826  # standard deviations in a median absolute deviation
@@ -54,7 +54,7 @@ class Compression(NamedTuple):
 def links(
     samples: Sequence[Sample], cores: int | None = None, bucket: Bucket | None = None
 ) -> Links:
-    """Time = operation + rounds (P-1) alpha + volume / (efficiency rate), as in harness.simulate.
+    """Time = operation + rounds (P-1) alpha + volume / (efficiency rate), as in harness.virtual.
 
     Less what `bucket` lets pass; None: nothing.
     Alpha is processors' work, and takes as much longer as ranks share one of `cores`; None: each

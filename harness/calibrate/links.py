@@ -16,10 +16,10 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from harness import environment
 from harness.calibrate.ranks import on_ranks
-from harness.exchange.workers import Workers
-from harness.network import user_namespace
+from harness.emulation import user_namespace
+from harness.engine.exchange.workers import Workers
+from harness.records import environment
 from harness.runner.turn import machine_to_ourselves
 
 COLLECTIVES = ("all_reduce", "all_gather")

@@ -17,9 +17,9 @@ import torch
 import torch._dynamo  # noqa: F401  DDP imports it; here once, before the fork
 import torch.distributed as dist
 
-from harness import environment
-from harness.network import user_namespace
-from harness.network.star import Star
+from harness.emulation import user_namespace
+from harness.emulation.star import Star
+from harness.records import environment
 from profiles.static import Static
 
 TIMEOUT_S = 300

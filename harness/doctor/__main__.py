@@ -9,12 +9,12 @@ from functools import partial
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
+from harness.config.scales import describe
+from harness.config.settings import BadSetting, Settings
 from harness.doctor import accelerators, data, kernel, machine, permissions, programs
 from harness.doctor.composition import Composition, build
 from harness.doctor.findings import Finding, told
 from harness.doctor.show import Groups, as_json, show, verdict
-from harness.scales import describe
-from harness.settings import BadSetting, Settings
 
 DESCRIPTION = """What this machine can emulate, and how to enable the rest. Exit status 0 when the
 default experiment, or the composition that OVERRIDES give, can run here; 1 otherwise.

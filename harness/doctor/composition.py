@@ -4,14 +4,14 @@ from typing import Any, NamedTuple
 
 import torch
 
-from harness.network.topology import Topology
-from harness.run import Run
-from harness.settings import Settings
+from harness.config.run import Run
+from harness.config.settings import Settings
+from harness.emulation.topology import Topology
 
 ANYWHERE = {  # parts that every machine can have
-    "dataset": {"_target_": "harness.data.digits.Digits"},
+    "dataset": {"_target_": "harness.workloads.data.digits.Digits"},
     "profile": {"_target_": "profiles.static.Static", "rate_mbit": 100.0},
-    "network": {"_target_": "harness.network.star.Star", "congestion_control": "reno"},
+    "network": {"_target_": "harness.emulation.star.Star", "congestion_control": "reno"},
 }
 
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from harness.data.base import DataSet, data_folder
+from harness.config.scales import compose
+from harness.config.search_path import choices
+from harness.config.settings import BadSetting
 from harness.doctor.composition import Composition
 from harness.doctor.findings import Finding
-from harness.scales import compose
-from harness.search_path import choices
-from harness.settings import BadSetting
+from harness.workloads.data.base import DataSet, data_folder
 
 
 def data_sets(asked: Sequence[Composition]) -> Iterator[Finding]:

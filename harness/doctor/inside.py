@@ -10,8 +10,8 @@ from typing import Any
 
 from hydra.utils import instantiate
 
-from harness.network.capabilities import offered
-from harness.network.links import NetworkError
+from harness.emulation.capabilities import offered
+from harness.emulation.links import NetworkError
 
 
 def main() -> None:

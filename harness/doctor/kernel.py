@@ -4,14 +4,14 @@ import platform
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from harness.config.run import Run
 from harness.doctor import trial
 from harness.doctor.composition import Composition
 from harness.doctor.findings import Finding, needed
-from harness.network import capabilities
-from harness.network.links import NetworkError
-from harness.network.topology import Topology
-from harness.run import Run
-from harness.simulate.network import Simulated
+from harness.emulation import capabilities
+from harness.emulation.links import NetworkError
+from harness.emulation.topology import Topology
+from harness.virtual.network import Simulated
 from profiles.base import Profile
 
 ROOT = Path("/")

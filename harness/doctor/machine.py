@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.clean import LEDGERS
+from harness.config.run import Run
 from harness.doctor.composition import Composition
 from harness.doctor.findings import Finding
-from harness.network.ledger import SUFFIX
-from harness.run import Run
+from harness.emulation.ledger import SUFFIX
 from harness.runner import turn
 
 GIB = 1 << 30

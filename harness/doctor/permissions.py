@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.doctor.findings import Finding, needed
-from harness.network import user_namespace
+from harness.emulation import user_namespace
 
 PROC = Path("/proc")
 NET_ADMIN, SYS_ADMIN = 12, 21  # bits of a capability set

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from harness.doctor.composition import Composition
-from harness.network import user_namespace
+from harness.emulation import user_namespace
 
 TRY_S = 120.0
 

@@ -14,8 +14,8 @@ from harness.fidelity import show
 from harness.fidelity.assess import assess, distance, frame, orders
 from harness.fidelity.cells import BadCell, Cell, read
 from harness.fidelity.timing import Timing, timings
-from harness.figures import fidelity as figure
-from harness.figures.theme import save
+from harness.reporting.figures import fidelity as figure
+from harness.reporting.figures.theme import save
 
 WIDTH = 200  # where the output is no terminal
 

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from harness.fidelity.cells import Unpredictable
-from harness.models.base import Shape, Times
+from harness.workloads.models.base import Shape, Times
 
 IMAGE = (3, 224, 224)
 PADDED_VOCABULARY, CHINESE_VOCABULARY, GPT2_VOCABULARY = 30528, 21128, 13317
@@ -98,7 +98,7 @@ def _torchvision(name: str, classes: int = 1000) -> tuple[Tensor, ...]:
     import torch
     from torchvision import models
 
-    from harness.models import base
+    from harness.workloads.models import base
 
     with torch.device("meta"):
         network = getattr(models, name)(num_classes=classes)

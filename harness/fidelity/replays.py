@@ -9,14 +9,15 @@ from typing import Any, Literal, NamedTuple
 from hydra.utils import get_object
 
 from controllers.fixed import Fixed
-from harness import plan, scales
+from harness import plan
+from harness.config import scales
+from harness.config.run import Run
+from harness.engine.training.buckets import bucket_names
 from harness.fidelity.layers import Layers
 from harness.fidelity.testbed import Cluster, Compute, Cost
-from harness.models.base import Times
-from harness.run import Run
-from harness.simulate.costs import Costs
-from harness.simulate.network import Simulated
-from harness.training.buckets import bucket_names
+from harness.virtual.costs import Costs
+from harness.virtual.network import Simulated
+from harness.workloads.models.base import Times
 from profiles.static import Static
 
 ALL_MB = 1e6  # all tensors in one bucket

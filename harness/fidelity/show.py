@@ -6,9 +6,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from harness.claims.base import Claim
 from harness.fidelity.assess import CHANGES, Assessed, Distance, distance
 from harness.fidelity.testbed import Testbed
+from harness.reporting.claims.base import Claim
 
 UNITS = {
     "bucket_us": "us a bucket",

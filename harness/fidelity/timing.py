@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.claims.base import Claim
 from harness.fidelity import testbed
 from harness.fidelity.cells import Cell, read
 from harness.fidelity.predictor import Predictor
 from harness.fidelity.testbed import Testbed
+from harness.reporting.claims.base import Claim
 from harness.studies import modules
 
 

@@ -9,14 +9,15 @@ from pathlib import Path
 
 from hydra.errors import HydraException
 
-from harness import environment, signals
-from harness.analysis.load import NoRuns
+from harness import signals
+from harness.config.settings import BadSetting, Settings
+from harness.records import environment
+from harness.reporting.analysis.load import NoRuns
 from harness.reproduce import page, reference
 from harness.reproduce.estimate import Estimate
 from harness.reproduce.paper import Paper, check, results_of
 from harness.reproduce.perform import ATTEMPTS, perform
 from harness.runner.run import Outcome, failure_report
-from harness.settings import BadSetting, Settings
 
 MINUTE_S = 60.0
 

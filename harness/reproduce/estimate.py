@@ -5,10 +5,10 @@ import time
 from dataclasses import dataclass, field, replace
 
 from harness import plan
+from harness.config.run import Run
+from harness.config.settings import Settings
 from harness.reproduce.perform import MOST_AT_A_TIME, is_virtual
-from harness.run import Run
 from harness.runner import run
-from harness.settings import Settings
 
 START_S = 5.0  # of a run over packets: processes, namespaces, probes, evaluations, the end
 OF_A_MICRO_BATCH = ("model", "dataset", "batch_size", "precision")

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from harness import claims
-from harness.analysis import agreement, load, metrics, proof
-from harness.claims import published
-from harness.figures.theme import Figure, NothingToDraw
 from harness.report import Comparison, compare, draw
+from harness.reporting import claims
+from harness.reporting.analysis import agreement, load, metrics, proof
+from harness.reporting.claims import published
+from harness.reporting.figures.theme import Figure, NothingToDraw
 from harness.reproduce.paper import Paper
 
 OF_A_SETTING = ["experiment", "world", "scale", "setting", "condition", "model", "dataset"]

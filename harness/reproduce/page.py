@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from harness.analysis import agreement
-from harness.analysis import tables as shown
-from harness.analysis.grid import Grid
-from harness.analysis.load import NoRuns
-from harness.claims import Claim
-from harness.figures.agreement import agreement as agreement_figure
-from harness.page import html, pictures
 from harness.report import report
+from harness.reporting.analysis import agreement
+from harness.reporting.analysis import tables as shown
+from harness.reporting.analysis.grid import Grid
+from harness.reporting.analysis.load import NoRuns
+from harness.reporting.claims import Claim
+from harness.reporting.figures.agreement import agreement as agreement_figure
+from harness.reporting.page import html, pictures
 from harness.reproduce.gather import PaperTables, gather
 from harness.reproduce.paper import Paper
 from harness.reproduce.perform import pool_of

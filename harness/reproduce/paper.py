@@ -6,10 +6,10 @@ from typing import Any
 
 import yaml
 
+from harness.config.scales import Described, compose, describe
+from harness.config.settings import BadSetting, Settings
 from harness.plan import deciding
 from harness.runner import run
-from harness.scales import Described, compose, describe
-from harness.settings import BadSetting, Settings
 from harness.studies import studies
 
 KEYS = ("title", "claims", "experiments", "sweeps")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from harness.records import OLD_NAMES
+from harness.records.run_directory import OLD_NAMES
 from harness.reproduce.gather import PaperTables
 
 Kept = dict[str, pd.DataFrame]

@@ -12,13 +12,13 @@ from contextlib import closing, contextmanager
 from types import FrameType
 from typing import NoReturn
 
+from harness.config.settings import Settings
 from harness.runner import run
 from harness.runner.run import Outcome
-from harness.settings import Settings
 
 ATTEMPTS = 2  # what the machine's other work disturbed is done once more
 MOST_AT_A_TIME = 8  # each takes about a gigabyte
-IMPORTED = ("harness.simulate.run", "harness.report")  # once for all processes of the pools
+IMPORTED = ("harness.virtual.run", "harness.report")  # once for all processes of the pools
 STOP_S = 8.0  # for a run to end in order, before its process does
 Tell = Callable[[Settings, Outcome], None]
 Ended = Generator[tuple[int, Outcome], None, None]

@@ -12,10 +12,10 @@ from typing import Any
 import pandas as pd
 
 from harness import report
-from harness.figures.agreement import agreement as agreement_figure
-from harness.figures.theme import Figure, NothingToDraw
-from harness.records import read_json
+from harness.records.run_directory import read_json
 from harness.report import Comparison
+from harness.reporting.figures.agreement import agreement as agreement_figure
+from harness.reporting.figures.theme import Figure, NothingToDraw
 from harness.reproduce.gather import PaperTables, comparisons, gather
 from harness.reproduce.page import counts, write_csv, write_tables
 from harness.reproduce.paper import Paper

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.records import read_events
+from harness.records.run_directory import read_events
 from harness.runner.doubts import of_changes
 
 OWN_CHILDREN = 0x20000000  # __WNOTHREAD: not the iperf3 processes that another thread started

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.network.packets import BURST_US
+from harness.emulation.packets import BURST_US
 
 HOP_S = 0.0002  # real: a ring of 4 takes 0.4 to 0.9 ms, in 6 hops, to all-reduce 4 bytes
 LEAST_EXCHANGE_S = 0.02  # real: in a shorter one ranks wait for each other more than for links

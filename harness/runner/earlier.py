@@ -7,7 +7,7 @@ is put back, and what the failed one left is hidden in its place.
 import shutil
 from pathlib import Path
 
-from harness import status
+from harness.records import status
 
 
 def put_back(run_dir: Path) -> Path:

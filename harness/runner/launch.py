@@ -13,9 +13,9 @@ from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, launch_agent
 
-from harness.records import Events
+from harness.engine.training.worker import log_to, main
+from harness.records.run_directory import Events
 from harness.runner import store
-from harness.training.worker import log_to, main
 
 PORT = 29500  # of the rendezvous, inside the first node's namespace
 
@@ -36,7 +36,7 @@ class Job(NamedTuple):
     workers_per_node: int
     first_address: str
     start_s: float  # deadline for the rendezvous
-    arguments: tuple[Any, ...]  # of harness.training.worker.main, after the run directory
+    arguments: tuple[Any, ...]  # of harness.engine.training.worker.main, after the run directory
 
 
 def start_agent(node: Node, job: Job, entered: Callable) -> int:

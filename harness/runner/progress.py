@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from harness import columns
-from harness.records import Step
-from harness.run import Run
+from harness.config.run import Run
+from harness.records import columns
+from harness.records.run_directory import Step
 
 COLUMNS = (*columns.recorded(Step),)
 

@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 import yaml
 
-from harness import manifest, status
-from harness.network.user_namespace import SHELL_SIGNAL
-from harness.records import TABLES, Table, read_events, read_json, refusal
-from harness.run import Run
+from harness.config.run import Run
+from harness.config.settings import BadSetting, Settings
+from harness.emulation.user_namespace import SHELL_SIGNAL
+from harness.engine.training import checkpoint
+from harness.records import manifest, status
+from harness.records.run_directory import TABLES, Table, read_events, read_json, refusal
 from harness.runner import earlier
 from harness.runner.progress import Progress
 from harness.runner.supervisors import Supervisor
 from harness.runner.turn import directory_to_ourselves, machine_to_ourselves
-from harness.settings import BadSetting, Settings
-from harness.training import checkpoint
 
 POLL_S = 0.1
 
@@ -162,7 +162,7 @@ def _fresh(run_dir: Path, settings: Settings) -> None:
 
 def _simulated(run_dir: Path, run: Run) -> None:
     """Do the run in this process."""
-    from harness.simulate.run import simulate  # torch: not before it is needed
+    from harness.virtual.run import simulate  # torch: not before it is needed
 
     with Progress(run_dir, run) as progress:
         simulate(run_dir, run, progress.now_and_then)

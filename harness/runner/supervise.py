@@ -15,24 +15,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from harness import environment, status
 from harness.clock import Clock
-from harness.models import forms
-from harness.network.audit import worst
-from harness.network.network import Network
-from harness.network.profile_player import Player
-from harness.network.rendezvous import RunEnded
-from harness.parameter_server import launch as server
-from harness.records import Events, Table, read_events, refusal, write_json
-from harness.run import Run
+from harness.config.run import Run
+from harness.config.settings import Settings, leaves
+from harness.emulation.audit import worst
+from harness.emulation.network import Network
+from harness.emulation.profile_player import Player
+from harness.emulation.rendezvous import RunEnded
+from harness.engine.parameter_server import launch as server
+from harness.engine.training.buckets import largest_bucket_bytes
+from harness.engine.training.resume import resumed
+from harness.engine.training.worker import Here
+from harness.records import environment, status
+from harness.records.run_directory import Events, Table, read_events, refusal, write_json
 from harness.runner import launch, verdict
 from harness.runner.agents import Agents, cause, is_ours
 from harness.runner.pauses import Pauses, processes
-from harness.settings import Settings, leaves
-from harness.simulate.network import Simulated
-from harness.training.buckets import largest_bucket_bytes
-from harness.training.resume import resumed
-from harness.training.worker import Here
+from harness.virtual.network import Simulated
+from harness.workloads.models import forms
 
 POLL_S = 0.02
 LEAST_TIMEOUT_S, PATIENCE = 60.0, 10  # of a collective; times its bucket at the lowest rate

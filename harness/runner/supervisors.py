@@ -19,9 +19,9 @@ from typing import NoReturn
 
 from setproctitle import setproctitle
 
-from harness import environment, status
-from harness.network import user_namespace
-from harness.settings import Settings
+from harness.config.settings import Settings
+from harness.emulation import user_namespace
+from harness.records import environment, status
 
 STOP_S = 8.0  # for a supervisor to end after `stop`, before it is killed
 POLL_S = 0.02

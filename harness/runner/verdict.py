@@ -7,10 +7,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.records import read_events
-from harness.run import Run
+from harness.config.run import Run
+from harness.records.run_directory import read_events
 from harness.runner import delivery, doubts, passage
-from harness.simulate.network import Simulated
+from harness.virtual.network import Simulated
 
 OVERRUN_STEPS = 0.01  # share of steps that may miss their pace
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from statistics import fmean
 
-from harness.claims.base import Claim, judged_claim
+from harness.reporting.claims.base import Claim, judged_claim
 from papers.acp_sgd.predictor import FUSED, MODELS, SWEPT, AcpSgd
 from papers.acp_sgd.runs import Run
 

@@ -2,10 +2,10 @@
 
 from math import inf
 
-from harness.claims.base import Claim, judged_claim
 from harness.fidelity import replays
 from harness.fidelity.layers import tensors
 from harness.fidelity.replays import Iteration, ReplayJob, all_reduce_s
+from harness.reporting.claims.base import Claim, judged_claim
 from papers.covap.predictor import GATHERING, OTHERS, PROFILED, TRAINED, Covap
 
 PROFILED_MODELS = ("ResNet-101", "VGG-19", "Bert")

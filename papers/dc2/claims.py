@@ -8,9 +8,9 @@ The list is at the end; what no other paper claims is decided by the functions b
 import numpy as np
 import pandas as pd
 
-from harness.analysis import over_time
-from harness.claims import rules
-from harness.claims.base import Found, Group, NotTestable, Paper, Runs, listed, spoken
+from harness.reporting.analysis import over_time
+from harness.reporting.claims import rules
+from harness.reporting.claims.base import Found, Group, NotTestable, Paper, Runs, listed, spoken
 
 FLAT, SWINGS = 0.05, 0.2  # standard deviation of goodput over its mean
 SETTLED = 0.1  # of a run, at its start, that is left out of what is said over time

@@ -4,10 +4,10 @@ from typing import Any
 
 import pandas as pd
 
-from harness.analysis import metrics
-from harness.claims.base import Runs
-from harness.claims.numbers import Measure, MeasuredCell, Number, fewer, mean, ratio
-from harness.claims.rules import Methods
+from harness.reporting.analysis import metrics
+from harness.reporting.claims.base import Runs
+from harness.reporting.claims.numbers import Measure, MeasuredCell, Number, fewer, mean, ratio
+from harness.reporting.claims.rules import Methods
 from papers.dc2 import claims as dc2
 
 WORKERS = 8

@@ -1,6 +1,6 @@
 """DC2's claims on throughput, held against bounds: what is above its bound is not volume alone."""
 
-from harness.claims.base import Claim, judged_claim
+from harness.reporting.claims.base import Claim, judged_claim
 from papers.dc2.predictor import Dc2
 
 MODERATE = 0.1  # of the uniform compressor

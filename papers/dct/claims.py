@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from harness.analysis import load
-from harness.claims.base import Found, NoSuchRuns, Paper, Runs, listed
-from harness.claims.changes import (
+from harness.reporting.analysis import load
+from harness.reporting.claims.base import Found, NoSuchRuns, Paper, Runs, listed
+from harness.reporting.claims.changes import (
     TRAIN_LOSS,
     MethodPair,
     Pairs,

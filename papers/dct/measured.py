@@ -5,10 +5,10 @@ from typing import Any
 
 import pandas as pd
 
-from harness.analysis import metrics, ratios
-from harness.claims.base import Group, NoSuchRuns, Runs
-from harness.claims.changes import TRAIN_LOSS, ended
-from harness.claims.numbers import Measure, MeasuredCell, Number
+from harness.reporting.analysis import metrics, ratios
+from harness.reporting.claims.base import Group, NoSuchRuns, Runs
+from harness.reporting.claims.changes import TRAIN_LOSS, ended
+from harness.reporting.claims.numbers import Measure, MeasuredCell, Number
 from papers.dct import claims, production, thresholds
 
 WORKERS = 1

@@ -6,9 +6,9 @@ numbers stand beside measured ones in `measured`. Time is that of a step.
 
 import pandas as pd
 
-from harness.claims import rules
-from harness.claims.base import Found, Group, NotTestable, Runs, listed
-from harness.claims.changes import MethodPair, Pairs
+from harness.reporting.claims import rules
+from harness.reporting.claims.base import Found, Group, NotTestable, Runs, listed
+from harness.reporting.claims.changes import MethodPair, Pairs
 from papers.dct.thresholds import sparse
 
 TIME = 0.03  # of a step's time, less than which is no gain and no loss
@@ -32,7 +32,9 @@ FLAT = tuple(f"dct_dp_{d}_after_backward" for d in (0.05, 0.02, 0.01, 0.005))
 CUT_90, CUT_95 = "dct_mp_0.1", "dct_mp_0.05"
 UP_TO_90 = {"75 %": "dct_mp_0.25", "90 %": CUT_90}
 TOGETHER, ALONE = "dct_hybrid", (CUT_90, "dct_dp_0.01")
-PIPELINE = {"parallel._target_": "harness.pipeline.layout.Pipeline"}  # where activations are sent
+PIPELINE = {
+    "parallel._target_": "harness.engine.pipeline.layout.Pipeline"
+}  # where activations are sent
 
 
 def of_dense(experiment: str, methods: dict[str, str], metric: str = "loss") -> Pairs:

@@ -7,10 +7,10 @@ tenth its end.
 import numpy as np
 import pandas as pd
 
-from harness.analysis import load, metrics, ratios, watched
-from harness.analysis.ratios import Ratio
-from harness.claims import changes, rules
-from harness.claims.base import Found, NoSuchRuns, NotTestable, Runs, listed
+from harness.reporting.analysis import load, metrics, ratios, watched
+from harness.reporting.analysis.ratios import Ratio
+from harness.reporting.claims import changes, rules
+from harness.reporting.claims.base import Found, NoSuchRuns, NotTestable, Runs, listed
 
 TENTH = 0.1  # of a run
 GROWS = 1.2  # times from one sparsity to the next, at least

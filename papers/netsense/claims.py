@@ -9,9 +9,9 @@ from contextlib import suppress
 import numpy as np
 import pandas as pd
 
-from harness.analysis import metrics, over_time, ratios
-from harness.claims import rules
-from harness.claims.base import Found, Group, NoSuchRuns, Paper, Runs, listed, spoken
+from harness.reporting.analysis import metrics, over_time, ratios
+from harness.reporting.claims import rules
+from harness.reporting.claims.base import Found, Group, NoSuchRuns, Paper, Runs, listed, spoken
 
 STABLE = 0.8  # of its highest throughput, in every later part of the time compared
 FALLS = 0.6  # of it, or less

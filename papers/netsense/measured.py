@@ -4,9 +4,9 @@ from typing import Any
 
 import pandas as pd
 
-from harness.analysis import metrics, ratios
-from harness.claims.base import Group, Runs
-from harness.claims.numbers import MeasuredCell, Number, fewer, mean, ratio
+from harness.reporting.analysis import metrics, ratios
+from harness.reporting.claims.base import Group, Runs
+from harness.reporting.claims.numbers import MeasuredCell, Number, fewer, mean, ratio
 from papers.netsense import claims
 
 WORKERS = claims.PUBLISHED_WORKERS

@@ -1,6 +1,6 @@
 """NetSenseML's claims on throughput: tables 1 and 2, figures 7 and 8."""
 
-from harness.claims.base import Claim, judged_claim
+from harness.reporting.claims.base import Claim, judged_claim
 from papers.netsense.predictor import TABLES, TOP_K, NetSenseMl
 
 METHODS = ("NetSenseML", "AllReduce", TOP_K)

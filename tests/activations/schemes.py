@@ -7,7 +7,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from harness.search_path import choices
+from harness.config.search_path import choices
 
 NAMES = choices("activations")
 

@@ -6,7 +6,7 @@ from torch import nn
 
 from compressors.activations.base import Activations
 from compressors.activations.operator import Cut
-from harness.training.snapshot import taken
+from harness.engine.training.snapshot import taken
 from tests.activations.schemes import NAMES, build, rectified
 
 SHAPE = (6, 40)

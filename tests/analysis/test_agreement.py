@@ -3,14 +3,14 @@
 import pandas as pd
 import pytest
 
-from harness.analysis import agreement, load
 from harness.preview import composed
 from harness.report import report
+from harness.reporting.analysis import agreement, load
 from harness.runner import run
 from tests import records_by_hand as by_hand
 
-REAL = {"_target_": "harness.network.star.Star", "queue_ms": 50}
-VIRTUAL = {"_target_": "harness.simulate.network.Simulated", "alpha_s": 1e-3}
+REAL = {"_target_": "harness.emulation.star.Star", "queue_ms": 50}
+VIRTUAL = {"_target_": "harness.virtual.network.Simulated", "alpha_s": 1e-3}
 DA2 = {"_target_": "controllers.dc2.DA2"}
 
 
@@ -50,7 +50,7 @@ def test_errors_of_a_pair_are_over_what_was_real(tmp_path):
         {"overlap": "per_tensor"},
         {"compressor": {"_target_": "compressors.topk.TopK"}},
         {"profile": {"_target_": "profiles.static.Static", "rate_mbit": 20}},
-        {"network": VIRTUAL | {"_target_": "harness.simulate.network.SimulatedDumbbell"}},
+        {"network": VIRTUAL | {"_target_": "harness.virtual.network.SimulatedDumbbell"}},
         {"network": VIRTUAL | {"left": 1}},
     ],
 )
@@ -63,8 +63,8 @@ def test_runs_that_differ_in_more_than_the_network_are_no_pair(tmp_path, differe
 
 def test_dumbbells_of_both_kinds_are_a_pair_and_so_are_networks_asked_at_other_times(tmp_path):
     left = {"left": 1, "update_s": 0.1}
-    a_run(tmp_path, "real", left | {"_target_": "harness.network.dumbbell.Dumbbell"}, 0.5)
-    simulated = left | {"_target_": "harness.simulate.network.SimulatedDumbbell", "update_s": 0.2}
+    a_run(tmp_path, "real", left | {"_target_": "harness.emulation.dumbbell.Dumbbell"}, 0.5)
+    simulated = left | {"_target_": "harness.virtual.network.SimulatedDumbbell", "update_s": 0.2}
     a_run(tmp_path, "virtual", simulated, 0.5)
     assert len(pairs(tmp_path)) == 1
 

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness import records, status
-from harness.analysis import comparison, load
-from harness.records import Evaluation, read_json, write_json
+from harness.records import run_directory, status
+from harness.records.run_directory import Evaluation, read_json, write_json
+from harness.reporting.analysis import comparison, load
 from tests import records_by_hand as by_hand
 
 
@@ -174,9 +174,9 @@ def older(run: Path) -> str:
     """Rewrite steps.csv under the names that columns had before; the text as it was."""
     text = (run / "steps.csv").read_text()
     header, _, rows = text.partition("\n")
-    names = {new: old for old, new in records.OLD_NAMES.items()}
+    names = {new: old for old, new in run_directory.OLD_NAMES.items()}
     told = [names.get(name, name) for name in header.split(",")]
-    assert set(records.OLD_NAMES) <= set(told)
+    assert set(run_directory.OLD_NAMES) <= set(told)
     (run / "steps.csv").write_text(",".join(told) + "\n" + rows)
     by_hand.seal(run)
     return text

@@ -6,10 +6,10 @@ from math import inf, isnan, nan
 import pandas as pd
 import pytest
 
-from harness import columns
-from harness.analysis import load, metrics
-from harness.analysis.load import Run
-from harness.records import Evaluation, Step
+from harness.records import columns
+from harness.records.run_directory import Evaluation, Step
+from harness.reporting.analysis import load, metrics
+from harness.reporting.analysis.load import Run
 from tests import records_by_hand as by_hand
 
 
@@ -222,7 +222,7 @@ def test_curve_averages_seeds_by_step():
 def test_many_sweeps_become_one_table(tmp_path):
     by_hand.sweep(tmp_path / "one", {"allreduce": 1.0, "topk_0.1": 0.5})
     other = by_hand.config("allreduce", experiment="two", scale={"name": "laptop"})
-    other |= {"network": {"_target_": "harness.simulate.network.Simulated"}}
+    other |= {"network": {"_target_": "harness.virtual.network.Simulated"}}
     rows = [by_hand.step(n, rank) for n in range(10) for rank in range(2)]
     for place, ended in (("old", "2026-01-01T00:00:00"), ("new", "2026-01-02T00:00:00")):
         by_hand.run(tmp_path / "two" / place, other, rows, status={"ended": ended})

@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from harness import columns
-from harness.analysis import over_time
-from harness.records import LinkSample, Step
+from harness.records import columns
+from harness.records.run_directory import LinkSample, Step
+from harness.reporting.analysis import over_time
 from tests import records_by_hand as by_hand
 
 

@@ -5,7 +5,7 @@ from math import inf, isnan, nan
 import pandas as pd
 import pytest
 
-from harness.analysis import load, metrics, ratios
+from harness.reporting.analysis import load, metrics, ratios
 from tests import records_by_hand as by_hand
 from tests.claims.tables import row
 

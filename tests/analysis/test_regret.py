@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from harness.analysis.regret import regret
+from harness.reporting.analysis.regret import regret
 from tests.claims.tables import row
 
 

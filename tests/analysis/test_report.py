@@ -5,9 +5,9 @@ import sys
 import pandas as pd
 import pytest
 
-from harness.analysis import load, proof
-from harness.records import write_json
+from harness.records.run_directory import write_json
 from harness.report import report
+from harness.reporting.analysis import load, proof
 from tests import records_by_hand as by_hand
 from tests.launching import completed
 

@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from harness.analysis import sparsity
+from harness.reporting.analysis import sparsity
 
 
 def told(

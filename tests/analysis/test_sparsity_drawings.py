@@ -2,18 +2,18 @@
 
 import pytest
 
-from harness.analysis import load, sparsity_drawings, watched_drawings
-from harness.analysis.comparison import compare
-from harness.records import WATCH_TABLES, Bin, Evaluation, Table, Watched
+from harness.records.run_directory import WATCH_TABLES, Bin, Evaluation, Table, Watched
 from harness.report import report
+from harness.reporting.analysis import load, sparsity_drawings, watched_drawings
+from harness.reporting.analysis.comparison import compare
 from tests import records_by_hand as by_hand
-from tests.simulate.runs import DETERMINED, simulated
+from tests.virtual.runs import DETERMINED, simulated
 
 OF_SPARSITY = {"quality_sparsity", "loss_steps", "step_sparsity"}
 OF_WATCH = {"thresholds_gradient", "thresholds_activations", "thresholds_laplace", "activations"}
 RUN = ("workers=1", "batch_size=16", "model=mlp", "model.hidden=[40]", "parallel=split",
        "activations=dct_mp", "steps=6")  # fmt: skip
-WATCH = ("+watch._target_=harness.training.watch.Watch", "+watch.every=2",
+WATCH = ("+watch._target_=harness.engine.training.watch.Watch", "+watch.every=2",
          "+watch.gradients=[3.weight]", "+watch.densities=[0.5,0.25]",
          "+watch.histogram_at=[0,4]")  # fmt: skip
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness import manifest
-from harness.analysis import load, untrusted
-from harness.analysis.comparison import compare
+from harness.records import manifest
 from harness.report import main, report
+from harness.reporting.analysis import load, untrusted
+from harness.reporting.analysis.comparison import compare
 from tests import records_by_hand as by_hand
 
 STEP_S = {"allreduce": 1.0, "topk_0.1": 0.5}

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.analysis import watched
-from harness.analysis.watched import FITTED, MEASURED, MOST_POINTS, WITH, WITHOUT, Saw
-from harness.records import Bin, Watched
+from harness.records.run_directory import Bin, Watched
+from harness.reporting.analysis import watched
+from harness.reporting.analysis.watched import FITTED, MEASURED, MOST_POINTS, WITH, WITHOUT, Saw
 
 LAPLACE_AT = math.log(2)  # scales beyond the center, with a quarter above
 

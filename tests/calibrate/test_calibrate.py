@@ -6,12 +6,12 @@ import sys
 import pytest
 import yaml
 
-from harness import environment
 from harness.calibrate import __main__ as command
 from harness.calibrate import choice, compression, fit, links
 from harness.preview import composed
+from harness.records import environment
+from tests.emulation.inside import refusal
 from tests.launching import completed
-from tests.network.inside import refusal
 
 
 @pytest.fixture

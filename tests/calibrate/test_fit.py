@@ -6,7 +6,7 @@ import pytest
 
 from harness.calibrate import fit
 from harness.calibrate.links import Sample
-from harness.simulate.network import Simulated
+from harness.virtual.network import Simulated
 from profiles.static import Static
 
 MADE = {"alpha_s": 0.0003, "operation_s": 0.002, "efficiency": 0.9, "wake_s": 0.005}

@@ -1,1 +1,1 @@
-"""Tests of `harness.claims`."""
+"""Tests of `harness.reporting.claims`."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.analysis import metrics
+from harness.reporting.analysis import metrics
 
 
 def row(experiment: str, method: str, seed: int = 0, **known: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from harness.claims import __main__ as command
+from harness import claims as command
 from papers.dc2 import claims as dc2
 from tests import records_by_hand as by_hand
 

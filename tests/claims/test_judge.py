@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from harness import claims
-from harness.claims.base import FAILS, HOLDS, NOT_TESTABLE, Found, NotTestable, Paper
-from harness.form import Form, unlike
+from harness.reporting import claims
+from harness.reporting.claims.base import FAILS, HOLDS, NOT_TESTABLE, Found, NotTestable, Paper
+from harness.workloads.form import Form, unlike
 from tests.claims.tables import row, table
 
 METHODS = {"allreduce": 50.0, "topk_0.1": 60.0, "topk_0.001": 100.0}

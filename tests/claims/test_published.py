@@ -1,6 +1,6 @@
 """Published numbers beside measured ones."""
 
-from harness.claims import published
+from harness.reporting.claims import published
 from tests.claims.tables import row, table
 
 

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced
-from harness.exchange.feedback import Feedback, Forget
+from harness.engine.exchange.feedback import Feedback, Forget
 from tests.compressors.threads import ThreadWorkers, together
 
 CHOICES = Path("conf/compressor")
@@ -94,7 +94,7 @@ class Replica:
     def _compensated(
         self, names: tuple[str, ...], sizes: list[int], grad: Tensor
     ) -> tuple[Tensor, Tensor | None]:
-        """As harness.exchange.reduction does it."""
+        """As harness.engine.exchange.reduction does it."""
         residual = self.feedback.recall(names, sizes, grad)
         if residual is None:
             return grad, None

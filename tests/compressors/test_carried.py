@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from compressors.carried_topk import CarriedTopK
-from harness.exchange.feedback import Forget, Residual
+from harness.engine.exchange.feedback import Forget, Residual
 from tests.compressors.reductions import Outcome, Replica, gradient
 from tests.compressors.threads import ThreadWorkers, together
 

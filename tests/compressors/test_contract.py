@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from harness.exchange.feedback import Residual
+from harness.engine.exchange.feedback import Residual
 from tests.compressors.reductions import (
     KINDS,
     Outcome,

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from compressors.covap import COVAP, interval, shards
-from harness.exchange.feedback import Feedback, Forget, Residual
+from harness.engine.exchange.feedback import Feedback, Forget, Residual
 from tests.compressors.reductions import Outcome, Replica, Shapes, gradient
 from tests.compressors.threads import ThreadWorkers, together
 

@@ -12,7 +12,7 @@ from torchvision.models import resnet50
 from compressors.acp_sgd import ACPSGD
 from compressors.lowrank import nearest_rank, orthonormal, resized
 from compressors.powersgd import PowerSGD
-from harness.exchange.feedback import Residual
+from harness.engine.exchange.feedback import Residual
 from tests.compressors.reductions import Outcome, Replica, Shapes, bits, gradient, run
 from tests.compressors.threads import ThreadWorkers, together
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.environment import ALLOCATOR
+from harness.records.environment import ALLOCATOR
 
 ROOT = Path(__file__).parents[2]
 ELEMENTS = 4_000_000  # a copy of the gradient is 16 MB, at density 0.01 the entries sent are 0.3 MB

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from compressors.netsense import NetSenseML
 from compressors.pruning import kth_largest, prune_
-from harness.exchange.feedback import Forget, Residual
+from harness.engine.exchange.feedback import Forget, Residual
 from tests.compressors.reductions import KINDS, Outcome, Replica, gradient
 from tests.compressors.threads import ThreadWorkers, together
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from compressors.oktopk import OkTopK
-from harness.exchange.feedback import Forget, Residual
+from harness.engine.exchange.feedback import Forget, Residual
 from tests.compressors.reductions import Outcome, Replica, gradient
 from tests.compressors.threads import ThreadWorkers, together
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from compressors.onebit import OneBit
-from harness.exchange.feedback import Residual
+from harness.engine.exchange.feedback import Residual
 from tests.compressors.reductions import Outcome, Replica, bits, gradient, run
 from tests.compressors.threads import ThreadWorkers, together
 

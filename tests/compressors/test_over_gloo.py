@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 
 from compressors.base import Bucket
-from harness.exchange.workers import Workers
+from harness.engine.exchange.workers import Workers
 from tests.compressors.reductions import build, gradient, run, shapes_of, variants
 from tests.ranks import run_ranks
 

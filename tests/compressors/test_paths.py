@@ -8,7 +8,7 @@ from compressors import kernels
 from compressors.packing import pack
 from compressors.rng import positions
 from compressors.sparse import add_at_
-from harness.exchange.feedback import Forget, Residual
+from harness.engine.exchange.feedback import Forget, Residual
 from tests.compressors.reductions import Outcome, Replica, bits, build, gradient
 from tests.compressors.threads import ThreadWorkers, together
 

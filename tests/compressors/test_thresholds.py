@@ -12,7 +12,7 @@ import torch
 from compressors.dct_dp import DCTDP, by_sample, by_sort
 from compressors.threshold_topk import ThresholdTopK
 from compressors.topk_select import kept, reached_at
-from harness.exchange.feedback import Residual
+from harness.engine.exchange.feedback import Residual
 from tests.compressors.reductions import Outcome, Replica, Shapes, gradient, run
 from tests.compressors.threads import ThreadWorkers, together
 

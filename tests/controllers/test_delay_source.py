@@ -9,10 +9,10 @@ from hydra import compose, initialize_config_dir
 
 from controllers.dc2 import DA1, DA2, DA3, DA4, DA5, DC2
 from controllers.delay_source import FromProfile, Measured, Recorded
+from harness.config.search_path import CONF, choices
+from harness.config.settings import BadSetting, Settings
+from harness.config.sweep import plain_settings
 from harness.runner import run
-from harness.search_path import CONF, choices
-from harness.settings import BadSetting, Settings
-from harness.sweep import plain_settings
 from tests.controllers.observations import seen
 
 SOURCES = list(choices("controller/delay_source"))

@@ -10,7 +10,7 @@ from hydra.errors import HydraException
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from harness.search_path import choices
+from harness.config.search_path import choices
 
 METHODS = list(choices("method"))
 GROUPS = ("activations", "compressor", "controller", "method", "parallel")

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from controllers.covap import COVAP
-from harness.exchange.feedback import Forget
-from harness.exchange.reduction import Reduction
+from harness.engine.exchange.feedback import Forget
+from harness.engine.exchange.reduction import Reduction
 from tests.compressors.reductions import build
 from tests.compressors.threads import ThreadWorkers, together
 from tests.controllers.observations import seen

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 from torchvision import datasets
 
-from harness.data import clicks
-from harness.data.cifar import FILES
-from harness.data.pairs import PACKAGED
+from harness.workloads.data import clicks
+from harness.workloads.data.cifar import FILES
+from harness.workloads.data.pairs import PACKAGED
 
 IMAGES_PER_FILE = 20
 PTB_WORDS = 60  # different ones, <eos> included

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from harness.data import columns
-from harness.data.clicks import CARDINALITIES, Clicks, Teacher, lines
-from harness.data.columns import COUNTS, Numbering, days, read
-from harness.data.criteo import Criteo
+from harness.workloads.data import columns
+from harness.workloads.data.clicks import CARDINALITIES, Clicks, Teacher, lines
+from harness.workloads.data.columns import COUNTS, Numbering, days, read
+from harness.workloads.data.criteo import Criteo
 
 GOOD = "\t".join(["1", "3", "", "-2", *["0"] * 10, "68fd1e64", "", *["0a0b0c0d"] * 24])
 

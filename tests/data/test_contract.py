@@ -8,7 +8,7 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from harness.data.loader import Batches, shard
+from harness.workloads.data.loader import Batches, shard
 from tests.data.files import (
     PTB_WORDS,
     write_cifar,

@@ -6,13 +6,13 @@ import sys
 import pytest
 import torch
 
-from harness.data.base import data_folder
-from harness.data.cifar import PADDING, Cifar, crop_and_flip
-from harness.data.digits import Digits
-from harness.data.imagenet import ImageNet
-from harness.data.loader import Batches, shard
-from harness.data.shifted_digits import ShiftedDigits
-from harness.data.synthetic import Synthetic
+from harness.workloads.data.base import data_folder
+from harness.workloads.data.cifar import PADDING, Cifar, crop_and_flip
+from harness.workloads.data.digits import Digits
+from harness.workloads.data.imagenet import ImageNet
+from harness.workloads.data.loader import Batches, shard
+from harness.workloads.data.shifted_digits import ShiftedDigits
+from harness.workloads.data.synthetic import Synthetic
 from tests.data.files import IMAGES_PER_FILE, write_cifar, write_folders
 
 
@@ -127,8 +127,8 @@ def test_folder_comes_from_the_environment(monkeypatch, tmp_path):
 
 def test_checking_imports_neither_torchvision_nor_scikit_learn():
     code = (
-        "import sys; from harness.data import cifar, digits, imagenet, synthetic\n"
-        "from harness.models import torchvision_models\n"
+        "import sys; from harness.workloads.data import cifar, digits, imagenet, synthetic\n"
+        "from harness.workloads.models import torchvision_models\n"
         "digits.Digits().check(), synthetic.Synthetic().check()\n"
         "try: cifar.Cifar(10, '/nowhere').check()\n"
         "except FileNotFoundError: pass\n"

@@ -6,8 +6,8 @@ from itertools import islice
 import pytest
 import torch
 
-from harness.data.loader import Batches, shard
-from harness.data.samples import InMemory, Loaded
+from harness.workloads.data.loader import Batches, shard
+from harness.workloads.data.samples import InMemory, Loaded
 
 
 def numbered(count: int) -> InMemory:

@@ -6,11 +6,11 @@ import pytest
 import torch
 from sacrebleu.metrics.bleu import BLEU
 
-from harness.data.bleu import Bleu
-from harness.data.loader import shard
-from harness.data.pairs import BEGIN, END, PACKAGED, PADDING, Pairs, read
-from harness.models.transformer import Transformer
-from harness.training.task import UNLABELLED, Task
+from harness.engine.training.task import UNLABELLED, Task
+from harness.workloads.data.bleu import Bleu
+from harness.workloads.data.loader import shard
+from harness.workloads.data.pairs import BEGIN, END, PACKAGED, PADDING, Pairs, read
+from harness.workloads.models.transformer import Transformer
 from tests.data.files import write_pairs
 
 CPU = torch.device("cpu")
@@ -103,7 +103,7 @@ class Says(torch.nn.Module):
 
 def judged(data: Pairs, monkeypatch, change: int) -> tuple[float, float]:
     """Of translations that are the references but for a change: ours in two halves, sacrebleu's."""
-    monkeypatch.setattr("harness.data.bleu.Translator", Says)
+    monkeypatch.setattr("harness.workloads.data.bleu.Translator", Says)
     [(inputs, labels)] = list(shard(data.test(), 0, 1))
     said = labels.clone().clamp_(min=PADDING)
     said[:, :change] = said[:, :change].flip(0)

@@ -6,10 +6,10 @@ from pydoc_data.topics import topics
 import pytest
 import torch
 
-from harness.data.loader import Batches, shard
-from harness.data.ptb import PTB
-from harness.data.pydoc_text import PydocText, split
-from harness.data.text import Windows
+from harness.workloads.data.loader import Batches, shard
+from harness.workloads.data.ptb import PTB
+from harness.workloads.data.pydoc_text import PydocText, split
+from harness.workloads.data.text import Windows
 from tests.data.files import PTB_WORDS, write_ptb
 
 LENGTH = 5

@@ -7,11 +7,11 @@ import torch.distributed as dist
 
 from controllers.fixed import Fixed
 from harness.clock import Clock
-from harness.exchange.feedback import Forget, Residual
-from harness.exchange.order import Lanes
-from harness.exchange.reduction import Reduction
-from harness.exchange.thread import Exchange
-from harness.exchange.workers import Workers
+from harness.engine.exchange.feedback import Forget, Residual
+from harness.engine.exchange.order import Lanes
+from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.thread import Exchange
+from harness.engine.exchange.workers import Workers
 from tests.compressors.reductions import build, variants
 from tests.controllers.observations import seen
 from tests.ranks import run_ranks

@@ -13,10 +13,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from compressors.base import Reduced
 from harness.clock import Clock
-from harness.exchange.feedback import Forget, Residual
-from harness.exchange.reduction import Reduction
-from harness.exchange.thread import Exchange, ExchangeError
-from harness.exchange.workers import Workers
+from harness.engine.exchange.feedback import Forget, Residual
+from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.thread import Exchange, ExchangeError
+from harness.engine.exchange.workers import Workers
 from tests.controllers.observations import seen
 from tests.ranks import run_ranks
 
@@ -286,7 +286,7 @@ def test_close_ends_the_thread():
 
 
 def test_a_hanging_collective_is_reported_by_close(monkeypatch):
-    monkeypatch.setattr("harness.exchange.thread.JOIN_S", 0.2)
+    monkeypatch.setattr("harness.engine.exchange.thread.JOIN_S", 0.2)
 
     def hang():
         model = _model()

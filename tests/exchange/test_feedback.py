@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from harness.exchange.feedback import Forget, Residual
+from harness.engine.exchange.feedback import Forget, Residual
 
 
 def test_residual_adds_what_was_not_sent():

@@ -14,13 +14,13 @@ import torch.distributed as dist
 from compressors.base import Reduced
 from controllers.fixed import Fixed
 from harness.clock import Clock
-from harness.exchange.clocks import Done
-from harness.exchange.feedback import Forget
-from harness.exchange.order import Lanes
-from harness.exchange.reduction import Reduction
-from harness.exchange.thread import Exchange, ExchangeError
-from harness.exchange.workers import Workers
-from harness.simulate.lanes import Act, Layout, Work
+from harness.engine.exchange.clocks import Done
+from harness.engine.exchange.feedback import Forget
+from harness.engine.exchange.order import Lanes
+from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.thread import Exchange, ExchangeError
+from harness.engine.exchange.workers import Workers
+from harness.virtual.lanes import Act, Layout, Work
 from tests.ranks import run_ranks
 
 LANES = [

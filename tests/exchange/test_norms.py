@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from compressors import kernels
-from harness.exchange.norms import Norms, Squares, square
+from harness.engine.exchange.norms import Norms, Squares, square
 from tests.compressors.reductions import gradient
 
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced
-from harness.exchange.feedback import Forget, Residual
-from harness.exchange.reduction import Reduction
+from harness.engine.exchange.feedback import Forget, Residual
+from harness.engine.exchange.reduction import Reduction
 from tests.compressors.reductions import CHOICES, build, gradient
 
 SIZES = {"weight": (30, 20), "bias": (77,), "scale": (1,)}
@@ -127,7 +127,7 @@ def test_measuring_changes_no_bit_of_the_result(compressor, feedback):
 
 
 def test_norms_that_no_controller_needs_are_not_taken(monkeypatch):
-    monkeypatch.setattr("harness.exchange.norms.square", lambda x: 1 / 0)
+    monkeypatch.setattr("harness.engine.exchange.norms.square", lambda x: 1 / 0)
     worker = reduction()
     exchange(worker, 0, LAYOUTS[0], grads(0))
     assert all(isnan(value) for value in worker.norms())

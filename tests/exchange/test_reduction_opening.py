@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from controllers.base import Observation
-from harness.exchange.feedback import Forget
-from harness.exchange.reduction import TOLD, Reduction
+from harness.engine.exchange.feedback import Forget
+from harness.engine.exchange.reduction import TOLD, Reduction
 from tests.compressors.reductions import build
 from tests.compressors.threads import ThreadWorkers, together
 from tests.controllers.observations import seen

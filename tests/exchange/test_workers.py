@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from harness.exchange.workers import CHUNK_BYTES, Workers
+from harness.engine.exchange.workers import CHUNK_BYTES, Workers
 from tests.ranks import run_ranks
 
 SIZES = (1, 2, 3, 4)

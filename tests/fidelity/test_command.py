@@ -6,10 +6,10 @@ import sys
 import pandas as pd
 import pytest
 
-from harness.claims.base import FAILS, HOLDS
 from harness.fidelity import __main__ as command
 from harness.fidelity.cells import COLUMNS
 from harness.fidelity.timing import timings
+from harness.reporting.claims.base import FAILS, HOLDS
 from tests.launching import completed
 
 pytestmark = pytest.mark.timeout(900)  # two hundred replays, 90 s of one core

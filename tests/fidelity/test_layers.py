@@ -4,7 +4,7 @@ import pytest
 
 from harness.fidelity.cells import Unpredictable
 from harness.fidelity.layers import Layers, multiply_adds, parameters, tensors
-from harness.models.base import backward_shares
+from harness.workloads.models.base import backward_shares
 
 MIB = 1 << 20
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from harness import plan, scales
+from harness import plan
+from harness.config import scales
 from harness.fidelity import replays
 from harness.fidelity.layers import parameters, tensors
 from harness.fidelity.replays import ALL_MB, ReplayedMethod, ReplayJob

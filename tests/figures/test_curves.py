@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from harness.figures import curves
-from harness.figures.styles import style
-from harness.figures.theme import NothingToDraw
+from harness.reporting.figures import curves
+from harness.reporting.figures.styles import style
+from harness.reporting.figures.theme import NothingToDraw
 
 METHODS = ["allreduce", "topk_0.1", "dc2_da2"]
 

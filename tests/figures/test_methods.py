@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from matplotlib.container import BarContainer
 
-from harness.figures import methods, theme
+from harness.reporting.figures import methods, theme
 
 METHODS = ["allreduce", "topk_0.1", "dc2_da2"]
 

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.figures import series, theme
-from harness.figures.link_load import FlowSpan
+from harness.reporting.figures import series, theme
+from harness.reporting.figures.link_load import FlowSpan
 
 METHODS = ["allreduce", "topk_0.1", "dc2_da2"]
 RATE = pd.DataFrame({"time_s": [0.0, 20.0], "planned_mbit": [10.0, 5.0]})

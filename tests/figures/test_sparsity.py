@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from harness.figures import sparsity, theme
+from harness.reporting.figures import sparsity, theme
 from tests.figures.test_thresholds import inside
 
 PARTS = {"compute_s": 0.1, "compress_s": 0.02, "exposed_s": 0.03}

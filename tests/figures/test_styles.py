@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.figures.styles import BASELINE, LOOKS, MOST_TOGETHER, panels, style, styles
+from harness.reporting.figures.styles import BASELINE, LOOKS, MOST_TOGETHER, panels, style, styles
 
 NAMES = st.text("abk_0.", min_size=1, max_size=6)
 

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from harness.analysis import watched
-from harness.figures import histograms, theme, thresholds
-from harness.figures.styles import of_density, style
-from harness.records import Bin
+from harness.records.run_directory import Bin
+from harness.reporting.analysis import watched
+from harness.reporting.figures import histograms, theme, thresholds
+from harness.reporting.figures.styles import of_density, style
 
 DENSITIES = (0.5, 0.25, 0.1, 0.05, 0.02)
 

@@ -3,10 +3,10 @@
 import pandas as pd
 import pytest
 
-from harness.figures import timeline
-from harness.figures.styles import styles
-from harness.figures.theme import NothingToDraw
-from harness.records import Span
+from harness.records.run_directory import Span
+from harness.reporting.figures import timeline
+from harness.reporting.figures.styles import styles
+from harness.reporting.figures.theme import NothingToDraw
 
 
 def step(comm_s: float, began_s: float = 7.0) -> pd.DataFrame:

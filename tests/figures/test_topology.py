@@ -6,8 +6,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import FancyBboxPatch
 
-from harness.figures import layout, topology
-from harness.figures.layout import ConditionRanges, NetworkLayout, Range
+from harness.reporting.figures import layout, topology
+from harness.reporting.figures.layout import ConditionRanges, NetworkLayout, Range
 from tests import records_by_hand as by_hand
 
 ALONE = ConditionRanges(Range(20, 312), Range(0, 0), Range(0, 0), Range(0, 0))

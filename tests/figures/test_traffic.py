@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness.analysis import load
-from harness.figures import link_load, theme, traffic
-from harness.records import LinkSample
+from harness.records.run_directory import LinkSample
+from harness.reporting.analysis import load
+from harness.reporting.figures import link_load, theme, traffic
 from tests import records_by_hand as by_hand
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from harness.models.base import Times, backward_shares, multiply_adds
-from harness.search_path import choices
+from harness.config.search_path import choices
+from harness.workloads.models.base import Times, backward_shares, multiply_adds
 from tests.test_settings import settings
 
 CHOICES = choices("model")

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from harness.data.columns import CATEGORIES as CATEGORIES_OF_DATA
-from harness.data.columns import COUNTS as COUNTS_OF_DATA
-from harness.models.chain import Chain
-from harness.models.dlrm import CATEGORIES, COLUMNS, COUNTS, DLRM, Interaction
-from harness.pipeline.stages import cuts_of, parts, shapes
+from harness.engine.pipeline.stages import cuts_of, parts, shapes
+from harness.workloads.data.columns import CATEGORIES as CATEGORIES_OF_DATA
+from harness.workloads.data.columns import COUNTS as COUNTS_OF_DATA
+from harness.workloads.models.chain import Chain
+from harness.workloads.models.dlrm import CATEGORIES, COLUMNS, COUNTS, DLRM, Interaction
 
 SHAPE = (COLUMNS, 1)
 ROWS = 5

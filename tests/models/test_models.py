@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 import torch
 
-from harness.models.base import Times, backward_shares, multiply_adds
-from harness.models.convnet import ConvNet
-from harness.models.lstm import LSTM
-from harness.models.mlp import MLP
-from harness.models.resnet_cifar import Block, ResNetCifar
-from harness.models.torchvision_models import VGG16, ResNet
+from harness.workloads.models.base import Times, backward_shares, multiply_adds
+from harness.workloads.models.convnet import ConvNet
+from harness.workloads.models.lstm import LSTM
+from harness.workloads.models.mlp import MLP
+from harness.workloads.models.resnet_cifar import Block, ResNetCifar
+from harness.workloads.models.torchvision_models import VGG16, ResNet
 
 CIFAR, IMAGENET, DIGITS, TEXT = (3, 32, 32), (3, 224, 224), (1, 8, 8), (35,)
 

@@ -4,15 +4,15 @@ import pytest
 import torch
 
 from harness import plan
-from harness.analysis import load
-from harness.models.base import backward_shares
-from harness.models.stand_in import SIDE, runs
-from harness.run import Run
-from harness.search_path import choices
-from harness.simulate.run import simulate
-from harness.training.buckets import bucket_names
-from tests.simulate.runs import DETERMINED, over_gloo, prepare, simulated, weights
+from harness.config.run import Run
+from harness.config.search_path import choices
+from harness.engine.training.buckets import bucket_names
+from harness.reporting.analysis import load
+from harness.virtual.run import simulate
+from harness.workloads.models.base import backward_shares
+from harness.workloads.models.stand_in import SIDE, runs
 from tests.test_settings import settings
+from tests.virtual.runs import DETERMINED, over_gloo, prepare, simulated, weights
 
 WORKLOADS = [
     name.removesuffix("_laptop") for name in choices("workload") if name.endswith("_laptop")

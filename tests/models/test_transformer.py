@@ -6,11 +6,11 @@ from torch import nn
 
 from compressors.activations.dct_mp import DCTMP
 from compressors.activations.operator import Cut
-from harness.data.pairs import BEGIN, END, PADDING
-from harness.models.base import multiply_adds
-from harness.models.transformer import Rectifier, Transformer, Translator, positions
-from harness.pipeline.operators import cut_in_place
-from harness.training.task import Task
+from harness.engine.pipeline.operators import cut_in_place
+from harness.engine.training.task import Task
+from harness.workloads.data.pairs import BEGIN, END, PADDING
+from harness.workloads.models.base import multiply_adds
+from harness.workloads.models.transformer import Rectifier, Transformer, Translator, positions
 from tests.test_settings import settings
 
 WORDS, VOCABULARY = 7, 23

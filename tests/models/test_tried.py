@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from harness.models.tried import misfit
-from harness.search_path import choices
-from harness.settings import BadSetting
+from harness.config.search_path import choices
+from harness.config.settings import BadSetting
+from harness.workloads.models.tried import misfit
 from tests.test_settings import settings
 
 IMAGES = ("digits", "cifar10", "cifar100", "imagenet", "synthetic", "shifted_digits")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from harness.records import Evaluation, read_json, write_json
+from harness.records.run_directory import Evaluation, read_json, write_json
 from harness.report import report
 from tests import records_by_hand as by_hand
 

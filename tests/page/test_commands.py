@@ -6,9 +6,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from harness import scales, sweep
-from harness.page import commands
-from harness.search_path import CONF
+from harness.config import scales, sweep
+from harness.config.search_path import CONF
+from harness.reporting.page import commands
 
 CHOICES = {
     "an_experiment": ["+experiment=netsense_resnet18_static", "scale=laptop", "seed=2",

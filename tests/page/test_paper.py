@@ -11,8 +11,8 @@ from tests import records_by_hand as by_hand
 
 PAPER = Paper("own", "A paper & its runs", "dc2", ["by_hand", "trunk", "twins"], [["seed=0"]])
 TWINS = {
-    "real": {"_target_": "harness.network.star.Star"},
-    "virtual": {"_target_": "harness.simulate.network.Simulated"},
+    "real": {"_target_": "harness.emulation.star.Star"},
+    "virtual": {"_target_": "harness.virtual.network.Simulated"},
 }
 
 

@@ -6,8 +6,8 @@ import re
 import pandas as pd
 import pytest
 
-from harness.page import html
 from harness.report import report
+from harness.reporting.page import html
 from tests import records_by_hand as by_hand
 from tests.page.conftest import ABROAD, EVIL
 

@@ -19,25 +19,25 @@ from torch import Tensor, nn
 
 from compressors.topk import TopK
 from harness.clock import Clock
-from harness.parameter_server.assembly import serving_of
-from harness.parameter_server.captured import Contribution
-from harness.parameter_server.client import Client
-from harness.parameter_server.gate import Gate
-from harness.parameter_server.line import LineLost, Listening, join
-from harness.parameter_server.messages import Ack, Push
-from harness.parameter_server.place import Process
-from harness.parameter_server.processes import place_of
-from harness.parameter_server.roll import Roll
-from harness.parameter_server.service import Service
-from harness.parameter_server.serving import Serving
-from harness.parameter_server.weights import Weights
-from harness.records import Events, Table, read_events
-from harness.run import Run
-from harness.search_path import CONF
-from harness.sweep import plain_settings
-from harness.training.assembly import assembled
-from harness.training.rest import Rest, no_checkpoint
-from harness.training.stops import Stops
+from harness.config.run import Run
+from harness.config.search_path import CONF
+from harness.config.sweep import plain_settings
+from harness.engine.parameter_server.assembly import serving_of
+from harness.engine.parameter_server.captured import Contribution
+from harness.engine.parameter_server.client import Client
+from harness.engine.parameter_server.gate import Gate
+from harness.engine.parameter_server.line import LineLost, Listening, join
+from harness.engine.parameter_server.messages import Ack, Push
+from harness.engine.parameter_server.place import Process
+from harness.engine.parameter_server.processes import place_of
+from harness.engine.parameter_server.roll import Roll
+from harness.engine.parameter_server.service import Service
+from harness.engine.parameter_server.serving import Serving
+from harness.engine.parameter_server.weights import Weights
+from harness.engine.training.assembly import assembled
+from harness.engine.training.rest import Rest, no_checkpoint
+from harness.engine.training.stops import Stops
+from harness.records.run_directory import Events, Table, read_events
 from tests.ranks import free_port
 
 PATIENCE_S = 200.0  # much longer than anything here takes on an idle machine

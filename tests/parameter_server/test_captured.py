@@ -10,14 +10,14 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from controllers.fixed import Fixed
-from harness.exchange.feedback import Forget, Residual
-from harness.exchange.reduction import Reduction
-from harness.parameter_server.captured import Captured, Contribution, alone, read
-from harness.parameter_server.flat import Flat
-from harness.parameter_server.gradient import Drain, Gradient
-from harness.parameter_server.weights import Weights
-from harness.search_path import choices
-from tests.simulate.threads import together
+from harness.config.search_path import choices
+from harness.engine.exchange.feedback import Forget, Residual
+from harness.engine.exchange.reduction import Reduction
+from harness.engine.parameter_server.captured import Captured, Contribution, alone, read
+from harness.engine.parameter_server.flat import Flat
+from harness.engine.parameter_server.gradient import Drain, Gradient
+from harness.engine.parameter_server.weights import Weights
+from tests.virtual.threads import together
 
 CHOICES = choices("compressor")
 WORKERS, STEPS, DENSITY = 3, 5, 0.25

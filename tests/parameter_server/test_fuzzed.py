@@ -13,8 +13,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.parameter_server.messages import KINDS, NUMBERS, Answer, Hello, Push
-from harness.parameter_server.session import Session
+from harness.engine.parameter_server.messages import KINDS, NUMBERS, Answer, Hello, Push
+from harness.engine.parameter_server.session import Session
 from tests.launching import until
 from tests.parameter_server.scenes import Bench, Pusher, pushed
 

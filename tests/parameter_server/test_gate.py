@@ -4,7 +4,7 @@ import threading
 import time
 from itertools import count
 
-from harness.parameter_server.gate import Gate
+from harness.engine.parameter_server.gate import Gate
 
 OFTEN_S = 0.01  # between two times that who waits is told so
 

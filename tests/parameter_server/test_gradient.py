@@ -10,11 +10,11 @@ from torch import nn
 from compressors.dct_dp import DCTDP
 from compressors.dense import Dense
 from controllers.fixed import Fixed
-from harness.exchange.feedback import Forget, Residual
-from harness.exchange.reduction import Reduction
-from harness.parameter_server.captured import Captured, alone
-from harness.parameter_server.flat import Flat
-from harness.parameter_server.gradient import Drain, Gradient
+from harness.engine.exchange.feedback import Forget, Residual
+from harness.engine.exchange.reduction import Reduction
+from harness.engine.parameter_server.captured import Captured, alone
+from harness.engine.parameter_server.flat import Flat
+from harness.engine.parameter_server.gradient import Drain, Gradient
 
 SHAPES = {"a": (40, 50), "b": (50,), "c": (3000,)}
 N = sum(math.prod(shape) for shape in SHAPES.values())

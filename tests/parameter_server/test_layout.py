@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.settings import BadSetting
+from harness.config.settings import BadSetting
 from tests.parameter_server.scenes import run_of
 
 BAD = {

@@ -5,8 +5,8 @@ from multiprocessing import get_context
 import pytest
 import torch
 
-from harness.parameter_server.line import Line, LineLost, Listening, join
-from harness.parameter_server.messages import ProtocolError, Pull, Weights
+from harness.engine.parameter_server.line import Line, LineLost, Listening, join
+from harness.engine.parameter_server.messages import ProtocolError, Pull, Weights
 from tests.launching import until
 
 LONG_S = 100.0  # of silence; no test waits for it

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.parameter_server.line import LineLost, join
-from harness.parameter_server.messages import (
+from harness.engine.parameter_server.line import LineLost, join
+from harness.engine.parameter_server.messages import (
     Ack,
     Hello,
     ProtocolError,

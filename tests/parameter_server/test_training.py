@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 import torch
 
-from harness.data.loader import Batches
-from harness.run import Run
-from harness.training import checkpoint
-from harness.training.task import Task
+from harness.config.run import Run
+from harness.engine.training import checkpoint
+from harness.engine.training.task import Task
+from harness.workloads.data.loader import Batches
 from tests.parameter_server.scenes import run_of, train
 
 TINY = ("parallel=server", "model=mlp", "steps=6", "eval_every=3", "workers=1")

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from harness.models.base import backward_shares
-from harness.models.torchvision_models import VGG16, ResNet
-from harness.pipeline.chain import chain
-from harness.pipeline.stages import cuts_of, parts, shapes, share
+from harness.engine.pipeline.chain import chain
+from harness.engine.pipeline.stages import cuts_of, parts, shapes, share
+from harness.workloads.models.base import backward_shares
+from harness.workloads.models.torchvision_models import VGG16, ResNet
 
 NETWORKS = {
     "resnet18": (ResNet("resnet18", 18), (3, 32, 32)),

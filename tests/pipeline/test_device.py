@@ -3,8 +3,8 @@
 import pytest
 
 from harness.clock import Clock
-from harness.pipeline.device import Costs, Device
-from harness.pipeline.schedule import SCHEDULES
+from harness.engine.pipeline.device import Costs, Device
+from harness.engine.pipeline.schedule import SCHEDULES
 
 COSTS = Costs(2.0, 3.0)
 

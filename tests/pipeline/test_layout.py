@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from harness.models.base import multiply_adds
-from harness.models.convnet import ConvNet
-from harness.models.mlp import MLP
-from harness.pipeline.layout import Pipeline, Split
-from harness.pipeline.schedule import SCHEDULES
-from harness.pipeline.stages import cuts_of, parts, shapes
-from harness.settings import BadSetting
+from harness.config.settings import BadSetting
+from harness.engine.pipeline.layout import Pipeline, Split
+from harness.engine.pipeline.schedule import SCHEDULES
+from harness.engine.pipeline.stages import cuts_of, parts, shapes
+from harness.workloads.models.base import multiply_adds
+from harness.workloads.models.convnet import ConvNet
+from harness.workloads.models.mlp import MLP
 from tests.test_settings import settings
 
 IMAGE = (1, 8, 8)

@@ -10,9 +10,9 @@ import torch.distributed as dist
 from compressors.activations.dct_mp import DCTMP
 from compressors.activations.encoding import Encoding
 from harness.clock import Clock
-from harness.pipeline.channel import GlooChannel
-from harness.pipeline.link import Inlet, Outlet
-from harness.training.place import thread_of_its_own
+from harness.engine.pipeline.channel import GlooChannel
+from harness.engine.pipeline.link import Inlet, Outlet
+from harness.engine.training.place import thread_of_its_own
 from tests.ranks import run_ranks
 
 SHAPE = torch.Size((4, 10))

@@ -36,7 +36,7 @@ def test_both_kinds_of_traffic_cross_the_shapers_and_are_counted(hybrid) -> None
 
 
 def test_the_checkpoint_is_that_of_the_whole_model(hybrid) -> None:
-    from harness.models.convnet import ConvNet
+    from harness.workloads.models.convnet import ConvNet
 
     saved = torch.load(hybrid / "checkpoint" / "model.pt", weights_only=True)
     ConvNet().build((1, 8, 8), 10).load_state_dict(saved["model"])

@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 import torch
 
-from harness.data.digits import Digits
-from harness.pipeline.operators import cut_in_place
-from harness.training.task import Task
+from harness.engine.pipeline.operators import cut_in_place
+from harness.engine.training.task import Task
+from harness.workloads.data.digits import Digits
 from tests.pipeline.training import Trained, train
 
 PIPELINES, PARTS, BATCH = 2, 4, 6

@@ -10,14 +10,14 @@ import torch
 import torch.distributed as dist
 
 from compressors import kernels
-from harness import columns
 from harness.clock import Clock
-from harness.data.digits import Digits
-from harness.records import TABLES
-from harness.settings import Settings
-from harness.training import checkpoint
-from harness.training.resume import resumed
-from harness.training.worker import Here, _drifted, built
+from harness.config.settings import Settings
+from harness.engine.training import checkpoint
+from harness.engine.training.resume import resumed
+from harness.engine.training.worker import Here, _drifted, built
+from harness.records import columns
+from harness.records.run_directory import TABLES
+from harness.workloads.data.digits import Digits
 from tests.ranks import run_ranks
 from tests.test_settings import settings
 

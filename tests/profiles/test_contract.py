@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 
-from harness.search_path import CONF, choices
-from harness.settings import Settings
-from harness.sweep import plain_settings
+from harness.config.search_path import CONF, choices
+from harness.config.settings import Settings
+from harness.config.sweep import plain_settings
 from profiles.base import WAYS, Link, Way
 from profiles.play import played
 

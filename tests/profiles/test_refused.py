@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as given_settings
 from hypothesis import strategies as st
 
-from harness.settings import BadSetting, Settings
+from harness.config.settings import BadSetting, Settings
 from profiles.asymmetric import Asymmetric
 from profiles.by_node import ByNode
 from profiles.contended import Contended

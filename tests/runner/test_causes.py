@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.records import Events
+from harness.records.run_directory import Events
 from harness.runner.agents import Agents, cause
 from tests.launching import until
 

@@ -6,10 +6,10 @@ from tempfile import TemporaryDirectory
 
 import pandas as pd
 
-from harness.records import read_events
+from harness.records.run_directory import read_events
 from tests.aftermath import PLAIN, SETTLED, Scene, status
+from tests.emulation.virtual import virtual
 from tests.launching import training, until
-from tests.network.virtual import virtual
 
 DAY_S = 86_400
 LONGEST_S = 600  # of a law there

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.records import Collective, Table
+from harness.records.run_directory import Collective, Table
 from harness.runner import delivery, doubts
 from harness.runner.delivery import Spans, StepFunction
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness import status
-from harness.records import write_json
+from harness.records import status
+from harness.records.run_directory import write_json
 from harness.runner import earlier, run
 from tests.records_by_hand import seal
 from tests.test_settings import settings

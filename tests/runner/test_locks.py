@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.config.settings import BadSetting
 from harness.runner import run, turn
-from harness.settings import BadSetting
 from tests.launching import until
 from tests.test_settings import settings
 

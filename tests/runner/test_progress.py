@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.preview import composed
-from harness.records import Step, Table
+from harness.records.run_directory import Step, Table
 from harness.runner.progress import Progress
 from tests import records_by_hand as by_hand
 

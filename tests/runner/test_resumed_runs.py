@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from harness.records import read_events
+from harness.records.run_directory import read_events
 from tests.aftermath import SETTLED
 from tests.launching import harness, runs, state
 

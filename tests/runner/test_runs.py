@@ -7,8 +7,8 @@ import subprocess
 import pandas as pd
 import pytest
 
-from harness import columns
-from harness.records import PACKET_TABLES, TABLES
+from harness.records import columns
+from harness.records.run_directory import PACKET_TABLES, TABLES
 from tests.launching import (
     ROOT,
     TINY,

@@ -13,11 +13,11 @@ from torch.nn.parallel import DistributedDataParallel
 from compressors.dense import Dense
 from controllers.fixed import Fixed
 from harness.clock import Clock
-from harness.exchange.feedback import Forget
-from harness.exchange.reduction import Reduction
-from harness.exchange.thread import Exchange
-from harness.exchange.workers import Workers
-from harness.training import worker
+from harness.engine.exchange.feedback import Forget
+from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.thread import Exchange
+from harness.engine.exchange.workers import Workers
+from harness.engine.training import worker
 from tests.ranks import free_port
 
 LAUNCHES, AT_ONCE = 100, 2

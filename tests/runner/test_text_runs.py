@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.analysis import load
-from harness.analysis.metrics import measure
-from harness.settings import BadSetting
-from harness.training.task import Memory, Task
+from harness.config.settings import BadSetting
+from harness.engine.training.task import Memory, Task
+from harness.reporting.analysis import load
+from harness.reporting.analysis.metrics import measure
 from tests.data.files import PTB_WORDS, write_ptb
-from tests.simulate.runs import DETERMINED, over_gloo, settings_of, simulated, weights
+from tests.virtual.runs import DETERMINED, over_gloo, settings_of, simulated, weights
 
 CPU = torch.device("cpu")
 LEARNS = ("workers=2", "batch_size=32", "accumulate=2", "optimizer.lr=4", "optimizer.momentum=0")

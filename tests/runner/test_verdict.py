@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from harness.network.star import Star
-from harness.pipeline.layout import Data, Pipeline
+from harness.emulation.star import Star
+from harness.engine.pipeline.layout import Data, Pipeline
 from harness.preview import composed
-from harness.records import (
+from harness.records.run_directory import (
     PACKET_TABLES,
     TABLES,
     Collective,

@@ -9,13 +9,13 @@ from torch import Size
 from torch.futures import Future
 
 from compressors.acp_sgd import ACPSGD
-from harness.settings import BadSetting
-from harness.training.buckets import Buckets
-from harness.training.collector import Collector
-from harness.training.fusion import FLOAT_BYTES, MIB, Fusion
+from harness.config.settings import BadSetting
+from harness.engine.training.buckets import Buckets
+from harness.engine.training.collector import Collector
+from harness.engine.training.fusion import FLOAT_BYTES, MIB, Fusion
 from tests.ranks import run_ranks
-from tests.simulate.runs import DETERMINED, prepare, rank, settings_of, simulated, weights
 from tests.test_settings import settings
+from tests.virtual.runs import DETERMINED, prepare, rank, settings_of, simulated, weights
 
 SHAPES = {
     "a": Size((8, 4)),  # P: 2 x 8, Q: 2 x 4

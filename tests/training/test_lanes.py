@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from harness.clock import Clock
-from harness.exchange.order import Lanes
-from harness.models.stand_in import represented
-from harness.settings import BadSetting
-from harness.training.assembly import exchange_of
-from harness.training.place import anew
-from tests.simulate.runs import over_gloo, settings_of, simulated, weights
+from harness.config.settings import BadSetting
+from harness.engine.exchange.order import Lanes
+from harness.engine.training.assembly import exchange_of
+from harness.engine.training.place import anew
+from harness.workloads.models.stand_in import represented
+from tests.virtual.runs import over_gloo, settings_of, simulated, weights
 
 RUN = ("steps=4", "workers=2", "batch_size=8", "bucket_mb=0.002", "emulation.compute=paced")
 ROUNDING_S = 1e-6

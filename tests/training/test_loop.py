@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import pytest
 
 from controllers.fixed import Fixed
-from harness.exchange.tally import Exchanged
-from harness.records import TABLES, Table
-from harness.training.pace import Measured
-from harness.training.rest import Rest, no_checkpoint
-from harness.training.stops import Stops
-from harness.training.together import Machines
-from harness.training.train import Loop
+from harness.engine.exchange.tally import Exchanged
+from harness.engine.training.pace import Measured
+from harness.engine.training.rest import Rest, no_checkpoint
+from harness.engine.training.stops import Stops
+from harness.engine.training.together import Machines
+from harness.engine.training.train import Loop
+from harness.records.run_directory import TABLES, Table
 
 STEP_S = 1.0
 

@@ -11,19 +11,19 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from harness import columns
 from harness.clock import Clock
-from harness.data.loader import Batches
-from harness.exchange.workers import Workers
-from harness.records import Events, Step, read_events
-from harness.settings import BadSetting, Settings
-from harness.training import checkpoint
-from harness.training.assembly import assembled
-from harness.training.checkpoint import Writer, find, manifest_of
-from harness.training.place import Place
-from harness.training.resume import deciding, resumed
-from harness.training.together import Machines
-from harness.training.worker import gather, meet
+from harness.config.settings import BadSetting, Settings
+from harness.engine.exchange.workers import Workers
+from harness.engine.training import checkpoint
+from harness.engine.training.assembly import assembled
+from harness.engine.training.checkpoint import Writer, find, manifest_of
+from harness.engine.training.place import Place
+from harness.engine.training.resume import deciding, resumed
+from harness.engine.training.together import Machines
+from harness.engine.training.worker import gather, meet
+from harness.records import columns
+from harness.records.run_directory import Events, Step, read_events
+from harness.workloads.data.loader import Batches
 from tests.ranks import run_ranks
 from tests.test_settings import settings
 
@@ -58,7 +58,7 @@ def part(folder: Path, name: str, *overrides: str, begins_s: float = 0.0) -> Par
 
 
 def train(run: Part) -> None:
-    """One rank's training, as harness.training.worker has it, over gloo without shapers."""
+    """One rank's training, as harness.engine.training.worker has it, over gloo without shapers."""
     torch.manual_seed(run.settings["seed"])
     rank, group = dist.get_rank(), dist.new_group()
     workers = Workers(group)

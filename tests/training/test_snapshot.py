@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from harness.training.restoration import restored
-from harness.training.snapshot import taken
+from harness.engine.training.restoration import restored
+from harness.engine.training.snapshot import taken
 
 
 def through_a_file(thing: Any) -> Any:

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from harness.exchange.feedback import Residual
-from harness.training.restoration import restored
+from harness.engine.exchange.feedback import Residual
+from harness.engine.training.restoration import restored
 from tests.compressors.reductions import Replica, Shapes, bits, build, gradient, variants
 from tests.compressors.threads import ThreadWorkers, together
 from tests.controllers.test_contract import CHOICES, delays, observation

@@ -3,11 +3,11 @@
 import pandas as pd
 import pytest
 
-from harness.records import read_json
-from harness.settings import BadSetting
-from harness.training.stops import Stops
+from harness.config.settings import BadSetting
+from harness.engine.training.stops import Stops
+from harness.records.run_directory import read_json
 from tests.launching import harness, runs, state
-from tests.simulate.runs import settings_of, simulated
+from tests.virtual.runs import settings_of, simulated
 
 EARLY = ("steps=40", "eval_every=5", "target.value=0.2", "target.ends_run=true")
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from harness.data.clicks import Clicks
-from harness.training.task import UNLABELLED, Task, answers
+from harness.engine.training.task import UNLABELLED, Task, answers
+from harness.workloads.data.clicks import Clicks
 
 CPU = torch.device("cpu")
 

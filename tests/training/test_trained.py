@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from compressors.dense import Dense
 from controllers.fixed import Fixed
 from harness.clock import Clock
-from harness.exchange.feedback import Forget
-from harness.exchange.reduction import Reduction
-from harness.exchange.thread import Exchange
-from harness.exchange.workers import Workers
-from harness.training.gradients import Trained
-from harness.training.replica import Distributed
-from harness.training.task import Task
+from harness.engine.exchange.feedback import Forget
+from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.thread import Exchange
+from harness.engine.exchange.workers import Workers
+from harness.engine.training.gradients import Trained
+from harness.engine.training.replica import Distributed
+from harness.engine.training.task import Task
 from tests.ranks import run_ranks
 
 BATCH, WIDTH, CLASSES = 12, 32, 5

@@ -2,10 +2,10 @@
 
 import pytest
 
-from harness import claims
-from harness.analysis import load, metrics
-from harness.claims.base import FAILS, HOLDS, NOT_TESTABLE
-from harness.records import LinkSample
+from harness.records.run_directory import LinkSample
+from harness.reporting import claims
+from harness.reporting.analysis import load, metrics
+from harness.reporting.claims.base import FAILS, HOLDS, NOT_TESTABLE
 from papers.dc2 import claims as dc2
 from tests import records_by_hand as by_hand
 from tests.claims.tables import row, table

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from harness.claims import published
+from harness.reporting.claims import published
 from papers.dc2 import claims as dc2
 from tests.claims.tables import row, table
 

@@ -7,9 +7,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from harness import claims
-from harness.analysis import load, metrics
-from harness.claims.base import FAILS, HOLDS, NOT_TESTABLE
+from harness.reporting import claims
+from harness.reporting.analysis import load, metrics
+from harness.reporting.claims.base import FAILS, HOLDS, NOT_TESTABLE
 from papers.dct import claims as dct
 from papers.dct.measured import ENDED, SCHEMES
 from tests import records_by_hand as by_hand
@@ -160,7 +160,7 @@ def test_other_tables_are_joined_only_where_nothing_else_differs():
 
 
 def test_runs_that_gradients_without_feedback_ended_have_diverged(tmp_path):
-    conditions = {"_target_": "harness.pipeline.layout.Split", "stages": 3}
+    conditions = {"_target_": "harness.engine.pipeline.layout.Split", "stages": 3}
     methods = ["topk_grad_1"] + [dct.NO_FEEDBACK.format(d) for d in (0.5, 0.25, 0.1)]
     for method in methods:
         config = by_hand.config(method, experiment=dct.TABLE8, workers=1, parallel=conditions)

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from harness.claims import published
+from harness.reporting.claims import published
 from tests.claims.tables import table
 from tests.papers.dct.test_claims import as_published
 from tests.papers.dct.test_production import OF as production_steps

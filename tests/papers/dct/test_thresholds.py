@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from harness import claims
-from harness.analysis import load, metrics
-from harness.claims.base import FAILS, HOLDS, NOT_TESTABLE
-from harness.records import Bin, Table, Watched
+from harness.records.run_directory import Bin, Table, Watched
+from harness.reporting import claims
+from harness.reporting.analysis import load, metrics
+from harness.reporting.claims.base import FAILS, HOLDS, NOT_TESTABLE
 from papers.dct import thresholds
 from tests import records_by_hand as by_hand
 
 SEEDS, STEPS = (0, 1, 2), 100
-SPLIT = {"_target_": "harness.pipeline.layout.Split", "stages": 2}
+SPLIT = {"_target_": "harness.engine.pipeline.layout.Split", "stages": 2}
 
 
 def run(

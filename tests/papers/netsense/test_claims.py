@@ -5,9 +5,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from harness import claims
-from harness.analysis import load, metrics
-from harness.claims.base import FAILS, HOLDS, NOT_TESTABLE
+from harness.reporting import claims
+from harness.reporting.analysis import load, metrics
+from harness.reporting.claims.base import FAILS, HOLDS, NOT_TESTABLE
 from papers.netsense import measured
 from papers.netsense.claims import DEGRADING, RATES, RESNET18, TABLE1, VGG16
 from papers.netsense.measured import METHODS, TABLES

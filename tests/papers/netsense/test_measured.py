@@ -5,8 +5,8 @@ from math import isnan
 import pandas as pd
 import pytest
 
-from harness.analysis import load, metrics
-from harness.claims import published
+from harness.reporting.analysis import load, metrics
+from harness.reporting.claims import published
 from tests import records_by_hand as by_hand
 from tests.claims.tables import table
 from tests.papers.netsense.test_claims import as_published, of_table_1, on_4_workers

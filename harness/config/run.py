@@ -1,0 +1,231 @@
+"""One run, as everything below the command line sees it: typed, frozen, and built once.
+
+`harness.config.settings` builds it from a configuration: every value is of the type declared here
+and in the range beside it. Compressor, controller and activations keep state, so a run has what
+makes one: every rank makes its own.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import torch
+from torch import nn
+
+from compressors.activations.base import Activations
+from compressors.base import Compressor
+from controllers.base import Controller
+from harness.config.typed import Must, require
+from harness.engine.exchange.order import Lanes
+from harness.engine.parameter_server.layout import Server
+from harness.engine.pipeline.layout import Data, Pipeline, Split
+from harness.engine.training.buckets import BUCKET_MB, BucketMb, scaled
+from harness.engine.training.fusion import Fusion
+from harness.engine.training.schedules import Schedule
+from harness.engine.training.watch import Watch
+from harness.virtual.network import Simulated
+from harness.workloads.data.base import DataSet
+from harness.workloads.models.base import Architecture, Times
+from profiles.base import Profile
+
+if TYPE_CHECKING:  # virtual time needs nothing of Linux
+    from harness.emulation.host import Host
+    from harness.emulation.topology import Topology
+
+    Packets = Topology | Host  # choices of a network that comes up
+else:
+    Packets = object
+
+BETA_2 = 0.999  # as conf/config.yaml has it
+
+Whole = Annotated[int, Must("a whole number in [0, 2^32)", lambda n: 0 <= n < 2**32)]
+Count = Annotated[int, Must("a whole number in [1, 2^32)", lambda n: 1 <= n < 2**32)]
+Workers = Annotated[int, Must("a whole number in [1, 100000]", lambda n: 1 <= n <= 100_000)]
+Positive = Annotated[float, Must("a number > 0", lambda x: x > 0)]
+NotNegative = Annotated[float, Must("a number >= 0", lambda x: x >= 0)]
+AtLeast1 = Annotated[float, Must("a number >= 1", lambda x: x >= 1)]
+Share = Annotated[float, Must("a number in [0, 1]", lambda x: 0 <= x <= 1)]
+BelowOne = Annotated[float, Must("a number in [0, 1)", lambda x: 0 <= x < 1)]
+Path = Annotated[str, Must("a path", lambda path: True)]
+
+Parallel = Data | Split | Pipeline | Server
+
+
+@dataclass(frozen=True)
+class Target:
+    """Quality that a run is timed to."""
+
+    metric: str | None  # None: the data set's
+    value: float | None
+    ends_run: bool  # at the first evaluation that meets it
+
+    def __post_init__(self) -> None:
+        given = not self.ends_run or self.value is not None
+        require(given, "target.value", self.value, "a number with target.ends_run")
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """Settings of the optimizer, of every rank or of the server."""
+
+    kind: Literal["sgd", "adam"]
+    lr: NotNegative
+    momentum: NotNegative
+    beta_2: BelowOne
+    weight_decay: Share
+    nesterov: bool
+    clip_norm: Positive | None
+    schedule: Schedule
+
+    def __post_init__(self) -> None:
+        adam, momentum, beta_2 = self.kind == "adam", self.momentum, self.beta_2
+        require(not adam or momentum < 1, "optimizer.momentum", momentum, "< 1 with adam")
+        only = f"{BETA_2} with sgd, which has none"
+        require(adam or beta_2 == BETA_2, "optimizer.beta_2", beta_2, only)
+        require(not (adam and self.nesterov), "optimizer.nesterov", True, "false with adam")
+        told = f"one with factor(step, steps), which {type(self.schedule).__name__} has not"
+        require(hasattr(self.schedule, "factor"), "optimizer.schedule", self.schedule, told)
+
+    def rate(self, step: int, steps: int) -> float:
+        """Learning rate of `step` of 0 .. `steps` - 1."""
+        return self.lr * self.schedule.factor(step, steps)
+
+
+@dataclass(frozen=True)
+class Emulation:
+    """Settings of the emulated device and of how fast time goes by."""
+
+    dilation: Positive  # real seconds per emulated second
+    compute: Literal["measured", "paced", "replay"]
+    compression: Literal["device", "own"] | None  # None: of the device, where that is emulated
+    hooks: Literal["wait", "free"] | None  # None: the compressor's
+    interference: AtLeast1
+
+    @property
+    def is_measured(self) -> bool:
+        """Computation takes what it takes here."""
+        return self.compute == "measured"
+
+    @property
+    def is_replay(self) -> bool:
+        """Nothing is computed: what is exchanged is noise of true shapes."""
+        return self.compute == "replay"
+
+    def lanes(self, compressor: Compressor, is_emulated: bool) -> Lanes:
+        """Lanes of an exchange; settings that are null are the compressor's choice.
+
+        A device that is not emulated shares itself out.
+        """
+        where, hooks = self.compression, self.hooks
+        waits = getattr(compressor, "waits", False) if hooks is None else hooks == "wait"
+        on_device = is_emulated if where is None else where == "device"
+        return Lanes(on_device, waits, self.interference)
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """Real seconds."""
+
+    start_s: Positive
+    exchange_s: Positive | None  # None: by size
+    stop_s: Positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Every key that decides a result; `replace` of dataclasses makes another of it."""
+
+    label: str  # of its method
+    seed: Whole
+    workers: Workers
+    workers_per_node: Count
+    steps: Count | None
+    epochs: Positive | None
+    batch_size: Count  # per worker and micro-batch
+    accumulate: Count  # micro-batches of a step
+    precision: Literal["float32", "bf16"]
+    device: Literal["auto", "cpu", "cuda"]
+    eval_every: Count
+    checkpoint_every: Whole | None  # 0: only at the end; None: never
+    initial_weights: Path | None
+    resume_from: Path | None
+    error_feedback: bool
+    residual_decay: Share
+    overlap: Literal["per_bucket", "per_tensor", "after_backward"]
+    full_bucket_mb: NotNegative | None  # of a stand-in its original's; 0: every tensor is one
+    fusion: Literal["uncompressed", "compressed"]  # what fills a bucket
+    agree: Literal["local", "min", "mean"]  # whether workers agree on one density
+    target: Target
+    optimizer: Optimizer
+    emulation: Emulation
+    timeouts: Timeouts
+    deciding: Mapping[str, Any]  # what a run that goes on from this one has to have equal
+
+    model: Architecture
+    times: Times | None  # of the model's computation
+    dataset: DataSet
+    parallel: Parallel
+    profile: Profile
+    network: Packets | Simulated
+    watch: Watch | None
+    compressor: Callable[[], Compressor]  # makes one, as do the two below
+    controller: Callable[[], Controller]
+    activations: Callable[[], Activations]
+
+    def __post_init__(self) -> None:
+        workers, shared = self.workers, self.workers_per_node
+        divisor = f"a divisor of workers={workers}"
+        require(workers % shared == 0, "workers_per_node", shared, divisor)
+        both = (self.steps, self.epochs)
+        require(both.count(None) == 1, "steps, epochs", both, "one number and one null")
+        decay, part = self.residual_decay, "1 without error_feedback, which it is a part of"
+        require(self.error_feedback or decay == 1, "residual_decay", decay, part)
+
+    @property
+    def server(self) -> Server:
+        """`parallel`, of a run with a parameter server."""
+        assert isinstance(self.parallel, Server)
+        return self.parallel
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes: the workers', and one for each server."""
+        return self.workers // self.workers_per_node + self.parallel.servers
+
+    @cached_property
+    def bucket_mb(self) -> BucketMb:
+        """Size of a bucket; a stand-in's is smaller by the ratio of parameters to its original."""
+        scale = getattr(self.model, "scale", lambda shape, classes: 1.0)
+        return self.bucket_mb_of(scale(self.dataset.shape, self.dataset.classes))
+
+    def bucket_mb_of(self, scale: float) -> BucketMb:
+        """Size of a bucket of a model with `scale` times the elements of its original."""
+        mb = self.full_bucket_mb
+        if self.fusion == "uncompressed":
+            return scaled(mb, scale)
+        maker: Any = self.compressor()
+        return Fusion(scale * (BUCKET_MB if mb is None else mb), maker.elements)
+
+    def shapes(self) -> nn.Module:
+        """The model on the meta device, of no values."""
+        with torch.device("meta"):
+            return self.model.build(self.dataset.shape, self.dataset.classes)
+
+    def find_files(self) -> None:
+        """FileNotFoundError where data or weights are not here."""
+        self.dataset.check()
+        getattr(self.model, "check_files", lambda: None)()
+
+    def device_type(self, needed: int) -> str:
+        """`cuda`, where so many GPUs are needed and this machine has them; or `cpu`."""
+        few = torch.cuda.device_count() < needed
+        return "cpu" if self.device == "cpu" or (self.device == "auto" and few) else "cuda"
+
+    def total_steps(self, steps_per_epoch: int) -> int:
+        """From `steps` or `epochs`."""
+        return self.steps or round((self.epochs or 0) * steps_per_epoch)
+
+    def seed_of(self, rank: int) -> int:
+        """Seed of what differs between ranks, such as dropout, and not between runs."""
+        return self.seed * self.workers + rank

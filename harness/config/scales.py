@@ -1,0 +1,118 @@
+"""Runs as a command line describes them, at the paper's scale where this machine has what it needs.
+
+With a scale on the command line, or in the experiment, there is nothing to choose.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from harness.config import sweep
+from harness.config.run import Run
+from harness.config.settings import BadSetting, Settings
+
+PAPER, LAPTOP, AUTO = "paper", "laptop", "auto"
+
+
+class Described(NamedTuple):
+    """Settings of every run of a command line."""
+
+    runs: list[Settings]
+    scale: str  # which was chosen, and why; "" where there was no choice
+
+
+def compose(arguments: Sequence[str]) -> list[Settings]:
+    """Settings of every run; HydraException for what cannot be composed."""
+    return describe([arguments]).runs
+
+
+def describe(commands: Sequence[Sequence[str]]) -> Described:
+    """The runs of all `commands`, in order; they are at one scale, where it is to be chosen."""
+    with sweep.hydra():
+        added, said = _chosen(commands)
+        found = [
+            sweep.settings_of(choice)
+            for command in commands
+            for choice in sweep.choices([*(each for each in command if not _is_auto(each)), *added])
+        ]
+    return Described(found, said)
+
+
+def chosen(arguments: Sequence[str]) -> list[str]:
+    """`arguments` with the scale that is chosen, where there is a choice."""
+    with sweep.hydra():
+        added, _ = _chosen([arguments])
+    return [*(each for each in arguments if not _is_auto(each)), *added]
+
+
+def _chosen(commands: Sequence[Sequence[str]]) -> tuple[list[str], str]:
+    """Arguments to add to every command, and a line that explains them."""
+    asked = [[each for each in command if not _is_auto(each)] for command in commands]
+    if any(_says_scale(each) for each in asked):
+        return [], ""
+    paper = [kind for command in asked for kind in _kinds([*command, f"scale={PAPER}"])]
+    laptop = [kind for command in asked for kind in _kinds([*command, f"scale={LAPTOP}"])]
+    if _without_scale(paper) == _without_scale(laptop):
+        return [], ""
+    why = next(filter(None, map(lacks, paper)), "")
+    if not why:
+        said = "the paper's data and devices are here (scale=laptop is smaller)"
+        return [f"scale={PAPER}"], f"scale={PAPER}: {said}"
+    return [f"scale={LAPTOP}"], f"scale={LAPTOP}: {why} (scale=paper insists)"
+
+
+def _is_auto(override: str) -> bool:
+    return override == f"scale={AUTO}"
+
+
+def _says_scale(arguments: Sequence[str]) -> bool:
+    """True if the command line or its experiment sets the scale."""
+    asked = [each for each in arguments if each not in sweep.MULTIRUN]
+    parsed = OverridesParser.create().parse_overrides(asked)
+    if any(sweep.key_of(each) == "scale" for each in parsed):
+        return True
+    return bool(sweep.load(asked, sweep.RunMode.MULTIRUN).hydra.runtime.choices["scale"] != PAPER)
+
+
+def _kinds(arguments: Sequence[str]) -> list[Settings]:
+    """Settings of one run for each set of runs that differ in method or seed alone."""
+    kinds: dict[tuple[str, ...], list[str]] = {}
+    for choice in sweep.choices(arguments):
+        kinds.setdefault(tuple(each for each in choice if not _is_of_a_method(each)), choice)
+    return [sweep.plain_settings(sweep.load(choice)) for choice in kinds.values()]
+
+
+def _is_of_a_method(override: str) -> bool:
+    key = override.partition("=")[0].lstrip("+~")
+    return key.partition(".")[0] in (*sweep.OF_A_METHOD, "seed")
+
+
+def _without_scale(runs: list[Settings]) -> list[dict[str, object]]:
+    return [{key: of for key, of in each.config.items() if key != "scale"} for each in runs]
+
+
+def lacks(settings: Settings) -> str:
+    """Name the data or devices that a run needs and this machine lacks; "" if none."""
+    try:
+        run = settings.run()
+        return _missing_data(run) or _missing_devices(run)
+    except BadSetting:
+        return ""  # wrong at any scale: the check of the runs says what
+
+
+def _missing_data(run: Run) -> str:
+    if not run.emulation.is_replay:
+        try:
+            run.find_files()
+        except FileNotFoundError as error:
+            return str(error).split(". ")[0].split(": ")[0]
+    return ""
+
+
+def _missing_devices(run: Run) -> str:
+    gpus, workers = torch.cuda.device_count(), run.workers // run.network.machines_of_run()
+    if not run.network.in_process and gpus < workers:
+        return f"{workers} workers need a GPU each, and {gpus} are here"
+    return ""

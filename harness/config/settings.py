@@ -1,0 +1,189 @@
+"""The edge: a run's resolved configuration, whose values are checked and made a `Run` here.
+
+Below, nobody reads a value by its key: what is run is a `harness.config.run.Run`. Plain values are
+what a run's id, its label and the comparison with a checkpoint are of.
+"""
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import yaml
+from hydra.errors import InstantiationException
+from hydra.utils import get_object, instantiate
+from omegaconf import OmegaConf
+
+from harness.config.run import Emulation, Optimizer, Run, Target, Timeouts
+from harness.config.typed import BadSetting as BadSetting
+from harness.config.typed import Must, is_section, mistyped, unfit
+from harness.engine.training import checkpoint, resume
+from profiles import recordings
+
+PARTS = (
+    "model", "dataset", "compressor", "controller", "activations", "parallel", "profile", "network",
+)  # fmt: skip
+WITH_STATE = ("compressor", "controller", "activations")  # every rank has its own
+FILE_KEYS = ("path", "initial_weights")  # whose values are files that decide a result
+SECTIONS = {"target": Target, "emulation": Emulation, "timeouts": Timeouts, "optimizer": Optimizer}
+OF_THE_EDGE = {  # what a run is not told
+    "experiment": Annotated[
+        str, Must("a folder name", lambda name: name not in ("", ".", "..") and "/" not in name)
+    ],
+    "plan": bool, "rerun": bool, "report": bool,
+}  # fmt: skip
+PLAIN = {  # keys of no section, and what they are in a Run
+    each: each
+    for each in (
+        "seed", "workers", "workers_per_node", "steps", "epochs", "batch_size", "accumulate",
+        "precision", "device", "eval_every", "checkpoint_every", "initial_weights", "resume_from",
+        "error_feedback", "residual_decay", "overlap", "fusion",
+    )
+} | {"bucket_mb": "full_bucket_mb", "controller.agree": "agree"}  # fmt: skip
+# where, whether and how shown, and what follows from the rest
+NOT_IDENTITY = ("results", "plan", "rerun", "report", "method")
+# may differ between the machines of a run, or only bound it
+NOT_IDENTITY_OF_NETWORK = (
+    "machine", "interface", "ledger", "token", "join_s", "time_limit_s", "in_place_of",
+    "fitted_on",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The resolved configuration of one run."""
+
+    config: dict[str, Any]
+
+    @classmethod
+    def read(cls, run_dir: Path) -> "Settings":
+        """Settings of an existing run directory."""
+        return cls(yaml.safe_load((run_dir / "config.yaml").read_text()))
+
+    def __getitem__(self, key: str) -> Any:
+        """Value of a dotted key, such as `emulation.dilation`."""
+        value: Any = self.config
+        for part in key.split("."):
+            if not isinstance(value, dict):
+                section = key.rpartition(f".{part}")[0]
+                raise BadSetting(f"{section} must be a section with {part}, got {value!r}")
+            if part not in value:
+                raise KeyError(f"{key} must be given")
+            value = value[part]
+        return value
+
+    def identity(self) -> dict[str, Any]:
+        """Settings that the run id is a hash of, with the content of the files they name."""
+        deciding = {key: value for key, value in self.config.items() if key not in NOT_IDENTITY}
+        network = deciding["network"].items()
+        deciding["network"] = {k: v for k, v in network if k not in NOT_IDENTITY_OF_NETWORK}
+        found = {name: recordings.find(name) for name in _files(deciding)}
+        files = {name: recordings.digest(file) for name, file in found.items() if file}
+        resumed = checkpoint.digest_of(deciding.pop("resume_from", None))
+        more = {"files": files, "resumed": resumed}
+        return deciding | {key: value for key, value in more.items() if value}
+
+    def build(self, part: str) -> Any:
+        """The object one of PARTS (or `optimizer.schedule`) describes.
+
+        Raises BadSetting with the section's name in front of what the object itself says.
+        """
+        section = self._section(part)
+        try:
+            wrong = _unknown_key(part, section) or mistyped(section)
+        except Exception as error:  # of importing whatever _target_ names
+            raise BadSetting(f"{part}._target_ must name a class: {_first_line(error)}") from error
+        if wrong:
+            raise BadSetting(f"{part}: {wrong}")
+        try:
+            return instantiate(OmegaConf.create(section), _convert_="all")
+        except InstantiationException as error:
+            raise BadSetting(f"{part}: {_first_line(error.__cause__ or error)}") from error
+
+    def _section(self, part: str) -> dict[str, Any]:
+        """Section of the configuration that makes a part; BadSetting if there is none."""
+        try:
+            section = self[part]
+        except KeyError:
+            section = None
+        if not is_section(section):
+            raise BadSetting(f"{part} must be a section with _target_, got {section!r}")
+        return {key: value for key, value in section.items() if key != "agree"}
+
+    def check(self) -> Run:
+        """Build the run and check that it can work; BadSetting at the first value that cannot."""
+        from harness.config.validation import check_fit  # which imports this module
+
+        run = self.run()
+        check_fit(run)
+        return run
+
+    def run(self) -> Run:
+        """Build the run; BadSetting at the first value that cannot be, whatever the others."""
+        hints = get_type_hints(Run, include_extras=True)
+        self._require_fit("", {key: hints[name] for key, name in PLAIN.items()} | OF_THE_EDGE)
+        values = {name: self[key] for key, name in PLAIN.items()}
+        if values["overlap"] == "per_tensor":
+            values["full_bucket_mb"] = 0.0
+        sections = {name: self._section_of(name, kind) for name, kind in SECTIONS.items()}
+        parts = {part: self.build(part) for part in PARTS}
+        makers = {part: partial(self.build, part) for part in WITH_STATE}
+        return Run(
+            **values,
+            **sections,
+            **(parts | makers),
+            label=self["method.name"],
+            times=parts["model"].times,
+            watch=None if self["watch"] is None else self.build("watch"),
+            deciding=resume.deciding(self.config),
+        )
+
+    def _section_of(self, name: str, kind: type) -> Any:
+        """Build a section that is no part; the optimizer has one, its schedule."""
+        kinds = get_type_hints(kind, include_extras=True)
+        plain = {key: each for key, each in kinds.items() if key != "schedule"}
+        self._require_fit(f"{name}.", plain)
+        parts = {key: self.build(f"{name}.{key}") for key in kinds if key not in plain}
+        return kind(**{key: self[f"{name}.{key}"] for key in plain}, **parts)
+
+    def _require_fit(self, prefix: str, kinds: dict[str, Any]) -> None:
+        if wrong := unfit({key: self[prefix + key] for key in kinds}, kinds, prefix):
+            raise BadSetting(wrong)
+
+
+def leaves(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every value of nested mappings, with the keys that lead to it."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from leaves(inner, (*keys, str(key)))
+    else:
+        yield keys, value
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _unknown_key(part: str, section: dict[str, Any]) -> str:
+    """Complaint about a key that the part's class does not have; "" when it has all."""
+    target = get_object(section["_target_"])
+    known = inspect.signature(target).parameters
+    unknown = [key for key in section if key not in known and not key.startswith("_")]
+    if not unknown or any(each.kind is each.VAR_KEYWORD for each in known.values()):
+        return ""
+    there, first = ", ".join(known) or "none", unknown[0]
+    return (
+        f"{first} is no key of {target.__name__}, whose keys are {there}; "
+        f"a method sets it for its own {part}: ~{part}.{first} takes it away"
+    )
+
+
+def _files(value: Any) -> Iterator[str]:
+    """Every file that a configuration names, at any depth."""
+    if isinstance(value, dict):
+        yield from (value[key] for key in FILE_KEYS if isinstance(value.get(key), str))
+    if isinstance(value, (dict, list)):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _files(inner)

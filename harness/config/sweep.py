@@ -1,0 +1,128 @@
+"""The runs of a command line: a run alone, a sweep, or all lines of an experiment's comparison.
+
+What the command line says of a key is in place of what a line says of it. A method said there is
+said whole: what lines say of a method's parts goes.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from hydra import initialize_config_dir
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from harness.config import label
+from harness.config.search_path import CONF
+from harness.config.settings import Settings
+from harness.virtual.substitute import substitute
+
+MULTIRUN = ("-m", "--multirun")
+NOT_OF_A_RUN = ("hydra", "comparison", "seeds", "folder")
+FOLDER = re.compile("experiment=")  # with a + before it, it is the choice
+OF_A_METHOD = (
+    "method",
+    "compressor",
+    "controller",
+    "activations",
+    "error_feedback",
+    "residual_decay",
+    "overlap",
+    "bucket_mb",
+    "fusion",
+)
+
+
+def hydra() -> AbstractContextManager[None]:
+    """Hydra at conf/, which everything here needs."""
+    return initialize_config_dir(str(CONF), version_base="1.3", job_name="harness")
+
+
+def choices(arguments: Sequence[str]) -> list[list[str]]:
+    """The overrides of every run, each once, in order."""
+    asked = [each for each in arguments if each not in MULTIRUN]
+    lines = comparison(asked)
+    if not lines and len(asked) == len(arguments):
+        return [asked]
+    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+    given = parser.parse_overrides(asked)
+    found = [
+        choice
+        for line in lines or [[]]
+        for choice in _product([*_left(parser.parse_overrides(line), given), *given])
+    ]
+    return [list(each) for each in dict.fromkeys(map(tuple, found))]
+
+
+def comparison(overrides: Sequence[str]) -> list[list[str]]:
+    """Lines of the experiment among `overrides`, each with its seeds; none without."""
+    whole = load(overrides, RunMode.MULTIRUN)
+    seeds = ",".join(str(seed) for seed in whole.seeds)
+    return [[*shlex.split(line), f"seed={seeds}"] for line in whole.comparison]
+
+
+def load(overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
+    """Hydra's configuration; with MULTIRUN, without the keys that are swept."""
+    loader = GlobalHydra.instance().config_loader()
+    validate = mode == RunMode.RUN
+    return loader.load_configuration("config", list(map(_as_key, overrides)), mode, validate)
+
+
+def _as_key(override: str) -> str:
+    """`experiment=NAME`, the folder, by a key that is not the name of a group too."""
+    return override.replace("experiment=", "folder=", 1) if FOLDER.match(override) else override
+
+
+def key_of(override: Override) -> str:
+    return override.get_key_element().lstrip("+~")
+
+
+def _left(line: list[Override], given: list[Override]) -> Iterator[Override]:
+    """Overrides of `line` that `given`, from the command line, does not replace."""
+    said = [key_of(each) for each in given]
+    if "method" in said:
+        said += OF_A_METHOD
+    for each in line:
+        key = key_of(each)
+        if not any(key == other or key.startswith((f"{other}.", f"{other}/")) for other in said):
+            yield each
+
+
+def _product(overrides: list[Override]) -> list[list[str]]:
+    [found] = BasicSweeper.split_arguments(overrides, None)
+    return [list(each) for each in found]
+
+
+def settings_of(choice: Sequence[str]) -> Settings:
+    """Settings of one run; in virtual time if that is all there can be."""
+    return here(load(choice))
+
+
+def here(config: DictConfig) -> Settings:
+    """The run that Hydra's `config` is; in virtual time if that is all there can be."""
+    settings = plain_settings(config)
+    if (instead := substitute(settings, config.hydra)) is None:
+        return settings
+    asked = [*config.hydra.overrides.task, f"network={instead.network}"]
+    settings = plain_settings(load(asked))
+    settings.config["network"]["in_place_of"] = instead.in_place_of
+    return settings
+
+
+def plain_settings(config: DictConfig) -> Settings:
+    """Hydra's configuration as plain values of one run, and what its method is called."""
+    copy = config.copy()
+    with open_dict(copy):
+        copy.experiment = copy.experiment if copy.folder is None else copy.folder
+        for key in NOT_OF_A_RUN:
+            copy.pop(key, None)
+    values: Any = OmegaConf.to_container(copy, resolve=True, throw_on_missing=True)
+    assert isinstance(values, dict)
+    told = {str(key): value for key, value in values.items()}
+    return Settings(told | {"method": {"name": label.of(told)}})

@@ -1,0 +1,83 @@
+"""Evidence from a network at work: plan kept, shapers not exceeded, machine not exhausted."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.emulation.direction import Direction
+from harness.emulation.links import Counters
+from harness.emulation.packets import BURST_US
+from harness.emulation.pressure import Since
+
+_LARGEST_PACKET_BYTES = 68_000  # a shaper lets one through whole, GSO included
+
+
+class Audit:
+    """Compares what shapers held with the plan, from every sample and change; see `summary`."""
+
+    def __init__(self, directions: Sequence[Direction]) -> None:
+        self._directions = directions
+        self._first: Mapping[str, Counters] = {}
+        self._last_s = 0.0
+        self._allowed = {d.name: 0.0 for d in directions}  # bytes the shaper may have let through
+        self._carried = {d.name: 0 for d in directions}
+        self._highest = {d.name: 0.0 for d in directions}  # real Mbit/s
+        self._samples = self._off_plan = 0
+        self._outside = 0  # changes
+        self._late_ms: list[float] = []
+        self._since = Since()
+
+    def changed(self, late_ms: float) -> None:
+        self._late_ms.append(late_ms)
+
+    def changed_outside(self, changes: int) -> None:
+        """Others have changed what shapes so often since the last sample."""
+        self._outside += changes
+
+    def sample(self, counted: Mapping[str, Counters]) -> None:
+        """Take the counters of all links, as they are now."""
+        now_s = time.monotonic()
+        if first := not self._first:
+            self._first = counted
+            self._since = Since()
+        for direction in self._directions:
+            name = direction.name
+            recent_mbit = direction.take_highest_mbit()
+            self._carried[name] = counted[name].bytes - self._first[name].bytes
+            if first:
+                continue
+            self._highest[name] = max(self._highest[name], recent_mbit)
+            self._allowed[name] += recent_mbit * 125_000 * (now_s - self._last_s)
+        self._last_s = now_s
+
+    def compare(self, planned_mbit: float, applied_mbit: float) -> None:
+        """One row of links.csv: a rate is applied to within a byte a second."""
+        self._samples += 1
+        self._off_plan += abs(planned_mbit - applied_mbit) > 1e-4 + 1e-6 * planned_mbit
+
+    def summary(self) -> dict[str, float | int | None]:
+        """Worst of all links; shares in [0, 1], None where nothing was seen."""
+        late = sorted(self._late_ms)
+        return {
+            "changes": len(late),
+            "late_ms_p99": late[int(0.99 * (len(late) - 1))] if late else None,
+            "late_ms_max": late[-1] if late else None,
+            "changed_outside": self._outside,
+            "off_plan_share": self._off_plan / self._samples if self._samples else None,
+            "carried_over_allowed": max(map(self._excess, self._directions), default=None),
+        } | self._since.pressure()._asdict()
+
+    def _excess(self, direction: Direction) -> float:
+        """Bytes carried over what the shaper's rates add up to; above 1 it did not shape."""
+        burst = self._highest[direction.name] * 125_000 * BURST_US / 1e6
+        allowed = self._allowed[direction.name] + burst + _LARGEST_PACKET_BYTES
+        return self._carried[direction.name] / allowed
+
+
+def worst(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One summary of all machines: the least idle processors, else the highest value."""
+    found = {}
+    for key in summaries[0]:
+        seen = [summary[key] for summary in summaries if summary[key] is not None]
+        found[key] = (min if key == "cpu_idle_share" else max)(seen, default=None)
+    return found

@@ -1,0 +1,164 @@
+"""A network of real machines that is up: this one's two directions here, the rest over there."""
+
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyroute2 import IPRoute
+
+from harness.emulation import nic, probe, tcp_settings
+from harness.emulation.direction import Direction
+from harness.emulation.host_capacity import Ceiling
+from harness.emulation.links import Counters, NetworkError
+from harness.emulation.network import Network
+from harness.emulation.nic import Nic
+from harness.emulation.probe import Probe
+from harness.emulation.rendezvous import Rendezvous
+from harness.records import environment
+from harness.records.merge_machines import join, share
+from profiles.base import Profile
+
+_TRIES = 2  # of a probe; the first may meet a busy machine
+_CONNECT_S = 20.0
+
+
+class Machine(NamedTuple):
+    """Description of a machine that the other machines need."""
+
+    address: str  # that workers talk to
+    addresses: list[str]  # of the interface
+    mtu_bytes: int
+
+
+class HostNetwork(Network):
+    """Network of real machines, each of which shapes what it sends and what it gets.
+
+    Made by Host.up on every machine.
+    """
+
+    def __init__(
+        self,
+        ip: IPRoute,
+        meeting: Rendezvous,
+        known: Sequence[Machine],
+        here: Nic,
+        directions: Sequence[Direction],
+        profile: Profile,
+        settings: dict[str, Any],
+    ) -> None:
+        super().__init__(ip, [], directions, profile, settings)
+        self._meeting, self._known, self._here = meeting, known, here
+        self.size = len(known)
+        self.local = [meeting.machine]
+        self.addresses = [machine.address for machine in known]
+        self.interface = here.name
+
+    def entered(self, node: int) -> AbstractContextManager[None]:
+        """Workers live where this process does."""
+        return nullcontext()
+
+    def gather(self, name: str, value: Any) -> list[Any]:
+        """`value` of every machine, in their order; all must come here."""
+        return self._meeting.gather(name, value)
+
+    def check(self) -> None:
+        self._meeting.check()
+
+    def collect(self, run_dir: Path) -> None:
+        """Machine 0 gets the rows and events of all; the others keep theirs."""
+        found = self._meeting.collect("records", share(run_dir))
+        if self._meeting.machine == 0:
+            join(run_dir, found[1:])
+
+    def ceiling(self) -> Ceiling:
+        """Ceiling without a measurement: interfaces that others use are not opened up."""
+        needed_mbit = self._settings["busiest_mbit"] / self._settings["dilation"]
+        return Ceiling(needed_mbit, None)
+
+    def probe(self) -> list[Probe]:
+        """Payload rate from each machine to the next at time 0, one after the other."""
+        return [self._probe(n, (n + 1) % self.size) for n in range(self.size)]
+
+    def _probe(self, sender: int, receiver: int) -> Probe:
+        up = self.profile.link(0.0, sender, "up").rate_mbit
+        planned_mbit = min(up, self.profile.link(0.0, receiver, "down").rate_mbit)
+        dilation = self._settings["dilation"]
+        mtu_bytes = min(self._known[n].mtu_bytes for n in (sender, receiver))
+        for _ in range(_TRIES):
+            real_mbit = self._flow(sender, receiver, planned_mbit / dilation)
+            judged = probe.judge(
+                f"up{sender}-down{receiver}",
+                planned_mbit,
+                real_mbit * dilation,
+                probe.payload_share(mtu_bytes),
+            )
+            if judged.ok:
+                break
+        return judged
+
+    def _flow(self, sender: int, receiver: int, rate_mbit: float) -> float:
+        """Measured real Mbit/s of one flow, known on all machines."""
+        here, address = self._meeting.machine, self.addresses[receiver]
+        measured = None
+        with ExitStack() as held:
+            listener = None
+            if here == receiver:
+                listener = held.enter_context(socket.create_server((address, 0)))
+            port = self.gather("port of a probe", listener and listener.getsockname()[1])[receiver]
+            if listener:
+                end = held.enter_context(_accepted(listener, self._known[sender].addresses))
+                probe.make_ready(end, None)
+                measured = probe.received_mbit(end, rate_mbit, self._settings["probe_s"])
+                end.shutdown(socket.SHUT_RDWR)
+            elif here == sender:
+                end = held.enter_context(socket.socket())
+                window = probe.window_bytes(rate_mbit, self._settings["queue_bytes"])
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, window)
+                end.settimeout(_CONNECT_S)
+                end.connect((address, port))
+                probe.make_ready(None, end)
+                probe.send_until(end, lambda: False)
+        return self.gather("rate of a probe", measured)[receiver]
+
+    def counters(self, ip: IPRoute | None = None) -> dict[str, Counters]:
+        """Counters of this machine's directions; NetworkError when the shaping is gone."""
+        try:
+            return super().counters(ip)
+        except NetworkError as error:
+            raise NetworkError(
+                f"{self.interface} is no longer shaped: network.time_limit_s = "
+                f"{self._settings['time_limit_s']} is over, or somebody removed it"
+            ) from error
+
+    def bytes(self) -> dict[str, int]:
+        """Bytes of Ethernet frames that passed this machine's shapers so far."""
+        return {name: counted.bytes for name, counted in self.counters().items()}
+
+    def describe(self) -> dict[str, Any]:
+        """Settings and kernel read-back of every machine, for the record of a run."""
+        here = {
+            "machine": self._known[self._meeting.machine]._asdict(),
+            "interface": self.interface,
+            "qdiscs": nic.qdiscs(self._ip, self._here.index),
+            "offloads": tcp_settings.read_offloads(self.interface),
+            "sysctls": tcp_settings.read_sysctls(),
+            "links": {d.name: d.describe(self._ip) for d in self.directions},  # real
+            "environment": environment.describe(),
+        }
+        machines = self.gather("description", here)
+        links = {name: held for machine in machines for name, held in machine["links"].items()}
+        return self._settings | {"links": links, "machines": machines}
+
+
+def _accepted(listener: socket.socket, sender: Sequence[str]) -> socket.socket:
+    """The connection from an address of `sender`, others are closed; TimeoutError without one."""
+    deadline = time.monotonic() + _CONNECT_S
+    while True:
+        listener.settimeout(max(0.001, deadline - time.monotonic()))
+        end, (address, _) = listener.accept()
+        if address in sender:
+            return end
+        end.close()

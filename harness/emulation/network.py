@@ -1,0 +1,148 @@
+"""A network that is up: enter its nodes, prove its links, read it back, play a profile on it."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from pyroute2 import IPRoute
+
+from harness.emulation import links, veth
+from harness.emulation.contention import Contention
+from harness.emulation.direction import Direction
+from harness.emulation.host_capacity import Ceiling, capacity_mbit
+from harness.emulation.iperf import CompetingPath
+from harness.emulation.namespaces import Namespace
+from harness.emulation.probe import Ends, Probe, ProbePath, judge, measure_in_turn
+from harness.emulation.profile_player import PausableClock, Player
+from harness.emulation.rtt_probe import RoundTrip, RttPath, round_trips_ms
+from harness.records.run_directory import Events, Table
+from profiles.base import WAYS, Profile
+
+MOST_AT_ONCE = 16  # flows of the ceiling's measurement
+
+
+class Network:
+    """A network that is up, made by a topology's `up` in the switch's namespace.
+
+    Its interfaces are changed by `ip`.
+    """
+
+    interface = veth.INTERFACE
+
+    def __init__(
+        self,
+        ip: IPRoute,
+        nodes: Sequence[veth.EmulatedNode],
+        directions: Sequence[Direction],
+        profile: Profile,
+        settings: dict[str, Any],
+        tours: Sequence[RttPath] = (),
+        pairs: Sequence[CompetingPath] = (),
+    ) -> None:
+        self._ip, self.nodes, self._settings = ip, nodes, settings
+        self.directions, self._tours = directions, tours
+        self.profile, self._pairs = profile, pairs
+        self.size = len(nodes)
+        self.local = list(range(self.size))  # nodes whose processes this machine runs
+        self.addresses = [node.address for node in nodes]
+        self.switch = Namespace.current()
+
+    def entered(self, node: int) -> AbstractContextManager[None]:
+        """Put the calling thread, and what it opens and forks, into `node`."""
+        return self.nodes[node].namespace.entered()
+
+    def gather(self, name: str, value: Any) -> list[Any]:
+        """`value` of every machine that is part of the run: this one."""
+        return [value]
+
+    def check(self) -> None:
+        """Raise when the run has ended on another machine; no other machine is part of it."""
+
+    def collect(self, run_dir: Path) -> None:
+        """Bring all machines' records into `run_dir` of the first; they are there."""
+
+    def set_up(self) -> None:
+        """Add every shaper and netem, at the conditions of time 0."""
+        for direction in self.directions:
+            direction.set_up(self._ip)
+
+    def ceiling(self) -> Ceiling:
+        """Measure what this machine carries with every shaper open, beside what it may need to."""
+        for direction in self.directions:
+            direction.open(self._ip)
+        size = min(self.size, MOST_AT_ONCE)
+        ring = [(self.nodes[n], self.nodes[(n + 1) % self.size]) for n in range(size)]
+        ends = [Ends(a.namespace, b.namespace, b.address) for a, b in ring]
+        carried_mbit = capacity_mbit(ends, self._settings["probe_s"]) if self.size > 1 else None
+        needed_mbit = self._settings["busiest_mbit"] / self._settings["dilation"]
+        self._restore()
+        return Ceiling(needed_mbit, carried_mbit)
+
+    def probe(self) -> list[Probe]:
+        """Each direction's payload rate at time 0, without delay or loss; all up, then all down."""
+        for direction in self.directions:
+            direction.clear(self._ip)
+        found: dict[str, float] = {}
+        for way in WAYS:
+            together = [d for d in self.directions if way in d.name]
+            flows = [ProbePath(*d.ends, d.real(d.intended).rate_mbit) for d in together]
+            queue_bytes = min(d.queue_bytes for d in together)
+            rates = measure_in_turn(flows, self._settings["probe_s"], queue_bytes)
+            found |= {d.name: rate for d, rate in zip(together, rates, strict=True)}
+        self._restore()
+        return [
+            judge(d.name, d.intended.rate_mbit, found[d.name] * d.dilation) for d in self.directions
+        ]
+
+    def round_trips(self) -> list[RoundTrip]:
+        """Round trips of a small packet on empty links at time 0, one for every delayed path."""
+        delayed = [tour for tour in self._tours if tour.planned_ms() > 0]
+        measured = round_trips_ms([tour.ends for tour in delayed])
+        return [tour.judge(ms) for tour, ms in zip(delayed, measured, strict=True)]
+
+    def _restore(self) -> None:
+        for direction in self.directions:
+            direction.apply(self._ip, direction.conditions(0.0))
+
+    def verify(self) -> list[str]:
+        """Differences between the kernel's classes and queues and the intended ones."""
+        return [problem for d in self.directions for problem in d.problems(self._ip)]
+
+    def bytes(self) -> dict[str, int]:
+        """Bytes of Ethernet frames that passed so far: each shaper, and each node's uplink."""
+        passed = {name: counted.bytes for name, counted in self.counters().items()}
+        if missing := [n for n in range(self.size) if f"up{n}" not in passed]:
+            received = links.received_bytes(self._ip)
+            passed |= {f"up{n}": received[self.nodes[n].port] for n in missing}
+        return passed
+
+    def counters(self, ip: IPRoute | None = None) -> dict[str, links.Counters]:
+        """Bytes, backlog and drops of every shaper, from one dump; a thread brings its own `ip`."""
+        found = links.counters(ip or self._ip)
+        for gone in (d.name for d in self.directions if d.place.shaper not in found):
+            raise links.NetworkError(f"{gone} is no longer shaped: somebody removed its queue")
+        return {d.name: found[d.place.shaper] for d in self.directions}
+
+    def describe(self) -> dict[str, Any]:
+        """Settings and kernel read-back, for the record of a run."""
+        with self.nodes[0].namespace.entered(), IPRoute() as inside:
+            node = veth.describe(inside)
+        return self._settings | {
+            "links": {d.name: d.describe(self._ip) for d in self.directions},  # real
+            "switch": veth.describe(self._ip),
+            "node0": node,  # all nodes are made alike
+        }
+
+    def contend(self, run_dir: Path, clock: PausableClock, events: Events) -> Contention | None:
+        """Start the profile's competing flows; None when it never asks for one."""
+        if not self.profile.extremes().flows:
+            return None
+        chosen = self._settings["cross_congestion_control"]
+        return Contention(run_dir / "contention", self._pairs, events, clock.time_s, chosen)
+
+    def play(self, clock: PausableClock, run_dir: Path, events: Events) -> Player:
+        """Follow the profile from now on, in a thread, until the Player is stopped."""
+        periods = self._settings["update_s"], self._settings["sample_s"]
+        table = Table(run_dir, "links.csv")
+        return Player(self, clock, table, events, *periods, self.contend(run_dir, clock, events))

@@ -1,0 +1,54 @@
+"""A real interface, borrowed for a run: ledger first, then shaped, in the end as it was."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyroute2 import IPRoute
+
+from harness.emulation import nic
+from harness.emulation.ledger import Ledger, entry, path_of, settle
+from harness.emulation.links import NetworkError
+from harness.emulation.nic import Nic
+
+log = logging.getLogger("harness")
+
+
+@dataclass(frozen=True)
+class Loan:
+    """Loan of a real interface to a run: by whom, under whose guard, and for how long."""
+
+    folder: Path  # of the ledgers
+    run: str
+    owner: str  # name of the guard
+    limit_s: float
+
+
+@contextmanager
+def borrowed(
+    ip: IPRoute, interface: str, peers: Sequence[str], control_port: int, loan: Loan
+) -> Iterator[tuple[Nic, int]]:
+    """`interface`, prepared to shape what goes to and comes from `peers`; and its ifb's index.
+
+    NetworkError, before any change, when it is in use, configured by somebody, or the ledger
+    cannot be written.
+    """
+    path = path_of(loan.folder, interface)
+    if path.exists():
+        for line in settle(path):
+            log.warning("left by a dead run, removed first: %s", line)
+    found = nic.find(ip, interface)
+    nic.require_free(ip, found)
+    ledger = Ledger(path, entry(ip, found, loan.owner, loan.run, loan.limit_s))
+    try:
+        yield found, nic.prepare(ip, found, peers, control_port)
+    except BaseException:
+        # The first failure is the cause; one of the restoring is only told: the guard goes on.
+        try:
+            ledger.restore()
+        except NetworkError as second:
+            log.error("%s", second)
+        raise
+    ledger.restore()

@@ -1,0 +1,105 @@
+"""Round trips of small packets over empty links: the proof of delays.
+
+The kernel notes when a packet arrives, so what this process is late to read it counts for nothing.
+"""
+
+import selectors
+import socket
+import statistics
+import struct
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from harness.emulation.direction import Direction
+from harness.emulation.probe import Ends
+
+PACKETS, EVERY_S, PATIENCE_S = 21, 0.01, 2.0  # to each; between two; after the last
+SHARE_OK, SLACK_MS = 0.10, 5.0  # real; a timer of a 100 Hz kernel is 10 ms coarse
+SO_TIMESTAMPNS = 35  # what socket(7) calls SO_TIMESTAMP, in ns
+_TIMESPEC = struct.Struct("@ll")  # s, ns
+_PACKET = struct.Struct("qq")  # ns: when it was sent, what it took to get there
+
+
+class RoundTrip(NamedTuple):
+    """Planned and median measured round trip, in emulated ms; None when nothing came back."""
+
+    name: str
+    planned_ms: float
+    measured_ms: float | None
+    ok: bool
+
+
+class RttPath(NamedTuple):
+    """Path to another node and back, with the directions crossed and the sender's address there."""
+
+    name: str
+    ends: Ends
+    crossed: Sequence[tuple[Direction, str]]
+
+    def planned_ms(self) -> float:
+        """Planned round trip at time 0, in emulated ms."""
+        return sum(direction.delay_ms(address) for direction, address in self.crossed)
+
+    def judge(self, measured_ms: float | None) -> RoundTrip:
+        """`measured_ms` is real; jitter may shift the median by no more than all of it."""
+        planned_ms, dilation = self.planned_ms(), self.crossed[0][0].dilation
+        if measured_ms is None:
+            return RoundTrip(self.name, planned_ms, None, False)
+        jitter_ms = sum(direction.conditions(0.0).jitter_ms for direction, _ in self.crossed)
+        slack_ms = SHARE_OK * planned_ms + jitter_ms + SLACK_MS / dilation
+        emulated_ms = measured_ms / dilation
+        ok = abs(emulated_ms - planned_ms) <= slack_ms
+        return RoundTrip(self.name, planned_ms, emulated_ms, ok)
+
+
+def round_trips_ms(ends: Sequence[Ends]) -> list[float | None]:
+    """Median round trip of each, all measured at the same time, in real ms."""
+    found: list[list[float]] = [[] for _ in ends]
+    with ExitStack() as held, selectors.DefaultSelector() as selector:
+        senders = []
+        for number, each in enumerate(ends):
+            with each.receiver.entered():
+                receiver = held.enter_context(_stamping())
+            receiver.bind((each.address, 0))
+            with each.sender.entered():
+                sender = held.enter_context(_stamping())
+            sender.connect(receiver.getsockname())
+            selector.register(receiver, selectors.EVENT_READ, None)
+            selector.register(sender, selectors.EVENT_READ, number)
+            senders.append(sender)
+        start_s, sent = time.monotonic(), 0
+        while any(len(times) < PACKETS for times in found):
+            now_s = time.monotonic()
+            if now_s > start_s + PACKETS * EVERY_S + PATIENCE_S:
+                break
+            if sent < PACKETS and now_s >= start_s + sent * EVERY_S:
+                sent += 1
+                for sender in senders:
+                    sender.send(_PACKET.pack(time.time_ns(), 0))
+            _answer(selector, found)
+    return [statistics.median(times) if times else None for times in found]
+
+
+def _stamping() -> socket.socket:
+    """A UDP socket that tells when a packet arrived."""
+    made = socket.socket(type=socket.SOCK_DGRAM)
+    made.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    return made
+
+
+def _answer(selector: selectors.BaseSelector, found: list[list[float]]) -> None:
+    """Send back what arrived at a receiver; note when it came back to its sender."""
+    for key, _ in selector.select(EVERY_S / 2):
+        end = key.fileobj
+        assert isinstance(end, socket.socket)
+        packet, [(_, _, stamp), *_], _, source = end.recvmsg(
+            _PACKET.size, socket.CMSG_SPACE(_TIMESPEC.size)
+        )
+        (s, ns), (sent_ns, there_ns) = _TIMESPEC.unpack(stamp), _PACKET.unpack(packet)
+        taken_ns = s * 10**9 + ns - sent_ns
+        if key.data is None:
+            end.sendto(_PACKET.pack(time.time_ns(), taken_ns), source)
+        else:
+            found[key.data].append((there_ns + taken_ns) / 1e6)

@@ -1,0 +1,97 @@
+"""What every shaped network is told, emulated or real: queues, periods; and where its runs live."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from harness.emulation import following
+from harness.virtual import compression
+from harness.virtual.compression import Given
+from profiles.base import Profile
+from profiles.limits import check_between, check_whole
+
+FEWEST_QUEUE_BYTES, MOST_QUEUE_BYTES = 1 << 18, 1 << 26  # that queue_ms may come to
+LEAST_QUEUE_BYTES = 3000  # two packets
+QUEUE_MS = (0.01, 60_000.0)
+PERIOD_S = (0.001, 3600.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shaping:
+    """Settings of every shaped network: queues and periods.
+
+    The whole run is on this machine unless a network says otherwise.
+    """
+
+    in_process: ClassVar[bool] = False  # a run has processes of its own
+    own_namespace: ClassVar[bool] = True  # and a network namespace
+
+    queue_ms: float | None = 50.0  # of the profile's highest rate; constant bytes at lower rates
+    queue_bytes: int | None = None  # instead of queue_ms
+    update_s: float = 0.1  # real seconds between looks at the profile
+    sample_s: float = 0.25  # real seconds between rows of links.csv
+    probe_s: float = 0.5  # real seconds each link is measured before step 0
+    device: Any = None  # whose compression is charged, where one is emulated; None: this machine's
+
+    def __post_init__(self) -> None:
+        check_between(*PERIOD_S, update_s=self.update_s, sample_s=self.sample_s)
+        check_between(*PERIOD_S, probe_s=self.probe_s)
+        if self.device is not None:
+            compression.check(self.device)
+        if self.queue_ms is not None:
+            check_between(*QUEUE_MS, queue_ms=self.queue_ms)
+        if self.queue_bytes is not None:
+            check_whole(LEAST_QUEUE_BYTES, 1 << 30, queue_bytes=self.queue_bytes)
+        queue = (self.queue_ms, self.queue_bytes)
+        if queue.count(None) != 1:
+            raise ValueError(f"queue_ms, queue_bytes must be one number and one null, got {queue}")
+
+    def queue(self, profile: Profile) -> int:
+        """Bytes each direction buffers: queue_ms at the highest rate, in [256 KiB, 64 MiB].
+
+        Fixed in bytes like a switch's buffer, so it means more ms when the rate drops, and nothing
+        queued is lost by a change. Emulated time and rate, so dilation leaves the bytes alone.
+        """
+        if self.queue_bytes is not None:
+            return self.queue_bytes
+        assert self.queue_ms is not None
+        wanted = profile.extremes().highest_mbit * 125 * self.queue_ms
+        return round(min(MOST_QUEUE_BYTES, max(FEWEST_QUEUE_BYTES, wanted)))
+
+    def packet_bytes(self, profile: Profile, dilation: float) -> int | None:
+        """Most bytes that a node hands to its link as one packet; None: the kernel's own 64 KB."""
+        return None
+
+    def check_followed(self, nodes: int, profile: Profile, dilation: float) -> None:
+        """ValueError for a profile that changes faster than the player and shapers can follow."""
+        longest = self.packet_bytes(profile, dilation)
+        following.check(profile, nodes, following.Shaped(dilation, self.update_s, longest))
+
+    def compression(
+        self, compressor: str, dilation: float, represented: Callable[[], int | None]
+    ) -> Given | None:
+        """Given cost of the compressor in the file of that name, in real seconds; None: measured.
+
+        `represented` tells the elements of the model that the one of this run stands in for.
+        """
+        found = compression.given(compressor, self.device or {}, dilation)
+        return found and replace(found, represented=represented())
+
+    def needs_netem(self, profile: Profile) -> bool:
+        """True if packets are ever delayed, lost or reordered, so that cables need netem."""
+        return False
+
+    def machines_of_run(self) -> int:
+        """Number of machines that a run is on."""
+        return 1
+
+    def gpus(self, workers: int) -> int:
+        """GPUs that `workers` on this machine need: one each, as NCCL cannot share one."""
+        return workers
+
+    def place(self, run_id: str) -> str:
+        """Where, below the experiment's folder, this machine keeps a run."""
+        return run_id
+
+    def guard(self) -> None:
+        """Leave behind what must outlive the run; called in the enclosing process, before it."""

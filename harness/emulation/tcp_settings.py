@@ -1,0 +1,76 @@
+"""TCP as the namespaces run it: sysctls, congestion control, offloads; pinned and read back."""
+
+import errno
+import socket
+from pathlib import Path
+
+from harness.emulation import ethtool
+from harness.emulation.links import NetworkError
+
+PINNED = {
+    "net/ipv6/conf/default/disable_ipv6": "1",  # no router solicitations on the links
+    "net/ipv4/tcp_no_metrics_save": "1",  # a run must not inherit another's ssthresh
+    # packets handed to the link hold 1 ms of the flow's rate, not 64 KB because the round trip
+    # is short: a 64 KB packet is 52 ms of a 10 Mbit/s link
+    "net/ipv4/tcp_tso_rtt_log": "0",
+}
+FORWARDING = {
+    "net/ipv4/ip_forward": "1",
+    "net/ipv4/conf/all/rp_filter": "0",  # over a trunk, the way back is another interface
+    "net/ipv4/conf/default/rp_filter": "0",
+}
+BUFFERS = {"net/ipv4/tcp_rmem": "4096 131072 {}", "net/ipv4/tcp_wmem": "4096 16384 {}"}
+
+
+def sysctls(receive_buffer_bytes: int, send_buffer_bytes: int) -> dict[str, str]:
+    """Values of every namespace's sysctls; the buffers are the most one socket may take."""
+    sizes = (receive_buffer_bytes, send_buffer_bytes)
+    sized = {
+        name: text.format(size) for (name, text), size in zip(BUFFERS.items(), sizes, strict=True)
+    }
+    return PINNED | sized
+
+
+def set_sysctls(values: dict[str, str]) -> None:
+    """Set them in the calling thread's namespace; those of newer kernels are left out."""
+    for name, value in values.items():
+        path = Path("/proc/sys", name)
+        if not path.exists():
+            continue
+        try:
+            path.write_text(value)
+        except OSError as error:
+            raise NetworkError(f"set sysctl {name} to {value}: {error.strerror}") from error
+
+
+def read_sysctls() -> dict[str, str]:
+    """Read the sysctls that were set from the calling thread's namespace."""
+    paths = {name: Path("/proc/sys", name) for name in (*PINNED, *FORWARDING, *BUFFERS)}
+    return {
+        name: " ".join(path.read_text().split()) if path.exists() else "absent"
+        for name, path in paths.items()
+    }
+
+
+def congestion_control_to(address: str) -> str:
+    """Congestion control of a TCP flow from the calling thread's namespace to `address`."""
+    with socket.socket() as flow:
+        flow.setblocking(False)
+        if flow.connect_ex((address, 9)) not in (0, errno.EINPROGRESS, errno.ECONNREFUSED):
+            raise NetworkError(f"read the congestion control: no route to {address}")
+        name = flow.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+    return name.rstrip(b"\0").decode()
+
+
+def require_known(**names: str) -> None:
+    """ValueError, naming its key, for a congestion control that this kernel does not offer."""
+    available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    for key, name in names.items():
+        if name not in available:
+            raise ValueError(f"{key} must be one of {', '.join(available)}, got {name!r}")
+
+
+def read_offloads(interface: str) -> dict[str, bool]:
+    """Read which of tso, gso and gro are on."""
+    asked = {"tso": ethtool.GET_TSO, "gso": ethtool.GET_GSO, "gro": ethtool.GET_GRO}
+    return {name: bool(ethtool.ask(interface, command)) for name, command in asked.items()}

@@ -1,0 +1,152 @@
+"""What every emulated network is told about TCP; and how one is brought up."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
+from typing import Any
+
+from pyroute2 import IPRoute
+
+from harness.emulation import impairments, iperf, links, tcp_settings, veth
+from harness.emulation.network import Network
+from harness.emulation.packets import LARGEST_BYTES
+from harness.emulation.shaping import Shaping
+from profiles.base import Profile
+from profiles.limits import as_tuple, check_choice, check_whole
+
+OFFLOADS = ("auto", "keep", "off")
+PACKET_S = 0.001  # of a link at its highest rate: the longest packet that a node hands to it
+BUFFER_BYTES = (1 << 16, (1 << 31) - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topology(Shaping, ABC):
+    """Emulated network: real TCP over shaped links that namespaces of this process own."""
+
+    congestion_control: str = "cubic"  # any that the kernel offers
+    # of competing flows, or a list that they take in turn; None: the same as the nodes'
+    cross_congestion_control: str | tuple[str, ...] | None = None
+    offload: str = "auto"  # auto | keep | off: whether nodes hand the link packets of many MTUs
+    receive_buffer_bytes: int = 32 << 20  # most that one socket may take
+    send_buffer_bytes: int = 4 << 20
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole(*BUFFER_BYTES, receive_buffer_bytes=self.receive_buffer_bytes)
+        check_whole(*BUFFER_BYTES, send_buffer_bytes=self.send_buffer_bytes)
+        check_choice(OFFLOADS, offload=self.offload)
+
+    @abstractmethod
+    def lay(
+        self, ip: IPRoute, held: ExitStack, nodes: int, profile: Profile, dilation: float
+    ) -> Network:
+        """Wire `nodes` in the calling thread's namespace, unshaped; `held` releases them."""
+
+    @abstractmethod
+    def busiest_mbit(self, nodes: int, profile: Profile) -> float:
+        """Emulated rate of all flows that every shaper at its highest rate lets through at once."""
+
+    def check(self, nodes: int, profile: Profile, dilation: float) -> None:
+        """Raise what can be known before a network is started.
+
+        ValueError for settings that cannot be met, NetworkError for what this kernel lacks.
+        """
+        if not 1 <= nodes <= veth.MOST_NODES:
+            raise ValueError(f"nodes must be in [1, {veth.MOST_NODES}], got {nodes}")
+        if not dilation > 0:
+            raise ValueError(f"emulation.dilation must be > 0, got {dilation}")
+        extremes = profile.extremes()
+        for rate_mbit in (extremes.lowest_mbit, extremes.highest_mbit):
+            links.rate_bytes(rate_mbit / dilation)
+        tcp_settings.require_known(congestion_control=self.congestion_control)
+        for name in self._cross_congestion_controls():
+            tcp_settings.require_known(cross_congestion_control=name)
+        if self.needs_netem(profile):
+            impairments.require()
+        if extremes.flows:
+            iperf.check()
+
+    def _cross_congestion_controls(self) -> tuple[str, ...]:
+        chosen = self.cross_congestion_control
+        if chosen is None or isinstance(chosen, str):
+            return (self.congestion_control if chosen is None else chosen,)
+        return as_tuple("cross_congestion_control", chosen, "names")
+
+    def needs_netem(self, profile: Profile) -> bool:
+        """True if packets are ever delayed, lost or reordered, so that cables need netem."""
+        extremes = profile.extremes()
+        return bool(extremes.delay_ms or extremes.jitter_ms or extremes.loss or extremes.reorder)
+
+    def packets_alone(self, profile: Profile) -> bool:
+        """True if nodes send packets of one MTU: netem loses or reorders 64 KB as one packet."""
+        extremes = profile.extremes()
+        counted = bool(extremes.loss or extremes.reorder)
+        return self.offload == "off" or (self.offload == "auto" and counted)
+
+    def packet_bytes(self, profile: Profile, dilation: float) -> int | None:
+        """Most bytes that a node hands the link at once: a millisecond of the highest rate.
+
+        A shaper lets a packet pass whole and waits afterwards. So an exchange ends early by what
+        its last packets take, which on a slow link is all of a short exchange's.
+        """
+        if self.offload == "keep":
+            return None
+        longest = round(PACKET_S * links.rate_bytes(profile.extremes().highest_mbit / dilation))
+        return max(veth.MTU_BYTES, longest) if longest < LARGEST_BYTES else None
+
+    @contextmanager
+    def up(self, nodes: int, profile: Profile, dilation: float) -> Iterator[Network]:
+        """A network shaped to the conditions of time 0; the switch is this thread's namespace.
+
+        It must be the run's own. ValueError for settings that cannot be met,
+        NetworkError when the kernel refuses.
+        """
+        self.check(nodes, profile, dilation)
+        with ExitStack() as held:
+            ip = held.enter_context(IPRoute())
+            veth.require_empty(ip)
+            held.callback(veth.remove, ip)
+            veth.set_up_switch(ip, self._sysctls())
+            network = self.lay(ip, held, nodes, profile, dilation)
+            held.callback(network.switch.close)
+            self._verify(network)
+            network.set_up()
+            yield network
+
+    def _sysctls(self) -> dict[str, str]:
+        return tcp_settings.sysctls(self.receive_buffer_bytes, self.send_buffer_bytes)
+
+    def node(
+        self, ip: IPRoute, held: ExitStack, number: int, profile: Profile, cable: veth.Cable
+    ) -> veth.EmulatedNode:
+        """One wired node, with its namespace in `held`."""
+        made = veth.add_node(ip, number, self._sysctls(), self.congestion_control, cable)
+        held.callback(made.namespace.close)
+        if self.packets_alone(profile):
+            with made.namespace.entered():
+                impairments.one_packet_each(veth.INTERFACE)
+        return made
+
+    def settings(self, nodes: int, profile: Profile, dilation: float) -> dict[str, Any]:
+        """Everything the network was told, for the record of a run."""
+        told = {field.name: getattr(self, field.name) for field in fields(self)}
+        return told | {
+            "busiest_mbit": self.busiest_mbit(nodes, profile),
+            "dilation": dilation,
+            "queue_bytes": self.queue(profile),
+            "burst_us": links.BURST_US,
+            "mtu_bytes": veth.MTU_BYTES,
+            "packets_of_one_mtu": self.packets_alone(profile),
+            "packet_bytes": self.packet_bytes(profile, dilation),
+            "cross_congestion_control": self._cross_congestion_controls(),
+        }
+
+    def _verify(self, network: Network) -> None:
+        """The congestion control that a flow from every node really runs is the one asked for."""
+        for number in range(network.size):
+            with network.entered(number):
+                found = tcp_settings.congestion_control_to(veth.SWITCH)
+            if found != self.congestion_control:
+                wanted = self.congestion_control
+                raise links.NetworkError(f"node {number} runs {found}, not {wanted}")

@@ -1,0 +1,34 @@
+"""What the cuts of a model cost in one step at one rank."""
+
+from dataclasses import dataclass, replace
+
+from harness.records import columns
+from harness.records.run_directory import Activations, Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crossing(Activations):
+    """All zero, and nan, where a model is not cut; seconds are real."""
+
+    received_bytes: int = 0
+    flushed_s: float = 0.0  # for what had not left, after all was computed
+    waited_s: float = 0.0  # for what had not arrived, also while another stage computed it
+    compress_s: float = 0.0  # encoding, and decoding while nothing else was to be done
+    late_s: float = 0.0  # that computing took longer than its paced time
+
+    def added_to(self, row: Step, dilation: float) -> Step:
+        """`row`, of the gradient exchange alone, with this: a stage that waits does not compute."""
+        waited_s, flushed_s = self.waited_s / dilation, self.flushed_s / dilation
+        compress_s = self.compress_s / dilation
+        first_s = row.compute_before_first_bucket_s - waited_s - compress_s
+        return replace(
+            row,
+            compute_before_first_bucket_s=max(0.0, first_s),
+            compute_s=row.compute_s - waited_s - compress_s,
+            compress_s=row.compress_s + compress_s,
+            comm_s=row.comm_s + waited_s + flushed_s,
+            exposed_s=row.exposed_s + waited_s + flushed_s,
+            sent_bytes=row.sent_bytes + self.activation_bytes,
+            received_bytes=row.received_bytes + self.received_bytes,
+            **columns.values(self, Activations),
+        )

@@ -1,0 +1,170 @@
+"""One worker's side of a gradient reduction: choose a density, then compensate, compress, keep.
+
+The same over packets, where it runs beside backward, and in virtual time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import isfinite, nan
+from typing import Protocol
+
+from torch import Tensor
+
+from compressors.base import Bucket, Compressor, Workers
+from controllers.base import Controller, Observation
+from harness.engine.exchange.feedback import Feedback
+from harness.engine.exchange.norms import Norms, Squares
+
+TOLD = 62  # durations in one message, which then has 512 bytes
+
+
+class AgreeingWorkers(Workers, Protocol):
+    """Workers that can also settle on one value."""
+
+    def agree(self, value: float, how: str) -> float:
+        """One value for all: `how` is `min` or `mean` of theirs."""
+        ...
+
+    def least(self, values: list[float]) -> list[float]:
+        """Element by element the smallest of theirs; all bring as many."""
+        ...
+
+
+@dataclass
+class Reduction:
+    """State of a worker between exchanges: compressor, controller and residual."""
+
+    compressor: Compressor
+    controller: Controller
+    agree: str  # local | min | mean
+    feedback: Feedback
+    workers: AgreeingWorkers
+    density: float = field(default=1.0, init=False)  # of the exchange in progress
+    _squares: Squares | None = field(default=None, init=False)  # None: nobody asked for norms
+    _sent: int | None = field(default=None, init=False)  # entries; None: the compressor tells none
+    _entries: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        same = getattr(self.controller, "same_everywhere", False)  # then nothing is to be told
+        self._checks = getattr(self.compressor, "checks", False)
+        self._asks = self.agree != "local" and not same
+
+    def open(self, seen: Observation | None, durations_s: Sequence[float] | None = None) -> None:
+        """Choose the density of an exchange; `seen` is the last one, None before the first.
+
+        `durations_s` are what its collectives took here, in emulated seconds. Where workers agree,
+        they replace its delay: less by the time that those who came first waited for the last.
+        """
+        if self._asks and seen is not None and durations_s is not None:
+            seen = replace(seen, comm_s=self._without_waiting(durations_s))
+        density = self.controller.density(seen)
+        if self._asks:
+            density = self.workers.agree(density, self.agree)
+        if not 0 < density <= 1:
+            raise ValueError(f"controller chose density {density}, allowed (0, 1]")
+        self.density = density
+        self._sent, self._entries = None, 0
+        self._squares = Squares() if getattr(self.controller, "needs_norms", False) else None
+
+    def _without_waiting(self, durations_s: Sequence[float]) -> float:
+        """Sum over collectives of the shortest time that any worker saw.
+
+        A collective ends for all at once, and the last to begin it waits for nobody. Of more than
+        TOLD collectives, some in a row count as one. The message has one size, whatever is in it.
+        """
+        count = len(durations_s)
+        each = max(1, -(-count // TOLD))
+        sums = [sum(durations_s[first : first + each]) for first in range(0, count, each)]
+        padding = [0.0] * (TOLD - len(sums))
+        fewest, most, *shortest = self.workers.least([count, -count, *sums, *padding])
+        if fewest != -most:
+            raise RuntimeError(
+                f"workers called from {fewest:.0f} to {-most:.0f} collectives in one exchange, "
+                f"{count} at rank {self.workers.rank}; a compressor must call the same on all"
+            )
+        return sum(shortest)
+
+    def phases_s(self, seconds: float) -> list[float]:
+        """Divide `seconds` of compression among the phases before each collective."""
+        phases = getattr(self.compressor, "phases", (1.0,))
+        return [seconds * phase / sum(phases) for phase in phases]
+
+    def _count(self, entries: int) -> None:
+        sent = getattr(self.compressor, "sent_entries", None)
+        if sent is not None:
+            self._sent, self._entries = (self._sent or 0) + sent, self._entries + entries
+
+    def achieved_density(self) -> float:
+        """Share of entries contributed in the exchange in progress; nan: as density says."""
+        return nan if self._sent is None else self._sent / self._entries
+
+    def norms(self) -> Norms:
+        """Norms of the exchange in progress, for a controller that needs them; nan for others."""
+        return Norms() if self._squares is None else self._squares.norms()
+
+    def reduce(
+        self,
+        step: int,
+        index: int,
+        names: tuple[str, ...],
+        gradients: list[Tensor],
+        buffer: Tensor,
+        parameters: Sequence[Tensor] = (),
+        workers: Workers | None = None,
+    ) -> None:
+        """Turn `buffer`, [n], this worker's gradient, into the mean over workers.
+
+        It is bucket `index` of exchange `step`; `gradients` are its views by parameter, of the
+        shapes and in the order of `names`, and so are `parameters`, where any are trained. The
+        compressor gets `workers`, which may let other buckets go on (None: the reduction's own).
+        FloatingPointError for a gradient that is not finite, before anything is sent; where the
+        compressor checks that, the residual has then been added, and is of no more use.
+        """
+        examine = partial(self._examine, step, names)
+        if not self._checks and not isfinite(float(buffer.sum())):  # it may only have overflowed
+            examine(gradients)
+        sizes = [gradient.numel() for gradient in gradients]
+        residual = self.feedback.recall(names, sizes, buffer)
+        if self._squares is not None:
+            self._squares.add_input(buffer, residual)
+        grad, added = self._compensated(residual, buffer)
+        parts = [
+            part.view(gradient.shape)
+            for part, gradient in zip(grad.split(sizes), gradients, strict=True)
+        ]
+        # What was not sent is measured after the mean is written, which may then not lie there.
+        room = None if self._squares is not None and residual is None else buffer
+        look = partial(examine, gradients, parts)
+        bucket = Bucket(index, step, grad, parts, names, added, room, parameters, look)
+        reduced = self.compressor.reduce(bucket, self.density, workers or self.workers)
+        self._count(buffer.numel())
+        if self._squares is not None:
+            self._squares.add_unsent(reduced.unsent)
+        if reduced.mean.data_ptr() != buffer.data_ptr():
+            buffer.copy_(reduced.mean)
+        self.feedback.keep(names, reduced.unsent)
+
+    def _examine(self, step: int, names: tuple[str, ...], *views: list[Tensor]) -> None:
+        """Names the first gradient that is not finite in the first of `views` that has one.
+
+        By a compressor that checks it may have been added to the residual, and cleared.
+        """
+        for parts in views:
+            for name, part in zip(names, parts, strict=True):
+                if count := int((~part.isfinite()).sum()):
+                    raise FloatingPointError(
+                        f"the gradient of {name} has {count} of {part.numel()} elements that are "
+                        f"not finite, at rank {self.workers.rank} in step {step}; it was not sent. "
+                        "Take a lower optimizer.lr, or look at that rank's batch"
+                    )
+
+    def _compensated(
+        self, residual: Tensor | None, gradient: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """G + e; or e and the g that the compressor will add."""
+        if residual is None:
+            return gradient, None
+        if getattr(self.compressor, "adds", False):
+            return residual, gradient
+        return residual.add_(gradient), None

@@ -1,0 +1,139 @@
+"""The gradient exchange: DDP's buckets go to the lanes of their rank, device and network.
+
+`begin` lets a density be chosen while forward runs. DDP calls `hook` with each bucket as backward
+produces it and gets a future. One thread goes through the buckets in the order of `in_turn`: it
+starts the reduction of one, plain blocking code, which goes as far as its first collective, starts
+others, and comes back to it. The network thread performs the collectives meanwhile, and backward
+goes on, so every algorithm overlaps, and the order on the wire is the same on all ranks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.futures import Future
+
+from controllers.base import Observation
+from harness.clock import Clock
+from harness.engine.exchange.clocks import Clocks
+from harness.engine.exchange.order import Lanes
+from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.runner import BucketJob, Charge, Opening, Runner
+from harness.engine.exchange.tally import Exchanged, Release, Tally
+from harness.engine.exchange.workers import Workers
+
+JOIN_S = 5.0  # the threads end between two buckets; longer means a collective hangs
+
+
+class ExchangeError(RuntimeError):
+    """The exchange failed; its cause is the error of one of its threads."""
+
+
+@dataclass
+class Exchange:
+    """Owns the lanes of one rank, on which `reduction` is run on every bucket.
+
+    `shares` gives each parameter's share of backward; the release given to `begin` maps the share
+    of backward done so far to the clock time at which an emulated device that did nothing else
+    would have done it (None: there is none). `lanes` says what else it does, `charge` how long it
+    compresses (None: as long as it takes here). With `after_backward` no bucket is started before
+    the last is ready. `step` is the exchange that is next, or goes on.
+    """
+
+    reduction: Reduction
+    workers: Workers  # those of the reduction, whose bytes and times are counted
+    clock: Clock
+    names: dict[int, str]  # id of parameter -> name
+    shares: dict[str, float]
+    after_backward: bool = False
+    lanes: Lanes = Lanes(on_device=False)
+    charge: Charge | None = None
+
+    def __post_init__(self) -> None:
+        self._held: list[BucketJob] = []  # that backward's end will send
+        self._tally = self._fresh(None)
+        self._seen: Observation | None = None
+        self._durations_s: list[float] | None = None
+        self.step = 0
+        self._runner = Runner(self.reduction, self.workers, self.clock, self.charge)
+
+    @property
+    def error(self) -> BaseException | None:
+        """First error on the lanes; None if there was none."""
+        return self._runner.error
+
+    def begin(self, release: Release | None) -> None:
+        """A new exchange; call before forward, which hides how long its opening takes."""
+        self._raise_if_failed()
+        self._tally = self._fresh(release)
+        given = self.step, self._seen, self._durations_s, self._tally
+        self._runner.put(Opening(*given, self.lanes.ahead))
+
+    def _fresh(self, release: Release | None) -> Tally:
+        now = self.clock.now()
+        backward_begin = release(0.0) if release else now
+        clocks = Clocks(min(now, backward_begin), self.lanes)
+        return Tally(self.workers, self.clock, clocks, release, backward_begin)
+
+    def begin_backward(self) -> None:
+        """Forward is over; without this call, and a release, it is thought to take no time."""
+        if self._tally.release is None:
+            self._tally.backward_begin = self.clock.now()
+
+    def hook(self, state: object, bucket: torch.distributed.GradBucket) -> Future[Tensor]:
+        """DDP communication hook."""
+        names = tuple(self.names[id(parameter)] for parameter in bucket.parameters())
+        parameters = [parameter.detach() for parameter in bucket.parameters()]
+        gradients = bucket.gradients()
+        return self.submit(bucket.buffer(), names, gradients, parameters, bucket.is_last())
+
+    def submit(
+        self,
+        buffer: Tensor,
+        names: tuple[str, ...],
+        gradients: list[Tensor],
+        parameters: Sequence[Tensor] = (),
+        last: bool = False,
+        pattern: Tensor | None = None,
+    ) -> Future:
+        """Queue one bucket; the future's value is `buffer` holding the mean gradient.
+
+        `last`: it is that of backward's end, before which not all others are done. `pattern`, [n]:
+        the gradient, where buffer does not hold it yet.
+        """
+        if pattern is not None:
+            buffer.copy_(pattern)
+        tally, now, number = self._tally, self.clock.now(), self._tally.buckets
+        part_s = tally.ready(now, sum(self.shares[name] for name in names), buffer.numel())
+        on_cuda = buffer.is_cuda
+        future: Future = Future(devices=[buffer.device]) if on_cuda else Future()
+        event = torch.cuda.current_stream().record_event() if on_cuda else None
+        given = number, buffer, names, gradients, parameters, now, part_s, last
+        self._held.append(BucketJob(*given, future, event))
+        if last or not self.after_backward:
+            tally.sendable()
+            self._runner.put(self._held)
+            self._held = []
+        return future
+
+    def finish(self) -> Exchanged:
+        """Totals of this exchange; call when all its futures are done (backward has returned)."""
+        self._raise_if_failed()
+        tally, reduction = self._tally, self.reduction
+        self._durations_s = [took / self.clock.dilation for took in tally.clocks.durations_s()]
+        return tally.total(reduction.density, reduction.norms(), reduction.achieved_density())
+
+    def observe(self, seen: Observation) -> None:
+        """Keep the observation that the controller sees when it chooses the next density."""
+        self._seen = seen
+        self.step = seen.step + 1
+
+    def close(self) -> None:
+        """End the threads; raises ExchangeError when one hangs in a collective."""
+        if not self._runner.close(JOIN_S):
+            raise ExchangeError(f"the communication thread did not end within {JOIN_S} s")
+
+    def _raise_if_failed(self) -> None:
+        if self.error is not None:
+            raise ExchangeError(str(self.error)) from self.error

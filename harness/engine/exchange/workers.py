@@ -1,0 +1,117 @@
+"""The other workers over torch.distributed: blocking collectives, every one timed."""
+
+import time
+from dataclasses import dataclass, field
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from harness.engine.exchange.collectives import Collectives
+
+CHUNK_BYTES = 512 * 1024  # of the ring all-gather: small enough to pipeline, large enough for gloo
+OPERATIONS = {"sum": dist.ReduceOp.SUM, "min": dist.ReduceOp.MIN}
+
+
+@dataclass
+class Workers(Collectives):
+    """One rank's view of a process group.
+
+    `intervals` are when collectives were on the wire, monotonic; whoever reads them clears them.
+    `counted` has begin, end, sent and received bytes of every collective; who records them takes
+    them out.
+    """
+
+    group: dist.ProcessGroup
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    intervals: list[tuple[float, float]] = field(default_factory=list, init=False)
+    counted: list[tuple[float, float, int, int]] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        self.rank = self.group.rank()
+        self.size = self.group.size()
+
+    def _add_up(self, tensor: Tensor, op: str) -> None:
+        with _Timed(self):
+            dist.all_reduce(tensor, op=OPERATIONS[op], group=self.group)
+
+    def _pass_round(self, mine: Tensor, sizes: list[int]) -> list[Tensor]:
+        with _Timed(self):
+            return (self._padded if self.device.type == "cuda" else self._ring)(mine, sizes)
+
+    def _swap(self, mine: Tensor, outgoing: list[int], incoming: list[int]) -> Tensor:
+        theirs = mine.new_empty(sum(incoming))
+        with _Timed(self):
+            dist.all_to_all_single(theirs, mine, incoming, outgoing, group=self.group)
+        return theirs
+
+    def _count(self, sent: int, received: int) -> None:
+        super()._count(sent, received)  # after each collective
+        self.counted.append((*self.intervals[-1], sent, received))
+
+    def _padded(self, mine: Tensor, sizes: list[int]) -> list[Tensor]:
+        """Every worker's piece by one all-gather of the longest size: NCCL has no tagged sends."""
+        longest = max(sizes)
+        padded = torch.nn.functional.pad(mine, (0, longest - mine.numel()))
+        gathered = padded.new_empty(self.size, longest)
+        dist.all_gather_into_tensor(gathered.view(-1), padded, group=self.group)
+        return [row[:size].clone() for row, size in zip(gathered, sizes, strict=True)]
+
+    def _ring(self, mine: Tensor, sizes: list[int]) -> list[Tensor]:
+        """Every worker's piece from the ring: each chunk is passed on as soon as it arrives.
+
+        Reaches the bound of the busiest link, total minus smallest piece, also when sizes differ.
+        """
+        pieces = [torch.empty(size, dtype=torch.uint8) for size in sizes]
+        pieces[self.rank] = mine
+        if self.size == 1:
+            return pieces
+        before, after = (self.rank - 1) % self.size, (self.rank + 1) % self.size
+        chunks = [piece.split(CHUNK_BYTES) if piece.numel() else () for piece in pieces]
+        owners = [(self.rank - distance) % self.size for distance in range(1, self.size)]
+        incoming = [
+            (owner, number, self._receive(chunk, before, 1 + owner + self.size * number))
+            for owner in owners
+            for number, chunk in enumerate(chunks[owner])
+        ]
+        outgoing = [
+            self._send(chunk, after, 1 + self.rank + self.size * number)
+            for number, chunk in enumerate(chunks[self.rank])
+        ]
+        for owner, number, arrival in incoming:
+            arrival.wait()
+            if owner != after:
+                tag = 1 + owner + self.size * number
+                outgoing.append(self._send(chunks[owner][number], after, tag))
+        for departure in outgoing:
+            departure.wait()
+        return pieces
+
+    def _send(self, chunk: Tensor, peer: int, tag: int) -> dist.Work:
+        work = dist.isend(chunk, group=self.group, group_dst=peer, tag=tag)
+        assert work is not None  # this rank is a member of its group
+        return work
+
+    def _receive(self, chunk: Tensor, peer: int, tag: int) -> dist.Work:
+        work = dist.irecv(chunk, group=self.group, group_src=peer, tag=tag)
+        assert work is not None
+        return work
+
+
+class _Timed:
+    """Notes when collectives are on the wire; on a GPU that is all that is in the stream then."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+
+    def __enter__(self) -> None:
+        self._wait_for_gpu()
+        self._begin = time.monotonic()
+
+    def __exit__(self, *failure: object) -> None:
+        self._wait_for_gpu()
+        self._workers.intervals.append((self._begin, time.monotonic()))
+
+    def _wait_for_gpu(self) -> None:
+        if self._workers.device.type == "cuda":
+            torch.cuda.current_stream(self._workers.device).synchronize()

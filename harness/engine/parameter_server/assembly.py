@@ -1,0 +1,142 @@
+"""A trainer, or the server, put together from the settings of a run, or from a checkpoint."""
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+import torch
+from torch import nn
+
+from harness.config.run import Run
+from harness.engine.exchange.reduction import Reduction
+from harness.engine.parameter_server.captured import Captured, alone
+from harness.engine.parameter_server.exchange import Pushing, Trainers
+from harness.engine.parameter_server.gate import Gate
+from harness.engine.parameter_server.gradient import Drain, Gradient
+from harness.engine.parameter_server.held import Held, Pulled
+from harness.engine.parameter_server.service import Service
+from harness.engine.parameter_server.serving import Serving
+from harness.engine.parameter_server.trainer import Served, Trainer
+from harness.engine.parameter_server.weights import Weights
+from harness.engine.training.assembly import built, rest_of, trained, whole
+from harness.engine.training.course import Course, course_of
+from harness.engine.training.gradients import Replayed
+from harness.engine.training.place import Place
+from harness.engine.training.replica import Replica
+from harness.records.run_directory import Events, Table
+from harness.virtual.once import Once
+from harness.workloads.data.loader import Batches, shard
+
+
+def trainer(run: Run, place: Place) -> Trainer:
+    """Ready to join; one that comes again, without a `begin`, has nothing left of its rank's."""
+    layout, shared = run.server, Once()
+    places = (place._replace(shared=shared, thread=n) for n in range(layout.threads))
+    threads = [_thread(run, each) for each in places]
+    return Trainer(
+        rank=place.rank,
+        threads=threads,
+        batches=partial(_batches, run, place, threads[0].loop.gradients.samples),
+        transport=place.transport,
+        start_s=run.timeouts.start_s,
+        may_rejoin=layout.mode == "async",
+        events=Events(place.run_dir),
+    )
+
+
+def _thread(run: Run, place: Place) -> Served:
+    layout, workers, served = run.server, run.workers, Served(place.clock)
+    captured: Any = Captured(place.rank, workers if layout.mode == "sync" else 1, alone)
+    seed = (run.seed * workers + place.rank) * layout.threads + place.thread
+    drain = Drain(layout.drain_period, layout.drain == "flush", seed)
+
+    def pushing(reduction: Reduction, **rest: Any) -> Pushing:
+        served.exchange = place.exchange(
+            gradient=Gradient(reduction, captured, drain),
+            workers=Trainers(workers),
+            clock=place.clock,
+            pull_every=layout.pull_every,
+            rank=place.rank,
+            thread=place.thread,
+            events=Events(place.run_dir),
+        )
+        return served.exchange
+
+    at_server: Any = {"workers": captured, "exchange": pushing, "replica": Pulled}
+    loop: Any = whole(run, place._replace(leads=False, together=served, **at_server))
+    served.loop, served.save = loop, loop.rest.save
+    loop.pull, loop.rest = served.exchange.pull, served.ends
+    if run.emulation.is_replay:
+        sizes = [shape.numel() for shape in loop.gradients.parameters.values()]
+        served.exchange.lay(torch.empty(sum(sizes)))
+    return served
+
+
+def _batches(run: Run, place: Place, samples: int, first: int) -> Iterator[Any]:
+    if run.emulation.is_replay:
+        return repeat(None)
+    rank, workers, seed = place.rank, run.workers, run.seed
+    return iter(Batches(place.data.train(), samples, rank, workers, seed, first))
+
+
+def serving_of(run: Run, place: Place) -> Serving:
+    """The server, ready to let trainers in."""
+    layout, transport, workers = run.server, place.transport, run.workers
+    place = place._replace(rank=workers, replica=lambda model, *rest: Replica(model))
+    clock: Any = place.clock
+    is_sync, model = layout.mode == "sync", built(run, place)
+    course = None if run.emulation.is_replay else _course(run, place, 1 if is_sync else workers)
+    held: Any = Replayed({}, None, 0, None, 0)
+    if course is not None:
+        held = trained(run, place, model, course, None, Held)
+    weights = Weights(
+        model=model if course else _zero(model),
+        update=held.update,
+        compressor=run.compressor(),
+        bucket_mb=run.bucket_mb,
+        of=workers if is_sync else 1,
+    )
+    events, table = Events(place.run_dir), Table(place.run_dir, "pushes.csv")
+    table.header()
+    service = Service(
+        weights=weights,
+        gate=Gate(layout.staleness_bound, place.clock.now, transport.condition()),
+        workers=workers,
+        steps=course.steps if course else run.total_steps(1),
+        is_sync=is_sync,
+        consistent_pull=layout.consistent_pull,
+        clock=clock,
+        table=table,
+        events=events,
+        threads=layout.threads,
+    )
+    serving = held.serving = Serving(service, transport)
+    place = place._replace(together=serving)
+    serving.rest = rest_of(run, place, held, course, {"compressor": weights.compressor})
+    service.is_due = serving.rest.is_due
+    if layout.drain_period is not None:
+        layers, steps = len(list(model.parameters())), service.steps
+        expected = layers * workers * steps / layout.drain_period
+        events.append("drains_expected", expected=expected, period=layout.drain_period)
+        print(f"{expected:g} drains expected: {layers} layers, {workers} x {steps} steps")
+    return serving
+
+
+def _course(run: Run, place: Place, updates: int) -> Course:
+    """The server's course: `updates` of them are a step of its workers; it tests everything."""
+    samples, workers = run.accumulate * run.batch_size, run.workers
+    course = course_of(run, place.data, samples, 0, workers, place.begin)
+    test_set = shard(place.data.test(), 0, 1)
+    return course._replace(
+        test_set=lambda: iter(test_set),
+        learning_rate=lambda version: course.learning_rate(version // updates),
+    )
+
+
+def _zero(model: nn.Module) -> nn.Module:
+    """The model in memory, every parameter zero."""
+    model = model.to_empty(device="cpu")
+    for parameter in model.parameters():
+        parameter.data.zero_()
+    return model

@@ -1,0 +1,104 @@
+"""Settings that do not go together with a parameter server: one table, with a reason for each."""
+
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from harness.config.run import Run
+from harness.config.typed import require
+from harness.engine.parameter_server.layout import Server
+
+
+class Asked(NamedTuple):
+    """A run, and what is looked at of it."""
+
+    run: Run
+    layout: Server
+    compressor: Any
+
+    @property
+    def is_virtual(self) -> bool:
+        return self.run.network.in_process
+
+
+class Constraint(NamedTuple):
+    """`key` must be `must`, because of `reason`, where it `breaks`."""
+
+    key: str
+    must: str
+    reason: str
+    breaks: Callable[[Asked], bool]
+
+
+def _is_not(key: str, value: object) -> Callable[[Asked], bool]:
+    return lambda asked: attrgetter(key)(asked.run) != value
+
+
+def _keeps(compressor: Any) -> bool:
+    """True if threads of a trainer would write over each other's state."""
+    held = vars(compressor).values()
+    shared = getattr(compressor, "shares_state", False)
+    return not shared and any(isinstance(one, dict | list) for one in held)
+
+
+def _sends_positions(compressor: Any) -> bool:
+    return bool(getattr(compressor, "sends_positions", False))
+
+
+CONSTRAINTS = (
+    Constraint("network", "on one machine", "whose server is started with its workers",
+               lambda a: a.run.network.machines_of_run() > 1),
+    Constraint("network.alike", "false", "whose workers are served one after the other",
+               lambda a: getattr(a.run.network, "alike", False)),
+    Constraint("emulation.compute", "measured or paced", "over packets, where there is a model",
+               lambda a: a.run.emulation.is_replay and not a.is_virtual),
+    Constraint("workers_per_node", "1", "whose workers have a node each",
+               _is_not("workers_per_node", 1)),
+    Constraint("device", "cpu or auto", "whose processes know no GPU",
+               lambda a: a.run.device == "cuda"),
+    Constraint("compressor", "one that sends each worker's gradient by itself",
+               "which has no all-to-all, and no second message after the mean of the first",
+               lambda a: not getattr(a.compressor, "pushes", True)),
+    Constraint("overlap", "per_bucket, its default,", "whose pushes follow backward in any case",
+               _is_not("overlap", "per_bucket")),
+    Constraint("emulation.compression", "null", "where nothing is compressed during backward",
+               _is_not("emulation.compression", None)),
+    Constraint("emulation.hooks", "null", "where nothing is sent during backward",
+               _is_not("emulation.hooks", None)),
+    Constraint("emulation.interference", "1", "where nothing is compressed during backward",
+               _is_not("emulation.interference", 1)),
+    Constraint("controller.agree", "local", "whose workers do not wait for each other (mode=async)",
+               lambda a: a.layout.mode == "async" and a.run.agree != "local"),
+    Constraint("parallel.threads", "1", "whose threads would share what a compressor keeps",
+               lambda a: a.layout.threads > 1 and _keeps(a.compressor)),
+    Constraint("parallel.threads", "1", "whose threads share a stream of text",
+               lambda a: a.layout.threads > 1 and a.run.dataset.metric == "perplexity"),
+    Constraint("watch", "null", "whose threads each see some of the steps",
+               lambda a: a.layout.threads > 1 and a.run.watch is not None),
+    Constraint("parallel.drain_period", "null", "which keeps nothing without error_feedback",
+               lambda a: a.layout.drain_period is not None and not a.run.error_feedback),
+    Constraint("parallel.drain", "zero", "which drains nothing while drain_period is null",
+               lambda a: a.layout.drain != "zero" and a.layout.drain_period is None),
+    Constraint("parallel.drain", "zero", "where a compressor that sends no positions cannot flush",
+               lambda a: a.layout.drain != "zero" and not _sends_positions(a.compressor)),
+    Constraint("parallel.restarts", "0", "of which nobody dies in virtual time",
+               lambda a: a.is_virtual and a.layout.restarts > 0),
+    Constraint("parallel.session_timeout_s", "null", "of which nobody is silent in virtual time",
+               lambda a: a.is_virtual and a.layout.session_timeout_s is not None),
+    Constraint("parallel.consistent_pull", "false", "which copies at once in virtual time",
+               lambda a: a.is_virtual and a.layout.consistent_pull),
+)  # fmt: skip
+
+
+def check_server(run: Run, compressor: Any) -> None:
+    """BadSetting, naming what to change, unless all goes with `parallel=server`, if it is that."""
+    if not isinstance(run.parallel, Server):
+        return
+    asked = Asked(run, run.parallel, compressor)
+    for key, must, reason, breaks in CONSTRAINTS:
+        if breaks(asked):
+            value = {"controller.agree": run.agree, "compressor": compressor}.get(key)
+            value = attrgetter(key)(run) if value is None else value
+            told = type(value) if is_dataclass(value) else value
+            require(False, key, told, f"{must} with parallel=server, {reason}")

@@ -1,0 +1,83 @@
+"""What the processes of a run with a parameter server execute: one server, and the trainers."""
+
+import os
+from typing import Any
+
+import torch
+
+from harness.config.run import Run
+from harness.engine.parameter_server.assembly import serving_of
+from harness.engine.parameter_server.exchange import Pushing
+from harness.engine.parameter_server.place import Process
+from harness.engine.training.assembly import assembled
+from harness.engine.training.place import Place
+from harness.engine.training.resume import resumed
+from harness.engine.training.worker import finished, log_to, report
+from harness.records.run_directory import Events
+
+
+def serve(run: Run, place: Process) -> None:
+    """Be the server; never returns normally after a failure."""
+    log_to(place.run_dir / "logs" / "server.log")
+    try:
+        _serve(run, place)
+    except BaseException as error:
+        _give_up(place, run.workers, error)
+
+
+def _serve(run: Run, process: Process) -> None:
+    rank = run.workers
+    torch.set_num_threads(1)
+    torch.manual_seed(run.seed)
+    serving = serving_of(run, place_of(run, process, rank))
+    events = Events(process.run_dir)
+    events.append("rank_ready", rank=rank, pid=os.getpid())
+    serving.run()
+    events.append("server_finished", process.clock.time_s(), **serving.service.told())
+    finished(events, process.clock, rank, serving)
+
+
+def train(run: Run, place: Process, rank: int, again: bool) -> None:
+    """Be trainer `rank`; `again`: in the place of one that has died."""
+    log_to(place.run_dir / "logs" / f"rank{rank}.log")
+    try:
+        _train(run, place, rank, again)
+    except BaseException as error:
+        _give_up(place, rank, error)
+
+
+def _train(run: Run, process: Process, rank: int, again: bool) -> None:
+    threads = run.workers * run.server.threads
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // threads))
+    torch.manual_seed(run.seed)
+    place = place_of(run, process, rank)
+    trainer = assembled(run, place._replace(begin=None) if again else place)
+    events = Events(process.run_dir)
+    events.append("rank_ready", rank=rank, pid=os.getpid())
+    trainer.run()
+    finished(events, process.clock, rank, trainer)
+
+
+def place_of(run: Run, process: Process, rank: int) -> Place:
+    """The place of a trainer's process, or of the server's."""
+    nobody: Any = None
+    return Place(
+        run_dir=process.run_dir,
+        rank=rank,
+        leads=rank == run.workers,
+        clock=process.clock,
+        workers=nobody,
+        device=torch.device("cpu"),
+        together=nobody,
+        data=run.dataset,
+        begin=resumed(run.resume_from),
+        exchange=Pushing,
+        transport=process,
+    )
+
+
+def _give_up(place: Process, rank: int, error: BaseException) -> None:
+    try:
+        report(place.run_dir, rank, error)
+    finally:
+        os._exit(1)  # finalization would keep sockets open, and the others waiting

@@ -1,0 +1,91 @@
+"""The model that a server holds: what may be applied to it, and how."""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+
+from compressors.base import Bucket, Compressor
+from harness.engine.parameter_server.captured import Call, Contribution, Reading, is_sparse
+from harness.engine.parameter_server.flat import Flat
+from harness.engine.training.buckets import BucketMb, Laid
+
+
+@dataclass
+class Weights:
+    """`model`, whose parameters lie in one vector, and what it is updated by.
+
+    Whoever changes them holds `lock`; who reads without it may see half a change. `compressor`
+    takes pushes apart, of which each round has `of`.
+    """
+
+    model: nn.Module
+    update: Callable[[int], None]  # a step of the optimizer with the gradients, by version
+    compressor: Compressor
+    bucket_mb: BucketMb = None
+    of: int = 1
+    version: int = 0  # updates
+    lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def __post_init__(self) -> None:
+        self.flat = Flat(self.model, self.bucket_mb)
+
+    @property
+    def vector(self) -> Tensor:
+        """The weights, [n]."""
+        return self.flat.weights
+
+    def fault(self, push: Contribution) -> str | None:
+        """Say why `push` must not be applied; None if it may, for all that can be seen."""
+        if not all(bool(each.isfinite().all()) for each in push.tensors()):
+            return "not_finite"
+        for part, calls in zip(self.flat.buckets, push.buckets, strict=True):
+            if is_sparse(calls) and not _fits(calls[0], part.buffer.numel()):
+                return "index"
+        return None
+
+    def apply(self, pushes: Sequence[Contribution]) -> None:
+        """One optimizer step with the mean of `pushes`, in their order.
+
+        ProtocolError, IndexError, RuntimeError: one is not what its compressor makes, and nothing
+        has changed.
+        """
+        for index, part in enumerate(self.flat.buckets):
+            self._mean(index, part, pushes)
+        self.flat.give()
+        self.update(self.version)
+        self.version += 1
+
+    def _mean(self, index: int, part: Laid, pushes: Sequence[Contribution]) -> None:
+        """Into `part.buffer`."""
+        calls = [push.buckets[index] for push in pushes]
+        if all(map(is_sparse, calls)):
+            _average_(part.buffer, [call for (call,) in calls])
+            return
+        grad, step = part.buffer.zero_(), pushes[0].step
+        bucket = Bucket(index, step, grad, part.gradients, part.names, parameters=part.parameters)
+        reading = Reading(calls, self.of)
+        mean = self.compressor.reduce(bucket, pushes[0].density, reading).mean
+        if mean.data_ptr() != grad.data_ptr():
+            grad.copy_(mean)
+
+
+def _fits(call: Call, n: int) -> bool:
+    """True if the call has values at distinct positions of n."""
+    values, index = call
+    if values.numel() != index.numel():
+        return False
+    if not len(index):
+        return True
+    least, most = (int(each) for each in index.aminmax())  # all: differences may overflow
+    ordered = index if bool((index.diff() > 0).all()) else index.sort().values
+    return 0 <= least and most < n and bool((ordered.diff() > 0).all())
+
+
+def _average_(grad: Tensor, calls: Sequence[Call]) -> None:
+    grad.zero_()
+    for values, index in calls:
+        grad.index_add_(0, index, values)
+    if len(calls) > 1:
+        grad.mul_(1 / len(calls))

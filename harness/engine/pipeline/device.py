@@ -1,0 +1,102 @@
+"""How long a stage computes: what it takes here, or its share of the model's published times.
+
+An emulated device does one thing at a time: a micro-batch one way, once what it needs is there and
+it has done what came before. What it makes leaves when its time is over; compressing and taking
+apart what crosses a cut takes what it takes here, as elsewhere. A stage's share of the model's
+times, forward and backward alike, is that of its multiply-adds.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from harness.clock import RankClock
+from harness.engine.training.pace import Release
+
+
+class Costs(NamedTuple):
+    """Real seconds of one micro-batch, forward and backward."""
+
+    forward_s: float
+    backward_s: float
+
+
+class Spent(NamedTuple):
+    """Real seconds of a stage that did not go into computing; they only grow."""
+
+    waited_s: float = 0.0  # for what had not arrived
+    compress_s: float = 0.0  # encoding, and decoding while nothing else was to be done
+    late_s: float = 0.0  # that computing took beyond what it was to take
+
+
+class Did(NamedTuple):
+    """One thing that a stage did, of micro-batch `part`, on the clock."""
+
+    kind: str  # forward | backward | compress
+    part: int
+    begin_s: float
+    end_s: float
+
+
+@dataclass
+class Device:
+    """Keeps the time of one stage: a `engine.training.pace.Pace` whose steps `release` begins.
+
+    `costs` None: a micro-batch takes what it takes.
+    """
+
+    clock: RankClock
+    costs: Costs | None = None
+    spent: Spent = field(default_factory=Spent, init=False)
+    did: list[Did] = field(default_factory=list, init=False)  # in this step
+    _free_s: float = field(default=0.0, init=False)  # on the clock: all before is done
+    _begin_s: float = field(default=0.0, init=False)  # of what is being computed
+
+    def release(self, begin: float) -> Release | None:
+        """None: when gradients may leave follows from what was computed."""
+        self._free_s = begin
+        self.did.clear()
+        return None
+
+    def rest(self) -> None:
+        """There is nothing to do but to wait for what comes next."""
+        if self.costs is None:
+            self._free_s = self.clock.now()
+
+    def begin(self, received_s: float = 0.0, decoded_s: float = 0.0) -> None:
+        """A micro-batch, whose message came and was taken apart at these times."""
+        measured = self.costs is None
+        self._begin_s = self.clock.now() if measured else max(self._free_s, decoded_s)
+        idle_s = self._begin_s - self._free_s
+        decoding_s = min(idle_s, max(0.0, decoded_s - max(self._free_s, received_s)))
+        self._add(waited_s=idle_s - decoding_s, compress_s=decoding_s)
+
+    def end(self, way: str, part: int = 0) -> None:
+        """It is computed `way`, forward or backward: returns when the device would have it."""
+        now_s = self.clock.now()
+        took_s = getattr(self.costs, f"{way}_s") if self.costs else 0.0
+        due_s = self._begin_s + took_s
+        self._free_s = max(due_s, now_s)
+        self.did.append(Did(way, part, self._begin_s, self._free_s))
+        if self.costs is None:
+            return
+        if due_s > now_s:
+            self.clock.sleep_until(due_s)
+        else:
+            self._add(late_s=now_s - due_s)
+
+    @contextmanager
+    def compressing(self, entries: int, part: int = 0) -> Iterator[None]:
+        """While the stage prepares what leaves, of so many entries."""
+        begin_s = self.clock.now()
+        with self.clock.compressing(entries):
+            yield
+        took_s = self.clock.now() - begin_s
+        self.did.append(Did("compress", part, begin_s, begin_s + took_s))
+        self._free_s += took_s
+        self._add(compress_s=took_s)
+
+    def _add(self, waited_s: float = 0.0, compress_s: float = 0.0, late_s: float = 0.0) -> None:
+        more = (waited_s, compress_s, late_s)
+        self.spent = Spent._make(a + b for a, b in zip(self.spent, more, strict=True))

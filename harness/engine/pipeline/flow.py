@@ -1,0 +1,119 @@
+"""The micro-batches of one step on their way through a stage, in the order of its schedule."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+from harness.engine.pipeline.device import Device
+from harness.engine.pipeline.link import Arrival, Inlet, Outlet, Sending
+from harness.engine.pipeline.schedule import SCHEDULES
+
+
+class Here(NamedTuple):
+    """The stage of this rank, of which pipeline."""
+
+    stage: int
+    stages: int
+    pipeline: int
+
+    @property
+    def is_first(self) -> bool:
+        return self.stage == 0
+
+    @property
+    def is_last(self) -> bool:
+        return self.stage == self.stages - 1
+
+
+class Computing(Protocol):
+    """Computation of a stage on one micro-batch; `part` is its number."""
+
+    def forward(self, part: int, inputs: Tensor | None) -> Tensor:
+        """Compute what crosses the next cut, or the loss; no `inputs` in the first stage."""
+        ...
+
+    def backward(
+        self, part: int, outputs: Tensor, grad: Tensor | None, inputs: Tensor | None
+    ) -> Tensor | None:
+        """The gradient of `inputs`, from that of `outputs`; None for a loss, and of a batch's."""
+        ...
+
+
+@dataclass
+class Flow:
+    """Runs the micro-batches of stage `here`; an end is None where there is no cut."""
+
+    here: Here
+    inlet: Inlet | None
+    outlet: Outlet | None
+    device: Device
+    schedule: str  # gpipe | 1f1b
+    parts: int  # micro-batches of a step
+    batch_size: int  # of each
+    _arrivals: dict[int, Arrival] = field(default_factory=dict, init=False)
+    _leaving: dict[int, tuple[Tensor, Sending | None]] = field(default_factory=dict, init=False)
+
+    def run(self, stage: Computing, begin_backward: Callable[[], None]) -> None:
+        """All micro-batches, both ways; what leaves may not have left when it returns."""
+        if self.inlet:
+            self.inlet.expect(self.batch_size, self.parts)
+        for way, part in SCHEDULES[self.schedule](self.here.stage, self.here.stages, self.parts):
+            if way == "forward":
+                self._forward(stage, part)
+            else:
+                if part == 0:
+                    begin_backward()
+                self._backward(stage, part)
+
+    def _forward(self, stage: Computing, part: int) -> None:
+        device, inputs = self.device, None
+        device.rest()
+        if self.inlet:
+            arrival = self._arrivals[part] = self.inlet.receive()
+            inputs = arrival.inputs
+            device.begin(arrival.received_s, arrival.decoded_s)
+        else:
+            device.begin()
+        with device.clock.computing():
+            outputs = stage.forward(part, inputs)
+        device.end("forward", part)
+        sending = None
+        if self.outlet:
+            with device.compressing(outputs.numel(), part):
+                sending = self.outlet.send(outputs)
+        self._leaving[part] = outputs, sending
+
+    def _backward(self, stage: Computing, part: int) -> None:
+        device, grad = self.device, None
+        outputs, sending = self._leaving.pop(part)
+        device.rest()
+        if sending:
+            assert self.outlet
+            came = self.outlet.returned(sending)
+            grad = came.value
+            device.begin(came.received_s, came.decoded_s)
+        else:
+            device.begin()
+        arrival = self._arrivals.pop(part, None)
+        with device.clock.computing():
+            below = stage.backward(part, outputs, grad, arrival and arrival.inputs)
+        device.end("backward", part)
+        if self.inlet:
+            assert arrival and below is not None
+            with device.compressing(below.numel(), part):
+                self.inlet.send_back(arrival, below)
+
+    def ends(self) -> list[Inlet | Outlet]:
+        """Ends of the cuts beside this stage."""
+        return [end for end in (self.inlet, self.outlet) if end is not None]
+
+    def flush(self) -> None:
+        """Wait until everything has left."""
+        for end in self.ends():
+            end.flush()
+
+    def close(self) -> None:
+        for end in self.ends():
+            end.close()

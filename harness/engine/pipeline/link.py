@@ -1,0 +1,172 @@
+"""A cut between two processes: compressed activations forward, compressed gradients backward.
+
+What one object does on both sides of a cut in one process (`compressors.activations.operator`) two
+objects do here, one on each side, with a message in between: the training is the same bit for bit.
+Each side has a thread that receives and decodes, so that what crosses does so while this process
+computes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from compressors.activations.base import Activations, Piece
+from compressors.activations.encoding import VALUE_BYTES, Encoding
+from compressors.activations.operator import Crossed
+from harness.clock import RankClock
+from harness.engine.pipeline.channel import Channel
+
+Shape = tuple[int, int]  # rows, entries of each
+Value = TypeVar("Value")
+
+
+class Task(Protocol):
+    """Pending result of a task on another thread."""
+
+    def result(self) -> Any:
+        """Waits for it."""
+        ...
+
+
+class Beside(Protocol):
+    """A thread that does tasks in their order, such as an executor of concurrent.futures."""
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any) -> Task: ...
+
+    def shutdown(self) -> None: ...
+
+
+class Came(NamedTuple, Generic[Value]):
+    """A decoded message, with the times of its arrival and decoding on the clock."""
+
+    value: Value
+    received_s: float  # all of it was here
+    decoded_s: float
+
+
+@dataclass
+class End:
+    """State that both sides of a cut have; `shape` is that of one sample's activations.
+
+    Counters only grow.
+    """
+
+    channel: Channel
+    scheme: Activations
+    encoding: Encoding
+    shape: torch.Size
+    clock: RankClock
+    beside: Callable[[str], Beside]  # a thread of that name
+    dense_bytes: int = field(default=0, init=False)  # of what was sent, were it not compressed
+    flushed_s: float = field(default=0.0, init=False)  # real, for what had not left
+
+    def __post_init__(self) -> None:
+        self._thread = self.beside(type(self).__name__.lower())
+
+    def _rows(self, samples: int) -> Shape:
+        return samples, prod(self.shape)
+
+    def _send(self, piece: Piece, samples: int) -> None:
+        self.dense_bytes += VALUE_BYTES * prod(self._rows(samples))
+        for message in self.encoding.encode(piece):
+            self.channel.send(message)
+
+    def _receive(self, shape: Shape, count: int | None) -> tuple[Piece, float]:
+        """The next piece for `shape` rows, and when it was here; one of `count` has no mask."""
+        if count is not None:
+            values = self.channel.receive(VALUE_BYTES * count)
+            return Piece(values.view(torch.float32)), self.clock.now()
+        n = prod(shape)
+        first = self.channel.receive(self.encoding.first_bytes(n))
+        nbytes = self.encoding.second_bytes(first, n)
+        second = self.channel.receive(nbytes) if nbytes else first.new_empty(0)
+        received_s = self.clock.now()
+        with self.clock.compressing(0):
+            return self.encoding.decode(first, second, shape), received_s
+
+    def flush(self) -> None:
+        """Wait until everything sent so far has left."""
+        begin = self.clock.now()
+        self.channel.flush()
+        self.flushed_s += self.clock.now() - begin
+
+    def close(self) -> None:
+        """End the thread; nothing may be under way."""
+        self._thread.shutdown()
+
+
+class Sending(NamedTuple):
+    """A micro-batch that has left, and whose gradient will come."""
+
+    grad: Task  # a Came[Tensor]
+
+
+@dataclass
+class Outlet(End):
+    """The side before the cut: activations leave by it."""
+
+    crossed: Crossed = field(default_factory=Crossed, init=False)  # in training
+
+    def send(self, outputs: Tensor) -> Sending:
+        """A micro-batch of training, [samples, ...]."""
+        rows = outputs.detach().flatten(1)
+        piece, kept = self.scheme.forward(rows, True)
+        self.crossed.add(piece, rows)
+        self._send(piece, len(rows))
+        return Sending(self._thread.submit(self._grad, self._rows(len(rows)), kept))
+
+    def _grad(self, shape: Shape, kept: Any) -> Came[Tensor]:
+        piece, received_s = self._receive(shape, self.scheme.count_back(kept, shape))
+        with self.clock.compressing(0):
+            grad = self.scheme.returned(piece, kept, shape).view(shape[0], *self.shape)
+        return Came(grad, received_s, self.clock.now())
+
+    def returned(self, sending: Sending) -> Came[Tensor]:
+        """The gradient of what was sent, once it has come."""
+        return sending.grad.result()
+
+    def show(self, outputs: Tensor) -> None:
+        """A batch of evaluation: nothing comes back."""
+        self._send(self.scheme.forward(outputs.flatten(1), False)[0], len(outputs))
+
+
+class Arrival(NamedTuple):
+    """A micro-batch that has come; times are those of `Came`."""
+
+    inputs: Tensor  # [samples, ...], a leaf that collects its gradient
+    kept: Any
+    received_s: float
+    decoded_s: float
+
+
+@dataclass
+class Inlet(End):
+    """The side behind the cut: activations come in by it."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._expected: list[Task] = []
+
+    def expect(self, samples: int, times: int = 1) -> None:
+        """Announce that micro-batches of `samples` will arrive, while this process computes."""
+        for _ in range(times):
+            self._expected.append(self._thread.submit(self._activations, self._rows(samples)))
+
+    def _activations(self, shape: Shape) -> Came[tuple[Tensor, Any]]:
+        piece, received_s = self._receive(shape, self.scheme.count(shape))
+        with self.clock.compressing(0):
+            rows, kept = self.scheme.received(piece, shape)
+        return Came((rows.view(shape[0], *self.shape), kept), received_s, self.clock.now())
+
+    def receive(self) -> Arrival:
+        """The next one that was expected."""
+        (inputs, kept), *times = self._expected.pop(0).result()
+        return Arrival(inputs.requires_grad_(), kept, *times)
+
+    def send_back(self, arrival: Arrival, grad: Tensor) -> None:
+        """The gradient of what has come, [samples, ...]."""
+        self._send(self.scheme.backward(grad.flatten(1), arrival.kept), len(grad))

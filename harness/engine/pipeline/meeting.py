@@ -1,0 +1,27 @@
+"""What all ranks of a run tell each other between steps, counted like all that they send."""
+
+import io
+from typing import Any
+
+import torch
+
+from harness.engine.exchange.collectives import Collectives
+
+
+class Meeting:
+    """Gathers objects of all ranks, over gloo, and counts their bytes."""
+
+    def __init__(self, workers: Collectives) -> None:
+        self.workers = workers
+
+    def gather(self, mine: Any) -> list[Any]:
+        """Gather every rank's object, by rank: tensors, containers of them and plain values."""
+        buffer = io.BytesIO()
+        torch.save(mine, buffer)
+        own = torch.frombuffer(buffer.getbuffer(), dtype=torch.uint8)
+        pieces = self.workers.all_gather(own)
+        return [_read(piece) for (piece,) in pieces]
+
+
+def _read(piece: torch.Tensor) -> Any:
+    return torch.load(io.BytesIO(piece.numpy().tobytes()), weights_only=True, map_location="cpu")

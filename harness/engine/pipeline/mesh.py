@@ -1,0 +1,50 @@
+"""The ranks of a run as pipelines side by side: groups along each, and across them by stage."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+
+from harness.engine.pipeline.channel import GlooChannel
+
+ACROSS, ALONG = "dp", "pp"  # the same stage of all pipelines; the stages of one
+
+
+def meshed(stages: int, timeout: timedelta) -> DeviceMesh:
+    """All ranks as [pipelines, stages]; called by all.
+
+    Along a pipeline gloo sends, whatever the device: NCCL cannot send both ways between two ranks
+    in an order that only the data decides.
+    """
+    ranks = torch.arange(dist.get_world_size()).view(-1, stages)
+    across = _own([column.tolist() for column in ranks.T], timeout, None)
+    along = _own([row.tolist() for row in ranks], timeout, "gloo")
+    return DeviceMesh.from_group([across, along], "cpu", ranks, mesh_dim_names=(ACROSS, ALONG))
+
+
+@dataclass
+class Along:
+    """The stages of this rank's pipeline, which are those of `group`."""
+
+    group: dist.ProcessGroup
+    device: torch.device
+
+    def __post_init__(self) -> None:
+        self.stage, self.stages = self.group.rank(), self.group.size()
+
+    def channel(self, stage: int, name: str) -> GlooChannel:
+        return GlooChannel(self.group, stage, name, self.device)
+
+
+def everyone(timeout: timedelta) -> dist.ProcessGroup:
+    """All ranks, on CPUs."""
+    return _own([list(range(dist.get_world_size()))], timeout, "gloo")
+
+
+def _own(lines: list[list[int]], timeout: timedelta, backend: str | None) -> dist.ProcessGroup:
+    """The group of the line that this rank is in; a new group does not inherit the timeout."""
+    groups = [dist.new_group(line, timeout=timeout, backend=backend) for line in lines]
+    [own] = [group for group in groups if isinstance(group, dist.ProcessGroup)]
+    return own

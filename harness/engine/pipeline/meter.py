@@ -1,0 +1,58 @@
+"""What crossed the cuts of a step, as differences of counters that only grow."""
+
+from collections.abc import Sequence
+from math import nan
+from typing import NamedTuple
+
+from compressors.activations.operator import Crossed, Cut
+from harness.engine.crossing import Crossing
+from harness.engine.pipeline.device import Device
+from harness.engine.pipeline.link import Inlet, Outlet
+from harness.engine.pipeline.meeting import Meeting
+
+Source = Inlet | Outlet | Cut | Meeting | Device
+
+
+class _Sums(NamedTuple):
+    activation_bytes: int = 0
+    received_bytes: int = 0
+    dense_activation_bytes: int = 0
+    flushed_s: float = 0.0
+    waited_s: float = 0.0
+    compress_s: float = 0.0
+    late_s: float = 0.0
+    kept: int = 0
+    entries: int = 0
+
+
+class Meter:
+    """Reads the ends of the cuts beside a stage, its device and its meetings, or the operators."""
+
+    def __init__(self, ends: Sequence[Source]) -> None:
+        self._ends = ends
+        self._before = self._sums()
+
+    def read(self) -> Crossing:
+        """Since the last time."""
+        before, self._before = self._before, self._sums()
+        fresh = _Sums._make(now - then for now, then in zip(self._before, before, strict=True))
+        kept, entries, told = fresh.kept, fresh.entries, fresh._asdict()
+        del told["kept"], told["entries"]
+        return Crossing(achieved_activation_density=kept / entries if entries else nan, **told)
+
+    def _sums(self) -> _Sums:
+        each = map(_counters, self._ends)
+        return _Sums._make(map(sum, zip(_Sums(), *each, strict=True)))
+
+
+def _counters(end: Source) -> _Sums:
+    if isinstance(end, Meeting):
+        return _Sums(end.workers.sent_bytes, end.workers.received_bytes)
+    if isinstance(end, Device):
+        return _Sums(**end.spent._asdict())
+    crossed = Crossed() if isinstance(end, Inlet) else end.crossed
+    if isinstance(end, Cut):
+        return _Sums(kept=crossed.kept, entries=crossed.entries)
+    sent, received = end.channel.sent_bytes, end.channel.received_bytes
+    kept = {"kept": crossed.kept, "entries": crossed.entries}
+    return _Sums(sent, received, end.dense_bytes, end.flushed_s, **kept)

@@ -1,0 +1,60 @@
+"""The cuts of a model in one process: operators between its layers, and nothing is sent."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from compressors.activations.base import Activations
+from compressors.activations.operator import Cut
+from harness.config.run import Run
+from harness.engine.pipeline.chain import chain
+from harness.engine.pipeline.layout import Split
+from harness.engine.pipeline.stages import cuts_of
+from harness.workloads.models.base import Shape
+from harness.workloads.models.transformer import Rectifier, Translator
+
+
+def cut_in_place(run: Run, model: nn.Module, shape: Shape) -> list[Cut]:
+    """Put an operator at every cut of `model`, whose parameters keep their names; returns them.
+
+    Who puts others into the list that is returned changes those at work.
+    """
+    if not isinstance(run.parallel, Split):
+        return []
+    cuts: list[Cut] = []
+    for number, layer in enumerate(before_cuts(model, shape, run.parallel)):
+        layer.register_forward_hook(_through(cuts, number, isinstance(layer, Rectifier)))
+        cuts.append(Cut(run.activations()))
+    return cuts
+
+
+def before_cuts(model: nn.Module, shape: Shape, parallel: Split) -> list[nn.Module]:
+    """The layers behind which a model is cut: a chain where its stages end, a transformer inside.
+
+    ValueError for cuts that it cannot have. What is inside is no stage of a pipeline: more than
+    this would have to cross, as the rest of the layer goes around it.
+    """
+    if not isinstance(model, Translator):
+        layers = [layer for _, layer in chain(model)]
+        return [layers[cut - 1] for cut in cuts_of(model, shape, parallel.stages, parallel.cuts)]
+    if parallel.cuts is not None:
+        raise ValueError(f"cuts of a transformer must be null, got {list(parallel.cuts)}")
+    return model.inner_cuts(parallel.stages)
+
+
+def schemes(cuts: Sequence[Cut]) -> dict[str, Activations]:
+    """Schemes of the cuts by the names under which checkpoints keep them."""
+    return {f"cut{number}": cut.scheme for number, cut in enumerate(cuts)}
+
+
+def _through(
+    cuts: list[Cut], number: int, words: bool
+) -> Callable[[nn.Module, Any, Tensor], Tensor]:
+    """A row is what crosses of one sample, or of one of its `words`."""
+
+    def through(layer: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        rows = output.flatten(0, -2) if words else output
+        return cuts[number](rows.float(), layer.training).view_as(output)
+
+    return through

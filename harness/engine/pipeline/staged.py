@@ -1,0 +1,114 @@
+"""Where a rank's gradients come from when it holds one stage of a pipeline.
+
+A step: micro-batches go through the stages by the schedule; after the flush every stage exchanges
+its gradients with the same stage of the other pipelines, through the compressor.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from harness.engine.pipeline.flow import Flow
+from harness.engine.pipeline.meeting import Meeting
+from harness.engine.training.gradients import Trained
+
+
+@dataclass(kw_only=True)
+class Staged(Trained):
+    """Real gradients of one stage, `model`; SGD on their mean over pipelines.
+
+    Every rank reads the same batches of its pipeline: the first stage uses the inputs, the last one
+    the labels. The last one knows the loss and counts the samples; elsewhere they are nan and 0.
+    """
+
+    flow: Flow
+    meeting: Meeting
+
+    def __post_init__(self) -> None:
+        self.here = self.flow.here
+        self.samples = self.samples if self.here.is_last else 0
+
+    def settle(self, inputs: Tensor) -> None:
+        before = [buffer.clone() for buffer in self.model.buffers()]
+        inlet = self.flow.inlet
+        came = torch.zeros(len(inputs), *inlet.shape, requires_grad=True) if inlet else None
+        self._scores(inputs, came).sum().backward()
+        self.optimizer.zero_grad()
+        for buffer, value in zip(self.model.buffers(), before, strict=True):
+            buffer.copy_(value)
+
+    def compute(self, step: int) -> float:
+        with self.clock.computing():
+            inputs, labels = next(self.batches)
+        self._inputs, self._labels = inputs.chunk(self.accumulate), labels.chunk(self.accumulate)
+        self._total = 0.0 if self.here.is_last else float("nan")
+        self.flow.run(self, self.exchange.begin_backward)
+        self.replica.exchange_rest()
+        self.flow.flush()
+        return self._total
+
+    def forward(self, part: int, inputs: Tensor | None) -> Tensor:
+        outputs = self._scores(self._inputs[part], inputs)
+        if not self.here.is_last:
+            return outputs
+        loss = self.task.loss(outputs, self._labels[part]) / self.accumulate
+        self._total += loss.item()
+        return loss
+
+    def _scores(self, samples: Tensor, came: Tensor | None) -> Tensor:
+        """Output of the stage for `came`, from the last cut, or for the batch `samples` if None."""
+        samples = samples.to(self.task.device)
+        model: Any = partial(self.model, inputs=samples)
+        return self.task.scores(model, samples if came is None else came)
+
+    def backward(
+        self, part: int, outputs: Tensor, grad: Tensor | None, inputs: Tensor | None
+    ) -> Tensor | None:
+        outputs.backward(grad)
+        return None if inputs is None else inputs.grad
+
+    def update(self, step: int) -> None:
+        with self.clock.computing():
+            super().update(step)
+
+    @torch.no_grad()
+    def evaluate(self) -> dict[str, float]:
+        """Through the pipelines, each its share; what crosses a cut is compressed as ever."""
+        self._take_buffers_of_the_first()
+        self.model.eval()
+        sums = torch.zeros(3, dtype=torch.float64)
+        for inputs, labels in self.test_set():
+            came = None
+            if self.flow.inlet:
+                self.flow.inlet.expect(len(labels))
+                came = self.flow.inlet.receive().inputs
+            outputs = self._scores(inputs, came)
+            if self.flow.outlet:
+                self.flow.outlet.show(outputs)
+            else:
+                sums += self.task.tested(nn.Identity(), [(outputs, labels)]).cpu()
+        self.flow.flush()
+        self.model.train()
+        return self.task.metrics(torch.stack(self.meeting.gather(sums)).sum(0))
+
+    def _take_buffers_of_the_first(self) -> None:
+        """Statistics of the first pipeline's batches are evaluated, and saved."""
+        own = dict(self.model.named_buffers())
+        told = self.meeting.gather(own if self.here.pipeline == 0 else {})
+        theirs = told[self.here.stage]
+        for name, buffer in own.items():
+            buffer.copy_(theirs[name])
+
+    def shared(self) -> dict[str, Any]:
+        """State for a checkpoint from any one rank: the whole model, as if it were not cut."""
+        own = self.model.state_dict() if self.here.pipeline == 0 else {}
+        return {"model": {k: v for part in self.meeting.gather(own) for k, v in part.items()}}
+
+    def own(self) -> dict[str, Any]:
+        return super().own() | {"optimizer": self.optimizer.state_dict()}
+
+    def close(self) -> None:
+        self.flow.close()

@@ -1,0 +1,254 @@
+"""One rank's training, put together from its run, or from a checkpoint of the same."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pkgutil import resolve_name
+from typing import Any
+
+import torch
+from torch import nn
+
+from compressors.activations.operator import Cut
+from harness.config.run import Optimizer, Run
+from harness.engine.exchange.feedback import Feedback, Forget, Residual
+from harness.engine.exchange.reduction import AgreeingWorkers, Reduction
+from harness.engine.exchange.runner import Charge
+from harness.engine.pipeline.layout import Split
+from harness.engine.pipeline.meter import Meter
+from harness.engine.pipeline.operators import before_cuts, cut_in_place, schemes
+from harness.engine.training.course import Course, course_of
+from harness.engine.training.gradients import Replayed, Trained
+from harness.engine.training.pace import Measured, Pace, Paced
+from harness.engine.training.place import Place, anew
+from harness.engine.training.replica import Replica
+from harness.engine.training.rest import Rest, Save, no_checkpoint
+from harness.engine.training.saving import go_on, saver_of, with_state
+from harness.engine.training.stops import Stops
+from harness.engine.training.task import Memory, Task
+from harness.engine.training.train import Loop
+from harness.engine.training.watch import Watching
+from harness.records.run_directory import Table
+from harness.virtual.compression import file_of
+from harness.virtual.network import Simulated
+from harness.workloads.models.base import backward_shares
+from harness.workloads.models.stand_in import represented
+
+
+def assembled(run: Run, place: Place) -> Loop:
+    """The loop of a rank, ready for its first step: of the program that `parallel` names."""
+    program: Any = resolve_name(run.parallel.program)
+    return program(run, place)  # type: ignore[no-any-return]
+
+
+def whole(run: Run, place: Place) -> Loop:
+    """The loop of a rank that has the whole model, cut or not."""
+    model = place.once("model", lambda: built(run, place))
+    shares = place.once("shares", lambda: backward_shares(model, place.data.shape))
+    exchange = exchange_of(run, place, model, shares)
+    pace = pace_of(run, place.clock.dilation)
+    samples = run.accumulate * run.batch_size
+    if run.emulation.is_replay:
+        shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
+        replayed = Replayed(shapes, exchange, samples, run.bucket_mb, run.seed)
+        return loop_of(run, place, replayed, pace, Meter([]))
+    course = course_of(run, place.data, samples, place.rank, run.workers, place.begin)
+    gradients = trained(run, place, model, course, exchange)
+    cuts = _cuts(run, place, model, gradients.replica, course.first)
+    return loop_of(run, place, gradients, pace, Meter(cuts), course, schemes(cuts))
+
+
+def built(run: Run, place: Place) -> nn.Module:
+    """The model, of shapes alone for a replay; at a run's begin with `initial_weights`, if any."""
+    replays, path = run.emulation.is_replay, run.initial_weights
+    with torch.device("meta" if replays else "cpu"):
+        model = run.model.build(place.data.shape, place.data.classes)
+    if replays:
+        return model
+    if place.begin is None and path:
+        model.load_state_dict(torch.load(path, weights_only=True, map_location="cpu")["model"])
+    return model.to(place.device)
+
+
+def loop_of(
+    run: Run,
+    place: Place,
+    gradients: Any,
+    pace: Pace,
+    meter: Meter,
+    course: Course | None = None,
+    learnt: Mapping[str, Any] = {},  # noqa: B006  read only
+) -> Loop:
+    """`learnt` is kept beside what the exchange learns, `meter` is of all cuts."""
+    exchange = gradients.exchange
+    rest = rest_of(run, place, gradients, course, {**with_state(exchange), **learnt})
+    return Loop(
+        rank=place.rank,
+        first=rest.done,
+        steps=range(rest.done, rest.stops.steps),
+        table=place.once("steps", lambda: Table(place.run_dir, "steps.csv")),
+        gradients=gradients,
+        exchange=exchange,
+        pace=pace,
+        clock=place.clock,
+        begin=place.together.begin,
+        rest=rest,
+        crossing=meter.read,
+    )
+
+
+def rest_of(
+    run: Run,
+    place: Place,
+    gradients: Any,
+    course: Course | None,
+    learnt: dict[str, Any],
+) -> Rest:
+    """Once all is where `course` begins; None: a replay, which has nothing to save."""
+    save: Save = no_checkpoint
+    if course is not None:
+        if course.begin is not None:
+            go_on(course.begin, place, gradients, learnt)
+        save = saver_of(run, place, gradients, learnt)
+
+    def table() -> Table:
+        return Table(place.run_dir, "evaluations.csv")
+
+    first, steps = (course.first, course.steps) if course else (0, run.total_steps(1))
+    return Rest(
+        stops=Stops.of(run, steps),
+        done=first,
+        clock=place.clock,
+        together=place.together,
+        evaluate=gradients.evaluate,
+        save=save,
+        table=place.once("evaluations", table) if place.tells else None,
+    )
+
+
+def exchange_of(run: Run, place: Place, model: nn.Module, shares: dict[str, float]) -> Any:
+    """The exchange of the gradients of `model`; `shares` of backward are by parameter."""
+    reduction = reduction_of(run, place.workers, place.shared)
+    is_emulated = run.emulation.compute != "measured"
+    return place.exchange(
+        reduction=reduction,
+        workers=place.workers,
+        clock=place.clock,
+        names={id(parameter): name for name, parameter in model.named_parameters()},
+        shares=shares,
+        after_backward=run.overlap == "after_backward",
+        lanes=run.emulation.lanes(reduction.compressor, is_emulated),
+        charge=_charge(run, model, reduction.compressor) if is_emulated else None,
+    )
+
+
+def _charge(run: Run, model: nn.Module, compressor: Any) -> Charge | None:
+    """Charge for compression on the emulated device, over packets; None: measured here."""
+    if isinstance(run.network, Simulated):  # its world charges by itself
+        return None
+    stands_for = partial(represented, run.model)
+    given = run.network.compression(file_of(compressor), run.emulation.dilation, stands_for)
+    if given is None:
+        return None
+    of = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+    def charge(gradients: list[torch.Tensor], density: float) -> float:
+        return given.charge(compressor, [gradient.shape for gradient in gradients], density, of)
+
+    return charge
+
+
+def reduction_of(
+    run: Run, workers: AgreeingWorkers, shared: Callable[..., Any] = anew
+) -> Reduction:
+    """Build a worker's compressor, controller and residual; `shared` is what its threads share."""
+
+    def feedback() -> Feedback:
+        return Residual(run.residual_decay) if run.error_feedback else Forget()
+
+    return Reduction(
+        compressor=shared("compressor", run.compressor),
+        controller=run.controller(),
+        agree=run.agree,
+        feedback=shared("feedback", feedback),
+        workers=workers,
+    )
+
+
+def trained(
+    run: Run,
+    place: Place,
+    model: nn.Module,
+    course: Course,
+    exchange: Any,
+    kind: type[Trained] = Trained,
+    **more: Any,
+) -> Trained:
+    """Ready for its first step; `more` is what a `kind` of them has beside the others."""
+    gradients = kind(
+        model=model,
+        replica=place.replica(model, exchange, run.bucket_mb, place.device),
+        batches=iter(course.batches),
+        test_set=course.test_set,
+        optimizer=place.once("optimizer", lambda: optimizer_of(run.optimizer, model)),
+        learning_rate=course.learning_rate,
+        exchange=exchange,
+        clock=place.clock,
+        samples=run.accumulate * run.batch_size,
+        task=Task.of(place.data, place.device, run.precision),
+        accumulate=run.accumulate,
+        memory=Memory(course.batches.steps_per_epoch, course.first),
+        clip_norm=run.optimizer.clip_norm,
+        **more,
+    )
+    shape = run.batch_size, *place.data.shape
+    gradients.settle(torch.zeros(*shape, device=place.device))
+    torch.manual_seed(run.seed_of(place.rank))
+    return gradients
+
+
+def _cuts(run: Run, place: Place, model: nn.Module, replica: Replica, first: int) -> list[Cut]:
+    """Cuts of the model, each with this rank's scheme; a watch is put before them."""
+    shape, parallel = place.data.shape, run.parallel
+
+    def layers() -> list[nn.Module]:
+        return before_cuts(model, shape, parallel) if isinstance(parallel, Split) else []
+
+    there = place.once("layers", layers)  # by a look at the model while nothing is in its cuts
+    if run.watch:
+        where = place.run_dir, place.rank, run.accumulate, first
+        Watching(run.watch, *where, replica.is_at_work).of(model, there)
+    cuts = place.once("cuts", lambda: cut_in_place(run, model, shape))
+    own = [Cut(run.activations()) for _ in cuts]
+    replica.cut(cuts, own)
+    return own
+
+
+def optimizer_of(asked: Optimizer, model: nn.Module) -> torch.optim.Optimizer:
+    """Build the optimizer of `model`'s parameters; the schedule sets its rate."""
+    if asked.kind == "adam":
+        return torch.optim.Adam(
+            model.parameters(),
+            lr=asked.lr,
+            betas=(asked.momentum, asked.beta_2),
+            weight_decay=asked.weight_decay,
+        )
+    return torch.optim.SGD(
+        model.parameters(),
+        lr=asked.lr,
+        momentum=asked.momentum,
+        weight_decay=asked.weight_decay,
+        nesterov=asked.nesterov,
+    )
+
+
+def pace_of(run: Run, dilation: float) -> Pace:
+    """Micro-batches but the last are computed whole before anything can be sent.
+
+    `dilation` is that of the clock.
+    """
+    if run.emulation.is_measured:
+        return Measured()
+    assert run.times is not None  # harness.config.validation
+    times = run.times.at(run.batch_size)
+    before = (run.accumulate - 1) * (times.forward_s + times.backward_s)
+    return Paced((before + times.forward_s) * dilation, times.backward_s * dilation)

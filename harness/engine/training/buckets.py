@@ -1,0 +1,170 @@
+"""Gradients in the buckets that DDP would make, handed over when backward has ended."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Size, Tensor
+
+from harness.engine.exchange.thread import ExchangeError
+from harness.engine.training.fusion import MIB, Fusion
+
+MOST_NAMED = 5  # parameters in one message
+FIRST_BUCKET_MB, BUCKET_MB = 1.0, 25.0  # DDP's own; the first is small: sending starts early
+Unfused = float | tuple[float, float] | None  # the first and all others; None: DDP's own
+BucketMb = Unfused | Fusion  # which what is sent fills
+
+
+class Laid(NamedTuple):
+    """One bucket."""
+
+    buffer: Tensor  # [n]; the gradient, then the mean
+    names: tuple[str, ...]
+    gradients: list[Tensor]  # views of buffer by parameter, shaped
+    parameters: Sequence[Tensor]  # in the same order; none where they have only a shape
+
+
+class Buckets:
+    """Buckets of `parameters`, by name in registration order; on meta they are only shapes.
+
+    Without `values` the buckets are on that device too, and cost nothing. `laid` is their memory:
+    bucket by bucket; in one piece, and cut anew for every exchange, where what is sent fills them.
+    """
+
+    def __init__(
+        self, parameters: Mapping[str, Tensor], bucket_mb: BucketMb, values: bool = True
+    ) -> None:
+        self._parameters, self._values, self._bucket_mb = parameters, values, bucket_mb
+        self._shapes = {name: parameter.shape for name, parameter in parameters.items()}
+        of_all = [tuple(reversed(list(parameters)))]
+        fused = isinstance(bucket_mb, Fusion)
+        layout = of_all if fused else names_at(self._shapes, bucket_mb)
+        self.laid = [self._lay(names) for names in layout]
+        self._cut: dict[tuple[int, ...], list[Laid]] = {}  # by how many tensors each bucket has
+
+    def _lay(self, names: tuple[str, ...]) -> Laid:
+        members = [self._parameters[name].detach() for name in names]
+        sizes, first = [member.numel() for member in members], members[0]
+        known = "cpu" if first.is_meta else first.device
+        buffer = torch.zeros(sum(sizes), device=known if self._values else "meta")
+        pairs = zip(buffer.split(sizes), members, strict=True)
+        views = [part.view(member.shape) for part, member in pairs]
+        return Laid(buffer, names, views, () if first.is_meta else members)
+
+    def at(self, step: int) -> list[Laid]:
+        """The buckets of the exchange of `step`."""
+        if not isinstance(self._bucket_mb, Fusion):
+            return self.laid
+        counts = tuple(map(len, names_at(self._shapes, self._bucket_mb, step)))
+        if counts not in self._cut:
+            self._cut[counts] = list(_cut(self.laid[0], counts))
+        return self._cut[counts]
+
+    def take(self) -> None:
+        """Move the gradients that backward left into the buckets; ValueError for a missing one."""
+        require_all(name for name, each in self._parameters.items() if each.grad is None)
+        for laid in self.laid:
+            grads: Any = [self._parameters[name].grad for name in laid.names]
+            torch.cat([grad.reshape(-1) for grad in grads], out=laid.buffer)
+        for parameter in self._parameters.values():
+            parameter.grad = None
+
+    def exchange(self, exchange: Any, patterns: Sequence[Tensor] = ()) -> None:
+        """Replace every gradient by its mean; first, where there are any, by that of `patterns`.
+
+        These are as `laid` is.
+        """
+        futures, buckets = [], self.at(exchange.step)
+        if len(patterns) == 1:
+            patterns = patterns[0].split([laid.buffer.numel() for laid in buckets])
+        for number, laid in enumerate(buckets):
+            fill = patterns[number] if patterns else None
+            last = laid is buckets[-1]
+            futures.append(exchange.submit(*laid, last=last, pattern=fill))
+        for future in futures:
+            try:
+                future.wait()
+            except RuntimeError as error:
+                cause = exchange.error or error
+                raise ExchangeError(str(cause)) from cause
+
+    def give(self) -> None:
+        """The means to the parameters, as their gradients."""
+        for laid in self.laid:
+            for name, mean in zip(laid.names, laid.gradients, strict=True):
+                self._parameters[name].grad = mean
+
+
+def _cut(whole: Laid, counts: Iterable[int]) -> Iterator[Laid]:
+    """Buckets of so many tensors each, in the memory of one of all."""
+    name, element = 0, 0
+    for count in counts:
+        some = slice(name, name + count)
+        gradients = whole.gradients[some]
+        size = sum(gradient.numel() for gradient in gradients)
+        buffer = whole.buffer[element : element + size]
+        yield Laid(buffer, whole.names[some], gradients, whole.parameters[some])
+        name, element = name + count, element + size
+
+
+def require_all(missing: Iterable[str]) -> None:
+    """ValueError that names parameters without a gradient, if there are any."""
+    if names := list(missing):
+        raise ValueError(
+            f"model: no gradient reached {', '.join(names[:MOST_NAMED])}"
+            f"{' and others' if len(names) > MOST_NAMED else ''}; every parameter must take "
+            "part in every step: use it, or set requires_grad = False"
+        )
+
+
+def scaled(bucket_mb: float | None, scale: float) -> Unfused:
+    """Bucket sizes for a model with `scale` times its original's elements."""
+    if bucket_mb is None and scale != 1:
+        return FIRST_BUCKET_MB * scale, BUCKET_MB * scale
+    return None if bucket_mb is None else bucket_mb * scale
+
+
+def ddp_sizes(bucket_mb: BucketMb) -> dict[str, Any]:
+    """As DDP is told them; it hands over every tensor by itself where what is sent fills them."""
+    if isinstance(bucket_mb, Fusion):
+        bucket_mb = 0.0
+    key = "bucket_cap_mb_list" if isinstance(bucket_mb, tuple) else "bucket_cap_mb"
+    return {key: list(bucket_mb) if isinstance(bucket_mb, tuple) else bucket_mb}
+
+
+def names_at(
+    shapes: Mapping[str, Size], bucket_mb: BucketMb, step: int = 0
+) -> list[tuple[str, ...]]:
+    """Buckets of an exchange by parameter name, last parameter first."""
+    if isinstance(bucket_mb, Fusion):
+        return bucket_mb.names(shapes, step)
+    return bucket_names({name: shape.numel() for name, shape in shapes.items()}, bucket_mb)
+
+
+def bucket_names(parameters: Mapping[str, int], bucket_mb: Unfused) -> list[tuple[str, ...]]:
+    """DDP's buckets by parameter name, last parameter first.
+
+    Each is full at `bucket_mb` MiB: with 0 every parameter is one. None means DDP's own sizes,
+    1 MiB and then 25.
+    """
+    first_mb, mb = bucket_mb if isinstance(bucket_mb, tuple) else (bucket_mb, bucket_mb)
+    if first_mb is None or mb is None:
+        first_mb, mb = FIRST_BUCKET_MB, BUCKET_MB
+    buckets: list[tuple[str, ...]] = []
+    current: list[str] = []
+    filled, limit = 0, int(first_mb * MIB)
+    for name in reversed(list(parameters)):
+        current.append(name)
+        filled += 4 * parameters[name]
+        if filled >= limit:
+            buckets.append(tuple(current))
+            current, filled, limit = [], 0, int(mb * MIB)
+    if current:
+        buckets.append(tuple(current))
+    return buckets
+
+
+def largest_bucket_bytes(shapes: Mapping[str, Size], bucket_mb: BucketMb) -> int:
+    """Bytes of gradients in the largest of those; one parameter may be more than a full one."""
+    buckets = names_at(shapes, bucket_mb)
+    return max(4 * sum(shapes[name].numel() for name in names) for names in buckets)

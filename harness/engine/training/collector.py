@@ -1,0 +1,66 @@
+"""What DDP hands over, tensor by tensor, collected in the buckets of an exchange."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.futures import Future
+
+from harness.engine.exchange.thread import Exchange
+from harness.engine.training.buckets import Buckets, Laid
+
+
+class Handed(NamedTuple):
+    """A gradient of a bucket that is not full yet."""
+
+    buffer: Tensor  # [n], DDP's, which looks for the mean at the beginning of its memory
+    mean: Tensor  # [n], where it will be
+    future: Future[Tensor]
+
+
+@dataclass
+class Collector:
+    """Fills `buckets` with what DDP hands over, tensor by tensor in their order, for `exchange`."""
+
+    buckets: Buckets
+    exchange: Exchange
+    _left: deque[Laid] = field(default_factory=deque, init=False)  # buckets of this exchange
+    _held: list[Handed] = field(default_factory=list, init=False)
+
+    def hook(self, state: object, bucket: torch.distributed.GradBucket) -> Future[Tensor]:
+        """DDP communication hook."""
+        if not self._left:
+            self._left.extend(self.buckets.at(self.exchange.step))
+        (parameter,), laid = bucket.parameters(), self._left[0]
+        assert self.exchange.names[id(parameter)] == laid.names[len(self._held)]
+        mean = laid.gradients[len(self._held)].view(-1)
+        mean.copy_(bucket.buffer())
+        self._held.append(Handed(bucket.buffer(), mean, _future(mean)))
+        future = self._held[-1].future
+        if len(self._held) == len(laid.names):
+            self._submit()
+        return future
+
+    def _submit(self) -> None:
+        laid, held = self._left.popleft(), self._held
+        self._held = []
+        sent = self.exchange.submit(*laid, last=not self._left)
+        sent.add_done_callback(partial(_settle, held))
+
+
+def _future(tensor: Tensor) -> Future[Tensor]:
+    return Future(devices=[tensor.device]) if tensor.is_cuda else Future()
+
+
+def _settle(held: list[Handed], sent: Future[Tensor]) -> None:
+    try:
+        sent.value()
+    except Exception as error:  # DDP waits for each of them
+        for each in held:
+            each.future.set_exception(error)  # type: ignore[arg-type]
+        return
+    for each in held:
+        each.future.set_result(each.buffer.copy_(each.mean))

@@ -1,0 +1,172 @@
+"""Where a rank's gradients come from: a model on real data, or bucket sizes alone."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from controllers.base import Observation
+from harness.clock import RankClock
+from harness.engine.training.buckets import BucketMb, Buckets
+from harness.engine.training.replica import Replica
+from harness.engine.training.task import Memory, Task
+
+
+@dataclass
+class Trained:
+    """Real gradients of `model` on `batches`; SGD with momentum on their mean.
+
+    `learning_rate` maps a step to its rate. Batch-norm statistics stay local to a rank, as without
+    DDP's buffer broadcast; rank 0's are evaluated and saved. A batch is cut into `accumulate` equal
+    micro-batches, whose gradients are averaged here and exchanged with the last one's backward;
+    batch-norm sees one at a time. With `task.precision` bf16 a forward, and what it evaluates, runs
+    under autocast: weights, gradients and loss stay float32. `clip_norm` bounds the norm of the
+    mean gradient of all parameters together.
+    """
+
+    model: nn.Module
+    replica: Replica  # of it
+    batches: Any  # iterator of (inputs, labels) of this rank
+    test_set: Any  # this rank's share of the test set: iterator of (inputs, labels)
+    optimizer: torch.optim.Optimizer
+    learning_rate: Callable[[int], float]
+    exchange: Any
+    clock: RankClock
+    samples: int
+    task: Task
+    accumulate: int = 1
+    memory: Memory = field(default_factory=Memory)
+    clip_norm: float | None = None
+
+    def settle(self, inputs: Tensor) -> None:
+        """Take the one-time costs of a step on any micro-batch `inputs`; nothing changes."""
+
+        def backward(model: nn.Module, some: Tensor) -> None:
+            self.task.scores(model, some).sum().backward()
+
+        self.replica.settle(backward, inputs)
+
+    def compute(self, step: int) -> float:
+        total = 0.0
+        with self.clock.computing(), self.replica.at_work():
+            inputs, labels = next(self.batches)
+            chunks = inputs.chunk(self.accumulate), labels.chunk(self.accumulate)
+            *first, last = zip(range(self.accumulate), *chunks, strict=True)
+            self.memory.begin()
+            with self.replica.alone():
+                for part in first:
+                    loss = self._loss(*part)
+                    loss.backward()
+                    total += loss.item()
+            loss = self._loss(*last)
+            self.exchange.begin_backward()
+            self.replica.backward(loss)
+        self.replica.exchange_rest()
+        return total + loss.item()
+
+    def _loss(self, part: int, inputs: Tensor, labels: Tensor) -> Tensor:
+        """This micro-batch's part of the mean over the batch."""
+        scores = self.task.scores(self.replica.model, inputs, self.memory, part)
+        return self.task.loss(scores, labels) / self.accumulate
+
+    def update(self, step: int) -> None:
+        self.replica.update(partial(self._step, step))
+
+    def _step(self, step: int) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate(step)
+        if self.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    @torch.no_grad()
+    def evaluate(self) -> dict[str, float]:
+        self.replica.take_buffers_of_the_first()
+        with self.replica.at_work():
+            self.model.eval()
+            sums = self.task.tested(self.model, self.test_set())
+            self.model.train()
+        return self.task.metrics(self.replica.summed(sums))
+
+    def close(self) -> None:
+        return None
+
+    def shared(self) -> dict[str, Any]:
+        """State for a checkpoint from any one rank; use it before another rank is at work."""
+        with self.replica.at_work():
+            return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+
+    def own(self) -> dict[str, Any]:
+        """State for a checkpoint from every rank: buffers, carried states, random numbers."""
+        with self.replica.at_work():
+            return {
+                "buffers": dict(self.model.named_buffers()),
+                "carried": self.memory.states,
+                **random_numbers(self.task.device),
+            }
+
+    def restore(self, shared: dict[str, Any], own: dict[str, Any]) -> None:
+        """Be where `shared` and this rank's `own` were taken; batches are another matter."""
+        with self.replica.at_work():
+            names = self.model.state_dict()
+            self.model.load_state_dict({name: shared["model"][name] for name in names})
+            for name, buffer in self.model.named_buffers():
+                buffer.copy_(own["buffers"][name])
+        self.optimizer.load_state_dict((shared | own)["optimizer"])
+        self.memory.states = own["carried"]
+        set_random_numbers(own, self.task.device)
+        if own["seen"]:
+            self.exchange.observe(Observation(**own["seen"]))
+
+
+def random_numbers(device: torch.device) -> dict[str, Any]:
+    """State of this rank's random number generators."""
+    on_cuda = device.type == "cuda"
+    cuda = torch.cuda.get_rng_state(device) if on_cuda else None
+    return {"random": torch.get_rng_state(), "random_cuda": cuda}
+
+
+def set_random_numbers(own: dict[str, Any], device: torch.device) -> None:
+    torch.set_rng_state(own["random"])
+    if own["random_cuda"] is not None:
+        torch.cuda.set_rng_state(own["random_cuda"], device)
+
+
+@dataclass
+class Replayed:
+    """True sizes and true traffic without computation: seeded noise in the buckets DDP would make.
+
+    `parameters` maps names to shapes in registration order. There is no loss and nothing to
+    evaluate or save.
+    """
+
+    parameters: dict[str, torch.Size]
+    exchange: Any
+    samples: int
+    bucket_mb: BucketMb
+    seed: int
+
+    def __post_init__(self) -> None:
+        noise = torch.Generator().manual_seed(self.seed)
+        shapes = {n: torch.empty(s, device="meta") for n, s in self.parameters.items()}
+        values = not getattr(self.exchange, "by_shape", False)
+        self._buckets = Buckets(shapes, self.bucket_mb, values)
+        sizes = [laid.buffer.numel() for laid in self._buckets.laid if values]
+        self._patterns = [torch.randn(size, generator=noise) for size in sizes]
+
+    def compute(self, step: int) -> float:
+        self._buckets.exchange(self.exchange, self._patterns)
+        return float("nan")
+
+    def update(self, step: int) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+    def evaluate(self) -> dict[str, float]:
+        return {}

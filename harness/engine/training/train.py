@@ -1,0 +1,178 @@
+"""The training loop of one rank: gradients, exchange, update, records."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from controllers.base import Controller, Measurement, Observation
+from harness.clock import RankClock
+from harness.engine.crossing import Crossing
+from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.tally import Exchanged
+from harness.engine.training.pace import Pace, Release
+from harness.records import columns
+from harness.records.run_directory import Span, Step, Table
+
+UNSETTLED_STEPS = 2  # of a run: caches fill
+OVERRUN_SHARE = 0.01  # of its step: a bucket later than that was not paced
+
+
+class Gradients(Protocol):
+    """Source of a rank's gradients: a model on data, or sizes alone."""
+
+    samples: int  # per step at this rank
+
+    def compute(self, step: int) -> float:
+        """Hand every bucket of `step` to the exchange, wait for the means, return the loss."""
+        ...
+
+    def update(self, step: int) -> None:
+        """Optimizer step with the mean gradients."""
+        ...
+
+    def close(self) -> None:
+        """End the threads that compute gradients."""
+        ...
+
+
+class Exchanging(Protocol):
+    """Exchange of a rank's gradients, as its loop uses it."""
+
+    workers: Any  # those that it is with: their `size` counts
+
+    @property
+    def reduction(self) -> Reduction: ...
+
+    def begin(self, release: Release | None) -> None: ...
+
+    def finish(self) -> Exchanged: ...
+
+    def observe(self, seen: Observation) -> None: ...
+
+    def spans(self) -> list[Span]: ...
+
+    def close(self) -> None: ...
+
+
+def at_once(begin: float) -> float:
+    """Pull nothing: a step computes from its begin on."""
+    return begin
+
+
+def untold(end: float) -> float:
+    """Callback for a run whose steps nobody follows."""
+    return end
+
+
+def nothing() -> None:
+    """Callback for a run whose steps leave no more than a row."""
+
+
+@dataclass
+class Loop:
+    """The training of one rank: its `steps`, before which it has done `first`.
+
+    `rest` is after each of them, with what was seen last: whether the run ends there, or None where
+    it does not stop. `told` is when a step has ended.
+    """
+
+    rank: int
+    first: int
+    steps: Iterable[int]
+    table: Table
+    gradients: Gradients
+    exchange: Exchanging
+    pace: Pace
+    clock: RankClock
+    begin: Callable[[], float]  # wait for all: when the first step begins
+    rest: Callable[[int, Observation], bool | None]
+    pull: Callable[[float], float] = at_once  # what a step needs from its begin: when it is there
+    crossing: Callable[[], Crossing] = Crossing  # of cuts of the model, since the last call
+    told: Callable[[float], float] = untold  # a step has ended then: when the next one begins
+    record: Callable[[], None] = nothing  # what else this rank leaves of a step
+    alike: int = 1  # ranks from `rank` on that it stands for
+    overruns: int = field(default=0, init=False)  # steps that took longer than their pace
+    aside_bytes: list[int] = field(default_factory=lambda: [0, 0], init=False)  # in no step's row
+    seen: Observation = field(init=False)  # the last step
+
+    def __post_init__(self) -> None:
+        self.done = self.first  # steps
+
+    @property
+    def loops(self) -> "list[Loop]":
+        """Loops of all threads of the rank, of which it has one."""
+        return [self]
+
+    def run(self) -> int:
+        """Train; returns how many steps overran their pace. Goes on where it was left."""
+        begin = self.begin()
+        for step in self.steps:
+            began = self.pull(begin)
+            self.exchange.begin(self.pace.release(began))
+            loss = self.gradients.compute(step)
+            took = self.exchange.finish()
+            end = self.clock.now()
+            crossed = self.crossing()
+            self._record(step, loss, began, end, took, crossed)
+            overrun = took.late_s + crossed.late_s > OVERRUN_SHARE * (end - began)
+            self.overruns += overrun and step >= self.first + UNSETTLED_STEPS
+            begin = self.told(end)
+            self.gradients.update(step)  # counted in the next step, as is its batch
+            self.done += 1
+            if self._rests():
+                break
+        return self.overruns
+
+    def _record(
+        self, step: int, loss: float, begin: float, end: float, took: Exchanged, crossed: Crossing
+    ) -> None:
+        workers, controller = self.exchange.workers.size, self.exchange.reduction.controller
+        self.seen = observed(step, begin, end, took, workers, self.clock.dilation)
+        row = recorded(self.seen, self.rank, loss, self.gradients.samples, controller)
+        row = crossed.added_to(row, self.clock.dilation)
+        self.table.append_alike(row, range(self.rank, self.rank + self.alike))
+        self.record()
+        self.exchange.observe(self.seen)
+
+    def close(self) -> None:
+        """End the threads of the exchange, and then of the gradients."""
+        self.exchange.close()
+        self.gradients.close()
+
+    def _rests(self) -> bool:
+        """Rest, and tell if the run ends; what crosses cuts meanwhile belongs to no step."""
+        ends = self.rest(self.done, self.seen)
+        if ends is not None:
+            crossed = self.crossing()
+            self.aside_bytes[0] += crossed.activation_bytes
+            self.aside_bytes[1] += crossed.received_bytes
+        return bool(ends)
+
+
+def observed(
+    step: int, begin: float, end: float, took: Exchanged, workers: int, dilation: float
+) -> Observation:
+    """Observation for the controller, of a step from `begin` to `end` in real seconds."""
+    emulated = 1 / dilation
+    return Observation(
+        **columns.emulated(took, Measurement, dilation),
+        step=step,
+        time_s=end * emulated,
+        compute_s=(took.compute_end - begin) * emulated,
+        workers=workers,
+    )
+
+
+def recorded(
+    seen: Observation, rank: int, loss: float, samples: int, controller: Controller
+) -> Step:
+    """The row of steps.csv that tells what `rank` saw of a step."""
+    return Step(
+        **columns.values(seen, Observation),
+        rank=rank,
+        loss=loss,
+        samples=samples,
+        compute_before_first_bucket_s=seen.compute_s - seen.overlap_window_s,
+        controller=json.dumps(controller.state()),
+    )

@@ -1,0 +1,195 @@
+"""What each rank executes: builds the run from its directory, trains, writes, leaves in order."""
+
+import gc
+import os
+import sys
+import time
+import traceback
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from harness.clock import Clock
+from harness.config.run import Run
+from harness.engine.exchange.communicated import Communicated
+from harness.engine.exchange.workers import Workers
+from harness.engine.pipeline.channel import PeerLost
+from harness.engine.pipeline.mesh import ACROSS, ALONG, Along, everyone, meshed
+from harness.engine.training.assembly import assembled
+from harness.engine.training.gradients import Trained
+from harness.engine.training.place import Place
+from harness.engine.training.resume import resumed
+from harness.engine.training.together import Machines
+from harness.engine.training.train import Gradients, Loop
+from harness.records.run_directory import Events
+
+PEER_LOST = ("Connection closed by peer", "Connection reset by peer", "Timed out waiting")
+
+
+class Here(NamedTuple):
+    """The ranks of this machine."""
+
+    first_rank: int
+    workers: int
+
+    def seat(self, rank: int) -> int:
+        """The number of `rank` among them."""
+        return rank - self.first_rank
+
+
+def main(run_dir: str, run: Run, clock: Clock, exchange_timeout_s: float, here: Here) -> None:
+    """Run this rank, as torchrun's environment names it; never returns normally after a failure."""
+    rank = int(os.environ["RANK"])
+    folder = Path(run_dir)
+    log_to(folder / "logs" / f"rank{rank}.log")
+    try:
+        _run(folder, run, rank, clock, exchange_timeout_s, here)
+    except BaseException as error:
+        try:
+            report(folder, rank, error)
+        finally:  # also on a full disk
+            os._exit(1)  # finalization would keep the sockets open and the peers waiting
+
+
+def _run(
+    run_dir: Path, run: Run, rank: int, clock: Clock, exchange_timeout_s: float, here: Here
+) -> None:
+    events = Events(run_dir)
+    device = _device(run, rank, here)
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // here.workers))
+    torch.manual_seed(run.seed)
+    timeout = timedelta(seconds=exchange_timeout_s)
+    dist.init_process_group(_backend(device), timeout=timeout)
+    loop, groups = built(run, run_dir, clock, device, here, timeout)
+    events.append("rank_ready", rank=rank, pid=os.getpid())
+    loop.run()
+    finished(events, clock, rank, loop, _drifted(loop.gradients, groups[0]))
+    leave(loop, groups)
+
+
+def finished(events: Events, clock: Clock, rank: int, done: Any, drifted: bool = False) -> None:
+    """All that this rank had to do, and what came of it."""
+    told = {"steps": done.done, "aside_bytes": done.aside_bytes}
+    told |= {"overruns": done.overruns, "drifted": drifted}
+    events.append("rank_finished", clock.time_s(), rank=rank, **told)
+
+
+def built(
+    run: Run,
+    run_dir: Path,
+    clock: Clock,
+    device: torch.device,
+    here: Here,
+    timeout: timedelta,
+) -> tuple[Loop, list[dist.ProcessGroup]]:
+    """This rank's loop, and its groups: first of those that it shares gradients with."""
+    mesh = meshed(run.parallel.ranks, timeout)
+    across, along = mesh.get_group(ACROSS), mesh.get_group(ALONG)
+    rank, workers = dist.get_rank(), Workers(across, device)
+    together = Machines(clock, meet, gather, here.seat(rank), here.workers)
+    data = run.dataset
+    begin = resumed(run.resume_from)
+    place = Place(run_dir, rank, together.seat == 0, clock, workers, device, together, data, begin)
+    if along.size() > 1:
+        groups = [across, along, everyone(timeout)]
+        place = place._replace(along=Along(along, device), everyone=Workers(groups[-1]))
+        return assembled(run, place), groups
+    loop = assembled(run, place)
+    loop.record = Communicated(run_dir, rank, workers, clock).write
+    return loop, [across, along]
+
+
+def leave(loop: Loop, groups: list[dist.ProcessGroup]) -> None:
+    """Threads first, then peers, then objects, then groups: any other order was seen to abort."""
+    loop.close()
+    dist.barrier()
+    vars(loop).clear()
+    gc.collect()
+    for group in groups:
+        dist.destroy_process_group(group)
+    dist.destroy_process_group()
+
+
+def meet(mine: float) -> float:
+    """Wait for all ranks; the least of what they bring."""
+    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+    least = torch.tensor(mine, dtype=torch.float64, device=device)
+    dist.all_reduce(least, op=dist.ReduceOp.MIN)
+    return least.item()
+
+
+def gather(mine: Any) -> list[Any]:
+    """Gather every rank's object, by rank."""
+    everyone: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, mine)
+    return everyone
+
+
+def _device(run: Run, rank: int, here: Here) -> torch.device:
+    """A GPU of its own for every rank of this machine, or the CPU; NCCL cannot share one."""
+    if run.device_type(here.workers) == "cpu":
+        return torch.device("cpu")
+    device = torch.device("cuda", here.seat(rank))
+    torch.cuda.set_device(device)
+    return device
+
+
+def _backend(device: torch.device) -> str:
+    return "nccl" if device.type == "cuda" else "gloo"
+
+
+def _drifted(gradients: Gradients, group: dist.ProcessGroup) -> bool:
+    """True if the weights of the group's ranks differ, against the promise of every reduction."""
+    if not isinstance(gradients, Trained):
+        return False
+    total = checksum(gradients)
+    extremes = torch.tensor([total, -total], device=next(gradients.model.parameters()).device)
+    dist.all_reduce(extremes, op=dist.ReduceOp.MAX, group=group)
+    return bool(extremes.sum() != 0)
+
+
+def checksum(gradients: Gradients) -> int:
+    """Checksum of the weights' bits; 0 where none are trained."""
+    if not isinstance(gradients, Trained):
+        return 0
+    return sum(
+        int(parameter.detach().cpu().view(torch.int32).sum(dtype=torch.int64))
+        for parameter in gradients.model.parameters()
+    )
+
+
+def log_to(path: Path) -> None:
+    """Send this process's output to `path`, at the level of file descriptors."""
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        os.dup2(log, stream.fileno())
+    os.close(log)
+
+
+def report(run_dir: Path, rank: int, error: BaseException) -> None:
+    """Leave the cause where the runner finds it, and the traceback in this rank's log."""
+    text = "".join(traceback.format_exception(error))
+    chain = _causes(error)
+    peer = any(mark in str(cause) for cause in chain for mark in PEER_LOST)
+    peer |= isinstance(error, KeyboardInterrupt)  # sent to a worker whose agent has died
+    Events(run_dir).append(
+        "rank_failed",
+        rank=rank,
+        error=f"{type(chain[-1]).__name__}: {chain[-1]}",
+        peer=peer,  # a consequence of another rank's end
+        waits_for=next((c.rank for c in chain if isinstance(c, PeerLost)), None),
+        traceback=text,
+        monotonic=time.monotonic(),
+    )
+    print(text, file=sys.stderr, flush=True)
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None:
+        chain.append(cause)
+    return chain

@@ -1,0 +1,1 @@
+"""What a run leaves: the names, columns and writers of its files."""

@@ -1,0 +1,111 @@
+"""Columns of tables, as their row classes declare them: `Annotated[type, Column(...)]` a field."""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any, get_args, get_type_hints
+
+from controllers.base import Column, Observation
+
+UNITS = {"_s": "s", "_ms": "ms", "_bytes": "bytes", "_mbit": "Mbit/s"}  # ends of names
+
+
+@cache
+def of(row: type) -> Mapping[str, Column]:
+    """Every field of a row class, a NamedTuple or dataclass, by name; keys first."""
+    found = {name: _column(hint) for name, hint in get_type_hints(row, include_extras=True).items()}
+    return MappingProxyType(dict(sorted(found.items(), key=lambda item: not item[1].key)))
+
+
+def _column(hint: Any) -> Column:
+    return next((each for each in get_args(hint) if isinstance(each, Column)), Column())
+
+
+def recorded(row: type) -> dict[str, type]:
+    """Type of each column of the csv, in order."""
+    types = get_type_hints(row)
+    return {name: types[name] for name, column in of(row).items() if column.recorded}
+
+
+def required(row: Any) -> list[str]:
+    """Columns of the csv that every version has written: those without a default."""
+    optional = getattr(row, "_field_defaults", {})
+    if is_dataclass(row):
+        optional = {each.name for each in fields(row) if each.default is not MISSING}
+    return [name for name in recorded(row) if name not in optional]
+
+
+def averaged(row: type) -> list[str]:
+    """Columns whose mean is a number of the run."""
+    return [name for name, column in of(row).items() if column.averaged or column.shown]
+
+
+def shown(row: type) -> dict[str, Column]:
+    """Columns of the tables that compare methods."""
+    return {name: column for name, column in of(row).items() if column.shown}
+
+
+def values(row: Any, of_class: type) -> dict[str, Any]:
+    """Values of `row` in the columns of a class that it inherits from, by name."""
+    return {name: getattr(row, name) for name in of(of_class)}
+
+
+def emulated(row: Any, of_class: type, dilation: float) -> dict[str, Any]:
+    """Values of `row` in the columns of `of_class`, with real seconds as emulated ones."""
+    found = values(row, of_class)
+    scale = {name: 1 / dilation for name in found if unit(name) == "s"}
+    return {name: value * scale.get(name, 1) for name, value in found.items()}
+
+
+def unit(name: str) -> str:
+    """Unit that a column's name ends in; empty: none."""
+    return next((told for end, told in UNITS.items() if name.endswith(end)), "")
+
+
+def words(name: str) -> str:
+    """Words of a column's name, without its unit."""
+    end = next((end for end in UNITS if name.endswith(end)), "")
+    return name.removesuffix(end).replace("_", " ")
+
+
+def reference(tables: Mapping[str, type]) -> str:
+    """docs/columns.md: what each column of each csv is, and what of it a controller observes."""
+    parts = [HEAD, *(_section(name, row) for name, row in tables.items())]
+    hidden = {name: each for name, each in of(Observation).items() if not each.recorded}
+    parts.append("## Observed, and not recorded\n\n" + _rows(Observation, hidden))
+    return "\n".join(parts)
+
+
+HEAD = """# Columns
+
+Written by `python -m harness.records.columns > docs/columns.md` from the classes that declare them:
+a line of a class is all that a column needs beside the code that measures it. A controller observes
+all that `controllers.base` declares.
+"""
+
+
+def _section(name: str, row: type) -> str:
+    kept = {name: each for name, each in of(row).items() if each.recorded}
+    return f"## {name}\n\n{(row.__doc__ or '').splitlines()[0]}\n\n{_rows(row, kept)}"
+
+
+def _rows(row: type, known: Mapping[str, Column]) -> str:
+    types = get_type_hints(row)
+    lines = ["| column | type | unit | what it is | declared in |", "|---|---|---|---|---|"]
+    for name, column in known.items():
+        told = column.told.replace("|", "\\|")
+        cells = (f"`{name}`", types[name].__name__, unit(name), told, f"`{_declared(row, name)}`")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _declared(row: type, name: str) -> str:
+    owner = next(each for each in row.__mro__ if name in each.__dict__.get("__annotations__", {}))
+    return f"{owner.__module__}.{owner.__name__}"
+
+
+if __name__ == "__main__":
+    from harness.records.run_directory import ALL_TABLES
+
+    print(reference(ALL_TABLES), end="")

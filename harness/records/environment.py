@@ -1,0 +1,84 @@
+"""What a result depends on beside its configuration: code, versions, machine, network."""
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from compressors import kernels
+from harness.boot import boot_id
+
+PACKAGES = ("torch", "torchvision", "numpy", "numba", "pyroute2", "hydra-core", "scikit-learn")
+ALL_USERS = (1 << 32) - 1
+ALLOCATOR = {
+    # Fresh tensors above 32 MB would be page-faulted at every use; the same for every method.
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
+    "MALLOC_TRIM_THRESHOLD_": str(8 << 30),
+    "OMP_NUM_THREADS": "1",
+}
+
+
+def describe() -> dict[str, Any]:
+    """Describe the machine and the checkout, as known before a network exists."""
+    return {
+        "git": _git(),
+        "versions": {name: _version(name) for name in PACKAGES} | {"python": _python()},
+        "kernel": platform.release(),
+        "cpu": _cpu(),
+        "kernels": kernels.path(),
+        "cores": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "load_average": os.getloadavg(),
+        "root": _is_root(),
+        "boot_id": boot_id(),
+        "environment": {key: os.environ.get(key) for key in ALLOCATOR},
+    }
+
+
+def machine() -> str:
+    """Processor and cores, as people tell machines apart."""
+    return f"{_cpu()}, {os.cpu_count()} cores"
+
+
+def _is_root() -> bool:
+    """True for root of the machine, false for root of a user namespace only."""
+    if not Path("/proc/self/uid_map").exists():
+        return os.geteuid() == 0
+    inside, outside, count = map(int, Path("/proc/self/uid_map").read_text().split()[:3])
+    return os.geteuid() == 0 and (inside, outside, count) == (0, 0, ALL_USERS)
+
+
+def _python() -> str:
+    return platform.python_version()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _git() -> dict[str, Any] | None:
+    """Commit and whether the checkout differs from it; None outside a checkout."""
+    here = Path(__file__).resolve().parents[2]
+    command = ["git", "-C", str(here)]
+    try:
+        commit = _output([*command, "rev-parse", "HEAD"])
+        return {"commit": commit, "dirty": bool(_output([*command, "status", "--porcelain"]))}
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _output(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _cpu() -> str:
+    told = Path("/proc/cpuinfo")
+    for line in told.read_text().splitlines() if told.exists() else ():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()

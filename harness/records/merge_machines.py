@@ -1,0 +1,45 @@
+"""The records of a run that several machines have written, each its share; joined into one."""
+
+import json
+import os
+from heapq import merge
+from pathlib import Path
+
+from harness.records.run_directory import PACKET_TABLES, TABLES
+
+EVENTS = "events.jsonl"
+ROWS = (*TABLES, *PACKET_TABLES)
+
+
+def share(run_dir: Path) -> dict[str, str]:
+    """Rows of every table without their headers, and events, as text: what this machine has."""
+    found = {}
+    for name in (*ROWS, EVENTS):
+        if (run_dir / name).exists():
+            lines = (run_dir / name).read_text().splitlines(keepends=True)
+            found[name] = "".join(lines if name == EVENTS else lines[1:])
+    return found
+
+
+def _when(row: str) -> float:
+    """Step or time: the first column of every table."""
+    return float(row.partition(",")[0])
+
+
+def join(run_dir: Path, others: list[dict[str, str]]) -> None:
+    """Add the shares of machines 1, 2, ...; rows in the order of their steps or times.
+
+    Those of one machine stay in the order it wrote them: its clock steps back when it is paused.
+    """
+    for name in ROWS:
+        if not (run_dir / name).exists():
+            continue
+        header, *rows = (run_dir / name).read_text().splitlines(keepends=True)
+        parts = [rows, *(other[name].splitlines(keepends=True) for other in others)]
+        draft = run_dir / f".{name}"
+        draft.write_text(header + "".join(merge(*parts, key=_when)))
+        os.replace(draft, run_dir / name)
+    with (run_dir / EVENTS).open("a") as file:
+        for number, other in enumerate(others, 1):
+            for line in other[EVENTS].splitlines():
+                file.write(json.dumps(json.loads(line) | {"machine": number}) + "\n")

@@ -1,0 +1,95 @@
+"""status.json: whether a run runs, and how it ended."""
+
+import os
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness.boot import boot_id
+from harness.records import manifest
+from harness.records.run_directory import NO_SPACE, overwrite_json, read_json, write_json
+
+FINAL = ("succeeded", "failed", "interrupted", "invalid")
+JUDGED = ("succeeded", "invalid")
+PROC = Path("/proc")  # of Linux
+MOST_TOLD = 2000  # characters of an error, so that status.json stays within one block
+
+
+def begin(run_dir: Path) -> None:
+    """Record that this process now runs `run_dir`."""
+    owner = {"pid": os.getpid(), "pid_since": _since(os.getpid()), "boot_id": boot_id()}
+    write_json(run_dir / "status.json", {"state": "running", **owner, "started": _now()})
+
+
+def end(run_dir: Path, state: str, error: str | None = None, **details: Any) -> None:
+    """The run ended in `state`, one of FINAL; `error` says why in one line.
+
+    What a run that was judged has written is kept with it, as a manifest: write nothing after it.
+    Told on a full disk too, which has no room for a second file; not told in a directory that
+    somebody has removed, or is removing.
+    """
+    assert state in FINAL
+    path = run_dir / "status.json"
+    if not path.exists():
+        return
+    error = error and error[:MOST_TOLD]
+    if state in JUDGED:
+        details["files"] = manifest.of(run_dir)
+    content = (read_json(path) or {}) | {"state": state, "ended": _now(), "error": error, **details}
+    try:
+        write_json(path, content)
+    except OSError as refused:
+        if refused.errno not in NO_SPACE:
+            raise
+        overwrite_json(path, content)
+
+
+def state(run_dir: Path) -> str | None:
+    """State of a run; a running one whose process is gone counts as interrupted. None: no run.
+
+    So does one whose status.json is damaged.
+    """
+    path = run_dir / "status.json"
+    if not path.exists():
+        return None
+    content = read_json(path) or {}
+    told = content.get("state")
+    if told == "running" and _alive(content):
+        return "running"
+    return told if told in FINAL else "interrupted"
+
+
+def temporary(run_dir: Path) -> Path:
+    """Directory for temporary files of a run's processes, so that none stay behind elsewhere."""
+    return run_dir / "tmp"
+
+
+def _alive(content: dict[str, Any]) -> bool:
+    """True if the process that began the run still lives; its id alone may be another's by now."""
+    pid = content.get("pid")
+    if content.get("boot_id") != boot_id() or not isinstance(pid, int):
+        return False
+    since = _since(pid)
+    return since is not None and content.get("pid_since", since) == since
+
+
+def _since(pid: int) -> int | str | None:
+    """Start of process `pid`, in clock ticks since boot or as ps says; None when it has ended."""
+    if not PROC.is_dir():
+        return _since_by_ps(pid)
+    try:
+        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    state, began = fields[0], fields[19]  # the 3rd and 22nd of proc(5)
+    return None if state in "ZX" else int(began)
+
+
+def _since_by_ps(pid: int) -> str | None:
+    told = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True)
+    return told.stdout.strip() or None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

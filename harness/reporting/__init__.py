@@ -1,0 +1,1 @@
+"""What is made of run directories: tables, figures, pages, and judged claims."""

@@ -1,0 +1,160 @@
+"""Virtual time against real packets: runs that differ in their network alone, and by how much.
+
+Pure functions of the tables of `harness.reporting.analysis.load`. An error is virtual time's, over
+what was real.
+"""
+
+import hashlib
+import json
+from typing import Annotated, Any, NamedTuple
+
+import pandas as pd
+
+from controllers.base import Column
+from harness.reporting.analysis import load, metrics
+
+OF_NO_RESULT = ("network", "results", "rerun", "report")
+SHAPE = ("left", "access", "sites", "site_delays_ms", "flows_between")  # of a network
+FIXED = "fixed"  # a controller that chooses nothing
+OF_METHOD = ("compressor", "controller", "error_feedback", "overlap", "parallel")
+
+
+class Pair(NamedTuple):
+    """A real run and its twin in virtual time; emulated seconds."""
+
+    virtual: str  # which simulated network, a short hash
+    condition: Annotated[str, Column("profile, and what sets it apart", shown=True)]
+    workers: Annotated[int, Column(shown=True)]
+    method: Annotated[str, Column(shown=True)]
+    compressor: str
+    controller: str
+    error_feedback: bool
+    overlap: str
+    parallel: str
+    seed: Annotated[int, Column(shown=True, wide=True)]
+    controlled: bool  # a controller chooses the density
+    real_s: Annotated[float, Column("mean of all", "real step (s)", shown=True, digits=4)]
+    virtual_s: Annotated[float, Column("mean of all", "virtual step (s)", shown=True, digits=4)]
+    error: Annotated[
+        float,
+        Column("virtual / real - 1", "error (%)", shown=True, percent=True, signed=True),
+    ]
+    real_density: Annotated[float, Column("mean of all steps", shown=True)]
+    virtual_density: Annotated[float, Column("mean of all steps", shown=True)]
+    density_error: Annotated[
+        float,
+        Column("virtual / real - 1", "error (%)", shown=True, percent=True, signed=True),
+    ]
+
+
+class Summary(NamedTuple):
+    """Absolute errors of several pairs; nan where there is none."""
+
+    pairs: int
+    median: Annotated[float, Column("of the mean step", "step: median error (%)", percent=True)]
+    worst: Annotated[float, Column("of the mean step", "worst", percent=True)]
+    controlled: Annotated[int, Column("pairs", "with a controller")]
+    density_median: Annotated[
+        float, Column("of these pairs", "density: median error (%)", percent=True)
+    ]
+    density_worst: Annotated[float, Column("of these pairs", "worst", percent=True)]
+
+
+def paired(runs: pd.DataFrame) -> pd.DataFrame:
+    """One `Pair` for each simulated run among `runs`, rows of `load.runs`, with a real twin.
+
+    Twins have one configuration but for the network, and networks of one shape. Of several real
+    ones the last to end counts, likewise of several simulated ones.
+    """
+    configs = {path: load.config(path) for path in runs.path}
+    real: dict[str, Any] = {}
+    virtual: dict[tuple[str, str], Any] = {}
+    rows: Any = runs.sort_values("ended", kind="stable").itertuples()
+    for row in rows:
+        identity, config = identity_of(configs[row.path]), configs[row.path]
+        if row.simulated:
+            virtual[_short(config.get("network")), identity] = row
+        else:
+            real[identity] = row
+    twins = [(name, real[key], row) for (name, key), row in virtual.items() if key in real]
+    said = _conditions([row for _, _, row in twins])
+    found = [_pair(name, said[row.path], twin, row) for name, twin, row in twins]
+    order = ["virtual", "condition", "workers", "controlled", "method", "seed"]
+    pairs = pd.DataFrame(found, columns=list(Pair._fields))
+    return pairs.sort_values(order, ignore_index=True)
+
+
+def summary(pairs: pd.DataFrame) -> Summary:
+    """Median and worst of `pairs`."""
+    errors, densities = pairs.error.abs(), pairs[pairs.controlled.astype(bool)].density_error.abs()
+    return Summary(
+        pairs=len(pairs),
+        median=float(errors.median()),
+        worst=float(errors.max()),
+        controlled=len(densities),
+        density_median=float(densities.median()),
+        density_worst=float(densities.max()),
+    )
+
+
+def by(pairs: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """A `Summary` for each value of `columns`, in the order of `pairs`."""
+    groups = pairs.groupby(list(columns), sort=False)
+    rows = [[*key, *summary(each)] for key, each in groups]
+    return pd.DataFrame(rows, columns=[*columns, *Summary._fields])
+
+
+def _pair(name: str, condition: str, real: Any, virtual: Any) -> Pair:
+    steps = [load.steps(run.path) for run in (real, virtual)]
+    real_s, virtual_s = (metrics.total_time_s(each) / each.step.nunique() for each in steps)
+    densities = [float(each.density.mean()) for each in steps]
+    return Pair(
+        virtual=name,
+        condition=condition,
+        workers=virtual.workers,
+        method=virtual.method,
+        **{name: getattr(virtual, name) for name in OF_METHOD},
+        seed=virtual.seed,
+        controlled=virtual.controller not in (None, FIXED),
+        real_s=real_s,
+        virtual_s=virtual_s,
+        error=virtual_s / real_s - 1,
+        real_density=densities[0],
+        virtual_density=densities[1],
+        density_error=densities[1] / densities[0] - 1,
+    )
+
+
+def identity_of(config: dict[str, Any]) -> str:
+    """Hash of the settings that a real run and its virtual twin share."""
+    kept = {key: value for key, value in config.items() if key not in OF_NO_RESULT}
+    network = config.get("network") or {}
+    shape = {key: network[key] for key in SHAPE if network.get(key) is not None}
+    return _short([kept, shape, "dumbbell" in str(network.get("_target_")).lower()])
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _conditions(runs: list[Any]) -> dict[str, str]:
+    """Name each run's conditions, by path: its profile, and what differs within that profile."""
+    told: dict[str, str] = {}
+    for profile in {run.profile for run in runs}:
+        same = [run for run in runs if run.profile == profile]
+        keys = sorted({key for run in same for key in run.conditions if _tells(key)})
+        differing = [key for key in keys if len({str(run.conditions.get(key)) for run in same}) > 1]
+        for run in same:
+            parts = [f"{key.split('.')[-1]} {_shown(run.conditions.get(key))}" for key in differing]
+            told[run.path] = ", ".join([str(profile), *parts])
+    return told
+
+
+def _tells(key: str) -> bool:
+    """True if a condition has no column of its own."""
+    return not key.startswith("network.") and key != "workers"
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,106 @@
+"""The methods that ran under one setting, read and measured once for tables, figures and pages."""
+
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from harness.reporting.analysis import load, metrics, proof
+
+NO_BASELINE = "no compression"  # what it is called where there is none
+
+
+class Comparison(NamedTuple):
+    """Runs of one setting and their measurements, from which tables and figures are made."""
+
+    title: str
+    name: str  # of its folder, where a report holds several
+    baseline: str
+    runs: pd.DataFrame  # rows of `load.runs` that count, one per method and seed
+    steps: dict[str, pd.DataFrame]  # by path of the run
+    evaluations: dict[str, pd.DataFrame]
+    measured: pd.DataFrame  # `metrics.row` of each
+    table: pd.DataFrame  # `metrics.compare`
+    proofs: pd.DataFrame  # rows of `proof.Proof`
+
+
+def compare(runs: pd.DataFrame, baseline: str | None = None) -> Comparison:
+    """Reads and measures `runs`, rows of `load.runs` that count and share one setting.
+
+    The baseline is the method that is dense by its settings, unless another is asked for.
+    """
+    steps = {path: load.steps(path) for path in runs.path}
+    evaluations = {path: load.evaluations(path) for path in runs.path}
+    rows: Any = runs.itertuples()
+    measured = pd.DataFrame(
+        [metrics.row(run, steps[run.path], evaluations[run.path]) for run in rows]
+    )
+    first = runs.iloc[0]
+    name = f"{first.experiment}-{first.setting}"
+    baseline = baseline or metrics.baseline_of(measured) or NO_BASELINE
+    table = metrics.compare(measured, baseline)
+    return Comparison(
+        _title(first), name, baseline, runs, steps, evaluations, measured, table,
+        proof.of_runs(runs),
+    )  # fmt: skip
+
+
+def newest(runs: pd.DataFrame) -> pd.DataFrame:
+    """`runs` where of those of one method and seed only the newest is not left out."""
+    by_age = runs[runs.left_out == ""].sort_values("ended")
+    older = by_age[by_age.duplicated(["setting", "method", "seed"], keep="last")].index
+    reason = runs.left_out.where(~runs.index.isin(older), "older run of the same method and seed")
+    return runs.assign(left_out=reason)
+
+
+def _title(run: Any) -> str:
+    parts = [f"{run.workers} workers", run.profile and f"profile {run.profile}", run.compute]
+    parts += ["simulated network"] if run.simulated else []
+    return f"{run.experiment}: {run.model} on {run.dataset}, {', '.join(filter(None, parts))}"
+
+
+def differences(comparison: Comparison, others: list[Comparison]) -> list[str]:
+    """`key value` of the conditions that set a comparison apart from others."""
+    own, *rest = (each.runs.conditions.iloc[0] for each in [comparison, *others])
+    keys = {key for other in rest for key in {*own, *other} if own.get(key) != other.get(key)}
+    told = {key: own[key] for key in sorted(keys) if key in own}
+    return [f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in told.items()]
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """Notes that a reader needs to read the table right."""
+    table, measured = comparison.table, comparison.measured
+    said = [
+        "times are emulated seconds; "
+        f"samples/s: of all workers, without the first {metrics.UNSTABLE_STEPS} steps"
+    ]
+    if table.seeds.max() > 1:
+        said.append("±: half the 95 % bootstrap interval of the mean over seeds")
+    else:
+        said.append("one seed per method: no intervals")
+    said += _baseline_notes(comparison)
+    if measured.final.isna().all():
+        said.append("no evaluations: neither quality nor time to target nor speed-up")
+    elif comparison.runs.target.isna().all():
+        said.append("no target value was set: no time to target")
+    censored = measured[~measured.reached & measured.time_to_target_s.notna()]
+    if len(censored):
+        said.append(">: target not reached before the run ended, in how many runs of how many")
+    for row in table[table.diverged > 0].itertuples():
+        said.append(
+            f"{row.method}: {row.diverged} of {row.seeds} runs diverged, counted as speed-up 0"
+        )
+    return said
+
+
+def _baseline_notes(comparison: Comparison) -> list[str]:
+    measured, baseline = comparison.measured, comparison.baseline
+    said = [] if measured.method.nunique() > 1 else ["one method: nothing to compare it with"]
+    seeds = set(measured[measured.method == baseline].seed)
+    if not seeds:
+        which = "without compression" if baseline == NO_BASELINE else f"of {baseline}"
+        return [*said, f"no run {which} counts: the normalised columns are empty"]
+    said.append(f"norm.: over {baseline} of the same seed; speed-up is final quality / time")
+    alone = sorted(set(measured.seed) - seeds)
+    if alone:
+        said.append(f"no {baseline} with seed {', '.join(map(str, alone))}: not in norm. columns")
+    return said

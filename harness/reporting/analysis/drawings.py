@@ -1,0 +1,206 @@
+"""Which figures a comparison has: each with its caption, and drawn only when asked."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pandas as pd
+
+from harness.reporting.analysis import load, metrics, over_time, sparsity_drawings, watched_drawings
+from harness.reporting.analysis.comparison import Comparison, differences
+from harness.reporting.figures import (
+    curves,
+    layout,
+    link_load,
+    methods,
+    series,
+    theme,
+    timeline,
+    topology,
+    traffic,
+)
+from harness.reporting.figures.theme import Drawing, Figure
+
+__all__ = ["Drawing", "of_comparison", "of_experiment", "quality"]
+
+
+class _Shown(NamedTuple):
+    """One run per method of a comparison, that of the lowest seed."""
+
+    paths: pd.Series  # by method
+    title: str
+    rate: pd.DataFrame  # planned, of the run that took longest
+    spans: list[link_load.FlowSpan]  # in which competing flows ran, likewise
+
+
+def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
+    """Drawings of one comparison, by file name."""
+    table, title = comparison.table, comparison.title
+    metric = table.metric.iloc[0]
+    named = f"{metric.replace('_', ' ') or 'quality'}"
+    means = "Means over seeds with 95 % bootstrap intervals"
+    return {
+        "speedup": Drawing(
+            f"Training speed-up: final quality over time, over {comparison.baseline}'s. {means}.",
+            lambda: methods.speedup_bars(table, title),
+        ),
+        "throughput": Drawing(
+            f"Samples per second over {comparison.baseline}'s. {means}.",
+            lambda: methods.throughput_bars(table, title),
+        ),
+        "quality_time": Drawing(
+            f"Final {named} against total training time. {means}.",
+            lambda: methods.quality_time(table, title),
+        ),
+        "quality_curves": Drawing(
+            f"{named.capitalize()} over training time. {means} shaded.",
+            lambda: curves.quality_curves(quality(comparison), metric, title),
+        ),
+        "quality_steps": Drawing(
+            f"{named.capitalize()} over steps of training, whatever they took.",
+            lambda: curves.quality_steps(
+                quality(comparison), metric, title, _steps_per_epoch(comparison)
+            ),
+        ),
+        "quality_density": Drawing(
+            f"Final {named} against mean density. {means}.",
+            lambda: methods.quality_density(table, title),
+        ),
+        "breakdown": Drawing(
+            "Mean parts of a step; exposed communication is what backward did not hide.",
+            lambda: methods.breakdown_bars(table, title),
+        ),
+    } | (
+        _of_runs(comparison)
+        | watched_drawings.of_comparison(comparison)
+        | sparsity_drawings.of_comparison(comparison)
+    )
+
+
+def _of_runs(comparison: Comparison) -> dict[str, Drawing]:
+    """Figures that show one run of each method, or one run."""
+    shown, longest = _shown(comparison), _longest(comparison)
+    steps = {str(method): comparison.steps[path] for method, path in shown.paths.items()}
+    given = (shown.rate, shown.title, shown.spans)
+    one = comparison.baseline if comparison.baseline in shown.paths else shown.paths.index[0]
+    run = comparison.runs.set_index("path").loc[shown.paths[one]]
+    one_run = f"{comparison.title}\n{one}, seed {run.seed}"
+
+    def each(measure: Callable[[pd.DataFrame], pd.DataFrame]) -> dict[str, pd.DataFrame]:
+        return {method: measure(table) for method, table in steps.items()}
+
+    found = {
+        "throughput_time": Drawing(
+            "Samples per second over time, beside the planned rate of the slowest link.",
+            lambda: series.throughput_time(each(over_time.throughput), *given),
+        ),
+        "density_time": Drawing(
+            "Density over time, beside the planned rate of the slowest link.",
+            lambda: series.density_time(each(over_time.density), *given),
+        ),
+        "goodput_time": Drawing(
+            "What a worker received over time, communicating or not.",
+            lambda: series.goodput_time(each(over_time.goodput), *given),
+        ),
+        "running_goodput": Drawing(
+            "What a worker received while it communicated: a running average.",
+            lambda: series.running_goodput(each(over_time.running_goodput), *given),
+        ),
+        "density_throughput": Drawing(
+            "Density and samples per second of every step"
+            + (" of the first epoch." if _steps_per_epoch(comparison) else "."),
+            lambda: series.density_throughput(
+                each(lambda table: _first_epoch(table, comparison)), shown.title
+            ),
+        ),
+        "links_time": Drawing(
+            f"The links of one run ({one}): planned and carried rate, queue and drops.",
+            lambda: _links_time(str(shown.paths[one]), one_run),
+        ),
+        "network": Drawing(
+            "The network, and what its links went through.",
+            lambda: _network(longest, comparison.title),
+        ),
+    }
+    if comparison.runs.simulated.all():
+        found["timeline"] = Drawing(
+            "The last step of each method, as its first worker spent it.",
+            lambda: _timeline(shown.paths, shown.title),
+        )
+    return found
+
+
+def of_experiment(comparisons: list[Comparison]) -> dict[str, Drawing]:
+    """Figures of all settings of one experiment; none where there is one setting."""
+    if len(comparisons) < 2:
+        return {}
+    measured = [each.table.metric.iloc[0] for each in comparisons]
+    named = {", ".join(differences(each, comparisons)) or each.name: each for each in comparisons}
+    conditions = {said: quality(each) for said, each in named.items()}
+    metric, title = max(measured), str(comparisons[0].runs.experiment.iloc[0])
+    return {
+        "quality_conditions": Drawing(
+            "Quality over training time under each setting.",
+            lambda: curves.quality_conditions(conditions, metric, title),
+        )
+    } | sparsity_drawings.of_experiment(named)
+
+
+def quality(comparison: Comparison) -> dict[str, pd.DataFrame]:
+    """`metrics.curve` of each method."""
+    metric = comparison.table.metric.iloc[0]
+    found = {}
+    for method, runs in comparison.runs.groupby("method"):
+        rows = pd.concat([comparison.evaluations[path] for path in runs.path])
+        found[str(method)] = metrics.curve(rows[rows.metric == metric])
+    return found
+
+
+def _shown(comparison: Comparison) -> _Shown:
+    one_each = comparison.runs.sort_values("seed").drop_duplicates("method").set_index("method")
+    seeds = ", ".join(map(str, sorted(set(one_each.seed))))
+    longest = _longest(comparison)
+    end_s = comparison.steps[longest].time_s.max()
+    return _Shown(
+        paths=one_each.path,
+        title=f"{comparison.title}; seed {seeds}",
+        rate=over_time.planned_rate(load.links(longest)),
+        spans=link_load.competing(longest, end_s),
+    )
+
+
+def _longest(comparison: Comparison) -> str:
+    """The run whose clock went furthest, which saw most of the profile."""
+    return max(comparison.runs.path, key=lambda path: comparison.steps[path].time_s.max())
+
+
+def _steps_per_epoch(comparison: Comparison) -> float | None:
+    path = comparison.runs.path.iloc[0]
+    steps = comparison.steps[path].step.nunique()
+    return over_time.steps_per_epoch(load.config(path).get("epochs"), steps)
+
+
+def _first_epoch(steps: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
+    """Rows of the first epoch of a run; all rows where its epochs are not known."""
+    table, length = over_time.by_step(steps), _steps_per_epoch(comparison)
+    return table[table.step < length] if length else table
+
+
+def _network(run: str, title: str) -> Figure:
+    found = layout.read(run)
+    if found is None:
+        raise theme.NothingToDraw("no run says what its network was")
+    return topology.network(found, title)
+
+
+def _timeline(paths: pd.Series, title: str) -> Figure:
+    """Draw the last step of each run as its first worker spent it."""
+    found = {str(method): load.timeline(path) for method, path in paths.items()}
+    for method, spans in found.items():
+        found[method] = spans[(spans.step == spans.step.max()) & (spans["rank"] == 0)]
+    return timeline.one_step(found, title)
+
+
+def _links_time(run: str, title: str) -> Figure:
+    links = load.links(run)
+    of_links = link_load.over_time(links[links.link.isin(link_load.shown_links(links))])
+    return traffic.links_time(of_links, link_load.competing(run, of_links.time_s.max()), title)

@@ -1,0 +1,277 @@
+"""Run directories -> DataFrames: one row per run, and the tables of one run."""
+
+import hashlib
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from harness.config import label
+from harness.records import run_directory, status
+from harness.reporting.analysis import untrusted
+
+# What must be equal for two runs to be compared; a comparison varies the rest, method and seed.
+CONDITIONS = ["experiment", "workers", "steps", "epochs", "batch_size", "target", "model"]
+CONDITIONS += ["dataset", "optimizer", "workers_per_node", "profile", "network", "emulation"]
+CONDITIONS += ["initial_weights", "resume_from", "device", "accumulate", "precision", "parallel"]
+ENDINGS = ("status.json", "summary.json")
+STANDS = {"dilation": "emulation.dilation", "compute": "emulation.compute"}  # where a column does
+STANDS |= {"metric": "target.metric", "target": "target.value"}
+OF_A_MACHINE = {
+    f"network.{key}" for key in ("machine", "interface", "ledger", "in_place_of", "fitted_on")
+}
+
+
+class NoRuns(ValueError):
+    """A folder holds no run, or none that counts."""
+
+
+class Run(NamedTuple):
+    """One row of `runs`; what the directory does not say is None."""
+
+    path: str
+    run_id: str
+    experiment: str
+    method: str | None  # computed from the settings, whatever the directory calls it
+    compressor: str | None
+    controller: str | None
+    density: float | None  # asked for; None where the controller chooses
+    error_feedback: bool | None
+    overlap: str | None
+    parallel: str | None
+    world: str  # packets | virtual
+    dense: bool  # nothing is left out
+    model: str | None
+    dataset: str | None
+    profile: str | None
+    seed: int | None
+    workers: int | None
+    batch_size: int | None  # per worker
+    steps: int | None
+    dilation: float | None
+    compute: str | None  # measured | paced | replay
+    simulated: bool  # its network: no packets were sent
+    metric: str | None  # of the target; the target itself may be null
+    target: float | None
+    state: str
+    valid: bool | None  # None before the run was judged
+    reasons: str  # of a run that is not valid, one a line
+    damaged: str  # what is wrong with its files; "" = nothing
+    left_out: str  # why figures and averages leave the run out; "" = it counts
+    ended: str
+    setting: str  # short hash of `conditions`: runs of one setting may be compared
+    conditions: dict[str, Any]
+
+
+def runs(folder: Path | str) -> pd.DataFrame:
+    """Every run, also failed ones, of a run directory, an experiment or the results root."""
+    folder = Path(folder)
+    found = {
+        file.parent
+        for depth in ("", "*/", "*/*/")
+        for name in ("status.json", "config.yaml")
+        for file in folder.glob(depth + name)
+        # Hydra's own .hydra/config.yaml, and what machines other than the first keep
+        if not any(part.startswith(".") for part in file.relative_to(folder).parts)
+    }
+    if not found:
+        raise NoRuns(f"no runs in {folder}: no folder there holds a status.json")
+    return pd.DataFrame([_run(path) for path in sorted(found)], columns=list(Run._fields))
+
+
+def steps(run: Path | str) -> pd.DataFrame:
+    """steps.csv of the run directory `run`, one row per step and rank; empty when it has none."""
+    return untrusted.table(Path(run), "steps.csv")
+
+
+def evaluations(run: Path | str) -> pd.DataFrame:
+    """evaluations.csv of the run directory `run`; empty when it has none."""
+    return untrusted.table(Path(run), "evaluations.csv")
+
+
+def links(run: Path | str) -> pd.DataFrame:
+    """links.csv of the run directory `run`; empty when it has none."""
+    return untrusted.table(Path(run), "links.csv")
+
+
+def timeline(run: Path | str) -> pd.DataFrame:
+    """timeline.csv of the run directory `run`, of virtual time; empty when it has none."""
+    return untrusted.table(Path(run), "timeline.csv")
+
+
+def watched(run: Path | str) -> pd.DataFrame:
+    """watched.csv of the run directory `run`; empty where nothing was watched."""
+    return untrusted.table(Path(run), "watched.csv")
+
+
+def histograms(run: Path | str) -> pd.DataFrame:
+    """histograms.csv of the run directory `run`; empty where nothing was watched."""
+    return untrusted.table(Path(run), "histograms.csv")
+
+
+def _run(path: Path) -> Run:
+    """The row of a run directory, whatever is in it."""
+    if strange := untrusted.strange(path):
+        row = _row(path, {}, "interrupted", {}, {})
+        return row._replace(damaged=strange, left_out=strange)
+    told: dict[str, Any] = {}
+    damaged, state = "", status.state(path) or "interrupted"  # before it wrote its status
+    try:
+        told = untrusted.config(path)
+    except untrusted.Damaged as error:
+        damaged = str(error)
+    ending, summary = (run_directory.read_json(path / name) or {} for name in ENDINGS)
+    row = _row(path, told, state, ending, summary)
+    mistyped = untrusted.mistyped(row, STANDS)
+    nothing: dict[str, Any] = dict.fromkeys(mistyped)
+    row = row._replace(**nothing)
+    damaged = damaged or untrusted.damage(path, state) or next(iter(mistyped.values()), "")
+    left_out = damaged or _left_out(state, row.valid, row.reasons, row.left_out)
+    if not left_out:
+        damaged = left_out = untrusted.unreadable(path)
+    left_out = left_out or ("" if _has_rows(path / "steps.csv") else "steps.csv holds no step")
+    return row._replace(damaged=damaged, left_out=left_out)
+
+
+def _row(
+    path: Path,
+    told: dict[str, Any],
+    state: str,
+    ending: dict[str, Any],
+    summary: dict[str, Any],
+) -> Run:
+    """Row of a run from what its files say, unchecked; `left_out` is the error in status.json."""
+    reasons = summary.get("reasons")
+    conditions, simulated = _conditions(told), _simulated(_section(told, "network"))
+    emulation, target = _section(told, "emulation"), _section(told, "target")
+    return Run(
+        path=str(path),
+        run_id=path.resolve().name,
+        experiment=told.get("experiment") or path.resolve().parent.name,
+        **_method(told),
+        world="virtual" if simulated else "packets",
+        model=_name(told, "model"),
+        dataset=_name(told, "dataset"),
+        profile=_profile(told.get("profile")),
+        seed=told.get("seed"),
+        workers=told.get("workers"),
+        batch_size=told.get("batch_size"),
+        steps=told.get("steps"),
+        dilation=emulation.get("dilation"),
+        compute=emulation.get("compute"),
+        simulated=simulated,
+        metric=target.get("metric"),
+        target=target.get("value"),
+        state=state,
+        valid=summary.get("valid"),
+        reasons="\n".join(map(str, reasons)) if isinstance(reasons, list) else "",
+        damaged="",
+        left_out=str(ending.get("error") or ""),
+        ended=str(ending.get("ended") or ""),
+        setting=hashlib.sha256(json.dumps(conditions).encode()).hexdigest()[:8],
+        conditions=conditions,
+    )
+
+
+def _method(told: dict[str, Any]) -> dict[str, Any]:
+    """Name and parts of a method; the configuration's own name where parts are missing."""
+    nothing = dict.fromkeys(label.Columns._fields) | {"dense": False}
+    if not (_section(told, "compressor") and _section(told, "controller")):
+        return {"method": _name(told, "method")} | nothing
+    try:
+        return {"method": label.of(told)} | label.columns(told)._asdict()
+    except (AttributeError, KeyError, TypeError, ValueError):  # no settings that a run could have
+        return {"method": _name(told, "method")} | nothing
+
+
+def _section(told: dict[str, Any], key: str) -> dict[str, Any]:
+    """Mapping below `key`; empty where there is none."""
+    found = told.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def config(run: Path | str) -> dict[str, Any]:
+    """config.yaml of the run directory `run` as plain values; empty where it cannot be believed."""
+    try:
+        return untrusted.config(Path(run))
+    except untrusted.Damaged:  # which `runs` tells
+        return {}
+
+
+def environment(run: Path | str) -> dict[str, Any]:
+    """environment.json of the run directory `run`; empty where there is none."""
+    return run_directory.read_json(Path(run) / "environment.json") or {}
+
+
+def _name(config: dict[str, Any], group: str) -> str | None:
+    """Name of the option chosen in `group`: its `name`, else the class it builds."""
+    chosen = config.get(group)
+    if not isinstance(chosen, dict):
+        return chosen
+    return chosen.get("name") or str(chosen.get("_target_", "")).split(".")[-1].lower() or None
+
+
+def _simulated(network: dict[str, Any]) -> bool:
+    return str(network.get("_target_")).startswith("harness.virtual.")
+
+
+def _profile(chosen: Any) -> str | None:
+    """A profile as it is said: `fluctuating`, `contended(lossy(static))`, `asymmetric(up slow)`."""
+    if not isinstance(chosen, dict):
+        return chosen
+    name = chosen.get("name") or (str(chosen.get("_target_", "")).split(".") * 2)[-2]
+    parts = []
+    for key, value in sorted(chosen.items(), key=lambda item: str(item[0])):
+        if isinstance(value, dict) and "_target_" in value:
+            parts.append((key, _profile(value)))
+        elif isinstance(value, dict):  # one for each node
+            parts += [(f"{key} {at}", _profile(value[at])) for at in sorted(value, key=str)]
+    said = [f"{part}" if key == "of" else f"{key} {part}" for key, part in parts]
+    return (f"{name}({', '.join(said)})" if said else name) or None
+
+
+def _left_out(state: str, valid: bool | None, reasons: str, error: str) -> str:
+    if state == "succeeded" and valid:
+        return ""
+    if state == "succeeded":
+        state = "invalid" if valid is False else "not judged, it has no summary"
+    detail = "; ".join(reasons.split("\n")) if state == "invalid" else error
+    first_line = detail.strip().split("\n")[0]
+    return f"{state}: {first_line}" if first_line else state
+
+
+def _has_rows(path: Path) -> bool:
+    if not path.exists():
+        return False
+    with path.open() as file:
+        return len([line for line in islice(file, 2) if line.endswith("\n")]) == 2
+
+
+def _conditions(config: dict[str, Any]) -> dict[str, Any]:
+    """Conditions that comparable runs share, flat, as the network and the training see them."""
+    flat = _flat({key: config[key] for key in CONDITIONS if key in config})
+    return {key: value for key, value in flat.items() if key not in OF_A_MACHINE}
+
+
+def _flat(config: dict[Any, Any], prefix: str = "") -> dict[str, Any]:
+    """Keys joined by dots, sorted: {"profile": {"nodes": {0: "x"}}} -> {"profile.nodes.0": "x"}."""
+    flat: dict[str, Any] = {}
+    for key, value in sorted(config.items(), key=lambda item: str(item[0])):
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = _plain(value)
+    return flat
+
+
+def _plain(value: Any) -> Any:
+    """`value` such that equal ones are written equal: 200 is 200.0, dictionaries are sorted."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return _flat(value)
+    if isinstance(value, (bool, int, float, str)) or value is None:
+        return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    return str(value)

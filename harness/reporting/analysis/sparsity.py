@@ -1,0 +1,121 @@
+"""What sparsity and the life-span of thresholds do: to the loss, to a step's time, to what is sent.
+
+Pure functions of tables of `harness.reporting.analysis.load` and of what the runs were told.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from harness.config import label
+from harness.engine.training.stops import lower_is_better
+from harness.reporting.analysis.metrics import Interval, interval
+
+SWEPT = ("density", "lifespan")
+SCALES = {"accuracy": 100, "test_accuracy": 100}  # of a share, as points
+PARTS = ("compute_s", "compress_s", "exposed_s", "iteration_s")  # of a step
+
+
+class RequestedSparsity(NamedTuple):
+    """Density and life-span that a method's settings ask for."""
+
+    method: str
+    family: str  # the method without these numbers
+    density: float  # of activations where these are compressed, else of gradients; nan: it varies
+    lifespan: float  # steps between two thresholds; nan where there are none
+
+
+def asked(method: str, config: dict[str, Any]) -> RequestedSparsity:
+    """Read what a method asks for from the resolved settings of one of its runs."""
+    activations, compressor = config.get("activations") or {}, config.get("compressor") or {}
+    density = activations.get("density") or (config.get("controller") or {}).get("density")
+    lifespan = compressor.get("lifespan")
+    return RequestedSparsity(
+        method=method,
+        family=label.of(config, but=SWEPT) if compressor else method,
+        density=float(density) if isinstance(density, int | float) else float("nan"),
+        lifespan=float(lifespan) if lifespan else float("nan"),
+    )
+
+
+def vary(table: pd.DataFrame, column: str, least: int) -> bool:
+    """True if some family of `RequestedSparsity` rows has `least` or more values of `column`."""
+    return bool((table.groupby("family")[column].nunique() >= least).any())
+
+
+def baseline(table: pd.DataFrame, preferred: str) -> str | None:
+    """The method that nothing is left out by: `preferred`, else the first with a density of 1."""
+    whole = table[table.density == 1].method
+    return preferred if preferred in set(table.method) else next(iter(whole), None)
+
+
+def changes(evaluations: pd.DataFrame, metric: str, base: str | None) -> pd.DataFrame:
+    """method, value, low, high: the last value of `metric`, against `base`'s of the same seed.
+
+    As `unit` says; without `base` the value itself. `evaluations` has the columns method and seed
+    beside those of evaluations.csv.
+    """
+    rows = evaluations[evaluations.metric == metric].sort_values("step")
+    last = rows.drop_duplicates(["method", "seed"], keep="last").set_index("seed")
+    value = last.value
+    if base is not None:
+        own = value[last.method == base].reindex(last.index)
+        relative = lower_is_better(metric)
+        value = 100 * (value / own - 1) if relative else (value - own) * SCALES.get(metric, 1)
+    found = [(method, *interval(group)) for method, group in value.groupby(last.method.to_numpy())]
+    table = pd.DataFrame(found, columns=["method", "value", *Interval._fields[1:]])
+    return table.dropna(subset="value")
+
+
+def unit(metric: str, base: str | None) -> str:
+    """Axis label for the values of `changes`."""
+    said = metric.replace("_", " ")
+    if base is None:
+        return said
+    how = "%" if lower_is_better(metric) else "points"
+    return f"{said}, {how}\nover {base}'s"
+
+
+def times(measured: pd.DataFrame, base: str | None) -> pd.DataFrame:
+    """method, parts of a step and iteration_s with its interval, and change: over `base`'s, less 1.
+
+    `measured` has one `metrics.Measured` per row; change is the mean over seeds.
+    """
+    own = measured[measured.method == base].set_index("seed").iteration_s
+    change = measured.iteration_s / own.reindex(measured.seed).to_numpy() - 1
+    found = []
+    for method, rows in measured.assign(change=change).groupby("method"):
+        row: dict[str, Any] = {"method": method, "change": rows.change.mean()}
+        row |= {part: rows[part].mean() for part in PARTS}
+        _, low, high = interval(rows.iteration_s)
+        found.append(row | {"iteration_s_low": low, "iteration_s_high": high})
+    return pd.DataFrame(found)
+
+
+def by_seed(tables: Mapping[int, pd.DataFrame], column: str, most: int) -> pd.DataFrame:
+    """`column` of steps.csv, its mean over workers: a row for each step, a column for each seed.
+
+    Of more than `most` steps the means of that many stretches, each at its last step.
+    """
+    means = {
+        seed: table.dropna(subset=column).groupby("step")[column].mean()
+        for seed, table in tables.items()
+    }
+    whole = pd.DataFrame(means).sort_index()
+    place = np.arange(len(whole)) // max(1, -(-len(whole) // most))
+    last = pd.Series(whole.index, dtype=int).groupby(place).max()
+    return whole.groupby(place).mean().set_axis(pd.Index(last, name="step"))
+
+
+def over_seeds(found: pd.DataFrame) -> pd.DataFrame:
+    """step, value, low, high of a table of `by_seed`."""
+    rows = [interval(row) for _, row in found.iterrows()]
+    table = pd.DataFrame(rows, columns=["value", *Interval._fields[1:]])
+    return table.assign(step=found.index.to_numpy())[["step", *table]]
+
+
+def percent_over(found: pd.DataFrame, base: pd.DataFrame) -> pd.DataFrame:
+    """Percent by which a table of `by_seed` is above another, seed by seed."""
+    return 100 * (found / base - 1)[found.columns.intersection(base.columns)]

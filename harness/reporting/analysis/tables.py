@@ -1,0 +1,149 @@
+"""The tables of a report, by what their columns say of themselves; a terminal and a page show them.
+
+What a row class declares of its fields, `controllers.base.Column`, is all that is known here.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from controllers.base import Column
+from harness.records import columns
+from harness.reporting.analysis.agreement import Pair, Summary
+from harness.reporting.analysis.grid import Cell, Grid, Head, figure, number, word
+from harness.reporting.analysis.metrics import SHOWN
+from harness.reporting.analysis.proof import Proof
+from harness.reporting.claims import Claim
+from harness.reporting.claims.base import FAILS, HOLDS
+
+BOUNDS = {"low": "at least ", "high": "at most ", "unknown": "about "}
+MARKS = {HOLDS: "good", FAILS: "bad"}
+SPOKEN = {"time_s": "the whole run", "time_to_target_s": "time to target"}
+NAMED = {"method": Column(), "runs": Column()}
+CLAIMS = {
+    "id": Column(title="where"),
+    "text": Column(title="what the paper says"),
+    "verdict": Column(title="here"),
+    "measured": Column(),
+    "reason": Column(title="why"),
+    "network": Column(),
+    "scale": Column(),
+    "runs": Column(),
+}
+PUBLISHED = {"id": Column(title="where")}
+PUBLISHED |= dict.fromkeys(("model", "network", "method", "metric"), Column())
+PUBLISHED |= {"published": Column(digits=4), "measured": Column()}
+PUBLISHED |= dict.fromkeys(("unit", "comparable", "note"), Column())
+PUBLISHED |= {"kind": Column(title="runs over"), "scale": Column()}
+REGRET = {
+    "method": Column(),
+    "seed": Column(),
+    "regret": Column("time beyond the oracle's, over the oracle's", "regret (%)", percent=True),
+    "by": Column(title="of"),
+    "run_id": Column(title="run"),
+}
+LEFT_OUT = {"method": Column(), "seed": Column(), "run_id": Column(title="run"), "why": Column()}
+
+
+def grid(table: pd.DataFrame, known: Mapping[str, Column] | None = None) -> Grid:
+    """The `known` columns of `table`, else all, each under its name.
+
+    A number has half its interval beside it, where `table` has the ends, and says what it bounds.
+    """
+    known = known or {str(name): Column() for name in table}
+    numbers = {name: _is_number(table[name]) for name in known}
+    heads = [
+        Head(_title(name, column), numbers[name], column.told, column.wide)
+        for name, column in known.items()
+    ]
+    rows: list[Any] = table.to_dict("records")
+    return Grid(heads, [[_cell(row, *each, numbers) for each in known.items()] for row in rows])
+
+
+def _is_number(values: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
+
+
+def _title(name: str, column: Column) -> str:
+    """The column's own, or the words of its name and its unit."""
+    if column.title:
+        return column.title
+    unit = columns.unit(name)
+    return name.replace("_", " ") if not unit else f"{columns.words(name)} ({unit})"
+
+
+def _cell(row: dict[str, Any], name: str, column: Column, numbers: Mapping[str, bool]) -> Cell:
+    value = row[name]
+    if not numbers[name]:
+        told = ("no", "yes")[value] if isinstance(value, bool) else value
+        return word(told, MARKS.get(value, ""))
+    censored = name == "time_to_target_s" and row.get("reached", 0) < row.get("seeds", 0)
+    if censored and pd.notna(value):
+        return number(value, column.digits, f"{row['reached']} of {row['seeds']}", "> ")
+    before = BOUNDS.get(row.get("bound", ""), "") if name in ("measured", "regret") else ""
+    before += "+" * (column.signed and value > 0)
+    scale = 100 if column.percent else 1
+    return number(scale * value, column.digits, _interval(row, name, column.digits), before)
+
+
+def _interval(row: dict[str, Any], name: str, digits: int) -> str:
+    ends = ("low", "high") if name == "measured" else (f"{name}_low", f"{name}_high")
+    low, high = map(row.get, ends)
+    return "" if low is None or pd.isna(low) else f"±{figure((high - low) / 2, digits - 1)}"
+
+
+def comparison(table: pd.DataFrame) -> Grid:
+    """Table of `metrics.compare`: a row per method."""
+    metric = table.metric.iloc[0].replace("_", " ") or "quality"
+    final = SHOWN["final"]._replace(title=f"final {metric}")
+    return grid(table, {"method": Column(), "seeds": Column(), **SHOWN, "final": final})
+
+
+def proof(table: pd.DataFrame) -> Grid:
+    """Table of `proof.Proof` rows, one a run, or of `proof.by_method`, one a method."""
+    of_run = {"method": Column(), "seed": Column(), "run_id": Column(title="run")}
+    return grid(table, (of_run if "run_id" in table else NAMED) | columns.shown(Proof))
+
+
+def agreement(pairs: pd.DataFrame) -> Grid:
+    """Table of `agreement.Pair` rows: virtual time beside real packets."""
+    return grid(pairs, columns.shown(Pair))
+
+
+def errors(summaries: pd.DataFrame) -> Grid:
+    """Table of `agreement.by`: a row per group, whose columns come first."""
+    told = columns.of(Summary)
+    return grid(summaries, {str(name): told.get(str(name), Column()) for name in summaries})
+
+
+def plan(rows: Sequence[tuple[str, int, Any]], apart: Sequence[str]) -> Grid:
+    """Table of methods, numbers of runs and `plan.Prediction`, and what else sets rows `apart`."""
+    found = [each._asdict() | {"method": method, "runs": runs} for method, runs, each in rows]
+    table = pd.DataFrame(found).assign(setting=apart)
+    setting = {"setting": Column()} if any(apart) else {}
+    known = {"method": Column(), **setting, "runs": Column()} | columns.shown(type(rows[0][2]))
+    return grid(table.assign(sent_bytes=table.sent_bytes / 1e6), known)
+
+
+def claims(judged: Sequence[Claim]) -> Grid:
+    """Table of the claims of a paper."""
+    table = pd.DataFrame(judged, columns=list(Claim._fields))
+    return grid(table.assign(runs=table.runs.map(len)), CLAIMS)
+
+
+def published(table: pd.DataFrame) -> Grid:
+    """Table of `published.Side` rows: the paper's number beside the measured one."""
+    return grid(table, PUBLISHED)
+
+
+def regret(table: pd.DataFrame) -> Grid:
+    """Table of `regret.regret`: a row per run."""
+    return grid(table.assign(by=table.by.map(SPOKEN)), REGRET)
+
+
+def left_out(runs: pd.DataFrame) -> Grid:
+    """Table of the `load.runs` rows that do not count, with the reason."""
+    invalid = (runs.state == "invalid") & (runs.reasons != "")
+    all_of_them = "invalid: " + runs.reasons.str.replace("\n", "; ")
+    return grid(runs.assign(why=runs.left_out.mask(invalid, all_of_them)), LEFT_OUT)

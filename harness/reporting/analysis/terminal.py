@@ -1,0 +1,75 @@
+"""What a report and a plan print: tables in a terminal's width, and lines about runs."""
+
+import re
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from harness.reporting.analysis.grid import Grid
+
+WIDTH = 100  # where the output is no terminal
+TITLE_WIDTH, TEXT_WIDTH = 8, 20  # longer ones are folded
+
+
+def table(grid: Grid) -> Table:
+    """`grid` without its wide columns, what is small in it on a line of its own."""
+    shown = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
+    places = [at for at, head in enumerate(grid.columns) if not head.wide]
+    for at in places:
+        head, longest = grid.columns[at], max((len(row[at].text) for row in grid.rows), default=0)
+        if head.number:
+            shown.add_column(_folded(head.title), justify="right")
+        else:
+            shown.add_column(head.title, overflow="fold", min_width=min(TEXT_WIDTH, longest))
+    for row in grid.rows:
+        cells = [filter(None, (row[at].text, row[at].small)) for at in places]
+        shown.add_row(*(Text("\n".join(each)) for each in cells))
+    return shown
+
+
+def _folded(title: str) -> str:
+    apart = re.sub(r"(?<=\S)/(?=\S)", " /", title)
+    return "\n".join(textwrap.wrap(apart, TITLE_WIDTH, break_long_words=False))
+
+
+def plan_in_all(rows: Sequence[tuple[str, int, Any]]) -> str:
+    """Sum in a sentence the time that all runs take, one after the other."""
+    real = [runs * found.real_s for _, runs, found in rows if found.real_s is not None]
+    emulated = sum(runs * found.time_s for _, runs, found in rows)
+    count = sum(runs for _, runs, _ in rows)
+    said = f"{count} run{'s' * (count > 1)}, {_lasting(emulated)} emulated in all"
+    if real:
+        said += f"; {_lasting(sum(real))} of this machine, and what starting and evaluating takes"
+    return f"{said}. Predicted: nothing was run."
+
+
+def _lasting(seconds: float) -> str:
+    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def left_out(runs: pd.DataFrame) -> list[str]:
+    """Lines that name every run that does not count, and why; `runs` of `load.runs`, all of them.
+
+    Each reason why a run is invalid has lines of its own.
+    """
+    absent = runs[runs.left_out != ""]
+    if absent.empty:
+        return []
+    lines = [f"{len(absent)} of {len(runs)} runs are left out of averages and figures:"]
+    for reason, group in absent.groupby("left_out"):
+        rows: Any = group.itertuples()
+        names = ", ".join(f"{row.method} seed {row.seed} ({row.run_id})" for row in rows)
+        reasons = group.reasons.iloc[0].split("\n") if group.state.iloc[0] == "invalid" else []
+        lines.append(f"  {'invalid' if reasons else str(reason)}: {names}")
+        for each in reasons:
+            fill = textwrap.TextWrapper(WIDTH, initial_indent="    - ", subsequent_indent="      ")
+            lines += fill.wrap(each)
+    return lines

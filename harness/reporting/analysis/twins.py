@@ -1,0 +1,30 @@
+"""What a report shows of virtual time beside real packets: tables, a figure, a csv."""
+
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console
+
+from harness.reporting.analysis import agreement, tables, terminal
+from harness.reporting.figures import theme
+from harness.reporting.figures.agreement import agreement as agreement_figure
+
+
+def show(console: Console, pairs: pd.DataFrame, out: Path) -> None:
+    """Print `agreement.Pair` rows, if any, and write their csv and figure to `out`."""
+    if pairs.empty:
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    found = list(pairs.groupby("virtual", sort=False))
+    for name, rows in found:
+        title = "virtual time against real packets" + f", network {name}" * (len(found) > 1)
+        console.print(f"\n{title}", markup=False, style="bold")
+        console.print(terminal.table(tables.agreement(rows)))
+        for columns in (("method",), ("condition", "workers")):
+            console.print(terminal.table(tables.errors(agreement.by(rows, *columns))))
+        console.print(terminal.table(tables.errors(agreement.by(rows.assign(runs="all"), "runs"))))
+        console.print("  step: mean of all, emulated; error: virtual over real, less 1")
+        file = out / ("agreement" + f"_{name}" * (len(found) > 1))
+        rows.to_csv(file.with_suffix(".csv"), index=False)
+        for path in [file.with_suffix(".csv"), *theme.save(agreement_figure(rows, title), file)]:
+            console.print(str(path), markup=False, soft_wrap=True)

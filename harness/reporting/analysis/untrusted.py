@@ -1,0 +1,189 @@
+"""What a run directory may claim: its files may come from elsewhere, or be damaged.
+
+Nothing that is read here is believed to be of the right size, shape or type. What is wrong is said
+in one line, so that the run is left out of a report and the others are not.
+"""
+
+import io
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args, get_type_hints
+
+import pandas as pd
+import yaml
+
+from harness.records import columns, manifest, run_directory, status
+
+PLAIN: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it is there
+MOST_CONFIG_BYTES = 1 << 20  # those of our experiments have 4 KiB
+MOST_JSON_BYTES, MOST_TABLE_BYTES = 1 << 26, 1 << 32
+MOST_DEPTH = 32  # of nested settings; ours have 6
+MOST_NAME = 200  # characters of a folder's name: file systems take 255 bytes
+SECTIONS = ["method", "model", "dataset", "compressor", "controller", "activations", "parallel"]
+SECTIONS += ["profile", "network", "optimizer", "emulation", "target"]
+MOST_SAID = 200  # characters of a value that is wrong
+FILES = {"valid": "summary.json"}  # where columns stand that are not in config.yaml
+KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+class Damaged(ValueError):
+    """A file of a run directory does not hold what it should; the message names it and says why."""
+
+
+def config(run: Path) -> dict[str, Any]:
+    """config.yaml of `run` as plain values; empty where there is none.
+
+    Damaged for what is too large or too deep, has aliases (which may stand for endless values), or
+    is no mapping with an `experiment` that can name a folder.
+    """
+    file = run / "config.yaml"
+    if not file.exists():
+        return {}
+    if told := strange(run):
+        raise Damaged(told)
+    try:
+        found = _values(file)
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise Damaged(f"config.yaml is damaged: {_first_line(error)}") from error
+    if not isinstance(found, dict) or not is_folder_name(name := found.get("experiment")):
+        said = repr(name)[:MOST_NAME] if isinstance(found, dict) else "no settings"
+        raise Damaged(f"config.yaml is damaged: experiment must name a folder, got {said}")
+    for key in SECTIONS:
+        if not isinstance(found.get(key, {}), dict):
+            raise Damaged(f"config.yaml is damaged: {key} must be a section")
+    return found
+
+
+def _values(file: Path) -> Any:
+    if (size := file.stat().st_size) > MOST_CONFIG_BYTES:
+        raise ValueError(f"{size} bytes, at most {MOST_CONFIG_BYTES} are read")
+    text = file.read_text()
+    _check_form(text)
+    return yaml.load(text, PLAIN)
+
+
+def _check_form(text: str) -> None:
+    """Raise ValueError for YAML whose values may be endless, or whose depth no stack holds."""
+    depth = 0
+    for event in yaml.parse(text, PLAIN):
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError("it has aliases, which no run writes")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_DEPTH:
+            raise ValueError(f"settings are nested more than {MOST_DEPTH} deep")
+
+
+def is_folder_name(name: Any) -> bool:
+    """True if a folder of this name can be made below another, and lies there."""
+    return (
+        isinstance(name, str)
+        and 0 < len(name) <= MOST_NAME
+        and not name.startswith(".")
+        and name.isprintable()
+        and not set(name) & set("/\\")
+    )
+
+
+def strange(run: Path) -> str:
+    """The first file of `run` that is none of its own, or too large to be read; empty: all are.
+
+    Nothing of such a run must be opened: a link may lead to any file, and a device never ends.
+    """
+    for name in ("status.json", *manifest.NAMES):
+        try:
+            found = (run / name).lstat()
+        except OSError:
+            continue
+        most = MOST_JSON_BYTES if name.endswith(".json") else MOST_TABLE_BYTES
+        if not stat.S_ISREG(found.st_mode):
+            return f"{name} is damaged: it is a link, a folder or a device, and no file"
+        if found.st_size > most:
+            return f"{name} is damaged: {found.st_size} bytes, at most {most} are read"
+    return ""
+
+
+def damage(run: Path, state: str) -> str:
+    """The first file of a run in `state` that does not hold what it should; empty: all do."""
+    for name in ("status.json", "summary.json"):
+        if (run / name).exists() and run_directory.read_json(run / name) is None:
+            return f"{name} is damaged"
+    if state in status.JUDGED:
+        return manifest.damage(run, run_directory.read_json(run / "status.json") or {})
+    return ""
+
+
+def unreadable(run: Path) -> str:
+    """The first table of a run that cannot be read as its columns' types; empty: all can."""
+    for name in manifest.TABLES:
+        try:
+            table(run, name)
+        except Damaged as error:
+            return str(error)
+    return ""
+
+
+def table(run: Path, name: str) -> pd.DataFrame:
+    """Table `name` of the run directory `run`, empty where it has none, without a torn last line.
+
+    Damaged for a file without a column that every run writes, or with values of another type.
+    """
+    row = _rows_of(name)
+    types: dict[str, Any] = columns.recorded(row)
+    path = run / name
+    try:
+        text = path.read_text() if path.exists() else ""
+        whole = text[: text.rfind("\n") + 1]
+        if not whole:
+            return pd.DataFrame({column: pd.Series(dtype=kind) for column, kind in types.items()})
+        found = pd.read_csv(
+            io.StringIO(_renamed(whole)), usecols=lambda name: name in types, dtype=types
+        )
+    except (OSError, ValueError, OverflowError, TypeError) as error:
+        raise Damaged(f"{name} is damaged: {_first_line(error)}") from error
+    if missing := [each for each in columns.required(row) if each not in found]:
+        raise Damaged(f"{name} is damaged: it has no column {missing[0]}")
+    return found.reindex(columns=list(types))  # older runs have fewer columns
+
+
+def _renamed(text: str) -> str:
+    """`text` of a csv whose header has today's names; ValueError where a name is there twice."""
+    header, _, rows = text.partition("\n")
+    names = [run_directory.OLD_NAMES.get(name, name) for name in header.split(",")]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"it has the column {name} twice, perhaps under its older name")
+    return ",".join(names) + "\n" + rows if ",".join(names) != header else text
+
+
+def _rows_of(name: str) -> Any:
+    known: dict[str, Any] = run_directory.ALL_TABLES
+    return known[name]
+
+
+def mistyped(row: Any, told: Mapping[str, str]) -> dict[str, str]:
+    """Complaints about fields of `row` whose values are not of the declared type, by field.
+
+    `told` says where a field stands in config.yaml. None is always allowed.
+    """
+    wrong = {}
+    for name, kind in get_type_hints(type(row)).items():
+        allowed = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+        kinds = [each for each in allowed if each in KINDS]
+        value = getattr(row, name)
+        if kinds and value is not None and not _is_one(value, kinds[0]):
+            said = f"{told.get(name, name)} must be {KINDS[kinds[0]]}, got {value!r}"
+            wrong[name] = f"{FILES.get(name, 'config.yaml')} is damaged: {said[:MOST_SAID]}"
+    return wrong
+
+
+def _is_one(value: Any, kind: type) -> bool:
+    if kind is bool or isinstance(value, bool):
+        return kind is bool and isinstance(value, bool)
+    return isinstance(value, (int, float) if kind is float else kind)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

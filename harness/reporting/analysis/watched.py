@@ -1,0 +1,133 @@
+"""What a watch saw in several runs: thresholds over the steps, and activations at some of them.
+
+Pure functions of watched.csv and histograms.csv. A run that keeps all activations, if only their
+zeros do not cross, is one where all are sent.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from harness.reporting.analysis.metrics import Interval, interval
+
+WITHOUT, WITH = "all are sent", "only these are sent"
+MEASURED, FITTED = "measured", "Laplace fit"
+MOST_POINTS = 150  # of a line: of more steps as many are drawn, evenly spaced
+
+
+class Saw(NamedTuple):
+    """A table of a watch, and the run that it is of."""
+
+    method: str
+    seed: int
+    kept: float  # density of what crosses cuts; 1 where all does
+    table: pd.DataFrame
+
+
+class Fit(NamedTuple):
+    """A distribution with the mean and the deviation of a histogram's values."""
+
+    model: str  # laplace | normal
+    center: float
+    scale: float  # laplace: sqrt(variance / 2); normal: the deviation
+    distance: float  # total variation between it and the histogram, in [0, 1]
+
+
+def together(seen: Iterable[Saw]) -> pd.DataFrame:
+    """Rows of all tables, with the columns method, seed and kept of their runs."""
+    tables = [saw.table.assign(method=saw.method, seed=saw.seed, kept=saw.kept) for saw in seen]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+def is_cut(rows: pd.DataFrame) -> pd.Series:
+    """Mask of the rows about activations, not about a parameter's gradient."""
+    return rows.of.str.fullmatch(r"cut\d+")
+
+
+def with_and_without(rows: pd.DataFrame) -> pd.DataFrame:
+    """`lines` of activations, of two kinds: at density d in runs that keep d of them, and all.
+
+    The same threshold where it is used and where nothing is left out.
+    """
+    rows = rows[is_cut(rows)]
+    used = rows[np.isclose(rows.density, rows.kept) & (rows.kept < 1)]
+    return _two_kinds({WITHOUT: rows[rows.kept == 1], WITH: used})
+
+
+def measured_and_fitted(rows: pd.DataFrame) -> pd.DataFrame:
+    """`lines` of two kinds: the thresholds that were found, and those that a Laplace fit gives.
+
+    The fit is `compressors.threshold_topk`'s, of all entries at once; `rows` are
+    of one method.
+    """
+    fitted = rows.assign(threshold=rows.laplace).dropna(subset="threshold")
+    return _two_kinds({MEASURED: rows if len(fitted) else rows.iloc[:0], FITTED: fitted})
+
+
+def _two_kinds(kinds: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat([lines(rows).assign(kind=kind) for kind, rows in kinds.items()])
+
+
+def lines(rows: pd.DataFrame) -> pd.DataFrame:
+    """of, density, step, value, low, high: the threshold as a mean over ranks and seeds."""
+    groups, found = ["of", "density", "step"], []
+    of_seeds = rows.groupby([*groups, "seed"]).threshold.mean().reset_index()
+    for key, group in _thinned(of_seeds).groupby(groups):
+        found.append([*key, *interval(group.threshold)])
+    return pd.DataFrame(found, columns=[*groups, "value", *Interval._fields[1:]])
+
+
+def _thinned(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of at most `MOST_POINTS` steps."""
+    steps = np.sort(rows.step.unique())
+    if len(steps) <= MOST_POINTS:
+        return rows
+    places = np.linspace(0, len(steps) - 1, MOST_POINTS).round().astype(int)
+    return rows[rows.step.isin(steps[places])]
+
+
+def fits(bins: pd.DataFrame) -> list[Fit]:
+    """A Laplace and a normal distribution for the `bins` of one histogram, by their moments."""
+    center, deviation = float(bins["mean"].iloc[0]), float(bins.deviation.iloc[0])
+    entries = bins.entries.to_numpy(float)
+    found = []
+    for model, scale in (("laplace", deviation / math.sqrt(2)), ("normal", deviation)):
+        expected = _shares(bins, model, center, scale)
+        apart = np.abs(entries / entries.sum() - expected).sum() + 1 - expected.sum()
+        found.append(Fit(model, center, scale, float(apart / 2)))
+    return found
+
+
+def shares(bins: pd.DataFrame) -> pd.DataFrame:
+    """`bins` of one histogram with columns share, laplace and normal: found, and by the fits."""
+    of_fits = {fit.model: _shares(bins, *fit[:3]) for fit in fits(bins)}
+    return bins.assign(share=bins.entries / bins.entries.sum(), **of_fits)
+
+
+def _shares(bins: pd.DataFrame, model: str, center: float, scale: float) -> np.ndarray:
+    edges = [*bins.low, bins.high.iloc[-1]]
+    return np.diff([below(model, edge, center, scale) for edge in edges])
+
+
+def below(model: str, x: float, center: float, scale: float) -> float:
+    """P(X < x) of a `laplace` or `normal` distribution; of scale 0 it is all at its center."""
+    if scale == 0:
+        return float(x > center)
+    z = (x - center) / scale
+    if model == "laplace":
+        return math.exp(z) / 2 if z < 0 else 1 - math.exp(-z) / 2
+    return (1 + math.erf(z / math.sqrt(2))) / 2
+
+
+def distances(bins: pd.DataFrame) -> pd.DataFrame:
+    """of, step, model, mean, low, high of `Fit.distance` over the seeds; one method's `bins`."""
+    found = []
+    for (of, step), group in bins.groupby(["of", "step"]):
+        alone = [fits(each) for _, each in group.groupby(["seed", "rank"])]
+        for of_model in zip(*alone, strict=True):
+            over_seeds = interval(pd.Series([fit.distance for fit in of_model]))
+            found.append([of, step, of_model[0].model, *over_seeds])
+    return pd.DataFrame(found, columns=["of", "step", "model", *Interval._fields])

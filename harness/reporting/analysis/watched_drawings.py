@@ -1,0 +1,103 @@
+"""Figures of what a watch saw: thresholds of gradients and activations, and their histograms."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from harness.config.parts import keeps_largest
+from harness.reporting.analysis import load, watched
+from harness.reporting.analysis.comparison import Comparison
+from harness.reporting.analysis.watched import Saw
+from harness.reporting.figures import histograms, thresholds
+from harness.reporting.figures.theme import Drawing
+
+MEANS = "Means over seeds with 95 % bootstrap intervals shaded"
+
+
+def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
+    """Drawings for which runs have records, by file name."""
+    rows, bins = _all(comparison, load.watched), _all(comparison, load.histograms)
+    found: dict[str, Drawing] = {}
+    if len(rows):
+        found |= _thresholds(rows, comparison.title)
+    if len(bins):
+        found["activations"] = _histograms(bins, comparison.title)
+    return found
+
+
+def _thresholds(rows: pd.DataFrame, title: str) -> dict[str, Drawing]:
+    cuts = watched.is_cut(rows)
+    one = _whole(rows)
+    of_one = rows[rows.method == one]
+    found: dict[str, Drawing] = {}
+    if not cuts.all():
+        lines = watched.lines(of_one[~watched.is_cut(of_one)])
+        found["thresholds_gradient"] = Drawing(
+            f"Magnitude that a share of a layer's gradient reaches, with {one}. {MEANS}.",
+            lambda: thresholds.thresholds(lines, "threshold", f"{title}\n{one}"),
+        )
+    if not cuts.any():
+        return found
+    return found | {
+        "thresholds_activations": Drawing(
+            "Magnitude that a share of a sample's activations at a cut reaches, mean of a batch, "
+            f"where just these cross the cut and where all do. {MEANS}.",
+            lambda: thresholds.thresholds(
+                watched.with_and_without(rows), "mean threshold\nof a row", title
+            ),
+        ),
+        "thresholds_laplace": Drawing(
+            "The same magnitude, and the one that a Laplace distribution with the mean and the "
+            f"variance of the batch's activations has, with {one}. {MEANS}.",
+            lambda: thresholds.thresholds(
+                watched.measured_and_fitted(of_one[watched.is_cut(of_one)]),
+                "threshold",
+                f"{title}\n{one}",
+            ),
+        ),
+    }
+
+
+def _histograms(bins: pd.DataFrame, title: str) -> Drawing:
+    """Draw histograms of one run, uncompressed if there is one, with the fits of all seeds."""
+    one = _whole(bins)
+    of_one = bins[bins.method == one]
+    seed = of_one.seed.min()
+    first = of_one[(of_one.seed == seed) & (of_one["rank"] == of_one["rank"].min())]
+
+    def draw() -> Any:
+        each = [watched.shares(group) for _, group in first.groupby(["of", "step"])]
+        told = f"{title}\n{one}, seed {seed}"
+        return histograms.activations(pd.concat(each), watched.distances(of_one), told)
+
+    return Drawing(
+        f"Activations before each cut, of one batch with {one}, and distributions of the same mean "
+        "and variance. Distance: total variation, 0 for a perfect fit, mean (and 95 % bootstrap "
+        "interval) over seeds.",
+        draw,
+    )
+
+
+def _all(comparison: Comparison, read: Callable[[str], pd.DataFrame]) -> pd.DataFrame:
+    """A table of all runs of `comparison`."""
+    found = []
+    runs: Any = comparison.runs.itertuples()
+    for run in runs:
+        table = read(run.path)
+        if len(table):
+            found.append(Saw(run.method, run.seed, _kept(load.config(run.path)), table))
+    return watched.together(found)
+
+
+def _kept(config: dict[str, Any]) -> float:
+    """Density of the activations that cross; 1 where all do, nan of a scheme that sends others."""
+    activations = config.get("activations") or {}
+    if activations and not keeps_largest(str(activations.get("_target_"))):
+        return float("nan")
+    return float(activations.get("density", 1.0))
+
+
+def _whole(rows: pd.DataFrame) -> str:
+    """The method that leaves no activations out, else the first."""
+    return str(min(rows.method[rows.kept == 1], default=min(rows.method)))

@@ -1,0 +1,35 @@
+"""What papers claim, decided by runs: `judge`. The claims are those of the studies."""
+
+from typing import Any
+
+import pandas as pd
+
+from harness.reporting.claims.base import NOT_TESTABLE, Claim, Paper
+from harness.studies import modules
+
+__all__ = ["Claim", "judge", "papers"]
+
+
+def papers() -> list[Paper]:
+    """The papers of all studies that have a claims.py."""
+    return [module.PAPER for module in modules("claims")]
+
+
+def judge(table: pd.DataFrame, paper: str | None = None) -> list[Claim]:
+    """Every claim of `paper`, of all papers without one, by the rows of `metrics.table`.
+
+    Runs over packets and in virtual time are judged apart, likewise each scale; where no claim of
+    a paper can be tested by one kind, it is told only if no other kind can test any either.
+    """
+    chosen = [each for each in papers() if paper in (None, each.name)]
+    if not chosen:
+        names = ", ".join(each.name for each in papers())
+        raise ValueError(f"paper must be one of {names}, got {paper!r}")
+    kinds: list[Any] = list(table.groupby(["world", "scale"]))
+    judged: list[Claim] = []
+    for each in chosen:
+        lists = [each.judge(rows, *key) for key, rows in kinds]
+        useful = [found for found in lists if {claim.verdict for claim in found} != {NOT_TESTABLE}]
+        for found in useful or lists[:1] or [each.judge(table, "", "")]:
+            judged += found
+    return judged

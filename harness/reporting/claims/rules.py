@@ -1,0 +1,183 @@
+"""What papers claim again and again, as functions of `Runs`; the margins are here.
+
+"The best" of several methods is the one with the largest mean; ratios are paired by seed.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from harness.reporting.analysis.metrics import quality
+from harness.reporting.analysis.ratios import Ratio
+from harness.reporting.claims.base import Found, Group, Runs, listed, spoken
+
+FACTOR = 1.5  # a published factor is met by one not so many times larger or smaller
+ABOUT_EQUAL = 1.2  # times, either way
+FAR = 0.1  # of accuracy, below no compression
+NEAR = 0.02  # of accuracy, at most so much below
+BROKEN = 0.5  # of the accuracy without compression, or less
+
+Rule = Callable[[Runs], Found]
+Methods = tuple[str, ...]
+
+
+def factor(experiment: str, methods: Methods, under: str | Methods, published: float) -> Rule:
+    """The best of `methods` has `published` times the speed-up of `under`; of several, the least's.
+
+    A published "up to" is held against the best method and the least rival.
+    """
+
+    def decide(runs: Runs) -> Found:
+        group = runs.of(experiment)
+        best = group.best("speedup", *methods)
+        rival = under if isinstance(under, str) else group.least("speedup", *under)
+        found = group.ratio("speedup", best, rival)
+        told = f"{best} {spoken(found)} times {rival}"
+        if not np.isfinite(found.mean):
+            return Found(False, told, f"{rival} did not train, so that there is no factor")
+        side = "more" if found.mean > published else "less"
+        reason = f"{side} than published: {limits(group, best, rival)}"
+        return Found(is_about(found.mean, published), told, reason)
+
+    return decide
+
+
+def is_about(value: float, published: float) -> bool:
+    """True if `value` is within FACTOR of the published factor."""
+    return published / FACTOR <= value <= published * FACTOR
+
+
+def is_below(found: Ratio, limit: float) -> bool:
+    """True if a ratio is below `limit`, as far as its bounds can tell."""
+    return found.mean < limit and found.bound in ("", "high")
+
+
+def about_equal(experiment: str, column: str, methods: Methods, others: Methods) -> Rule:
+    """The best of each differ little."""
+
+    def decide(runs: Runs) -> Found:
+        group = runs.of(experiment)
+        best, rival = group.best(column, *methods), group.best(column, *others)
+        found = group.ratio(column, best, rival)
+        told = f"{column}: {best} {spoken(found)} times {rival}; equal is up to {ABOUT_EQUAL:g}"
+        holds = 1 / ABOUT_EQUAL <= found.mean <= ABOUT_EQUAL
+        return Found(holds, told, sends_both(group, best, rival))
+
+    return decide
+
+
+def highest(experiment: str, column: str, method: str, others: Methods) -> Rule:
+    """`method` has the largest mean of `column`."""
+
+    def decide(runs: Runs) -> Found:
+        group = runs.of(experiment)
+        found = group.mean(column, method, *others)
+        best = group.best(column, method, *others)
+        reason = sends_both(group, best, method)
+        return Found(best == method, f"{column}: {listed(found)}", reason)
+
+    return decide
+
+
+def above(experiment: str, column: str, methods: Methods, least: float) -> Rule:
+    """`column` of each of `methods` is more than `least`."""
+
+    def decide(runs: Runs) -> Found:
+        group = runs.of(experiment)
+        found = group.mean(column, *methods)
+        worst = group.least(column, *methods)
+        holds = found[worst] > least
+        return Found(holds, f"{column}: {listed(found)}", limits(group, worst))
+
+    return decide
+
+
+def loses(experiment: str, method: str) -> Rule:
+    """`method` ends far below the accuracy without compression."""
+
+    def decide(runs: Runs) -> Found:
+        group = runs.of(experiment)
+        found = accuracies(group, method, group.dense)
+        told = f"accuracy: {listed(found)}; far is {FAR:g}"
+        return Found(found[group.dense] - found[method] >= FAR, told, easy(group))
+
+    return decide
+
+
+def breaks(experiment: str, method: str) -> Rule:
+    """`method` does not train."""
+
+    def decide(runs: Runs) -> Found:
+        group = runs.of(experiment)
+        share = share_of_accuracy(group, method)
+        told = f"accuracy {share:.3g} of {group.dense}'s; broken is {BROKEN:g} or less"
+        return Found(share <= BROKEN, told, easy(group))
+
+    return decide
+
+
+def ordered(experiment: str, methods: Methods | Callable[[Group], Methods]) -> Rule:
+    """Rule that the first of `methods` has the lowest mean density and the second the highest."""
+
+    def decide(runs: Runs) -> Found:
+        group = runs.of(experiment)
+        named = methods if isinstance(methods, tuple) else methods(group)
+        found = group.mean("density", *named)
+        ranked = sorted(named, key=lambda method: found[method])
+        reason = f"from the lowest: {', '.join(ranked)}"
+        return Found((ranked[0], ranked[-1]) == named[:2], listed(found), reason)
+
+    return decide
+
+
+def accuracies(group: Group, *methods: str) -> dict[str, float]:
+    """Mean final accuracy by method; a diverged run has none."""
+    rows = group.rows(*methods)
+    means = rows.final.mask(rows.diverged, 0.0).groupby(rows.method).mean()
+    return {method: float(means[method]) for method in methods}
+
+
+def share_of_accuracy(group: Group, method: str) -> float:
+    """Final accuracy over that without compression."""
+    found = accuracies(group, method, group.dense)
+    return found[method] / found[group.dense]
+
+
+def limits(group: Group, method: str, rival: str | None = None) -> str:
+    """Say how much links and sizes allow over a rival, whose computation no method can save.
+
+    It is the dense method, unless another is named.
+    """
+    rival = rival or group.dense
+    rows = group.rows(rival)
+    most = (rows.iteration_s / rows.compute_s).mean()
+    told = f"a step of {rival} is {most:.3g} computations long, and no method can save more"
+    if method in (group.dense, rival):
+        return told
+    better = _mean_quality(group, method) / _mean_quality(group, group.dense)
+    return f"{told}; {method} {sends(group, method)} and {better:.3g} times its quality"
+
+
+def sends(group: Group, method: str) -> str:
+    """Say a method's density, its share of a dense ring's bytes, and its throughput."""
+    row = group.rows(method)[["density", "volume_ratio", "normalised_throughput", "workers"]].mean()
+    return (
+        f"sends {row.volume_ratio:.3g} of {group.dense}'s bytes at density {row.density:.3g} on "
+        f"{row.workers:g} workers, has {row.normalised_throughput:.3g} times its throughput"
+    )
+
+
+def sends_both(group: Group, one: str, other: str) -> str:
+    """Say what each of two methods sends."""
+    return "; ".join(f"{method} {sends(group, method)}" for method in (one, other))
+
+
+def easy(group: Group) -> str:
+    """Name the model and data that lose less quality than the paper's."""
+    row = group.rows(group.dense).iloc[0]
+    return f"{row.model} on {row.dataset} loses less than the paper's model on its data"
+
+
+def _mean_quality(group: Group, method: str) -> float:
+    rows = group.rows(method)
+    return float(np.mean([quality(m, x) for m, x in zip(rows.metric, rows.final, strict=True)]))

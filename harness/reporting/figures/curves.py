@@ -1,0 +1,119 @@
+"""Figures of quality as training goes on: tables of `metrics.curve` in, Figures out."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from harness.reporting.figures.styles import Style, of_line, panels, styles
+from harness.reporting.figures.theme import LOOK, NothingToDraw, legend, logarithmic, sheet
+
+FAR = 8  # a time axis whose ends differ by this factor is logarithmic
+FEW_POINTS = 15
+PANEL_IN, FRAME_IN = 2.9, 1.3
+
+Curves = Mapping[str, pd.DataFrame]
+
+
+@mpl.rc_context(LOOK)
+def quality_curves(curves: Curves, metric: str, title: str = "") -> Figure:
+    """Quality over training time, a line per method, from `metrics.curve`."""
+    figure, rows = _panels(curves, metric, title, "time_s")
+    _time_axis(rows[-1], curves)
+    return figure
+
+
+@mpl.rc_context(LOOK)
+def quality_steps(
+    curves: Curves, metric: str, title: str = "", steps_per_epoch: float | None = None
+) -> Figure:
+    """Quality over epochs where their length is known, else over steps."""
+    scaled = {
+        method: table.assign(step=table.step / (steps_per_epoch or 1))
+        for method, table in curves.items()
+    }
+    figure, rows = _panels(scaled, metric, title, "step")
+    rows[-1].set_xlabel("epoch" if steps_per_epoch else "step")
+    rows[-1].set_xlim(left=0)
+    return figure
+
+
+@mpl.rc_context(LOOK)
+def quality_conditions(
+    conditions: Mapping[str, Curves], metric: str, title: str = "", most: int = 3
+) -> Figure:
+    """Quality over time, a panel per condition."""
+    methods = {method for curves in conditions.values() for method in curves}
+    known = {said: curves for said, curves in conditions.items() if _values(curves).notna().any()}
+    if not known:
+        raise NothingToDraw("no method has a number for value")
+    columns = min(most, len(known))
+    rows = -(-len(known) // columns)
+    figure = sheet(title, FRAME_IN + PANEL_IN * rows, 2.9 * columns + 0.8)
+    all_axes = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
+    looks = styles(methods)
+    entries: dict[str, Any] = {}
+    for axes, (said, curves) in zip(all_axes, known.items(), strict=False):
+        _draw(axes, sorted(curves), curves, looks, "time_s")
+        _time_axis(axes, curves)
+        axes.set_title(said, fontsize=9)
+        entries |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    for axes in all_axes[len(known) :]:
+        axes.set_axis_off()
+    for row in range(rows):
+        all_axes[row * columns].set_ylabel(metric.replace("_", " "))
+    names = sorted(entries)
+    handles = [entries[name] for name in names]
+    figure.legend(handles, names, loc="outside lower center", ncols=min(5, len(names)))
+    return figure
+
+
+def _values(curves: Curves) -> pd.Series:
+    return pd.concat([table.value for table in curves.values()])
+
+
+def _panels(curves: Curves, metric: str, title: str, x: str) -> tuple[Figure, list[Axes]]:
+    if _values(curves).isna().all():
+        raise NothingToDraw("no method has a number for value")
+    groups = panels(curves)
+    height_in = PANEL_IN * len(groups) if len(groups) > 1 else PANEL_IN * 1.1
+    figure = sheet(title, height_in + FRAME_IN)
+    rows = figure.subplots(len(groups), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    looks = styles(curves)
+    for axes, group in zip(rows, groups, strict=True):
+        _draw(axes, group, curves, looks, x)
+        axes.set_ylabel(metric.replace("_", " "))
+        if len(groups) > 1:
+            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), fontsize=8)
+    if len(groups) == 1:
+        legend(figure, rows[0])
+    return figure, list(rows)
+
+
+def _draw(
+    axes: Axes, methods: list[str], curves: Curves, looks: Mapping[str, Style], x: str
+) -> None:
+    for method in methods:
+        table = curves[method]
+        every = 1 if len(table) <= FEW_POINTS else 0.12
+        look = of_line(looks[method])
+        axes.plot(
+            table[x], table.value, label=method, markevery=every, markersize=5, lw=1.3, **look
+        )
+        within = table.dropna(subset=["low"])
+        axes.fill_between(
+            within[x], within.low, within.high, color=looks[method].color, alpha=0.15, lw=0
+        )
+
+
+def _time_axis(axes: Axes, curves: Curves) -> None:
+    known = [table.time_s for table in curves.values() if len(table)]
+    begin, ends = min(float(times.min()) for times in known), [float(t.max()) for t in known]
+    if max(ends) > FAR * min(ends) > 0:
+        logarithmic(axes.xaxis, begin, max(ends))
+    else:
+        axes.set_xlim(left=0)
+    axes.set_xlabel("training time (emulated s)")

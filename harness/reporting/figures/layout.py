@@ -1,0 +1,123 @@
+"""What a run's network was: who is joined to what, at which conditions; from its records alone."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hydra.utils import get_object
+
+from harness.records import run_directory
+from harness.reporting.analysis import load
+from profiles.base import Link
+
+QUANTITIES = ("rate_mbit", "delay_ms", "jitter_ms", "loss")
+
+
+class Range(NamedTuple):
+    low: float
+    high: float
+
+
+class ConditionRanges(NamedTuple):
+    """Ranges that one direction of a link went through in a run; emulated units."""
+
+    rate_mbit: Range
+    delay_ms: Range  # its own, without what is between sites
+    jitter_ms: Range
+    loss: Range
+
+
+class NetworkLayout(NamedTuple):
+    """Nodes and links of a run's network: a star (`left` is None), or a dumbbell with a trunk."""
+
+    nodes: int
+    workers_per_node: int
+    left: int | None  # nodes on the left half of a dumbbell
+    links: dict[str, ConditionRanges]  # of shaped directions: up0, down0, trunk_up ...
+    sites: list[int] | None  # of each node
+    site_delays_ms: list[list[float]] | None  # [from site][to site]
+    flows: dict[str, int]  # most competing flows at a time, by path: 0-1, trunk_up ...
+    machines: bool  # real ones, joined by what is there
+    notes: str
+
+
+def read(run: Path | str) -> NetworkLayout | None:
+    """Read the layout from run directory `run`; None where no network came up."""
+    run = Path(run)
+    environment = run_directory.read_json(run / "environment.json") or {}
+    network, dilation = environment.get("network") or {}, environment.get("dilation") or 1.0
+    samples = load.links(run)
+    if "links" not in network or samples.empty:
+        return None
+    settings = load.config(run)
+    per_node = settings.get("workers_per_node", 1)
+    seen = _extremes(run, network, dilation)
+    for name, planned in samples[samples.link.isin(list(seen))].groupby("link").planned_mbit:
+        low, high = seen[str(name)].rate_mbit
+        rate = Range(min(low, float(planned.min())), max(high, float(planned.max())))
+        seen[str(name)] = seen[str(name)]._replace(rate_mbit=rate)
+    return NetworkLayout(
+        nodes=_nodes(settings),
+        workers_per_node=per_node,
+        left=network.get("left"),
+        links=seen,
+        sites=network.get("sites"),
+        site_delays_ms=network.get("site_delays_ms"),
+        flows=_flows(run),
+        machines="machines" in network,
+        notes=_notes(network, dilation),
+    )
+
+
+def _nodes(config: dict[str, Any]) -> int:
+    """Number of nodes of a saved configuration; early ones do not name their parallelism."""
+    kind = config.get("parallel", {}).get("_target_")
+    servers = get_object(kind).servers if kind else 0
+    return config["workers"] // config.get("workers_per_node", 1) + servers
+
+
+def _extremes(run: Path, network: dict[str, Any], dilation: float) -> dict[str, ConditionRanges]:
+    """Ranges of conditions: the kernel's at time 0, widened by every recorded change."""
+    found: dict[str, list[Link]] = {}
+    for name, held in network["links"].items():
+        netem = (held.get("netem") or [{}])[0]  # the first site's, where there are several
+        delay_ms = netem.get("delay_us", 0) / 1000 / dilation
+        if name.startswith("down") and network.get("sites"):
+            sites, delays = network["sites"], network["site_delays_ms"]
+            delay_ms -= delays[min(sites)][sites[int(name.removeprefix("down"))]]
+        jitter_ms = netem.get("jitter_us", 0) / 1000 / dilation
+        rate_mbit = held["rate_mbit"] * dilation  # what the kernel holds is real
+        found[name] = [Link(rate_mbit, max(0.0, delay_ms), jitter_ms, netem.get("loss", 0.0))]
+    for event in run_directory.read_events(run):
+        if event["event"] == "conditions":
+            for name, link in event["links"].items():
+                found.setdefault(name, []).append(Link(**link))
+    return {name: _span(links) for name, links in found.items()}
+
+
+def _span(links: list[Link]) -> ConditionRanges:
+    values = [[getattr(link, name) for link in links] for name in QUANTITIES]
+    return ConditionRanges(*(Range(min(each), max(each)) for each in values))
+
+
+def _flows(run: Path) -> dict[str, int]:
+    running: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    for event in run_directory.read_events(run):
+        if event["event"] in ("flow_started", "flow_stopped"):
+            running[event["pair"]] += 1 if event["event"] == "flow_started" else -1
+            most[event["pair"]] = max(most[event["pair"]], running[event["pair"]])
+    return dict(most)
+
+
+def _notes(network: dict[str, Any], dilation: float) -> str:
+    said = [f"TCP {network['congestion_control']}"] if "congestion_control" in network else []
+    if network.get("queue_bytes"):
+        said.append(f"a queue of {network['queue_bytes'] / 1000:,.0f} kB before each shaped link")
+    slow = f"; an emulated second takes {dilation:g} real ones" if dilation != 1 else ""
+    return f"rates and delays are emulated{slow}. {', '.join(said)}"
+
+
+def way_of(link: str, way: str) -> str:
+    """Name of a direction: of link `3`, up is `up3`; of `trunk`, `trunk_up`."""
+    return f"{link}_{way}" if link == "trunk" else f"{way}{link}"

@@ -1,0 +1,146 @@
+"""Figures of a comparison: tables of `reporting.analysis.metrics` in, matplotlib Figures out."""
+
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from harness.reporting.figures.styles import Style, of_bar, of_point, styles
+from harness.reporting.figures.theme import LOOK, NothingToDraw, legend, logarithmic, sheet
+
+FAR = 8  # a time axis whose ends differ by this factor is logarithmic
+NARROW = 3  # likewise an axis of densities
+
+
+@mpl.rc_context(LOOK)
+def speedup_bars(comparison: pd.DataFrame, title: str = "") -> Figure:
+    """Normalised training speed-up of each method, from `metrics.compare`."""
+    return _bars(comparison, "speedup", "normalised training speed-up (×)", title)
+
+
+@mpl.rc_context(LOOK)
+def throughput_bars(comparison: pd.DataFrame, title: str = "") -> Figure:
+    """Normalised throughput of each method, from `metrics.compare`."""
+    return _bars(comparison, "normalised_throughput", "normalised throughput (×)", title)
+
+
+@mpl.rc_context(LOOK)
+def quality_time(comparison: pd.DataFrame, title: str = "") -> Figure:
+    """Final quality against total training time, one point per method, from `metrics.compare`."""
+    shown = _known(comparison, "final")
+    figure = _points(shown, "time_s", title)
+    axes = figure.axes[0]
+    if shown.time_s.max() > FAR * shown.time_s.min() > 0:
+        logarithmic(axes.xaxis, shown.time_s.min(), shown.time_s.max())
+    else:
+        axes.set_xlim(left=0)
+    axes.set_xlabel("total training time (emulated s)")
+    return figure
+
+
+@mpl.rc_context(LOOK)
+def quality_density(comparison: pd.DataFrame, title: str = "") -> Figure:
+    """Final quality against mean density, one point per method."""
+    shown = _known(comparison, "final").dropna(subset=["density"])
+    figure = _points(shown, "density", title)
+    axes = figure.axes[0]
+    if shown.density.max() > NARROW * shown.density.min() > 0:
+        logarithmic(axes.xaxis, shown.density.min(), shown.density.max())
+    axes.set_xlabel("mean density")
+    return figure
+
+
+@mpl.rc_context(LOOK)
+def breakdown_bars(comparison: pd.DataFrame, title: str = "") -> Figure:
+    """Compute, compression and exposed communication of an iteration, from `metrics.compare`."""
+    shown = _known(comparison, "iteration_s")
+    figure, axes = _figure(title, height=1.6 + 0.42 * len(shown))
+    places, left = np.arange(len(shown)), np.zeros(len(shown))
+    parts = {
+        "compute_s": ("0.75", ""),
+        "compress_s": ("#E69F00", "//"),
+        "exposed_s": ("#0072B2", ".."),
+    }
+    for part, (color, hatch) in parts.items():
+        label = {"exposed_s": "exposed communication"}.get(part, part.removesuffix("_s"))
+        widths = shown[part].to_numpy()
+        axes.barh(places, widths, 0.62, left, label=label, **_fill(color, hatch))
+        left = left + widths
+    axes.plot(shown.iteration_s, places, "D", color="black", markersize=5, label="iteration")
+    axes.set_yticks(places, list(shown.method))
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel("mean time per iteration (emulated s)")
+    return legend(figure, axes)
+
+
+def _figure(title: str, height: float = 4.2) -> tuple[Figure, Axes]:
+    figure = sheet(title, height)
+    return figure, figure.subplots()
+
+
+def _known(table: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Rows that have a number in `column`, at least one."""
+    shown = table.dropna(subset=[column])
+    if shown.empty:
+        raise NothingToDraw(f"no method has a number for {column}")
+    return shown
+
+
+def _styled(table: pd.DataFrame) -> list[tuple[Any, Style]]:
+    looks = styles(table.method)
+    rows: Any = table.itertuples()
+    return [(row, looks[row.method]) for row in rows]
+
+
+def _fill(color: str, hatch: str) -> dict[str, Any]:
+    return {"facecolor": color, "hatch": hatch, "edgecolor": "white", "linewidth": 0.5}
+
+
+def _error(row: Any, name: str) -> list[list[float]] | None:
+    """Interval of `row` as matplotlib wants it; None without one."""
+    mean, low, high = (getattr(row, name + end) for end in ("", "_low", "_high"))
+    return None if np.isnan(low) else [[max(0.0, mean - low)], [max(0.0, high - mean)]]
+
+
+def _points(shown: pd.DataFrame, column: str, title: str) -> Figure:
+    """`column` and final quality of each method, with their intervals."""
+    figure, axes = _figure(title)
+    for row, style in _styled(shown):
+        x = getattr(row, column)
+        axes.errorbar(
+            x,
+            row.final,
+            xerr=_error(row, column),
+            yerr=_error(row, "final"),
+            color=style.color,
+            linestyle="none",
+            capsize=3,
+        )
+        axes.plot(x, row.final, label=row.method, markersize=8, **of_point(style))
+    axes.margins(0.12)
+    axes.set_ylabel(f"final {shown.metric.iloc[0].replace('_', ' ')}")
+    return legend(figure, axes)
+
+
+def _bars(comparison: pd.DataFrame, column: str, label: str, title: str) -> Figure:
+    shown = _known(comparison, column)
+    figure, axes = _figure(title, height=1.3 + 0.42 * len(shown))
+    for place, (row, style) in enumerate(_styled(shown)):
+        value, error = getattr(row, column), _error(row, column)
+        axes.barh(place, value, 0.62, **of_bar(style))
+        axes.errorbar(value, place, xerr=error, color="0.25", capsize=3, linestyle="none")
+        tip = value + (error[1][0] if error else 0)
+        text = f"{value:.3g}" + (" (diverged)" if row.diverged and not value else "")
+        axes.annotate(text, (tip, place), (5, 0), textcoords="offset points", va="center")
+    axes.axvline(1, color="0.25", linewidth=1, linestyle="--")
+    axes.set_yticks(range(len(shown)), list(shown.method))
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.margins(x=0.1)
+    axes.set_xlim(left=0)
+    axes.set_xlabel(label)
+    return figure

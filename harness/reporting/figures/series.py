@@ -1,0 +1,184 @@
+"""Figures of what methods do over time or steps: DataFrames of one run each in, Figures out.
+
+Many methods are shown in several panels of one scale, with the baseline in each.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from harness.reporting.figures.link_load import FlowSpan
+from harness.reporting.figures.styles import Style, of_line, panels, styles
+from harness.reporting.figures.theme import LOOK, NothingToDraw, legend, logarithmic, sheet
+
+RATE: Any = {"color": "0.45", "linewidth": 1.2, "linestyle": (0, (4, 2))}
+PANEL_IN, RATE_IN, FRAME_IN = 2.6, 1.3, 1.1
+FEW_POINTS = 15  # of a line that has a marker at each
+FAR = 1.5  # how much longer than all others a run is cut
+
+Series = Mapping[str, pd.DataFrame]
+
+
+class PanelColumn(NamedTuple):
+    """A column over time or steps, as a panel shows it."""
+
+    column: str
+    label: str
+    log: bool = False
+
+
+DENSITY = PanelColumn("density", "density", log=True)
+THROUGHPUT = PanelColumn("throughput", "samples/s")
+GOODPUT = PanelColumn("goodput_mbit", "goodput per worker\n(Mbit/s)")
+
+
+@mpl.rc_context(LOOK)
+def density_time(
+    series: Series,
+    rate: pd.DataFrame | None = None,
+    title: str = "",
+    spans: Sequence[FlowSpan] = (),
+) -> Figure:
+    """Density over time, a line per method, the planned link rate beneath."""
+    return _over_time(series, DENSITY, rate, title, spans)
+
+
+@mpl.rc_context(LOOK)
+def throughput_time(
+    series: Series,
+    rate: pd.DataFrame | None = None,
+    title: str = "",
+    spans: Sequence[FlowSpan] = (),
+) -> Figure:
+    """Samples/s over time, a line per method, the planned link rate beneath."""
+    return _over_time(series, THROUGHPUT, rate, title, spans)
+
+
+@mpl.rc_context(LOOK)
+def goodput_time(
+    series: Series,
+    rate: pd.DataFrame | None = None,
+    title: str = "",
+    spans: Sequence[FlowSpan] = (),
+) -> Figure:
+    """Goodput over time, a line per method, beside the planned rate of the slowest link."""
+    return _over_time(series, GOODPUT, rate, title, spans, beside=True)
+
+
+@mpl.rc_context(LOOK)
+def running_goodput(
+    series: Series,
+    rate: pd.DataFrame | None = None,
+    title: str = "",
+    spans: Sequence[FlowSpan] = (),
+) -> Figure:
+    """Running average of what a worker receives while it communicates."""
+    shown = GOODPUT._replace(label="goodput while\ncommunicating (Mbit/s)")
+    return _over_time(series, shown, rate, title, spans, beside=True)
+
+
+@mpl.rc_context(LOOK)
+def density_throughput(series: Series, title: str = "") -> Figure:
+    """Density and samples/s of every step, a column of panels for each group of methods."""
+    _known(series, "density")
+    groups = panels(series)
+    figure = sheet(title, 4.6 + 0.3 * len(groups), 7.0 + 2.2 * (len(groups) - 1))
+    all_axes = figure.subplots(2, len(groups), sharex=True, sharey="row", squeeze=False)
+    looks = styles(series)
+    for (upper, lower), group in zip(all_axes.T, groups, strict=True):
+        for method in group:
+            _line(upper, method, looks[method], series[method], "step", "density")
+            _line(lower, method, looks[method], series[method], "step", "throughput")
+        lower.set_xlabel("step")
+        lower.set_ylim(bottom=0)
+        columns = 3 if len(groups) == 1 else 2
+        lower.legend(loc="upper center", bbox_to_anchor=(0.5, -0.25), ncols=columns, fontsize=8)
+    all_axes[0, 0].set_ylabel("density")
+    all_axes[1, 0].set_ylabel("samples/s")
+    values = pd.concat([table.density for table in series.values()])
+    logarithmic(all_axes[0, 0].yaxis, values.min(), values.max())
+    return figure
+
+
+def _over_time(
+    series: Series,
+    shown: PanelColumn,
+    rate: pd.DataFrame | None,
+    title: str,
+    spans: Sequence[FlowSpan],
+    beside: bool = False,  # the rate, in the panels of the methods
+) -> Figure:
+    _known(series, shown.column)
+    groups = panels(series)
+    known = rate if rate is not None and not rate.empty else None
+    beneath = known is not None and not beside
+    heights = [PANEL_IN * (1.0 if len(groups) > 1 else 1.2)] * len(groups) + [RATE_IN] * beneath
+    figure = sheet(title, sum(heights) + FRAME_IN)
+    rows = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
+    looks, end_s = styles(series), _end(series)
+    for axes, group in zip(rows, groups, strict=False):
+        axes.sharey(rows[0])
+        _shade(axes, spans)
+        if known is not None and beside:
+            _rate(axes, known, "planned rate,\nslowest link")
+        for method in group:
+            _line(axes, method, looks[method], series[method], "time_s", shown.column)
+        axes.set_ylabel(shown.label)
+        if len(groups) > 1:
+            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), fontsize=8)
+    _scale(rows[0], series, shown, end_s)
+    if known is not None and beneath:
+        _shade(rows[-1], spans)
+        _rate(rows[-1], known, "")
+        rows[-1].set_ylabel("slowest link\n(Mbit/s)")
+        rows[-1].set_ylim(bottom=0)
+    _time_axis(rows[-1], series, end_s, bool(spans))
+    return legend(figure, rows[0]) if len(groups) == 1 else figure
+
+
+def _known(series: Series, column: str) -> None:
+    if all(table[column].isna().all() for table in series.values()):
+        raise NothingToDraw(f"no method has a number for {column}")
+
+
+def _rate(axes: Axes, rate: pd.DataFrame, label: str) -> None:
+    axes.plot(rate.time_s, rate.planned_mbit, drawstyle="steps-post", label=label, **RATE)
+
+
+def _shade(axes: Axes, spans: Sequence[FlowSpan]) -> None:
+    """Shade the time in which competing flows ran."""
+    for span in spans:
+        axes.axvspan(span.start_s, span.end_s, color="0.93", linewidth=0, zorder=0)
+
+
+def _scale(axes: Axes, series: Series, shown: PanelColumn, end_s: float) -> None:
+    values = pd.concat([t[t.time_s <= end_s][shown.column] for t in series.values()]).dropna()
+    if shown.log and len(values):
+        logarithmic(axes.yaxis, values.min(), values.max())
+    else:
+        axes.set_ylim(bottom=0)
+
+
+def _line(axes: Axes, method: str, style: Style, table: pd.DataFrame, x: str, y: str) -> None:
+    every = 1 if len(table) <= FEW_POINTS else 0.12
+    axes.plot(
+        table[x], table[y], label=method, markevery=every, markersize=5, lw=1.3, **of_line(style)
+    )
+
+
+def _end(series: Series) -> float:
+    """End of the time axis in seconds: the second longest run's if the longest is far longer."""
+    ends = sorted(float(table.time_s.max()) for table in series.values())
+    return ends[-2] if len(ends) > 1 and ends[-1] > FAR * ends[-2] else ends[-1]
+
+
+def _time_axis(axes: Axes, series: Series, end_s: float, shaded: bool) -> None:
+    last, slowest = max((float(table.time_s.max()), method) for method, table in series.items())
+    notes = [f"{slowest} goes on to {last:,.0f} s"] if last > end_s else []
+    notes += ["shaded: competing flows"] if shaded else []
+    axes.set_xlim(0, end_s * 1.02)
+    axes.set_xlabel("; ".join(["training time (emulated s", *notes]) + ")")

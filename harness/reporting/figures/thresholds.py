@@ -1,0 +1,112 @@
+"""Figures of thresholds over steps, and of what share reaches them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from harness.reporting.figures.styles import DOTTED, Style, of_density, of_line, styles
+from harness.reporting.figures.theme import LOOK, NothingToDraw, legend_of, logarithmic, sheet
+
+PANEL_IN, FRAME_IN = 2.7, 1.4
+WIDE = 8  # thresholds that differ by this factor are on a logarithmic axis
+ROOM = 1.8  # times, above and below what is on a logarithmic axis
+MARKS = 0.11  # of a line's length between two markers
+KINDS: tuple[Any, ...] = ("-", DOTTED)
+
+
+@mpl.rc_context(LOOK)
+def thresholds(lines: pd.DataFrame, label: str, title: str = "") -> Figure:
+    """A panel for each layer, a line for each density and, where `lines` have it, each kind.
+
+    `lines` has of, density, step, value, low, high; of kinds the second is dotted.
+    """
+    if lines.empty or not (lines.value > 0).any():
+        raise NothingToDraw("nothing that a watch saw has a threshold above 0")
+    layers = sorted(lines.of.unique())
+    figure = sheet(title, FRAME_IN + PANEL_IN * len(layers))
+    rows = figure.subplots(len(layers), 1, sharex=True, squeeze=False)[:, 0]
+    kinds = list(lines.kind.unique()) if "kind" in lines else []
+    for axes, layer in zip(rows, layers, strict=True):
+        shown = lines[lines.of == layer]
+        for (density, *kind), line in shown.groupby(["density", *(["kind"] if kinds else [])]):
+            look = of_density(density)._replace(linestyle=KINDS[kinds.index(*kind) if kind else 0])
+            _line(axes, line, look._replace(hollow=look.linestyle == DOTTED))
+        _scale(axes, shown.value[shown.value > 0])
+        axes.set_ylabel(label)
+        axes.set_title(layer, fontsize=10)
+    _steps(rows[-1], lines)
+    found = sorted(lines.density.unique(), reverse=True)
+    handles = {
+        f"density {density:g}": Line2D([], [], **of_line(of_density(density))) for density in found
+    }
+    for kind, line in zip(kinds, KINDS, strict=False):
+        handles[kind] = Line2D([], [], color="0.3", linestyle=line)
+    return legend_of(figure, handles)
+
+
+@mpl.rc_context(LOOK)
+def achieved_density(
+    shares: Mapping[str, pd.DataFrame], asked: Mapping[str, float], what: str, title: str = ""
+) -> Figure:
+    """Plot the share of `what` that each method sent over the steps, beside the `asked` one.
+
+    `shares` has step, value, low, high by method.
+    """
+    most_first = sorted(shares, key=lambda method: -asked[method])
+    known = {name: shares[name] for name in most_first if shares[name].value.notna().any()}
+    if not known:
+        raise NothingToDraw("no method has a number for achieved_density")
+    figure = sheet(title, FRAME_IN + 1.3 * PANEL_IN)
+    axes = figure.subplots()
+    looks = styles(shares)
+    for place, (method, table) in enumerate(known.items()):
+        _line(axes, table, looks[method]._replace(linestyle="-"), method, place)
+        axes.axhline(asked[method], color=looks[method].color, linestyle=DOTTED, linewidth=1.1)
+    values = pd.concat(
+        [
+            *(table.value for table in known.values()),
+            pd.Series({name: asked[name] for name in known}),
+        ]
+    )
+    _scale(axes, values[values > 0])
+    axes.set_ylim(top=min(axes.get_ylim()[1], 1.05))
+    axes.set_ylabel(f"share of {what} sent")
+    _steps(axes, pd.concat(known.values()))
+    drawn, names = axes.get_legend_handles_labels()
+    handles = dict(zip(names, drawn, strict=True))
+    return legend_of(figure, handles | {"asked for": Line2D([], [], color="0.3", linestyle=DOTTED)})
+
+
+def _line(
+    axes: Axes, table: pd.DataFrame, style: Style, label: str | None = None, place: int = 0
+) -> None:
+    """Lines of different `place` have their markers at different steps, lest equal ones hide."""
+    every = (place % 4 * MARKS / 4, MARKS)
+    look = of_line(style) | {"markersize": 4.5, "linewidth": 1.3, "markevery": every}
+    axes.plot(table.step, table.value, label=label, **look)
+    within = table.dropna(subset=["low"])
+    axes.fill_between(
+        within.step, within.low, within.high, color=style.color, alpha=0.15, linewidth=0
+    )
+
+
+def _scale(axes: Axes, values: pd.Series) -> None:
+    if values.max() > WIDE * values.min():
+        logarithmic(axes.yaxis, float(values.min()), float(values.max()))
+        axes.set_ylim(
+            values.min() / ROOM, values.max() * ROOM
+        )  # whatever an interval comes down to
+    else:
+        axes.set_ylim(bottom=0)
+
+
+def _steps(axes: Axes, table: pd.DataFrame) -> None:
+    axes.set_xlim(0, max(1, table.step.max()))
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    axes.set_xlabel("step")

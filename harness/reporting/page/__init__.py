@@ -1,0 +1,50 @@
+"""A report as pages that need nothing else: one an experiment, and one that leads to several."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from harness.reporting.analysis.comparison import Comparison
+from harness.reporting.figures.agreement import agreement as agreement_figure
+from harness.reporting.page import experiment, html, pictures
+from harness.reporting.page.pictures import Pictures
+
+
+def write(
+    runs: pd.DataFrame,
+    compared: list[Comparison],
+    drawn: dict[str, Pictures],
+    pairs: dict[str, pd.DataFrame],
+    out: Path,
+) -> list[Path]:
+    """Write `out`/index.html, and of several experiments a page each beside it; returns all.
+
+    `runs` are all of `load.runs`; `pairs` has `agreement.paired` by experiment, `drawn` the
+    pictures of each comparison and experiment, by name. An experiment without a run that counts
+    has no page.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    names = [each.runs.experiment.iloc[0] for each in compared]
+    pages = []
+    for name in dict.fromkeys(names):
+        own = runs[runs.experiment == name]
+        of_it = [each for each, whose in zip(compared, names, strict=True) if whose == name]
+        twins = pairs[name]
+        picture = None if twins.empty else _agreement(twins)
+        pages.append(experiment.gather(own, of_it, drawn, twins, picture))
+    if len(pages) == 1:
+        return [_page(out / "index.html", pages[0], alone=True)]
+    files = [_page(out / f"{each.name}.html", each, alone=False) for each in pages]
+    index = out / "index.html"
+    index.write_text(html.render("index.html", title="Experiments", pages=pages))
+    return [index, *files]
+
+
+def _agreement(pairs: pd.DataFrame) -> pictures.Shown:
+    caption = "Mean step in virtual time against that over real packets."
+    return pictures.of(agreement_figure(pairs), caption)
+
+
+def _page(path: Path, shown: experiment.Experiment, alone: bool) -> Path:
+    path.write_text(html.render("experiment.html", title=shown.name, page=shown, alone=alone))
+    return path

@@ -1,0 +1,141 @@
+"""What the page of one experiment shows, put together from its runs."""
+
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from harness.reporting import claims
+from harness.reporting.analysis import metrics, proof, tables
+from harness.reporting.analysis.comparison import Comparison, differences, notes
+from harness.reporting.analysis.grid import Grid
+from harness.reporting.analysis.regret import regret
+from harness.reporting.claims import published
+from harness.reporting.page import commands, surroundings
+from harness.reporting.page.pictures import Pictures, Shown, data
+
+BESIDE = ("network",)  # figures that have a place of their own
+
+
+class Setting(NamedTuple):
+    """A comparison as the page shows it."""
+
+    id: str
+    title: str
+    apart: str
+    target: str
+    table: Grid
+    notes: list[str]
+    csv: Shown
+    pictures: Pictures
+    network: Shown | None
+    worst: Grid | None  # proof, by method; None in virtual time
+    proofs: Grid | None
+
+
+class Experiment(NamedTuple):
+    """Everything the template of an experiment's page asks for."""
+
+    name: str
+    ran: list[str]
+    settings: list[Setting]
+    pictures: Pictures
+    claims: Grid | None
+    judged: dict[str, int]  # claims by verdict
+    published: Grid | None
+    regret: Grid | None
+    agreement: Grid | None
+    agreement_picture: Shown | None
+    left_out: Grid | None
+    facts: list[surroundings.Fact]
+    commands: commands.Commands
+
+
+def gather(
+    runs: pd.DataFrame,
+    compared: list[Comparison],
+    drawn: dict[str, Pictures],
+    pairs: pd.DataFrame,
+    agreement_picture: Shown | None,
+) -> Experiment:
+    """Collect what the page of one experiment shows; `runs` also has those that do not count.
+
+    `drawn` has the pictures of each comparison and of the experiment, by name.
+    """
+    name = str(runs.experiment.iloc[0])
+    absent, counted = runs[runs.left_out != ""], runs[runs.left_out == ""]
+    table = metrics.table(counted)
+    judged = _judged(table)
+    lost = regret(table)
+    return Experiment(
+        name=name,
+        ran=_ran(runs, compared),
+        settings=[_setting(each, compared, drawn.get(each.name, {})) for each in compared],
+        pictures=drawn.get(name, {}),
+        claims=tables.claims(judged) if judged else None,
+        judged=_counted(judged),
+        published=_published(table),
+        regret=None if lost.empty else tables.regret(lost),
+        agreement=None if pairs.empty else tables.agreement(pairs),
+        agreement_picture=agreement_picture,
+        left_out=None if absent.empty else tables.left_out(absent),
+        facts=surroundings.facts(counted.path),
+        commands=commands.of_runs(list(counted.path)),
+    )
+
+
+def _ran(runs: pd.DataFrame, compared: list[Comparison]) -> list[str]:
+    """Describe in lines what was run."""
+    counted = runs[runs.left_out == ""]
+    first = counted.iloc[0]
+    seeds = counted.seed.nunique()
+    said = [
+        f"{first.model} on {first.dataset}, {first.workers} workers, computation {first.compute}"
+    ]
+    profiles = ", ".join(map(str, counted.profile.dropna().unique()))
+    said.append(f"profile: {profiles}" if profiles else "no profile")
+    said += surroundings.forms(counted.path)
+    kinds = ["virtual time, no packets" if each else "real packets" for each in (True, False)
+             if (counted.simulated == each).any()]  # fmt: skip
+    said.append("network: " + " and ".join(kinds))
+    methods = counted.method.nunique()
+    many = f"{methods} method{'s' * (methods > 1)}, {seeds} seed{'s' * (seeds > 1)}"
+    many += f", {len(compared)} settings" * (len(compared) > 1)
+    said.append(f"{many}: {len(counted)} of {len(runs)} runs count")
+    ended = sorted(each for each in counted.ended if each)
+    return said + ([f"the last ended {ended[-1][:16].replace('T', ' ')} UTC"] if ended else [])
+
+
+def _setting(compared: Comparison, others: list[Comparison], pictures: Pictures) -> Setting:
+    run = compared.runs.iloc[0]
+    real = not compared.runs.simulated.all()
+    worst = proof.by_method(compared.proofs, list(compared.table.method)) if real else None
+    csv = compared.table.to_csv(index=False).encode()
+    metric = compared.table.metric.iloc[0]
+    return Setting(
+        id=compared.name,
+        title=compared.title,
+        apart=", ".join(differences(compared, others)),
+        target=f"{metric} {run.target:g}" if pd.notna(run.target) else "",
+        table=tables.comparison(compared.table),
+        notes=notes(compared),
+        csv=Shown(f"{compared.name}.csv", data("text/csv", csv), 0, 0),
+        pictures={name: each for name, each in pictures.items() if name not in BESIDE},
+        network=pictures.get("network"),
+        worst=None if worst is None else tables.proof(worst),
+        proofs=tables.proof(compared.proofs) if real else None,
+    )
+
+
+def _judged(table: pd.DataFrame) -> list[Any]:
+    """Claims that these runs can decide."""
+    return [each for each in claims.judge(table) if each.runs]
+
+
+def _counted(judged: list[Any]) -> dict[str, int]:
+    verdicts = [each.verdict for each in judged]
+    return {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}
+
+
+def _published(table: pd.DataFrame) -> Grid | None:
+    found = published.side_by_side(table)
+    return None if found.empty else tables.published(found)

@@ -1,0 +1,38 @@
+"""Figures as a page holds them: in the page itself, with words for those who cannot see them."""
+
+from base64 import b64encode
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from harness.reporting.figures import theme
+
+
+class Shown(NamedTuple):
+    """A figure in a page."""
+
+    caption: str
+    source: Markup  # data: address
+    width: int  # CSS pixels
+    height: int
+
+
+Pictures = dict[str, Shown]  # by file name, in the order in which they are shown
+PIXELS_PER_IN = 96
+
+
+def of(figure: theme.Figure, caption: str) -> Shown:
+    """`figure` in a page, with what it shows in words."""
+    drawn = theme.picture(figure)
+    width_in, height_in = figure.get_size_inches()
+    return Shown(
+        caption,
+        data(drawn.kind, drawn.data),
+        round(PIXELS_PER_IN * width_in),
+        round(PIXELS_PER_IN * height_in),
+    )
+
+
+def data(kind: str, content: bytes) -> Markup:
+    """An address that holds `content`, of MIME type `kind`, itself."""
+    return Markup(f"data:{kind};base64,{b64encode(content).decode()}")

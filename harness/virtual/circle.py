@@ -1,0 +1,63 @@
+"""Some ranks of a virtual world, and where they meet: what they bring, and when, in no time."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.engine.training.together import Together
+from harness.virtual.world import World
+
+
+@dataclass
+class _Round:
+    brought: dict[int, Any] = field(default_factory=dict)
+    made: list[Any] = field(default_factory=list)  # one thing, once all are here
+
+
+class Circle:
+    """Group of `size` ranks that meet and exchange objects, in no time."""
+
+    def __init__(self, world: World, size: int) -> None:
+        self.size, self._world, self._round = size, world, _Round()
+
+    def meet(self, member: int, brought: Any, make: Callable[[list[Any]], Any]) -> Any:
+        """Wait for all members and return `make(everybody's brought)`, made in order of member."""
+        here = self._round
+        here.brought[member] = brought
+        if len(here.brought) == self.size:
+            self._round = _Round()
+            here.made.append(make([here.brought[each] for each in range(self.size)]))
+        else:
+            self._world.wait(lambda: 0.0 if here.made else None)
+        return here.made[0]
+
+
+@dataclass
+class Ranks(Together):
+    """All ranks at once, as `member` sees them: a `harness.engine.training.together.Together`.
+
+    Each is in `still` while its clock stands still: what it sends then takes no time.
+    """
+
+    world: World
+    circle: Circle
+    member: int
+    still: set[int]
+
+    def begin(self) -> float:
+        self.meet(self.world.now_s)
+        return self.world.now_s
+
+    def meet(self, mine: float) -> float:
+        return self.circle.meet(self.member, mine, min)
+
+    def gather(self, mine: Any) -> list[Any]:
+        return self.circle.meet(self.member, mine, list)
+
+    def stop(self, arrived: float) -> None:
+        self.meet(arrived)
+        self.still.add(self.member)
+
+    def go_on(self, arrived: float) -> None:
+        self.meet(arrived)
+        self.still.discard(self.member)

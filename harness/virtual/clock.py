@@ -1,0 +1,62 @@
+"""The clock of a rank in virtual time: it goes on by what is waited for, and by what is charged."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+
+from harness.virtual.compression import Given
+from harness.virtual.world import World
+
+
+@dataclass
+class VirtualClock:
+    """A `harness.clock.RankClock` of the thread that asks; emulated seconds, so it has no dilation.
+
+    Computation is charged `per_compute_s` for each second that it takes here, 0: it is paced, and
+    waits by itself. Compression is charged what is `given`, or `per_compress_s` for each of its.
+    """
+
+    world: World
+    per_compute_s: float
+    per_compress_s: float
+    given: Given | None
+    device: torch.device
+    dilation: float = 1.0
+    _since: float | None = field(default=None, init=False)  # while it computes
+
+    def now(self) -> float:
+        """While it computes, as far as it has come with that."""
+        so_far_s = 0.0 if self._since is None else self._read(time.perf_counter) - self._since
+        return self.world.now_s + self.per_compute_s * so_far_s
+
+    def charge(self, real_s: float) -> None:
+        """For so many seconds of computing here."""
+        self.sleep_until(self.now() + self.per_compute_s * real_s)
+
+    def sleep_until(self, at: float) -> None:
+        self.world.sleep_until(at)
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        began = self._since = self._read(time.perf_counter)
+        yield
+        self._since = None
+        self.charge(self._read(time.perf_counter) - began)
+
+    @contextmanager
+    def compressing(self, entries: int) -> Iterator[None]:
+        began = self._read(time.thread_time)
+        yield
+        took_s = self.per_compress_s * (self._read(time.thread_time) - began)
+        if self.given:
+            took_s = self.given.seconds(entries) if entries else 0.0
+        self.sleep_until(self.now() + took_s)
+
+    def _read(self, read: Callable[[], float]) -> float:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+            return time.perf_counter()
+        return read()

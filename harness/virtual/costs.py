@@ -1,0 +1,298 @@
+"""What collectives take over links whose rates change meanwhile: the alpha-beta model, integrated.
+
+A message of b bytes takes alpha + b / rate (Hockney, 1994). Rates change with the profile, so bytes
+are carried at each look's rate until none are left. Of P workers:
+
+- ring reduce-scatter and all-gather: P-1 messages in a row of b/P each, an all-reduce is one after
+  the other (Patarasuk & Yuan, 2009). Pieces of an all-gather may differ in length: the busiest hop
+  then carries the total less the smallest piece (Thakur et al., 2005, for equal pieces), and the
+  longest piece travels P-1 hops, chunk by chunk, each handed on when it is there.
+- broadcast: b bytes handed on along the ring, in pieces so small that all hops are busy at once
+  (Sanders, Speck & Traeff, 2009, pipelined): b on every hop, P-1 messages of latency.
+- all-to-all, and sends at the same time: every connection is its own, none waits for another.
+
+A ring is as fast as its slowest hop is at the moment: every step waits for the one before it on the
+left. Ranks are in the order of the nodes, so of a ring one connection leaves and one enters a node,
+whatever it holds: its link carries what one of all P ranks sends, not one of as many ranks as there
+are nodes. Traffic inside a node is free. Connections that cross the same direction share it evenly,
+those of competing flows too; a ring over a dumbbell crosses the trunk once each way, an all-to-all
+with a connection for every two workers on different halves. While flows compete, their windows
+stand in the queues, as CUBIC leaves them: every message waits for one, or takes as long as its
+share of the rate makes it, if that is longer. A window is where its flow's data is and where its
+acknowledgements are, behind the data of the flow that leaves the receiver; round a ring a long
+queue and a short one follow each other (links.csv of contended runs on four and eight nodes has
+0.38 to 0.51 of a queue's room in the mean; of eight flows a link, 0.57). Gloo sends a message when
+its receiver has said that it is ready, so both wait, in one queue each. Of an all-gather all
+receivers are ready at once, and its messages wait in every other queue. Delays of links count once
+a message; jitter is taken as its mean, 0, and reordering as none. Loss bounds a flow by the TCP
+throughput equation of RFC 5348, section 3.1 (Padhye et al., 1998), which is Reno's: CUBIC recovers
+faster over long paths. Noise stretches what messages and bytes take, and queues; delays of links
+are exact.
+
+Workers are not done with a ring at one time: who is behind the slowest hop waits for all that
+crosses it, and who sends over it has everything already (harness/virtual/ends.py). A collective
+begins when the last is done with the one before.
+
+HTB's links are token buckets: one that was idle lets `burst_s` of its rate through at once, and a
+packet passes whole, however few tokens there are, to be paid for by the next (`packet_bytes`). So
+a collective takes less than its bytes by both, where no other flow keeps the bucket empty.
+
+Where nodes share processors, who waits for a message has to be woken when it is there. While a lot
+of bytes is on its way the next message is awaited meanwhile, so this is a bound, not a term: a
+collective takes no less than its messages' wakings, beside the delay of links. A receiver of gloo's
+rings says at every message that it is ready, so both ends have to run, and ranks that share a
+processor are in each other's way: a waking takes as much longer as the root of their number (0.78,
+1.16 and 1.49 ms a message measured on 2, 4 and 8 nodes of two cores). Of an all-gather, an
+all-to-all and sends, all receives are posted before, and it does not (0.7 and 0.62 on 4 and 8).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf, sqrt
+from typing import Any
+
+import numpy as np
+
+from harness.engine.exchange.workers import CHUNK_BYTES
+from harness.virtual.conditions import Conditions, Look
+from harness.virtual.ends import last_packet, ring_ends_s
+from harness.virtual.noise import Noise
+from harness.virtual.routes import VOID
+from harness.virtual.shares import Shares
+
+POSTED = {"all_gather", "all_to_all", "send"}  # all receives are, before it begins
+
+
+@dataclass
+class Costs:
+    """Emulated times at which collectives end; `carried` are their bytes, as frames, by link.
+
+    Times at which collectives start do not fall from one call to the next.
+    """
+
+    conditions: Conditions
+    workers_per_node: int
+    alpha_s: float  # of a message, beside the delay of links
+    operation_s: float  # of a collective, once
+    efficiency: float  # payload's share of a link's rate
+    queue_bytes: float = 0.0  # that each direction holds
+    noise: Noise = field(default_factory=Noise)
+    wake_s: float = 0.0  # of a message, until who waits for it goes on
+    crowd: float = 1.0  # workers that share a processor
+    burst_s: float = 0.0  # of its rate, that an idle link lets through at once
+    packet_bytes: float = 0.0  # most in one packet, which passes whole; 0: bytes flow
+
+    def __post_init__(self) -> None:
+        self._names = self.conditions.routes.names
+        self._carried = np.zeros(len(self._names) + 1)
+        routes, around_s = self.conditions.routes, 2 * self.alpha_s
+        self._links = Shares(routes, self.efficiency, self.queue_bytes, around_s)
+
+    @property
+    def carried(self) -> dict[str, float]:
+        return {n: float(b) for n, b in zip(self._names, self._carried, strict=False) if b}
+
+    def early_s(self, start_s: float, end_s: float, collective: str, *asked: Any) -> np.ndarray:
+        """[workers]: how long before the last each is done with a collective just asked for.
+
+        By what comes to each over slow hops of a ring, at the rates of its end, and by chance.
+        """
+        workers = asked[1] if collective == "all_reduce" else len(asked[0])
+        wake_s = self._wake_s(collective in POSTED)
+        done_s = np.zeros(workers)
+        if collective == "all_reduce":
+            pieces = np.full(workers, asked[0] / workers)
+            done_s = self._apart_s(start_s, end_s, pieces, 2 * (workers - 1), inf, wake_s)
+        elif collective == "all_gather":
+            pieces = np.asarray(asked[0], dtype=float)
+            done_s = self._apart_s(start_s, end_s, pieces, workers - 1, CHUNK_BYTES, wake_s)
+        done_s -= wake_s * np.array(self.noise.early(workers, workers - 1))
+        return done_s.max() - done_s
+
+    def _apart_s(
+        self,
+        start_s: float,
+        end_s: float,
+        pieces: np.ndarray,
+        messages: int,
+        at_once: float,
+        wake_s: float,
+    ) -> np.ndarray:
+        """[workers]: how long each is busy with a ring, the last for all the time that it takes.
+
+        Nobody for less than its wakings, or, of shorter ones, than it takes.
+        """
+        look, took_s = self.conditions.look(end_s), end_s - start_s
+        rates = self._links.of_workers(look, self.workers_per_node)
+        if (rates == rates[0]).all() and (pieces == pieces[0]).all():
+            return np.full(len(pieces), took_s)
+        bucket = (0.0, 0.0) if look.flows else (self.burst_s, self.packet_bytes)
+        ring_s = ring_ends_s(rates, pieces, messages, at_once, *bucket)
+        if not (most_s := float(ring_s.max())):
+            return np.full(len(pieces), took_s)
+        apart_s = took_s - (most_s - ring_s) * min(1.0, took_s / most_s)
+        return np.maximum(apart_s, min(took_s, messages * wake_s))
+
+    def all_reduce(self, start_s: float, nbytes: int, workers: int) -> float:
+        """End of a ring all-reduce of `nbytes` that all began by `start_s`."""
+        return self._ring(
+            start_s, 2 * (workers - 1) / workers * nbytes, 2, workers, nbytes / workers
+        )
+
+    def reduce_scatter(self, start_s: float, nbytes: int, workers: int) -> float:
+        """End of a ring reduce-scatter of `nbytes`, of which each worker keeps a part."""
+        return self._ring(start_s, (workers - 1) / workers * nbytes, 1, workers, nbytes / workers)
+
+    def all_gather(self, start_s: float, sizes: Sequence[int]) -> float:
+        """End of a ring all-gather of pieces of `sizes` bytes, by rank."""
+        pieces = np.asarray(sizes, dtype=float)
+        enters = np.roll(pieces[:: self.workers_per_node], -1)  # of the rank at the hop's other end
+        hops, longest = len(enters) - 1, float(pieces.max())
+        travel = longest + max(0, hops - 1) * min(longest, CHUNK_BYTES)
+        windows = len(enters) / 2
+        volumes = pieces.sum() - enters
+        return self._ring(start_s, volumes, 1, len(sizes), pieces, travel, windows, posted=True)
+
+    def broadcast(self, start_s: float, nbytes: int, workers: int, root: int = 0) -> float:
+        """End of a pipelined broadcast of `nbytes` from rank `root`."""
+        volumes = np.full(self.conditions.routes.nodes, float(nbytes))
+        volumes[root // self.workers_per_node - 1] = 0.0  # the hop back into the root's node
+        return self._ring(start_s, volumes, 1, workers, 0.0)
+
+    def all_to_all(self, start_s: float, sizes: Sequence[Sequence[int]]) -> float:
+        """End of an all-to-all; `sizes[r][p]` bytes go from rank r to p, all at once."""
+        if len(sizes) == 1:
+            return start_s
+        own = self.workers_per_node
+        connections = np.full((len(sizes) // own,) * 2, own * own)
+        return self._at_once(
+            start_s, self.operation_s, len(sizes) - 1, self._by_node(sizes), connections
+        )
+
+    def send(self, start_s: float, sizes: Sequence[Sequence[int]]) -> float:
+        """End of the sends of `sizes[r][p]` bytes from rank r to p; 0: there is none."""
+        connections = self._by_node(np.asarray(sizes) > 0)
+        if not connections.any():
+            return start_s
+        return self._at_once(start_s, 0.0, 1, self._by_node(sizes), connections)
+
+    def _ring(
+        self,
+        start_s: float,
+        volumes: float | np.ndarray,
+        rounds: int,
+        workers: int,
+        pieces: float | np.ndarray,
+        travel: float = 0.0,
+        windows: float | None = None,
+        posted: bool = False,
+    ) -> float:
+        """`volumes[n]` bytes leave node n, in `rounds` times around, in messages of `pieces`.
+
+        What takes longest on its way crosses hops for `travel` bytes, one after the other, and
+        waits for so many `windows` of competing flows; None: one a message. `posted`: all receives
+        are, before it begins.
+        """
+        if workers == 1:
+            return start_s
+        stretch, messages = self.noise.factor(), rounds * (workers - 1)
+        latency_s, wakes_s = self._handled(self.operation_s, messages, stretch, posted)
+        nodes = self.conditions.routes.nodes
+        if nodes == 1:
+            return start_s + max(latency_s, wakes_s)
+        volumes = np.broadcast_to(volumes, nodes)
+        np.add.at(self._carried, self._links.hops, volumes[:, None] / self.efficiency)
+        delay_s = rounds * self._around_s(self.conditions.look(start_s))
+        carried = np.array([volumes.max(), travel] if travel else [volumes.max()])
+        windows = messages if windows is None else windows
+
+        def rates(look: Look) -> np.ndarray:
+            per_s, wait_s = self._links.of_ring(look)
+            per_s, waiting = per_s[: len(carried)], bool(carried[0] and wait_s)
+            return np.minimum(per_s, carried / (windows * wait_s)) if waiting else per_s
+
+        begin_s = start_s + latency_s + delay_s
+        carried = self._beyond_bursts(self.conditions.look(begin_s), carried, pieces, nodes - 1)
+        end_s = self.conditions.finish(begin_s, stretch * carried, rates)
+        return max(end_s, start_s + wakes_s + delay_s)
+
+    def _beyond_bursts(
+        self, look: Look, carried: np.ndarray, pieces: float | np.ndarray, hops: int
+    ) -> np.ndarray:
+        """Bytes of `carried` left when a burst and the last packet have passed at once.
+
+        Of the slowest hop, and of so many hops in a row, as `carried` has one entry or both.
+        """
+        if look.flows:
+            return carried
+        rates = self._links.of_ring(look)[0][: len(carried)]
+        times = np.array([1, hops])[: len(carried)]
+        bursts = self.burst_s * rates if self.burst_s else 0.0
+        rest = float(np.mean(last_packet(pieces, self.packet_bytes)))
+        return np.maximum(0.0, carried - times * (bursts + rest))
+
+    def _handled(
+        self, operation_s: float, messages: int, stretch: float, posted: bool
+    ) -> tuple[float, float]:
+        """Seconds of so many messages in a row beside their bytes, and the least for all."""
+        factor, wakes_s = stretch * self.noise.latency_factor(messages), self._wake_s(posted)
+        return factor * (operation_s + messages * self.alpha_s), factor * messages * wakes_s
+
+    def _wake_s(self, posted: bool) -> float:
+        """Seconds to wake both ends of a message."""
+        return self.wake_s if posted else sqrt(self.crowd) * self.wake_s
+
+    def _around_s(self, look: Look) -> float:
+        """Delay of what visits every rank: of all hops, less the one back to where it began."""
+        hops = look.delay_s[self._links.hops].sum(axis=1)
+        return float(hops.sum() - (hops.min() if self.workers_per_node == 1 else 0.0))
+
+    def _at_once(
+        self,
+        start_s: float,
+        operation_s: float,
+        messages: int,
+        volumes: np.ndarray,
+        connections: np.ndarray,
+    ) -> float:
+        """End of what every node sends to every other, [nodes, nodes], over so many connections.
+
+        A rank handles `messages` of them.
+        """
+        stretch = self.noise.factor()
+        latency_s, wakes_s = self._handled(operation_s, messages, stretch, posted=True)
+        begin_s, least_s = start_s + latency_s, start_s + wakes_s
+        senders, receivers = np.nonzero(connections * ~np.eye(len(connections), dtype=bool))
+        if not len(senders):
+            return max(begin_s, least_s)
+        paths = self.conditions.routes.paths(senders, receivers)
+        back = self.conditions.routes.paths(receivers, senders)
+        own, bytes_ = connections[senders, receivers], volumes[senders, receivers]
+        loads, flows = self._links.loads(paths, bytes_), self._links.loads(paths, own)
+        loads[VOID] = 0.0
+        self._carried += loads / self.efficiency
+        used = np.flatnonzero(loads)
+
+        def rates(look: Look) -> np.ndarray:
+            """Bytes/s of every used direction; loss may bound its connections."""
+            bound = np.full(len(flows), np.inf)
+            np.minimum.at(bound, paths, self._links.bounds(look, paths, back)[:, None])
+            return np.minimum(self._links.of_each(look, flows), bound)[used] * flows[used]
+
+        look = self.conditions.look(begin_s)
+        delay_s = float(look.delay_s[paths].sum(axis=1).max())
+        waited_s = begin_s + delay_s + stretch * float(self._links.waits_s(look, paths).max())
+        waited_s = max(waited_s, least_s + delay_s)
+        if not len(used):
+            return waited_s
+        left = loads[used]
+        if self.burst_s and not look.flows:
+            left = np.maximum(0.0, left - self.burst_s * rates(look))
+        end_s = self.conditions.finish(begin_s + delay_s, stretch * left, rates)
+        return max(waited_s, end_s)
+
+    def _by_node(self, by_rank: Sequence[Sequence[int]] | np.ndarray) -> np.ndarray:
+        """Sums of [ranks, ranks] over the ranks of two nodes: [nodes, nodes]."""
+        ranks, own = np.asarray(by_rank, dtype=float), self.workers_per_node
+        nodes = len(ranks) // own
+        return ranks.reshape(nodes, own, nodes, own).sum(axis=(1, 3))

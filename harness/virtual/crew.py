@@ -1,0 +1,187 @@
+"""A run in virtual time with a parameter server: server and trainers are threads of one world.
+
+What `harness.engine.parameter_server.launch` starts as processes; their programs are the same.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+from typing import Any, ClassVar
+
+import torch
+
+from harness.config.run import Run
+from harness.engine.parameter_server.assembly import serving_of
+from harness.engine.parameter_server.exchange import Pushing
+from harness.engine.training.place import Place
+from harness.engine.training.train import Loop
+from harness.virtual.clock import VirtualClock
+from harness.virtual.lines import Stream, VirtualLine
+from harness.virtual.ranks import Ended, VirtualRun
+from harness.virtual.wires import Begin
+from harness.virtual.world import Thread, World
+
+
+@dataclass
+class SharedClock(VirtualClock):
+    """A `harness.clock.Clock` of all ranks: while it stands still, those in `still` do."""
+
+    still: set[int] = field(default_factory=set)
+    ranks: int = 0
+    ready: bool = field(default=False, init=False)
+
+    def call_ready(self) -> None:
+        self.ready = True
+        self.still.clear()
+
+    def pause(self, at: float) -> None:
+        self.still.update(range(self.ranks))
+
+    def resume(self) -> None:
+        self.still.clear()
+
+    def wait_running(self) -> None:
+        self.world.wait_for(lambda: not self.still)
+
+    def time_s(self) -> float:
+        return self.now()
+
+
+@dataclass
+class Condition:
+    """A threading.Condition of threads that take turns."""
+
+    world: World
+
+    def __enter__(self) -> bool:
+        return True  # nobody else runs
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+        self.world.wait_for(predicate)
+        return True
+
+    def notify_all(self) -> None:
+        return None
+
+
+@dataclass
+class Waited:
+    """A thread that can be waited for."""
+
+    world: World
+    thread: Thread
+
+    def join(self, timeout: float) -> None:
+        self.world.wait_for(lambda: self.thread.is_over)
+
+
+@dataclass
+class Lobby:
+    """Entrance of the virtual server, where trainers join."""
+
+    come: list[VirtualLine] = field(default_factory=list)
+
+    def has_come(self) -> bool:
+        return bool(self.come)
+
+    def joined(self) -> list[VirtualLine]:
+        lines, self.come = self.come, []
+        return lines
+
+
+@dataclass
+class VirtualTransport:
+    """A `parameter_server.place.Transport` of `rank`; that of the server is `server`."""
+
+    clock: SharedClock
+    world: World
+    message: Begin
+    lobby: Lobby
+    rank: int
+    server: int
+    timeout_s: float = inf
+
+    def is_lost(self, rank: int) -> bool:
+        return False
+
+    def door(self) -> Lobby:
+        return self.lobby
+
+    def join(self, reach_s: float) -> VirtualLine:
+        there, back = (
+            Stream(self.world, self.message, ends, self.clock.still)
+            for ends in ((self.rank, self.server), (self.server, self.rank))
+        )
+        self.lobby.come.append(VirtualLine(back, there))
+        return VirtualLine(there, back)
+
+    def condition(self) -> Condition:
+        return Condition(self.world)
+
+    def begin(self, work: Callable[[], None], aside: bool = True) -> Waited:
+        own = self.world.running
+        thread = self.world.begin(work, own.rank, f"{own.name}, thread", own.now_s, aside)
+        return Waited(self.world, thread)
+
+    def together(self, works: Sequence[Callable[[], None]]) -> None:
+        for thread in [self.begin(work, aside=False) for work in works]:
+            thread.join(inf)
+
+
+@dataclass
+class VirtualCrew(VirtualRun):
+    """With a server, a rank more. All have one clock, which stands still until all have joined."""
+
+    in_step: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._server, self._lobby = self._size, Lobby()
+        everybody = {"still": set(range(self._size + 1)), "ranks": self._size + 1}
+        self._shared_clock = self._clock(SharedClock, given=None, **everybody)
+
+    def _begin(self) -> None:
+        self._world.begin(self._serve, self._server, "parameter server", self._begins_s)
+        for rank in range(self._size):
+            self._world.begin(partial(self._be, rank), rank, f"trainer rank {rank}", self._begins_s)
+
+    def _serve(self) -> None:
+        torch.manual_seed(self.asked.seed)
+        serving = serving_of(self.asked, self._place(self._server))
+        serving.run()
+        end_s = self._shared_clock.now()
+        self._events.append("server_finished", end_s, **serving.service.told())
+        self.ended[self._server] = Ended(end_s, 0, False, serving.done, serving.aside_bytes)
+
+    def _place(self, rank: int) -> Place:
+        clock, server = self._shared_clock, self._server
+        nobody: Any = None
+        own = clock, self._world, self._message, self._lobby, rank, server
+        return Place(
+            run_dir=self.run_dir,
+            rank=rank,
+            leads=rank == server,
+            clock=clock,
+            workers=nobody,
+            device=self._device,
+            together=nobody,
+            data=self._data,
+            begin=self.begin,
+            exchange=partial(Pushing, given=self._given()),
+            transport=VirtualTransport(*own),
+        )
+
+    def _mean(self, loop: Loop, took_s: float) -> float:
+        return took_s  # nobody waits for the others
+
+    def _drifted(self, rank: int, loop: Any) -> bool:
+        return False  # nobody has weights of its own
+
+
+def virtual(run: Run) -> type[VirtualRun]:
+    """The class that runs `run` in virtual time: with a parameter server, or without."""
+    return VirtualCrew if run.parallel.servers else VirtualRun

@@ -1,0 +1,203 @@
+"""The exchange of a rank's gradients in virtual time.
+
+What `harness.engine.exchange.thread.Exchange` does over packets with a thread and a clock: buckets
+are reduced in order, once backward has ended; `harness.virtual.lanes` then says when, and the clock
+of the rank goes on to where all lanes have ended.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from torch import Tensor
+
+from controllers.base import Observation
+from harness.clock import RankClock
+from harness.engine.exchange.clocks import Clocks
+from harness.engine.exchange.order import Lanes
+from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.tally import Exchanged
+from harness.engine.training.buckets import Laid
+from harness.engine.training.pace import Release
+from harness.records.run_directory import Span
+from harness.virtual import valueless
+from harness.virtual.compression import Given
+from harness.virtual.lanes import Act, Layout, Work
+from harness.virtual.repeats import Done, Repeats
+from harness.virtual.workers import Alike, SimulatedWorkers
+
+
+class Handed:
+    """A bucket whose mean is there when the last of its exchange has been handed over."""
+
+    def wait(self) -> None:
+        return None
+
+
+class Computed(NamedTuple):
+    """When a step began, and its forward and its backward ended, in emulated seconds."""
+
+    begin_s: float
+    forward_s: float
+    backward_s: float
+
+    def parts_s(self, shares: Sequence[float]) -> list[float]:
+        """Seconds of backward, cut where it has done these `shares`."""
+        took_s = self.backward_s - self.forward_s
+        return [(end - start) * took_s for start, end in pairwise((0.0, *shares))]
+
+
+@dataclass
+class VirtualExchange:
+    """Exchange of a rank's gradients, on the thread of its rank."""
+
+    reduction: Reduction
+    workers: SimulatedWorkers
+    clock: RankClock
+    compression: Given | None  # None: measured
+    after_backward: bool  # no bucket is sent before the last is ready
+    lanes: Lanes
+    shares: Mapping[str, float] | None  # of backward; None: all buckets are there when it has ended
+    repeats: Repeats = field(default_factory=lambda: Repeats(0))  # of one who stands for all
+    error: BaseException | None = None  # what fails is raised at once
+    step: int = field(default=0, init=False)  # that is next, or goes on
+    _elements: int = field(default=0, init=False)  # of the gradient
+    _release: Release | None = field(default=None, init=False)
+    _begin_s: float = field(default=0.0, init=False)
+    _backward_s: float = field(default=0.0, init=False)
+    _held: list[tuple[Laid, Tensor | None]] = field(default_factory=list, init=False)
+    _did: Clocks | None = field(default=None, init=False)
+    _took: Exchanged | None = field(default=None, init=False)
+    _seen: Observation | None = field(default=None, init=False)
+    _durations_s: list[float] | None = field(default=None, init=False)
+
+    @property
+    def by_shape(self) -> bool:
+        """True if a replay's gradients need no values: nobody looks at them, nor is timed."""
+        told = isinstance(self.workers, Alike) and self.compression is not None
+        norms = getattr(self.reduction.controller, "needs_norms", False)
+        return told and not norms and getattr(self.reduction.compressor, "by_shape", False)
+
+    def begin(self, release: Release | None) -> None:
+        self._begin_s = self._backward_s = self.clock.now()
+        self._release = release
+
+    def begin_backward(self) -> None:
+        self._backward_s = self.clock.now()
+
+    def submit(
+        self,
+        buffer: Tensor,
+        names: tuple[str, ...],
+        gradients: list[Tensor],
+        parameters: Sequence[Tensor] = (),
+        last: bool = False,
+        pattern: Tensor | None = None,
+    ) -> Handed:
+        self._held.append((Laid(buffer, names, gradients, parameters), pattern))
+        if last:
+            self._perform(self._computed())
+            self._held = []
+        return Handed()
+
+    def finish(self) -> Exchanged:
+        assert self._took is not None
+        return self._took
+
+    def observe(self, seen: Observation) -> None:
+        """Go on after the observed step: its end is this clock's beginning."""
+        self._seen, self.step = seen, seen.step + 1
+        self.clock.sleep_until(seen.time_s)
+
+    def spans(self) -> list[Span]:
+        """Spans of the last exchange, by when each began."""
+        did = sorted(self._did.done, key=lambda one: (one.start_s, one.bucket)) if self._did else []
+        return [Span(self.step - 1, self.workers.rank, *one) for one in did]
+
+    def close(self) -> None:
+        return None
+
+    def _computed(self) -> Computed:
+        if self._release is None:
+            return Computed(self._begin_s, self._backward_s, self.clock.now())
+        return Computed(self._begin_s, self._release(0.0), self._release(1.0))
+
+    def _perform(self, computed: Computed) -> None:
+        """Perform one step; the clock ends when both computation and exchange are over."""
+        workers, reduction = self.workers, self.reduction
+        sent, received = workers.sent_bytes, workers.received_bytes
+        reduction.open(self._seen, self._durations_s)
+        self.repeats.begin(reduction.density, len(self._held))
+        opening = self._acts()
+        self._elements = sum(laid.buffer.numel() for laid, _ in self._held)
+        acts = [self._reduce(index, *held) for index, held in enumerate(self._held)]
+        parts_s = computed.parts_s(self._ready())
+        begin_s, forward_s = computed.begin_s, computed.forward_s - computed.begin_s
+        did = workers.meet_own(Work(begin_s, forward_s, parts_s, opening, acts), self._laid_out)
+        self._did, self._durations_s = did, did.durations_s()
+        self._took = Exchanged(
+            compute_end=computed.backward_s,
+            backward_s=computed.backward_s - computed.forward_s,
+            late_s=0.0,
+            overlap_window_s=0.0 if self.after_backward else sum(parts_s[1:]),
+            compress_s=did.took_s("compress"),
+            comm_s=did.took_s("communicate"),
+            exposed_s=did.exposed_s(),
+            sent_bytes=workers.sent_bytes - sent,
+            received_bytes=workers.received_bytes - received,
+            dense_bytes=4 * self._elements,
+            density=reduction.density,
+            achieved_density=reduction.achieved_density(),
+            **reduction.norms()._asdict(),
+        )
+        self.clock.sleep_until(did.end_s)
+
+    def _ready(self) -> list[float]:
+        """Shares of backward that are done when each bucket is there."""
+        if self.shares is None:
+            return [1.0] * len(self._held)
+        done, ready = 0.0, []
+        for laid, _ in self._held:
+            done += sum(self.shares[name] for name in laid.names)
+            ready.append(done)
+        return ready
+
+    def _laid_out(self, works: Sequence[Work]) -> list[Clocks]:
+        """Lay out all workers' steps; done once, by the worker that comes last."""
+        costs = self.workers.costs
+        costs.noise.begin(self.step)
+        return Layout(works, costs, self.lanes, self.after_backward).workers()
+
+    def _reduce(self, index: int, laid: Laid, pattern: Tensor | None) -> list[Act]:
+        """Reduce one bucket and return its costs; a repeated one needs no tensor."""
+        workers, buffer = self.workers, laid.buffer
+        if (done := self.repeats.of(index)) is not None:
+            workers.sent_bytes += done.sent_bytes
+            workers.received_bytes += done.received_bytes
+            return done.acts
+        sent, received = workers.sent_bytes, workers.received_bytes
+        if pattern is not None:
+            buffer.copy_(pattern)
+        workers.begin(self._told_s(laid))
+        with valueless.on(buffer):
+            self.reduction.reduce(
+                self.step, index, laid.names, laid.gradients, buffer, laid.parameters
+            )
+        workers.end()
+        acts = self._acts()
+        self.repeats.add(Done(acts, workers.sent_bytes - sent, workers.received_bytes - received))
+        return acts
+
+    def _told_s(self, laid: Laid) -> list[float] | None:
+        """Seconds before a bucket's first call, the second...; None: measured."""
+        if self.compression is None:
+            return None
+        shapes, reduction = [gradient.shape for gradient in laid.gradients], self.reduction
+        told = reduction.compressor, shapes, reduction.density, self._elements
+        return reduction.phases_s(self.compression.charge(*told))
+
+    def _acts(self) -> list[Act]:
+        """Costed operations since the last call."""
+        acts, self.workers.acts = self.workers.acts, []
+        return acts

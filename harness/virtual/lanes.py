@@ -1,0 +1,107 @@
+"""When the lanes of some workers do what: device and network, each one thing at a time.
+
+Values come first, and their times afterwards: nothing within an exchange depends on the clock. So
+every worker tells what it computed, compressed and called, and all are laid out together, as the
+program orders it (`harness.engine.exchange.order`): a device goes through forward, backward,
+compression and decompression; collectives follow each other on the network, and begin when the last
+worker is there. Where compression has a lane of its own, backward does not wait for it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from harness.engine.exchange.clocks import Clocks
+from harness.engine.exchange.order import Lanes, in_turn
+from harness.virtual.costs import Costs
+
+Asked = tuple[Any, ...]  # a collective of `Costs`, and what it is asked
+
+
+class Act(NamedTuple):
+    """Compression of so many seconds, or a call of one collective, or of two in a row."""
+
+    compress_s: float
+    call: tuple[Asked, ...] = ()
+
+
+class Work(NamedTuple):
+    """Work of one worker in a step that begins at `begin_s`; all make the same calls."""
+
+    begin_s: float
+    forward_s: float
+    backward_s: list[float]  # of each bucket's part
+    opening: list[Act]
+    buckets: list[list[Act]]
+
+
+@dataclass
+class Layout:
+    """All workers' steps, on their lanes; of one that stands for all others, its own."""
+
+    works: Sequence[Work]
+    costs: Costs
+    lanes: Lanes
+    after_backward: bool  # no bucket is started before the last is ready
+
+    def workers(self) -> list[Clocks]:
+        """Lay out the step on the lanes of every worker; clocks by rank."""
+        self._workers = [Clocks(work.begin_s, self.lanes) for work in self.works]
+        self._count = len(self.works[0].buckets)
+        self._left = [[iter(acts) for acts in work.buckets] for work in self.works]
+        self._arrived_s: dict[int, list[float]] = {}  # what each called last, by bucket
+        for worker, work in zip(self._workers, self.works, strict=True):
+            worker.compute("forward", -1, work.forward_s)
+        self._open()
+        for starts, bucket in in_turn(range(self._count), self.lanes.ahead):
+            (self._start if starts else self._go_on)(bucket)
+        return self._workers
+
+    def _open(self) -> None:
+        """No bucket is compressed before it is known how much."""
+        for number in range(len(self.works[0].opening)):
+            self._send(-1, [w.wire_s for w in self._workers], self.works[0].opening[number].call)
+        self._opened_s = [worker.wire_s for worker in self._workers]
+
+    def _start(self, bucket: int) -> None:
+        self._computes = bucket < self._count - 1 and not self.after_backward
+        each = zip(self._workers, self.works, self._opened_s, strict=True)
+        for worker, work, opened_s in each:
+            if not self.after_backward:
+                worker.compute("backward", bucket, work.backward_s[bucket])
+            elif bucket == 0:
+                for number, part_s in enumerate(work.backward_s):
+                    worker.compute("backward", number, part_s)
+            worker.wait_until(max(worker.device_s, opened_s))
+        self._up_to_call(bucket)
+
+    def _go_on(self, bucket: int) -> None:
+        while (arrived_s := self._arrived_s.pop(bucket, None)) is not None:
+            for worker, time_s in zip(self._workers, arrived_s, strict=True):
+                worker.wait_until(time_s)
+            self._up_to_call(bucket)
+
+    def _up_to_call(self, bucket: int) -> None:
+        """The rest of a bucket, or what of it is before its next call, and that."""
+        factor = self.lanes.interference if self._computes else 1.0
+        call: tuple[Asked, ...] = ()
+        for worker, left in zip(self._workers, self._left, strict=True):
+            for act in left[bucket]:
+                worker.compress(bucket, factor * act.compress_s)
+                if act.call:
+                    call = act.call
+                    break
+        if call:
+            self._send(bucket, [worker.now_s for worker in self._workers], call)
+            self._arrived_s[bucket] = [worker.wire_s for worker in self._workers]
+
+    def _send(self, bucket: int, called_s: list[float], call: tuple[Asked, ...]) -> None:
+        workers, many = self._workers, len(self._workers) > 1
+        for collective, *asked in call:
+            pairs = zip(workers, called_s, strict=True)
+            begins_s = [max(worker.wire_s, time_s) for worker, time_s in pairs]
+            start_s = max(begins_s)
+            end_s = getattr(self.costs, collective)(start_s, *asked)
+            early_s = self.costs.early_s(start_s, end_s, collective, *asked) if many else (0.0,)
+            for worker, begin_s, early in zip(workers, begins_s, early_s, strict=True):
+                worker.send(bucket, begin_s, end_s - float(early))

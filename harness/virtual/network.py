@@ -1,0 +1,206 @@
+"""The choice of virtual time: what its cost model is told, in place of a network that comes up."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
+
+from harness.emulation.dumbbell_sides import check_halves, check_nodes, on_left
+from harness.emulation.shaping import Shaping
+from harness.virtual import compression
+from harness.virtual.compression import Given
+from harness.virtual.conditions import BYTES_PER_MBIT, Conditions, Look
+from harness.virtual.costs import Costs
+from harness.virtual.ends import packet_bytes
+from harness.virtual.noise import MOST_LATENCY_NOISE, MOST_NOISE, Noise
+from harness.virtual.routes import DumbbellRoutes, Routes, StarRoutes
+from profiles.base import Profile
+from profiles.limits import check_between, check_choice, check_whole
+
+MOST_WORKERS = 10_000
+MOST_LATENCY_S = 10.0
+MOST_SCALE = 1e6
+MOST_DRAWN = 1000  # steps in timeline.csv: a row for each part of each, of each rank
+MOST_REPEATED = 1000  # exchanges that are remembered
+PERIOD_S = (0.001, 3600.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulated:
+    """A star: every node's up- and downlink follow the profile. All times are emulated seconds."""
+
+    in_process: ClassVar[bool] = True
+
+    alpha_s: float = 0.0002
+    operation_s: float = 0.0002
+    wake_s: float = 0.0
+    burst_s: float = 0.0
+    packet_s: float = 0.0
+    efficiency: float = 0.956
+    noise: float = 0.0
+    latency_noise: float = 0.0
+    compress_scale: float = 1.0
+    device: Any = None
+    real_seconds: bool = False
+    cores: int | None = None
+    queue_ms: float | None = 50.0
+    queue_bytes: int | None = None
+    update_s: float = 0.1
+    sample_s: float = 0.25
+    timeline_steps: int = 3
+    threads: int = 1
+    alike: bool = False
+    repeat: int = 12
+    fitted_on: str | None = None
+    in_place_of: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("alpha_s", "operation_s", "wake_s", "burst_s", "packet_s"):
+            check_between(0, MOST_LATENCY_S, **{name: getattr(self, name)})
+        check_between(0.01, 1, efficiency=self.efficiency)
+        check_between(0, MOST_NOISE, noise=self.noise)
+        check_between(0, MOST_LATENCY_NOISE, latency_noise=self.latency_noise)
+        check_between(0, MOST_SCALE, compress_scale=self.compress_scale)
+        if self.device is not None:
+            compression.check(self.device)
+        check_between(*PERIOD_S, update_s=self.update_s, sample_s=self.sample_s)
+        self._shaping()
+        check_whole(0, MOST_DRAWN, timeline_steps=self.timeline_steps)
+        check_whole(1, 1024, threads=self.threads)
+        check_whole(0, MOST_REPEATED, repeat=self.repeat)
+        if self.cores is not None:
+            check_whole(1, 1024, cores=self.cores)
+        check_choice((True, False), alike=self.alike, real_seconds=self.real_seconds)
+
+    def check(self, nodes: int, profile: Profile, dilation: float) -> None:
+        """Raise ValueError for what cannot be simulated."""
+        if not 1 <= nodes <= MOST_WORKERS:
+            raise ValueError(f"nodes must be in [1, {MOST_WORKERS}], got {nodes}")
+
+    def machines_of_run(self) -> int:
+        return 1
+
+    def gpus(self, workers: int) -> int:
+        """All workers share one."""
+        return 1
+
+    def place(self, run_id: str) -> str:
+        """Where, below the experiment's folder, a run is kept."""
+        return run_id
+
+    def routes(self, profile: Profile, nodes: int) -> Routes:
+        return StarRoutes(profile, nodes)
+
+    def costs(
+        self,
+        profile: Profile,
+        nodes: int,
+        workers_per_node: int,
+        dilation: float = 1.0,
+        seed: int = 0,
+    ) -> Costs:
+        """Build the cost model of a run on `nodes` nodes."""
+        scale = self._scale(dilation)
+        crowd = self._crowd(nodes * workers_per_node)
+        return Costs(
+            conditions=Conditions(self.routes(profile, nodes), scale * self.update_s),
+            workers_per_node=workers_per_node,
+            alpha_s=scale * crowd * self.alpha_s,
+            operation_s=scale * self.operation_s,
+            efficiency=self.efficiency,
+            queue_bytes=self._queue_bytes(profile),
+            noise=Noise(self.noise, seed, self.latency_noise),
+            wake_s=scale * self.wake_s,
+            crowd=crowd,
+            burst_s=scale * self.burst_s,
+            packet_bytes=packet_bytes(
+                scale * self.packet_s, profile.extremes().highest_mbit * BYTES_PER_MBIT
+            ),
+        )
+
+    def _queue_bytes(self, profile: Profile) -> int:
+        shaping = self._shaping()
+        return shaping.queue(profile) if shaping else 0
+
+    def _shaping(self) -> Shaping | None:
+        """Queues as those of real packets; None where no flow shares one with others."""
+        if self.queue_ms is None and self.queue_bytes is None:
+            return None
+        return Shaping(queue_ms=self.queue_ms, queue_bytes=self.queue_bytes)
+
+    def compression(
+        self,
+        compressor: str,
+        workers: int,
+        dilation: float,
+        represented: Callable[[], int | None] = lambda: None,
+    ) -> Given | None:
+        """Cost of the compressor in the file of that name; None: measured.
+
+        `represented` tells the elements of the model that the one of this run stands in for, which
+        count where the device is not a machine that runs the stand-in itself.
+        """
+        scale = self._scale(dilation) * self._crowd(workers)
+        found = compression.given(compressor, self.device or {}, scale)
+        if found is None or self.real_seconds:
+            return found
+        return replace(found, represented=represented())
+
+    def seconds_per_second(self, workers: int, dilation: float) -> float:
+        """Emulated, of a second for which compression was measured."""
+        return self.compress_scale * self._crowd(workers) / dilation
+
+    def _crowd(self, workers: int) -> float:
+        """Number of workers that share a core: paced, they compress and send at the same time."""
+        return max(1.0, workers / self.cores) if self.cores else 1.0
+
+    def _scale(self, dilation: float) -> float:
+        return 1 / dilation if self.real_seconds else 1.0
+
+    def describe(self, costs: Costs, dilation: float) -> dict[str, Any]:
+        """For the record of a run: `links` as of real networks, real, at time 0."""
+        conditions = costs.conditions
+        told = {field.name: getattr(self, field.name) for field in fields(self)}
+        links = _links(conditions.routes.names, conditions.look(0.0), dilation)
+        told["queue_bytes"] = round(costs.queue_bytes)
+        return {"simulated": True, "kind": type(self).__name__, **told, "links": links}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatedDumbbell(Simulated):
+    """Two halves joined by a trunk, which follows the profile (up: left to right)."""
+
+    left: int | None = None
+    access: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_halves(self.left, self.access)
+
+    def check(self, nodes: int, profile: Profile, dilation: float) -> None:
+        super().check(nodes, profile, dilation)
+        check_nodes(nodes, self.left)
+
+    def routes(self, profile: Profile, nodes: int) -> DumbbellRoutes:
+        return DumbbellRoutes(profile, nodes, on_left(nodes, self.left), self.access)
+
+    def describe(self, costs: Costs, dilation: float) -> dict[str, Any]:
+        routes = costs.conditions.routes
+        assert isinstance(routes, DumbbellRoutes)
+        return super().describe(costs, dilation) | {"left": routes.left}
+
+
+def _links(names: list[str], look: Look, dilation: float) -> dict[str, Any]:
+    """Real settings of each direction, as a network of packets would hold them."""
+    return {
+        name: {
+            "rate_mbit": link.rate_mbit / dilation,
+            "netem": [
+                {
+                    "delay_us": 1000 * link.delay_ms * dilation,
+                    "jitter_us": 1000 * link.jitter_ms * dilation,
+                    "loss": link.loss,
+                }
+            ],
+        }
+        for name, link in zip(names, look.links, strict=False)
+    }

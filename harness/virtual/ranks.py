@@ -1,0 +1,230 @@
+"""A run in virtual time whose ranks do what processes would: their own program, in one world."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from operator import methodcaller
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+
+from harness.config.run import Run
+from harness.engine.exchange.reduction import Reduction
+from harness.engine.pipeline.device import Device
+from harness.engine.training.assembly import assembled
+from harness.engine.training.place import Place
+from harness.engine.training.resume import Resumed
+from harness.engine.training.train import Loop
+from harness.engine.training.worker import checksum
+from harness.records.run_directory import Events, Span, Table
+from harness.virtual.beside import Beside
+from harness.virtual.circle import Circle, Ranks
+from harness.virtual.clock import VirtualClock
+from harness.virtual.compression import Given, file_of
+from harness.virtual.costs import Costs
+from harness.virtual.exchange import VirtualExchange
+from harness.virtual.groups import among
+from harness.virtual.network import Simulated
+from harness.virtual.once import Once, Read
+from harness.virtual.repeats import Repeats
+from harness.virtual.replica import Borrowed, Shared
+from harness.virtual.sampler import Sampler
+from harness.virtual.timeline import Timeline
+from harness.virtual.traffic import Traffic
+from harness.virtual.wires import Line, Wires
+from harness.virtual.workers import Alike, SimulatedWorkers
+from harness.virtual.world import World
+from harness.workloads.models.stand_in import represented
+
+Weight = Callable[[int], float]  # of a step: how many it stands for
+
+
+class WorkerError(RuntimeError):
+    """A worker failed; its cause is the error, `rank` the worker."""
+
+    def __init__(self, rank: int, cause: BaseException) -> None:
+        super().__init__(f"rank {rank}: {type(cause).__name__}: {cause}")
+        self.rank, self.__cause__ = rank, cause
+
+
+class Ended(NamedTuple):
+    """Report of a rank at its end."""
+
+    end_s: float
+    overruns: int
+    drifted: bool
+    steps: int
+    aside_bytes: Sequence[int]
+
+
+@dataclass
+class VirtualRun:
+    """The ranks of a run; `tell` is called after every step of all.
+
+    `perform` is what each does with its loop, and returns how many steps overran their pace.
+    """
+
+    run_dir: Path
+    asked: Run
+    costs: Costs
+    begin: Resumed | None
+    tell: Callable[[], None]
+    weight: Weight = lambda step: 1.0
+    perform: Callable[[Any], int] = methodcaller("run")
+    ended: dict[int, Ended] = field(default_factory=dict, init=False)
+    in_step: ClassVar[bool] = True  # whether ranks wait for each other at every step
+
+    def __post_init__(self) -> None:
+        run, costs = self.asked, self.costs
+        assert isinstance(run.network, Simulated)
+        parallel, workers = run.parallel, run.workers
+        self._stages = parallel.ranks
+        self._network = run.network
+        self._alike = workers if self._network.alike else 1  # for how many a rank stands
+        self._size = workers // self._alike
+        on_cpu = parallel.servers or run.emulation.is_replay
+        self._device = torch.device("cpu" if on_cpu else run.device_type(1))
+        self._data: Any = Read(run.dataset)
+        traffic = Traffic(costs)
+        self._message = traffic.begin
+        self._world, self._still = World(self._device, traffic), set[int]()
+        self._wires = Wires(self._world, traffic.begin, self._still)
+        self._everyone, self._all = (Circle(self._world, self._size) for _ in range(2))
+        stages, nodes = range(self._stages), range(workers)
+        self._across = [Circle(self._world, self._size // self._stages) for _ in stages]
+        self._costs = [costs]
+        if self._stages > 1:
+            self._costs = [among(costs, nodes[stage :: self._stages], stage) for stage in stages]
+        self._once, self._shared = Once(), Shared(self._all)
+        links, self._events = Table(self.run_dir, "links.csv"), Events(self.run_dir)
+        self._begins_s = self.begin.manifest.time_s if self.begin else 0.0
+        every_s = self._network.sample_s
+        self._sampler = Sampler(costs, links, self._events, every_s, self._begins_s)
+        self._timeline = Timeline(self.run_dir, self._network.timeline_steps, self._size)
+        self._ended_s: dict[int, float] = {}
+
+    def run(self) -> list[Ended]:
+        """Train to the end. WorkerError when a rank fails."""
+        world = self._world
+        self._begin()
+        try:
+            world.run()
+        finally:
+            self._timeline.write()
+            for name in ("steps", "evaluations"):
+                if table := self._once.made.get(name):
+                    table.close()
+        if world.failure is not None:
+            raise WorkerError(*world.failure)
+        return [self.ended[rank] for rank in sorted(self.ended)] * self._alike
+
+    def _begin(self) -> None:
+        for rank in range(self._size):
+            self._world.begin(partial(self._be, rank), rank, f"rank {rank}")
+
+    def _be(self, rank: int) -> None:
+        torch.manual_seed(self.asked.seed)
+        program = assembled(self.asked, self._place(rank))
+        for loop in program.loops:
+            loop.told, loop.alike = partial(self._told, loop), self._alike
+        overruns = self.perform(program)
+        drifted, end_s = self._drifted(rank, program), self._world.now_s
+        self.ended[rank] = Ended(end_s, overruns, drifted, program.done, program.aside_bytes)
+        program.close()
+
+    def _drifted(self, rank: int, loop: Any) -> bool:
+        stage = rank % self._stages
+        sums = self._across[stage].meet(rank // self._stages, checksum(loop.gradients), list)
+        return len(set(sums)) > 1 or not self._shared.same
+
+    def _place(self, rank: int) -> Place:
+        clock, stage = self._clock(), rank % self._stages
+        workers = self._workers(rank // self._stages, self._across[stage], self._costs[stage])
+        pipeline: dict[str, Any] = {}
+        if self._stages > 1:
+            everyone = among(self.costs, range(self._size), 0)
+            pipeline["along"] = Line(self._wires, rank, stage, self._stages, self._device)
+            pipeline["everyone"] = self._workers(rank, self._everyone, everyone)
+        return Place(
+            run_dir=self.run_dir,
+            rank=rank,
+            leads=rank == 0,
+            clock=clock,
+            workers=workers,
+            device=self._device,
+            together=Ranks(self._world, self._all, rank, self._still),
+            data=self._data,
+            begin=self.begin,
+            exchange=partial(self._exchange, clock=clock),
+            replica=partial(Borrowed, rank=rank, shared=self._shared, clock=clock),
+            beside=partial(Beside, self._world),
+            once=self._once,
+            **pipeline,
+        )
+
+    def _clock(self, kind: Any = VirtualClock, **more: Any) -> Any:
+        run, of_run = self.asked, self._of_run()
+        known = {"given": self._network.compression(file_of(run.activations()), *of_run)}
+        return kind(
+            world=self._world,
+            per_compute_s=1 / of_run[1] if run.emulation.is_measured else 0.0,
+            per_compress_s=self._network.seconds_per_second(*of_run),
+            device=self._device,
+            **(known | more),
+        )
+
+    def _of_run(self) -> tuple[int, float]:
+        return self.asked.workers, self.asked.emulation.dilation
+
+    def _given(self) -> Given | None:
+        stands_for = partial(represented, self.asked.model)
+        compressor = file_of(self.asked.compressor())
+        return self._network.compression(compressor, *self._of_run(), stands_for)
+
+    def _workers(self, member: int, circle: Circle, costs: Costs) -> SimulatedWorkers:
+        per_s = 0.0 if self._given() else self._network.seconds_per_second(*self._of_run())
+        kind = SimulatedWorkers if self._alike == 1 else Alike
+        size = circle.size * self._alike
+        return kind(member, size, circle, costs, self._device, per_s)
+
+    def _exchange(
+        self, reduction: Reduction, clock: VirtualClock, shares: dict[str, float], **rest: Any
+    ) -> VirtualExchange:
+        workers: Any = reduction.workers
+        norms = getattr(reduction.controller, "needs_norms", False)  # of gradients, every time
+        return VirtualExchange(
+            reduction=reduction,
+            workers=workers,
+            clock=clock,
+            compression=self._given(),
+            after_backward=rest["after_backward"],
+            lanes=self.asked.emulation.lanes(reduction.compressor, is_emulated=True),
+            shares=shares if self._stages == 1 else None,
+            repeats=Repeats(0 if self._alike == 1 or norms else self._network.repeat),
+        )
+
+    def _told(self, loop: Loop, end_s: float) -> float:
+        """Lets as much time go by as the steps that this one stands for take."""
+        step, before_s = loop.seen.step, self._ended_s.get(id(loop), 0.0)
+        if (weight := self.weight(step)) != 1:
+            end_s += (weight - 1) * self._mean(loop, end_s - before_s)
+            loop.clock.sleep_until(end_s)
+        self._ended_s[id(loop)] = end_s
+        is_last = self._timeline.add(step, loop.rank, self._drawn(loop))
+        if is_last or not self.in_step:  # threads run in the order of their times
+            self._sampler.up_to(end_s)
+            self.tell()
+        return end_s
+
+    def _mean(self, loop: Loop, took_s: float) -> float:
+        return self._all.meet(loop.rank, took_s, lambda each: sum(each) / len(each))  # type: ignore[no-any-return]
+
+    def _drawn(self, loop: Loop) -> list[Span]:
+        """Spans of the step that has ended, by their start."""
+        step, pace, exchange = loop.seen.step, loop.pace, loop.exchange
+        if not isinstance(pace, Device):
+            return exchange.spans()
+        own = [Span(step, loop.rank, *each) for each in pace.did]
+        own += [each for each in exchange.spans() if each.kind not in ("forward", "backward")]
+        return sorted(own, key=lambda span: (span.start_s, span.bucket))

@@ -1,0 +1,57 @@
+"""Exchanges done again from what they did: gradients of replay mean nothing, and cost the most."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from harness.virtual.lanes import Act
+
+SETTLING = 4  # exchanges: what is compiled, fetched and allocated once is no part of the others
+MOST_KEPT = 64  # densities
+Kind = tuple[float, int]  # of an exchange: its density, and how many buckets it has
+
+
+class Done(NamedTuple):
+    """Recorded exchange of one bucket."""
+
+    acts: list[Act]
+    sent_bytes: int
+    received_bytes: int
+
+
+@dataclass
+class Repeats:
+    """Remembers `after` exchanges at each density; from then on they come again in turn. 0: none.
+
+    Exact for methods whose turns divide it, as 12 does for most: two factors in turn, or an
+    interval of 1, 2, 3, 4, 6 or 12. Of others the mean is near.
+    """
+
+    after: int
+    _kept: dict[Kind, list[list[Done]]] = field(default_factory=dict, init=False)
+    _turns: dict[Kind, int] = field(default_factory=dict, init=False)
+    _seen: int = field(default=0, init=False)
+    _now: list[Done] | None = field(default=None, init=False)  # that are repeated
+    _record: list[Done] = field(default_factory=list, init=False)
+
+    def begin(self, density: float, buckets: int) -> None:
+        """An exchange of so many buckets at this density begins."""
+        self._now, self._record = None, []
+        self._seen += 1
+        if not self.after or self._seen <= SETTLING:
+            return
+        kind = density, buckets
+        if kind not in self._kept and len(self._kept) >= MOST_KEPT:
+            self._kept.clear()
+        kept = self._kept.setdefault(kind, [])
+        if len(kept) == self.after:
+            turn = self._turns.get(kind, 0)
+            self._now, self._turns[kind] = kept[turn % self.after], turn + 1
+        else:
+            kept.append(self._record)
+
+    def of(self, index: int) -> Done | None:
+        """Recorded exchange that bucket `index` repeats; None: it is to be exchanged."""
+        return self._now[index] if self._now is not None else None
+
+    def add(self, done: Done) -> None:
+        self._record.append(done)

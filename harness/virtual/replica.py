@@ -1,0 +1,149 @@
+"""One model for all ranks of a virtual world: each is at work with it in its turn.
+
+Between its turns a rank keeps what it has alone: buffers of the model such as batch-norm
+statistics, the cuts of the model, and its gradient in DDP's buckets. Memory: one model and
+optimizer, and a gradient for each rank, as they have to meet.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from compressors.activations.operator import Cut
+from harness.engine.training.buckets import BucketMb, Buckets, require_all
+from harness.engine.training.replica import Backward, Replica
+from harness.virtual.circle import Circle
+from harness.virtual.clock import VirtualClock
+from harness.virtual.exchange import VirtualExchange
+from harness.virtual.sums import ring_sum
+
+
+@dataclass
+class Shared:
+    """State that all ranks share of one model."""
+
+    circle: Circle
+    order: list[str] = field(default_factory=list)  # in which backward has the gradients
+    buckets: list[Buckets] = field(default_factory=list)  # of every rank
+    at_work: int | None = None  # rank
+    updates: int = 0  # of the optimizer
+    update_s: float = 0.0  # real seconds of the last
+    same: bool = True  # whether all ranks got the same means so far
+
+    def compare(self) -> None:
+        """Every reduction promises the same bits to all."""
+        first, *others = self.buckets
+        for other in others if self.same else ():
+            for ours, theirs in zip(first.laid, other.laid, strict=True):
+                bits = (each.buffer.view(torch.int32) for each in (ours, theirs))
+                self.same = self.same and torch.equal(*bits)
+
+
+@dataclass
+class Borrowed(Replica):
+    """The replica of `rank`, which shares `model` with all others."""
+
+    exchange: VirtualExchange
+    bucket_mb: BucketMb
+    device: torch.device
+    rank: int
+    shared: Shared
+    clock: VirtualClock
+    _updates: int = field(default=0, init=False)
+    _at_work: Sequence[tuple[list[Cut], list[Cut]]] = field(default=(), init=False)
+
+    def __post_init__(self) -> None:
+        named = self.model.named_parameters()
+        self._parameters = {name: each for name, each in named if each.requires_grad}
+        self._buffers = list(self.model.buffers())
+        self._own = [buffer.clone() for buffer in self._buffers]
+
+    def settle(self, backward: Backward, inputs: Tensor) -> None:
+        """Lay out the buckets anew, as DDP does after its first step."""
+        if not self.shared.order:
+            with self.at_work():
+                self.shared.order = self._order_of(lambda: backward(self.model, inputs))
+                for buffer, value in zip(self._buffers, self._own, strict=True):
+                    buffer.copy_(value)
+        order = reversed(self.shared.order)
+        parameters = {name: self._parameters[name] for name in order}
+        self._buckets = Buckets(parameters, self.bucket_mb)
+        self.shared.buckets.append(self._buckets)
+
+    def _order_of(self, backward: Callable[[], None]) -> list[str]:
+        order = order_of_arrival(self._parameters, backward)
+        self.model.zero_grad()
+        require_all(name for name in self._parameters if name not in order)
+        return order
+
+    def cut(self, cuts: list[Cut], own: list[Cut]) -> None:
+        self._at_work = [(cuts, own)]
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """No other is before it ends: nothing within waits."""
+        self.shared.at_work = self.rank
+        for cuts, own in self._at_work:
+            cuts[:] = own
+        for buffer, value in zip(self._buffers, self._own, strict=True):
+            buffer.copy_(value)
+        yield
+        for buffer, value in zip(self._buffers, self._own, strict=True):
+            value.copy_(buffer)
+
+    def is_at_work(self) -> bool:
+        return self.shared.at_work == self.rank
+
+    def backward(self, loss: Tensor) -> None:
+        loss.backward()
+        self._buckets.take()
+
+    def exchange_rest(self) -> None:
+        self._buckets.exchange(self.exchange)
+
+    def update(self, step: Callable[[], None]) -> None:
+        """Once for all, by the first that comes: every rank has its means, and they are equal."""
+        self._updates += 1
+        if self.shared.updates < self._updates:
+            self.shared.updates = self._updates
+            self.shared.compare()
+            self._buckets.give()
+            self.shared.update_s = self._timed(step)
+        self.clock.charge(self.shared.update_s)
+
+    def take_buffers_of_the_first(self) -> None:
+        first = self.shared.circle.meet(self.rank, self._own, lambda owns: owns[0])
+        for value, other in zip(self._own, first, strict=True):
+            value.copy_(other)
+
+    def summed(self, sums: Tensor) -> Tensor:
+        return self.shared.circle.meet(self.rank, sums, ring_sum)
+
+    def _timed(self, step: Callable[[], None]) -> float:
+        began = self._now()
+        step()
+        return self._now() - began
+
+    def _now(self) -> float:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter()
+
+
+def order_of_arrival(parameters: Mapping[str, Tensor], backward: Callable[[], None]) -> list[str]:
+    """Names in the order in which `backward` completes their gradients."""
+    arrived: list[str] = []
+    hooks = [
+        parameter.register_post_accumulate_grad_hook(lambda _, name=name: arrived.append(name))
+        for name, parameter in parameters.items()
+    ]
+    try:
+        backward()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return arrived

@@ -1,0 +1,98 @@
+"""A run in virtual time: in this process, with the same records as one on real packets."""
+
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from compressors import kernels
+from harness.config.run import Run
+from harness.engine.training.resume import resumed
+from harness.records import environment, status
+from harness.records.run_directory import Events, write_json
+from harness.runner import verdict
+from harness.virtual.crew import virtual
+from harness.virtual.network import Simulated
+from harness.virtual.ranks import Ended, WorkerError
+from harness.workloads.models import forms
+
+Tell = Callable[[], None]
+
+
+def simulate(run_dir: Path, run: Run, tell: Tell) -> None:
+    """Do `run` and leave the result in `run_dir`; `tell` is called after every step.
+
+    What fails is told in the records; only KeyboardInterrupt is raised.
+    """
+    events = Events(run_dir)
+    try:
+        assert isinstance(run.network, Simulated)
+        with as_in_a_rank(run.seed, run.network.threads):
+            _simulate(run_dir, run, run.network, events, tell)
+    except Exception as error:
+        _report(events, error)
+        status.end(run_dir, "failed", _in_short(error))
+
+
+def _simulate(run_dir: Path, run: Run, network: Simulated, events: Events, tell: Tell) -> None:
+    dilation, sharing, seed = run.emulation.dilation, run.workers_per_node, run.seed
+    costs = network.costs(run.profile, run.nodes, sharing, dilation, seed)
+    found = {**environment.describe(), "seed": seed, "dilation": dilation}
+    found |= {"network": network.describe(costs, dilation), "proof": {}}
+    found |= {"forms": forms.told(run)}
+    write_json(run_dir / "environment.json", found)
+    begin = resumed(run.resume_from)
+    begins_s = begin.manifest.time_s if begin else 0.0
+    if begin:
+        events.append("resumed", begins_s, **begin.told())
+    events.append("step_0", begins_s)
+    ended = virtual(run)(run_dir, run, costs, begin, tell).run()
+    told = {key: found["network"][key] for key in ("kind", "in_place_of")}
+    _conclude(run_dir, ended, events, told)
+
+
+def _conclude(run_dir: Path, ended: list[Ended], events: Events, network: dict[str, str]) -> None:
+    """Summary, with what it tells of the `network`, and status."""
+    for rank, end in enumerate(ended):
+        told = end._asdict()
+        events.append("rank_finished", told.pop("end_s"), rank=rank, **told)
+    summary = verdict.summarize_simulated(run_dir) | {"network": network}
+    write_json(run_dir / "summary.json", summary)
+    reasons = summary["reasons"]
+    status.end(run_dir, "invalid" if reasons else "succeeded", "; ".join(reasons) or None)
+
+
+@contextmanager
+def as_in_a_rank(seed: int, threads: int) -> Iterator[None]:
+    """Random numbers and threads as a rank of its own would have them; put back afterwards.
+
+    Compiled kernels too, which a rank is forked with: the first exchange is not charged for them.
+    """
+    kernels.compiled()
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _report(events: Events, error: Exception) -> None:
+    """Record a failure as a rank records its own."""
+    events.append(
+        "rank_failed",
+        rank=error.rank if isinstance(error, WorkerError) else 0,
+        error=_in_short(error),
+        peer=False,
+        traceback="".join(traceback.format_exception(error)),
+        monotonic=time.monotonic(),
+    )
+
+
+def _in_short(error: Exception) -> str:
+    return str(error) if isinstance(error, WorkerError) else f"{type(error).__name__}: {error}"

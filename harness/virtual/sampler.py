@@ -1,0 +1,97 @@
+"""links.csv and the events of a simulated network: what a real one's player would have written."""
+
+from dataclasses import dataclass, field
+from math import ceil
+
+from harness.records.run_directory import Events, LinkSample, Table
+from harness.virtual.conditions import Conditions
+from harness.virtual.costs import Costs
+from profiles.base import Link
+
+MOST_LINKS = 128  # that all are told of
+
+
+@dataclass
+class Sampler:
+    """A row for each link every `sample_s` emulated seconds; bytes are spread over their step.
+
+    Of more than MOST_LINKS as many, evenly chosen, have one at the end of a step, where one is due.
+    """
+
+    costs: Costs
+    table: Table
+    events: Events
+    sample_s: float
+    begins_s: float
+    _rows: int = field(init=False)  # of each link, written or before the beginning
+    _time_s: float = field(init=False)
+    _carried: dict[str, float] = field(default_factory=dict, init=False)  # at that time
+    _told: dict[str, Link] = field(default_factory=dict, init=False)
+    _flows: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._rows, self._time_s = ceil(self.begins_s / self.sample_s), self.begins_s
+        conditions = self.costs.conditions
+        self._names = conditions.routes.names
+        every = ceil(len(self._names) / MOST_LINKS)
+        self._shown = slice(None, None, every)
+        if every == 1:  # it looks back at times that have gone by in the collectives' conditions
+            conditions = Conditions(conditions.routes, conditions.update_s)
+        self._conditions = conditions
+
+    def up_to(self, time_s: float) -> None:
+        """Write what is due; `time_s` is the end of a step."""
+        now = self.costs.carried
+        if len(self._names) > MOST_LINKS:
+            self._at_the_end(time_s, now)
+            return
+        rows = []
+        while (due_s := self._rows * self.sample_s) <= time_s:
+            rows += self._sample(due_s, now, time_s)
+            self._rows += 1
+        self.table.append(*rows)
+        self._time_s, self._carried = time_s, now
+
+    def _at_the_end(self, time_s: float, now: dict[str, float]) -> None:
+        if self._rows * self.sample_s <= time_s:
+            self.table.append(*self._sample(time_s, now, time_s))
+            self._rows = int(time_s / self.sample_s) + 1
+
+    def _sample(self, due_s: float, now: dict[str, float], end_s: float) -> list[LinkSample]:
+        look = self._conditions.look(due_s)
+        shown = zip(self._names[self._shown], look.links[:-1][self._shown], strict=True)
+        links = dict(shown)
+        self._tell(due_s, links, look.flows)
+        went_s = end_s - self._time_s
+        share = (due_s - self._time_s) / went_s if went_s else 1.0
+        return [
+            LinkSample(
+                time_s=due_s,
+                link=name,
+                planned_mbit=link.rate_mbit,
+                applied_mbit=link.rate_mbit,
+                bytes=round(_between(self._carried.get(name, 0.0), now.get(name, 0.0), share)),
+                backlog_bytes=0,
+                drops=0,
+            )
+            for name, link in links.items()
+        ]
+
+    def _tell(self, time_s: float, links: dict[str, Link], flows: int) -> None:
+        """Changes of the conditions, and competing flows that come and go."""
+        changed = {n: link._asdict() for n, link in links.items() if self._told.get(n) != link}
+        if changed and self._told and len(self._names) <= MOST_LINKS:
+            self.events.append(
+                "conditions", time_s, planned_s=time_s, links=changed, applied=True, late_ms=0.0
+            )
+        pairs = self._conditions.routes.pairs()
+        for number in range(min(flows, self._flows), max(flows, self._flows)):
+            event = "flow_started" if flows > self._flows else "flow_stopped"
+            for pair in pairs:
+                flow = f"{pair}.{number}"
+                self.events.append(event, time_s, flow=flow, pair=pair, planned_s=time_s)
+        self._told, self._flows = links, flows
+
+
+def _between(before: float, after: float, share: float) -> float:
+    return before + share * (after - before)

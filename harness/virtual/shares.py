@@ -1,0 +1,97 @@
+"""What connections get of links, and what they wait for, as `harness.virtual.costs` says it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import log2
+
+import numpy as np
+
+from harness.virtual.conditions import Look
+from harness.virtual.loss import tcp_bytes_per_s
+from harness.virtual.routes import Paths, Routes
+
+# of the room in a queue, CUBIC's window that fills it: between full and what is left after a loss,
+# 0.7 (RFC 9438, 4.6); half of it is in one queue, half in the next one, as acknowledgements
+WINDOW = (1 + 0.7) / 2
+# what several flows keep beyond; twice the mean share of a queue of 4 nodes' links was 0.87, 0.94,
+# 1.02 and 1.13 of 1, 2, 4 and 8 flows a link (links.csv)
+WINDOW_PER_DOUBLING = 0.09
+
+
+@dataclass
+class Shares:
+    """Shares of the directions of `routes`; the ring's are cached until the links change."""
+
+    routes: Routes
+    efficiency: float  # payload's share of a link's rate
+    queue_bytes: float  # that each direction holds
+    around_s: float  # of a round trip, beside the delay of links
+
+    def __post_init__(self) -> None:
+        self._shared = self.routes.shared()
+        # version of the network; what the ring gets then, and how long its messages wait
+        self._known: tuple[int, np.ndarray, float] = (-1, self._shared, 0.0)
+        self._hop_rates = self._shared  # payload bytes/s from each node to the next, then
+
+    def of_ring(self, look: Look) -> tuple[np.ndarray, float]:
+        """Payload bytes/s of the slowest hop and of all in a row; the mean time of a window."""
+        if self._known[0] != look.version:
+            shares = self.of_each(look, self._ring_connections)
+            hops, wait_s = shares[self.hops].min(axis=1), 0.0
+            if look.loss.any():
+                hops = np.minimum(hops, self.bounds(look, self.hops, self.hops_back))
+            self._hop_rates, rates = hops, np.array([hops.min(), 1 / np.mean(1 / hops)])
+            if look.flows:
+                wait_s = float(self.waits_s(look, self.hops).mean())
+            self._known = look.version, rates, wait_s
+        return self._known[1:]
+
+    def waits_s(self, look: Look, paths: Paths) -> np.ndarray:
+        """Seconds of waiting for competing flows' windows, at each path's narrowest direction."""
+        if not look.flows or not self.queue_bytes:
+            return np.zeros(len(paths))
+        rates = np.where(self._shared[paths] > 0, look.bytes_per_s[paths], np.inf)
+        window = WINDOW + WINDOW_PER_DOUBLING * log2(max(1, look.flows))
+        return window * self.queue_bytes / rates.min(axis=1)
+
+    def of_workers(self, look: Look, own: int) -> np.ndarray:
+        """Payload bytes/s from each of `own` workers a node to the next; inf inside it."""
+        nodes = self.routes.nodes
+        found = np.full(nodes * own, np.inf)
+        if nodes > 1:
+            self.of_ring(look)
+            found[own - 1 :: own] = self._hop_rates
+        return found
+
+    @cached_property
+    def hops(self) -> Paths:
+        here = np.arange(self.routes.nodes)
+        return self.routes.paths(here, np.roll(here, -1))
+
+    @cached_property
+    def hops_back(self) -> Paths:
+        here = np.arange(self.routes.nodes)
+        return self.routes.paths(np.roll(here, -1), here)
+
+    @cached_property
+    def _ring_connections(self) -> np.ndarray:
+        return self.loads(self.hops, np.ones(len(self.hops)))
+
+    def loads(self, paths: Paths, volumes: np.ndarray) -> np.ndarray:
+        """Sum in each direction of the volumes that go along `paths`."""
+        loads = np.zeros(len(self._shared))
+        np.add.at(loads, paths, volumes[:, None])
+        return loads
+
+    def of_each(self, look: Look, connections: np.ndarray) -> np.ndarray:
+        """Payload bytes/s of one of so many connections on each direction."""
+        flows = np.maximum(1, connections + look.flows * self._shared)
+        return self.efficiency * look.bytes_per_s / flows
+
+    def bounds(self, look: Look, paths: Paths, back: Paths) -> np.ndarray:
+        """Payload bytes/s of one connection along each path, as loss bounds it."""
+        if not look.loss.any():
+            return np.full(len(paths), np.inf)
+        loss = 1 - np.prod(1 - look.loss[paths], axis=1)
+        delay_s = look.delay_s[paths].sum(axis=1) + look.delay_s[back].sum(axis=1)
+        return tcp_bytes_per_s(delay_s + self.around_s, loss)

@@ -1,0 +1,161 @@
+"""Messages between ranks that are on their way at the same time, and share links max-min.
+
+Every message is a flow of its own, as fast as the links on its way allow: rates grow together until
+a link is full, whose flows stay there, and those of the others go on (progressive filling;
+Bertsekas and Gallager, Data Networks, 6.5.2). Competing flows of the profile take part on every
+link that is theirs. What a message takes beside its bytes, and what loss makes of its rate, is as
+`harness.virtual.costs` has it, for a single message.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from harness.virtual.conditions import Conditions, Look
+from harness.virtual.costs import Costs
+from harness.virtual.routes import VOID
+from harness.virtual.shares import Shares
+
+
+class Path(NamedTuple):
+    """Numbers of directions, as arrays of one row and as a list, there and back."""
+
+    there: np.ndarray
+    back: np.ndarray
+    directions: tuple[int, ...]
+
+
+@dataclass(eq=False)
+class Flow:
+    """A message; `end_s` is None until all of it is there."""
+
+    path: Path
+    left: float  # bytes
+    begins_s: float  # its bytes; later than the message by what they take beside
+    least_s: float = 0.0  # before that it is not there
+    end_s: float | None = None
+    rate: float = field(default=0.0, init=False)  # bytes per second
+
+
+@dataclass
+class Traffic:
+    """A `harness.virtual.world.Happening`. Nothing begins before what has been advanced to.
+
+    Unless nothing is on its way: then times may fall.
+    """
+
+    costs: Costs
+    _flows: list[Flow] = field(default_factory=list, init=False)
+    _paths: dict[tuple[int, int], Path] = field(default_factory=dict, init=False)
+    _now_s: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        whole = self.costs.conditions
+        self._conditions = Conditions(whole.routes, whole.update_s)
+        costs = self.costs
+        self._links = Shares(whole.routes, costs.efficiency, costs.queue_bytes, 2 * costs.alpha_s)
+        self._shared = whole.routes.shared()
+
+    def begin(self, start_s: float, sender: int, receiver: int, nbytes: int) -> Flow:
+        """A message of `nbytes` from one rank to another."""
+        costs, path = self.costs, self._path(sender, receiver)
+        stretch, look = costs.noise.factor(), self._conditions.look(start_s)
+        latency_s, wakes_s = costs._handled(0.0, 1, stretch, posted=True)
+        delay_s = sum(float(look.delay_s[each]) for each in path.directions)
+        waits_s = stretch * float(self._links.waits_s(look, path.there).max())
+        begins_s = start_s + latency_s + delay_s
+        least_s = max(begins_s + waits_s, start_s + wakes_s + delay_s)
+        flow = Flow(path, stretch * nbytes, begins_s, least_s)
+        if not path.directions or not nbytes:
+            flow.end_s = least_s if path.directions else start_s + max(latency_s, wakes_s)
+            return flow
+        np.add.at(costs._carried, path.there, nbytes / costs.efficiency)
+        self._advance_all(start_s)
+        self._flows.append(flow)
+        self._share()
+        return flow
+
+    def next_s(self) -> float:
+        """Time of the next change: a flow ends, begins, or sees other links."""
+        if not self._flows:
+            return inf
+        now_s, ends_s = self._now_s, []
+        for flow in self._flows:
+            if flow.begins_s > now_s:
+                ends_s.append(flow.begins_s)
+            elif flow.rate:
+                ends_s.append(now_s + flow.left / flow.rate)
+        return min(*ends_s, self._changes_s(), inf)
+
+    def advance(self, time_s: float) -> None:
+        for flow in self._flows:
+            if flow.begins_s <= self._now_s:
+                flow.left -= flow.rate * (time_s - self._now_s)
+        self._now_s = time_s
+        here = [flow for flow in self._flows if flow.begins_s <= time_s]
+        for flow in here:
+            if flow.left <= flow.rate * 1e-12 + 1e-6:  # of a byte: rounding
+                flow.end_s = max(time_s, flow.least_s)
+        self._flows = [flow for flow in self._flows if flow.end_s is None]
+        self._share()
+
+    def _advance_all(self, time_s: float) -> None:
+        if not self._flows:
+            self._now_s = time_s
+        while self.next_s() <= time_s:
+            self.advance(self.next_s())
+        if self._flows and time_s > self._now_s:
+            self.advance(time_s)
+
+    def _changes_s(self) -> float:
+        """Time at which links are looked at again."""
+        every_s = self._conditions.update_s
+        number = int(self._now_s / every_s) + 1
+        return (number + (number * every_s <= self._now_s)) * every_s
+
+    def _share(self) -> None:
+        """Rates that are max-min fair."""
+        look = self._conditions.look(self._now_s)
+        growing = [flow for flow in self._flows if flow.begins_s <= self._now_s]
+        on = Counter(each for flow in growing for each in flow.path.directions)
+        room = {each: self.costs.efficiency * float(look.bytes_per_s[each]) for each in on}
+        most = self._most(look, growing)
+        while growing:
+            level, where = min(
+                (room[each] / (count + look.flows * float(self._shared[each])), each)
+                for each, count in on.items()
+                if count
+            )
+            bound = [flow for flow in growing if most[id(flow)] < level]
+            full = bound or [flow for flow in growing if where in flow.path.directions]
+            for flow in full:
+                flow.rate = min(level, most[id(flow)])
+                for each in flow.path.directions:
+                    on[each] -= 1
+                    room[each] -= flow.rate
+            growing = [flow for flow in growing if flow not in full]
+
+    def _most(self, look: Look, flows: list[Flow]) -> dict[int, float]:
+        """Bytes/s that loss lets through, by flow."""
+        if not look.loss.any():
+            return {id(flow): inf for flow in flows}
+        return {
+            id(flow): float(self._links.bounds(look, flow.path.there, flow.path.back)[0])
+            for flow in flows
+        }
+
+    def _path(self, sender: int, receiver: int) -> Path:
+        own = self.costs.workers_per_node
+        known = sender // own, receiver // own
+        if known not in self._paths:
+            ends = np.array([known[0]]), np.array([known[1]])
+            routes = self._conditions.routes
+            there, back = routes.paths(*ends), routes.paths(*reversed(ends))
+            if known[0] == known[1]:
+                there = back = np.full_like(there, VOID)
+            crossed = tuple(int(each) for each in there[0] if each != VOID)
+            self._paths[known] = Path(there, back, crossed)
+        return self._paths[known]

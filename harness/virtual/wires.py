@@ -1,0 +1,147 @@
+"""Messages between two ranks in virtual time: each leaves once its receiver has asked for it."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from harness.virtual.world import World
+
+
+class Travelling(Protocol):
+    """A message under way."""
+
+    @property
+    def end_s(self) -> float | None:
+        """Arrival in emulated seconds; None: not known yet."""
+        ...
+
+
+class There(NamedTuple):
+    """A message that took no time."""
+
+    end_s: float | None
+
+
+Begin = Callable[[float, int, int, int], Travelling]  # at a time, from a rank to another, bytes
+
+
+@dataclass
+class Message:
+    """`content`, uint8 [bytes], as it was when it was sent."""
+
+    content: Tensor
+    way: Travelling | None = None  # None: nobody has asked for it
+
+    def end_s(self) -> float | None:
+        return self.way.end_s if self.way else None
+
+
+@dataclass
+class Asked:
+    """Receiver's request for a message of so many bytes."""
+
+    nbytes: int
+    message: Message | None = None
+
+    def end_s(self) -> float | None:
+        return self.message.end_s() if self.message else None
+
+
+@dataclass
+class Wire:
+    """One way between two ranks; messages come in their order."""
+
+    world: World
+    begin: Callable[[int], Travelling]  # a message of so many bytes, now
+    _sent: deque[Message] = field(default_factory=deque, init=False)
+    _asked: deque[Asked] = field(default_factory=deque, init=False)
+
+    def send(self, content: Tensor) -> Message:
+        message = Message(content.clone())  # the sender may write to its own afterwards
+        self._sent.append(message)
+        self._match()
+        return message
+
+    def receive(self, nbytes: int) -> Tensor:
+        asked = Asked(nbytes)
+        self._asked.append(asked)
+        self._match()
+        self.world.wait(asked.end_s)
+        assert asked.message is not None
+        return asked.message.content
+
+    def _match(self) -> None:
+        """Who comes last is now: threads run in the order of their times."""
+        while self._sent and self._asked:
+            message, asked = self._sent.popleft(), self._asked.popleft()
+            if message.content.numel() != asked.nbytes:
+                got = message.content.numel()
+                raise ValueError(f"a message of {asked.nbytes} bytes was expected, got {got}")
+            message.way = self.begin(asked.nbytes)
+            asked.message = message
+
+
+@dataclass
+class VirtualChannel:
+    """A `harness.engine.pipeline.channel.Channel` in virtual time."""
+
+    world: World
+    out: Wire
+    back: Wire
+    device: torch.device
+    sent_bytes: int = field(default=0, init=False)
+    received_bytes: int = field(default=0, init=False)
+    _leaving: list[Message] = field(default_factory=list, init=False)
+
+    def send(self, message: Tensor) -> None:
+        self._leaving.append(self.out.send(message))
+        self.sent_bytes += message.numel()
+
+    def receive(self, nbytes: int) -> Tensor:
+        message = self.back.receive(nbytes)
+        self.received_bytes += nbytes
+        return message.to(self.device)
+
+    def flush(self) -> None:
+        for message in self._leaving:
+            self.world.wait(message.end_s)
+        self._leaving.clear()
+
+
+@dataclass
+class Wires:
+    """Between all ranks of a world; those that are in `still` send, and hear, in no time."""
+
+    world: World
+    begin: Begin
+    still: set[int]
+    _known: dict[tuple[int, int], Wire] = field(default_factory=dict, init=False)
+
+    def channel(self, own: int, peer: int, device: torch.device) -> VirtualChannel:
+        return VirtualChannel(self.world, self._wire(own, peer), self._wire(peer, own), device)
+
+    def _wire(self, sender: int, receiver: int) -> Wire:
+        def begin(nbytes: int) -> Travelling:
+            now_s = self.world.now_s
+            still = {sender, receiver} <= self.still
+            return There(now_s) if still else self.begin(now_s, sender, receiver, nbytes)
+
+        return self._known.setdefault((sender, receiver), Wire(self.world, begin))
+
+
+@dataclass
+class Line:
+    """The stages of a rank's pipeline: a `harness.engine.pipeline.assembly.Along`."""
+
+    wires: Wires
+    rank: int
+    stage: int
+    stages: int
+    device: torch.device
+
+    def channel(self, stage: int, name: str) -> VirtualChannel:
+        return self.wires.channel(self.rank, self.rank - self.stage + stage, self.device)

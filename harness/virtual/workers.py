@@ -1,0 +1,194 @@
+"""The other workers in virtual time: collectives meet in one process, and are timed afterwards."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from harness.engine.exchange.collectives import Collectives
+from harness.virtual.costs import Costs
+from harness.virtual.lanes import Act, Asked
+from harness.virtual.sums import least, ring_sum
+
+LENGTH_BYTES = 8  # of what tells a tensor's length
+
+
+class Meeting(Protocol):
+    """Meeting point of all workers, where they exchange objects."""
+
+    def meet(self, rank: int, brought: Any, make: Callable[[list[Any]], Any]) -> Any:
+        """Wait for all workers and return `make(everybody's brought)`, made in order of rank."""
+        ...
+
+
+class Call(NamedTuple):
+    """A collective that one worker has reached."""
+
+    kind: str  # sum | min | gather | gather unlike | swap
+    shape: Any  # equal on all workers, except for the sizes of a swap
+    tensor: Tensor
+    lengths: list[int]  # of the tensors in a gathered one
+
+
+class Made(NamedTuple):
+    """Result of a collective, for all workers."""
+
+    call: tuple[Asked, ...]  # collectives that it takes, one after the other
+    value: Any
+
+
+@dataclass
+class SimulatedWorkers(Collectives):
+    """One worker's view. Its `acts` say what was compressed and called, for `Layout` to time.
+
+    Between collectives that is the processor time of this thread, times `seconds_per_second`,
+    except where `begin` has been told how long compression takes.
+    """
+
+    rank: int
+    size: int
+    circle: Meeting
+    costs: Costs
+    device: torch.device
+    seconds_per_second: float
+    acts: list[Act] = field(default_factory=list, init=False)  # since somebody cleared it
+    _told: deque[float] = field(default_factory=deque, init=False)  # before each call to come
+    _measures: bool = field(default=False, init=False)
+    _measured_from: float | None = field(default=None, init=False)
+    _before: tuple[Asked, ...] | None = field(default=None, init=False)  # of a call; (): to come
+
+    def meet(self, brought: Any, make: Callable[[list[Any]], Any]) -> Any:
+        """Wait for all workers and return `make(everybody's brought)`, made in order of rank."""
+        return self.circle.meet(self.rank, brought, make)
+
+    def meet_own(self, brought: Any, make: Callable[[list[Any]], list[Any]]) -> Any:
+        """Wait for all workers and return this one's part of `make(everybody's brought)`."""
+        return self.meet(brought, make)[self.rank]
+
+    def begin(self, told_s: Sequence[float] | None = None) -> None:
+        """Compression begins: it takes `told_s` before the first call, the second...; or measured.
+
+        What no call is left for comes at the end.
+        """
+        self._told, self._measures = deque(told_s or ()), told_s is None
+        self._go_on()
+
+    def end(self) -> None:
+        """Compression ends."""
+        self._pause()
+        self._add(sum(self._told))
+        self._told, self._measures = deque(), False
+
+    def _go_on(self) -> None:
+        if self._told:
+            self._add(self._told.popleft())
+        if self._measures:
+            self._measured_from = self._clock()
+
+    def _pause(self) -> None:
+        if self._measured_from is not None:
+            real_s, self._measured_from = self._clock() - self._measured_from, None
+            self._add(real_s * self.seconds_per_second)
+
+    def _add(self, compress_s: float) -> None:
+        if compress_s > 0:
+            self.acts.append(Act(compress_s))
+
+    def _clock(self) -> float:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+            return time.perf_counter()
+        return time.thread_time()
+
+    def _swapped(self, leaving: list[list[int]]) -> list[list[int]]:
+        """Lengths are told in the same call as what has them."""
+        self._before = ()
+        return super()._swapped(leaving)
+
+    def _add_up(self, tensor: Tensor, op: str) -> None:
+        tensor.copy_(self._meet(op, (tensor.shape, tensor.dtype), tensor))
+
+    def _gather(
+        self, mine: Tensor, own: list[int], equal: bool, like: tuple[Tensor, ...]
+    ) -> tuple[list[list[int]], list[Tensor]]:
+        """At one meeting, also where two collectives are counted: lengths, then pieces."""
+        if equal:
+            return self._meet("gather", own, mine, own)
+        self._count_ring(LENGTH_BYTES * self.size * len(own))
+        return self._meet("gather unlike", len(own), mine, own)
+
+    def _pass_round(self, mine: Tensor, sizes: list[int]) -> list[Tensor]:
+        return self._meet("gather", sizes, mine)[1]
+
+    def _swap(self, mine: Tensor, outgoing: list[int], incoming: list[int]) -> Tensor:
+        pieces = self._meet("swap", outgoing, mine)[self.rank]
+        arrived = [piece.numel() for piece in pieces]
+        if arrived != incoming:
+            raise ValueError(f"rank {self.rank} expected {incoming} elements, got {arrived}")
+        return torch.cat(pieces)
+
+    def _meet(self, kind: str, shape: Any, tensor: Tensor, lengths: list[int] | None = None) -> Any:
+        self._pause()
+        made = self.meet(Call(kind, shape, tensor, lengths or []), self._make)
+        if self._before == ():
+            self._before = made.call
+            return made.value
+        self.acts.append(Act(0.0, (*(self._before or ()), *made.call)))
+        self._before = None
+        self._go_on()
+        return made.value
+
+    def _make(self, calls: list[Call]) -> Made:
+        """Combine all workers' calls; done once, by the worker that comes last."""
+        first = calls[0]
+        for rank, call in enumerate(calls):
+            same = call.kind == "swap" or call.shape == first.shape
+            if call.kind != first.kind or not same:
+                raise ValueError(
+                    f"rank 0 called {first.kind} of {first.shape}, rank {rank} {call.kind} of "
+                    f"{call.shape}; all workers must call the same"
+                )
+        if first.kind.startswith("gather"):
+            return self._gathered(calls)
+        if first.kind == "swap":
+            return self._swapped_all(calls)
+        total = self._added_up(first.kind, [call.tensor for call in calls])
+        return Made((("all_reduce", total.nbytes, self.size),), total)
+
+    def _added_up(self, op: str, tensors: list[Tensor]) -> Tensor:
+        return ring_sum(tensors) if op == "sum" else least(tensors)
+
+    def _gathered(self, calls: list[Call]) -> Made:
+        lengths, pieces = [call.lengths for call in calls], [call.tensor for call in calls]
+        of_pieces = ("all_gather", [piece.nbytes for piece in pieces])
+        if calls[0].kind == "gather":
+            return Made((of_pieces,), (lengths, pieces))
+        told = ("all_reduce", LENGTH_BYTES * self.size * len(lengths[0]), self.size)
+        return Made((told, of_pieces), (lengths, pieces))
+
+    def _swapped_all(self, calls: list[Call]) -> Made:
+        each = calls[0].tensor.element_size()
+        rows_of = {id(call): [each * count for count in call.shape] for call in calls}
+        sizes = [rows_of[id(call)] for call in calls]  # one row, where one call stands for all
+        rows = [call.tensor.split(call.shape) for call in calls]
+        return Made((("all_to_all", sizes),), list(zip(*rows, strict=True)))  # by receiver
+
+
+class Alike(SimulatedWorkers):
+    """One worker, the first, that stands for `size` of them, who bring what it brings.
+
+    Sums are products then, rounded once.
+    """
+
+    def meet(self, brought: Any, make: Callable[[list[Any]], Any]) -> Any:
+        return make([brought])
+
+    def _make(self, calls: list[Call]) -> Made:
+        return super()._make(calls * self.size)
+
+    def _added_up(self, op: str, tensors: list[Tensor]) -> Tensor:
+        return tensors[0] * self.size if op == "sum" else tensors[0]

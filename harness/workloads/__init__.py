@@ -1,0 +1,1 @@
+"""What is trained: models, and the data that they learn from."""

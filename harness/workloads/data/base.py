@@ -1,0 +1,81 @@
+"""What the harness asks of a data set: its shape, whether it is there, and its samples."""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from torch import Tensor
+
+# Of one sample: channels, height, width of an image; words of a text; (39, 1) of a click;
+# (2, words) of a sentence and its translation.
+Shape = tuple[int, ...]
+# Images or clicks [n, *shape] float32 and their labels [n] int64; or numbers of words [n, words]
+# int64, and those of the words that follow each, likewise; or of pairs of sentences [n, 2, words],
+# as many as the longest has, and of the words of the second [n, words].
+Batch = tuple[Tensor, Tensor]
+Plan = Iterable[tuple[Tensor, tuple[int, ...]]]  # per batch: indices [n], key of its randomness
+
+
+class Samples(Protocol):
+    """One split of a data set; its batches are a function of the plan alone."""
+
+    @property
+    def in_order(self) -> bool:
+        """True if each sample continues the one before it, as pieces of a text do."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def stream(self, plan: Plan) -> Iterator[Batch]:
+        """One batch per entry of `plan`, in order; the plan may be endless."""
+        ...
+
+
+class DataSet(Protocol):
+    """Data set that a choice of `conf/dataset` makes.
+
+    It may also have `label_smoothing`, and a `judge` of what its metric is
+    (`harness.engine.training.task`); and `published`, how many samples for training its authors
+    tell, or None, by which a run of epochs is planned without its files.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def shape(self) -> Shape: ...
+
+    @property
+    def classes(self) -> int: ...
+
+    @property
+    def metric(self) -> str:
+        """Name of the metric beside the loss: `accuracy`, `perplexity` for text, or `bleu`."""
+        ...
+
+    def check(self) -> None:
+        """Quickly, before anything is built: raise FileNotFoundError if files are missing."""
+        ...
+
+    def train(self) -> Samples: ...
+
+    def test(self) -> Samples: ...
+
+
+def data_folder(folder: str | None) -> Path:
+    """`folder`, or if null $GRADNET_DATA, or if unset ~/data."""
+    return Path(folder or os.environ.get("GRADNET_DATA") or "~/data").expanduser()
+
+
+def not_found(name: str, folder: Path, problem: str, layout: str) -> FileNotFoundError:
+    """The one message for data that is not there."""
+    return FileNotFoundError(
+        f"{name} not found in {folder}: {problem}. Expected {layout}. Nothing is downloaded: put "
+        "it there, set GRADNET_DATA or dataset.folder to its folder, or use scale=laptop"
+    )
+
+
+def written(files: Iterable[Path]) -> tuple[int, ...]:
+    """When each of `files` was written last, in nanoseconds: what was read may be read again."""
+    return tuple(file.stat().st_mtime_ns for file in files)

@@ -1,0 +1,143 @@
+"""Clicks in the format of Criteo's Kaggle challenge: text read once, then a table of numbers.
+
+A line is a label (0 or 1), 13 whole numbers and 26 categories of 8 hexadecimal digits, with tabs
+between; numbers and categories may be missing. Numbers become log(1 + max(x, 0)) and missing ones
+0, as in DLRM's dlrm_data_pytorch.py. The categories of a column are numbered from 1 as they first
+occur, as long as there are rows for them, and share rows by their value from then on; 0 is a
+missing one. So one pass suffices, and memory is bounded by the rows.
+"""
+
+import hashlib
+import re
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from harness.workloads.data.base import Batch, Plan
+from harness.workloads.data.kept import alone, replacing
+
+COUNTS, CATEGORIES = 13, 26
+COLUMNS = 1 + COUNTS + CATEGORIES
+DAYS = 7  # in equal parts, as DLRM cuts them: the file does not say where one begins
+LARGEST = 2**31 - 1
+HEXADECIMAL = re.compile(rb"[0-9a-fA-F]{8}")
+BLOCK = 1 << 16  # lines parsed before they are written
+FORMAT = 1  # of a table on disk; to be raised when what is in it changes
+
+
+@dataclass(frozen=True)
+class ClickTable:
+    """`rows` [n, 40] int32 of label, counts and categories, read from disk where they are used."""
+
+    rows: np.ndarray
+    in_order: ClassVar[bool] = False
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def stream(self, plan: Plan) -> Iterator[Batch]:
+        """Inputs [n, 39, 1] float32, in which categories are whole, and labels [n] int64."""
+        for indices, _ in plan:
+            found = torch.from_numpy(self.rows[indices.numpy()])
+            inputs = found[:, 1:].float()
+            inputs[:, :COUNTS] = inputs[:, :COUNTS].clamp_(min=0).log1p_()
+            yield inputs[:, :, None], found[:, 0].long()
+
+
+def days(table: np.ndarray) -> tuple[ClickTable, ClickTable]:
+    """The first six days, and the last one."""
+    first = len(table) * (DAYS - 1) // DAYS
+    return ClickTable(table[:first]), ClickTable(table[first:])
+
+
+def read(text: Path, cache: Path, rows: int) -> np.ndarray:
+    """The table of `text`, [n, 40], categories below `rows`; parsed unless `cache` has it.
+
+    A table there is of the very same file (by name, size and time of change). Whoever comes while
+    it is made waits for it. ValueError names file and line of what is not in the format.
+    """
+    found = text.stat()
+    of = f"{FORMAT} {text.resolve()} {found.st_size} {found.st_mtime_ns} {rows}"
+    path = cache / f"clicks-{hashlib.sha256(of.encode()).hexdigest()[:16]}.int32"
+    with alone(path):
+        if not path.exists():
+            with replacing(path) as temporary:
+                parse(text, temporary, rows)
+    return np.asarray(np.memmap(path, np.int32, mode="r")).reshape(-1, COLUMNS)
+
+
+def parse(text: Path, table: Path, rows: int) -> None:
+    """Write what `text` says to `table`, int32, line by line."""
+    numbering = Numbering(rows)
+    with text.open("rb") as lines, table.open("wb") as out:
+        block, number = array("i"), 0
+        for number, line in enumerate(lines, start=1):
+            try:
+                block.extend(_numbers(line, numbering))
+            except ValueError as error:
+                raise ValueError(f"{text}:{number}: {error}") from None
+            if number % BLOCK == 0:
+                block.tofile(out)
+                block = array("i")
+        block.tofile(out)
+    if number < DAYS:
+        raise ValueError(f"{text}: must have {DAYS} lines at least, one for each day, got {number}")
+
+
+class Numbering:
+    """Rows of the categories of every column, in [0, rows): given as they come."""
+
+    def __init__(self, rows: int) -> None:
+        if rows < 2:
+            raise ValueError(f"rows must be >= 2, got {rows}")
+        self._rows = rows
+        self._known: list[dict[bytes, int]] = [{} for _ in range(CATEGORIES)]
+
+    def row(self, column: int, category: bytes) -> int:
+        if not category:
+            return 0
+        known = self._known[column]
+        if (found := known.get(category)) is not None:
+            return found
+        if not HEXADECIMAL.fullmatch(category):
+            said = repr(category.decode(errors="replace"))
+            raise ValueError(
+                f"category {column + 1} of {CATEGORIES} must be 8 hexadecimal digits, or empty, "
+                f"got {said}"
+            )
+        if len(known) == self._rows - 1:
+            return 1 + int(category, 16) % (self._rows - 1)
+        known[category] = len(known) + 1
+        return len(known)
+
+
+def _numbers(line: bytes, numbering: Numbering) -> list[int]:
+    """Label, counts and rows of one line."""
+    fields = line.rstrip(b"\r\n").split(b"\t")
+    if len(fields) != COLUMNS:
+        raise ValueError(
+            f"must have {COLUMNS} columns (a label, {COUNTS} numbers, {CATEGORIES} categories) "
+            f"with tabs between, got {len(fields)}"
+        )
+    if fields[0] not in (b"0", b"1"):
+        raise ValueError(f"the label must be 0 or 1, got {fields[0].decode(errors='replace')!r}")
+    counts = [_count(place, field) for place, field in enumerate(fields[1 : 1 + COUNTS], start=1)]
+    categories = enumerate(fields[1 + COUNTS :])
+    return [int(fields[0]), *counts, *(numbering.row(*each) for each in categories)]
+
+
+def _count(place: int, field: bytes) -> int:
+    """0 where it is missing: so is the log of 1 + 0."""
+    if not field:
+        return 0
+    if not field.removeprefix(b"-").isdigit() or abs(int(field)) > LARGEST:
+        said = repr(field.decode(errors="replace"))
+        raise ValueError(
+            f"number {place} of {COUNTS} must be a whole one in +- {LARGEST}, got {said}"
+        )
+    return int(field)

@@ -1,0 +1,185 @@
+"""Pairs of sentences from two files, train.tsv and test.tsv: a line has both, with a tab between.
+
+Words are pieces that a model of sentencepiece (Kudo and Richardson, 2018) makes, byte-pair encoding
+(Sennrich et al., 2016) of both languages together, trained on the training part alone.
+"""
+
+import hashlib
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from harness.engine.training.task import UNLABELLED
+from harness.workloads.data.base import Batch, Plan, Shape, data_folder, not_found
+from harness.workloads.data.kept import alone, cache_folder, replacing
+from harness.workloads.models.transformer import BEGIN, END, PADDING
+
+LAYOUT = "{}/train.tsv and test.tsv, a sentence, a tab and its translation on every line"
+PACKAGED = Path(__file__).parent / "catalogues"
+UNKNOWN = 3
+FORMAT = 1  # of a vocabulary that is kept; to be raised when it is trained otherwise
+Sentences = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Sentence pairs from `name`/ in the data folder, or from the message catalogues shipped.
+
+    A training pair of which a sentence has more than `words` pieces is left out; those for testing
+    are all there, as long as they are.
+    """
+
+    name: str
+    folder: str | None = None
+    packaged: bool = False  # harness/workloads/data/catalogues, German to English
+    words: int = 100  # of a sentence, its end included
+    vocabulary: int = 10_000  # pieces of both languages together
+    label_smoothing: float = 0.1
+    tokenize: str = "13a"  # of sacrebleu; none: for text that has been tokenised, as fairseq's is
+    cache: str | None = None
+    published: int | None = None  # training pairs, as its authors tell
+    metric: ClassVar[str] = "bleu"
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.words <= 1_000:
+            raise ValueError(f"words must be in [2, 1000], got {self.words}")
+        if not 300 <= self.vocabulary <= 1 << 16:  # 256 bytes among them
+            raise ValueError(f"vocabulary must be in [300, {1 << 16}], got {self.vocabulary}")
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(f"label_smoothing must be in [0, 1), got {self.label_smoothing}")
+        if self.tokenize not in ("13a", "none", "intl", "char"):
+            raise ValueError(f"tokenize must be 13a, none, intl or char, got {self.tokenize!r}")
+
+    @property
+    def shape(self) -> Shape:
+        return 2, self.words
+
+    @property
+    def classes(self) -> int:
+        return self.vocabulary
+
+    def check(self) -> None:
+        for file in ("train.tsv", "test.tsv"):
+            if not (self._place / file).is_file():
+                layout, where = LAYOUT.format(self.name), f"no {self.name}/{file}"
+                raise not_found(self.name, data_folder(self.folder), where, layout)
+        try:
+            import sacrebleu  # noqa: F401
+            import sentencepiece  # noqa: F401
+        except ImportError as error:
+            raise FileNotFoundError(
+                f"{self.name} needs {error.name}, which is not installed: pip install "
+                "'gradnet[translation]'"
+            ) from error
+
+    def train(self) -> "Numbered":
+        pieces, pairs = self.pieces(), list(read(self._place / "train.tsv"))
+        numbers = [(pieces.encode(one), pieces.encode(other)) for one, other in pairs]
+        fitting = [pair for pair in numbers if max(map(len, pair)) < self.words]
+        if not fitting:
+            raise ValueError(f"words must be more for {self._place}/train.tsv, got {self.words}")
+        return Numbered(fitting)
+
+    def test(self) -> "Numbered":
+        """Short sentences first: those of a batch are as long as its longest, padding included."""
+        pieces, pairs = self.pieces(), read(self._place / "test.tsv")
+        numbers = [(pieces.encode(one), pieces.encode(other)) for one, other in pairs]
+        return Numbered(sorted(numbers, key=lambda pair: max(map(len, pair))))
+
+    @property
+    def judge(self) -> Any:
+        """The BLEU scorer that `harness.engine.training.task` rates translations with."""
+        from harness.workloads.data.bleu import Bleu
+
+        return Bleu(self.pieces, self.tokenize)
+
+    @property
+    def _place(self) -> Path:
+        return PACKAGED if self.packaged else data_folder(self.folder) / self.name
+
+    def pieces(self) -> Any:
+        """The sentencepiece model; trained where the cache has none of this very text."""
+        import sentencepiece
+
+        text = self._place / "train.tsv"
+        content = text.read_bytes()
+        of = hashlib.sha256(f"{FORMAT} {self.vocabulary} ".encode() + content).hexdigest()[:16]
+        path = cache_folder(self.cache) / f"pieces-{of}.model"
+        with alone(path):
+            if not path.exists():
+                sentences = [sentence for pair in read(text) for sentence in pair]
+                model = _trained(sentences, self.vocabulary, text)
+                with replacing(path) as temporary:
+                    temporary.write_bytes(model)
+        return sentencepiece.SentencePieceProcessor(model_file=str(path))
+
+
+def read(path: Path) -> Iterator[Sentences]:
+    """The pairs of a file; ValueError names the line that is none."""
+    for number, raw in enumerate(path.read_bytes().splitlines(), start=1):
+        where = f"{path}:{number}"
+        try:
+            pair = raw.decode().split("\t")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{where}: must be UTF-8 text: {error}") from error
+        if len(pair) != 2 or not all(sentence.strip() for sentence in pair):
+            raise ValueError(
+                f"{where}: must be two sentences with a tab between, got {len(pair)} with "
+                f"{[len(sentence.split()) for sentence in pair]} words"
+            )
+        yield pair[0], pair[1]
+
+
+def _trained(sentences: list[str], vocabulary: int, text: Path) -> bytes:
+    """Train a sentencepiece BPE model; deterministic: one thread, every sentence, no sampling.
+
+    Any text can be said in its pieces and comes out as it went in: characters that it does not have
+    are 256 bytes, which are among them.
+    """
+    import sentencepiece
+
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sentences), model_writer=model, model_type="bpe",
+            vocab_size=vocabulary, character_coverage=1.0, num_threads=1,
+            normalization_rule_name="identity", byte_fallback=True,
+            pad_id=PADDING, bos_id=BEGIN, eos_id=END, unk_id=UNKNOWN, minloglevel=2,
+        )  # fmt: skip
+    except RuntimeError as error:
+        raise ValueError(f"vocabulary must fit {text}, got {vocabulary}: {error}") from error
+    return model.getvalue()
+
+
+class Numbered:
+    """One split: pairs of sentences as numbers of pieces.
+
+    A batch is as long as its longest sentence: inputs [n, 2, words], the first sentence with its
+    END and the second from BEGIN on; labels [n, words] are the second with its END.
+    """
+
+    in_order = False
+
+    def __init__(self, pairs: list[tuple[list[int], list[int]]]) -> None:
+        self._pairs = pairs
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def stream(self, plan: Plan) -> Iterator[Batch]:
+        for indices, _ in plan:
+            pairs = [self._pairs[index] for index in indices.tolist()]
+            length = 1 + max(len(sentence) for pair in pairs for sentence in pair)
+            source = _padded([[*one, END] for one, _ in pairs], length, PADDING)
+            target = _padded([[BEGIN, *other] for _, other in pairs], length, PADDING)
+            labels = _padded([[*other, END] for _, other in pairs], length, UNLABELLED)
+            yield torch.stack([source, target], dim=1), labels
+
+
+def _padded(rows: list[list[int]], length: int, filling: int) -> Tensor:
+    return torch.tensor([[*row, *[filling] * (length - len(row))] for row in rows])

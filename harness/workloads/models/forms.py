@@ -1,0 +1,56 @@
+"""The form of the model of a run, and of its original's."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Size
+
+from harness.config.run import Run
+from harness.engine.training.buckets import BucketMb, names_at
+from harness.workloads.form import Form
+from harness.workloads.models.base import backward_shares
+
+
+def forms(run: Run) -> list[Form]:
+    """Form of the model, then its original's; none where no buckets are exchanged."""
+    if run.parallel.ranks > 1 or run.parallel.servers:
+        return []
+    model, network = run.model, run.shapes()
+    shapes = {name: tensor.shape for name, tensor in network.named_parameters()}
+    waits = run.overlap == "after_backward"
+    shares, mb = backward_shares(network, run.dataset.shape), run.bucket_mb
+    found = [_form(model.name, shapes, shares, mb, waits)]
+    if (original := getattr(model, "original", None)) is not None:
+        told = original.model.name, original.shapes, original.shares, run.bucket_mb_of(1.0)
+        found.append(_form(*told, waits))
+    return found
+
+
+def told(run: Run) -> list[dict[str, Any]]:
+    """Forms as plain values for environment.json."""
+    return [each._asdict() for each in forms(run)]
+
+
+def _form(
+    name: str, shapes: dict[str, Size], shares: dict[str, float], bucket_mb: BucketMb, waits: bool
+) -> Form:
+    sizes, buckets = {n: s.numel() for n, s in shapes.items()}, names_at(shapes, bucket_mb)
+    whole = sum(sizes.values())
+    parts = [sum(sizes[each] for each in names) / whole for names in buckets]
+    took = [sum(shares[each] for each in names) for names in buckets]
+    hidden = 0.0 if waits else _hidden(parts, took)
+    return Form(name, len(buckets), max(sizes.values()) / whole, hidden)
+
+
+def _hidden(parts: Sequence[float], backward: Sequence[float]) -> float:
+    """Share of communication that is over before backward ends, sending buckets in turn.
+
+    `parts` and `backward` are shares of the bytes and of backward; both take the same time.
+    """
+    ready, sent, over = 0.0, 0.0, 0.0
+    for part, took in zip(parts, backward, strict=True):
+        ready += took
+        begin = max(ready, sent)
+        sent = begin + part
+        over += max(0.0, min(sent, 1.0) - begin)
+    return over

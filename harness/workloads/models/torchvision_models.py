@@ -1,0 +1,122 @@
+"""torchvision's ResNets (He et al., 2016) and VGG16 (Simonyan and Zisserman, 2015)."""
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from harness.workloads.models import published
+from harness.workloads.models.base import Shape, Times, one_of, require_images
+
+# torchvision is imported where a network is built: reading a configuration stays quick. Both take
+# `spare_classes`, scores that no class of the data has, as published sizes of models imply, and
+# the `weights` to begin with. Both tell the `order` of their layers, so that they can be cut.
+
+OF_RESNET: tuple[str, ...] = (
+    "conv1",
+    "bn1",
+    "relu",
+    "maxpool",
+    "layer1",
+    "layer2",
+    "layer3",
+    "layer4",
+)
+OF_RESNET += ("avgpool", "flatten", "fc")
+OF_VGG = ("features", "avgpool", "flatten", "classifier")
+
+
+@dataclass(frozen=True)
+class ResNet:
+    """torchvision's; the CIFAR stem is one 3x3 convolution of stride 1 and no pooling."""
+
+    name: str
+    depth: int
+    stem: str = "imagenet"  # imagenet | cifar
+    times: Times | None = None
+    spare_classes: int = 0
+    weights: str | None = None  # a path, from the data folder unless absolute
+
+    def __post_init__(self) -> None:
+        one_of("depth", self.depth, (18, 34, 50, 101, 152))
+        one_of("stem", self.stem, ("imagenet", "cifar"))
+        _require_spare(self.spare_classes)
+
+    def check_files(self) -> None:
+        published.check(self.name, self.weights)
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        from torchvision import models
+
+        require_images(self.name, shape)
+        network = getattr(models, f"resnet{self.depth}")(num_classes=classes + self.spare_classes)
+        width = network.conv1.out_channels
+        if self.stem == "cifar":
+            network.conv1 = nn.Conv2d(shape[0], width, 3, padding=1, bias=False)
+            network.maxpool = nn.Identity()
+        elif shape[0] != network.conv1.in_channels:
+            network.conv1 = nn.Conv2d(shape[0], width, 7, stride=2, padding=3, bias=False)
+        nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
+        return published.begin(_in_order(network, OF_RESNET), self.name, self.weights)
+
+
+@dataclass(frozen=True)
+class VGG16:
+    """Configuration D; for CIFAR one hidden layer of 512 instead of two of 4096."""
+
+    name: str = "vgg16"
+    stem: str = "imagenet"  # imagenet | cifar
+    batch_norm: bool = False
+    dropout: float = 0.5
+    times: Times | None = None
+    spare_classes: int = 0
+    weights: str | None = None
+
+    def __post_init__(self) -> None:
+        one_of("stem", self.stem, ("imagenet", "cifar"))
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
+        _require_spare(self.spare_classes)
+
+    def check_files(self) -> None:
+        published.check(self.name, self.weights)
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        from torchvision.models.vgg import VGG, cfgs, make_layers
+
+        require_images(self.name, shape)
+        if min(shape[1:]) < 32:
+            raise ValueError(f"{self.name} halves its input five times: needs 32 px, got {shape}")
+        classes += self.spare_classes
+        features = make_layers(cfgs["D"], batch_norm=self.batch_norm)
+        if shape[0] != 3:
+            features[0] = nn.Conv2d(shape[0], 64, 3, padding=1)
+        if self.stem == "imagenet":
+            network = VGG(features, num_classes=classes, dropout=self.dropout)
+            return published.begin(_in_order(network, OF_VGG), self.name, self.weights)
+        network = nn.Sequential(
+            features,
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(512, 512),
+            nn.ReLU(),
+            nn.Dropout(self.dropout),
+            nn.Linear(512, classes),
+        )
+        for layer in network.modules():  # by fan-in: without batch norm the signal has to keep up
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
+        return published.begin(network, self.name, self.weights)
+
+
+def _in_order(network: nn.Module, order: tuple[str, ...]) -> nn.Module:
+    """`network`, which says that it is a chain; its forward flattens by a function."""
+    network.add_module("flatten", nn.Flatten())
+    object.__setattr__(network, "order", order)
+    return network
+
+
+def _require_spare(classes: int) -> None:
+    if classes < 0:
+        raise ValueError(f"spare_classes must be >= 0, got {classes}")

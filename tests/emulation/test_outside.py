@@ -1,0 +1,142 @@
+"""Whatever somebody else does to a shaped link while a run goes on is seen, named and dated."""
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from pyroute2 import IPRoute
+
+from harness.emulation import links
+from harness.emulation.direction import Direction
+from harness.emulation.network import Network
+from harness.emulation.star import Star
+from harness.records import run_directory
+from harness.runner import doubts
+from profiles.base import Extremes, Link, Way
+from tests.emulation.inside import Flat, inside
+from tests.emulation.test_profile_player import HandClock, read_links, wait_for
+
+
+class Alternates(Flat):
+    """Two rates, in turn every tenth of a second."""
+
+    def link(self, time_s: float, node: int, way: Way) -> Link:
+        return Link(50.0 if int(time_s * 10 + 1e-6) % 2 else 100.0)
+
+    def extremes(self) -> Extremes:
+        return Extremes(50.0, 100.0)
+
+
+class RealClock(HandClock):
+    """Begins when it is made."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+        self._began_s = time.monotonic()
+
+    def time_s(self) -> float:
+        return time.monotonic() - self._began_s
+
+
+@contextmanager
+def played() -> Iterator[tuple[Network, Path]]:
+    """A network at work, sampled every 20 ms, and its records."""
+    with (
+        TemporaryDirectory() as folder,
+        Star(update_s=0.05, sample_s=0.02).up(2, Alternates(100.0), 1.0) as network,
+    ):
+        run_dir = Path(folder)
+        run_directory.Table(run_dir, "links.csv").header()
+        player = network.play(RealClock(), run_dir, run_directory.Events(run_dir))
+        wait_for(lambda: len(read_links(run_dir)) > 8)
+        yield network, run_dir
+        player.stop()
+
+
+def told(run_dir: Path) -> list[str]:
+    return doubts.of_changes(run_directory.read_events(run_dir))
+
+
+def told_after(meddle: Callable[[IPRoute, Direction, Direction], None]) -> list[str]:
+    """Reasons, once somebody has been at `up0` and `down0`."""
+    with played() as (network, run_dir), IPRoute() as other:
+        meddle(other, *network.directions[:2])
+        wait_for(lambda: told(run_dir))
+        seen = len(read_links(run_dir))
+        wait_for(lambda: len(read_links(run_dir)) > seen + 8)
+        return told(run_dir)
+
+
+@inside
+def test_what_the_player_does_itself_is_nobody_elses() -> None:
+    with played() as (_, run_dir):
+        wait_for(lambda: {row["applied_mbit"] for row in read_links(run_dir)} == {"50.0", "100.0"})
+        assert told(run_dir) == []
+
+
+@inside
+def test_a_rate_changed_from_outside_and_put_back_is_told() -> None:
+    def meddle(ip: IPRoute, up0: Direction, down0: Direction) -> None:
+        set_mbit = up0.applied_mbit
+        links.change_rate(ip, up0.place.shaper, "up0", 7.0)
+        links.change_rate(ip, up0.place.shaper, "up0", set_mbit)
+
+    [reason] = told_after(meddle)
+    assert reason.startswith("link up0 was changed from outside at "), reason
+    assert reason.endswith(" s: its class was changed"), reason
+
+
+@inside
+def test_a_rate_that_is_not_the_one_set_is_in_links_csv_as_the_kernel_holds_it() -> None:
+    with played() as (network, run_dir), IPRoute() as other:
+        held = {"7.0"}
+        while held - {row["applied_mbit"] for row in read_links(run_dir)}:
+            links.change_rate(other, network.directions[1].place.shaper, "down0", 7.0)
+            time.sleep(0.005)
+        reasons = told(run_dir)
+    assert any("link down0" in each and "held 7 Mbit/s" in each for each in reasons), reasons
+    assert not any("up0" in reason for reason in reasons), reasons
+
+
+@inside
+def test_a_link_that_is_down_for_a_moment_is_told_wherever_it_is_taken_down() -> None:
+    def uplink(ip: IPRoute, up0: Direction, down0: Direction) -> None:
+        for state in ("down", "up"):
+            ip.link("set", index=up0.place.shaper, state=state)
+
+    [reason] = told_after(uplink)
+    assert "link up0" in reason and "its interface was down" in reason, reason
+    with played() as (network, run_dir):
+        with network.entered(0), IPRoute() as there:
+            for state in ("down", "up"):
+                there.link("set", index=socket.if_nametoindex("eth0"), state=state)
+        wait_for(lambda: told(run_dir))
+        [reason] = told(run_dir)
+        assert "link down0" in reason and "its interface was down" in reason, reason
+
+
+def error_without(handle: int, parent: int) -> str:
+    """What a player fails with, once somebody has removed a qdisc of `up0`."""
+    with (
+        TemporaryDirectory() as folder,
+        Star(sample_s=0.02).up(1, Flat(100.0), 1.0) as network,
+        IPRoute() as other,
+    ):
+        run_directory.Table(Path(folder), "links.csv").header()
+        player = network.play(RealClock(), Path(folder), run_directory.Events(Path(folder)))
+        other.tc("del", index=network.directions[0].place.shaper, handle=handle, parent=parent)
+        wait_for(lambda: player.error is not None)
+        with pytest.raises(links.NetworkError) as raised:
+            player.stop()
+        return str(raised.value)
+
+
+@inside
+def test_a_shaper_or_its_queue_that_is_removed_ends_the_run_and_is_named() -> None:
+    for handle, parent in ((links.LEAF, links.ROOT + 1), (links.ROOT, 0xFFFFFFFF)):
+        said = error_without(handle, parent)
+        assert said.startswith("up0 is no longer shaped: "), said
