@@ -25,7 +25,7 @@ DEFAULT = re.compile(r"(?: *- |defaults: \[)(?:override /)?(?:(\w+): )?(?!_self_
 NOT_OF_A_RUN = ("folder", "comparison", "seeds", "hydra")
 
 
-class Line(NamedTuple):
+class HelpEntry(NamedTuple):
     """A name, its value where it has one, and what it is."""
 
     name: str
@@ -42,7 +42,9 @@ def _all() -> Iterator[str]:
     head, keys = _config()
     yield from (USAGE, "Groups")
     found = filter(None, map(GROUP.fullmatch, head.splitlines()[1:]))
-    yield from _table(Line(m["name"] or m["other"], m["choice"] or "", m["about"]) for m in found)
+    yield from _table(
+        HelpEntry(m["name"] or m["other"], m["choice"] or "", m["about"]) for m in found
+    )
     yield from ("", "Keys")
     yield from _table(line for line, _ in _blocks(keys) if line.name not in NOT_OF_A_RUN)
 
@@ -56,8 +58,8 @@ def _one(name: str) -> Iterator[str]:
     elif choice:
         raise BadSetting(f"{group} has no choice {choice!r}; --help {group} lists those it has")
     elif files:
-        yield from _table(Line(each, "", _about(file)) for each, file in files.items())
-        yield from _table(Line(each, "", "a group of its own") for each in groups(group))
+        yield from _table(HelpEntry(each, "", _about(file)) for each, file in files.items())
+        yield from _table(HelpEntry(each, "", "a group of its own") for each in groups(group))
     elif name in sections:
         yield from _table(line for line, _ in _blocks(sections[name]))
     else:
@@ -70,7 +72,7 @@ def _config() -> tuple[str, str]:
     return head, keys
 
 
-def _blocks(text: str) -> Iterator[tuple[Line, str]]:
+def _blocks(text: str) -> Iterator[tuple[HelpEntry, str]]:
     """Every key that is not indented, and the lines that are below it, as if they were not."""
     for block in re.split(r"(?m)^(?=\w)", text):
         first, _, inner = block.partition("\n")
@@ -78,7 +80,7 @@ def _blocks(text: str) -> Iterator[tuple[Line, str]]:
             name, value, about = found.groups()
             inner = dedent(inner) if inner.startswith(" ") else ""
             names = ", ".join(line.name for line, _ in _blocks(inner))
-            yield Line(name, value, "; ".join(filter(None, (about, names)))), inner
+            yield HelpEntry(name, value, "; ".join(filter(None, (about, names)))), inner
 
 
 def _about(file: Path) -> str:
@@ -90,7 +92,7 @@ def _about(file: Path) -> str:
     return said.strip() or " ".join(chosen)
 
 
-def _table(lines: Iterable[Line]) -> Iterator[str]:
+def _table(lines: Iterable[HelpEntry]) -> Iterator[str]:
     rows = list(lines)
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(2)]
     for name, value, about in rows:

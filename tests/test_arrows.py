@@ -27,7 +27,7 @@ OWNERS = {
         "harness/engine/pipeline/channel.py",  # from stage to stage
         "harness/engine/pipeline/mesh.py",  # groups
         "harness/engine/pipeline/assembly.py",  # which groups
-        "harness/engine/parameter_server/line.py",  # between a server and a trainer
+        "harness/engine/parameter_server/connection.py",  # between a server and a trainer
         "harness/calibrate/",  # start-up, barriers before what is timed
     },
 }

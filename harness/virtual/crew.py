@@ -17,7 +17,7 @@ from harness.engine.parameter_server.exchange import Pushing
 from harness.engine.training.place import Place
 from harness.engine.training.train import Loop
 from harness.virtual.clock import VirtualClock
-from harness.virtual.lines import Stream, VirtualLine
+from harness.virtual.connections import ByteStream, VirtualConnection
 from harness.virtual.ranks import Ended, VirtualRun
 from harness.virtual.wires import Begin
 from harness.virtual.world import Thread, World
@@ -83,14 +83,14 @@ class Waited:
 class Lobby:
     """Entrance of the virtual server, where trainers join."""
 
-    come: list[VirtualLine] = field(default_factory=list)
+    come: list[VirtualConnection] = field(default_factory=list)
 
     def has_come(self) -> bool:
         return bool(self.come)
 
-    def joined(self) -> list[VirtualLine]:
-        lines, self.come = self.come, []
-        return lines
+    def joined(self) -> list[VirtualConnection]:
+        connections, self.come = self.come, []
+        return connections
 
 
 @dataclass
@@ -111,13 +111,13 @@ class VirtualTransport:
     def door(self) -> Lobby:
         return self.lobby
 
-    def join(self, reach_s: float) -> VirtualLine:
+    def join(self, reach_s: float) -> VirtualConnection:
         there, back = (
-            Stream(self.world, self.message, ends, self.clock.still)
+            ByteStream(self.world, self.message, ends, self.clock.still)
             for ends in ((self.rank, self.server), (self.server, self.rank))
         )
-        self.lobby.come.append(VirtualLine(back, there))
-        return VirtualLine(there, back)
+        self.lobby.come.append(VirtualConnection(back, there))
+        return VirtualConnection(there, back)
 
     def condition(self) -> Condition:
         return Condition(self.world)

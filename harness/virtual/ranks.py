@@ -32,7 +32,7 @@ from harness.virtual.replica import Borrowed, Shared
 from harness.virtual.sampler import Sampler
 from harness.virtual.timeline import Timeline
 from harness.virtual.traffic import Traffic
-from harness.virtual.wires import Line, Wires
+from harness.virtual.wires import MessageChannels, VirtualPipelineGroup
 from harness.virtual.workers import Alike, SimulatedWorkers
 from harness.virtual.world import World
 from harness.workloads.models.stand_in import represented
@@ -89,7 +89,7 @@ class VirtualRun:
         traffic = Traffic(costs)
         self._message = traffic.begin
         self._world, self._still = World(self._device, traffic), set[int]()
-        self._wires = Wires(self._world, traffic.begin, self._still)
+        self._wires = MessageChannels(self._world, traffic.begin, self._still)
         self._everyone, self._all = (Circle(self._world, self._size) for _ in range(2))
         stages, nodes = range(self._stages), range(workers)
         self._across = [Circle(self._world, self._size // self._stages) for _ in stages]
@@ -144,7 +144,9 @@ class VirtualRun:
         pipeline: dict[str, Any] = {}
         if self._stages > 1:
             everyone = among(self.costs, range(self._size), 0)
-            pipeline["along"] = Line(self._wires, rank, stage, self._stages, self._device)
+            pipeline["along"] = VirtualPipelineGroup(
+                self._wires, rank, stage, self._stages, self._device
+            )
             pipeline["everyone"] = self._workers(rank, self._everyone, everyone)
         return Place(
             run_dir=self.run_dir,

@@ -41,7 +41,7 @@ class Message:
 
 
 @dataclass
-class Asked:
+class PendingReceive:
     """Receiver's request for a message of so many bytes."""
 
     nbytes: int
@@ -52,13 +52,13 @@ class Asked:
 
 
 @dataclass
-class Wire:
+class OneWay:
     """One way between two ranks; messages come in their order."""
 
     world: World
     begin: Callable[[int], Travelling]  # a message of so many bytes, now
     _sent: deque[Message] = field(default_factory=deque, init=False)
-    _asked: deque[Asked] = field(default_factory=deque, init=False)
+    _asked: deque[PendingReceive] = field(default_factory=deque, init=False)
 
     def send(self, content: Tensor) -> Message:
         message = Message(content.clone())  # the sender may write to its own afterwards
@@ -67,7 +67,7 @@ class Wire:
         return message
 
     def receive(self, nbytes: int) -> Tensor:
-        asked = Asked(nbytes)
+        asked = PendingReceive(nbytes)
         self._asked.append(asked)
         self._match()
         self.world.wait(asked.end_s)
@@ -90,8 +90,8 @@ class VirtualChannel:
     """A `harness.engine.pipeline.channel.Channel` in virtual time."""
 
     world: World
-    out: Wire
-    back: Wire
+    out: OneWay
+    back: OneWay
     device: torch.device
     sent_bytes: int = field(default=0, init=False)
     received_bytes: int = field(default=0, init=False)
@@ -113,31 +113,31 @@ class VirtualChannel:
 
 
 @dataclass
-class Wires:
+class MessageChannels:
     """Between all ranks of a world; those that are in `still` send, and hear, in no time."""
 
     world: World
     begin: Begin
     still: set[int]
-    _known: dict[tuple[int, int], Wire] = field(default_factory=dict, init=False)
+    _known: dict[tuple[int, int], OneWay] = field(default_factory=dict, init=False)
 
     def channel(self, own: int, peer: int, device: torch.device) -> VirtualChannel:
         return VirtualChannel(self.world, self._wire(own, peer), self._wire(peer, own), device)
 
-    def _wire(self, sender: int, receiver: int) -> Wire:
+    def _wire(self, sender: int, receiver: int) -> OneWay:
         def begin(nbytes: int) -> Travelling:
             now_s = self.world.now_s
             still = {sender, receiver} <= self.still
             return There(now_s) if still else self.begin(now_s, sender, receiver, nbytes)
 
-        return self._known.setdefault((sender, receiver), Wire(self.world, begin))
+        return self._known.setdefault((sender, receiver), OneWay(self.world, begin))
 
 
 @dataclass
-class Line:
-    """The stages of a rank's pipeline: a `harness.engine.pipeline.assembly.Along`."""
+class VirtualPipelineGroup:
+    """The stages of a rank's pipeline: a `harness.engine.pipeline.assembly.PipelineGroup`."""
 
-    wires: Wires
+    wires: MessageChannels
     rank: int
     stage: int
     stages: int

@@ -25,8 +25,8 @@ from harness.config.sweep import plain_settings
 from harness.engine.parameter_server.assembly import serving_of
 from harness.engine.parameter_server.captured import Contribution
 from harness.engine.parameter_server.client import Client
+from harness.engine.parameter_server.connection import ConnectionLost, Listening, join
 from harness.engine.parameter_server.gate import Gate
-from harness.engine.parameter_server.line import LineLost, Listening, join
 from harness.engine.parameter_server.messages import Ack, Push
 from harness.engine.parameter_server.place import Process
 from harness.engine.parameter_server.processes import place_of
@@ -117,7 +117,7 @@ class Bench:
         thread.start()
         try:
             yield
-        except LineLost as error:  # what ended the server is the cause
+        except ConnectionLost as error:  # what ended the server is the cause
             raise (failures[0] if failures else error) from error
         thread.join(PATIENCE_S)
         assert not thread.is_alive(), "the server did not end"

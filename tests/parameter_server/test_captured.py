@@ -103,7 +103,7 @@ def at_a_server(name: str, bucket_mb: float) -> list[torch.Tensor]:
 
 
 def sent(push: Contribution, buckets: int) -> Contribution:
-    """What comes out at the other end of a line."""
+    """What comes out at the other end of a connection."""
     room, tensors = read(push.layout(), buckets, 1 << 30), iter(push.tensors())
     taken = [[tuple(each.copy_(next(tensors)) for each in call) for call in b] for b in room]
     return Contribution(push.step, push.density, taken)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.engine.parameter_server.line import LineLost, join
+from harness.engine.parameter_server.connection import ConnectionLost, join
 from harness.engine.parameter_server.messages import (
     Ack,
     Hello,
@@ -96,7 +96,7 @@ def dies_within_a_push(port: int) -> None:
     pusher = Pusher(port, 0, 24)
     for step in range(4):
         pusher.push(step, 12)
-    pusher.client.line.send(Push(4, 0, 2, 1.0, 1, 0.0, 0))  # and nothing behind it
+    pusher.client.connection.send(Push(4, 0, 2, 1.0, 1, 0.0, 0))  # and nothing behind it
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -108,7 +108,7 @@ def hangs_and_comes_back(port: int) -> None:
     try:
         pusher.push(4, 12)
         os._exit(1)  # the server has given it up
-    except LineLost:
+    except ConnectionLost:
         pusher = Pusher(port, 1, 24)
     assert pusher.first == 4
     steps_of(pusher, 12)
@@ -151,7 +151,7 @@ def test_the_run_ends_without_who_is_lost_for_good(tmp_path):
         gone = Pusher(bench.port, 0, 16)
         stays = Pusher(bench.port, 1, 16)
         gone.push(0, 8)
-        gone.client.line.close()
+        gone.client.connection.close()
         bench.lost.add(0)
         steps_of(stays, 8)
     assert bench.counts() == [[1] + [0] * 7, [1] * 8]
@@ -227,9 +227,9 @@ def test_a_layout_that_fits_no_model_ends_the_session_alone(case, tmp_path):
         pusher = Pusher(bench.port, 0, 8)
         pusher.push(0, 8)
         push, _ = pushed(1, [torch.ones(8)])
-        pusher.client.line.send(push, torch.tensor(UNFIT[case]), torch.ones(8))
-        with pytest.raises(LineLost):
-            pusher.client.line.receive()
+        pusher.client.connection.send(push, torch.tensor(UNFIT[case]), torch.ones(8))
+        with pytest.raises(ConnectionLost):
+            pusher.client.connection.receive()
         again = Pusher(bench.port, 0, 8)
         assert again.first == 1
         steps_of(again, 8)
@@ -242,9 +242,9 @@ def test_a_number_of_tensors_that_fits_no_model_ends_the_session_alone(tensors, 
     bench = Bench(tmp_path, workers=1, steps=8)
     with bench.running():
         pusher = Pusher(bench.port, 0, 8)
-        pusher.client.line.send(Push(0, 0, tensors, 1.0, 8, 0.0, 0), torch.tensor(ROW))
-        with pytest.raises(LineLost):
-            pusher.client.line.receive()
+        pusher.client.connection.send(Push(0, 0, tensors, 1.0, 8, 0.0, 0), torch.tensor(ROW))
+        with pytest.raises(ConnectionLost):
+            pusher.client.connection.receive()
         steps_of(Pusher(bench.port, 0, 8), 8)
     assert bench.counts() == [[1] * 8]
     assert bench.service.told()["refused"] == {"size": 1, "protocol": 1}
@@ -253,9 +253,9 @@ def test_a_number_of_tensors_that_fits_no_model_ends_the_session_alone(tensors, 
 def test_another_model_is_refused_when_it_says_so(tmp_path):
     bench = Bench(tmp_path, workers=1, steps=8)
     with bench.running():
-        line = join("127.0.0.1", bench.port, 5.0, PATIENCE_S)
-        line.send(Hello(0, 0, 7))
-        assert line.receive() == Refusal(8)
+        connection = join("127.0.0.1", bench.port, 5.0, PATIENCE_S)
+        connection.send(Hello(0, 0, 7))
+        assert connection.receive() == Refusal(8)
         with pytest.raises(ProtocolError, match="with 9 parameters, is refused"):
             Pusher(bench.port, 0, 9)
         steps_of(Pusher(bench.port, 0, 8), 8)
@@ -265,10 +265,10 @@ def test_another_model_is_refused_when_it_says_so(tmp_path):
 def test_who_speaks_out_of_turn_is_shown_the_door(tmp_path):
     bench = Bench(tmp_path, workers=1, steps=2)
     with bench.running():
-        line = join("127.0.0.1", bench.port, 5.0, PATIENCE_S)
-        line.send(Pull())  # before Hello
-        with pytest.raises(LineLost):
-            line.receive()
+        connection = join("127.0.0.1", bench.port, 5.0, PATIENCE_S)
+        connection.send(Pull())  # before Hello
+        with pytest.raises(ConnectionLost):
+            connection.receive()
         steps_of(Pusher(bench.port, 0, 2), 2)
     assert bench.service.told()["refused"] == {"protocol": 1}
 
@@ -287,7 +287,7 @@ def test_a_synchronous_run_fails_with_a_trainer(tmp_path):
     with pytest.raises(RuntimeError, match="the session of rank 1 is lost"):
         with bench.running():
             pushers = [Pusher(bench.port, rank, 6) for rank in range(2)]
-            pushers[1].client.line.close()
+            pushers[1].client.connection.close()
 
 
 def test_a_server_that_ends_is_missed_at_once(tmp_path):
@@ -306,7 +306,7 @@ def test_a_server_that_ends_is_missed_at_once(tmp_path):
     assert isinstance(pusher.push(0, 8), Ack)
     server.kill()
     server.join()  # it may have time for an answer
-    with pytest.raises(LineLost, match="Connection (closed|reset) by peer"):
+    with pytest.raises(ConnectionLost, match="Connection (closed|reset) by peer"):
         pusher.pull()
-    with pytest.raises(LineLost, match="nobody listens"):
+    with pytest.raises(ConnectionLost, match="nobody listens"):
         join("127.0.0.1", port, 1.0, 1.0)

@@ -22,17 +22,17 @@ from harness.engine.parameter_server.messages import (
     Weights,
     Welcome,
 )
-from harness.engine.parameter_server.place import Wire
+from harness.engine.parameter_server.place import MessageConnection
 
 
 @dataclass
 class Client:
-    """Client of one thread. LineLost when the server is gone, or has closed the session.
+    """Client of one thread. ConnectionLost when the server is gone, or has closed the session.
 
     What was pushed without an Ack may have been applied or not: it must not be pushed again.
     """
 
-    line: Wire
+    connection: MessageConnection
     answer: Callable[[Ask], Tensor]  # uint8
     aside_bytes: tuple[int, int] = (0, 0)  # sent and received for questions, the clock stopped
     waited: float = 0.0  # for other trainers, on the clock
@@ -41,11 +41,11 @@ class Client:
     def bytes(self) -> tuple[int, int]:
         """Sent and received so far, without those."""
         sent, received = self.aside_bytes
-        return self.line.sent_bytes - sent, self.line.received_bytes - received
+        return self.connection.sent_bytes - sent, self.connection.received_bytes - received
 
     def hello(self, rank: int, thread: int, entries: int) -> int:
         """Introduce this thread, whose model has so many parameters; its rank's first step."""
-        self.line.send(Hello(rank, thread, entries))
+        self.connection.send(Hello(rank, thread, entries))
         reply = self._reply()
         if not isinstance(reply, Welcome):
             raise ProtocolError(f"rank {rank}, with {entries} parameters, is refused: {reply}")
@@ -53,21 +53,21 @@ class Client:
 
     def pull(self, room: Tensor) -> int:
         """Fill `room`, float32 [n], with the weights; their version."""
-        self.line.send(Pull())
+        self.connection.send(Pull())
         reply = self._reply()
         if not isinstance(reply, Weights):
             raise ProtocolError(f"expected Weights, got {reply}")
-        self.line.take(room)
+        self.connection.take(room)
         return reply.version
 
     def push(self, push: Push, content: Contribution) -> Ack:
         """Send a gradient; returns once the next step may begin."""
-        self.line.send(push, content.layout(), *content.tensors())
+        self.connection.send(push, content.layout(), *content.tensors())
         return self._acknowledged()
 
     def settle(self, value: float, how: str) -> float:
         """Agree with all trainers on the `min` or `mean` of their values."""
-        self.line.send(Settle(value, int(how == "min")))
+        self.connection.send(Settle(value, int(how == "min")))
         reply = self._reply()
         if not isinstance(reply, Settled):
             raise ProtocolError(f"expected Settled, got {reply}")
@@ -76,7 +76,7 @@ class Client:
 
     def done(self) -> None:
         """Tell that this was the last; returns once all are done."""
-        self.line.send(Done())
+        self.connection.send(Done())
         self._acknowledged()
 
     def _acknowledged(self) -> Ack:
@@ -90,10 +90,10 @@ class Client:
         """Wait for the reply; answer the server's questions in between."""
         while True:
             before = self.bytes
-            message = self.line.receive()
+            message = self.connection.receive()
             if isinstance(message, Ask):
                 content = self.answer(message)
-                self.line.send(Answer(content.numel()), content)
+                self.connection.send(Answer(content.numel()), content)
                 now, aside = self.bytes, self.aside_bytes
                 self.aside_bytes = (
                     aside[0] + now[0] - before[0],

@@ -88,7 +88,7 @@ class Pushing:
         last: bool = False,
         pattern: Tensor | None = None,
     ) -> Handed:
-        """One bucket; with the `last` all are pushed. LineLost: this may have been applied or not.
+        """One bucket; the `last` pushes all. ConnectionLost: it may have been applied or not.
 
         What is left in `buffer` is of no use: the mean is in the weights that are pulled next.
         """

@@ -14,16 +14,16 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from harness.engine.parameter_server.connection import Listening, TcpConnection, join
 from harness.engine.parameter_server.gate import Condition
-from harness.engine.parameter_server.line import Line, Listening, join
 from harness.engine.parameter_server.messages import Message
 from harness.engine.parameter_server.roll import Roll
 
 PORT = 29501  # inside the server's namespace
 
 
-class Wire(Protocol):
-    """One end of a connection, as harness.engine.parameter_server.line.Line; counts only grow."""
+class MessageConnection(Protocol):
+    """One end of a connection, such as `connection.TcpConnection`; its counts only grow."""
 
     sent_bytes: int
     received_bytes: int
@@ -43,7 +43,7 @@ class Wire(Protocol):
 class Door(Protocol):
     """Entrance of a server, where sessions join."""
 
-    def joined(self) -> Sequence[Wire]:
+    def joined(self) -> Sequence[MessageConnection]:
         """Connections made since the last call."""
         ...
 
@@ -69,8 +69,8 @@ class Transport(Protocol):
 
     def door(self) -> Door: ...
 
-    def join(self, reach_s: float) -> Wire:
-        """A new session with the server, which is there within `reach_s`. LineLost: it is not."""
+    def join(self, reach_s: float) -> MessageConnection:
+        """A new session with the server within `reach_s`. ConnectionLost: it is not there."""
         ...
 
     def condition(self) -> Condition:
@@ -103,7 +103,7 @@ class Process:
     def door(self) -> Listening:
         return Listening(self.address, self.port, self.timeout_s)
 
-    def join(self, reach_s: float) -> Line:
+    def join(self, reach_s: float) -> TcpConnection:
         return join(self.address, self.port, self.timeout_s, reach_s)
 
     def condition(self) -> threading.Condition:

@@ -7,9 +7,9 @@ from functools import partial
 
 from torch import Tensor
 
-from harness.engine.parameter_server.line import LineLost
+from harness.engine.parameter_server.connection import ConnectionLost
 from harness.engine.parameter_server.messages import BUFFERS, SAVE, ProtocolError
-from harness.engine.parameter_server.place import Ending, Transport, Wire
+from harness.engine.parameter_server.place import Ending, MessageConnection, Transport
 from harness.engine.parameter_server.service import Service
 from harness.engine.parameter_server.session import Session
 from harness.engine.training.checkpoint import Files
@@ -65,8 +65,8 @@ class Serving(Together):
         return self.service.rounds()
 
     def _let_in(self) -> None:
-        for line in self.door.joined():
-            self._threads.append(self.transport.begin(partial(self._serve, line)))
+        for connection in self.door.joined():
+            self._threads.append(self.transport.begin(partial(self._serve, connection)))
 
     def _is_due(self) -> bool:
         """True if there is something to do beside stops."""
@@ -74,21 +74,21 @@ class Serving(Together):
         all_done = finished == self.service.workers * threads
         return all_done or self._failure is not None or self.door.has_come()
 
-    def _serve(self, line: Wire) -> None:
+    def _serve(self, connection: MessageConnection) -> None:
         """A session's thread; what ends it early is told."""
-        session = Session(self.service, line, self.timeout_s)
+        session = Session(self.service, connection, self.timeout_s)
         try:
             session.serve()
-        except (LineLost, ProtocolError) as error:
+        except (ConnectionLost, ProtocolError) as error:
             self._leave_early(session, error)
         except BaseException as error:  # of the server itself
             self._failure = error
         finally:
             self.service.gate.leave(session)
             with self._counting:
-                self.aside_bytes[0] += line.confirmed_bytes
-                self.aside_bytes[1] += line.received_bytes
-            line.close()
+                self.aside_bytes[0] += connection.confirmed_bytes
+                self.aside_bytes[1] += connection.received_bytes
+            connection.close()
 
     def _leave_early(self, session: Session, error: Exception) -> None:
         service, rank, thread = self.service, session.rank, session.thread
@@ -154,8 +154,8 @@ class Serving(Together):
     def _asked(self, session: Session, what: int) -> Tensor | None:
         try:
             return session.ask(what, self.rest.done)
-        except (LineLost, ProtocolError):
-            session.line.close()  # its own thread tells
+        except (ConnectionLost, ProtocolError):
+            session.connection.close()  # its own thread tells
             return None
 
     def _sessions(self) -> list[Session]:

@@ -25,7 +25,7 @@ from harness.engine.parameter_server.messages import (
     Weights,
     Welcome,
 )
-from harness.engine.parameter_server.place import Wire
+from harness.engine.parameter_server.place import MessageConnection
 
 if TYPE_CHECKING:
     from harness.engine.parameter_server.service import Service
@@ -39,10 +39,10 @@ MOST_EMPTY = 64  # tensors, and parameters, that a bucket may have more than tha
 
 @dataclass(eq=False)
 class Session:
-    """Session of the trainer's thread that has joined by `line`; unidentified before Hello."""
+    """Session of the trainer thread behind `connection`; unidentified before Hello."""
 
     service: "Service"
-    line: Wire
+    connection: MessageConnection
     timeout_s: float
     rank: int = -1
     thread: int = -1
@@ -50,10 +50,10 @@ class Session:
     _bytes_before: tuple[int, int] = field(default=(0, 0), init=False)
 
     def serve(self) -> None:
-        """Serve until the thread's steps are done. LineLost, ProtocolError: ended before that."""
-        self._welcome(_expected(self.line.receive(), Hello))
+        """Serve until the thread has no more steps. ConnectionLost, ProtocolError: ended before."""
+        self._welcome(_expected(self.connection.receive(), Hello))
         while True:
-            message = self.line.receive()
+            message = self.connection.receive()
             if isinstance(message, Pull):
                 self._send_weights()
             elif isinstance(message, Push):
@@ -63,28 +63,28 @@ class Session:
             else:
                 _expected(message, Done)
                 self.service.gate.finish(self, self.say_wait, self.timeout_s / SAYS)
-                self.line.send(Ack(self.service.weights.version, 1, 1, 0.0))
+                self.connection.send(Ack(self.service.weights.version, 1, 1, 0.0))
                 return
 
     def say_wait(self) -> None:
         """Nobody hears from a server that waits."""
         with self._speaking:
-            self.line.send(Wait())
+            self.connection.send(Wait())
 
     def ask(self, what: int, step: int) -> Tensor:
         """Ask the thread, which must be waiting; its answer, uint8 [bytes]."""
         with self._speaking:
-            self.line.send(Ask(what, step))
-            answer = _expected(self.line.receive(), Answer)
+            self.connection.send(Ask(what, step))
+            answer = _expected(self.connection.receive(), Answer)
             if not 0 <= answer.nbytes <= MOST_ANSWER_BYTES:
                 raise ProtocolError(f"an answer has 0 to {MOST_ANSWER_BYTES} bytes, got {answer}")
-            return self.line.take(torch.empty(answer.nbytes, dtype=torch.uint8))
+            return self.connection.take(torch.empty(answer.nbytes, dtype=torch.uint8))
 
     def _welcome(self, hello: Hello) -> None:
         entries, service = self.service.weights.vector.numel(), self.service
         known = hello.rank in range(service.workers) and hello.thread in range(service.threads)
         if hello.entries != entries or not known:
-            self.line.send(Refusal(entries))
+            self.connection.send(Refusal(entries))
             raise ProtocolError(
                 f"thread {hello.thread} of rank {hello.rank} has a model of {hello.entries} "
                 f"parameters; ranks are in [0, {service.workers}), threads in [0, "
@@ -92,7 +92,7 @@ class Session:
             )
         self.rank, self.thread = hello.rank, hello.thread
         service.gate.come_in(self, self.say_wait, self.timeout_s / SAYS)
-        self.line.send(Welcome(service.first_step(self.rank)))
+        self.connection.send(Welcome(service.first_step(self.rank)))
         service.joined(self)
 
     def _send_weights(self) -> None:
@@ -101,7 +101,7 @@ class Session:
         if self.service.consistent_pull:
             with weights.lock:
                 version, content = weights.version, weights.vector.clone()
-        self.line.send(Weights(version), content)
+        self.connection.send(Weights(version), content)
 
     def _take_in(self, push: Push) -> None:
         content, clock = self._received(push), self.service.clock
@@ -110,7 +110,7 @@ class Session:
         gate = self.service.gate
         gate.pass_through(self, may, self.say_wait, self.timeout_s / SAYS)
         version, ends = self.service.weights.version, int(self.service.ends)
-        self.line.send(Ack(version, int(accepted), ends, clock.now() - began))
+        self.connection.send(Ack(version, int(accepted), ends, clock.now() - began))
 
     def _settle(self, asked: Settle) -> None:
         began = self.service.clock.now()
@@ -118,7 +118,7 @@ class Session:
         every_s = self.timeout_s / SAYS
         self.service.gate.wait_for(lambda: settling.value is not None, self.say_wait, every_s)
         assert settling.value is not None
-        self.line.send(Settled(settling.value, self.service.clock.now() - began))
+        self.connection.send(Settled(settling.value, self.service.clock.now() - began))
 
     def _received(self, push: Push) -> Contribution:
         """Receive the contribution that follows `push`."""
@@ -127,15 +127,15 @@ class Session:
         if not 0 <= rows <= n + MOST_EMPTY * buckets or not 0 < push.density <= 1:
             self.service.refuse(self, push, "size")
             raise ProtocolError(f"{push} does not fit a model of {n} parameters")
-        layout = self.line.take(torch.empty(COLUMNS * rows, dtype=torch.int64))
+        layout = self.connection.take(torch.empty(COLUMNS * rows, dtype=torch.int64))
         room = read(layout, buckets, MOST_BYTES * n + MOST_EMPTY * MOST_BYTES * buckets)
-        taken = [[tuple(map(self.line.take, call)) for call in calls] for calls in room]
+        taken = [[tuple(map(self.connection.take, call)) for call in calls] for calls in room]
         return Contribution(push.step, push.density, taken)
 
     def bytes_since_push(self) -> tuple[int, int]:
         """Up and down, since the last call."""
         before = self._bytes_before
-        now = self._bytes_before = self.line.received_bytes, self.line.sent_bytes
+        now = self._bytes_before = self.connection.received_bytes, self.connection.sent_bytes
         return now[0] - before[0], now[1] - before[1]
 
 

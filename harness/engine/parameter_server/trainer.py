@@ -11,11 +11,11 @@ from torch import Tensor
 
 from controllers.base import Observation
 from harness.engine.parameter_server.client import Client
+from harness.engine.parameter_server.connection import ConnectionLost
 from harness.engine.parameter_server.exchange import Pushing
 from harness.engine.parameter_server.flat import buffers_of
-from harness.engine.parameter_server.line import LineLost
 from harness.engine.parameter_server.messages import BUFFERS, Ask
-from harness.engine.parameter_server.place import Transport, Wire
+from harness.engine.parameter_server.place import MessageConnection, Transport
 from harness.engine.training.checkpoint import Files
 from harness.engine.training.rest import Save
 from harness.engine.training.together import Together
@@ -51,9 +51,9 @@ class Served(Together):
         """As the server has said in its answer to a push."""
         return self.exchange.ends or None
 
-    def join(self, line: Wire) -> int:
+    def join(self, connection: MessageConnection) -> int:
         """A session with the server; the first step that this rank has not pushed."""
-        return self.exchange.join(Client(line, self._answer))
+        return self.exchange.join(Client(connection, self._answer))
 
     def done(self) -> None:
         """There are no more steps; returns once all are done."""
@@ -62,9 +62,9 @@ class Served(Together):
 
     def put_aside(self) -> None:
         """Count the bytes of this session that belong to no step with a row."""
-        line, (sent, received) = self.exchange.client.line, self.exchange.bytes
-        self.loop.aside_bytes[0] += max(0, line.confirmed_bytes - sent)
-        self.loop.aside_bytes[1] += line.received_bytes - received
+        connection, (sent, received) = self.exchange.client.connection, self.exchange.bytes
+        self.loop.aside_bytes[0] += max(0, connection.confirmed_bytes - sent)
+        self.loop.aside_bytes[1] += connection.received_bytes - received
 
     def _answer(self, ask: Ask) -> Tensor:
         """To the server: buffers of the model, or the name and digest of what was saved; uint8."""
@@ -121,7 +121,7 @@ class Trainer:
     def _join(self, thread: Served, reach_s: float) -> int:
         try:
             return thread.join(self.transport.join(reach_s))
-        except LineLost as error:
+        except ConnectionLost as error:
             raise ServerLost(f"the parameter server cannot be reached: {error}") from error
 
     def _train(self, thread: Served) -> None:
@@ -129,7 +129,7 @@ class Trainer:
             try:
                 thread.loop.run()
                 return thread.done()
-            except LineLost as error:
+            except ConnectionLost as error:
                 thread.put_aside()
                 self._rejoin(thread, error)
 
@@ -146,7 +146,7 @@ class Trainer:
                 gradients.batches = iter([next(self._batches)])
             yield exchange.step
 
-    def _rejoin(self, thread: Served, error: LineLost) -> None:
+    def _rejoin(self, thread: Served, error: ConnectionLost) -> None:
         """Come back after the server has given this thread up; its step is lost, if not applied."""
         if not self.may_rejoin:
             raise ServerLost(f"the parameter server has ended the session: {error}") from error

@@ -27,7 +27,7 @@ from harness.engine.training.train import Loop
 from harness.workloads.models.base import backward_shares
 
 
-class Along(Protocol):
+class PipelineGroup(Protocol):
     """The stages of a pipeline, from one of them."""
 
     stage: int
@@ -70,7 +70,7 @@ def _flow(
     run: Run,
     layout: Pipeline,
     place: Place,
-    along: Along,
+    along: PipelineGroup,
     here: Here,
     shapes: list[torch.Size],
     share: float,

@@ -25,7 +25,7 @@ def meshed(stages: int, timeout: timedelta) -> DeviceMesh:
 
 
 @dataclass
-class Along:
+class GlooPipelineGroup:
     """The stages of this rank's pipeline, which are those of `group`."""
 
     group: dist.ProcessGroup

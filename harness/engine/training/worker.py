@@ -17,7 +17,7 @@ from harness.config.run import Run
 from harness.engine.exchange.communicated import Communicated
 from harness.engine.exchange.workers import Workers
 from harness.engine.pipeline.channel import PeerLost
-from harness.engine.pipeline.mesh import ACROSS, ALONG, Along, everyone, meshed
+from harness.engine.pipeline.mesh import ACROSS, ALONG, GlooPipelineGroup, everyone, meshed
 from harness.engine.training.assembly import assembled
 from harness.engine.training.gradients import Trained
 from harness.engine.training.place import Place
@@ -95,7 +95,7 @@ def built(
     place = Place(run_dir, rank, together.seat == 0, clock, workers, device, together, data, begin)
     if along.size() > 1:
         groups = [across, along, everyone(timeout)]
-        place = place._replace(along=Along(along, device), everyone=Workers(groups[-1]))
+        place = place._replace(along=GlooPipelineGroup(along, device), everyone=Workers(groups[-1]))
         return assembled(run, place), groups
     loop = assembled(run, place)
     loop.record = Communicated(run_dir, rank, workers, clock).write

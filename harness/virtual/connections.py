@@ -18,7 +18,7 @@ from harness.virtual.world import World
 
 
 @dataclass
-class Stream:
+class ByteStream:
     """One way between two ranks; `still` ones send in no time."""
 
     world: World
@@ -45,11 +45,11 @@ class Stream:
 
 
 @dataclass
-class VirtualLine:
-    """A `harness.engine.parameter_server.line.Line` in virtual time; it is never lost."""
+class VirtualConnection:
+    """A connection of server and trainer in virtual time: a `MessageConnection`, never lost."""
 
-    out: Stream
-    back: Stream
+    out: ByteStream
+    back: ByteStream
     sent_bytes: int = field(default=0, init=False)
     received_bytes: int = field(default=0, init=False)
 

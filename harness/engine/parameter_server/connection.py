@@ -26,12 +26,12 @@ AGAIN_S = 0.02  # between attempts to reach who does not listen yet
 WAITING = 1024  # connections that were not let in yet
 
 
-class LineLost(ConnectionError):
+class ConnectionLost(ConnectionError):
     """The other end is gone, or was silent for too long."""
 
 
-class Line:
-    """This process's end. Blocking; LineLost after `timeout_s` in which nothing moved."""
+class TcpConnection:
+    """This process's end. Blocking; ConnectionLost after `timeout_s` in which nothing moved."""
 
     def __init__(self, connection: socket.socket, timeout_s: float) -> None:
         connection.settimeout(timeout_s)
@@ -90,13 +90,15 @@ class Line:
                 moved = some(content)
             except TimeoutError as error:
                 silent_s = self._connection.gettimeout()
-                raise LineLost(f"Timed out waiting {silent_s:g} s for the other end") from error
+                raise ConnectionLost(
+                    f"Timed out waiting {silent_s:g} s for the other end"
+                ) from error
             except OSError as error:
                 ours = self._connection.fileno() < 0
                 lost = "the session was closed" if ours else f"Connection reset by peer: {error}"
-                raise LineLost(lost) from error
+                raise ConnectionLost(lost) from error
             if moved == 0:
-                raise LineLost("Connection closed by peer")
+                raise ConnectionLost("Connection closed by peer")
             content = content[moved:]
 
 
@@ -116,28 +118,28 @@ class Listening:
     def has_come(self) -> bool:
         return False  # nobody knows without asking
 
-    def joined(self) -> list[Line]:
+    def joined(self) -> list[TcpConnection]:
         """Connections made since the last call."""
-        lines: list[Line] = []
+        connections: list[TcpConnection] = []
         while True:
             try:
                 connection, _ = self._socket.accept()
             except BlockingIOError:
-                return lines
+                return connections
             except ConnectionError:
                 continue  # it left before it was let in
-            lines.append(Line(connection, self._timeout_s))
+            connections.append(TcpConnection(connection, self._timeout_s))
 
 
-def join(address: str, port: int, timeout_s: float, reach_s: float) -> Line:
-    """A new session with who listens there, or will within `reach_s`. LineLost: nobody does."""
+def join(address: str, port: int, timeout_s: float, reach_s: float) -> TcpConnection:
+    """A new session with who listens there within `reach_s`. ConnectionLost: nobody does."""
     end = time.monotonic() + reach_s
     while True:
         left_s = max(end - time.monotonic(), AGAIN_S)
         try:
-            return Line(socket.create_connection((address, port), left_s), timeout_s)
+            return TcpConnection(socket.create_connection((address, port), left_s), timeout_s)
         except OSError as error:
             if time.monotonic() + AGAIN_S >= end:
                 lost = f"nobody listens at {address} port {port}: {error}"
-                raise LineLost(lost) from error
+                raise ConnectionLost(lost) from error
         time.sleep(AGAIN_S)

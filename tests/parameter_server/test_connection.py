@@ -5,25 +5,30 @@ from multiprocessing import get_context
 import pytest
 import torch
 
-from harness.engine.parameter_server.line import Line, LineLost, Listening, join
+from harness.engine.parameter_server.connection import (
+    ConnectionLost,
+    Listening,
+    TcpConnection,
+    join,
+)
 from harness.engine.parameter_server.messages import ProtocolError, Pull, Weights
 from tests.launching import until
 
 LONG_S = 100.0  # of silence; no test waits for it
 
 
-def met() -> tuple[Line, Line]:
-    """Both ends of a line, here."""
+def met() -> tuple[TcpConnection, TcpConnection]:
+    """Both ends of a connection, here."""
     listening = Listening("127.0.0.1", 0, LONG_S)
     there = join("127.0.0.1", listening.port, LONG_S, LONG_S)
     return let_in(listening), there
 
 
-def let_in(listening: Listening) -> Line:
-    lines: list[Line] = []
-    until(lambda: lines.extend(listening.joined()) or lines, "somebody")
-    [line] = lines
-    return line
+def let_in(listening: Listening) -> TcpConnection:
+    connections: list[TcpConnection] = []
+    until(lambda: connections.extend(listening.joined()) or connections, "somebody")
+    [connection] = connections
+    return connection
 
 
 def test_tensors_arrive_in_order_and_their_bytes_are_counted():
@@ -52,9 +57,9 @@ def test_a_tensor_of_another_length_is_no_tensor_of_ours(entries):
 def test_an_end_that_is_closed_is_known_at_both():
     here, there = met()
     here.close()
-    with pytest.raises(LineLost, match="Connection closed by peer"):
+    with pytest.raises(ConnectionLost, match="Connection closed by peer"):
         there.receive()
-    with pytest.raises(LineLost, match="the session was closed"):
+    with pytest.raises(ConnectionLost, match="the session was closed"):
         here.receive()
 
 
@@ -68,9 +73,9 @@ def test_who_is_killed_within_a_tensor_is_missed_at_once():
 
     speaker = get_context("fork").Process(target=speaks)
     speaker.start()
-    line = let_in(listening)
-    assert line.receive() == Pull()
+    connection = let_in(listening)
+    assert connection.receive() == Pull()
     speaker.kill()  # most of the rest has not been sent: nobody took it
-    with pytest.raises(LineLost, match="Connection (closed|reset) by peer"):
-        line.take(torch.empty_like(content))
+    with pytest.raises(ConnectionLost, match="Connection (closed|reset) by peer"):
+        connection.take(torch.empty_like(content))
     speaker.join()
