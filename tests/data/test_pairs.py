@@ -6,7 +6,8 @@ import pytest
 import torch
 from sacrebleu.metrics.bleu import BLEU
 
-from harness.engine.training.task import UNLABELLED, Task
+from harness.engine.training.task import Task
+from harness.workloads.data.base import UNLABELLED
 from harness.workloads.data.bleu import Bleu
 from harness.workloads.data.loader import shard
 from harness.workloads.data.pairs import BEGIN, END, PACKAGED, PADDING, Pairs, read

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from harness.engine.training.task import UNLABELLED, Task, answers
+from harness.engine.training.task import Task, answers
+from harness.workloads.data.base import UNLABELLED
 from harness.workloads.data.clicks import Clicks
 
 CPU = torch.device("cpu")

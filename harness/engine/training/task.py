@@ -13,10 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from harness.workloads.data.base import Batch, DataSet
+from harness.workloads.data.base import UNLABELLED, Batch, DataSet
+from harness.workloads.models.base import State
 
-State = tuple[Tensor, ...]  # of a recurrent model after a batch
-UNLABELLED = -100  # where a text has ended, as cross_entropy has it
 COUNTED = 3  # right answers, loss, labels
 
 

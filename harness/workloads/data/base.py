@@ -14,6 +14,7 @@ Shape = tuple[int, ...]
 # int64, and those of the words that follow each, likewise; or of pairs of sentences [n, 2, words],
 # as many as the longest has, and of the words of the second [n, words].
 Batch = tuple[Tensor, Tensor]
+UNLABELLED = -100  # label of a word behind the end of a text, as torch's cross_entropy has it
 Plan = Iterable[tuple[Tensor, tuple[int, ...]]]  # per batch: indices [n], key of its randomness
 
 

@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from harness.engine.training.task import UNLABELLED
-from harness.workloads.data.base import Batch, Plan, Shape, data_folder, not_found
+from harness.workloads.data.base import UNLABELLED, Batch, Plan, Shape, data_folder, not_found
 from harness.workloads.data.kept import alone, cache_folder, replacing
 from harness.workloads.models.transformer import BEGIN, END, PADDING
 

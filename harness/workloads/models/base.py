@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 Shape = tuple[int, ...]  # of one sample, as `harness.workloads.data.base` has it
+State = tuple[Tensor, ...]  # of a recurrent model after a batch
 
 
 @dataclass(frozen=True)

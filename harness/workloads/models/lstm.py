@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from harness.engine.training.task import State
-from harness.workloads.models.base import Shape, Times
+from harness.workloads.models.base import Shape, State, Times
 
 SPREAD = 0.1  # the decoder begins uniform in +- this, as in PyTorch's word_language_model
 
