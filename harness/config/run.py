@@ -20,12 +20,12 @@ from harness.config.typed import Must, require
 from harness.engine.exchange.order import Lanes
 from harness.engine.parameter_server.layout import Server
 from harness.engine.pipeline.layout import Data, Pipeline, Split
-from harness.engine.training.buckets import BUCKET_MB, BucketMb, scaled
-from harness.engine.training.fusion import Fusion
 from harness.engine.training.schedules import Schedule
 from harness.engine.training.watch import Watch
 from harness.virtual.network import Simulated
+from harness.workloads.buckets import BUCKET_MB, BucketMb, scaled
 from harness.workloads.data.base import DataSet
+from harness.workloads.fusion import Fusion
 from harness.workloads.models.base import Architecture, Times
 from profiles.base import Profile
 

@@ -12,11 +12,11 @@ from controllers.fixed import Fixed
 from harness import plan
 from harness.config import scales
 from harness.config.run import Run
-from harness.engine.training.buckets import bucket_names
 from harness.fidelity.layers import Layers
 from harness.fidelity.testbed import Cluster, Compute, Cost
 from harness.virtual.costs import Costs
 from harness.virtual.network import Simulated
+from harness.workloads.buckets import bucket_names
 from harness.workloads.models.base import Times
 from profiles.static import Static
 

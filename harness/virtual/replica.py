@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from compressors.activations.operator import Cut
-from harness.engine.training.buckets import BucketMb, Buckets, require_all
+from harness.engine.training.buckets import Buckets, require_all
 from harness.engine.training.replica import Backward, Replica
 from harness.virtual.circle import Circle
 from harness.virtual.clock import VirtualClock
 from harness.virtual.exchange import VirtualExchange
 from harness.virtual.sums import ring_sum
+from harness.workloads.buckets import BucketMb
 
 
 @dataclass

@@ -6,9 +6,9 @@ import torch
 from harness import plan
 from harness.config.run import Run
 from harness.config.search_path import choices
-from harness.engine.training.buckets import bucket_names
 from harness.reporting.analysis import load
 from harness.virtual.run import simulate
+from harness.workloads.buckets import bucket_names
 from harness.workloads.models.base import backward_shares
 from harness.workloads.models.stand_in import SIDE, runs
 from tests.test_settings import settings

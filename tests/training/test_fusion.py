@@ -12,7 +12,7 @@ from compressors.acp_sgd import ACPSGD
 from harness.config.settings import BadSetting
 from harness.engine.training.buckets import Buckets
 from harness.engine.training.collector import Collector
-from harness.engine.training.fusion import FLOAT_BYTES, MIB, Fusion
+from harness.workloads.fusion import FLOAT_BYTES, MIB, Fusion
 from tests.ranks import run_ranks
 from tests.test_settings import settings
 from tests.virtual.runs import DETERMINED, prepare, rank, settings_of, simulated, weights

@@ -6,8 +6,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from harness.engine.training.buckets import bucket_names, ddp_sizes
+from harness.engine.training.buckets import ddp_sizes
 from harness.engine.training.gradients import Replayed
+from harness.workloads.buckets import bucket_names
 from tests.ranks import run_ranks
 
 BUCKET_MB = 2.0

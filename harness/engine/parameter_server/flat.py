@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from harness.engine.training.buckets import BucketMb, Buckets
+from harness.engine.training.buckets import Buckets
+from harness.workloads.buckets import BucketMb
 
 
 class Flat(Buckets):

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from compressors.base import Bucket, Compressor
 from harness.engine.parameter_server.captured import Call, Contribution, Reading, is_sparse
 from harness.engine.parameter_server.flat import Flat
-from harness.engine.training.buckets import BucketMb, Laid
+from harness.engine.training.buckets import Laid
+from harness.workloads.buckets import BucketMb
 
 
 @dataclass

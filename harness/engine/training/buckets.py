@@ -4,15 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Size, Tensor
+from torch import Tensor
 
 from harness.engine.exchange.thread import ExchangeError
-from harness.engine.training.fusion import MIB, Fusion
+from harness.workloads.buckets import BucketMb, names_at
+from harness.workloads.fusion import Fusion
 
 MOST_NAMED = 5  # parameters in one message
-FIRST_BUCKET_MB, BUCKET_MB = 1.0, 25.0  # DDP's own; the first is small: sending starts early
-Unfused = float | tuple[float, float] | None  # the first and all others; None: DDP's own
-BucketMb = Unfused | Fusion  # which what is sent fills
 
 
 class Laid(NamedTuple):
@@ -117,54 +115,9 @@ def require_all(missing: Iterable[str]) -> None:
         )
 
 
-def scaled(bucket_mb: float | None, scale: float) -> Unfused:
-    """Bucket sizes for a model with `scale` times its original's elements."""
-    if bucket_mb is None and scale != 1:
-        return FIRST_BUCKET_MB * scale, BUCKET_MB * scale
-    return None if bucket_mb is None else bucket_mb * scale
-
-
 def ddp_sizes(bucket_mb: BucketMb) -> dict[str, Any]:
     """As DDP is told them; it hands over every tensor by itself where what is sent fills them."""
     if isinstance(bucket_mb, Fusion):
         bucket_mb = 0.0
     key = "bucket_cap_mb_list" if isinstance(bucket_mb, tuple) else "bucket_cap_mb"
     return {key: list(bucket_mb) if isinstance(bucket_mb, tuple) else bucket_mb}
-
-
-def names_at(
-    shapes: Mapping[str, Size], bucket_mb: BucketMb, step: int = 0
-) -> list[tuple[str, ...]]:
-    """Buckets of an exchange by parameter name, last parameter first."""
-    if isinstance(bucket_mb, Fusion):
-        return bucket_mb.names(shapes, step)
-    return bucket_names({name: shape.numel() for name, shape in shapes.items()}, bucket_mb)
-
-
-def bucket_names(parameters: Mapping[str, int], bucket_mb: Unfused) -> list[tuple[str, ...]]:
-    """DDP's buckets by parameter name, last parameter first.
-
-    Each is full at `bucket_mb` MiB: with 0 every parameter is one. None means DDP's own sizes,
-    1 MiB and then 25.
-    """
-    first_mb, mb = bucket_mb if isinstance(bucket_mb, tuple) else (bucket_mb, bucket_mb)
-    if first_mb is None or mb is None:
-        first_mb, mb = FIRST_BUCKET_MB, BUCKET_MB
-    buckets: list[tuple[str, ...]] = []
-    current: list[str] = []
-    filled, limit = 0, int(first_mb * MIB)
-    for name in reversed(list(parameters)):
-        current.append(name)
-        filled += 4 * parameters[name]
-        if filled >= limit:
-            buckets.append(tuple(current))
-            current, filled, limit = [], 0, int(mb * MIB)
-    if current:
-        buckets.append(tuple(current))
-    return buckets
-
-
-def largest_bucket_bytes(shapes: Mapping[str, Size], bucket_mb: BucketMb) -> int:
-    """Bytes of gradients in the largest of those; one parameter may be more than a full one."""
-    buckets = names_at(shapes, bucket_mb)
-    return max(4 * sum(shapes[name].numel() for name in names) for names in buckets)

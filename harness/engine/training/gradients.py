@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from controllers.base import Observation
 from harness.clock import RankClock
-from harness.engine.training.buckets import BucketMb, Buckets
+from harness.engine.training.buckets import Buckets
 from harness.engine.training.replica import Replica
 from harness.engine.training.task import Memory, Task
+from harness.workloads.buckets import BucketMb
 
 
 @dataclass

@@ -12,9 +12,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from compressors.activations.operator import Cut
 from harness.engine.exchange.thread import Exchange, ExchangeError
-from harness.engine.training.buckets import BucketMb, Buckets, ddp_sizes, require_all
+from harness.engine.training.buckets import Buckets, ddp_sizes, require_all
 from harness.engine.training.collector import Collector
-from harness.engine.training.fusion import Fusion
+from harness.workloads.buckets import BucketMb
+from harness.workloads.fusion import Fusion
 
 Backward = Callable[[nn.Module, Tensor], None]  # through a model, of some inputs
 Hook = Callable[[object, dist.GradBucket], torch.futures.Future[Tensor]]  # of DDP

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Size
 
 from harness.config.run import Run
-from harness.engine.training.buckets import BucketMb, names_at
+from harness.workloads.buckets import BucketMb, names_at
 from harness.workloads.form import Form
 from harness.workloads.models.base import backward_shares
 

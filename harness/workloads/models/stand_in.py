@@ -14,7 +14,7 @@ import torch
 from torch import Size, Tensor, nn
 from torch.nn import functional
 
-from harness.engine.training.buckets import bucket_names
+from harness.workloads.buckets import bucket_names
 from harness.workloads.data.base import DataSet
 from harness.workloads.models.base import (
     Architecture,
