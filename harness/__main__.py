@@ -174,9 +174,9 @@ def _plan(runs: list[Settings]) -> None:
 def _show(plan: "Plan") -> None:
     from rich.console import Console
 
+    from harness.engine.training import forms
     from harness.reporting.analysis import tables, terminal
     from harness.workloads import form
-    from harness.workloads.models import forms
 
     console = Console(width=None if sys.stdout.isatty() else terminal.WIDTH, highlight=False)
     rows = [(asked.run.label, runs, each) for asked, runs, each in plan.settings()]

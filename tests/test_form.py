@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import pytest
 
+from harness.engine.training.forms import forms, told
 from harness.reporting.analysis import load
 from harness.reporting.page.surroundings import forms as of_page
 from harness.workloads.form import Form, read, said, unlike
-from harness.workloads.models.forms import forms, told
 from tests.test_settings import settings
 from tests.virtual.runs import DETERMINED, simulated
 

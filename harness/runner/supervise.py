@@ -23,6 +23,7 @@ from harness.emulation.network import Network
 from harness.emulation.profile_player import Player
 from harness.emulation.rendezvous import RunEnded
 from harness.engine.parameter_server import launch as server
+from harness.engine.training import forms
 from harness.engine.training.resume import resumed
 from harness.engine.training.worker import Here
 from harness.records import environment, status
@@ -32,7 +33,6 @@ from harness.runner.agents import Agents, cause, is_ours
 from harness.runner.pauses import Pauses, processes
 from harness.virtual.network import Simulated
 from harness.workloads.buckets import largest_bucket_bytes
-from harness.workloads.models import forms
 
 POLL_S = 0.02
 LEAST_TIMEOUT_S, PATIENCE = 60.0, 10  # of a collective; times its bucket at the lowest rate

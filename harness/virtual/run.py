@@ -10,6 +10,7 @@ import torch
 
 from compressors import kernels
 from harness.config.run import Run
+from harness.engine.training import forms
 from harness.engine.training.resume import resumed
 from harness.records import environment, status
 from harness.records.run_directory import Events, write_json
@@ -17,7 +18,6 @@ from harness.runner import verdict
 from harness.virtual.crew import virtual
 from harness.virtual.network import Simulated
 from harness.virtual.ranks import Ended, WorkerError
-from harness.workloads.models import forms
 
 Tell = Callable[[], None]
 
