@@ -23,13 +23,13 @@ import pandas as pd
 from compressors.activations.dense import Dense
 from controllers.base import Column
 from harness.config import sweep
+from harness.config.parallel import Data, Split
 from harness.config.run import Packets, Run
+from harness.config.server import Server
 from harness.config.settings import BadSetting, Settings, leaves
 from harness.config.validation import check_fit
 from harness.emulation.dumbbell import Dumbbell
 from harness.engine.exchange.tally import Exchanged
-from harness.engine.parameter_server.layout import Server
-from harness.engine.pipeline.layout import Data, Split
 from harness.engine.training.train import UNSETTLED_STEPS, Loop
 from harness.records.run_directory import TABLES, Table
 from harness.reporting.analysis import load

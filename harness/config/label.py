@@ -26,8 +26,8 @@ from harness.config.parts import (
 FIXED = "controllers.fixed.Fixed"
 DENSE = "compressors.dense.Dense"
 ALL_CROSSES = "compressors.activations.dense.Dense"
-SERVER = "harness.engine.parameter_server.layout.Server"
-DATA = "harness.engine.pipeline.layout.Data"
+SERVER = "harness.config.server.Server"
+DATA = "harness.config.parallel.Data"
 ALLREDUCE = "allreduce"  # of a dense gradient, but where a server takes it
 NUMBERS = ("int32", "int64", "float16", "bfloat16", "float32", "float64")  # types of numbers
 PLAIN = re.compile(r"[A-Za-z0-9._-]+")  # a word that a name may have as it is

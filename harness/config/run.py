@@ -16,12 +16,12 @@ from torch import nn
 from compressors.activations.base import Activations
 from compressors.base import Compressor
 from controllers.base import Controller
+from harness.config.lanes import Lanes
+from harness.config.parallel import Data, Pipeline, Split
+from harness.config.schedules import Schedule
+from harness.config.server import Server
 from harness.config.typed import Must, require
-from harness.engine.exchange.order import Lanes
-from harness.engine.parameter_server.layout import Server
-from harness.engine.pipeline.layout import Data, Pipeline, Split
-from harness.engine.training.schedules import Schedule
-from harness.engine.training.watch import Watch
+from harness.config.watch import Watch
 from harness.virtual.network import Simulated
 from harness.workloads.buckets import BUCKET_MB, BucketMb, scaled
 from harness.workloads.data.base import DataSet

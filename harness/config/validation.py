@@ -8,13 +8,13 @@ from typing import Any
 import torch
 
 from controllers.fixed import Fixed
+from harness.config.parallel import Data
 from harness.config.run import Run
+from harness.config.server import Server
 from harness.config.typed import BadSetting, of_part, require
 from harness.emulation.errors import NetworkError
 from harness.engine.parameter_server.fit import check_server
-from harness.engine.parameter_server.layout import Server
 from harness.engine.pipeline.fit import check_cuts
-from harness.engine.pipeline.layout import Data
 from harness.engine.training import resume
 from harness.virtual.network import Simulated
 from harness.workloads.models.tried import misfit

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from controllers.base import Observation
 from harness.clock import RankClock
+from harness.config.lanes import Lanes
 from harness.engine.exchange.clocks import Clocks
-from harness.engine.exchange.order import Lanes
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.tally import Exchanged
 from harness.engine.training.buckets import Laid

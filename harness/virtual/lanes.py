@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from harness.config.lanes import Lanes
 from harness.engine.exchange.clocks import Clocks
-from harness.engine.exchange.order import Lanes, in_turn
+from harness.engine.exchange.order import in_turn
 from harness.virtual.costs import Costs
 
 Asked = tuple[Any, ...]  # a collective of `Costs`, and what it is asked

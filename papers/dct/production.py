@@ -32,9 +32,7 @@ FLAT = tuple(f"dct_dp_{d}_after_backward" for d in (0.05, 0.02, 0.01, 0.005))
 CUT_90, CUT_95 = "dct_mp_0.1", "dct_mp_0.05"
 UP_TO_90 = {"75 %": "dct_mp_0.25", "90 %": CUT_90}
 TOGETHER, ALONE = "dct_hybrid", (CUT_90, "dct_dp_0.01")
-PIPELINE = {
-    "parallel._target_": "harness.engine.pipeline.layout.Pipeline"
-}  # where activations are sent
+PIPELINE = {"parallel._target_": "harness.config.parallel.Pipeline"}  # where activations are sent
 
 
 def of_dense(experiment: str, methods: dict[str, str], metric: str = "loss") -> Pairs:

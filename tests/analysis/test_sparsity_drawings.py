@@ -13,7 +13,7 @@ OF_SPARSITY = {"quality_sparsity", "loss_steps", "step_sparsity"}
 OF_WATCH = {"thresholds_gradient", "thresholds_activations", "thresholds_laplace", "activations"}
 RUN = ("workers=1", "batch_size=16", "model=mlp", "model.hidden=[40]", "parallel=split",
        "activations=dct_mp", "steps=6")  # fmt: skip
-WATCH = ("+watch._target_=harness.engine.training.watch.Watch", "+watch.every=2",
+WATCH = ("+watch._target_=harness.config.watch.Watch", "+watch.every=2",
          "+watch.gradients=[3.weight]", "+watch.densities=[0.5,0.25]",
          "+watch.histogram_at=[0,4]")  # fmt: skip
 

@@ -7,8 +7,8 @@ import torch.distributed as dist
 
 from controllers.fixed import Fixed
 from harness.clock import Clock
+from harness.config.lanes import Lanes
 from harness.engine.exchange.feedback import Forget, Residual
-from harness.engine.exchange.order import Lanes
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.thread import Exchange
 from harness.engine.exchange.workers import Workers

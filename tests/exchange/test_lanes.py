@@ -14,9 +14,9 @@ import torch.distributed as dist
 from compressors.base import Reduced
 from controllers.fixed import Fixed
 from harness.clock import Clock
+from harness.config.lanes import Lanes
 from harness.engine.exchange.clocks import Done
 from harness.engine.exchange.feedback import Forget
-from harness.engine.exchange.order import Lanes
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.thread import Exchange, ExchangeError
 from harness.engine.exchange.workers import Workers

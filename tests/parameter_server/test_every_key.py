@@ -17,8 +17,8 @@ TINY += ("method=topk", "controller.density=0.1", *DETERMINED)
 ASYNC = ("parallel.mode=async", "optimizer.momentum=0")
 DCT = ("method=dct_ps", "steps=4", "parallel.drain_period=2")
 ENDS = ("steps=4", "eval_every=1", "target.ends_run=true", "target.value=0.999")
-WATCH = "{_target_:harness.engine.training.watch.Watch,every:1,gradients:[1.weight]}"
-FALLING = "{_target_:harness.engine.training.schedules.Polynomial}"
+WATCH = "{_target_:harness.config.watch.Watch,every:1,gradients:[1.weight]}"
+FALLING = "{_target_:harness.config.schedules.Polynomial}"
 STRAGGLER = ("profile=straggler", "profile.nodes.0.rate_mbit=1", "steps=8", "controller=netsense")
 STRAGGLER += ("~controller.density",)
 CHANGED = {  # of what another value, beside what

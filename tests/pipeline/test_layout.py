@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from harness.config.parallel import ORDERS, Pipeline, Split
 from harness.config.settings import BadSetting
-from harness.engine.pipeline.layout import Pipeline, Split
 from harness.engine.pipeline.schedule import SCHEDULES
 from harness.engine.pipeline.stages import cuts_of, parts, shapes
 from harness.workloads.models.base import multiply_adds
@@ -26,6 +26,10 @@ def test_a_schedule_takes_every_micro_batch_once_each_way_in_order(name, stages,
             assert [part for each, part in work if each == way] == list(range(count))
         for part in range(count):
             assert work.index(("forward", part)) < work.index(("backward", part))
+
+
+def test_every_schedule_that_a_run_may_name_is_one() -> None:
+    assert set(ORDERS) == set(SCHEDULES)
 
 
 @pytest.mark.parametrize("stages", [2, 3, 5])

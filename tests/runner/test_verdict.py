@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from harness.config.parallel import Data, Pipeline
 from harness.emulation.star import Star
-from harness.engine.pipeline.layout import Data, Pipeline
 from harness.preview import composed
 from harness.records.run_directory import (
     PACKET_TABLES,

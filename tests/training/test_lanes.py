@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from harness.clock import Clock
+from harness.config.lanes import Lanes
 from harness.config.settings import BadSetting
-from harness.engine.exchange.order import Lanes
 from harness.engine.training.assembly import exchange_of
 from harness.engine.training.place import anew
 from harness.workloads.models.stand_in import represented

@@ -3,7 +3,7 @@
 import pytest
 from hydra.utils import instantiate
 
-from harness.engine.training.schedules import (
+from harness.config.schedules import (
     Constant,
     Cosine,
     InverseSqrt,
@@ -76,10 +76,10 @@ def test_warm_up_rises_to_what_follows():
 def test_is_chosen_by_yaml():
     schedule = instantiate(
         {
-            "_target_": "harness.engine.training.schedules.WarmUp",
+            "_target_": "harness.config.schedules.WarmUp",
             "share": 0.1,
             "then": {
-                "_target_": "harness.engine.training.schedules.Steps",
+                "_target_": "harness.config.schedules.Steps",
                 "milestones": [0.5],
                 "gamma": 0.1,
             },

@@ -10,14 +10,15 @@ from compressors.activations.dct_mp import DCTMP
 from compressors.activations.rows import row_mask, row_thresholds
 from compressors.threshold_topk import ThresholdTopK
 from harness.config.settings import BadSetting
-from harness.engine.training.watch import BINS, Watch, Watching
+from harness.config.watch import Watch
+from harness.engine.training.watch import BINS, Watching
 from harness.records.run_directory import Bin, Watched
 from harness.reporting.analysis import load
 from tests.virtual.runs import DETERMINED, over_gloo, settings_of, simulated, weights
 
 RUN = ("workers=1", "batch_size=16", "model=mlp", "model.hidden=[40]", "parallel=split",
        "activations=dct_mp", "steps=5")  # fmt: skip
-WATCH = ("+watch._target_=harness.engine.training.watch.Watch", "+watch.every=2",
+WATCH = ("+watch._target_=harness.config.watch.Watch", "+watch.every=2",
          "+watch.gradients=[3.weight]", "+watch.densities=[0.5,0.1]",
          "+watch.histogram_at=[3]")  # fmt: skip
 
@@ -125,4 +126,4 @@ def test_a_histogram_has_every_activation_once(tmp_path) -> None:
 )  # fmt: skip
 def test_what_cannot_be_watched_is_refused(overrides, message) -> None:
     with pytest.raises(BadSetting, match=message):
-        settings_of(*RUN, "+watch._target_=harness.engine.training.watch.Watch", *overrides)
+        settings_of(*RUN, "+watch._target_=harness.config.watch.Watch", *overrides)

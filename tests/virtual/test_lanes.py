@@ -6,8 +6,9 @@ from itertools import pairwise
 import pandas as pd
 import pytest
 
+from harness.config.lanes import Lanes
 from harness.engine.exchange.clocks import Clocks, merged, overlap_s
-from harness.engine.exchange.order import Lanes, in_turn
+from harness.engine.exchange.order import in_turn
 from harness.reporting.analysis import load
 from harness.virtual.lanes import Act, Layout, Work
 from profiles.static import Static

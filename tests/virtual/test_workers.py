@@ -8,8 +8,8 @@ import torch
 import torch.distributed as dist
 
 from compressors.base import Bucket
+from harness.config.lanes import Lanes
 from harness.engine.exchange.clocks import Done
-from harness.engine.exchange.order import Lanes
 from harness.engine.exchange.workers import Workers
 from harness.virtual.lanes import Layout, Work
 from harness.virtual.noise import Noise

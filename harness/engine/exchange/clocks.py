@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from harness.engine.exchange.order import Lanes
+from harness.config.lanes import Lanes
 
 Interval = tuple[float, float]
 

@@ -16,8 +16,8 @@ from torch.futures import Future
 
 from controllers.base import Observation
 from harness.clock import Clock
+from harness.config.lanes import Lanes
 from harness.engine.exchange.clocks import Clocks
-from harness.engine.exchange.order import Lanes
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.runner import BucketJob, Charge, Opening, Runner
 from harness.engine.exchange.tally import Exchanged, Release, Tally

@@ -6,8 +6,8 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from harness.config.run import Run
+from harness.config.server import Server
 from harness.config.typed import require
-from harness.engine.parameter_server.layout import Server
 
 
 class Asked(NamedTuple):

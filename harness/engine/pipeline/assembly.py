@@ -5,13 +5,13 @@ from typing import Any, Protocol
 import torch
 
 from compressors.activations.encoding import Encoding
+from harness.config.parallel import Pipeline
 from harness.config.run import Run
 from harness.engine.exchange.thread import Exchange
 from harness.engine.pipeline.chain import Part
 from harness.engine.pipeline.channel import Channel
 from harness.engine.pipeline.device import Costs, Device
 from harness.engine.pipeline.flow import Flow, Here
-from harness.engine.pipeline.layout import Pipeline
 from harness.engine.pipeline.link import Inlet, Outlet
 from harness.engine.pipeline.meeting import Meeting
 from harness.engine.pipeline.meter import Meter

@@ -1,9 +1,9 @@
 """Settings of cuts and pipelines that do not go together, or with the rest of a run."""
 
 from compressors.activations.dense import Dense
+from harness.config.parallel import Split
 from harness.config.run import Run
 from harness.config.typed import of_part, require
-from harness.engine.pipeline.layout import Split
 from harness.engine.pipeline.operators import before_cuts
 from harness.engine.pipeline.stages import cuts_of
 

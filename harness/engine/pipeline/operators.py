@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from compressors.activations.base import Activations
 from compressors.activations.operator import Cut
+from harness.config.parallel import Split
 from harness.config.run import Run
 from harness.engine.pipeline.chain import chain
-from harness.engine.pipeline.layout import Split
 from harness.engine.pipeline.stages import cuts_of
 from harness.workloads.models.base import Shape
 from harness.workloads.models.transformer import Rectifier, Translator

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from compressors.activations.operator import Cut
+from harness.config.parallel import Split
 from harness.config.run import Optimizer, Run
 from harness.engine.exchange.feedback import Feedback, Forget, Residual
 from harness.engine.exchange.reduction import AgreeingWorkers, Reduction
 from harness.engine.exchange.runner import Charge
-from harness.engine.pipeline.layout import Split
 from harness.engine.pipeline.meter import Meter
 from harness.engine.pipeline.operators import before_cuts, cut_in_place, schemes
 from harness.engine.training.course import Course, course_of

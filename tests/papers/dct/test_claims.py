@@ -160,7 +160,7 @@ def test_other_tables_are_joined_only_where_nothing_else_differs():
 
 
 def test_runs_that_gradients_without_feedback_ended_have_diverged(tmp_path):
-    conditions = {"_target_": "harness.engine.pipeline.layout.Split", "stages": 3}
+    conditions = {"_target_": "harness.config.parallel.Split", "stages": 3}
     methods = ["topk_grad_1"] + [dct.NO_FEEDBACK.format(d) for d in (0.5, 0.25, 0.1)]
     for method in methods:
         config = by_hand.config(method, experiment=dct.TABLE8, workers=1, parallel=conditions)

@@ -76,7 +76,7 @@ def test_life_spans_are_not_compared_where_a_sort_takes_no_time_of_its_own():
 
 
 def test_cuts_in_one_process_say_nothing_of_time():
-    split = {"parallel._target_": "harness.engine.pipeline.layout.Split"}
+    split = {"parallel._target_": "harness.config.parallel.Split"}
     rows = runs(production.ACTIVATIONS, conditions=split)
     assert verdict(rows, "90 % sparse takes less time") == NOT_TESTABLE
 

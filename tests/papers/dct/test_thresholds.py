@@ -13,7 +13,7 @@ from papers.dct import thresholds
 from tests import records_by_hand as by_hand
 
 SEEDS, STEPS = (0, 1, 2), 100
-SPLIT = {"_target_": "harness.engine.pipeline.layout.Split", "stages": 2}
+SPLIT = {"_target_": "harness.config.parallel.Split", "stages": 2}
 
 
 def run(
