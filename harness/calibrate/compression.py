@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import torch
 
+from harness.config.device_costs import file_of
 from harness.config.parts import choices, has_level, replaces
 from harness.config.run import Run
 from harness.engine.training.assembly import reduction_of
 from harness.preview import composed
 from harness.virtual.circle import Circle
-from harness.virtual.compression import file_of
 from harness.virtual.network import Simulated
 from harness.virtual.workers import Alike
 from harness.virtual.world import World

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from harness.config import device_costs
+from harness.config.device_costs import Given
 from harness.emulation import following
-from harness.virtual import compression
-from harness.virtual.compression import Given
 from profiles.base import Profile
 from profiles.limits import check_between, check_whole
 
@@ -37,7 +37,7 @@ class Shaping:
         check_between(*PERIOD_S, update_s=self.update_s, sample_s=self.sample_s)
         check_between(*PERIOD_S, probe_s=self.probe_s)
         if self.device is not None:
-            compression.check(self.device)
+            device_costs.check(self.device)
         if self.queue_ms is not None:
             check_between(*QUEUE_MS, queue_ms=self.queue_ms)
         if self.queue_bytes is not None:
@@ -74,7 +74,7 @@ class Shaping:
 
         `represented` tells the elements of the model that the one of this run stands in for.
         """
-        found = compression.given(compressor, self.device or {}, dilation)
+        found = device_costs.given(compressor, self.device or {}, dilation)
         return found and replace(found, represented=represented())
 
     def needs_netem(self, profile: Profile) -> bool:

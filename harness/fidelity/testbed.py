@@ -7,12 +7,12 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
+from harness.config.device_costs import SOURCE
 from harness.config.search_path import choices
 from harness.fidelity.cells import Cell, Selector, Unpredictable
-from harness.virtual.compression import SOURCE
 
 Standing = Literal["counts", "input", "left out", "repeat"]
-Cost = tuple[tuple[str, float], ...]  # fields of `harness.virtual.compression.Cost`
+Cost = tuple[tuple[str, float], ...]  # fields of `harness.config.device_costs.Cost`
 
 
 class TestbedConstant(NamedTuple):

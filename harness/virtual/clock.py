@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from harness.virtual.compression import Given
+from harness.config.device_costs import Given
 from harness.virtual.world import World
 
 

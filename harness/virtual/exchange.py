@@ -14,6 +14,7 @@ from torch import Tensor
 
 from controllers.base import Observation
 from harness.clock import RankClock
+from harness.config.device_costs import Given
 from harness.config.lanes import Lanes
 from harness.engine.exchange.clocks import Clocks
 from harness.engine.exchange.reduction import Reduction
@@ -22,7 +23,6 @@ from harness.engine.training.buckets import Laid
 from harness.engine.training.pace import Release
 from harness.records.run_directory import Span
 from harness.virtual import valueless
-from harness.virtual.compression import Given
 from harness.virtual.lanes import Act, Layout, Work
 from harness.virtual.repeats import Done, Repeats
 from harness.virtual.workers import Alike, SimulatedWorkers

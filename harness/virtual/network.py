@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
+from harness.config import device_costs
+from harness.config.device_costs import Given
 from harness.emulation.dumbbell_sides import check_halves, check_nodes, on_left
 from harness.emulation.shaping import Shaping
-from harness.virtual import compression
-from harness.virtual.compression import Given
 from harness.virtual.conditions import BYTES_PER_MBIT, Conditions, Look
 from harness.virtual.costs import Costs
 from harness.virtual.ends import packet_bytes
@@ -61,7 +61,7 @@ class Simulated:
         check_between(0, MOST_LATENCY_NOISE, latency_noise=self.latency_noise)
         check_between(0, MOST_SCALE, compress_scale=self.compress_scale)
         if self.device is not None:
-            compression.check(self.device)
+            device_costs.check(self.device)
         check_between(*PERIOD_S, update_s=self.update_s, sample_s=self.sample_s)
         self._shaping()
         check_whole(0, MOST_DRAWN, timeline_steps=self.timeline_steps)
@@ -140,7 +140,7 @@ class Simulated:
         count where the device is not a machine that runs the stand-in itself.
         """
         scale = self._scale(dilation) * self._crowd(workers)
-        found = compression.given(compressor, self.device or {}, scale)
+        found = device_costs.given(compressor, self.device or {}, scale)
         if found is None or self.real_seconds:
             return found
         return replace(found, represented=represented())

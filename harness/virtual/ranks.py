@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 
+from harness.config.device_costs import Given, file_of
 from harness.config.run import Run
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.pipeline.device import Device
@@ -21,7 +22,6 @@ from harness.records.run_directory import Events, Span, Table
 from harness.virtual.beside import Beside
 from harness.virtual.circle import Circle, Ranks
 from harness.virtual.clock import VirtualClock
-from harness.virtual.compression import Given, file_of
 from harness.virtual.costs import Costs
 from harness.virtual.exchange import VirtualExchange
 from harness.virtual.groups import among

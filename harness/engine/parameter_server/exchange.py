@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from controllers.base import Observation
+from harness.config.device_costs import Given
 from harness.engine.exchange.tally import Exchanged, Release
 from harness.engine.parameter_server.client import Client
 from harness.engine.parameter_server.gradient import Compressed, Gradient
 from harness.engine.parameter_server.messages import Push
 from harness.engine.training.buckets import Laid
 from harness.records.run_directory import Events, Span
-from harness.virtual.compression import Given
 from harness.virtual.exchange import Handed
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from compressors.activations.operator import Cut
+from harness.config.device_costs import file_of
 from harness.config.parallel import Split
 from harness.config.run import Optimizer, Run
 from harness.engine.exchange.feedback import Feedback, Forget, Residual
@@ -28,7 +29,6 @@ from harness.engine.training.task import Memory, Task
 from harness.engine.training.train import Loop
 from harness.engine.training.watch import Watching
 from harness.records.run_directory import Table
-from harness.virtual.compression import file_of
 from harness.virtual.network import Simulated
 from harness.workloads.models.base import backward_shares
 from harness.workloads.models.stand_in import represented

@@ -1,4 +1,4 @@
-"""What compression is said to take, where it is not measured: what it costs a device."""
+"""What compression costs a device, in place of what it takes here: `network/device`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
+from harness.config.device_costs import Cost, Given, given
 from harness.config.settings import BadSetting
 from harness.preview import composed
-from harness.virtual.compression import Cost, Given, given
 from tests.virtual.runs import simulated
 
 ASKED = ("steps=4", "workers=2", "emulation.compute=replay", "network/device=v100")
