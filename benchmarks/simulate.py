@@ -25,6 +25,7 @@ import pandas as pd
 
 from harness.preview import composed
 from harness.runner import run
+from harness.validation import checked
 
 WORKERS, MANY = 4, 1024
 MODELS = {"convnet": "digits", "resnet18_cifar": "cifar10"}  # 0.16 and 11 million parameters
@@ -62,7 +63,7 @@ class Cost(NamedTuple):
 def perform(results: Path, *overrides: str) -> tuple[pd.DataFrame, str]:
     """steps.csv of a run, and how it ended."""
     settings, _ = composed([f"results={results}", "report=false", "rerun=true", *overrides])
-    settings.check()
+    checked(settings)
     outcome = run.perform(settings)
     return pd.read_csv(outcome.run_dir / "steps.csv"), outcome.state
 
@@ -145,7 +146,7 @@ def replay(results: Path, quick: bool) -> Iterator[str]:
             settings, _ = composed([f"results={results}", "report=false", "rerun=true",
                                     *asked, *f"method={method}".split(),
                                     f"steps={steps}"])  # fmt: skip
-            settings.check()
+            checked(settings)
             outcome = run.perform(settings)
             took_s, cpu_s = time.monotonic() - begin, time.process_time() - cpu
             most_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -19,6 +19,7 @@ from harness.config.settings import BadSetting, Settings
 from harness.help import shown
 from harness.records.run_directory import refusal
 from harness.runner import run
+from harness.validation import checked
 
 if TYPE_CHECKING:
     from harness.plan import Plan
@@ -101,7 +102,7 @@ def _check(settings: Settings) -> None:
 
         plan.check(settings.run())
         return
-    settings.check()
+    checked(settings)
     _check_folder(Path(settings["results"]).absolute())
 
 

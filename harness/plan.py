@@ -27,12 +27,12 @@ from harness.config.parallel import Data, Split
 from harness.config.run import Packets, Run
 from harness.config.server import Server
 from harness.config.settings import BadSetting, Settings, leaves
-from harness.config.validation import check_fit
 from harness.emulation.dumbbell import Dumbbell
 from harness.engine.exchange.tally import Exchanged
 from harness.engine.training.train import UNSETTLED_STEPS, Loop
 from harness.records.run_directory import TABLES, Table
 from harness.reporting.analysis import load
+from harness.validation import check_fit
 from harness.virtual.costs import Costs
 from harness.virtual.crew import virtual
 from harness.virtual.network import Simulated, SimulatedDumbbell

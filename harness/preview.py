@@ -17,8 +17,8 @@ from omegaconf.errors import OmegaConfBaseException
 from harness.config import sweep
 from harness.config.scales import chosen
 from harness.config.settings import BadSetting, Settings
-from harness.config.validation import check_nodes
 from harness.reporting.figures.conditions import NodeConditions, conditions, names
+from harness.validation import check_nodes
 from profiles.base import Profile
 
 MOST_S = 100_000  # a day and some; random profiles are drawn up to there

@@ -15,6 +15,7 @@ import pytest
 from harness.config.settings import NOT_IDENTITY, BadSetting, Settings, leaves
 from harness.preview import composed
 from harness.runner.run import _run_id as run_id
+from harness.validation import checked
 from harness.virtual.run import simulate
 from tests.virtual.runs import prepare
 
@@ -97,7 +98,7 @@ def changed(base: Settings, key: str, value: Any) -> Settings:
 
 def outcome(folder: Path, asked: Settings) -> str:
     """A digest of what a run leaves; raises BadSetting where it is refused."""
-    run = asked.check()
+    run = checked(asked)
     prepare(folder, asked)
     simulate(folder, run, lambda: None)
     found = hashlib.sha256()

@@ -20,7 +20,7 @@ EDGE = (  # who composes configurations, or keeps one with what follows from it
     "harness/config/refused.py", "harness/reproduce/", "harness/runner/run.py",
     "harness/runner/supervise.py", "harness/runner/supervisors.py", "harness/config/scales.py",
     "harness/config/settings.py", "harness/virtual/substitute.py", "harness/config/sweep.py",
-    "harness/config/typed.py",
+    "harness/config/typed.py", "harness/validation.py",
 )  # fmt: skip
 REFUSE = ("harness/doctor/data.py", "harness/runner/turn.py")  # by the error of the edge
 RESULTS = ("harness/reporting/", "harness/claims.py")  # read

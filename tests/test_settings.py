@@ -7,6 +7,7 @@ from harness.config.search_path import CONF, choices
 from harness.config.settings import BadSetting
 from harness.config.sweep import plain_settings
 from harness.runner import run
+from harness.validation import checked
 
 EXPERIMENTS = choices("experiment")
 SCALED = [name for name, path in EXPERIMENTS.items() if "${scale}" in path.read_text()]
@@ -23,7 +24,7 @@ def settings(*overrides: str):
 def test_every_experiment_can_start_on_any_machine_at_laptop_scale(experiment, monkeypatch):
     monkeypatch.setenv("GRADNET_DATA", "/nowhere")
     found = settings(f"+experiment={experiment}", "scale=laptop")
-    found.check()
+    checked(found)
     assert found["experiment"] == experiment
     assert found["emulation.compute"] in ("paced", "replay")
 
@@ -34,16 +35,16 @@ def test_at_paper_scale_only_the_data_is_missing(experiment, monkeypatch) -> Non
     found = settings(f"+experiment={experiment}")
     assert found["workers"] == (1 if experiment.startswith("dct_") else 8)
     if found["emulation.compute"] == "replay":  # needs none
-        found.check()
+        checked(found)
         return
     with pytest.raises(BadSetting, match=r"/nowhere.*scale=laptop"):
-        found.check()
+        checked(found)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_goes_with_the_default_workload(method):
     found = settings(f"method={method}", *CUT.get(method, ()))
-    found.check()
+    checked(found)
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
@@ -76,19 +77,19 @@ def test_the_run_id_depends_on_what_is_in_the_files_that_are_named(tmp_path):
 def test_what_a_compressor_does_itself_is_not_done_twice():
     for key, value in (("error_feedback", "true"), ("optimizer.momentum", "0.9")):
         with pytest.raises(BadSetting, match=rf"{key} must be (false|0) with DGC"):
-            settings("method=dgc", f"{key}={value}").check()
+            checked(settings("method=dgc", f"{key}={value}"))
 
 
 @pytest.mark.parametrize("decay", [-0.1, 1.5, "null"])
 def test_a_decay_of_the_residual_is_a_share(decay):
     with pytest.raises(BadSetting, match=r"residual_decay must be a number in \[0, 1\]"):
-        settings(f"residual_decay={decay}", "error_feedback=true").check()
+        checked(settings(f"residual_decay={decay}", "error_feedback=true"))
 
 
 def test_a_decay_without_a_residual_is_refused():
     with pytest.raises(BadSetting, match="residual_decay must be 1 without error_feedback"):
-        settings("residual_decay=0.9").check()
-    settings("residual_decay=0.9", "method=topk", "controller.density=0.1").check()
+        checked(settings("residual_decay=0.9"))
+    checked(settings("residual_decay=0.9", "method=topk", "controller.density=0.1"))
 
 
 def test_tensors_are_buckets_where_overlap_is_by_tensor():
@@ -96,35 +97,35 @@ def test_tensors_are_buckets_where_overlap_is_by_tensor():
     for overlap in ("per_bucket", "after_backward"):
         for value, expected in (("5", 5), ("0", 0), ("null", None)):
             found = settings(f"overlap={overlap}", f"bucket_mb={value}")
-            assert found.check().bucket_mb == expected
+            assert checked(found).bucket_mb == expected
 
 
 def test_a_bucket_of_less_than_nothing_or_an_unknown_overlap_is_refused():
     with pytest.raises(BadSetting, match=r"bucket_mb must be a number >= 0 or null, got -1"):
-        settings("bucket_mb=-1").check()
+        checked(settings("bucket_mb=-1"))
     with pytest.raises(BadSetting, match=r"overlap must be one of per_bucket, per_tensor, after_"):
-        settings("overlap=never").check()
+        checked(settings("overlap=never"))
 
 
 @pytest.mark.parametrize("compressor", ["dense", "fp16", "onebit", "powersgd", "terngrad"])
 def test_a_controller_that_chooses_needs_a_compressor_with_a_level(compressor):
     parts = (f"compressor={compressor}", "controller=dc2_da1")
     with pytest.raises(BadSetting, match=r"controller must be fixed with \w+, .* got DA1"):
-        settings(*parts).check()
-    settings(f"compressor={compressor}").check()
+        checked(settings(*parts))
+    checked(settings(f"compressor={compressor}"))
 
 
 def test_a_density_needs_a_compressor_that_sends_less_by_it():
     with pytest.raises(BadSetting, match=r"density must be 1 with Dense, .* density, got 0\.1"):
-        settings("method=allreduce", "controller.density=0.1").check()
-    settings("method=allreduce", "controller.density=1").check()
+        checked(settings("method=allreduce", "controller.density=0.1"))
+    checked(settings("method=allreduce", "controller.density=1"))
 
 
 def test_what_a_method_sets_for_its_own_controller_is_told_of_another():
     other = ("method=topk", "controller.density=0.1", "controller=dc2_da1")
     with pytest.raises(BadSetting, match=r"density is no key of DA1.*~controller\.density takes"):
-        settings(*other).check()
-    settings(*other, "~controller.density").check()
+        checked(settings(*other))
+    checked(settings(*other, "~controller.density"))
 
 
 @pytest.mark.parametrize(
@@ -138,13 +139,13 @@ def test_what_a_method_sets_for_its_own_controller_is_told_of_another():
 )
 def test_bad_values_of_training(override, said):
     with pytest.raises(BadSetting, match=said):
-        settings("emulation.compute=replay", "model=mlp_as_resnet20", override).check()
+        checked(settings("emulation.compute=replay", "model=mlp_as_resnet20", override))
 
 
 def test_a_network_must_have_a_link_for_every_node():
     with pytest.raises(BadSetting, match=r"profile: rate_mbit must have a rate for node 2"):
-        settings("profile.rate_mbit=[10,20]", "workers=3").check()
-    settings("profile.rate_mbit=[10,20]", "workers=4", "workers_per_node=2").check()
+        checked(settings("profile.rate_mbit=[10,20]", "workers=3"))
+    checked(settings("profile.rate_mbit=[10,20]", "workers=4", "workers_per_node=2"))
 
 
 def test_a_compressor_that_needs_one_density_refuses_controllers_that_differ():
@@ -155,8 +156,8 @@ def test_a_compressor_that_needs_one_density_refuses_controllers_that_differ():
         "compressor.shared=true",
     )
     with pytest.raises(BadSetting, match=r"controller\.agree must be min or mean"):
-        settings(*shared).check()
-    settings(*shared, "controller.agree=min").check()
+        checked(settings(*shared))
+    checked(settings(*shared, "controller.agree=min"))
 
 
 def test_the_same_profile_for_every_method_and_seed():

@@ -112,14 +112,6 @@ class Settings:
             raise BadSetting(f"{part} must be a section with _target_, got {section!r}")
         return {key: value for key, value in section.items() if key != "agree"}
 
-    def check(self) -> Run:
-        """Build the run and check that it can work; BadSetting at the first value that cannot."""
-        from harness.config.validation import check_fit  # which imports this module
-
-        run = self.run()
-        check_fit(run)
-        return run
-
     def run(self) -> Run:
         """Build the run; BadSetting at the first value that cannot be, whatever the others."""
         hints = get_type_hints(Run, include_extras=True)

@@ -7,6 +7,7 @@ import torch
 from harness.config.run import Run
 from harness.config.settings import Settings
 from harness.emulation.topology import Topology
+from harness.validation import checked
 
 ANYWHERE = {  # parts that every machine can have
     "dataset": {"_target_": "harness.workloads.data.digits.Digits"},
@@ -65,5 +66,5 @@ def build(settings: Settings) -> Composition:
     config = settings.config | ANYWHERE
     if config["device"] == "cuda":
         config["device"] = "auto"
-    Settings(config).check()
+    checked(Settings(config))
     return Composition(settings.run(), settings)

@@ -11,6 +11,7 @@ from harness.config.settings import BadSetting, Settings
 from harness.plan import deciding
 from harness.runner import run
 from harness.studies import studies
+from harness.validation import checked
 
 KEYS = ("title", "claims", "experiments", "sweeps")
 
@@ -79,7 +80,7 @@ def check(runs: list[Settings]) -> None:
     missing: dict[str, None] = {}
     for settings in kinds.values():
         try:
-            settings.check()
+            checked(settings)
         except BadSetting as error:
             missing[str(error)] = None
     if missing:

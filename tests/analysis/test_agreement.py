@@ -7,6 +7,7 @@ from harness.preview import composed
 from harness.report import report
 from harness.reporting.analysis import agreement, load
 from harness.runner import run
+from harness.validation import checked
 from tests import records_by_hand as by_hand
 
 REAL = {"_target_": "harness.emulation.star.Star", "queue_ms": 50}
@@ -127,7 +128,7 @@ def test_a_real_run_and_its_twin_agree(tmp_path):
     asked += ["emulation.compute=paced", "emulation.dilation=2", f"results={tmp_path}"]
     for network in ("netns", "simulated"):
         settings, _ = composed([f"network={network}", *asked])
-        settings.check()
+        checked(settings)
         outcome = run.perform(settings)
         assert outcome.state in ("succeeded", "invalid"), outcome.error  # a busy machine's
     found = agreement.paired(load.runs(tmp_path))

@@ -13,6 +13,7 @@ from harness.config.search_path import CONF, choices
 from harness.config.settings import BadSetting, Settings
 from harness.config.sweep import plain_settings
 from harness.runner import run
+from harness.validation import checked
 from tests.controllers.observations import seen
 
 SOURCES = list(choices("controller/delay_source"))
@@ -148,7 +149,7 @@ def test_what_is_in_the_recording_decides_the_run(recording: Path) -> None:
     assert run.run_dir_of(settings(*overrides)).name != before
     recording.write_text("comm_s\nx\n")
     with pytest.raises(BadSetting, match=r"controller: .*csv:2: comm_s must be a number"):
-        settings(*overrides).check()
+        checked(settings(*overrides))
 
 
 def fed(controller: DC2, steps: int, measured_s: float = 0.1) -> list[float]:

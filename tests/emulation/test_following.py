@@ -5,6 +5,7 @@ import pytest
 from harness.emulation.following import Shaped, check
 from harness.emulation.star import Star
 from harness.preview import composed
+from harness.validation import checked
 from profiles.fluctuating import Fluctuating
 from profiles.markov import Markov
 from profiles.square import Square
@@ -65,8 +66,8 @@ def test_what_it_says_would_do_does():
 def test_a_run_is_refused_before_it_starts_over_packets_and_not_in_virtual_time():
     fast = ("profile=square", "profile.period_s=0.004", "network.update_s=0.002")
     with pytest.raises(ValueError, match="network: update_s must be short"):
-        composed([*fast, "steps=1"])[0].check()
-    composed([*fast, "steps=1", "network=simulated"])[0].check()
+        checked(composed([*fast, "steps=1"])[0])
+    checked(composed([*fast, "steps=1", "network=simulated"])[0])
 
 
 def test_a_packet_is_as_long_as_the_network_lets_nodes_make_it():

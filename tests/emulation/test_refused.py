@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 
 from harness.config.settings import BadSetting, Settings
 from harness.emulation import topology
+from harness.validation import checked
 from tests.emulation.inside import ROOT
 
 Values = st.SearchStrategy[Any]
@@ -90,7 +91,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("network", OWN)
 def test_what_ships_is_accepted(composed: dict[str, Any], network: str) -> None:
-    Settings(composed[network]).check()
+    checked(Settings(composed[network]))
 
 
 @pytest.mark.parametrize(("network", "key"), KEYS)
@@ -104,6 +105,6 @@ def test_a_bad_value_is_told_by_its_key(composed: dict[str, Any], network: str, 
         if key == "queue_bytes":
             config["network"]["queue_ms"] = None
         with pytest.raises(BadSetting, match=rf"(?s)^network: .*\b{key}\b"):
-            Settings(config).check()
+            checked(Settings(config))
 
     law()

@@ -7,6 +7,7 @@ from harness import plan
 from harness.config.run import Run
 from harness.config.search_path import choices
 from harness.reporting.analysis import load
+from harness.validation import checked
 from harness.virtual.run import simulate
 from harness.workloads.buckets import bucket_names
 from harness.workloads.models.base import backward_shares
@@ -25,7 +26,7 @@ SMALL_STEPS = ("steps=3", "epochs=null")
 
 
 def replayed(workload: str, scale: str, *more: str) -> Run:
-    return settings(f"workload={workload}_{scale}", *REPLAYED, *SMALL_STEPS, *more).check()
+    return checked(settings(f"workload={workload}_{scale}", *REPLAYED, *SMALL_STEPS, *more))
 
 
 def laid_out(found: Run) -> tuple[dict[str, int], list[tuple[str, ...]]]:
@@ -124,7 +125,7 @@ def test_covap_sends_about_a_part_of_the_bytes_in_every_step(workload, tmp_path)
     asked = (f"workload={workload}_laptop", "network=simulated", "steps=9", "eval_every=9")
     asked += ("compressor=covap", "error_feedback=true", "controller.density=0.25")
     found = settings(*asked, *DETERMINED, "report=false")
-    run = found.check()
+    run = checked(found)
     prepare(tmp_path, found)
     simulate(tmp_path, run, lambda: None)
     sizes, _ = laid_out(run)

@@ -8,6 +8,7 @@ from torch import nn
 
 from harness.config.search_path import choices
 from harness.config.settings import BadSetting
+from harness.validation import checked
 from harness.workloads.models.tried import misfit
 from tests.test_settings import settings
 
@@ -82,7 +83,7 @@ def test_what_a_network_would_stumble_over_in_its_first_step_is_told(network, sa
 def test_a_composition_is_refused_in_one_line_that_names_both(model, data):
     asked = settings(f"model={model}", f"dataset={data}", "emulation.compute=replay")
     with pytest.raises(BadSetting) as refused:
-        asked.check()
+        checked(asked)
     said = str(refused.value)
     assert said.startswith(f"model {model} does not go with data set ") and "\n" not in said
     assert asked.build("dataset").name in said

@@ -38,6 +38,7 @@ from harness.engine.training.assembly import assembled
 from harness.engine.training.rest import Rest, no_checkpoint
 from harness.engine.training.stops import Stops
 from harness.records.run_directory import Events, Table, read_events
+from harness.validation import checked
 from tests.ranks import free_port
 
 PATIENCE_S = 200.0  # much longer than anything here takes on an idle machine
@@ -171,7 +172,7 @@ def _no_answer(ask: object) -> Tensor:
 
 def run_of(*overrides: str) -> Run:
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return plain_settings(compose("config", overrides=list(overrides))).check()
+        return checked(plain_settings(compose("config", overrides=list(overrides))))
 
 
 def train(folder: Path, run: Run, timeout_s: float = 30.0) -> Path:

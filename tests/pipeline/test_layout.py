@@ -8,6 +8,7 @@ from harness.config.parallel import ORDERS, Pipeline, Split
 from harness.config.settings import BadSetting
 from harness.engine.pipeline.schedule import SCHEDULES
 from harness.engine.pipeline.stages import cuts_of, parts, shapes
+from harness.validation import checked
 from harness.workloads.models.base import multiply_adds
 from harness.workloads.models.convnet import ConvNet
 from harness.workloads.models.mlp import MLP
@@ -140,4 +141,4 @@ def test_a_value_out_of_range_is_refused(make, said) -> None:
 )  # fmt: skip
 def test_what_does_not_go_together_is_named(overrides, said) -> None:
     with pytest.raises(BadSetting, match=said):
-        settings(*overrides).check()
+        checked(settings(*overrides))

@@ -17,6 +17,7 @@ from harness.engine.training.resume import resumed
 from harness.engine.training.worker import Here, _drifted, built
 from harness.records import columns
 from harness.records.run_directory import TABLES
+from harness.validation import checked
 from harness.workloads.data.digits import Digits
 from tests.ranks import run_ranks
 from tests.test_settings import settings
@@ -57,7 +58,7 @@ def train(
         model = () if any(word.startswith("model=") for word in overrides) else MLP
         found = settings(*TINY, *model, f"workers={workers}", *overrides)
         if found["resume_from"] is None:
-            found.check()
+            checked(found)
         (folder / name).mkdir()
         prepared[name] = _Run(folder / name, found, Clock())
     kernels.compiled()  # and what data sets import: here once, before the fork

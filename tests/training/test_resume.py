@@ -23,6 +23,7 @@ from harness.engine.training.together import Machines
 from harness.engine.training.worker import gather, meet
 from harness.records import columns
 from harness.records.run_directory import Events, Step, read_events
+from harness.validation import checked
 from harness.workloads.data.loader import Batches
 from tests.ranks import run_ranks
 from tests.test_settings import settings
@@ -201,16 +202,16 @@ def test_a_full_disk_costs_the_new_checkpoint_only(tmp_path: Path) -> None:
 
 def refused(run_dir: Path, *overrides: str) -> str:
     with pytest.raises(BadSetting) as told:
-        settings(*TINY, "steps=9", f"resume_from={run_dir}", *overrides).check()
+        checked(settings(*TINY, "steps=9", f"resume_from={run_dir}", *overrides))
     return str(told.value)
 
 
 def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     write(tmp_path, 5, settings(*TINY, "method=topk", "controller.density=0.1"))
     same = (*TINY, "method=topk", "controller.density=0.1", f"resume_from={tmp_path}")
-    settings(*same, "steps=9").check()
+    checked(settings(*same, "steps=9"))
     free = ("profile=square", "emulation.dilation=2", "checkpoint_every=3", "experiment=quickstart")
-    settings(*same, "steps=9", *free[:3]).check()
+    checked(settings(*same, "steps=9", *free[:3]))
     for override, key in {
         "workers=4": "workers=2 (now 4)",
         "controller.density=0.2": "controller.density=0.1 (now 0.2)",

@@ -6,6 +6,7 @@ import pytest
 from harness.config.settings import BadSetting
 from harness.engine.training.stops import Stops
 from harness.records.run_directory import read_json
+from harness.validation import checked
 from tests.launching import harness, runs, state
 from tests.virtual.runs import settings_of, simulated
 
@@ -61,4 +62,4 @@ def check_ended_at_target(run) -> None:
 
 def test_a_target_that_ends_the_run_is_a_number() -> None:
     with pytest.raises(BadSetting, match="target.value must be a number with target.ends_run"):
-        settings_of("target.value=null", "target.ends_run=true").check()
+        checked(settings_of("target.value=null", "target.ends_run=true"))

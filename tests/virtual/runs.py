@@ -19,6 +19,7 @@ from harness.engine.training.worker import gather, meet
 from harness.preview import composed
 from harness.records import status
 from harness.records.run_directory import TABLES, Table
+from harness.validation import checked
 from harness.virtual.run import simulate
 from tests.ranks import run_ranks
 
@@ -31,7 +32,7 @@ def settings_of(*overrides: str) -> Settings:
     other = any(override.startswith("model=") for override in overrides)
     width = () if other else ("model.width=8",)
     settings, _ = composed(["network=simulated", *SMALL, *width, *overrides])
-    settings.check()
+    checked(settings)
     return settings
 
 

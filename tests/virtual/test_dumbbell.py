@@ -6,6 +6,7 @@ import pytest
 from harness.config.settings import BadSetting
 from harness.preview import composed
 from harness.reporting.figures import layout, link_load
+from harness.validation import checked
 from harness.virtual.run import simulate
 from tests.virtual.runs import prepare
 
@@ -15,7 +16,7 @@ ASKED += ("emulation.compute=replay", "network.compress_scale=0", "network.sampl
 
 def settings_of(*overrides):
     settings, _ = composed([*ASKED, *overrides])
-    settings.check()
+    checked(settings)
     return settings
 
 

@@ -14,8 +14,9 @@ import sys
 sys.modules["pyroute2"] = None  # importing it raises
 from harness.runner import run
 from harness.preview import composed
+from harness.validation import checked
 settings, _ = composed(["network=simulated", "steps=2", "model.width=8", "results=" + sys.argv[1]])
-settings.check()
+checked(settings)
 outcome = run.perform(settings)
 print(outcome.state, outcome.error)
 """

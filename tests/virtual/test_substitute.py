@@ -12,6 +12,7 @@ from harness.config import sweep
 from harness.report import report
 from harness.reporting.analysis import load
 from harness.runner import run
+from harness.validation import checked
 from harness.virtual import substitute
 from tests.emulation.inside import MAPPED
 from tests.launching import ROOT, runs
@@ -41,7 +42,7 @@ def test_it_is_the_run_that_virtual_time_by_name_is_and_says_why():
     assert found["network.in_place_of"] == f"netns: {FORBIDDEN}"
     assert named["network.in_place_of"] is None and found["network.queue_ms"] == 20
     assert run.run_dir_of(found) == run.run_dir_of(named)
-    assert found.check().network.in_process
+    assert checked(found).network.in_process
 
 
 @pytest.mark.usefixtures("forbidden")

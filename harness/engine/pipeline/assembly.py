@@ -99,7 +99,7 @@ def _costs(run: Run, share: float, dilation: float) -> Costs | None:
     """Costs of a micro-batch in a stage with `share` of the model; None: measured here."""
     if run.emulation.is_measured:
         return None
-    assert run.times is not None  # harness.config.validation
+    assert run.times is not None  # harness.validation
     times = run.times.at(run.batch_size)
     real = dilation * share
     return Costs(real * times.forward_s, real * times.backward_s)

@@ -248,7 +248,7 @@ def pace_of(run: Run, dilation: float) -> Pace:
     """
     if run.emulation.is_measured:
         return Measured()
-    assert run.times is not None  # harness.config.validation
+    assert run.times is not None  # harness.validation
     times = run.times.at(run.batch_size)
     before = (run.accumulate - 1) * (times.forward_s + times.backward_s)
     return Paced((before + times.forward_s) * dilation, times.backward_s * dilation)

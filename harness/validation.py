@@ -11,6 +11,7 @@ from controllers.fixed import Fixed
 from harness.config.parallel import Data
 from harness.config.run import Run
 from harness.config.server import Server
+from harness.config.settings import Settings
 from harness.config.typed import BadSetting, of_part, require
 from harness.emulation.errors import NetworkError
 from harness.engine.parameter_server.fit import check_server
@@ -19,6 +20,13 @@ from harness.engine.training import resume
 from harness.virtual.network import Simulated
 from harness.workloads.models.tried import misfit
 from profiles.base import WAYS
+
+
+def checked(settings: Settings) -> Run:
+    """Build the run and check that it can work; BadSetting at the first value that cannot."""
+    run = settings.run()
+    check_fit(run)
+    return run
 
 
 def check_fit(run: Run) -> None:
