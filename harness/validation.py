@@ -14,6 +14,7 @@ from harness.config.server import Server
 from harness.config.settings import Settings
 from harness.config.typed import BadSetting, of_part, require
 from harness.emulation.errors import NetworkError
+from harness.emulation.shaping import Shaping
 from harness.engine.parameter_server.fit import check_server
 from harness.engine.pipeline.fit import check_cuts
 from harness.engine.training import resume
@@ -64,7 +65,7 @@ def _check_network(run: Run) -> None:
     network, dilation, compute = run.network, run.emulation.dilation, run.emulation.compute
     with of_part("network", ValueError, NetworkError, OSError):
         network.check(run.nodes, run.profile, dilation)
-        if not isinstance(network, Simulated):
+        if isinstance(network, Shaping):
             network.check_followed(run.nodes, run.profile, dilation)
     alike = isinstance(network, Simulated) and network.alike
     own = f"false with emulation.compute={compute}, whose workers have gradients of their own"

@@ -8,7 +8,7 @@ makes one: every rank makes its own.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import nn
@@ -17,25 +17,17 @@ from compressors.activations.base import Activations
 from compressors.base import Compressor
 from controllers.base import Controller
 from harness.config.lanes import Lanes
+from harness.config.network import Network
 from harness.config.parallel import Data, Pipeline, Split
 from harness.config.schedules import Schedule
 from harness.config.server import Server
 from harness.config.typed import Must, require
 from harness.config.watch import Watch
-from harness.virtual.network import Simulated
 from harness.workloads.buckets import BUCKET_MB, BucketMb, scaled
 from harness.workloads.data.base import DataSet
 from harness.workloads.fusion import Fusion
 from harness.workloads.models.base import Architecture, Times
 from profiles.base import Profile
-
-if TYPE_CHECKING:  # virtual time needs nothing of Linux
-    from harness.emulation.host import Host
-    from harness.emulation.topology import Topology
-
-    Packets = Topology | Host  # choices of a network that comes up
-else:
-    Packets = object
 
 BETA_2 = 0.999  # as conf/config.yaml has it
 
@@ -167,7 +159,7 @@ class Run:
     dataset: DataSet
     parallel: Parallel
     profile: Profile
-    network: Packets | Simulated
+    network: Network
     watch: Watch | None
     compressor: Callable[[], Compressor]  # makes one, as do the two below
     controller: Callable[[], Controller]

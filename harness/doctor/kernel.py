@@ -9,9 +9,9 @@ from harness.doctor import trial
 from harness.doctor.composition import Composition
 from harness.doctor.findings import Finding, needed
 from harness.emulation import capabilities
+from harness.emulation.choices import Packets
 from harness.emulation.links import NetworkError
 from harness.emulation.topology import Topology
-from harness.virtual.network import Simulated
 from profiles.base import Profile
 
 ROOT = Path("/")
@@ -115,7 +115,7 @@ def tcp(asked: Sequence[Composition], settings: Path = TCP) -> Iterator[Finding]
     """Congestion controls, and whether one flow's buffers hold what is under way on a link."""
     there = (settings / "tcp_available_congestion_control").read_text().split()
     default = (settings / "tcp_congestion_control").read_text().strip()
-    networks = [run.network for run, _ in asked if not isinstance(run.network, Simulated)]
+    networks = [run.network for run, _ in asked if isinstance(run.network, Packets)]
     chosen = {network.congestion_control for network in networks}
     wanted = sorted(filter(None, chosen))
     means = f"the machine's default is {default}; runs use {' '.join(wanted) or 'their own'}"

@@ -68,7 +68,11 @@ class Shaping:
         following.check(profile, nodes, following.Shaped(dilation, self.update_s, longest))
 
     def compression(
-        self, compressor: str, dilation: float, represented: Callable[[], int | None]
+        self,
+        compressor: str,
+        workers: int,
+        dilation: float,
+        represented: Callable[[], int | None] = lambda: None,
     ) -> Given | None:
         """Given cost of the compressor in the file of that name, in real seconds; None: measured.
 

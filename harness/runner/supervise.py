@@ -19,6 +19,7 @@ from harness.clock import Clock
 from harness.config.run import Run
 from harness.config.settings import Settings, leaves
 from harness.emulation.audit import worst
+from harness.emulation.choices import Packets
 from harness.emulation.network import Network
 from harness.emulation.profile_player import Player
 from harness.emulation.rendezvous import RunEnded
@@ -31,7 +32,6 @@ from harness.records.run_directory import Events, Table, read_events, refusal, w
 from harness.runner import launch, verdict
 from harness.runner.agents import Agents, cause, is_ours
 from harness.runner.pauses import Pauses, processes
-from harness.virtual.network import Simulated
 from harness.workloads.buckets import largest_bucket_bytes
 
 POLL_S = 0.02
@@ -72,7 +72,7 @@ def _told(run_dir: Path, error: str) -> str:
 def _supervise(run_dir: Path) -> None:
     settings = Settings.read(run_dir)
     run = settings.run()
-    assert not isinstance(run.network, Simulated)
+    assert isinstance(run.network, Packets)
     begin, events = resumed(run.resume_from), Events(run_dir)
     clock = Clock(run.emulation.dilation, begin.manifest.time_s if begin else 0.0)
     with run.network.up(run.nodes, run.profile, clock.dilation) as network:

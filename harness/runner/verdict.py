@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.config.run import Run
+from harness.emulation.shaping import Shaping
 from harness.records.run_directory import read_events
 from harness.runner import delivery, doubts, passage
-from harness.virtual.network import Simulated
 
 OVERRUN_STEPS = 0.01  # share of steps that may miss their pace
 
@@ -130,7 +130,7 @@ def _delivered(
 ) -> delivery.Delivery:
     """Judge delivery for runs that exchange gradients alone; other traffic is in no collective."""
     profile, in_ring = run.profile, run.parallel.ranks == 1 and not run.parallel.servers
-    assert not isinstance(run.network, Simulated)
+    assert isinstance(run.network, Shaping)
     if not in_ring or run.nodes < 2:
         return delivery.Delivery(0.0)
     delayed, flows = run.network.needs_netem(profile), bool(profile.extremes().flows)

@@ -29,7 +29,6 @@ from harness.engine.training.task import Memory, Task
 from harness.engine.training.train import Loop
 from harness.engine.training.watch import Watching
 from harness.records.run_directory import Table
-from harness.virtual.network import Simulated
 from harness.workloads.models.base import backward_shares
 from harness.workloads.models.stand_in import represented
 
@@ -143,10 +142,10 @@ def exchange_of(run: Run, place: Place, model: nn.Module, shares: dict[str, floa
 
 def _charge(run: Run, model: nn.Module, compressor: Any) -> Charge | None:
     """Charge for compression on the emulated device, over packets; None: measured here."""
-    if isinstance(run.network, Simulated):  # its world charges by itself
+    if run.network.in_process:  # virtual time, which charges by itself
         return None
-    stands_for = partial(represented, run.model)
-    given = run.network.compression(file_of(compressor), run.emulation.dilation, stands_for)
+    dilation, stands_for = run.emulation.dilation, partial(represented, run.model)
+    given = run.network.compression(file_of(compressor), run.workers, dilation, stands_for)
     if given is None:
         return None
     of = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)

@@ -1,0 +1,6 @@
+"""The choices of `conf/network` that come up, on this machine or on several."""
+
+from harness.emulation.host import Host
+from harness.emulation.topology import Topology
+
+Packets = Topology | Host
