@@ -5,7 +5,8 @@ what a run's id, its label and the comparison with a checkpoint are of.
 """
 
 import inspect
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from omegaconf import OmegaConf
 from harness.config.run import Emulation, Optimizer, Run, Target, Timeouts
 from harness.config.typed import BadSetting as BadSetting
 from harness.config.typed import Must, is_section, mistyped, unfit
-from harness.engine.training import checkpoint, resume
+from harness.records import checkpoint
 from profiles import recordings
 
 PARTS = (
@@ -49,6 +50,11 @@ NOT_IDENTITY_OF_NETWORK = (
     "machine", "interface", "ledger", "token", "join_s", "time_limit_s", "in_place_of",
     "fitted_on",
 )  # fmt: skip
+# May differ between a run and the one it goes on from: where, how long, how looked at, on what
+# network. Any other key must be equal.
+FREE = {"experiment", "method", "steps", "epochs", "target", "eval_every", "checkpoint_every"}
+FREE |= {"initial_weights", "resume_from", "device", "workers_per_node", "profile", "network"}
+FREE |= {"emulation", "timeouts", "results", "plan", "rerun", "report"}
 
 
 @dataclass(frozen=True)
@@ -129,7 +135,7 @@ class Settings:
             label=self["method.name"],
             times=parts["model"].times,
             watch=None if self["watch"] is None else self.build("watch"),
-            deciding=resume.deciding(self.config),
+            deciding=deciding(self.config),
         )
 
     def _section_of(self, name: str, kind: type) -> Any:
@@ -143,6 +149,11 @@ class Settings:
     def _require_fit(self, prefix: str, kinds: dict[str, Any]) -> None:
         if wrong := unfit({key: self[prefix + key] for key in kinds}, kinds, prefix):
             raise BadSetting(wrong)
+
+
+def deciding(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that must be equal where a run goes on from another, as a file has them."""
+    return json.loads(json.dumps({k: v for k, v in config.items() if k not in FREE}))
 
 
 def leaves(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

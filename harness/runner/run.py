@@ -15,8 +15,7 @@ import yaml
 from harness.config.run import Run
 from harness.config.settings import BadSetting, Settings
 from harness.emulation.user_namespace import SHELL_SIGNAL
-from harness.engine.training import checkpoint
-from harness.records import manifest, status
+from harness.records import checkpoint, manifest, status
 from harness.records.run_directory import TABLES, Table, read_events, read_json, refusal
 from harness.runner import earlier
 from harness.runner.progress import Progress

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from harness.config.run import Run
-from harness.engine.training import checkpoint
 from harness.engine.training.task import Task
+from harness.records import checkpoint
 from harness.workloads.data.loader import Batches
 from tests.parameter_server.scenes import run_of, train
 

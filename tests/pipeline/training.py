@@ -12,10 +12,9 @@ import torch.distributed as dist
 from compressors import kernels
 from harness.clock import Clock
 from harness.config.settings import Settings
-from harness.engine.training import checkpoint
 from harness.engine.training.resume import resumed
 from harness.engine.training.worker import Here, _drifted, built
-from harness.records import columns
+from harness.records import checkpoint, columns
 from harness.records.run_directory import TABLES
 from harness.validation import checked
 from harness.workloads.data.digits import Digits

@@ -12,16 +12,15 @@ import torch
 import torch.distributed as dist
 
 from harness.clock import Clock
-from harness.config.settings import BadSetting, Settings
+from harness.config.settings import BadSetting, Settings, deciding
 from harness.engine.exchange.workers import Workers
-from harness.engine.training import checkpoint
 from harness.engine.training.assembly import assembled
-from harness.engine.training.checkpoint import Writer, find, manifest_of
 from harness.engine.training.place import Place
-from harness.engine.training.resume import deciding, resumed
+from harness.engine.training.resume import resumed
 from harness.engine.training.together import Machines
 from harness.engine.training.worker import gather, meet
-from harness.records import columns
+from harness.records import checkpoint, columns
+from harness.records.checkpoint import Writer, find, manifest_of
 from harness.records.run_directory import Events, Step, read_events
 from harness.validation import checked
 from harness.workloads.data.loader import Batches

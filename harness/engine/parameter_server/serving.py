@@ -12,9 +12,9 @@ from harness.engine.parameter_server.messages import BUFFERS, SAVE, ProtocolErro
 from harness.engine.parameter_server.place import Ending, MessageConnection, Transport
 from harness.engine.parameter_server.service import Service
 from harness.engine.parameter_server.session import Session
-from harness.engine.training.checkpoint import Files
 from harness.engine.training.rest import Rest
 from harness.engine.training.together import Together
+from harness.records.checkpoint import Files
 
 POLL_S = 0.01  # between looks at who has asked for a session
 

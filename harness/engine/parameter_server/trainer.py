@@ -16,10 +16,10 @@ from harness.engine.parameter_server.exchange import Pushing
 from harness.engine.parameter_server.flat import buffers_of
 from harness.engine.parameter_server.messages import BUFFERS, Ask
 from harness.engine.parameter_server.place import MessageConnection, Transport
-from harness.engine.training.checkpoint import Files
 from harness.engine.training.rest import Save
 from harness.engine.training.together import Together
 from harness.engine.training.train import Loop
+from harness.records.checkpoint import Files
 from harness.records.run_directory import Events
 
 REJOIN_S = 2.0  # to reach a server that was there; a run waits longer for the others' reports

@@ -1,19 +1,12 @@
 """What a run goes on from: the checkpoint of another, of the same method, model and batches."""
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.config.run import Run
-from harness.engine.training import checkpoint
-from harness.engine.training.checkpoint import Manifest
-
-# May differ between a run and the one it goes on from: where, how long, how looked at, on what
-# network. Any other key must be equal.
-FREE = {"experiment", "method", "steps", "epochs", "target", "eval_every", "checkpoint_every"}
-FREE |= {"initial_weights", "resume_from", "device", "workers_per_node", "profile", "network"}
-FREE |= {"emulation", "timeouts", "results", "plan", "rerun", "report"}
+from harness.records import checkpoint
+from harness.records.checkpoint import Manifest
 
 
 class Resumed(NamedTuple):
@@ -34,11 +27,6 @@ def resumed(path: str | None) -> Resumed | None:
         return None
     folder = checkpoint.find(Path(path))
     return Resumed(folder, checkpoint.manifest_of(folder))
-
-
-def deciding(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that must be equal, as a file has them."""
-    return json.loads(json.dumps({k: v for k, v in config.items() if k not in FREE}))
 
 
 def check(run: Run, begin: Resumed, ranks: int) -> None:

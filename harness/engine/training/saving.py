@@ -5,7 +5,6 @@ from typing import Any
 
 from controllers.base import Observation
 from harness.config.run import Run
-from harness.engine.training import checkpoint
 from harness.engine.training.gradients import Trained
 from harness.engine.training.place import Place
 from harness.engine.training.rest import Save
@@ -13,6 +12,7 @@ from harness.engine.training.restoration import restored
 from harness.engine.training.resume import Resumed
 from harness.engine.training.snapshot import taken
 from harness.engine.training.train import Exchanging
+from harness.records import checkpoint
 from harness.records.run_directory import Events
 
 
