@@ -23,13 +23,12 @@ from harness.emulation.choices import Packets
 from harness.emulation.network import Network
 from harness.emulation.profile_player import Player
 from harness.emulation.rendezvous import RunEnded
-from harness.engine.parameter_server import launch as server
 from harness.engine.training import forms
 from harness.engine.training.resume import resumed
 from harness.engine.training.worker import Here
 from harness.records import environment, status
 from harness.records.run_directory import Events, Table, read_events, refusal, write_json
-from harness.runner import launch, verdict
+from harness.runner import launch, server, verdict
 from harness.runner.agents import Agents, cause, is_ours
 from harness.runner.pauses import Pauses, processes
 from harness.workloads.buckets import largest_bucket_bytes

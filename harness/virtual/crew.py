@@ -1,6 +1,6 @@
 """A run in virtual time with a parameter server: server and trainers are threads of one world.
 
-What `harness.engine.parameter_server.launch` starts as processes; their programs are the same.
+What `harness.runner.server` starts as processes; their programs are the same.
 """
 
 from collections.abc import Callable, Sequence

@@ -12,11 +12,11 @@ import pytest
 
 from compressors import kernels
 from harness.clock import Clock
-from harness.engine.parameter_server.launch import Crew
 from harness.engine.parameter_server.place import Process
 from harness.engine.parameter_server.roll import Roll
 from harness.records.run_directory import TABLES, Table, read_events
 from harness.runner.agents import cause
+from harness.runner.server import Crew
 from tests.parameter_server.scenes import PATIENCE_S, run_of
 from tests.ranks import free_port
 
