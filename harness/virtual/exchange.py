@@ -19,20 +19,13 @@ from harness.config.lanes import Lanes
 from harness.engine.exchange.clocks import Clocks
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.tally import Exchanged
-from harness.engine.training.buckets import Laid
+from harness.engine.training.buckets import Handed, Laid
 from harness.engine.training.pace import Release
 from harness.records.run_directory import Span
 from harness.virtual import valueless
 from harness.virtual.lanes import Act, Layout, Work
 from harness.virtual.repeats import Done, Repeats
 from harness.virtual.workers import Alike, SimulatedWorkers
-
-
-class Handed:
-    """A bucket whose mean is there when the last of its exchange has been handed over."""
-
-    def wait(self) -> None:
-        return None
 
 
 class Computed(NamedTuple):

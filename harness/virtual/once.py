@@ -1,23 +1,10 @@
 """What ranks of a virtual world have once, though processes would each have their own."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from harness.workloads.data.base import DataSet
-
-
-@dataclass
-class Once:
-    """Objects that the ranks of a world share, each made by the first that needs it."""
-
-    made: dict[str, Any] = field(default_factory=dict)
-
-    def __call__(self, name: str, make: Callable[[], Any]) -> Any:
-        if name not in self.made:
-            self.made[name] = make()
-        return self.made[name]
 
 
 @dataclass

@@ -14,7 +14,7 @@ from harness.config.run import Run
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.pipeline.device import Device
 from harness.engine.training.assembly import assembled
-from harness.engine.training.place import Place
+from harness.engine.training.place import Once, Place
 from harness.engine.training.resume import Resumed
 from harness.engine.training.train import Loop
 from harness.engine.training.worker import checksum
@@ -26,7 +26,7 @@ from harness.virtual.costs import Costs
 from harness.virtual.exchange import VirtualExchange
 from harness.virtual.groups import among
 from harness.virtual.network import Simulated
-from harness.virtual.once import Once, Read
+from harness.virtual.once import Read
 from harness.virtual.repeats import Repeats
 from harness.virtual.replica import Borrowed, Shared
 from harness.virtual.sampler import Sampler

@@ -22,10 +22,9 @@ from harness.engine.parameter_server.weights import Weights
 from harness.engine.training.assembly import built, rest_of, trained, whole
 from harness.engine.training.course import Course, course_of
 from harness.engine.training.gradients import Replayed
-from harness.engine.training.place import Place
+from harness.engine.training.place import Once, Place
 from harness.engine.training.replica import Replica
 from harness.records.run_directory import Events, Table
-from harness.virtual.once import Once
 from harness.workloads.data.loader import Batches, shard
 
 

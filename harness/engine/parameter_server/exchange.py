@@ -13,9 +13,8 @@ from harness.engine.exchange.tally import Exchanged, Release
 from harness.engine.parameter_server.client import Client
 from harness.engine.parameter_server.gradient import Compressed, Gradient
 from harness.engine.parameter_server.messages import Push
-from harness.engine.training.buckets import Laid
+from harness.engine.training.buckets import Handed, Laid
 from harness.records.run_directory import Events, Span
-from harness.virtual.exchange import Handed
 
 
 class Trainers(NamedTuple):

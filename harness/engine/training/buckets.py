@@ -22,6 +22,13 @@ class Laid(NamedTuple):
     parameters: Sequence[Tensor]  # in the same order; none where they have only a shape
 
 
+class Handed:
+    """A bucket whose mean is there when the last of its exchange has been handed over."""
+
+    def wait(self) -> None:
+        return None
+
+
 class Buckets:
     """Buckets of `parameters`, by name in registration order; on meta they are only shapes.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +25,18 @@ def thread_of_its_own(name: str) -> Any:
 def anew(name: str, make: Callable[[], Any]) -> Any:
     """Make the object anew, as processes share none."""
     return make()
+
+
+@dataclass
+class Once:
+    """Objects that the ranks of a world, or the threads of a rank, share, each made once."""
+
+    made: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, name: str, make: Callable[[], Any]) -> Any:
+        if name not in self.made:
+            self.made[name] = make()
+        return self.made[name]
 
 
 class Place(NamedTuple):
