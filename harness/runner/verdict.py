@@ -1,14 +1,13 @@
 """Whether a finished run may be believed, and its final numbers: summary.json."""
 
-import csv
 from collections import defaultdict
 from contextlib import nullcontext
-from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from harness.config.run import Run
 from harness.emulation.shaping import Shaping
+from harness.records import summary
 from harness.records.run_directory import read_events
 from harness.runner import delivery, doubts, passage
 
@@ -22,12 +21,12 @@ def summarize(
 
     `passed` is the bytes through each link's shaper since step 0.
     """
-    steps, events = _rows(run_dir / "steps.csv"), read_events(run_dir)
+    steps, events = summary.rows(run_dir / "steps.csv"), read_events(run_dir)
     ends = [event for event in events if event["event"] == "rank_finished"]
     in_ring = run.parallel.ranks == 1 and not run.parallel.servers
     carried = passage.payload(steps, run.workers_per_node, ends, in_ring)
     time_s = max((float(row["time_s"]) for row in steps), default=0.0)
-    took_s = max(0.0, time_s - _began_s(events))
+    took_s = max(0.0, time_s - summary.began_s(events))
     loss = run.profile.extremes().loss
     proof = {
         **proof,
@@ -46,81 +45,16 @@ def summarize(
         *doubts.of_pauses(events, steps),
         *doubts.of_outliers(steps, run.emulation.dilation),
         *_pace_reasons(ends, run),
-        *_drift_reasons(ends),
+        *summary.drift_reasons(ends),
         *(f"rank {e['rank']} {e['how']}" for e in events if e["event"] == "trainer_lost"),
     ]
-    return _summary(run_dir, events, reasons, proof)
-
-
-def summarize_simulated(run_dir: Path) -> dict[str, Any]:
-    """Summarize a run in virtual time, which has no network to prove and no pace to miss."""
-    events = read_events(run_dir)
-    ends = [event for event in events if event["event"] == "rank_finished"]
-    return {"simulated": True} | _summary(run_dir, events, _drift_reasons(ends), {})
-
-
-class Totals(NamedTuple):
-    """Totals over all rows of steps.csv."""
-
-    time_s: float = 0.0
-    steps: int = 0
-    samples: int = 0
-    sent_bytes: int = 0
-    mean_density: float | None = None
-
-
-def _totals(path: Path) -> Totals:
-    """Sum up steps.csv at `path` row by row: there may be more than memory holds."""
-    time_s, steps, samples, sent, density, dense = 0.0, 0, 0, 0, 0.0, 0
-    with path.open() as file:
-        rows = csv.reader(file)
-        header = next(rows)
-        asked = [header.index(name) for name in ("time_s", "step", "samples", "sent_bytes")]
-        at_time, at_step, at_samples, at_sent = asked
-        at_density = header.index("density")
-        for row in rows:
-            time_s = max(time_s, float(row[at_time]))
-            steps = max(steps, int(row[at_step]) + 1)
-            samples += int(row[at_samples])
-            sent += int(row[at_sent])
-            if isfinite(this := float(row[at_density])):
-                density, dense = density + this, dense + 1
-    return Totals(time_s, steps, samples, sent, density / dense if dense else None)
-
-
-def _summary(
-    run_dir: Path,
-    events: list[dict],
-    reasons: list[str],
-    proof: dict[str, Any],
-) -> dict[str, Any]:
-    ends = [event for event in events if event["event"] == "rank_finished"]
-    found = _totals(run_dir / "steps.csv")
-    took_s = found.time_s - _began_s(events)
-    return {
-        "valid": not reasons,
-        "reasons": reasons,
-        "final": _final(run_dir),
-        "time_s": found.time_s,
-        "steps": found.steps,
-        "throughput": found.samples / took_s if took_s > 0 else None,
-        "mean_density": found.mean_density,
-        "sent_bytes": found.sent_bytes,
-        "server": next((e for e in events if e["event"] == "server_finished"), None),
-        "overrun_steps": {event["rank"]: event["overruns"] for event in ends},
-        "proof": proof,
-    }
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    with path.open() as file:
-        return list(csv.DictReader(file))
+    return summary.of(run_dir, events, reasons, proof)
 
 
 def _by_link(run_dir: Path) -> dict[str, list[dict[str, str]]]:
     """Rows of links.csv, in order of time, by link."""
     found: dict[str, list[dict[str, str]]] = defaultdict(list)
-    for row in _rows(run_dir / "links.csv"):
+    for row in summary.rows(run_dir / "links.csv"):
         found[row["link"]].append(row)
     return found
 
@@ -144,7 +78,9 @@ def _excess(run_dir: Path, run: Run, events: list[dict]) -> passage.Excess:
     with table.open() if table.exists() else nullcontext(()) as lines:
         collectives = max(0, sum(1 for _ in lines) - 1) // ranks
     saved = sum(event["event"] == "checkpoint" for event in events)
-    return passage.excess(collectives, ranks, saved + len(_rows(run_dir / "evaluations.csv")))
+    return passage.excess(
+        collectives, ranks, saved + len(summary.rows(run_dir / "evaluations.csv"))
+    )
 
 
 def _network_reasons(
@@ -180,18 +116,3 @@ def _pace_reasons(ends: list[dict[str, Any]], run: Run) -> list[str]:
         f"{worst} of {steps} steps computed longer than their paced time; raise "
         "emulation.dilation or use fewer workers"
     ]
-
-
-def _drift_reasons(ends: list[dict[str, Any]]) -> list[str]:
-    return ["the ranks' weights differ"] if any(event["drifted"] for event in ends) else []
-
-
-def _final(run_dir: Path) -> dict[str, float]:
-    return {
-        row["metric"]: float(row["value"]) for row in _rows(run_dir / "evaluations.csv")
-    }  # the last of each metric
-
-
-def _began_s(events: list[dict]) -> float:
-    """Time on the clock at which this run began: 0, or where a checkpoint left off."""
-    return max((event["time_s"] for event in events if event["event"] == "step_0"), default=0.0)
