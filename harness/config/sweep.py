@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from harness.config import label
 from harness.config.search_path import CONF
 from harness.config.settings import Settings
-from harness.virtual.substitute import substitute
+from harness.config.substitute import substitute
 
 MULTIRUN = ("-m", "--multirun")
 NOT_OF_A_RUN = ("hydra", "comparison", "seeds", "folder")

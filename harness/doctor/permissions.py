@@ -1,8 +1,6 @@
 """Whether this user gets namespaces of his own, which every run lives in, and what forbids them."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +11,6 @@ from harness.emulation import user_namespace
 PROC = Path("/proc")
 NET_ADMIN, SYS_ADMIN = 12, 21  # bits of a capability set
 ENOUGH = 15_000  # namespaces of a kind that a user may have, where a limit is to be raised
-TRY_S = 10.0
 DOCKER = "--cap-add SYS_ADMIN --cap-add NET_ADMIN --security-opt seccomp=unconfined"
 CONTAINER = f"in a container: start it with `docker run --privileged`, or {DOCKER} " + (
     "--security-opt apparmor=unconfined --security-opt systempaths=unconfined"
@@ -91,7 +88,7 @@ def namespaces(most_nodes: int, asked: bool = True) -> Iterator[Finding]:
     """
     without = "no run over packets can start; there is network=simulated"
     switches = closed_switches(PROC, most_nodes + 1, os.geteuid() == 0)
-    refusal = refused()
+    refusal = user_namespace.refused()
     if not refusal:
         yield Finding("namespaces", "ok", "network, mount and process namespaces", "tried")
     elif not switches:
@@ -100,17 +97,6 @@ def namespaces(most_nodes: int, asked: bool = True) -> Iterator[Finding]:
         yield Finding("namespaces", needed(asked), refusal, f"{without}; see the next lines")
     for switch in switches:
         yield Finding(switch.name, needed(asked), switch.value, switch.means, switch.enable)
-
-
-def refused() -> str:
-    """The kernel's objection to a run's namespaces, by starting some; "" when it works."""
-    command = user_namespace.command(sys.executable, "-c", "")
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TRY_S)
-    except subprocess.TimeoutExpired:
-        return f"`{' '.join(command)}` did not end within {TRY_S} s"
-    said = done.stderr.strip().splitlines()
-    return (said[-1] if said else f"status {done.returncode}") if done.returncode else ""
 
 
 def _advice() -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyroute2 import IPRoute
 
-from harness.emulation import impairments, iperf, links, tcp_settings, veth
+from harness.emulation import impairments, iperf, links, tcp_settings, user_namespace, veth
 from harness.emulation.network import Network
 from harness.emulation.packets import LARGEST_BYTES
 from harness.emulation.shaping import Shaping
@@ -66,6 +66,10 @@ class Topology(Shaping, ABC):
             impairments.require()
         if extremes.flows:
             iperf.check()
+
+    def refusal(self) -> str:
+        """The kernel's objection to the namespaces of any run over packets; "" if it has none."""
+        return user_namespace.refused()
 
     def _cross_congestion_controls(self) -> tuple[str, ...]:
         chosen = self.cross_congestion_control

@@ -5,13 +5,16 @@
 
 import os
 import signal
+import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
 from harness.emulation.libc import call
 from harness.emulation.namespaces import CLONE_NEWNET
 
+TRY_S = 10.0
 MOUNTS, PROCESSES, USER = 0x00020000, 0x20000000, 0x10000000  # CLONE_NEW…
 SHELL_SIGNAL = 128  # plus a signal's number: how a shell tells of a process that it ended
 PR_SET_PDEATHSIG = 1
@@ -46,6 +49,18 @@ def die_with_parent() -> None:
 def command(*words: str) -> list[str]:
     """Command that runs `words` in namespaces of its own."""
     return [sys.executable, "-m", "harness.emulation.user_namespace", *words]
+
+
+@cache
+def refused() -> str:
+    """The kernel's objection to a run's namespaces, by starting some; "" when it works."""
+    tried = command(sys.executable, "-c", "")
+    try:
+        done = subprocess.run(tried, capture_output=True, text=True, timeout=TRY_S)
+    except subprocess.TimeoutExpired:
+        return f"`{' '.join(tried)}` did not end within {TRY_S} s"
+    said = done.stderr.strip().splitlines()
+    return (said[-1] if said else f"status {done.returncode}") if done.returncode else ""
 
 
 def _become_root(kinds: int) -> None:

@@ -9,11 +9,11 @@ import pytest
 from omegaconf import open_dict, read_write
 
 from harness.config import sweep
+from harness.emulation import user_namespace
 from harness.report import report
 from harness.reporting.analysis import load
 from harness.runner import run
 from harness.validation import checked
-from harness.virtual import substitute
 from tests.emulation.inside import MAPPED
 from tests.launching import ROOT, runs
 
@@ -23,7 +23,7 @@ SMALL = ("workers=2", "steps=3", "model.width=8")
 
 @pytest.fixture
 def forbidden(monkeypatch):
-    monkeypatch.setattr(substitute, "refusal", lambda: FORBIDDEN)
+    monkeypatch.setattr(user_namespace, "refused", lambda: FORBIDDEN)
 
 
 def used(*overrides: str, by_experiment: tuple[str, ...] = ()):
@@ -70,7 +70,7 @@ def test_what_was_asked_for_by_name_and_what_is_no_laptop_stays(overrides):
 
 
 def test_where_packets_are_allowed_nothing_is_replaced(monkeypatch):
-    monkeypatch.setattr(substitute, "refusal", lambda: "")
+    monkeypatch.setattr(user_namespace, "refused", lambda: "")
     assert used("scale=laptop")["network._target_"].endswith("star.Star")
 
 

@@ -3,19 +3,14 @@
 A network that was asked for by name, or that the command sweeps over, is never replaced.
 """
 
-import functools
-from dataclasses import fields
 from typing import Any, NamedTuple
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from harness.config import parts
 from harness.config.settings import BadSetting, Settings
-from harness.doctor import permissions
-from harness.virtual.network import Simulated, SimulatedDumbbell
 
 SCALE = "laptop"
-TWINS = {"simulated": Simulated, "simulated_dumbbell": SimulatedDumbbell}  # by choice of `network`
-refusal = functools.cache(permissions.refused)
 
 
 class Substitute(NamedTuple):
@@ -27,23 +22,21 @@ class Substitute(NamedTuple):
 
 def substitute(settings: Settings, hydra: Any) -> Substitute | None:
     """Virtual network to replace that of `settings`; None where nothing is to be replaced."""
-    twin = _twin(settings) if settings["scale.name"] == SCALE else ""
-    if not twin or _insists(list(hydra.overrides.task), TWINS[twin]) or not refusal():
+    if settings["scale.name"] != SCALE:
         return None
-    return Substitute(twin, f"{hydra.runtime.choices.network}: {refusal()}")
-
-
-def _twin(settings: Settings) -> str:
-    """The choice in virtual time that the network names; none where the check will refuse it."""
     try:
-        return getattr(settings.build("network"), "twin", "")
+        network = settings.build("network")
     except BadSetting:
-        return ""
+        return None  # which the check will tell
+    twin = getattr(network, "twin", "")
+    if not twin or _insists(list(hydra.overrides.task), twin) or not (refusal := network.refusal()):
+        return None
+    return Substitute(twin, f"{hydra.runtime.choices.network}: {refusal}")
 
 
-def _insists(overrides: list[str], kind: type[Simulated]) -> bool:
+def _insists(overrides: list[str], twin: str) -> bool:
     """True if an override chooses the network, or sets what only real packets have."""
-    known = {f"network.{each.name}" for each in fields(kind)}
+    known = {f"network.{key}" for key in parts.choices("network")[twin] if key != "_target_"}
     parsed = OverridesParser.create().parse_overrides(overrides)
     keys = {override.key_or_group for override in parsed}
     return any(key == "network" or key.startswith("network.") for key in keys - known)
