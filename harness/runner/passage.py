@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from harness.records.flows import Competing, competing_bytes
+
 BYPASS_SHARE = 0.98  # of what was sent has to be seen by the shaper
 EXCESS_SHARE = 1.1  # of what was sent: headers are 1.046, the rest is sent again
 STAGES_EXCESS_SHARE = 1.25  # of what stages and servers send, in messages that are not counted
@@ -35,13 +37,6 @@ def excess(collectives: int, ranks: int, stops: int) -> Excess:
     hops = 2 * (ranks - 1) * collectives
     share = EXCESS_SHARE if collectives else STAGES_EXCESS_SHARE
     return Excess(share, EXCESS_BYTES + STOP_BYTES * stops + HOP_BYTES * hops)
-
-
-class Competing(NamedTuple):
-    """Bytes of competing flows on a link."""
-
-    delivered: int
-    sent: int
 
 
 class Payload(NamedTuple):
@@ -127,16 +122,3 @@ def _with(
     back = link.replace("up", "down") if "up" in link else link.replace("down", "up")
     acknowledging = ACKNOWLEDGING_SHARE * (other_way + cross[back].sent)
     return Bounds(least + cross[link].delivered, most + cross[link].sent + acknowledging)
-
-
-def competing_bytes(flows: list[dict[str, Any]]) -> Mapping[str, Competing]:
-    """Bytes that competing flows delivered and sent, by link; those of a trunk cross it alone."""
-    found: dict[str, Competing] = defaultdict(lambda: Competing(0, 0))
-    for flow in flows:
-        sender, _, receiver = flow["pair"].partition("-")
-        links = [f"up{sender}", f"down{receiver}"] if receiver else [flow["pair"]]
-        for link in links:
-            delivered, sent = found[link]
-            more = flow["received_bytes"] or 0
-            found[link] = Competing(delivered + more, sent + flow["sent_bytes"])
-    return found

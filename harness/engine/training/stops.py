@@ -4,12 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.config.run import Run
-
-LOWER_IS_BETTER = ("perplexity", "ppl", "loss", "error")
-
-
-def lower_is_better(metric: str) -> bool:
-    return any(word in metric.lower() for word in LOWER_IS_BETTER)
+from harness.records.metrics import lower_is_better
 
 
 @dataclass(frozen=True)

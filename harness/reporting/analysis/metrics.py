@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from controllers.base import Column
-from harness.engine.training.stops import lower_is_better
 from harness.records import columns
+from harness.records.metrics import lower_is_better
 from harness.records.run_directory import Step
 from harness.reporting.analysis import load
 from harness.workloads import form

@@ -8,9 +8,9 @@ import pandas as pd
 
 from controllers.base import Column
 from harness.records import run_directory
+from harness.records.flows import competing_bytes
 from harness.reporting.analysis import load
 from harness.reporting.analysis.metrics import OF_METHOD
-from harness.runner import passage
 
 NAN = float("nan")
 
@@ -108,7 +108,7 @@ def by_method(proofs: pd.DataFrame, methods: list[str]) -> pd.DataFrame:
 def _bytes_ratios(proof: dict[str, Any], sharing: float) -> list[float]:
     """Bytes that each uplink passed over those due: by workers in a ring, and competing."""
     passed, sent = proof.get("passed_bytes") or {}, proof.get("sent_bytes_by_node") or {}
-    competing = passage.competing_bytes(proof.get("flows") or [])
+    competing = competing_bytes(proof.get("flows") or [])
     totals = {f"up{n}": count / sharing + competing[f"up{n}"].sent for n, count in sent.items()}
     return [passed[link] / total for link, total in totals.items() if total and link in passed]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from harness.config import label
-from harness.engine.training.stops import lower_is_better
+from harness.records.metrics import lower_is_better
 from harness.reporting.analysis.metrics import Interval, interval
 
 SWEPT = ("density", "lifespan")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from harness.engine.training.stops import lower_is_better
+from harness.records.metrics import lower_is_better
 from harness.reporting.analysis import load, metrics, ratios
 from harness.reporting.analysis.ratios import Ratio
 from harness.reporting.claims.base import Found, Group, NoSuchRuns, Runs
