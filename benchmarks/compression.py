@@ -126,7 +126,7 @@ def steps(n: int, threads: int, only: list[str]) -> Iterator[Row]:
         fresh = fresh_bytes(one.prepare, one.work) / 1e6
         sent = one.workers.sent_bytes / one.step / 1e6
         whole = times.work[0] / times.read
-        own = whole if getattr(one.reduction.compressor, "checks", False) else whole - check
+        own = whole if one.reduction.compressor.checks else whole - check
         row = Row(n, threads, name, own, fresh)
         line(row, times, f"{fresh:9.2f}{sent:9.2f}")
         check = check or whole

@@ -61,7 +61,7 @@ class Replay:
         part = OmegaConf.merge({"seed": 0, "part": OmegaConf.load(CHOICES / f"{name}.yaml")}).part
         compressor, workers, clock = instantiate(part), Workers(group), Clock()
         clock.start()
-        own = "error_feedback" in getattr(compressor, "replaces", ())
+        own = "error_feedback" in compressor.replaces
         feedback = Forget() if own or name == "dense" else Residual()
         controller = Fixed(DENSITIES.get(name, DENSITY))
         reduction = Reduction(compressor, controller, "local", feedback, workers)

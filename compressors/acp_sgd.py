@@ -11,11 +11,10 @@ on processors of one kind.
 
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import ClassVar
 
 from torch import Size, Tensor
 
-from compressors.base import Bucket, Reduced, Workers
+from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.lowrank import (
     Part,
     all_reduced,
@@ -31,18 +30,15 @@ from compressors.matmul import left_factor_, multiply_, right_factor_, subtract_
 
 
 @dataclass
-class ACPSGD:
+class ACPSGD(Compressor):
     """Keeps P and Q of every matrix, by parameter name: DDP may lay out its buckets anew."""
 
-    by_shape: ClassVar[bool] = True
-    adds: ClassVar[bool] = True
-    pushes: ClassVar[bool] = False
-    phases: ClassVar[tuple[float, ...]] = (
-        2,
-        1,
-    )  # products
-    checks: ClassVar[bool] = True
-    rounding: ClassVar[float] = 1e-5  # a factor's elements are larger than the matrix's
+    by_shape = True
+    adds = True
+    pushes = False
+    phases = (2, 1)  # products
+    checks = True
+    rounding = 1e-5  # a factor's elements are larger than the matrix's
     rank: int | None = 4  # of the factors; null: that whose bytes are nearest to density x dense
     reuse: bool = True  # start from the last factor; false: from a new random one at every step
     seed: int = 0  # random factors follow from (seed, step, parameter), equal for all workers

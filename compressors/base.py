@@ -1,10 +1,10 @@
 """What a compression algorithm sees: the bucket to reduce, the other workers, what it returns."""
 
 from collections.abc import Callable, Sequence
-from math import isfinite
+from math import inf, isfinite
 from typing import NamedTuple, Protocol
 
-from torch import Tensor
+from torch import Size, Tensor
 
 
 def _good() -> None:
@@ -101,37 +101,39 @@ class Workers(Protocol):
 class Compressor(Protocol):
     """A gradient reduction: compress, exchange, decompress, in straight-line blocking code.
 
-    Laws that every one of them is tested for (tests/compressors/test_contract.py) unless a class
-    attribute says otherwise:
-    - `is_mean = False`: the result is not the mean of `grad - unsent` over workers;
-    - `has_level = False`: `density` is ignored, the bytes sent do not depend on it;
-    - `replaces`: settings that must be off, because the compressor does their work;
-    - `rounding`: of a value on its way, relative to the largest of the bucket (default 1e-6);
-    - `adds = True`: where there is error feedback, `grad` is the residual e and `added` the new
-      gradient g; the compressor adds them in a pass it makes anyway (default: `grad` is g + e);
-    - `checks = True`: it calls `bucket.see` before it sends, with what a pass that it makes anyway
-      found; nobody reads the gradient for that (default: the gradient is known to be finite);
-    - `sent_entries`: so many this worker contributed of the bucket that was reduced last, where
-      density cannot tell; set after its collectives;
-    - `waits = True`: in the authors' code backward waits until a bucket is reduced, as a second
-      collective of it needs the result of the first (default: it goes on);
-    - `sends_positions = True`: each entry travels with its position, so that a server can be sent
-      all of a residual (default: it cannot);
-    - `shares_state = True`: what it keeps between buckets is for all threads of a trainer that call
-      it (default: they would write over each other's);
-    - `pushes = False`: what it sends means nothing without the other workers' (all-to-all, or a
-      collective that needs the mean of another), so a server cannot take it (default: it can);
-    - `phases`: how its work is divided into that before its first collective, before the second,
-      ..., and after the last (default: all is before the first);
-    - `elements(shape, step)`: how many the one all-reduce of a step has for a gradient of this
-      shape, so that buckets can be filled by what is sent (`fusion=compressed`);
-    - `by_shape = True`: what it calls and sends follows from shapes, density and step alone, so
-      that it can be replayed without any values (default: they may decide);
-    - `largest`: above this magnitude a gradient is refused with OverflowError (default infinity).
+    A class derives from this and declares where it differs. The defaults are laws that every one
+    is tested for, in tests/compressors/test_contract.py.
     """
 
-    uniform_density: bool  # True when all workers must use one density
+    uniform_density: bool = False  # all workers must use one density
+    has_level: bool = True  # False: density is ignored, the bytes sent do not depend on it
+    is_mean: bool = True  # False: the result is not the mean of `grad - unsent` over workers
+    rounding: float = 1e-6  # of a value on its way, relative to the largest of the bucket
+    largest: float = inf  # above this magnitude a gradient is refused with OverflowError
+    replaces: tuple[str, ...] = ()  # settings that must be off: the compressor does their work
+    # In the authors' code backward waits until a bucket is reduced, as a second collective of it
+    # needs the result of the first.
+    waits: bool = False
+    sends_positions: bool = False  # each entry has its position: a server can get all of a residual
+    pushes: bool = True  # False: what it sends means nothing without the others', to a server
+    shares_state: bool = False  # what it keeps is for all threads of a trainer that call it
+    by_shape: bool = False  # what it sends follows from shapes, density and step: values may lack
+    phases: tuple[float, ...] = (1.0,)  # shares of its work before the first collective, the 2nd...
+    sent_entries: int | None = None  # of the last bucket, set when sent; None: as density says
+    # Where there is error feedback, `grad` is the residual e, and `added` the new gradient g: the
+    # compressor adds them in a pass it makes anyway. False: `grad` is g + e.
+    adds: bool = False
+    # It calls `bucket.see` before it sends, with what a pass that it makes anyway found. False: the
+    # gradient is known to be finite.
+    checks: bool = False
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
         """Mean of what the workers contribute of `bucket.grad`; `density` in (0, 1] is kept."""
         ...
+
+    def elements(self, shape: Size, step: int) -> int | None:
+        """How many the one all-reduce of a step has for a gradient of this shape; None: unknown.
+
+        By it buckets can be filled by what is sent (`fusion=compressed`).
+        """
+        return None

@@ -16,12 +16,12 @@ filled up with zeros, and of too many entries those of lowest position are.
 
 from dataclasses import dataclass, field
 from math import inf, log, sqrt
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from compressors.base import Bucket, Reduced, Workers
+from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.kernels import gpu
 from compressors.rng import number
 from compressors.sampled_topk import LEAST_RANK, estimate
@@ -37,13 +37,12 @@ class Threshold(NamedTuple):
 
 
 @dataclass
-class CarriedTopK:
+class CarriedTopK(Compressor):
     """Keeps the threshold of every bucket; a new one when DDP lays out its buckets anew."""
 
-    uniform_density: ClassVar[bool] = False
-    sends_positions: ClassVar[bool] = True
-    adds: ClassVar[bool] = True
-    checks: ClassVar[bool] = True
+    sends_positions = True
+    adds = True
+    checks = True
     low: float = 0.5  # fewer entries than low k: a new sample; in (0, 1)
     high: float = 2.0  # more entries than high k: a new sample; > 1
     capacity: float = 1.25  # entries sent at most, as a multiple of k, >= 1

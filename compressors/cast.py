@@ -9,14 +9,13 @@ lost.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from compressors import kernels
-from compressors.base import Bucket, Reduced, Workers
+from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.packing import NOTHING
 from compressors.workspace import workspace
 
@@ -24,12 +23,11 @@ DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 @dataclass
-class Cast:
-    by_shape: ClassVar[bool] = True
-    uniform_density: ClassVar[bool] = False
-    has_level: ClassVar[bool] = False
-    adds: ClassVar[bool] = True
-    checks: ClassVar[bool] = True
+class Cast(Compressor):
+    by_shape = True
+    has_level = False
+    adds = True
+    checks = True
     dtype: str = "float16"  # float16: 11 bits, to 65504; bfloat16: 8 bits, the range of float32
 
     def __post_init__(self) -> None:

@@ -19,11 +19,10 @@ the ratio of communication to computation (`controllers.covap`). The paper leave
 from dataclasses import dataclass, field
 from math import ceil
 from statistics import median
-from typing import ClassVar
 
 import torch
 
-from compressors.base import Bucket, Reduced, Workers
+from compressors.base import Bucket, Compressor, Reduced, Workers
 
 TOLERANCE = 1e-9  # relative: 1 / (1 / I), averaged over workers, is I
 SHORT = 8  # the largest I that begins with the first of these, (init, ascend_steps)
@@ -31,13 +30,13 @@ SCHEDULES = (0.5, 50), (0.2, 100)
 
 
 @dataclass
-class COVAP:
+class COVAP(Compressor):
     """Keeps how large the buckets of the last exchange were; the residual is error feedback's."""
 
-    by_shape: ClassVar[bool] = True
-    uniform_density: ClassVar[bool] = True
-    is_mean: ClassVar[bool] = False  # of gradient and residual: 1 - c of the residual is dropped
-    adds: ClassVar[bool] = True
+    by_shape = True
+    uniform_density = True
+    is_mean = False  # of gradient and residual: 1 - c of the residual is dropped
+    adds = True
     median_scope: str = "all"  # all | non_oversized
     init: float | None = None  # c of the first steps, in [0, 1]; None: 0.5, or 0.2 where I > 8
     ascend_range: float = 0.1  # c grows by it, >= 0

@@ -18,12 +18,12 @@ for a parameter server, in that
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from compressors.base import Bucket, Reduced, Workers
+from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.sparse import add_, average, index_dtype, see_taken_out
 from compressors.topk_select import Entries, add_reaching_, kept, kth_sampled, reached_at, runs
 
@@ -40,14 +40,13 @@ class Threshold(NamedTuple):
 
 
 @dataclass
-class DCTDP:
+class DCTDP(Compressor):
     """Keeps a threshold by parameter name: DDP may lay out its buckets anew."""
 
-    uniform_density: ClassVar[bool] = False
-    sends_positions: ClassVar[bool] = True
-    shares_state: ClassVar[bool] = True
-    adds: ClassVar[bool] = True
-    checks: ClassVar[bool] = True
+    sends_positions = True
+    shares_state = True
+    adds = True
+    checks = True
     lifespan: int = 1000  # steps between two computations of a threshold, >= 1
     refresh: str = "paper"  # paper: every lifespan, from the first on | warmup: and more early
     selection: str = "partition"  # of a threshold: sort (paper) | partition | sample (of 1 %)

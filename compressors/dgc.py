@@ -17,12 +17,11 @@ The density's warm-up is a controller, `warmup`: of few steps, one epoch a stage
 
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from compressors.base import Bucket, Reduced, Workers
+from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.sampled_topk import SampledTopK
 from compressors.sparse import average, erase_, index_dtype
 from compressors.topk_select import Entries
@@ -30,12 +29,11 @@ from compressors.workspace import workspace
 
 
 @dataclass
-class DGC:
+class DGC(Compressor):
     """Keeps u and, of matrices, v, by parameter name: DDP may lay out its buckets anew."""
 
-    uniform_density: ClassVar[bool] = False
-    is_mean: ClassVar[bool] = False  # of this step's gradients: of sums of past ones
-    replaces: ClassVar[tuple[str, ...]] = ("error_feedback", "optimizer.momentum")
+    is_mean = False  # of this step's gradients: of sums of past ones
+    replaces = ("error_feedback", "optimizer.momentum")
     momentum: float = 0.9  # m, in [0, 1)
     nesterov: bool = False
     masking: bool = True  # momentum of what is sent is forgotten

@@ -6,22 +6,20 @@ is the same while the learning rate is constant.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
-from compressors.base import Bucket, Reduced, Workers
+from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.packing import add_all_signs_, add_pack_signs_, add_signs_, packed_bytes
 from compressors.workspace import workspace
 
 
 @dataclass
-class EFSignSGD:
-    by_shape: ClassVar[bool] = True
-    uniform_density: ClassVar[bool] = False
-    has_level: ClassVar[bool] = False
-    adds: ClassVar[bool] = True
-    checks: ClassVar[bool] = True
+class EFSignSGD(Compressor):
+    by_shape = True
+    has_level = False
+    adds = True
+    checks = True
     layerwise: bool = False  # one scale for every parameter, not one for the bucket
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:

@@ -12,12 +12,11 @@ than that it searches by halves). We differ from the usual recipe:
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from compressors.base import Bucket, Reduced, Workers
+from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.reductions import mean_magnitude
 from compressors.rng import generator
 from compressors.sparse import average, compensate_, index_dtype, take_out_
@@ -26,11 +25,10 @@ from compressors.workspace import held, workspace
 
 
 @dataclass
-class MSTopK:
-    uniform_density: ClassVar[bool] = False
-    sends_positions: ClassVar[bool] = True
-    adds: ClassVar[bool] = True
-    checks: ClassVar[bool] = True
+class MSTopK(Compressor):
+    sends_positions = True
+    adds = True
+    checks = True
     rounds: int = 30  # of bisection; fewer leave more to the random run, >= 0
     seed: int = 0  # where the run starts follows from (seed, step, bucket, rank)
     index_dtype: str = "int32"  # of positions on the wire; int64 makes an entry 12 bytes, not 8

@@ -17,12 +17,11 @@ What the paper leaves open, as we read it:
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from compressors.base import Bucket, Reduced, Workers
+from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.pruning import prune_
 from compressors.reductions import mean_square
 from compressors.sparse import add_at_, erase_, index_dtype
@@ -34,8 +33,8 @@ HALF = torch.finfo(torch.float16)
 
 
 @dataclass
-class NetSenseML:
-    uniform_density: ClassVar[bool] = True  # at 1 everybody takes part in an all-reduce
+class NetSenseML(Compressor):
+    uniform_density = True  # at 1 everybody takes part in an all-reduce
     tr_q: float = 0.1  # density below which values may travel as float16, in [0, 1]
     tr_d: float | str = AUTO  # norm above which they do, >= 0; auto: 2^-14 sqrt(n)
     keep_pruned_residual: bool = False  # keep what was pruned, as what was not sent

@@ -16,12 +16,11 @@ divide the local entries evenly every `region_period`. What was sent, but not ke
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from compressors.base import Bucket, Reduced, Workers
+from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.sparse import add_at_, compensate_, index_dtype, sum_, take_out_
 from compressors.topk_select import Entries, add_reaching_, at_least, reached_by
 from compressors.workspace import held, workspace
@@ -40,14 +39,14 @@ class Agreed:
 
 
 @dataclass
-class OkTopK:
+class OkTopK(Compressor):
     """Keeps thresholds and regions of every bucket; new ones when DDP lays out its buckets anew."""
 
-    uniform_density: ClassVar[bool] = True
-    adds: ClassVar[bool] = True
-    pushes: ClassVar[bool] = False
-    waits: ClassVar[bool] = True
-    checks: ClassVar[bool] = True
+    uniform_density = True
+    adds = True
+    pushes = False
+    waits = True
+    checks = True
     threshold_period: int = 32  # steps between two computations of thresholds, >= 1
     region_period: int = 64  # steps between two divisions into regions, >= 1
     local_gain: float = 1.012  # of the local threshold by step in between, >= 1

@@ -9,12 +9,11 @@ send before, and sends every worker the signs of that with a scale. The workers'
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from compressors.base import Bucket, Reduced, Workers
+from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.packing import (
     BYTE,
     add_all_signs_,
@@ -26,16 +25,15 @@ from compressors.workspace import workspace
 
 
 @dataclass
-class OneBit:
+class OneBit(Compressor):
     """Keeps one slice of float32 for every bucket: what this server has not sent yet."""
 
-    uniform_density: ClassVar[bool] = False
-    has_level: ClassVar[bool] = False
-    is_mean: ClassVar[bool] = False  # of this step alone: what servers kept comes in, and goes
-    adds: ClassVar[bool] = True
-    pushes: ClassVar[bool] = False
-    waits: ClassVar[bool] = True
-    checks: ClassVar[bool] = True
+    has_level = False
+    is_mean = False  # of this step alone: what servers kept comes in, and goes
+    adds = True
+    pushes = False
+    waits = True
+    checks = True
     server_errors: dict[tuple[str, ...], Tensor] = field(
         default_factory=dict, init=False, repr=False
     )

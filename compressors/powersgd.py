@@ -15,11 +15,10 @@ Workers get equal bits where they run the same kernels: on processors of one kin
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import ClassVar
 
 from torch import Size, Tensor
 
-from compressors.base import Bucket, Reduced, Workers
+from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.lowrank import (
     Part,
     all_reduced,
@@ -35,15 +34,15 @@ from compressors.matmul import left_factor_, multiply_, right_factor_
 
 
 @dataclass
-class PowerSGD:
+class PowerSGD(Compressor):
     """Keeps Q of every matrix, by parameter name: DDP may lay out its buckets anew."""
 
-    by_shape: ClassVar[bool] = True
-    adds: ClassVar[bool] = True
-    pushes: ClassVar[bool] = False
-    waits: ClassVar[bool] = True
-    phases: ClassVar[tuple[float, ...]] = (1, 1, 1)  # a product each
-    checks: ClassVar[bool] = True
+    by_shape = True
+    adds = True
+    pushes = False
+    waits = True
+    phases = (1, 1, 1)  # a product each
+    checks = True
     rank: int | None = 4  # of the factors; null: that whose bytes are nearest to density x dense
     reuse: bool = True  # start from the last Q; false: from a new random one at every step
     min_compression_rate: float = 1.0  # a matrix whose factors save less is sent whole, >= 0

@@ -9,11 +9,10 @@ diverges (measured on normal gradients: 2 to 4 bits with l2, 2 bits with max).
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
-from compressors.base import Bucket, Reduced, Workers
+from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.stochastic import NORMS, Grid, add_round_, average_
 
 FEWEST_BITS, MOST_BITS = 2, 8
@@ -21,10 +20,10 @@ FLOAT_BITS = 32
 
 
 @dataclass
-class QSGD:
-    uniform_density: ClassVar[bool] = True  # of the bits, so that all send as much
-    adds: ClassVar[bool] = True
-    checks: ClassVar[bool] = True
+class QSGD(Compressor):
+    uniform_density = True  # of the bits, so that all send as much
+    adds = True
+    checks = True
     bits: int = 8  # an element has, at most; 2 to 8
     block: int = 512  # elements that share a norm
     norm: str = "max"

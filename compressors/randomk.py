@@ -6,9 +6,8 @@ feedback makes up for it, as in DC2 (Abdelmoniem & Canini, 2021), which draws pe
 
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import ClassVar
 
-from compressors.base import Bucket, Reduced, Workers
+from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.rng import positions
 from compressors.sparse import (
     add_take_out_,
@@ -21,10 +20,10 @@ from compressors.workspace import workspace
 
 
 @dataclass
-class RandomK:
-    by_shape: ClassVar[bool] = True
-    adds: ClassVar[bool] = True
-    checks: ClassVar[bool] = True
+class RandomK(Compressor):
+    by_shape = True
+    adds = True
+    checks = True
     seed: int = 0  # the positions follow from (seed, step, bucket), and the rank if not shared
     shared: bool = True  # all workers send the same positions: only values travel
     index_dtype: str = "int32"  # of positions on the wire, when not shared

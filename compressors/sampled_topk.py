@@ -10,12 +10,11 @@ It sends between low k and high k entries, k = density n. We differ where that c
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from compressors.base import Bucket, Reduced, Workers
+from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.rng import number
 from compressors.sparse import average, erase_, index_dtype, put_back_, see_taken_out
 from compressors.topk_select import (
@@ -34,11 +33,10 @@ LEAST_RANK = 160  # of the threshold in the sample; its count is then good to 1 
 
 
 @dataclass
-class SampledTopK:
-    uniform_density: ClassVar[bool] = False
-    sends_positions: ClassVar[bool] = True
-    adds: ClassVar[bool] = True
-    checks: ClassVar[bool] = True
+class SampledTopK(Compressor):
+    sends_positions = True
+    adds = True
+    checks = True
     share: float = 0.01  # of the elements that is sampled, in (0, 1]
     rounds: int = 10  # corrections of the threshold at most
     low: float = 0.7  # below low k entries the threshold is multiplied by low, in (0, 1)

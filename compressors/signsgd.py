@@ -8,22 +8,20 @@ are +1. The paper's server, which sends the result back, is not imitated.
 
 from dataclasses import dataclass
 from math import isfinite
-from typing import ClassVar
 
 import torch
 
-from compressors.base import Bucket, Reduced, Workers
+from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.packing import BYTE, add_pack_signs_, packed_bytes, vote_
 from compressors.workspace import workspace
 
 
 @dataclass
-class SignSGD:
-    by_shape: ClassVar[bool] = True
-    uniform_density: ClassVar[bool] = False
-    has_level: ClassVar[bool] = False
-    is_mean: ClassVar[bool] = False
-    checks: ClassVar[bool] = True
+class SignSGD(Compressor):
+    by_shape = True
+    has_level = False
+    is_mean = False
+    checks = True
     scale: float = 1.0  # magnitude of every element of the result, > 0; the paper's is 1
 
     def __post_init__(self) -> None:

@@ -11,23 +11,21 @@ exceed the gradient, and feedback then grows. We differ from the paper in that
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from compressors.base import Bucket, Reduced, Workers
+from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.stochastic import Grid, add_measure_, add_round_, average_
 
 WIDTH = 2  # bits of a code
 
 
 @dataclass
-class TernGrad:
-    uniform_density: ClassVar[bool] = False
-    has_level: ClassVar[bool] = False
-    adds: ClassVar[bool] = True
-    checks: ClassVar[bool] = True
+class TernGrad(Compressor):
+    has_level = False
+    adds = True
+    checks = True
     clip: float = 2.5  # deviations beyond which a gradient is clipped, >= 1; .inf: never
     layerwise: bool = True  # a scale for every parameter, not one for the bucket
     seed: int = 0  # what is drawn follows from (seed, step, bucket, rank)

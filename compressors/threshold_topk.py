@@ -12,12 +12,11 @@ steps. We add two bounds, since a gradient is neither:
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from compressors.base import Bucket, Reduced, Workers
+from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.reductions import mean, mean_magnitude, mean_square
 from compressors.sparse import average, compensate_, erase_, index_dtype
 from compressors.topk_select import Entries, add_reaching_, largest_of, take_largest_
@@ -26,11 +25,10 @@ HALVINGS = 60  # of the interval the threshold lies in: to the last bit of a flo
 
 
 @dataclass
-class ThresholdTopK:
-    uniform_density: ClassVar[bool] = False
-    sends_positions: ClassVar[bool] = True
-    adds: ClassVar[bool] = True
-    checks: ClassVar[bool] = True
+class ThresholdTopK(Compressor):
+    sends_positions = True
+    adds = True
+    checks = True
     model: str = "laplace"  # laplace | normal
     spread: str = "variance"  # variance: from the variance; magnitude: from the mean magnitude
     capacity: float = 2.0  # entries sent at most, as a multiple of k, >= 1

@@ -5,20 +5,18 @@ counts as the largest.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-from compressors.base import Bucket, Reduced, Workers
+from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.sparse import average, index_dtype, see_taken_out
 from compressors.topk_select import take_largest_
 
 
 @dataclass
-class TopK:
-    by_shape: ClassVar[bool] = True
-    uniform_density: ClassVar[bool] = False
-    sends_positions: ClassVar[bool] = True
-    adds: ClassVar[bool] = True
-    checks: ClassVar[bool] = True
+class TopK(Compressor):
+    by_shape = True
+    sends_positions = True
+    adds = True
+    checks = True
     index_dtype: str = "int32"  # of positions on the wire; int64 makes an entry 12 bytes, not 8
 
     def __post_init__(self) -> None:

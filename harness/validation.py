@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Size
 
+from compressors.base import Compressor
 from controllers.fixed import Fixed
 from harness.config.parallel import Data
 from harness.config.run import Run
@@ -106,28 +108,28 @@ def _check_watch(run: Run) -> None:
         run.watch.check([name for name, _ in run.shapes().named_parameters()])
 
 
-def _check_replaced(run: Run, compressor: Any) -> None:
+def _check_replaced(run: Run, compressor: Compressor) -> None:
     """Refuse settings whose work the compressor does itself."""
-    for key in getattr(compressor, "replaces", ()):
+    for key in compressor.replaces:
         value = attrgetter(key)(run)
         off = "false" if value is True else 0
         does = f"{off} with {type(compressor).__name__}, which does its work"
         require(not value, key, value, does)
 
 
-def _check_fusion(run: Run, compressor: Any) -> None:
+def _check_fusion(run: Run, compressor: Compressor) -> None:
     """Refuse to fuse what a compressor sends where its size is not known beforehand."""
     kind, plain = type(compressor).__name__, run.fusion == "uncompressed"
     untold = f"uncompressed with {kind} that does not say what it makes of a tensor"
-    require(plain or hasattr(compressor, "elements"), "fusion", run.fusion, untold)
-    fixed = not getattr(compressor, "has_level", True)
+    require(plain or compressor.elements(Size([1]), 0) is not None, "fusion", run.fusion, untold)
+    fixed = not compressor.has_level
     chosen = f"uncompressed with {kind} of a rank that follows from a density"
     require(plain or fixed, "fusion", run.fusion, chosen)
 
 
-def _check_level(compressor: Any, controller: Any) -> None:
+def _check_level(compressor: Compressor, controller: Any) -> None:
     """Refuse a controller or density below 1 with a compressor that ignores density."""
-    if getattr(compressor, "has_level", True):
+    if compressor.has_level:
         return
     same = f"with {type(compressor).__name__}, which sends as many bytes at any density"
     require(isinstance(controller, Fixed), "controller", type(controller), f"fixed {same}")
@@ -135,7 +137,7 @@ def _check_level(compressor: Any, controller: Any) -> None:
     require(density == 1, "controller.density", density, f"1 {same}")
 
 
-def _check_agreement(run: Run, compressor: Any, controller: Any) -> None:
+def _check_agreement(run: Run, compressor: Compressor, controller: Any) -> None:
     """Refuse densities that differ with a compressor that needs one on all workers."""
     apart = run.agree == "local" and not getattr(controller, "same_everywhere", False)
     alone = isinstance(run.parallel, Server) and run.parallel.mode == "async"  # each by itself

@@ -4,18 +4,18 @@ import os
 import time
 from dataclasses import dataclass
 
-from compressors.base import Bucket, Reduced, Workers
+from compressors.base import Bucket, Compressor, Reduced, Workers
 
 STEPS_BEFORE_GATE = 3
 
 
 @dataclass
-class BreaksAtStep:
+class BreaksAtStep(Compressor):
     """Dense reduction that raises on one rank at one step."""
 
     step: int = 3
     rank: int = 1
-    uniform_density: bool = True
+    uniform_density = True
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
         if bucket.step == self.step and workers.rank == self.rank:
@@ -24,10 +24,10 @@ class BreaksAtStep:
 
 
 @dataclass
-class DiffersByRank:
+class DiffersByRank(Compressor):
     """Every rank keeps its own gradient: the weights drift apart."""
 
-    uniform_density: bool = True
+    uniform_density = True
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
         workers.all_reduce(bucket.grad.clone())
@@ -35,10 +35,10 @@ class DiffersByRank:
 
 
 @dataclass
-class DiesWhenLeaving:
+class DiesWhenLeaving(Compressor):
     """Dense reduction; rank 1's process dies when its exchange is taken apart."""
 
-    uniform_density: bool = True
+    uniform_density = True
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
         return Reduced(workers.all_reduce(bucket.grad), None)
@@ -49,14 +49,14 @@ class DiesWhenLeaving:
 
 
 @dataclass
-class WaitsAtGate:
+class WaitsAtGate(Compressor):
     """Dense reduction; waits for as long as the file $GATE exists, at a step or before the first.
 
     So a fault meets a run under way, however fast or busy the machine is. Only the rank $GATE_RANK
     waits, where that is set.
     """
 
-    uniform_density: bool = True
+    uniform_density = True
 
     def __post_init__(self) -> None:
         if "RANK" in os.environ and os.environ.get("GATE_AT") == "start":

@@ -181,7 +181,7 @@ def reduced(section: dict[str, Any]) -> str:
     def work(workers: Any) -> list[Any]:
         compressor, sizes, send = build(section), list[int](), workers.all_reduce
         workers.all_reduce = lambda x, *op, **how: (sizes.append(x.nbytes), send(x, *op, **how))[1]
-        replaced = "error_feedback" in getattr(compressor, "replaces", ())
+        replaced = "error_feedback" in compressor.replaces
         replica = Replica(workers, compressor, Forget() if replaced else Residual())
         found, density = [], DENSITIES.get(section["_target_"], 0.1)
         for step, (index, of) in product(range(STEPS), enumerate(BUCKETS)):

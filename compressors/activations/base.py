@@ -17,10 +17,12 @@ class Activations(Protocol):
 
     The side before the cut calls `forward` and, when the gradient has come back, `returned`; the
     side after it calls `received` and then `backward`. `kept` is whatever a side has to remember
-    of a micro-batch in between. A class declares `keeps_largest = True` if it sends the largest of
-    every sample, or all. One object may serve both sides, which is the operator of one
+    of a micro-batch in between. One object may serve both sides, which is the operator of one
     process, or one side each, which is a link between two: the numbers are the same bit for bit.
+    A class derives from this.
     """
+
+    keeps_largest: bool = False  # it sends the largest of every sample, or all
 
     def forward(self, rows: Tensor, training: bool) -> tuple[Piece, Any]:
         """Choose the entries of `rows`, [rows, d], to send, and keep what `returned` will need."""

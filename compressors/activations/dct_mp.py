@@ -10,11 +10,10 @@ more than that the estimate comes from there.
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from torch import Tensor
 
-from compressors.activations.base import Piece
+from compressors.activations.base import Activations, Piece
 from compressors.activations.rows import check_density, entries, row_mask, spread
 from compressors.threshold_topk import ThresholdTopK
 from compressors.topk_select import bits
@@ -23,10 +22,10 @@ THRESHOLDS = ("exact", "laplace")
 
 
 @dataclass
-class DCTMP:
+class DCTMP(Activations):
     """Forward 4 bytes for each entry that is kept, and the mask; backward 4 bytes for each."""
 
-    keeps_largest: ClassVar[bool] = True
+    keeps_largest = True
     density: float  # of every row that is kept, in (0, 1]: 1 - eta
     threshold: str = "exact"  # exact: of each row, by selection | laplace: of all, by a fit
     memory: float = 0.99  # weight of the past in the average threshold of evaluation, laplace only

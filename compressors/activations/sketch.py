@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from compressors.activations.base import Piece
+from compressors.activations.base import Activations, Piece
 from compressors.activations.rows import check_density
 
 
 @dataclass
-class GaussianSketch:
+class GaussianSketch(Activations):
     """4 rows s bytes forward, 4 rows d backward."""
 
     density: float  # s / d, in (0, 1]

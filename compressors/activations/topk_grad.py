@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from compressors.activations.base import Piece
+from compressors.activations.base import Activations, Piece
 from compressors.activations.rows import check_density, entries, row_mask, spread
 
 
 @dataclass
-class TopKGrad:
+class TopKGrad(Activations):
     """Forward 4 rows d bytes; backward 4 for each entry that is kept, and the mask."""
 
     density: float  # of every row of the gradient that is kept, in (0, 1]

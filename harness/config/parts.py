@@ -96,17 +96,20 @@ def _class(target: str) -> Any:
 
 def has_level(target: str) -> bool:
     """True if a compressor sends less at a lower density, as `compressors.base` says."""
-    return bool(getattr(_class(target), "has_level", True))
+    kind = _class(target)
+    return kind is None or kind.has_level
 
 
 def keeps_largest(target: str) -> bool:
     """True if a compression of activations sends the largest of every sample, or all."""
-    return bool(getattr(_class(target), "keeps_largest", False))
+    kind = _class(target)
+    return kind is not None and kind.keeps_largest
 
 
 def replaces(target: str) -> tuple[str, ...]:
     """Settings whose work a compressor does itself."""
-    return tuple(getattr(_class(target), "replaces", ()))
+    kind = _class(target)
+    return () if kind is None else kind.replaces
 
 
 @cache

@@ -110,7 +110,7 @@ class Emulation:
         A device that is not emulated shares itself out.
         """
         where, hooks = self.compression, self.hooks
-        waits = getattr(compressor, "waits", False) if hooks is None else hooks == "wait"
+        waits = compressor.waits if hooks is None else hooks == "wait"
         on_device = is_emulated if where is None else where == "device"
         return Lanes(on_device, waits, self.interference)
 

@@ -70,7 +70,7 @@ class VirtualExchange:
         """True if a replay's gradients need no values: nobody looks at them, nor is timed."""
         told = isinstance(self.workers, Alike) and self.compression is not None
         norms = getattr(self.reduction.controller, "needs_norms", False)
-        return told and not norms and getattr(self.reduction.compressor, "by_shape", False)
+        return told and not norms and self.reduction.compressor.by_shape
 
     def begin(self, release: Release | None) -> None:
         self._begin_s = self._backward_s = self.clock.now()

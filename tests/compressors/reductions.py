@@ -98,7 +98,7 @@ class Replica:
         residual = self.feedback.recall(names, sizes, grad)
         if residual is None:
             return grad, None
-        if getattr(self.compressor, "adds", False):
+        if self.compressor.adds:
             return residual, grad
         return residual.add_(grad), None
 

@@ -46,7 +46,7 @@ def buckets(step: int) -> list[Bucket]:
 
 def reduction_of(variant: str, workers: Workers) -> Reduction:
     compressor = build(variant)
-    own = "error_feedback" in getattr(compressor, "replaces", ())
+    own = "error_feedback" in compressor.replaces
     feedback = Forget() if own else Residual()
     return Reduction(compressor, Fixed(DENSITY), "local", feedback, workers)
 

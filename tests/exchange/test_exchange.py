@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from compressors.base import Reduced
+from compressors.base import Compressor, Reduced
 from harness.clock import Clock
 from harness.engine.exchange.feedback import Forget, Residual
 from harness.engine.exchange.reduction import Reduction
@@ -24,20 +24,20 @@ BUCKET_MB = 0.02  # several buckets in a small model
 
 
 @dataclass
-class Mean:
+class Mean(Compressor):
     """Dense reference compressor."""
 
-    uniform_density: bool = True
+    uniform_density = True
 
     def reduce(self, bucket, density, workers):
         return Reduced(workers.all_reduce(bucket.grad), None)
 
 
 @dataclass
-class Half:
+class Half(Compressor):
     """Sends the first half of every bucket, keeps the rest."""
 
-    uniform_density: bool = True
+    uniform_density = True
 
     def reduce(self, bucket, density, workers):
         n = bucket.grad.numel()
@@ -48,10 +48,10 @@ class Half:
 
 
 @dataclass
-class Breaks:
+class Breaks(Compressor):
     """Fails in the third exchange on rank 0."""
 
-    uniform_density: bool = True
+    uniform_density = True
 
     def reduce(self, bucket, density, workers):
         if bucket.step == 2 and workers.rank == 0:
@@ -128,11 +128,11 @@ def test_bytes_and_seconds_of_an_exchange_add_up():
 
 
 @dataclass
-class Looks:
+class Looks(Compressor):
     """Notes which of the model's parameters it was shown where, and whether they fit."""
 
     model: nn.Module
-    uniform_density: bool = True
+    uniform_density = True
 
     def __post_init__(self):
         self.fits, self.layouts = [], set()

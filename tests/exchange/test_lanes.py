@@ -5,13 +5,13 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from compressors.base import Reduced
+from compressors.base import Compressor, Reduced
 from controllers.fixed import Fixed
 from harness.clock import Clock
 from harness.config.lanes import Lanes
@@ -69,12 +69,12 @@ class Told:
 
 
 @dataclass
-class Program:
+class Program(Compressor):
     """Of every bucket, how long its collectives take; a step's compression is in `phases`."""
 
     lengths: list[list[float]]
     phases: tuple[float, ...]
-    uniform_density: ClassVar[bool] = True
+    uniform_density = True
 
     def reduce(self, bucket, density, workers):
         for length in self.lengths[bucket.index]:
@@ -205,11 +205,11 @@ class Noting(Workers):
 
 
 @dataclass
-class Rounds:
+class Rounds(Compressor):
     """Two collectives a bucket; rank 0 waits for an event between, rank 1 before."""
 
     all_handed: threading.Event
-    uniform_density: ClassVar[bool] = True
+    uniform_density = True
 
     def reduce(self, bucket, density, workers):
         for part in (0.0, 0.5):

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from compressors.base import Reduced
+from compressors.base import Compressor, Reduced
 from controllers.base import Observation
 from harness.clock import Clock
 from harness.engine.exchange.feedback import Residual
@@ -48,11 +48,11 @@ class Constant:
 
 
 @dataclass
-class Slow:
+class Slow(Compressor):
     """Dense, and late by 0.1 s on one worker."""
 
     rank: int
-    uniform_density: bool = field(default=True, init=False)
+    uniform_density = True
 
     def reduce(self, bucket, density, workers):
         if workers.rank == self.rank:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from compressors.base import Bucket, Reduced
+from compressors.base import Bucket, Compressor, Reduced
 from harness.engine.exchange.feedback import Forget, Residual
 from harness.engine.exchange.reduction import Reduction
 from tests.compressors.reductions import CHOICES, build, gradient
@@ -147,7 +147,7 @@ def test_a_gradient_that_is_not_finite_is_refused_before_anything_is_sent(compre
     ):
         exchange(worker, 1, [["bias"], ["scale", "weight"]], broken)
     assert worker.workers.calls == calls
-    if not getattr(worker.compressor, "checks", False):
+    if not worker.compressor.checks:
         assert torch.equal(flat(feedback.by_parameter()), before)
 
 
@@ -157,7 +157,7 @@ def test_what_is_finite_is_never_refused_however_large(compressor, feedback):
     """Unless the compressor says that it cannot carry it."""
     worker = reduction(compressor, feedback())
     large = {name: torch.full(shape, 1.7e38) for name, shape in SIZES.items()}
-    if getattr(worker.compressor, "largest", inf) < 1.7e38:
+    if worker.compressor.largest < 1.7e38:
         with pytest.raises(OverflowError):
             exchange(worker, 0, LAYOUTS[0], large)
         return
@@ -170,10 +170,10 @@ def test_a_sum_that_overflows_is_no_reason_to_refuse():
     assert torch.equal(mean, torch.full((678,), 3e38))
 
 
-class Adds:
+class Adds(Compressor):
     """Sends the first half of e + g, adding by itself; keeps the rest."""
 
-    uniform_density, adds = True, True
+    adds = True
 
     def reduce(self, bucket: Bucket, density: float, workers) -> Reduced:
         total = bucket.grad if bucket.added is None else bucket.grad.add_(bucket.added)

@@ -28,7 +28,7 @@ def compressor(name: str):
     return instantiate(OmegaConf.create({"seed": 0, "compressor": own}).compressor)
 
 
-PUSHED = [name for name in CHOICES if getattr(compressor(name), "pushes", True)]
+PUSHED = [name for name in CHOICES if compressor(name).pushes]
 
 
 def model() -> nn.Module:

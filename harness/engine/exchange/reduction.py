@@ -47,7 +47,7 @@ class Reduction:
 
     def __post_init__(self) -> None:
         same = getattr(self.controller, "same_everywhere", False)  # then nothing is to be told
-        self._checks = getattr(self.compressor, "checks", False)
+        self._checks = self.compressor.checks
         self._asks = self.agree != "local" and not same
 
     def open(self, seen: Observation | None, durations_s: Sequence[float] | None = None) -> None:
@@ -87,12 +87,11 @@ class Reduction:
 
     def phases_s(self, seconds: float) -> list[float]:
         """Divide `seconds` of compression among the phases before each collective."""
-        phases = getattr(self.compressor, "phases", (1.0,))
+        phases = self.compressor.phases
         return [seconds * phase / sum(phases) for phase in phases]
 
     def _count(self, entries: int) -> None:
-        sent = getattr(self.compressor, "sent_entries", None)
-        if sent is not None:
+        if (sent := self.compressor.sent_entries) is not None:
             self._sent, self._entries = (self._sent or 0) + sent, self._entries + entries
 
     def achieved_density(self) -> float:
@@ -165,6 +164,6 @@ class Reduction:
         """G + e; or e and the g that the compressor will add."""
         if residual is None:
             return gradient, None
-        if getattr(self.compressor, "adds", False):
+        if self.compressor.adds:
             return residual, gradient
         return residual.add_(gradient), None

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from compressors.base import Compressor
 from harness.config.run import Run
 from harness.config.server import Server
 from harness.config.typed import require
@@ -15,7 +16,7 @@ class Asked(NamedTuple):
 
     run: Run
     layout: Server
-    compressor: Any
+    compressor: Compressor
 
     @property
     def is_virtual(self) -> bool:
@@ -35,15 +36,10 @@ def _is_not(key: str, value: object) -> Callable[[Asked], bool]:
     return lambda asked: attrgetter(key)(asked.run) != value
 
 
-def _keeps(compressor: Any) -> bool:
+def _keeps(compressor: Compressor) -> bool:
     """True if threads of a trainer would write over each other's state."""
     held = vars(compressor).values()
-    shared = getattr(compressor, "shares_state", False)
-    return not shared and any(isinstance(one, dict | list) for one in held)
-
-
-def _sends_positions(compressor: Any) -> bool:
-    return bool(getattr(compressor, "sends_positions", False))
+    return not compressor.shares_state and any(isinstance(one, dict | list) for one in held)
 
 
 CONSTRAINTS = (
@@ -59,7 +55,7 @@ CONSTRAINTS = (
                lambda a: a.run.device == "cuda"),
     Constraint("compressor", "one that sends each worker's gradient by itself",
                "which has no all-to-all, and no second message after the mean of the first",
-               lambda a: not getattr(a.compressor, "pushes", True)),
+               lambda a: not a.compressor.pushes),
     Constraint("overlap", "per_bucket, its default,", "whose pushes follow backward in any case",
                _is_not("overlap", "per_bucket")),
     Constraint("emulation.compression", "null", "where nothing is compressed during backward",
@@ -81,7 +77,7 @@ CONSTRAINTS = (
     Constraint("parallel.drain", "zero", "which drains nothing while drain_period is null",
                lambda a: a.layout.drain != "zero" and a.layout.drain_period is None),
     Constraint("parallel.drain", "zero", "where a compressor that sends no positions cannot flush",
-               lambda a: a.layout.drain != "zero" and not _sends_positions(a.compressor)),
+               lambda a: a.layout.drain != "zero" and not a.compressor.sends_positions),
     Constraint("parallel.restarts", "0", "of which nobody dies in virtual time",
                lambda a: a.is_virtual and a.layout.restarts > 0),
     Constraint("parallel.session_timeout_s", "null", "of which nobody is silent in virtual time",
@@ -91,7 +87,7 @@ CONSTRAINTS = (
 )  # fmt: skip
 
 
-def check_server(run: Run, compressor: Any) -> None:
+def check_server(run: Run, compressor: Compressor) -> None:
     """BadSetting, naming what to change, unless all goes with `parallel=server`, if it is that."""
     if not isinstance(run.parallel, Server):
         return
