@@ -234,7 +234,7 @@ def is_measured(run: Run) -> bool:
     return True
 
 
-class Asked(NamedTuple):
+class PlannedRun(NamedTuple):
     """A run of the command, and every value of it but the seeds."""
 
     run: Run
@@ -245,45 +245,45 @@ class Asked(NamedTuple):
 class Plan:
     """All runs of a command; those that differ in their seed alone are predicted once."""
 
-    asked: list[Asked] = field(default_factory=list)
+    planned: list[PlannedRun] = field(default_factory=list)
     _known: dict[str, Prediction] = field(default_factory=dict, init=False)
     _times: dict[str, Times] = field(default_factory=dict, init=False)
 
     def add(self, settings: Settings, run: Run) -> Prediction:
         """`run` is that of `settings`, or one that tells of it."""
-        asked = Asked(run, deciding(settings))
-        self.asked.append(asked)
-        key = key_of(asked.values)
+        planned = PlannedRun(run, deciding(settings))
+        self.planned.append(planned)
+        key = key_of(planned.values)
         if key not in self._known:
-            self._known[key] = predict(run, self._times_of(asked))
+            self._known[key] = predict(run, self._times_of(planned))
         return self._known[key]
 
-    def _times_of(self, asked: Asked) -> Times | None:
+    def _times_of(self, planned: PlannedRun) -> Times | None:
         """Computation that is measured is so once for all that compute the same."""
-        if not is_measured(asked.run):
+        if not is_measured(planned.run):
             return None
-        key = key_of(asked.values, OF_COMPUTATION)
+        key = key_of(planned.values, OF_COMPUTATION)
         if key not in self._times:
-            self._times[key] = times_here(asked.run)
+            self._times[key] = times_here(planned.run)
         return self._times[key]
 
     def assumed(self) -> str:
         """Note on computation that is planned otherwise than it would run; "" if there is none."""
-        for run, _ in self.asked:
+        for run, _ in self.planned:
             if run.emulation.is_measured and run.times and not is_measured(run):
                 device = run.times.device
                 return f"Computation by published times ({device}): its data is not here."
         return ""
 
-    def settings(self) -> list[tuple[Asked, int, Prediction]]:
+    def settings(self) -> list[tuple[PlannedRun, int, Prediction]]:
         """One of the runs that differ in seeds alone, how many they are, and what each takes."""
-        keys = [key_of(each.values) for each in self.asked]
-        first = {key: self.asked[keys.index(key)] for key in dict.fromkeys(keys)}
+        keys = [key_of(each.values) for each in self.planned]
+        first = {key: self.planned[keys.index(key)] for key in dict.fromkeys(keys)}
         return [(each, keys.count(key), self._known[key]) for key, each in first.items()]
 
     def apart(self) -> list[str]:
         """Label each of `settings` with the `key value` pairs, method apart, that tell it apart."""
-        known = [asked.values for asked, _, _ in self.settings()]
+        known = [planned.values for planned, _, _ in self.settings()]
         keys = sorted({key for one in known for key in one if key[0] not in sweep.OF_A_METHOD})
         differ = [key for key in keys if len({str(one.get(key)) for one in known}) > 1]
         return [", ".join(f"{key[-1]} {one[key]}" for key in differ if key in one) for one in known]

@@ -54,7 +54,7 @@ def test_a_name_means_one_thing_wherever_it_stands(row):
 
 def test_a_step_has_all_that_a_controller_observes_and_a_run_the_means():
     assert set(columns.of(Observation)) < set(columns.of(Step))
-    assert not set(metrics.MEANS) & set(metrics.Measured._fields)
+    assert not set(metrics.MEANS) & set(metrics.RunMetrics._fields)
 
 
 def test_a_column_is_told_by_its_name_where_it_has_no_title():

@@ -60,7 +60,7 @@ class Columns(NamedTuple):
     dense: bool  # nothing is left out, so that it is what others are compared with
 
 
-class Head(NamedTuple):
+class NamePrefix(NamedTuple):
     """Start of a method's name, and the method that the start alone would stand for."""
 
     name: str
@@ -71,9 +71,9 @@ class Head(NamedTuple):
 def of(config: dict[str, Any], but: Container[str] = ()) -> str:
     """Name of the method that a run's resolved settings describe, silent of the fields `but`."""
     method = method_of(config)
-    head = _head(method)
-    gradient = "_".join([head.name, *_tokens(method, head, but)])
-    if method.activations == head.base.activations:
+    prefix = _prefix(method)
+    gradient = "_".join([prefix.name, *_tokens(method, prefix, but)])
+    if method.activations == prefix.base.activations:
         return gradient
     cut = _cut(method.activations, but)
     return cut if gradient == ALLREDUCE else f"{gradient}+{cut}"
@@ -82,9 +82,11 @@ def of(config: dict[str, Any], but: Container[str] = ()) -> str:
 def preset_of(config: dict[str, Any]) -> str:
     """The choice of `method` that is nearest: from which a command has least to say."""
     method = method_of(config)
-    head = _head(method)
-    every = [Head(name, method_of(told), preset=True) for name, told in presets().items()]
-    return head.name if head.preset else min(every, key=lambda each: _distance(each, method)).name
+    prefix = _prefix(method)
+    every = [NamePrefix(name, method_of(told), preset=True) for name, told in presets().items()]
+    return (
+        prefix.name if prefix.preset else min(every, key=lambda each: _distance(each, method)).name
+    )
 
 
 def columns(config: dict[str, Any]) -> Columns:
@@ -131,14 +133,14 @@ def _section(config: dict[str, Any], key: str, usual: str) -> dict[str, Any]:
     return told if isinstance(told.get("_target_"), str) else told | {"_target_": usual}
 
 
-def _head(method: Method) -> Head:
+def _prefix(method: Method) -> NamePrefix:
     """The nearest preset of those that do the same, else the parts' own names."""
     near = [
-        Head(name, base, preset=True)
+        NamePrefix(name, base, preset=True)
         for name, base in ((name, method_of(told)) for name, told in presets().items())
         if _is_kin(name, base, method)
     ]
-    return min(near, key=lambda head: _distance(head, method), default=_composed(method))
+    return min(near, key=lambda prefix: _distance(prefix, method), default=_composed(method))
 
 
 def _is_kin(name: str, base: Method, method: Method) -> bool:
@@ -156,10 +158,10 @@ def _is_kin(name: str, base: Method, method: Method) -> bool:
     return all(same)
 
 
-def _distance(head: Head, method: Method) -> tuple[int, str]:
-    ours, theirs = (dict(_leaves(each)) for each in (method, head.base))
+def _distance(prefix: NamePrefix, method: Method) -> tuple[int, str]:
+    ours, theirs = (dict(_leaves(each)) for each in (method, prefix.base))
     apart = [key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key)]
-    return len(apart), head.name
+    return len(apart), prefix.name
 
 
 def _leaves(method: Method) -> Iterator[tuple[str, Any]]:
@@ -168,7 +170,7 @@ def _leaves(method: Method) -> Iterator[tuple[str, Any]]:
         yield from ((f"{name}.{key}", each) for key, each in fields)
 
 
-def _composed(method: Method) -> Head:
+def _composed(method: Method) -> NamePrefix:
     """Name a method without a near preset; feedback is usual where a density drops something."""
     compressor, own = named("compressor", method.compressor)
     controller, rule = named("controller", method.controller)
@@ -180,18 +182,18 @@ def _composed(method: Method) -> Head:
     server = {"parallel": {"_target_": SERVER}} | beside("parallel", "server")
     base = method_of(server if method.server else {})
     base = base._replace(compressor=own, controller=rule, error_feedback=usual)
-    return Head("_".join(parts), base, preset=False)
+    return NamePrefix("_".join(parts), base, preset=False)
 
 
-def _tokens(method: Method, head: Head, but: Container[str]) -> Iterator[str]:
-    """Words for what differs from the head: bare words, then keys with values."""
-    base = head.base
+def _tokens(method: Method, prefix: NamePrefix, but: Container[str]) -> Iterator[str]:
+    """Words for what differs from the prefix: bare words, then keys with values."""
+    base = prefix.base
     if method.compressor["_target_"] != base.compressor["_target_"]:
         name, own = named("compressor", method.compressor)
         base = base._replace(compressor=own)
         yield name
     fixed = method.controller["_target_"] == FIXED
-    if fixed and "density" not in but and _shows_density(method, head):
+    if fixed and "density" not in but and _shows_density(method, prefix):
         yield _density(method.controller["density"])
     if method.error_feedback != base.error_feedback:
         yield "ef" if method.error_feedback else "no_ef"
@@ -202,16 +204,16 @@ def _tokens(method: Method, head: Head, but: Container[str]) -> Iterator[str]:
     yield from sorted(each for key, each in apart.items() if key.rpartition(".")[2] not in but)
 
 
-def _shows_density(method: Method, head: Head) -> bool:
+def _shows_density(method: Method, prefix: NamePrefix) -> bool:
     """Beside a compressor's own name a density always stands, whatever the default.
 
     A preset of density 1 sends all, in fewer bits.
     """
-    density, usual = method.controller["density"], head.base.controller["density"]
+    density, usual = method.controller["density"], prefix.base.controller["density"]
     if density != usual:
         return True
     own, _ = named("compressor", method.compressor)
-    plain = head.name.removesuffix("_ps") == own and not (head.preset and usual == 1)
+    plain = prefix.name.removesuffix("_ps") == own and not (prefix.preset and usual == 1)
     return plain and has_level(method.compressor["_target_"])
 
 

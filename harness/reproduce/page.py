@@ -20,7 +20,7 @@ from harness.reproduce.paper import Paper
 from harness.reproduce.perform import pool_of
 
 
-class Shown(NamedTuple):
+class PaperPage(NamedTuple):
     """Contents of paper.html; tables without rows are None."""
 
     judged: dict[str, int]  # claims by verdict
@@ -30,7 +30,7 @@ class Shown(NamedTuple):
     reports: list[str]  # experiments
     agreement: Grid | None
     errors: Grid | None
-    agreement_picture: pictures.Shown | None
+    agreement_picture: pictures.EmbeddedFigure | None
     left_out: Grid | None
     files: list[str]  # csv
 
@@ -82,9 +82,9 @@ def _reported(folder: Path) -> bool:
     return True
 
 
-def _page(tables: PaperTables, reported: list[str]) -> Shown:
+def _page(tables: PaperTables, reported: list[str]) -> PaperPage:
     pairs = tables.agreement
-    return Shown(
+    return PaperPage(
         judged={
             str(verdict): int(n) for verdict, n in tables.claims.verdict.value_counts().items()
         },
@@ -109,7 +109,7 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
     return [Claim(*row) for row in split.itertuples(index=False)]
 
 
-def _picture(pairs: pd.DataFrame) -> pictures.Shown:
+def _picture(pairs: pd.DataFrame) -> pictures.EmbeddedFigure:
     caption = "Mean step in virtual time against that over real packets."
     return pictures.of(agreement_figure(pairs), caption)
 

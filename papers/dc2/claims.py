@@ -10,7 +10,15 @@ import pandas as pd
 
 from harness.reporting.analysis import over_time
 from harness.reporting.claims import rules
-from harness.reporting.claims.base import Found, Group, NotTestable, Paper, Runs, listed, spoken
+from harness.reporting.claims.base import (
+    Found,
+    Group,
+    NotTestable,
+    PaperClaims,
+    Runs,
+    listed,
+    spoken,
+)
 
 FLAT, SWINGS = 0.05, 0.2  # standard deviation of goodput over its mean
 SETTLED = 0.1  # of a run, at its start, that is left out of what is said over time
@@ -293,7 +301,7 @@ def _small(group: Group) -> str:
     return f"{row.model} on {row.dataset}, allreduce at {row.final:.4g}"
 
 
-PAPER = Paper("dc2", workers=8)
+PAPER = PaperClaims("dc2", workers=8)
 PAPER.says("dc2_table2", "93.75, 96.8, 73.75 % and perplexity 103.4 uncompressed", qualities)
 PAPER.says("dc2_fig3", "static network: goodput is flat and below the rate", flat_goodput)
 PAPER.says("dc2_fig3", "dynamic network: goodput swings", swinging_goodput)

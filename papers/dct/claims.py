@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from harness.reporting.analysis import load
-from harness.reporting.claims.base import Found, NoSuchRuns, Paper, Runs, listed
+from harness.reporting.claims.base import Found, NoSuchRuns, PaperClaims, Runs, listed
 from harness.reporting.claims.changes import (
     TRAIN_LOSS,
     MethodPair,
@@ -114,7 +114,7 @@ def _losses(rows: pd.DataFrame) -> str:
     return listed(dict(zip(map(str, means.index), means, strict=True)))
 
 
-PAPER = Paper("dct", workers=1)
+PAPER = PaperClaims("dct", workers=1)
 PAPER.says(
     "dct_fig2",
     "a gradient's threshold grows with sparsity",

@@ -11,7 +11,15 @@ import pandas as pd
 
 from harness.reporting.analysis import metrics, over_time, ratios
 from harness.reporting.claims import rules
-from harness.reporting.claims.base import Found, Group, NoSuchRuns, Paper, Runs, listed, spoken
+from harness.reporting.claims.base import (
+    Found,
+    Group,
+    NoSuchRuns,
+    PaperClaims,
+    Runs,
+    listed,
+    spoken,
+)
 
 STABLE = 0.8  # of its highest throughput, in every later part of the time compared
 FALLS = 0.6  # of it, or less
@@ -298,7 +306,7 @@ def is_more_accurate(runs: Runs) -> Found:
     return Found(not worse, told, f"not so at {', '.join(worse)}")
 
 
-PAPER = Paper("netsenseml", workers=PUBLISHED_WORKERS)
+PAPER = PaperClaims("netsenseml", workers=PUBLISHED_WORKERS)
 for panel, mbit in zip("abc", RATES[RESNET18], strict=True):
     PAPER.says(
         f"netsense_fig5{panel}",

@@ -9,7 +9,7 @@ import pytest
 from harness.records import columns
 from harness.records.run_directory import Evaluation, Step
 from harness.reporting.analysis import load, metrics
-from harness.reporting.analysis.load import Run
+from harness.reporting.analysis.load import RunRow
 from tests import records_by_hand as by_hand
 
 
@@ -24,8 +24,8 @@ def evaluations_of(*values: float, metric: str = "accuracy") -> pd.DataFrame:
 
 
 def measured(method: str, seed: int, **known) -> dict:
-    """One row of `metrics.Measured`: accuracy 0.9 after 100 s at 50 samples/s."""
-    usual = dict.fromkeys([*metrics.Measured._fields, *metrics.MEANS], 0.0)
+    """One row of `metrics.RunMetrics`: accuracy 0.9 after 100 s at 50 samples/s."""
+    usual = dict.fromkeys([*metrics.RunMetrics._fields, *metrics.MEANS], 0.0)
     usual |= {"dense": method == "allreduce", "overlap": "per_bucket"}
     usual |= {"method": method, "seed": seed, "metric": "accuracy", "final": 0.9, "time_s": 100.0}
     return {**usual, "diverged": False, "reached": True, "throughput": 50.0, **known}
@@ -199,7 +199,7 @@ def test_compare_lists_the_baseline_first_with_means_and_censoring():
 
 
 def test_measure_gathers_the_metrics_of_a_run():
-    run = Run._make(dict.fromkeys(Run._fields).values())._replace(
+    run = RunRow._make(dict.fromkeys(RunRow._fields).values())._replace(
         method="topk", seed=3, metric="accuracy", target=0.8, compute="measured"
     )
     rows = [by_hand.step(n, rank) for n in range(10) for rank in range(2)]
@@ -230,7 +230,7 @@ def test_many_sweeps_become_one_table(tmp_path):
     by_hand.run(tmp_path / "one" / "lost", by_hand.config("dgc"), rows, status=failed)
     found = metrics.table(load.runs(tmp_path))
     assert len(found) == 5 and set(found.method) == {"allreduce", "topk_0.1"}
-    assert {*metrics.Measured._fields, *metrics.MEANS} < set(found)
+    assert {*metrics.RunMetrics._fields, *metrics.MEANS} < set(found)
     counts = found.groupby(["experiment", "world", "scale"]).size()
     assert counts.to_dict() == {("by_hand", "packets", ""): 4, ("two", "virtual", "laptop"): 1}
     assert found[found.experiment == "two"].run_id.tolist() == ["new"]

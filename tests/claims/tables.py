@@ -10,7 +10,7 @@ from harness.reporting.analysis import metrics
 def row(experiment: str, method: str, seed: int = 0, **known: Any) -> dict[str, Any]:
     """A run of 4 workers: accuracy 0.9 in 100 s, 50 samples/s, a dense ring's bytes."""
     conditions = known.pop("conditions", {})
-    usual: dict[str, Any] = dict.fromkeys([*metrics.Measured._fields, *metrics.MEANS], 0.0)
+    usual: dict[str, Any] = dict.fromkeys([*metrics.RunMetrics._fields, *metrics.MEANS], 0.0)
     usual |= {"method": method, "seed": seed, "metric": "accuracy", "final": 0.9, "best": 0.9}
     usual |= {"time_s": 100.0, "throughput": 50.0, "time_to_target_s": 80.0, "reached": True}
     usual |= {"convergence_s": 80.0, "converged": True, "diverged": False, "density": 1.0}

@@ -4,15 +4,22 @@ import pandas as pd
 import pytest
 
 from harness.reporting import claims
-from harness.reporting.claims.base import FAILS, HOLDS, NOT_TESTABLE, Found, NotTestable, Paper
+from harness.reporting.claims.base import (
+    FAILS,
+    HOLDS,
+    NOT_TESTABLE,
+    Found,
+    NotTestable,
+    PaperClaims,
+)
 from harness.workloads.form import Form, unlike
 from tests.claims.tables import row, table
 
 METHODS = {"allreduce": 50.0, "topk_0.1": 60.0, "topk_0.001": 100.0}
 
 
-def paper(decide) -> Paper:
-    made = Paper("by_hand", workers=8)
+def paper(decide) -> PaperClaims:
+    made = PaperClaims("by_hand", workers=8)
     made.says("by_hand_fig1", "it is so", decide)
     return made
 

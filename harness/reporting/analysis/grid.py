@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """A table cell: text, smaller text beside it, and the key that it is sorted by."""
 
     text: str
@@ -14,7 +14,7 @@ class Cell(NamedTuple):
     mark: str = ""  # good | bad
 
 
-class Head(NamedTuple):
+class ColumnHead(NamedTuple):
     """The head of a column."""
 
     title: str
@@ -26,20 +26,20 @@ class Head(NamedTuple):
 class Grid(NamedTuple):
     """Columns and rows of cells."""
 
-    columns: list[Head]
-    rows: list[list[Cell]]
+    columns: list[ColumnHead]
+    rows: list[list[TableCell]]
 
 
-def word(text: Any, mark: str = "") -> Cell:
+def word(text: Any, mark: str = "") -> TableCell:
     """A cell of text; nothing for None and nan."""
     said = "" if text is None or (isinstance(text, float) and pd.isna(text)) else str(text)
-    return Cell(said, "", said.lower(), mark)
+    return TableCell(said, "", said.lower(), mark)
 
 
-def number(value: Any, digits: int = 3, small: str = "", before: str = "") -> Cell:
+def number(value: Any, digits: int = 3, small: str = "", before: str = "") -> TableCell:
     """A cell of a number with `digits` significant ones, `before` it; a dash for None and nan."""
     order = "" if value is None or pd.isna(value) else float(value)
-    return Cell(before + figure(value, digits), small, order)
+    return TableCell(before + figure(value, digits), small, order)
 
 
 def figure(value: Any, digits: int = 3) -> str:

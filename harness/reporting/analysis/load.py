@@ -28,7 +28,7 @@ class NoRuns(ValueError):
     """A folder holds no run, or none that counts."""
 
 
-class Run(NamedTuple):
+class RunRow(NamedTuple):
     """One row of `runs`; what the directory does not say is None."""
 
     path: str
@@ -78,7 +78,7 @@ def runs(folder: Path | str) -> pd.DataFrame:
     }
     if not found:
         raise NoRuns(f"no runs in {folder}: no folder there holds a status.json")
-    return pd.DataFrame([_run(path) for path in sorted(found)], columns=list(Run._fields))
+    return pd.DataFrame([_run(path) for path in sorted(found)], columns=list(RunRow._fields))
 
 
 def steps(run: Path | str) -> pd.DataFrame:
@@ -111,7 +111,7 @@ def histograms(run: Path | str) -> pd.DataFrame:
     return untrusted.table(Path(run), "histograms.csv")
 
 
-def _run(path: Path) -> Run:
+def _run(path: Path) -> RunRow:
     """The row of a run directory, whatever is in it."""
     if strange := untrusted.strange(path):
         row = _row(path, {}, "interrupted", {}, {})
@@ -141,12 +141,12 @@ def _row(
     state: str,
     ending: dict[str, Any],
     summary: dict[str, Any],
-) -> Run:
+) -> RunRow:
     """Row of a run from what its files say, unchecked; `left_out` is the error in status.json."""
     reasons = summary.get("reasons")
     conditions, simulated = _conditions(told), _simulated(_section(told, "network"))
     emulation, target = _section(told, "emulation"), _section(told, "target")
-    return Run(
+    return RunRow(
         path=str(path),
         run_id=path.resolve().name,
         experiment=told.get("experiment") or path.resolve().parent.name,

@@ -37,7 +37,7 @@ class TimeToTarget(NamedTuple):
     reached: bool
 
 
-class Measured(NamedTuple):
+class RunMetrics(NamedTuple):
     """Measurements of one run; nan where it has no such number."""
 
     method: str
@@ -80,10 +80,10 @@ class Measured(NamedTuple):
 
 
 MEANS = columns.averaged(Step)
-SHOWN = columns.shown(Measured) | columns.shown(Step)  # in tables that compare methods
+SHOWN = columns.shown(RunMetrics) | columns.shown(Step)  # in tables that compare methods
 
 
-def measure(run: Any, steps: pd.DataFrame, evaluations: pd.DataFrame) -> Measured:
+def measure(run: Any, steps: pd.DataFrame, evaluations: pd.DataFrame) -> RunMetrics:
     """All metrics of one run; `run` is a row of `load.runs`."""
     first = evaluations.metric.iloc[0] if len(evaluations) else ""
     metric = run.metric if isinstance(run.metric, str) else first
@@ -91,7 +91,7 @@ def measure(run: Any, steps: pd.DataFrame, evaluations: pd.DataFrame) -> Measure
     to_target = time_to_target(evaluations, metric, run.target, total_s)
     settled = convergence_time(evaluations, metric, run.target, total_s)
     best, best_s = best_value(evaluations, metric)
-    return Measured(
+    return RunMetrics(
         method=run.method,
         **{name: getattr(run, name) for name in OF_METHOD},
         seed=run.seed,
@@ -117,23 +117,23 @@ def measure(run: Any, steps: pd.DataFrame, evaluations: pd.DataFrame) -> Measure
 
 
 def row(run: Any, steps: pd.DataFrame, evaluations: pd.DataFrame) -> dict[str, Any]:
-    """`Measured` of a run, and the `means` of its steps."""
+    """`RunMetrics` of a run, and the `means` of its steps."""
     return measure(run, steps, evaluations)._asdict() | means(steps)
 
 
 def table(runs: pd.DataFrame) -> pd.DataFrame:
-    """Many sweeps as one: a row for each run of `load.runs` that counts, with `Measured` of it.
+    """Many sweeps as one: a row for each run of `load.runs` that counts, with `RunMetrics` of it.
 
     Columns: experiment, setting, scale, unlike (where the model is not as the one it stands for),
-    profile and so on, run_id, path, all of `Measured` and the `means` of steps. The baseline is the
-    dense run of the same setting and seed. Of several runs of one method and seed only the newest
-    is kept.
+    profile and so on, run_id, path, all of `RunMetrics` and the `means` of steps. The baseline is
+    the dense run of the same setting and seed. Of several runs of one method and seed only the
+    newest is kept.
     """
     counted = runs[runs.left_out == ""].sort_values("ended", kind="stable")
     counted = counted.drop_duplicates(["setting", "method", "seed"], keep="last").sort_index()
     rows: Any = counted.itertuples()
     found = [row(run, load.steps(run.path), load.evaluations(run.path)) for run in rows]
-    measured = pd.DataFrame(found, columns=[*Measured._fields, *MEANS], index=counted.index)
+    measured = pd.DataFrame(found, columns=[*RunMetrics._fields, *MEANS], index=counted.index)
     scales = [load.config(path).get("scale") or {} for path in counted.path]
     of_run = counted[OF_RUN].assign(
         scale=[scale.get("name", "") for scale in scales],
@@ -304,7 +304,7 @@ def normalise(measured: pd.DataFrame, baseline: str | None = None) -> pd.DataFra
 def compare(measured: pd.DataFrame, baseline: str | None = None) -> pd.DataFrame:
     """One row per method, baseline first: means over seeds, and x_low, x_high of their intervals.
 
-    `measured` has one `Measured` per row. `time_to_target_s` is a lower bound without interval
+    `measured` has one `RunMetrics` per row. `time_to_target_s` is a lower bound without interval
     where fewer than `seeds` runs reached the target.
     """
     baseline = baseline or baseline_of(measured)

@@ -81,7 +81,7 @@ def unit(metric: str, base: str | None) -> str:
 def times(measured: pd.DataFrame, base: str | None) -> pd.DataFrame:
     """method, parts of a step and iteration_s with its interval, and change: over `base`'s, less 1.
 
-    `measured` has one `metrics.Measured` per row; change is the mean over seeds.
+    `measured` has one `metrics.RunMetrics` per row; change is the mean over seeds.
     """
     own = measured[measured.method == base].set_index("seed").iteration_s
     change = measured.iteration_s / own.reindex(measured.seed).to_numpy() - 1

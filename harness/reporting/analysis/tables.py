@@ -11,7 +11,7 @@ import pandas as pd
 from controllers.base import Column
 from harness.records import columns
 from harness.reporting.analysis.agreement import Pair, Summary
-from harness.reporting.analysis.grid import Cell, Grid, Head, figure, number, word
+from harness.reporting.analysis.grid import ColumnHead, Grid, TableCell, figure, number, word
 from harness.reporting.analysis.metrics import SHOWN
 from harness.reporting.analysis.proof import Proof
 from harness.reporting.claims import Claim
@@ -54,7 +54,7 @@ def grid(table: pd.DataFrame, known: Mapping[str, Column] | None = None) -> Grid
     known = known or {str(name): Column() for name in table}
     numbers = {name: _is_number(table[name]) for name in known}
     heads = [
-        Head(_title(name, column), numbers[name], column.told, column.wide)
+        ColumnHead(_title(name, column), numbers[name], column.told, column.wide)
         for name, column in known.items()
     ]
     rows: list[Any] = table.to_dict("records")
@@ -73,7 +73,7 @@ def _title(name: str, column: Column) -> str:
     return name.replace("_", " ") if not unit else f"{columns.words(name)} ({unit})"
 
 
-def _cell(row: dict[str, Any], name: str, column: Column, numbers: Mapping[str, bool]) -> Cell:
+def _cell(row: dict[str, Any], name: str, column: Column, numbers: Mapping[str, bool]) -> TableCell:
     value = row[name]
     if not numbers[name]:
         told = ("no", "yes")[value] if isinstance(value, bool) else value

@@ -4,13 +4,13 @@ from typing import Any
 
 import pandas as pd
 
-from harness.reporting.claims.base import NOT_TESTABLE, Claim, Paper
+from harness.reporting.claims.base import NOT_TESTABLE, Claim, PaperClaims
 from harness.studies import modules
 
 __all__ = ["Claim", "judge", "papers"]
 
 
-def papers() -> list[Paper]:
+def papers() -> list[PaperClaims]:
     """The papers of all studies that have a claims.py."""
     return [module.PAPER for module in modules("claims")]
 

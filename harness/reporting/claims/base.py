@@ -1,7 +1,7 @@
 """What a claim is, the runs that decide it, and a paper as the list of its claims.
 
-A study's claims.py makes a `Paper` called `PAPER` and gives it functions from `Runs` to `Found`, in
-the order of the paper. A function asks for the runs it needs; what is not there makes
+A study's claims.py makes a `PaperClaims` called `PAPER` and gives it functions from `Runs` to
+`Found`, in the order of the paper. A function asks for the runs it needs; what is not there makes
 its claim not testable.
 """
 
@@ -178,7 +178,7 @@ class Declared(NamedTuple):
     decide: Callable[[Runs], Found]
 
 
-class Paper:
+class PaperClaims:
     """Claims in the order in which they are declared."""
 
     def __init__(self, name: str, workers: int) -> None:

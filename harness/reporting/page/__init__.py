@@ -40,7 +40,7 @@ def write(
     return [index, *files]
 
 
-def _agreement(pairs: pd.DataFrame) -> pictures.Shown:
+def _agreement(pairs: pd.DataFrame) -> pictures.EmbeddedFigure:
     caption = "Mean step in virtual time against that over real packets."
     return pictures.of(agreement_figure(pairs), caption)
 

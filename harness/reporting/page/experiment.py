@@ -11,7 +11,7 @@ from harness.reporting.analysis.grid import Grid
 from harness.reporting.analysis.regret import regret
 from harness.reporting.claims import published
 from harness.reporting.page import commands, surroundings
-from harness.reporting.page.pictures import Pictures, Shown, data
+from harness.reporting.page.pictures import EmbeddedFigure, Pictures, data
 
 BESIDE = ("network",)  # figures that have a place of their own
 
@@ -25,9 +25,9 @@ class Setting(NamedTuple):
     target: str
     table: Grid
     notes: list[str]
-    csv: Shown
+    csv: EmbeddedFigure
     pictures: Pictures
-    network: Shown | None
+    network: EmbeddedFigure | None
     worst: Grid | None  # proof, by method; None in virtual time
     proofs: Grid | None
 
@@ -44,7 +44,7 @@ class Experiment(NamedTuple):
     published: Grid | None
     regret: Grid | None
     agreement: Grid | None
-    agreement_picture: Shown | None
+    agreement_picture: EmbeddedFigure | None
     left_out: Grid | None
     facts: list[surroundings.Fact]
     commands: commands.Commands
@@ -55,7 +55,7 @@ def gather(
     compared: list[Comparison],
     drawn: dict[str, Pictures],
     pairs: pd.DataFrame,
-    agreement_picture: Shown | None,
+    agreement_picture: EmbeddedFigure | None,
 ) -> Experiment:
     """Collect what the page of one experiment shows; `runs` also has those that do not count.
 
@@ -118,7 +118,7 @@ def _setting(compared: Comparison, others: list[Comparison], pictures: Pictures)
         target=f"{metric} {run.target:g}" if pd.notna(run.target) else "",
         table=tables.comparison(compared.table),
         notes=notes(compared),
-        csv=Shown(f"{compared.name}.csv", data("text/csv", csv), 0, 0),
+        csv=EmbeddedFigure(f"{compared.name}.csv", data("text/csv", csv), 0, 0),
         pictures={name: each for name, each in pictures.items() if name not in BESIDE},
         network=pictures.get("network"),
         worst=None if worst is None else tables.proof(worst),

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from harness.reporting.figures import theme
 
 
-class Shown(NamedTuple):
+class EmbeddedFigure(NamedTuple):
     """A figure in a page."""
 
     caption: str
@@ -17,15 +17,15 @@ class Shown(NamedTuple):
     height: int
 
 
-Pictures = dict[str, Shown]  # by file name, in the order in which they are shown
+Pictures = dict[str, EmbeddedFigure]  # by file name, in the order in which they are shown
 PIXELS_PER_IN = 96
 
 
-def of(figure: theme.Figure, caption: str) -> Shown:
+def of(figure: theme.Figure, caption: str) -> EmbeddedFigure:
     """`figure` in a page, with what it shows in words."""
     drawn = theme.picture(figure)
     width_in, height_in = figure.get_size_inches()
-    return Shown(
+    return EmbeddedFigure(
         caption,
         data(drawn.kind, drawn.data),
         round(PIXELS_PER_IN * width_in),
