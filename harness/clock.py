@@ -12,7 +12,7 @@ _SLOTS = 2
 _SLOT = struct.Struct(
     "dd"
 )  # origin + pauses so far; when the current pause began, nan while running
-_SEATS = _SLOTS + 2 * _SLOT.size  # a byte each, set by a rank that is ready to go on
+_LOCAL_RANKS = _SLOTS + 2 * _SLOT.size  # a byte each, set by a rank that is ready to go on
 _NAN = float("nan")
 POLL_S = 0.0001
 
@@ -73,20 +73,20 @@ class Clock:
         origin, paused_at = self._read()
         self._write(origin + time.monotonic() - paused_at, _NAN)
 
-    def report_back(self, seat: int) -> None:
-        """The rank of this number on its machine is ready to go on."""
-        self._memory[_SEATS + seat] = 1
+    def report_back(self, local_rank: int) -> None:
+        """`local_rank` is ready to go on."""
+        self._memory[_LOCAL_RANKS + local_rank] = 1
 
-    def resume_with(self, seats: int) -> None:
-        """Resume once the first `seats` ranks are back, so that none is late through the others.
+    def resume_with(self, local_world_size: int) -> None:
+        """Resume once the ranks of this machine are back, so that none is late through the others.
 
         What a network tells them reaches them one after the other, a contended one tenths of a
         second apart; this memory has it at once.
         """
-        back = slice(_SEATS, _SEATS + seats)
+        back = slice(_LOCAL_RANKS, _LOCAL_RANKS + local_world_size)
         while not all(self._memory[back]):
             time.sleep(POLL_S)
-        self._memory[back] = bytes(seats)
+        self._memory[back] = bytes(local_world_size)
         self.resume()
 
     @property

@@ -77,9 +77,9 @@ def test_who_was_behind_when_it_stopped_goes_on_at_a_time_of_its_own():
     assert clock.running and clock.now() >= behind
 
 
-def _report_back_later(clock, seat, wait_s):
+def _report_back_later(clock, local_rank, wait_s):
     time.sleep(wait_s)
-    clock.report_back(seat)
+    clock.report_back(local_rank)
 
 
 def test_it_goes_on_when_the_last_rank_is_back_every_time():
@@ -89,8 +89,8 @@ def test_it_goes_on_when_the_last_rank_is_back_every_time():
         clock.pause(clock.now())
         stopped, at = time.monotonic(), clock.now()
         others = [
-            fork.Process(target=_report_back_later, args=(clock, seat, wait_s))
-            for seat, wait_s in enumerate(waits_s, start=1)
+            fork.Process(target=_report_back_later, args=(clock, local_rank, wait_s))
+            for local_rank, wait_s in enumerate(waits_s, start=1)
         ]
         for other in others:
             other.start()

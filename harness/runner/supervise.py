@@ -25,7 +25,7 @@ from harness.emulation.profile_player import Player
 from harness.emulation.rendezvous import RunEnded
 from harness.engine.training import forms
 from harness.engine.training.resume import resumed
-from harness.engine.training.worker import Here
+from harness.engine.training.worker import LocalRanks
 from harness.records import environment, status
 from harness.records.run_directory import Events, Table, read_events, refusal, write_json
 from harness.runner import launch, server, verdict
@@ -140,16 +140,16 @@ def _start(run_dir: Path, run: Run, network: Network, clock: Clock) -> Agents:
     if run.parallel.servers:
         return server.start(run_dir, run, network, clock)
     each = run.workers_per_node
-    here = Here(network.local[0] * each, len(network.local) * each)
+    local = LocalRanks(network.local[0] * each, len(network.local) * each)
     job = launch.Job(
         run_dir=run_dir,
         nodes=network.size,
         workers_per_node=each,
         first_address=network.addresses[0],
         start_s=run.timeouts.start_s,
-        arguments=(run, clock, exchange_timeout_s(run), here),
+        arguments=(run, clock, exchange_timeout_s(run), local),
     )
-    agents = Agents(run_dir, here.workers, network.check)
+    agents = Agents(run_dir, local.local_world_size, network.check)
     for index in network.local:
         node = launch.Node(index, network.addresses[index], network.interface)
         agents.running[launch.start_agent(node, job, network.entered)] = index

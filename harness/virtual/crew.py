@@ -49,7 +49,7 @@ class SharedClock(VirtualClock):
 
 
 @dataclass
-class Condition:
+class VirtualCondition:
     """A threading.Condition of threads that take turns."""
 
     world: World
@@ -119,8 +119,8 @@ class VirtualTransport:
         self.lobby.come.append(VirtualConnection(back, there))
         return VirtualConnection(there, back)
 
-    def condition(self) -> Condition:
-        return Condition(self.world)
+    def condition(self) -> VirtualCondition:
+        return VirtualCondition(self.world)
 
     def begin(self, work: Callable[[], None], aside: bool = True) -> Waited:
         own = self.world.running

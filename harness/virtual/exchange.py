@@ -19,12 +19,12 @@ from harness.config.lanes import Lanes
 from harness.engine.exchange.clocks import Clocks
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.tally import Exchanged
-from harness.engine.training.buckets import Handed, Laid
+from harness.engine.training.buckets import BucketHandle, Laid
 from harness.engine.training.pace import Release
 from harness.records.run_directory import Span
 from harness.virtual import valueless
 from harness.virtual.lanes import Act, Layout, Work
-from harness.virtual.repeats import Done, Repeats
+from harness.virtual.repeats import RecordedExchange, Repeats
 from harness.virtual.workers import Alike, SimulatedWorkers
 
 
@@ -87,12 +87,12 @@ class VirtualExchange:
         parameters: Sequence[Tensor] = (),
         last: bool = False,
         pattern: Tensor | None = None,
-    ) -> Handed:
+    ) -> BucketHandle:
         self._held.append((Laid(buffer, names, gradients, parameters), pattern))
         if last:
             self._perform(self._computed())
             self._held = []
-        return Handed()
+        return BucketHandle()
 
     def finish(self) -> Exchanged:
         assert self._took is not None
@@ -179,7 +179,9 @@ class VirtualExchange:
             )
         workers.end()
         acts = self._acts()
-        self.repeats.add(Done(acts, workers.sent_bytes - sent, workers.received_bytes - received))
+        self.repeats.add(
+            RecordedExchange(acts, workers.sent_bytes - sent, workers.received_bytes - received)
+        )
         return acts
 
     def _told_s(self, laid: Laid) -> list[float] | None:

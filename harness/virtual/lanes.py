@@ -16,14 +16,14 @@ from harness.engine.exchange.clocks import Clocks
 from harness.engine.exchange.order import in_turn
 from harness.virtual.costs import Costs
 
-Asked = tuple[Any, ...]  # a collective of `Costs`, and what it is asked
+CollectiveCall = tuple[Any, ...]  # a collective of `Costs`, and what it is asked
 
 
 class Act(NamedTuple):
     """Compression of so many seconds, or a call of one collective, or of two in a row."""
 
     compress_s: float
-    call: tuple[Asked, ...] = ()
+    call: tuple[CollectiveCall, ...] = ()
 
 
 class Work(NamedTuple):
@@ -85,7 +85,7 @@ class Layout:
     def _up_to_call(self, bucket: int) -> None:
         """The rest of a bucket, or what of it is before its next call, and that."""
         factor = self.lanes.interference if self._computes else 1.0
-        call: tuple[Asked, ...] = ()
+        call: tuple[CollectiveCall, ...] = ()
         for worker, left in zip(self._workers, self._left, strict=True):
             for act in left[bucket]:
                 worker.compress(bucket, factor * act.compress_s)
@@ -96,7 +96,7 @@ class Layout:
             self._send(bucket, [worker.now_s for worker in self._workers], call)
             self._arrived_s[bucket] = [worker.wire_s for worker in self._workers]
 
-    def _send(self, bucket: int, called_s: list[float], call: tuple[Asked, ...]) -> None:
+    def _send(self, bucket: int, called_s: list[float], call: tuple[CollectiveCall, ...]) -> None:
         workers, many = self._workers, len(self._workers) > 1
         for collective, *asked in call:
             pairs = zip(workers, called_s, strict=True)

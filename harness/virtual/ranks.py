@@ -19,11 +19,11 @@ from harness.engine.training.resume import Resumed
 from harness.engine.training.train import Loop
 from harness.engine.training.worker import checksum
 from harness.records.run_directory import Events, Span, Table
-from harness.virtual.beside import Beside
 from harness.virtual.circle import Circle, Ranks
 from harness.virtual.clock import VirtualClock
 from harness.virtual.costs import Costs
 from harness.virtual.exchange import VirtualExchange
+from harness.virtual.executor import VirtualExecutor
 from harness.virtual.groups import among
 from harness.virtual.network import Simulated
 from harness.virtual.once import Read
@@ -144,7 +144,7 @@ class VirtualRun:
         pipeline: dict[str, Any] = {}
         if self._stages > 1:
             everyone = among(self.costs, range(self._size), 0)
-            pipeline["along"] = VirtualPipelineGroup(
+            pipeline["pipeline_group"] = VirtualPipelineGroup(
                 self._wires, rank, stage, self._stages, self._device
             )
             pipeline["everyone"] = self._workers(rank, self._everyone, everyone)
@@ -160,7 +160,7 @@ class VirtualRun:
             begin=self.begin,
             exchange=partial(self._exchange, clock=clock),
             replica=partial(Borrowed, rank=rank, shared=self._shared, clock=clock),
-            beside=partial(Beside, self._world),
+            executor=partial(VirtualExecutor, self._world),
             once=self._once,
             **pipeline,
         )
@@ -227,6 +227,6 @@ class VirtualRun:
         step, pace, exchange = loop.seen.step, loop.pace, loop.exchange
         if not isinstance(pace, Device):
             return exchange.spans()
-        own = [Span(step, loop.rank, *each) for each in pace.did]
+        own = [Span(step, loop.rank, *each) for each in pace.spans]
         own += [each for each in exchange.spans() if each.kind not in ("forward", "backward")]
         return sorted(own, key=lambda span: (span.start_s, span.bucket))

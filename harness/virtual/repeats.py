@@ -10,7 +10,7 @@ MOST_KEPT = 64  # densities
 Kind = tuple[float, int]  # of an exchange: its density, and how many buckets it has
 
 
-class Done(NamedTuple):
+class RecordedExchange(NamedTuple):
     """Recorded exchange of one bucket."""
 
     acts: list[Act]
@@ -27,11 +27,11 @@ class Repeats:
     """
 
     after: int
-    _kept: dict[Kind, list[list[Done]]] = field(default_factory=dict, init=False)
+    _kept: dict[Kind, list[list[RecordedExchange]]] = field(default_factory=dict, init=False)
     _turns: dict[Kind, int] = field(default_factory=dict, init=False)
     _seen: int = field(default=0, init=False)
-    _now: list[Done] | None = field(default=None, init=False)  # that are repeated
-    _record: list[Done] = field(default_factory=list, init=False)
+    _now: list[RecordedExchange] | None = field(default=None, init=False)  # that are repeated
+    _record: list[RecordedExchange] = field(default_factory=list, init=False)
 
     def begin(self, density: float, buckets: int) -> None:
         """An exchange of so many buckets at this density begins."""
@@ -49,9 +49,9 @@ class Repeats:
         else:
             kept.append(self._record)
 
-    def of(self, index: int) -> Done | None:
+    def of(self, index: int) -> RecordedExchange | None:
         """Recorded exchange that bucket `index` repeats; None: it is to be exchanged."""
         return self._now[index] if self._now is not None else None
 
-    def add(self, done: Done) -> None:
+    def add(self, done: RecordedExchange) -> None:
         self._record.append(done)

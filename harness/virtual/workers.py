@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harness.engine.exchange.collectives import Collectives
 from harness.virtual.costs import Costs
-from harness.virtual.lanes import Act, Asked
+from harness.virtual.lanes import Act, CollectiveCall
 from harness.virtual.sums import least, ring_sum
 
 LENGTH_BYTES = 8  # of what tells a tensor's length
@@ -37,7 +37,7 @@ class Call(NamedTuple):
 class Made(NamedTuple):
     """Result of a collective, for all workers."""
 
-    call: tuple[Asked, ...]  # collectives that it takes, one after the other
+    call: tuple[CollectiveCall, ...]  # collectives that it takes, one after the other
     value: Any
 
 
@@ -59,7 +59,8 @@ class SimulatedWorkers(Collectives):
     _told: deque[float] = field(default_factory=deque, init=False)  # before each call to come
     _measures: bool = field(default=False, init=False)
     _measured_from: float | None = field(default=None, init=False)
-    _before: tuple[Asked, ...] | None = field(default=None, init=False)  # of a call; (): to come
+    # collectives of a call that was begun; (): they are to come
+    _before: tuple[CollectiveCall, ...] | None = field(default=None, init=False)
 
     def meet(self, brought: Any, make: Callable[[list[Any]], Any]) -> Any:
         """Wait for all workers and return `make(everybody's brought)`, made in order of rank."""

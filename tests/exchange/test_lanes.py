@@ -15,7 +15,7 @@ from compressors.base import Compressor, Reduced
 from controllers.fixed import Fixed
 from harness.clock import Clock
 from harness.config.lanes import Lanes
-from harness.engine.exchange.clocks import Done
+from harness.engine.exchange.clocks import LaneSpan
 from harness.engine.exchange.feedback import Forget
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.thread import Exchange, ExchangeError
@@ -131,7 +131,7 @@ class Case:
     def charge(self, gradients: list[torch.Tensor], density: float) -> float:
         return self.element_s * sum(gradient.numel() for gradient in gradients)
 
-    def exchanged(self, lanes: Lanes, after: bool) -> tuple[list[Done], float, Any]:
+    def exchanged(self, lanes: Lanes, after: bool) -> tuple[list[LaneSpan], float, Any]:
         """What the threads of a real exchange did, and when the training thread went on."""
         clock = Instant()
         workers: Any = Told(clock)
@@ -161,7 +161,7 @@ class Costs:
         return start_s + length_s
 
 
-def by_lane(done: list[Done]) -> Iterator[tuple[Any, ...]]:
+def by_lane(done: list[LaneSpan]) -> Iterator[tuple[Any, ...]]:
     """In the order of their times, without those that took none; times rounded."""
     for one in sorted(done, key=lambda one: (one.kind, one.start_s, one.end_s)):
         if one.end_s - one.start_s > 1e-9:

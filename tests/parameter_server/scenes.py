@@ -31,9 +31,9 @@ from harness.engine.parameter_server.messages import Ack, Push
 from harness.engine.parameter_server.place import Process
 from harness.engine.parameter_server.processes import place_of
 from harness.engine.parameter_server.roll import Roll
+from harness.engine.parameter_server.server_model import ServerModel
 from harness.engine.parameter_server.service import Service
 from harness.engine.parameter_server.serving import Serving
-from harness.engine.parameter_server.weights import Weights
 from harness.engine.training.assembly import assembled
 from harness.engine.training.rest import Rest, no_checkpoint
 from harness.engine.training.stops import Stops
@@ -70,7 +70,7 @@ class Bench:
         self.model = nn.Linear(workers * steps, 1, bias=False)
         nn.init.zeros_(self.model.weight)
         optimizer = torch.optim.SGD(self.model.parameters(), 1.0)
-        self.weights = Weights(self.model, lambda version: optimizer.step(), TopK())
+        self.weights = ServerModel(self.model, lambda version: optimizer.step(), TopK())
         self.clock = Started()
         table = Table(folder, "pushes.csv")
         table.header()

@@ -16,7 +16,7 @@ from harness.engine.exchange.reduction import Reduction
 from harness.engine.parameter_server.captured import Captured, Contribution, alone, read
 from harness.engine.parameter_server.flat import Flat
 from harness.engine.parameter_server.gradient import Drain, Gradient
-from harness.engine.parameter_server.weights import Weights
+from harness.engine.parameter_server.server_model import ServerModel
 from tests.virtual.threads import together
 
 CHOICES = choices("compressor")
@@ -75,7 +75,7 @@ def among_workers(name: str, bucket_mb: float) -> list[torch.Tensor]:
 
 def at_a_server(name: str, bucket_mb: float) -> list[torch.Tensor]:
     """The same, by pushes, each of which has been a layout and tensors."""
-    server = Weights(
+    server = ServerModel(
         model=model(),
         update=lambda version: None,
         compressor=compressor(name),

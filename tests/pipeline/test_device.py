@@ -3,10 +3,10 @@
 import pytest
 
 from harness.clock import Clock
-from harness.engine.pipeline.device import Costs, Device
+from harness.engine.pipeline.device import Device, StageTimes
 from harness.engine.pipeline.schedule import SCHEDULES
 
-COSTS = Costs(2.0, 3.0)
+COSTS = StageTimes(2.0, 3.0)
 
 
 class Time(Clock):
@@ -28,7 +28,7 @@ def time() -> Time:
     return Time()
 
 
-def _begun(time: Time, costs: Costs | None) -> Device:
+def _begun(time: Time, costs: StageTimes | None) -> Device:
     found = Device(time, costs)
     assert found.release(0.0) is None
     return found

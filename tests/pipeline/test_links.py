@@ -12,7 +12,7 @@ from compressors.activations.encoding import Encoding
 from harness.clock import Clock
 from harness.engine.pipeline.channel import GlooChannel
 from harness.engine.pipeline.link import Inlet, Outlet
-from harness.engine.training.place import thread_of_its_own
+from harness.engine.training.place import single_thread_executor
 from tests.ranks import run_ranks
 
 SHAPE = torch.Size((4, 10))
@@ -23,8 +23,8 @@ def _end(timeout_s: float) -> Inlet | Outlet:
     rank = dist.get_rank()
     group = dist.new_group(timeout=timedelta(seconds=timeout_s))
     kind = Inlet if rank else Outlet
-    channel, beside = GlooChannel(group, 1 - rank, "stage X"), thread_of_its_own
-    return kind(channel, DCTMP(0.2), Encoding("auto"), SHAPE, Clock(), beside)
+    channel, executor = GlooChannel(group, 1 - rank, "stage X"), single_thread_executor
+    return kind(channel, DCTMP(0.2), Encoding("auto"), SHAPE, Clock(), executor)
 
 
 def _batch(samples: int) -> torch.Tensor:

@@ -9,7 +9,7 @@ import pytest
 
 from controllers.fixed import Fixed
 from harness.engine.exchange.tally import Exchanged
-from harness.engine.training.pace import Measured
+from harness.engine.training.pace import MeasuredPace
 from harness.engine.training.rest import Rest, no_checkpoint
 from harness.engine.training.stops import Stops
 from harness.engine.training.together import Machines
@@ -40,11 +40,11 @@ class ScriptedClock:
     def computing(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def report_back(self, seat: int) -> None:
-        self.asked.append(("back", seat))
+    def report_back(self, local_rank: int) -> None:
+        self.asked.append(("back", local_rank))
 
-    def resume_with(self, seats: int) -> None:
-        self.asked.append(("resume with", seats))
+    def resume_with(self, local_world_size: int) -> None:
+        self.asked.append(("resume with", local_world_size))
 
     def wait_until(self, at: float) -> None:
         self.asked.append(("wait", at))
@@ -106,7 +106,7 @@ def test_a_stop_leaves_ranks_as_far_apart_as_they_were(tmp_path, other_s):
     together = Machines(clock, meet, lambda mine: [mine])
     steps, evaluations = (Table(tmp_path, name) for name in ("steps.csv", "evaluations.csv"))
     rest = Rest(stops, 0, clock, together, parts.evaluate, no_checkpoint, evaluations)
-    own = parts, parts, Measured(), clock, together.begin, rest
+    own = parts, parts, MeasuredPace(), clock, together.begin, rest
     loop = Loop(0, 0, range(stops.steps), steps, *own)
     assert loop.run() == 0
     arrived = 2 * STEP_S

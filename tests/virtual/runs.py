@@ -68,8 +68,8 @@ def rank(folder: Path, run: Run) -> list[tuple[float, float, int, int]]:
     """What a rank does; its collectives: begin, end, sent and received bytes."""
     torch.manual_seed(run.seed)
     clock, workers = Clock(run.emulation.dilation), Workers(dist.new_group())
-    own, seats = workers.rank, 1  # each has a clock of its own; the first one's is stopped
-    together = Machines(clock, meet, gather, own, seats)
+    own, alone = workers.rank, 1  # each has a clock of its own; the first one's is stopped
+    together = Machines(clock, meet, gather, own, alone)
     place = Place(folder, own, own == 0, clock, workers, torch.device("cpu"), together, run.dataset)
     loop = assembled(run, place._replace(begin=resumed(run.resume_from)))
     clock.start()

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from compressors.base import Bucket
 from harness.config.lanes import Lanes
-from harness.engine.exchange.clocks import Done
+from harness.engine.exchange.clocks import LaneSpan
 from harness.engine.exchange.workers import Workers
 from harness.virtual.lanes import Layout, Work
 from harness.virtual.noise import Noise
@@ -122,7 +122,7 @@ def test_one_who_does_not_come_is_named():
         together(3, work)
 
 
-def _told(work: Any, **changes: float) -> list[list[Done]]:
+def _told(work: Any, **changes: float) -> list[list[LaneSpan]]:
     """The collectives of three workers, who each do `work` from 5 s on."""
 
     def turn(workers: Any) -> list[Any]:

@@ -10,7 +10,7 @@ from harness.config.lanes import Lanes
 Interval = tuple[float, float]
 
 
-class Done(NamedTuple):
+class LaneSpan(NamedTuple):
     """Work of a lane on one bucket, with its times; bucket -1: none or all."""
 
     kind: str  # forward | backward | compress | communicate
@@ -31,7 +31,7 @@ class Clocks:
     device_s: float = field(init=False)
     aside_s: float = field(init=False)  # of compression's own lane
     wire_s: float = field(init=False)
-    done: list[Done] = field(default_factory=list, init=False)
+    done: list[LaneSpan] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self.device_s = self.aside_s = self.wire_s = self.begin_s
@@ -55,17 +55,17 @@ class Clocks:
 
     def compute(self, kind: str, bucket: int, took_s: float) -> None:
         start_s, self.device_s = self.device_s, self.device_s + took_s
-        self.done.append(Done(kind, bucket, start_s, self.device_s))
+        self.done.append(LaneSpan(kind, bucket, start_s, self.device_s))
 
     def compress(self, bucket: int, took_s: float) -> None:
         if took_s > 0:
             start_s = self.now_s
             self.wait_until(start_s + took_s)
-            self.done.append(Done("compress", bucket, start_s, self.now_s))
+            self.done.append(LaneSpan("compress", bucket, start_s, self.now_s))
 
     def send(self, bucket: int, start_s: float, end_s: float) -> None:
         self.wire_s = max(self.wire_s, start_s, end_s)
-        self.done.append(Done("communicate", bucket, start_s, max(start_s, end_s)))
+        self.done.append(LaneSpan("communicate", bucket, start_s, max(start_s, end_s)))
 
     def durations_s(self) -> list[float]:
         """Durations of the collectives that buckets needed."""

@@ -15,10 +15,10 @@ from harness.engine.parameter_server.exchange import Pushing, Trainers
 from harness.engine.parameter_server.gate import Gate
 from harness.engine.parameter_server.gradient import Drain, Gradient
 from harness.engine.parameter_server.held import Held, Pulled
+from harness.engine.parameter_server.server_model import ServerModel
 from harness.engine.parameter_server.service import Service
 from harness.engine.parameter_server.serving import Serving
 from harness.engine.parameter_server.trainer import Served, Trainer
-from harness.engine.parameter_server.weights import Weights
 from harness.engine.training.assembly import built, rest_of, trained, whole
 from harness.engine.training.course import Course, course_of
 from harness.engine.training.gradients import Replayed
@@ -89,7 +89,7 @@ def serving_of(run: Run, place: Place) -> Serving:
     held: Any = Replayed({}, None, 0, None, 0)
     if course is not None:
         held = trained(run, place, model, course, None, Held)
-    weights = Weights(
+    weights = ServerModel(
         model=model if course else _zero(model),
         update=held.update,
         compressor=run.compressor(),

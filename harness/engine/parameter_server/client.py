@@ -10,7 +10,7 @@ from harness.engine.parameter_server.messages import (
     Ack,
     Answer,
     Ask,
-    Done,
+    Finish,
     Hello,
     Message,
     ProtocolError,
@@ -76,7 +76,7 @@ class Client:
 
     def done(self) -> None:
         """Tell that this was the last; returns once all are done."""
-        self.connection.send(Done())
+        self.connection.send(Finish())
         self._acknowledged()
 
     def _acknowledged(self) -> Ack:

@@ -13,7 +13,7 @@ from harness.engine.exchange.tally import Exchanged, Release
 from harness.engine.parameter_server.client import Client
 from harness.engine.parameter_server.gradient import Compressed, Gradient
 from harness.engine.parameter_server.messages import Push
-from harness.engine.training.buckets import Handed, Laid
+from harness.engine.training.buckets import BucketHandle, Laid
 from harness.records.run_directory import Events, Span
 
 
@@ -86,7 +86,7 @@ class Pushing:
         parameters: Sequence[Tensor] = (),
         last: bool = False,
         pattern: Tensor | None = None,
-    ) -> Handed:
+    ) -> BucketHandle:
         """One bucket; the `last` pushes all. ConnectionLost: it may have been applied or not.
 
         What is left in `buffer` is of no use: the mean is in the weights that are pulled next.
@@ -100,7 +100,7 @@ class Pushing:
             self._mark("compressed")
             self._push(found)
             self._mark("end")
-        return Handed()
+        return BucketHandle()
 
     def _hold_back(self) -> None:
         """Wait until paced computation would have ended."""

@@ -11,7 +11,7 @@ from harness.config.server import Server
 from harness.config.typed import require
 
 
-class Asked(NamedTuple):
+class ServerRun(NamedTuple):
     """A run, and what is looked at of it."""
 
     run: Run
@@ -29,11 +29,11 @@ class Constraint(NamedTuple):
     key: str
     must: str
     reason: str
-    breaks: Callable[[Asked], bool]
+    breaks: Callable[[ServerRun], bool]
 
 
-def _is_not(key: str, value: object) -> Callable[[Asked], bool]:
-    return lambda asked: attrgetter(key)(asked.run) != value
+def _is_not(key: str, value: object) -> Callable[[ServerRun], bool]:
+    return lambda server_run: attrgetter(key)(server_run.run) != value
 
 
 def _keeps(compressor: Compressor) -> bool:
@@ -91,9 +91,9 @@ def check_server(run: Run, compressor: Compressor) -> None:
     """BadSetting, naming what to change, unless all goes with `parallel=server`, if it is that."""
     if not isinstance(run.parallel, Server):
         return
-    asked = Asked(run, run.parallel, compressor)
+    server_run = ServerRun(run, run.parallel, compressor)
     for key, must, reason, breaks in CONSTRAINTS:
-        if breaks(asked):
+        if breaks(server_run):
             value = {"controller.agree": run.agree, "compressor": compressor}.get(key)
             value = attrgetter(key)(run) if value is None else value
             told = type(value) if is_dataclass(value) else value

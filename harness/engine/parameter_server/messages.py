@@ -52,7 +52,7 @@ class Push(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """Answer to Push, once the thread may go on, and to Done, once the run is over."""
+    """Answer to Push, once the thread may go on, and to Finish, once the run is over."""
 
     version: int  # that the push has made
     accepted: int  # 0: it was refused
@@ -74,7 +74,7 @@ class Settled(NamedTuple):
     waited: float  # for other trainers, on the clock
 
 
-class Done(NamedTuple):
+class Finish(NamedTuple):
     """This thread has no more steps to do."""
 
 
@@ -105,7 +105,7 @@ class Refusal(NamedTuple):
 
 
 Message = (
-    Hello | Welcome | Pull | Weights | Push | Ack | Settle | Settled | Done | Wait | Ask | Answer
+    Hello | Welcome | Pull | Weights | Push | Ack | Settle | Settled | Finish | Wait | Ask | Answer
     | Refusal
 )  # fmt: skip
 KINDS: tuple[Any, ...] = Message.__args__

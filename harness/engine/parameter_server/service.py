@@ -12,8 +12,8 @@ from harness.clock import Clock
 from harness.engine.parameter_server.captured import Contribution
 from harness.engine.parameter_server.gate import Gate
 from harness.engine.parameter_server.messages import ProtocolError, Push, Settle
+from harness.engine.parameter_server.server_model import ServerModel
 from harness.engine.parameter_server.session import Session
-from harness.engine.parameter_server.weights import Weights
 from harness.records.run_directory import Events, Pushed, Table
 
 May = Callable[[], bool]
@@ -40,7 +40,7 @@ class Settling:
 class Service:
     """The weights, and what sessions may do with them. `weights.lock` is of everything below it."""
 
-    weights: Weights
+    weights: ServerModel
     gate: Gate
     workers: int
     steps: int  # of each

@@ -12,7 +12,7 @@ from harness.engine.parameter_server.messages import (
     Ack,
     Answer,
     Ask,
-    Done,
+    Finish,
     Hello,
     Message,
     ProtocolError,
@@ -61,7 +61,7 @@ class Session:
             elif isinstance(message, Settle):
                 self._settle(message)
             else:
-                _expected(message, Done)
+                _expected(message, Finish)
                 self.service.gate.finish(self, self.say_wait, self.timeout_s / SAYS)
                 self.connection.send(Ack(self.service.weights.version, 1, 1, 0.0))
                 return

@@ -10,11 +10,11 @@ from harness.config.run import Run
 from harness.engine.exchange.thread import Exchange
 from harness.engine.pipeline.chain import Part
 from harness.engine.pipeline.channel import Channel
-from harness.engine.pipeline.device import Costs, Device
-from harness.engine.pipeline.flow import Flow, Here
+from harness.engine.pipeline.device import Device, StageTimes
+from harness.engine.pipeline.engine import PipelineEngine, StagePosition
 from harness.engine.pipeline.link import Inlet, Outlet
-from harness.engine.pipeline.meeting import Meeting
 from harness.engine.pipeline.meter import Meter
+from harness.engine.pipeline.object_gather import ObjectGather
 from harness.engine.pipeline.replayed import ReplayedStage
 from harness.engine.pipeline.staged import Staged
 from harness.engine.pipeline.stages import cuts_of, parts, shapes, share
@@ -41,53 +41,53 @@ class PipelineGroup(Protocol):
 def staged(run: Run, place: Place) -> Loop:
     """The loop of a rank that holds one stage, ready for its first step.
 
-    `place.workers` are those of its stage in all pipelines, `place.along` the stages of its own.
+    `place.workers` have the same stage of all pipelines, `place.pipeline_group` the other stages.
     """
-    layout, meeting, along = run.parallel, Meeting(place.everyone), place.along
+    layout, object_gather, group = run.parallel, ObjectGather(place.everyone), place.pipeline_group
     assert isinstance(layout, Pipeline)
     data = place.data
     whole = built(run, place._replace(device=torch.device("cpu")))
-    here = Here(along.stage, along.stages, place.workers.rank)
-    cuts = cuts_of(whole, data.shape, here.stages, layout.cuts)
+    position = StagePosition(group.stage, group.stages, place.workers.rank)
+    cuts = cuts_of(whole, data.shape, position.stages, layout.cuts)
     crossing = shapes(whole, cuts, data.shape)
-    model, shares = parts(whole, cuts)[here.stage], backward_shares(whole, data.shape)
-    flow = _flow(run, layout, place, along, here, crossing, share(model, shares))
+    model, shares = parts(whole, cuts)[position.stage], backward_shares(whole, data.shape)
+    engine = _engine(run, layout, place, group, position, crossing, share(model, shares))
     exchange = exchange_of(run, place, model, shares)
-    meter = Meter([*flow.ends(), flow.device, meeting])
+    meter = Meter([*engine.ends(), engine.device, object_gather])
     if run.emulation.compute == "replay":
-        replayed = _replayed(run, model, flow, exchange)
-        return loop_of(run, place, replayed, flow.device, meter)
-    samples, pipelines = flow.parts * flow.batch_size, place.workers.size
-    course = course_of(run, data, samples, here.pipeline, pipelines, place.begin)
+        replayed = _replayed(run, model, engine, exchange)
+        return loop_of(run, place, replayed, engine.device, meter)
+    samples, pipelines = engine.parts * engine.batch_size, place.workers.size
+    course = course_of(run, data, samples, position.pipeline, pipelines, place.begin)
     alone = place._replace(replica=Gathered, once=anew)
-    own, more = model.to(place.device), {"flow": flow, "meeting": meeting}
+    own, more = model.to(place.device), {"engine": engine, "object_gather": object_gather}
     gradients = trained(run, alone, own, course, exchange, Staged, **more)
-    learnt = {type(end).__name__.lower(): end.scheme for end in flow.ends()}
-    return loop_of(run, place, gradients, flow.device, meter, course, learnt)
+    learnt = {type(end).__name__.lower(): end.scheme for end in engine.ends()}
+    return loop_of(run, place, gradients, engine.device, meter, course, learnt)
 
 
-def _flow(
+def _engine(
     run: Run,
     layout: Pipeline,
     place: Place,
-    along: PipelineGroup,
-    here: Here,
+    group: PipelineGroup,
+    position: StagePosition,
     shapes: list[torch.Size],
     share: float,
-) -> Flow:
-    """Build the schedule engine of stage `here`, which has `share` of the computation."""
+) -> PipelineEngine:
+    """Build the engine of the stage at `position`, which has `share` of the computation."""
     encoding = Encoding(layout.encoding)
 
     def end(kind: type, cut: int, peer: int) -> Any:
-        rank = here.pipeline * here.stages + peer
-        channel = along.channel(peer, f"rank {rank}, stage {peer} of pipeline {here.pipeline}")
+        rank = position.pipeline * position.stages + peer
+        channel = group.channel(peer, f"rank {rank}, stage {peer} of pipeline {position.pipeline}")
         scheme = run.activations()
-        return kind(channel, scheme, encoding, shapes[cut], place.clock, place.beside)
+        return kind(channel, scheme, encoding, shapes[cut], place.clock, place.executor)
 
-    return Flow(
-        here=here,
-        inlet=None if here.is_first else end(Inlet, here.stage - 1, here.stage - 1),
-        outlet=None if here.is_last else end(Outlet, here.stage, here.stage + 1),
+    return PipelineEngine(
+        position=position,
+        inlet=None if position.is_first else end(Inlet, position.stage - 1, position.stage - 1),
+        outlet=None if position.is_last else end(Outlet, position.stage, position.stage + 1),
         device=Device(place.clock, _costs(run, share, place.clock.dilation)),
         schedule=layout.schedule,
         parts=run.accumulate,
@@ -95,17 +95,17 @@ def _flow(
     )
 
 
-def _costs(run: Run, share: float, dilation: float) -> Costs | None:
-    """Costs of a micro-batch in a stage with `share` of the model; None: measured here."""
+def _costs(run: Run, share: float, dilation: float) -> StageTimes | None:
+    """Times of a micro-batch in a stage with `share` of the model; None: measured here."""
     if run.emulation.is_measured:
         return None
     assert run.times is not None  # harness.validation
     times = run.times.at(run.batch_size)
     real = dilation * share
-    return Costs(real * times.forward_s, real * times.backward_s)
+    return StageTimes(real * times.forward_s, real * times.backward_s)
 
 
-def _replayed(run: Run, model: Part, flow: Flow, exchange: Exchange) -> ReplayedStage:
+def _replayed(run: Run, model: Part, engine: PipelineEngine, exchange: Exchange) -> ReplayedStage:
     sizes = {name: parameter.shape for name, parameter in model.named_parameters()}
     seed, bucket_mb = run.seed, run.bucket_mb
-    return ReplayedStage(flow, Replayed(sizes, exchange, 0, bucket_mb, seed), seed)
+    return ReplayedStage(engine, Replayed(sizes, exchange, 0, bucket_mb, seed), seed)

@@ -15,7 +15,7 @@ from harness.clock import RankClock
 from harness.engine.training.pace import Release
 
 
-class Costs(NamedTuple):
+class StageTimes(NamedTuple):
     """Real seconds of one micro-batch, forward and backward."""
 
     forward_s: float
@@ -30,7 +30,7 @@ class Spent(NamedTuple):
     late_s: float = 0.0  # that computing took beyond what it was to take
 
 
-class Did(NamedTuple):
+class StageSpan(NamedTuple):
     """One thing that a stage did, of micro-batch `part`, on the clock."""
 
     kind: str  # forward | backward | compress
@@ -47,16 +47,16 @@ class Device:
     """
 
     clock: RankClock
-    costs: Costs | None = None
+    costs: StageTimes | None = None
     spent: Spent = field(default_factory=Spent, init=False)
-    did: list[Did] = field(default_factory=list, init=False)  # in this step
+    spans: list[StageSpan] = field(default_factory=list, init=False)  # in this step
     _free_s: float = field(default=0.0, init=False)  # on the clock: all before is done
     _begin_s: float = field(default=0.0, init=False)  # of what is being computed
 
     def release(self, begin: float) -> Release | None:
         """None: when gradients may leave follows from what was computed."""
         self._free_s = begin
-        self.did.clear()
+        self.spans.clear()
         return None
 
     def rest(self) -> None:
@@ -78,7 +78,7 @@ class Device:
         took_s = getattr(self.costs, f"{way}_s") if self.costs else 0.0
         due_s = self._begin_s + took_s
         self._free_s = max(due_s, now_s)
-        self.did.append(Did(way, part, self._begin_s, self._free_s))
+        self.spans.append(StageSpan(way, part, self._begin_s, self._free_s))
         if self.costs is None:
             return
         if due_s > now_s:
@@ -93,7 +93,7 @@ class Device:
         with self.clock.compressing(entries):
             yield
         took_s = self.clock.now() - begin_s
-        self.did.append(Did("compress", part, begin_s, begin_s + took_s))
+        self.spans.append(StageSpan("compress", part, begin_s, begin_s + took_s))
         self._free_s += took_s
         self._add(compress_s=took_s)
 

@@ -24,7 +24,7 @@ Shape = tuple[int, int]  # rows, entries of each
 Value = TypeVar("Value")
 
 
-class Task(Protocol):
+class PendingResult(Protocol):
     """Pending result of a task on another thread."""
 
     def result(self) -> Any:
@@ -32,10 +32,10 @@ class Task(Protocol):
         ...
 
 
-class Beside(Protocol):
+class SerialExecutor(Protocol):
     """A thread that does tasks in their order, such as an executor of concurrent.futures."""
 
-    def submit(self, work: Callable[..., Any], /, *arguments: Any) -> Task: ...
+    def submit(self, work: Callable[..., Any], /, *arguments: Any) -> PendingResult: ...
 
     def shutdown(self) -> None: ...
 
@@ -60,12 +60,12 @@ class End:
     encoding: Encoding
     shape: torch.Size
     clock: RankClock
-    beside: Callable[[str], Beside]  # a thread of that name
+    executor: Callable[[str], SerialExecutor]  # a thread of that name
     dense_bytes: int = field(default=0, init=False)  # of what was sent, were it not compressed
     flushed_s: float = field(default=0.0, init=False)  # real, for what had not left
 
     def __post_init__(self) -> None:
-        self._thread = self.beside(type(self).__name__.lower())
+        self._thread = self.executor(type(self).__name__.lower())
 
     def _rows(self, samples: int) -> Shape:
         return samples, prod(self.shape)
@@ -102,7 +102,7 @@ class End:
 class Sending(NamedTuple):
     """A micro-batch that has left, and whose gradient will come."""
 
-    grad: Task  # a Came[Tensor]
+    grad: PendingResult  # a Came[Tensor]
 
 
 @dataclass
@@ -149,7 +149,7 @@ class Inlet(End):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._expected: list[Task] = []
+        self._expected: list[PendingResult] = []
 
     def expect(self, samples: int, times: int = 1) -> None:
         """Announce that micro-batches of `samples` will arrive, while this process computes."""

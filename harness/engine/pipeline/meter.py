@@ -8,9 +8,9 @@ from compressors.activations.operator import Crossed, Cut
 from harness.engine.crossing import Crossing
 from harness.engine.pipeline.device import Device
 from harness.engine.pipeline.link import Inlet, Outlet
-from harness.engine.pipeline.meeting import Meeting
+from harness.engine.pipeline.object_gather import ObjectGather
 
-Source = Inlet | Outlet | Cut | Meeting | Device
+Source = Inlet | Outlet | Cut | ObjectGather | Device
 
 
 class _Sums(NamedTuple):
@@ -26,7 +26,7 @@ class _Sums(NamedTuple):
 
 
 class Meter:
-    """Reads the ends of the cuts beside a stage, its device and its meetings, or the operators."""
+    """Reads the ends of the cuts of a stage, its device and what it gathers, or the operators."""
 
     def __init__(self, ends: Sequence[Source]) -> None:
         self._ends = ends
@@ -46,7 +46,7 @@ class Meter:
 
 
 def _counters(end: Source) -> _Sums:
-    if isinstance(end, Meeting):
+    if isinstance(end, ObjectGather):
         return _Sums(end.workers.sent_bytes, end.workers.received_bytes)
     if isinstance(end, Device):
         return _Sums(**end.spent._asdict())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from harness.engine.pipeline.flow import Flow
+from harness.engine.pipeline.engine import PipelineEngine
 from harness.engine.training.gradients import Replayed
 
 
@@ -17,25 +17,25 @@ class ReplayedStage:
     loss and nothing to evaluate or save.
     """
 
-    flow: Flow
+    engine: PipelineEngine
     gradients: Replayed
     seed: int
 
     def __post_init__(self) -> None:
-        flow, noise = self.flow, torch.Generator().manual_seed(self.seed)
+        engine, noise = self.engine, torch.Generator().manual_seed(self.seed)
         self.exchange = self.gradients.exchange
-        self.samples = flow.parts * flow.batch_size if flow.here.is_last else 0
+        self.samples = engine.parts * engine.batch_size if engine.position.is_last else 0
 
         def some(shape: torch.Size) -> Tensor:
-            return torch.randn(flow.batch_size, *shape, generator=noise)
+            return torch.randn(engine.batch_size, *shape, generator=noise)
 
-        self._outputs = some(flow.outlet.shape).relu_() if flow.outlet else torch.zeros(())
-        self._grad = some(flow.inlet.shape) if flow.inlet else None
+        self._outputs = some(engine.outlet.shape).relu_() if engine.outlet else torch.zeros(())
+        self._grad = some(engine.inlet.shape) if engine.inlet else None
 
     def compute(self, step: int) -> float:
-        self.flow.run(self, self.gradients.exchange.begin_backward)
+        self.engine.run(self, self.gradients.exchange.begin_backward)
         loss = self.gradients.compute(step)
-        self.flow.flush()
+        self.engine.flush()
         return loss
 
     def forward(self, part: int, inputs: Tensor | None) -> Tensor:
@@ -53,4 +53,4 @@ class ReplayedStage:
         return {}
 
     def close(self) -> None:
-        self.flow.close()
+        self.engine.close()

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from harness.engine.pipeline.flow import Flow
-from harness.engine.pipeline.meeting import Meeting
+from harness.engine.pipeline.engine import PipelineEngine
+from harness.engine.pipeline.object_gather import ObjectGather
 from harness.engine.training.gradients import Trained
 
 
@@ -24,16 +24,16 @@ class Staged(Trained):
     the labels. The last one knows the loss and counts the samples; elsewhere they are nan and 0.
     """
 
-    flow: Flow
-    meeting: Meeting
+    engine: PipelineEngine
+    object_gather: ObjectGather
 
     def __post_init__(self) -> None:
-        self.here = self.flow.here
-        self.samples = self.samples if self.here.is_last else 0
+        self.position = self.engine.position
+        self.samples = self.samples if self.position.is_last else 0
 
     def settle(self, inputs: Tensor) -> None:
         before = [buffer.clone() for buffer in self.model.buffers()]
-        inlet = self.flow.inlet
+        inlet = self.engine.inlet
         came = torch.zeros(len(inputs), *inlet.shape, requires_grad=True) if inlet else None
         self._scores(inputs, came).sum().backward()
         self.optimizer.zero_grad()
@@ -44,15 +44,15 @@ class Staged(Trained):
         with self.clock.computing():
             inputs, labels = next(self.batches)
         self._inputs, self._labels = inputs.chunk(self.accumulate), labels.chunk(self.accumulate)
-        self._total = 0.0 if self.here.is_last else float("nan")
-        self.flow.run(self, self.exchange.begin_backward)
+        self._total = 0.0 if self.position.is_last else float("nan")
+        self.engine.run(self, self.exchange.begin_backward)
         self.replica.exchange_rest()
-        self.flow.flush()
+        self.engine.flush()
         return self._total
 
     def forward(self, part: int, inputs: Tensor | None) -> Tensor:
         outputs = self._scores(self._inputs[part], inputs)
-        if not self.here.is_last:
+        if not self.position.is_last:
             return outputs
         loss = self.task.loss(outputs, self._labels[part]) / self.accumulate
         self._total += loss.item()
@@ -82,33 +82,33 @@ class Staged(Trained):
         sums = torch.zeros(3, dtype=torch.float64)
         for inputs, labels in self.test_set():
             came = None
-            if self.flow.inlet:
-                self.flow.inlet.expect(len(labels))
-                came = self.flow.inlet.receive().inputs
+            if self.engine.inlet:
+                self.engine.inlet.expect(len(labels))
+                came = self.engine.inlet.receive().inputs
             outputs = self._scores(inputs, came)
-            if self.flow.outlet:
-                self.flow.outlet.show(outputs)
+            if self.engine.outlet:
+                self.engine.outlet.show(outputs)
             else:
                 sums += self.task.tested(nn.Identity(), [(outputs, labels)]).cpu()
-        self.flow.flush()
+        self.engine.flush()
         self.model.train()
-        return self.task.metrics(torch.stack(self.meeting.gather(sums)).sum(0))
+        return self.task.metrics(torch.stack(self.object_gather.gather(sums)).sum(0))
 
     def _take_buffers_of_the_first(self) -> None:
         """Statistics of the first pipeline's batches are evaluated, and saved."""
         own = dict(self.model.named_buffers())
-        told = self.meeting.gather(own if self.here.pipeline == 0 else {})
-        theirs = told[self.here.stage]
+        told = self.object_gather.gather(own if self.position.pipeline == 0 else {})
+        theirs = told[self.position.stage]
         for name, buffer in own.items():
             buffer.copy_(theirs[name])
 
     def shared(self) -> dict[str, Any]:
         """State for a checkpoint from any one rank: the whole model, as if it were not cut."""
-        own = self.model.state_dict() if self.here.pipeline == 0 else {}
-        return {"model": {k: v for part in self.meeting.gather(own) for k, v in part.items()}}
+        own = self.model.state_dict() if self.position.pipeline == 0 else {}
+        return {"model": {k: v for part in self.object_gather.gather(own) for k, v in part.items()}}
 
     def own(self) -> dict[str, Any]:
         return super().own() | {"optimizer": self.optimizer.state_dict()}
 
     def close(self) -> None:
-        self.flow.close()
+        self.engine.close()

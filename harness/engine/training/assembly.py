@@ -19,7 +19,7 @@ from harness.engine.pipeline.meter import Meter
 from harness.engine.pipeline.operators import before_cuts, cut_in_place, schemes
 from harness.engine.training.course import Course, course_of
 from harness.engine.training.gradients import Replayed, Trained
-from harness.engine.training.pace import Measured, Pace, Paced
+from harness.engine.training.pace import MeasuredPace, Pace, Paced
 from harness.engine.training.place import Place, anew
 from harness.engine.training.replica import Replica
 from harness.engine.training.rest import Rest, Save, no_checkpoint
@@ -246,7 +246,7 @@ def pace_of(run: Run, dilation: float) -> Pace:
     `dilation` is that of the clock.
     """
     if run.emulation.is_measured:
-        return Measured()
+        return MeasuredPace()
     assert run.times is not None  # harness.validation
     times = run.times.at(run.batch_size)
     before = (run.accumulate - 1) * (times.forward_s + times.backward_s)

@@ -22,7 +22,7 @@ class Laid(NamedTuple):
     parameters: Sequence[Tensor]  # in the same order; none where they have only a shape
 
 
-class Handed:
+class BucketHandle:
     """A bucket whose mean is there when the last of its exchange has been handed over."""
 
     def wait(self) -> None:

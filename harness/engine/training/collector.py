@@ -13,7 +13,7 @@ from harness.engine.exchange.thread import Exchange
 from harness.engine.training.buckets import Buckets, Laid
 
 
-class Handed(NamedTuple):
+class PendingGradient(NamedTuple):
     """A gradient of a bucket that is not full yet."""
 
     buffer: Tensor  # [n], DDP's, which looks for the mean at the beginning of its memory
@@ -28,7 +28,7 @@ class Collector:
     buckets: Buckets
     exchange: Exchange
     _left: deque[Laid] = field(default_factory=deque, init=False)  # buckets of this exchange
-    _held: list[Handed] = field(default_factory=list, init=False)
+    _held: list[PendingGradient] = field(default_factory=list, init=False)
 
     def hook(self, state: object, bucket: torch.distributed.GradBucket) -> Future[Tensor]:
         """DDP communication hook."""
@@ -38,7 +38,7 @@ class Collector:
         assert self.exchange.names[id(parameter)] == laid.names[len(self._held)]
         mean = laid.gradients[len(self._held)].view(-1)
         mean.copy_(bucket.buffer())
-        self._held.append(Handed(bucket.buffer(), mean, _future(mean)))
+        self._held.append(PendingGradient(bucket.buffer(), mean, _future(mean)))
         future = self._held[-1].future
         if len(self._held) == len(laid.names):
             self._submit()
@@ -55,7 +55,7 @@ def _future(tensor: Tensor) -> Future[Tensor]:
     return Future(devices=[tensor.device]) if tensor.is_cuda else Future()
 
 
-def _settle(held: list[Handed], sent: Future[Tensor]) -> None:
+def _settle(held: list[PendingGradient], sent: Future[Tensor]) -> None:
     try:
         sent.value()
     except Exception as error:  # DDP waits for each of them

@@ -15,7 +15,7 @@ class Pace(Protocol):
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredPace:
     """Computation takes what it takes."""
 
     def release(self, begin: float) -> Release | None:

@@ -17,7 +17,7 @@ from harness.engine.training.together import Together
 from harness.workloads.data.base import DataSet
 
 
-def thread_of_its_own(name: str) -> Any:
+def single_thread_executor(name: str) -> Any:
     """An executor; a new thread has a number of its own, by which products are rounded."""
     return ThreadPoolExecutor(1, name, torch.set_num_threads, (torch.get_num_threads(),))
 
@@ -53,11 +53,11 @@ class Place(NamedTuple):
     begin: Resumed | None = None  # what the run goes on from
     exchange: Callable[..., Any] = Exchange  # what becomes of gradients
     replica: Callable[..., Replica] = Distributed  # who else computes with the model
-    beside: Callable[[str], Any] = thread_of_its_own
+    executor: Callable[[str], Any] = single_thread_executor
     once: Callable[[str, Callable[[], Any]], Any] = anew  # by name, what ranks share
     shared: Callable[[str, Callable[[], Any]], Any] = anew  # likewise, what threads of a rank do
     thread: int = 0  # of the rank
-    along: Any = None  # the stages of its pipeline
+    pipeline_group: Any = None  # the stages of its pipeline
     everyone: Any = None  # Collectives of all ranks of all pipelines
     transport: Any = None  # between the trainers and their server
 

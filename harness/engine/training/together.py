@@ -38,23 +38,23 @@ class Machines:
     clock: Clock
     meet: Callable[[float], float]
     gather: Callable[[Any], list[Any]]
-    seat: int = 0  # among the ranks of its machine
-    seats: int = 1  # of its machine
+    local_rank: int = 0  # among the ranks of its machine
+    local_world_size: int = 1  # of its machine
 
     def begin(self) -> float:
         self.meet(0.0)
-        if self.seat == 0:
+        if self.local_rank == 0:
             self.clock.call_ready()
         self.clock.wait_running()
         return self.clock.now()
 
     def stop(self, arrived: float) -> None:
         first = self.meet(arrived)
-        if self.seat == 0:
+        if self.local_rank == 0:
             self.clock.pause(first)
 
     def go_on(self, arrived: float) -> None:
-        self.clock.report_back(self.seat)
-        if self.seat == 0:
-            self.clock.resume_with(self.seats)
+        self.clock.report_back(self.local_rank)
+        if self.local_rank == 0:
+            self.clock.resume_with(self.local_world_size)
         self.clock.wait_until(arrived)

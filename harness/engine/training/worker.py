@@ -29,24 +29,26 @@ from harness.records.run_directory import Events
 PEER_LOST = ("Connection closed by peer", "Connection reset by peer", "Timed out waiting")
 
 
-class Here(NamedTuple):
+class LocalRanks(NamedTuple):
     """The ranks of this machine."""
 
     first_rank: int
-    workers: int
+    local_world_size: int
 
-    def seat(self, rank: int) -> int:
-        """The number of `rank` among them."""
+    def local_rank(self, rank: int) -> int:
+        """The number of `rank` among the ranks of this machine."""
         return rank - self.first_rank
 
 
-def main(run_dir: str, run: Run, clock: Clock, exchange_timeout_s: float, here: Here) -> None:
+def main(
+    run_dir: str, run: Run, clock: Clock, exchange_timeout_s: float, local: LocalRanks
+) -> None:
     """Run this rank, as torchrun's environment names it; never returns normally after a failure."""
     rank = int(os.environ["RANK"])
     folder = Path(run_dir)
     log_to(folder / "logs" / f"rank{rank}.log")
     try:
-        _run(folder, run, rank, clock, exchange_timeout_s, here)
+        _run(folder, run, rank, clock, exchange_timeout_s, local)
     except BaseException as error:
         try:
             report(folder, rank, error)
@@ -55,15 +57,15 @@ def main(run_dir: str, run: Run, clock: Clock, exchange_timeout_s: float, here: 
 
 
 def _run(
-    run_dir: Path, run: Run, rank: int, clock: Clock, exchange_timeout_s: float, here: Here
+    run_dir: Path, run: Run, rank: int, clock: Clock, exchange_timeout_s: float, local: LocalRanks
 ) -> None:
     events = Events(run_dir)
-    device = _device(run, rank, here)
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // here.workers))
+    device = _device(run, rank, local)
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // local.local_world_size))
     torch.manual_seed(run.seed)
     timeout = timedelta(seconds=exchange_timeout_s)
     dist.init_process_group(_backend(device), timeout=timeout)
-    loop, groups = built(run, run_dir, clock, device, here, timeout)
+    loop, groups = built(run, run_dir, clock, device, local, timeout)
     events.append("rank_ready", rank=rank, pid=os.getpid())
     loop.run()
     finished(events, clock, rank, loop, _drifted(loop.gradients, groups[0]))
@@ -82,20 +84,24 @@ def built(
     run_dir: Path,
     clock: Clock,
     device: torch.device,
-    here: Here,
+    local: LocalRanks,
     timeout: timedelta,
 ) -> tuple[Loop, list[dist.ProcessGroup]]:
     """This rank's loop, and its groups: first of those that it shares gradients with."""
     mesh = meshed(run.parallel.ranks, timeout)
     across, along = mesh.get_group(ACROSS), mesh.get_group(ALONG)
     rank, workers = dist.get_rank(), Workers(across, device)
-    together = Machines(clock, meet, gather, here.seat(rank), here.workers)
+    together = Machines(clock, meet, gather, local.local_rank(rank), local.local_world_size)
     data = run.dataset
     begin = resumed(run.resume_from)
-    place = Place(run_dir, rank, together.seat == 0, clock, workers, device, together, data, begin)
+    place = Place(
+        run_dir, rank, together.local_rank == 0, clock, workers, device, together, data, begin
+    )
     if along.size() > 1:
         groups = [across, along, everyone(timeout)]
-        place = place._replace(along=GlooPipelineGroup(along, device), everyone=Workers(groups[-1]))
+        place = place._replace(
+            pipeline_group=GlooPipelineGroup(along, device), everyone=Workers(groups[-1])
+        )
         return assembled(run, place), groups
     loop = assembled(run, place)
     loop.record = Communicated(run_dir, rank, workers, clock).write
@@ -128,11 +134,11 @@ def gather(mine: Any) -> list[Any]:
     return everyone
 
 
-def _device(run: Run, rank: int, here: Here) -> torch.device:
+def _device(run: Run, rank: int, local: LocalRanks) -> torch.device:
     """A GPU of its own for every rank of this machine, or the CPU; NCCL cannot share one."""
-    if run.device_type(here.workers) == "cpu":
+    if run.device_type(local.local_world_size) == "cpu":
         return torch.device("cpu")
-    device = torch.device("cuda", here.seat(rank))
+    device = torch.device("cuda", local.local_rank(rank))
     torch.cuda.set_device(device)
     return device
 

@@ -8,7 +8,7 @@ import torch
 from harness.engine.exchange.collectives import Collectives
 
 
-class Meeting:
+class ObjectGather:
     """Gathers objects of all ranks, over gloo, and counts their bytes."""
 
     def __init__(self, workers: Collectives) -> None:

@@ -14,7 +14,7 @@ from harness.workloads.buckets import BucketMb
 
 
 @dataclass
-class Weights:
+class ServerModel:
     """`model`, whose parameters lie in one vector, and what it is updated by.
 
     Whoever changes them holds `lock`; who reads without it may see half a change. `compressor`

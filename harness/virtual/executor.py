@@ -23,7 +23,7 @@ class Promise:
         return self.value
 
 
-class Beside:
+class VirtualExecutor:
     """A thread of the rank that makes it, as concurrent.futures has one: tasks in their order."""
 
     def __init__(self, world: World, name: str) -> None:

@@ -11,7 +11,7 @@ from harness.engine.pipeline.link import Arrival, Inlet, Outlet, Sending
 from harness.engine.pipeline.schedule import SCHEDULES
 
 
-class Here(NamedTuple):
+class StagePosition(NamedTuple):
     """The stage of this rank, of which pipeline."""
 
     stage: int
@@ -42,10 +42,10 @@ class Computing(Protocol):
 
 
 @dataclass
-class Flow:
-    """Runs the micro-batches of stage `here`; an end is None where there is no cut."""
+class PipelineEngine:
+    """Runs the micro-batches of stage `position`; an end is None where there is no cut."""
 
-    here: Here
+    position: StagePosition
     inlet: Inlet | None
     outlet: Outlet | None
     device: Device
@@ -59,7 +59,8 @@ class Flow:
         """All micro-batches, both ways; what leaves may not have left when it returns."""
         if self.inlet:
             self.inlet.expect(self.batch_size, self.parts)
-        for way, part in SCHEDULES[self.schedule](self.here.stage, self.here.stages, self.parts):
+        order = SCHEDULES[self.schedule](self.position.stage, self.position.stages, self.parts)
+        for way, part in order:
             if way == "forward":
                 self._forward(stage, part)
             else:
