@@ -2,7 +2,11 @@
 
 import ast
 import re
+from collections import defaultdict
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -31,6 +35,18 @@ OWNERS = {
         "harness/calibrate/",  # start-up, barriers before what is timed
     },
 }
+ROOMS = (  # of harness/: each imports only what stands in rows above its own
+    "boot clock studies workloads",
+    "records",
+    "config",
+    "emulation engine reporting",
+    "virtual",
+    "runner validation",
+    "clean help plan preview report signals claims",
+    "calibrate doctor fidelity reproduce",
+    "announce",
+    "__main__",
+)
 
 
 STUDIES = sorted(path.parent.name for path in (ROOT / "papers").glob("*/__init__.py"))
@@ -89,3 +105,89 @@ def test_a_study_imports_no_other():
 def test_the_harness_names_no_paper():
     for path in sources("harness"):
         assert not NAMED.search(path.read_text()), path
+
+
+class Arrow(NamedTuple):
+    """One room of harness/ that imports another: a package there, or a module of no package."""
+
+    importer: str
+    imported: str
+
+
+@cache
+def arrows() -> dict[Arrow, list[str]]:
+    """Import lines by arrow, wherever they stand: lazy ones and those for types alone too."""
+    found: dict[Arrow, list[str]] = defaultdict(list)
+    for path in sources("harness"):
+        place = path.relative_to(ROOT)
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)):
+            for room in rooms_of(node, place):
+                if room != (own := place.with_suffix("").parts[1]):
+                    line = ast.get_source_segment(text, node)
+                    found[Arrow(own, room)].append(f"{place}:{node.lineno}: {line}")
+    return dict(found)
+
+
+def rooms_of(node: ast.AST, place: Path) -> set[str]:
+    """Rooms that a statement of the module at `place` imports; none of any other."""
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        around = place.parts[: -node.level] if node.level else ()  # of a relative import
+        module = ".".join([*around, *filter(None, [node.module])])
+        names = [f"{module}.{alias.name}" for alias in node.names]
+    else:
+        return set()
+    return {name.split(".")[1] for name in names if name.startswith("harness.")}
+
+
+def cycle(graph: dict[str, set[str]]) -> list[str]:
+    """Some way from a room back to itself, each importing the next; empty where there is none."""
+    for start in sorted(graph):
+        ways = [[start]]
+        seen = set[str]()
+        while ways:
+            way = ways.pop(0)
+            for room in sorted(graph.get(way[-1], ())):
+                if room == start:
+                    return [*way, start]
+                if room not in seen:
+                    seen.add(room)
+                    ways.append([*way, room])
+    return []
+
+
+def test_no_rooms_of_the_harness_import_each_other_in_a_circle():
+    graph = defaultdict(set)
+    for importer, imported in arrows():
+        graph[importer].add(imported)
+    found = cycle(dict(graph))
+    lines = [line for pair in pairwise(found) for line in arrows()[Arrow(*pair)]]
+    assert not found, "\n".join([" -> ".join(found), *lines])
+
+
+def test_every_room_imports_only_rooms_above_it_in_the_table():
+    rows = {room: number for number, row in enumerate(ROOMS) for room in row.split()}
+    there = {path.relative_to(ROOT).with_suffix("").parts[1] for path in sources("harness")}
+    assert set(rows) == there - {"__init__"}
+    wrong = [
+        line
+        for (importer, imported), lines in arrows().items()
+        if rows[imported] >= rows[importer]
+        for line in lines
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_circle_is_found_through_imports_that_are_lazy_for_types_or_relative():
+    lazy = "def f():\n    from harness.virtual.run import simulate"
+    for_types = "if TYPE_CHECKING:\n    import harness.virtual.run"
+    relative = "from ..virtual import run"
+    for source in (lazy, for_types, relative, "from harness import virtual"):
+        found = [
+            rooms_of(node, Path("harness/engine/x.py")) for node in ast.walk(ast.parse(source))
+        ]
+        assert set().union(*found) == {"virtual"}, source
+    assert cycle({"a": {"b"}, "b": {"c", "d"}, "d": {"b"}}) == ["b", "d", "b"]
+    assert cycle({"a": {"b", "c"}, "b": {"c"}}) == []
