@@ -1,18 +1,15 @@
-"""What every shaped network is told, emulated or real: queues, periods; and where its runs live."""
+"""What every network of packets is told: queues, periods; and where its runs live."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from harness.config import device_costs
+from harness.config import device_costs, queues
 from harness.config.device_costs import Given
 from harness.emulation import following
 from profiles.base import Profile
-from profiles.limits import check_between, check_whole
+from profiles.limits import check_between
 
-FEWEST_QUEUE_BYTES, MOST_QUEUE_BYTES = 1 << 18, 1 << 26  # that queue_ms may come to
-LEAST_QUEUE_BYTES = 3000  # two packets
-QUEUE_MS = (0.01, 60_000.0)
 PERIOD_S = (0.001, 3600.0)
 
 
@@ -38,25 +35,11 @@ class Shaping:
         check_between(*PERIOD_S, probe_s=self.probe_s)
         if self.device is not None:
             device_costs.check(self.device)
-        if self.queue_ms is not None:
-            check_between(*QUEUE_MS, queue_ms=self.queue_ms)
-        if self.queue_bytes is not None:
-            check_whole(LEAST_QUEUE_BYTES, 1 << 30, queue_bytes=self.queue_bytes)
-        queue = (self.queue_ms, self.queue_bytes)
-        if queue.count(None) != 1:
-            raise ValueError(f"queue_ms, queue_bytes must be one number and one null, got {queue}")
+        queues.check(self.queue_ms, self.queue_bytes)
 
     def queue(self, profile: Profile) -> int:
-        """Bytes each direction buffers: queue_ms at the highest rate, in [256 KiB, 64 MiB].
-
-        Fixed in bytes like a switch's buffer, so it means more ms when the rate drops, and nothing
-        queued is lost by a change. Emulated time and rate, so dilation leaves the bytes alone.
-        """
-        if self.queue_bytes is not None:
-            return self.queue_bytes
-        assert self.queue_ms is not None
-        wanted = profile.extremes().highest_mbit * 125 * self.queue_ms
-        return round(min(MOST_QUEUE_BYTES, max(FEWEST_QUEUE_BYTES, wanted)))
+        """Bytes that each direction buffers."""
+        return queues.bytes_of(self.queue_ms, self.queue_bytes, profile)
 
     def packet_bytes(self, profile: Profile, dilation: float) -> int | None:
         """Most bytes that a node hands to its link as one packet; None: the kernel's own 64 KB."""

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
-from harness.config import device_costs
+from harness.config import device_costs, queues
 from harness.config.device_costs import Given
-from harness.emulation.dumbbell_sides import check_halves, check_nodes, on_left
-from harness.emulation.shaping import Shaping
+from harness.config.dumbbell_sides import check_halves, check_nodes, on_left
 from harness.virtual.conditions import BYTES_PER_MBIT, Conditions, Look
 from harness.virtual.costs import Costs
 from harness.virtual.ends import packet_bytes
@@ -63,7 +62,8 @@ class Simulated:
         if self.device is not None:
             device_costs.check(self.device)
         check_between(*PERIOD_S, update_s=self.update_s, sample_s=self.sample_s)
-        self._shaping()
+        if self._has_queues:
+            queues.check(self.queue_ms, self.queue_bytes)
         check_whole(0, MOST_DRAWN, timeline_steps=self.timeline_steps)
         check_whole(1, 1024, threads=self.threads)
         check_whole(0, MOST_REPEATED, repeat=self.repeat)
@@ -118,14 +118,14 @@ class Simulated:
         )
 
     def _queue_bytes(self, profile: Profile) -> int:
-        shaping = self._shaping()
-        return shaping.queue(profile) if shaping else 0
+        if not self._has_queues:
+            return 0
+        return queues.bytes_of(self.queue_ms, self.queue_bytes, profile)
 
-    def _shaping(self) -> Shaping | None:
-        """Queues as those of real packets; None where no flow shares one with others."""
-        if self.queue_ms is None and self.queue_bytes is None:
-            return None
-        return Shaping(queue_ms=self.queue_ms, queue_bytes=self.queue_bytes)
+    @property
+    def _has_queues(self) -> bool:
+        """As those of real packets; without, no flow shares one with others."""
+        return self.queue_ms is not None or self.queue_bytes is not None
 
     def compression(
         self,
