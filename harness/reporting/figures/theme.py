@@ -119,4 +119,4 @@ def _settle(figure: Figure) -> None:
     """Find every place once: solving for them again costs as much as drawing."""
     if figure.get_layout_engine() is not None:
         figure.draw_without_rendering()
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)  # unlike "none" leaves nothing that is drawn for once more
