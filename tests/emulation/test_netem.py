@@ -23,7 +23,7 @@ from tests.launching import ROOT, TINY, command, runs, state
 
 JOB_S = 230
 # what a machine of one processor and 10 ms timers carries in packets of one MTU
-SLOW_MACHINE = ("steps=3", "profile.rate_mbit=50", "network.queue_ms=200")
+SLOW_MACHINE = ("steps=3", "profile.rate_mbit=50", "network.queue_ms=200", "network.probe_s=0.5")
 
 
 class Lopsided(Flat):

@@ -14,7 +14,7 @@ from tests.launching import training, until
 DAY_S = 86_400
 LONGEST_S = 600  # of a law there
 IMPORTED_S = 300  # torch alone takes from 15 to 45 s there, and a run imports it twice
-SLOW_MACHINE = ("steps=12", "profile.rate_mbit=50", "network.queue_ms=200")
+SLOW_MACHINE = ("steps=12", "profile.rate_mbit=50", "network.queue_ms=200", "network.probe_s=0.5")
 
 
 def set_forward(seconds: float) -> None:
