@@ -23,7 +23,7 @@ import pandas as pd
 from compressors.activations.dense import Dense
 from controllers.base import Column
 from harness.config import sweep
-from harness.config.network import Network
+from harness.config.network import NetworkChoice
 from harness.config.parallel import Data, Split
 from harness.config.run import Run
 from harness.config.server import Server
@@ -87,7 +87,7 @@ def stand_in(run: Run) -> Run:
     )
 
 
-def _simulated(network: Network, dilation: float) -> Simulated:
+def _simulated(network: NetworkChoice, dilation: float) -> Simulated:
     """Latencies are of this machine; what compression takes is the device's, where there is one."""
     kind = SimulatedDumbbell if isinstance(network, Dumbbell) else Simulated
     names = [each.name for each in fields(kind) if hasattr(network, each.name)]

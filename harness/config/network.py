@@ -7,7 +7,7 @@ from harness.config.device_costs import Given
 from profiles.base import Profile
 
 
-class Network(Protocol):
+class NetworkChoice(Protocol):
     """A choice of `conf/network`: one that comes up, or one of virtual time."""
 
     in_process: ClassVar[bool]  # whether its runs are made in the process that asks for them

@@ -17,7 +17,7 @@ from compressors.activations.base import Activations
 from compressors.base import Compressor
 from controllers.base import Controller
 from harness.config.lanes import Lanes
-from harness.config.network import Network
+from harness.config.network import NetworkChoice
 from harness.config.parallel import Data, Pipeline, Split
 from harness.config.schedules import Schedule
 from harness.config.server import Server
@@ -159,7 +159,7 @@ class Run:
     dataset: DataSet
     parallel: Parallel
     profile: Profile
-    network: Network
+    network: NetworkChoice
     watch: Watch | None
     compressor: Callable[[], Compressor]  # makes one, as do the two below
     controller: Callable[[], Controller]
