@@ -29,7 +29,7 @@ from setproctitle import setproctitle
 from harness.records.environment import ALLOCATOR
 
 ROOT = Path(__file__).resolve().parents[1]
-SUPERVISORS = "harness.runner.supervisors"
+FORK_SERVER = "harness.runner.fork_server"
 IMPORTED = (
     "harness.__main__",
     "harness.runner.supervise",
@@ -152,8 +152,8 @@ def _command(asked: dict[str, Any], streams: list[int], writing: int) -> NoRetur
     os.close(writing)
     threads = asked["environment"].get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0))
     torch.set_num_threads(int(threads))  # the fork server itself has one
-    supervisors = sys.modules[SUPERVISORS]
-    supervisors.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": spare.become})
+    fork_server = sys.modules[FORK_SERVER]
+    fork_server.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": spare.become})
     _run(asked, streams)
 
 

@@ -15,7 +15,7 @@ from harness.doctor.composition import build
 from harness.doctor.findings import Finding, told
 from harness.doctor.show import plain, verdict
 from harness.emulation import capabilities
-from harness.runner import turn
+from harness.runner import locks
 from tests.emulation.inside import MAPPED
 from tests.emulation.test_rootless import as_user, interpreter
 from tests.launching import TINY, completed, harness, network_namespaces, until
@@ -221,7 +221,7 @@ def test_what_the_machine_runs_in(file, text, what, tmp_path):
 
 def test_a_run_that_goes_on_and_ledgers_of_dead_ones_are_told(tmp_path):
     lock = tmp_path / "lock"
-    with turn._held(lock, "for a law"):
+    with locks._held(lock, "for a law"):
         [held] = machine.others(lock, tmp_path)
     assert held.mark == "warn" and "going on" in held.found and "for a law" in held.found
     write(tmp_path / "eth7.ledger.json", "{}")

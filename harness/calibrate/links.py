@@ -20,7 +20,7 @@ from harness.calibrate.ranks import on_ranks
 from harness.emulation import user_namespace
 from harness.engine.exchange.workers import Workers
 from harness.records import environment
-from harness.runner.turn import machine_to_ourselves
+from harness.runner.locks import machine_to_ourselves
 
 COLLECTIVES = ("all_reduce", "all_gather")
 LEAST_BYTES = 64  # of a tensor, whose time is all latency

@@ -11,7 +11,7 @@ from harness.config.run import Run
 from harness.doctor.composition import Composition
 from harness.doctor.findings import Finding
 from harness.emulation.ledger import SUFFIX
-from harness.runner import turn
+from harness.runner import locks
 
 GIB = 1 << 30
 # Measured on CPU, proportional set sizes: runner and supervisor 0.6 to 0.7 GiB; a worker of the
@@ -94,7 +94,7 @@ def open_files(asked: Sequence[Composition]) -> Iterator[Finding]:
 
 def others(lock: Path | None = None, ledgers: Path = Path(LEDGERS)) -> Iterator[Finding]:
     """A run that goes on, and what dead ones left behind."""
-    held = turn.holder(lock or turn.machine_lock())
+    held = locks.holder(lock or locks.machine_lock())
     if held is not None:
         means = "the next run waits for its end; both would spoil each other's timings"
         yield Finding("runs", "warn", f"one is going on on this machine: {held}", means)

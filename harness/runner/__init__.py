@@ -1,1 +1,1 @@
-"""One run from its directory to its verdict: processes followed, ended; doubts."""
+"""One run, from its directory to whether it may be believed; its processes followed and ended."""

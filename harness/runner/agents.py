@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.records.run_directory import read_events
-from harness.runner.doubts import of_changes
+from harness.runner.validity_checks import of_changes
 
 OWN_CHILDREN = 0x20000000  # __WNOTHREAD: not the iperf3 processes that another thread started
 

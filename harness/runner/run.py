@@ -17,10 +17,10 @@ from harness.config.settings import BadSetting, Settings
 from harness.emulation.user_namespace import SHELL_SIGNAL
 from harness.records import checkpoint, manifest, status
 from harness.records.run_directory import TABLES, Table, read_events, read_json, refusal
-from harness.runner import earlier
+from harness.runner import previous_result
+from harness.runner.fork_server import Supervisor
+from harness.runner.locks import directory_to_ourselves, machine_to_ourselves
 from harness.runner.progress import Progress
-from harness.runner.supervisors import Supervisor
-from harness.runner.turn import directory_to_ourselves, machine_to_ourselves
 
 POLL_S = 0.1
 
@@ -67,17 +67,17 @@ def perform(settings: Settings) -> Outcome:
             nullcontext() if asked.network.in_process else machine_to_ourselves(f"in {run_dir}")
         )
         lock = held.enter_context(to_ourselves)
-        earlier.put_back(run_dir)  # of a process that was killed
+        previous_result.put_back(run_dir)  # of a process that was killed
         if _keep(run_dir, settings):  # the run that we waited for was this one, or just put back
             return Outcome(run_dir, "succeeded", None, skipped=True)
         if damaged := _damaged(run_dir, settings):
             print(f"{run_dir}: {damaged}: its run is done again", file=sys.stderr)
         else:
-            earlier.set_aside(run_dir)
+            previous_result.set_aside(run_dir)
         try:
             _perform(run_dir, settings, asked, lock)
         finally:
-            now_in = earlier.put_back(run_dir)
+            now_in = previous_result.put_back(run_dir)
     ended = read_json(now_in / "status.json") or _removed(run_dir)
     return Outcome(now_in, ended["state"], ended.get("error"), skipped=False)
 

@@ -28,7 +28,7 @@ from harness.engine.training.resume import resumed
 from harness.engine.training.worker import LocalRanks
 from harness.records import environment, status
 from harness.records.run_directory import Events, Table, read_events, refusal, write_json
-from harness.runner import launch, server, verdict
+from harness.runner import launch, server, validity
 from harness.runner.agents import Agents, cause, is_ours
 from harness.runner.pauses import Pauses, processes
 from harness.workloads.buckets import largest_bucket_bytes
@@ -232,7 +232,7 @@ def _judge(
     exits = network.gather("exits", [[node, code] for node, code in codes if code != 0])
     summary = None
     if 0 in network.local:
-        summary = verdict.summarize(run_dir, run, proof, passed)
+        summary = validity.summarize(run_dir, run, proof, passed)
         summary["bad_exits_after_results"] = dict(sum(exits, []))
     return network.gather("summary", summary)[0]
 

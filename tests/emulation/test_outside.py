@@ -15,7 +15,7 @@ from harness.emulation.direction import Direction
 from harness.emulation.network import Network
 from harness.emulation.star import Star
 from harness.records import run_directory
-from harness.runner import doubts
+from harness.runner import validity_checks
 from profiles.base import Extremes, Link, Way
 from tests.emulation.inside import Flat, inside
 from tests.emulation.test_profile_player import HandClock, read_links, wait_for
@@ -58,7 +58,7 @@ def played() -> Iterator[tuple[Network, Path]]:
 
 
 def told(run_dir: Path) -> list[str]:
-    return doubts.of_changes(run_directory.read_events(run_dir))
+    return validity_checks.of_changes(run_directory.read_events(run_dir))
 
 
 def told_after(meddle: Callable[[IPRoute, Direction, Direction], None]) -> list[str]:

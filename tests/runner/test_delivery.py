@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from harness.records.run_directory import Collective, Table
-from harness.runner import delivery, doubts
+from harness.runner import delivery, validity_checks
 from harness.runner.delivery import Spans, StepFunction
 
 RATE_MBIT, STEP_S, LENGTH_S, STEPS = 80.0, 0.5, 0.4, 40
@@ -56,7 +56,7 @@ def busy(time_s: float, share=1.0) -> float:
 
 
 def reasons(found):
-    return doubts.of_delivery(found._asdict())
+    return validity_checks.of_delivery(found._asdict())
 
 
 def test_an_exchange_at_the_rate_of_the_plan_delivers_all_of_it(tmp_path):
@@ -82,8 +82,8 @@ def test_one_bad_second_of_many_good_ones_is_found_and_dated(tmp_path):
         return busy(at) - 0.8 * (busy(min(max(at, 10.0), 11.5)) - busy(10.0))
 
     found = delivery.judged(collectives(tmp_path), STATIC, sampled(held_up), dilation=1.0)
-    assert found.delivered > doubts.LEAST_DELIVERED
-    assert found.delivered_worst < doubts.LEAST_DELIVERED_WORST and 9 < found.worst_s < 11
+    assert found.delivered > validity_checks.LEAST_DELIVERED
+    assert found.delivered_worst < validity_checks.LEAST_DELIVERED_WORST and 9 < found.worst_s < 11
     [reason] = reasons(found)
     assert "worst second of communication, from" in reason
 

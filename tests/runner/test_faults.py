@@ -2,7 +2,7 @@
 
 The rest of the table is beside this file: kill -9 (test_kills), signals (test_signals), disks and
 folders (test_storage), damaged results (test_damage), the wall clock (test_clock_step), two
-commands at once (test_turns, test_locks). `make faults` runs all of it.
+commands at once (test_machine_lock, test_locks). `make faults` runs all of it.
 """
 
 import os

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.runner.doubts import MOST_OTHERS_SHARE
+from harness.runner.validity_checks import MOST_OTHERS_SHARE
 from tests.aftermath import SETTLED, Scene, status
 from tests.launching import TINY, harness, own_reasons, processes, runs
 

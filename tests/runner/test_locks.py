@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.config.settings import BadSetting
-from harness.runner import run, turn
+from harness.runner import locks, run
 from tests.launching import until
 from tests.test_settings import settings
 
@@ -18,7 +18,7 @@ FORK = multiprocessing.get_context("fork")
 
 
 def holds(lock: Path, what: str, taken: Event) -> None:
-    with turn._held(lock, what):
+    with locks._held(lock, what):
         taken.set()
         signal.pause()
 
@@ -38,21 +38,21 @@ def held(tmp_path: Path) -> Path:
 
 
 def test_who_has_it_says_so_and_has_it_no_longer_when_killed(held: Path) -> None:
-    said = turn.holder(held)
+    said = locks.holder(held)
     assert said and said.startswith("process ") and " in a?law, by " in said
-    assert turn._taken(held) is None
+    assert locks._taken(held) is None
     [child] = FORK.active_children() or multiprocessing.active_children()
     child.kill()
-    until(lambda: turn.holder(held) is None, "the lock is free")
-    lock = turn._taken(held)
+    until(lambda: locks.holder(held) is None, "the lock is free")
+    lock = locks._taken(held)
     assert lock is not None
     os.close(lock)
 
 
 def test_another_user_may_say_what_he_likes_in_it_and_it_is_one_short_line(held: Path) -> None:
     held.write_bytes(b"\x1b[2Jevil\n" * 1000)
-    said = turn.holder(held)
-    assert said and len(said) <= turn.MOST_SAID_BYTES and said.isprintable()
+    said = locks.holder(held)
+    assert said and len(said) <= locks.MOST_SAID_BYTES and said.isprintable()
 
 
 def link(lock: Path) -> None:
@@ -68,7 +68,7 @@ def pipe(lock: Path) -> None:
 def test_what_is_no_file_is_no_lock(plant: Callable[[Path], None], tmp_path: Path) -> None:
     plant(tmp_path / "lock")
     with pytest.raises(BadSetting, match=f"^{tmp_path}/lock, by which runs take turns"):
-        with turn._held(tmp_path / "lock", "in a law"):
+        with locks._held(tmp_path / "lock", "in a law"):
             pass
     assert not (tmp_path / "secret").exists() or (tmp_path / "secret").read_text() == "kept"
 
@@ -77,15 +77,15 @@ def test_all_users_share_the_machine_s_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "shared").mkdir()
-    monkeypatch.setattr(turn, "PLACES", (tmp_path / "private", tmp_path / "shared"))
-    monkeypatch.setattr(turn.stat, "S_IWOTH", 0o001)  # a folder of tests is nobody else's
+    monkeypatch.setattr(locks, "PLACES", (tmp_path / "private", tmp_path / "shared"))
+    monkeypatch.setattr(locks.stat, "S_IWOTH", 0o001)  # a folder of tests is nobody else's
     old = os.umask(0o077)
     try:
-        with turn.machine_to_ourselves("in a law"):
-            assert turn.machine_lock().stat().st_mode & 0o777 == 0o666
+        with locks.machine_to_ourselves("in a law"):
+            assert locks.machine_lock().stat().st_mode & 0o777 == 0o666
     finally:
         os.umask(old)
-    assert turn.machine_lock().parent == tmp_path / "shared"
+    assert locks.machine_lock().parent == tmp_path / "shared"
 
 
 def performed(wanted: object, results: object) -> None:

@@ -39,7 +39,7 @@ class _Loaded:
         self.socket, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "harness.runner.supervisors"],
+                [sys.executable, "-m", "harness.runner.fork_server"],
                 stdin=theirs.fileno(),
                 stdout=log,
                 stderr=log,

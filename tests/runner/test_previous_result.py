@@ -7,7 +7,7 @@ import yaml
 
 from harness.records import status
 from harness.records.run_directory import write_json
-from harness.runner import earlier, run
+from harness.runner import previous_result, run
 from tests.records_by_hand import seal
 from tests.test_settings import settings
 
@@ -31,9 +31,9 @@ def test_a_run_that_does_not_succeed_gives_way_to_the_earlier_result(
     run_dir = tmp_path / "abc"
     for _ in range(2):  # also over what the last failure left
         ended(run_dir, "succeeded", "first")
-        earlier.set_aside(run_dir)
+        previous_result.set_aside(run_dir)
         ended(run_dir, state, "second")
-        where = earlier.put_back(run_dir)
+        where = previous_result.put_back(run_dir)
         assert told(run_dir) == "first" and status.state(run_dir) == "succeeded"
         assert told(where) == "second" and where.name == ".abc.failed"
 
@@ -41,9 +41,9 @@ def test_a_run_that_does_not_succeed_gives_way_to_the_earlier_result(
 def test_a_new_result_replaces_the_earlier_one(tmp_path: Path) -> None:
     run_dir = tmp_path / "abc"
     ended(run_dir, "succeeded", "first")
-    earlier.set_aside(run_dir)
+    previous_result.set_aside(run_dir)
     ended(run_dir, "succeeded", "second")
-    assert earlier.put_back(run_dir) == run_dir and told(run_dir) == "second"
+    assert previous_result.put_back(run_dir) == run_dir and told(run_dir) == "second"
     assert [path.name for path in tmp_path.iterdir()] == ["abc"]
 
 
@@ -51,10 +51,10 @@ def test_a_new_result_replaces_the_earlier_one(tmp_path: Path) -> None:
 def test_what_a_killed_process_set_aside_is_put_back(tmp_path: Path, left: str) -> None:
     run_dir = tmp_path / "abc"
     ended(run_dir, "succeeded", "first")
-    earlier.set_aside(run_dir)
+    previous_result.set_aside(run_dir)
     if left == "running":
         ended(run_dir, "running", "second")  # without its process: interrupted
-    earlier.put_back(run_dir)
+    previous_result.put_back(run_dir)
     assert told(run_dir) == "first"
 
 

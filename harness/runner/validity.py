@@ -9,7 +9,7 @@ from harness.config.run import Run
 from harness.emulation.shaping import Shaping
 from harness.records import summary
 from harness.records.run_directory import read_events
-from harness.runner import delivery, doubts, passage
+from harness.runner import byte_audit, delivery, validity_checks
 
 OVERRUN_STEPS = 0.01  # share of steps that may miss their pace
 
@@ -24,7 +24,7 @@ def summarize(
     steps, events = summary.rows(run_dir / "steps.csv"), read_events(run_dir)
     ends = [event for event in events if event["event"] == "rank_finished"]
     in_ring = run.parallel.ranks == 1 and not run.parallel.servers
-    carried = passage.payload(steps, run.workers_per_node, ends, in_ring)
+    carried = byte_audit.payload(steps, run.workers_per_node, ends, in_ring)
     time_s = max((float(row["time_s"]) for row in steps), default=0.0)
     took_s = max(0.0, time_s - summary.began_s(events))
     loss = run.profile.extremes().loss
@@ -40,10 +40,10 @@ def summarize(
     proof["pauses"] = sum(event["event"] == "rank_paused" for event in events)
     reasons = [
         *_network_reasons(run, proof, events, rows, took_s),
-        *doubts.of_delivery(proof["delivery"]),
-        *passage.doubts(carried, proof["flows"], passed, run.workers_per_node, loss, more),
-        *doubts.of_pauses(events, steps),
-        *doubts.of_outliers(steps, run.emulation.dilation),
+        *validity_checks.of_delivery(proof["delivery"]),
+        *byte_audit.reasons(carried, proof["flows"], passed, run.workers_per_node, loss, more),
+        *validity_checks.of_pauses(events, steps),
+        *validity_checks.of_outliers(steps, run.emulation.dilation),
         *_pace_reasons(ends, run),
         *summary.drift_reasons(ends),
         *(f"rank {e['rank']} {e['how']}" for e in events if e["event"] == "trainer_lost"),
@@ -72,13 +72,13 @@ def _delivered(
     return delivery.judged(table, events, rows, dilation, (not delayed, not flows))
 
 
-def _excess(run_dir: Path, run: Run, events: list[dict]) -> passage.Excess:
+def _excess(run_dir: Path, run: Run, events: list[dict]) -> byte_audit.Excess:
     """Allowance for unaccounted bytes, by the number of collectives of each rank."""
     table, ranks = run_dir / "collectives.csv", run.workers
     with table.open() if table.exists() else nullcontext(()) as lines:
         collectives = max(0, sum(1 for _ in lines) - 1) // ranks
     saved = sum(event["event"] == "checkpoint" for event in events)
-    return passage.excess(
+    return byte_audit.excess(
         collectives, ranks, saved + len(summary.rows(run_dir / "evaluations.csv"))
     )
 
@@ -91,16 +91,16 @@ def _network_reasons(
     took_s: float,
 ) -> list[str]:
     audit, dilation = proof["audit"], run.emulation.dilation
-    probed = [name for probe in proof["probe"] for name in doubts.names(probe)]
+    probed = [name for probe in proof["probe"] for name in validity_checks.names(probe)]
     expected = took_s * dilation / run.network.sample_s
     return [
-        *doubts.of_probes(proof["probe"], rows),
-        *doubts.of_round_trips(proof["round_trips"]),
-        *doubts.of_host(proof["ceiling"], audit, not run.emulation.is_measured),
-        *doubts.of_plan(audit, events, run.network.update_s),
-        *doubts.of_changes(events),
-        *doubts.of_samples(rows, probed, expected, run.network.sample_s, dilation),
-        *doubts.of_flows(events, dilation),
+        *validity_checks.of_probes(proof["probe"], rows),
+        *validity_checks.of_round_trips(proof["round_trips"]),
+        *validity_checks.of_host(proof["ceiling"], audit, not run.emulation.is_measured),
+        *validity_checks.of_plan(audit, events, run.network.update_s),
+        *validity_checks.of_changes(events),
+        *validity_checks.of_samples(rows, probed, expected, run.network.sample_s, dilation),
+        *validity_checks.of_flows(events, dilation),
         *(f"network changed: {problem}" for problem in proof["readback"]),
     ]
 

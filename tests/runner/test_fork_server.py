@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.runner import run, supervisors
+from harness.runner import fork_server, run
 from tests.launching import TINY, processes, runs, state, until
 from tests.test_settings import settings
 
@@ -18,7 +18,7 @@ def ended(results: Path, seed: int) -> run.Outcome:
 
 
 def forks() -> int:
-    [found] = supervisors._loaded
+    [found] = fork_server._loaded
     assert found.process.pid in processes(TITLE)
     return found.process.pid
 
@@ -43,7 +43,7 @@ def test_runs_share_what_has_been_imported_until_their_surroundings_change(
 def test_a_run_after_its_death_is_like_any_other(tmp_path: Path) -> None:
     ended(tmp_path, 0)
     killed = forks()
-    supervisors._loaded[0].process.kill()
+    fork_server._loaded[0].process.kill()
     until(lambda: killed not in processes(TITLE), "its end")
     assert ended(tmp_path, 1).state in {"succeeded", "invalid"}
     assert forks() != killed
@@ -67,7 +67,7 @@ def test_ctrl_c_after_its_end_is_that_and_nothing_else(
 def test_one_that_was_not_followed_to_its_end_is_not_taken_for_the_next(tmp_path: Path) -> None:
     ended(tmp_path, 0)
     first = forks()
-    supervisors._loaded[0].busy = True  # as after a second Ctrl-C, in a notebook
+    fork_server._loaded[0].busy = True  # as after a second Ctrl-C, in a notebook
     assert ended(tmp_path, 1).state in {"succeeded", "invalid"}
     assert forks() != first
 

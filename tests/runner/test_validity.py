@@ -16,7 +16,7 @@ from harness.records.run_directory import (
     LinkSample,
     Table,
 )
-from harness.runner import verdict
+from harness.runner import validity
 from profiles.static import Static
 from tests import records_by_hand as by_hand
 
@@ -86,7 +86,7 @@ def judge(run_dir, seen=3 * SENT * 1.05, overruns=0, drifted=False, **changed):
     told = {k: changed.pop(k) for k in list(changed)
             if k in ("compute", "workers_per_node", "loss", "parallel")}  # fmt: skip
     passed = dict.fromkeys(LINKS, seen) | changed.pop("passed", {})
-    return verdict.summarize(run_dir, run_of(**told), GOOD | changed, passed)
+    return validity.summarize(run_dir, run_of(**told), GOOD | changed, passed)
 
 
 def test_a_good_run_is_valid_and_its_numbers_are_right(run_dir):

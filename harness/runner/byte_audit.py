@@ -64,7 +64,7 @@ def payload(
     return Payload(dict(found.sent), dict(found.received), in_ring)
 
 
-def doubts(
+def reasons(
     carried: Payload,
     flows: list[dict[str, Any]],
     passed: Mapping[str, int],
