@@ -15,12 +15,13 @@ from harness.engine.exchange.feedback import Forget
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.thread import Exchange
 from harness.engine.exchange.workers import Workers
+from harness.engine.training.course import Course
 from harness.engine.training.gradients import Trained
 from harness.engine.training.replica import Distributed
 from harness.engine.training.task import Task
 from tests.ranks import run_ranks
 
-BATCH, WIDTH, CLASSES = 12, 32, 5
+BATCH, WIDTH, CLASSES, STEPS = 12, 32, 5, 10
 
 
 class Plain(nn.Module):
@@ -76,7 +77,7 @@ class Normed(Plain):
 
 def batches(rank: int, large_at: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
     source = torch.Generator().manual_seed(rank)
-    for step in range(10):
+    for step in range(STEPS):
         inputs = torch.randn(BATCH, WIDTH, generator=source)
         scale = 1000.0 if step == large_at else 1.0
         yield inputs * scale, torch.randint(CLASSES, (BATCH,), generator=source)
@@ -94,13 +95,16 @@ def trained(
     return Trained(
         model=model,
         replica=Distributed(model, exchange, 0.001, cpu),
-        batches=batches(workers.rank, large_at),
-        test_set=lambda: batches(workers.rank),
+        course=Course(
+            samples=BATCH,
+            batches=lambda step: batches(workers.rank, large_at),
+            test_set=lambda: batches(workers.rank),
+            steps=STEPS,
+            learning_rate=lambda step: 0.1,
+        ),
         optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-        learning_rate=lambda step: 0.1,
         exchange=exchange,
         clock=clock,
-        samples=BATCH,
         task=Task("accuracy", cpu, precision),
         **options,
     )

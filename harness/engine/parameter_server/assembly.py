@@ -1,8 +1,5 @@
 """A trainer, or the server, put together from the settings of a run, or from a checkpoint."""
 
-from collections.abc import Iterator
-from functools import partial
-from itertools import repeat
 from typing import Any
 
 import torch
@@ -20,12 +17,11 @@ from harness.engine.parameter_server.service import Service
 from harness.engine.parameter_server.serving import Serving
 from harness.engine.parameter_server.trainer import Served, Trainer
 from harness.engine.training.assembly import built, rest_of, trained, whole
-from harness.engine.training.course import Course, course_of
+from harness.engine.training.course import Course, course_of, tested
 from harness.engine.training.gradients import Replayed
 from harness.engine.training.place import Once, Place
 from harness.engine.training.replica import Replica
 from harness.records.run_directory import Events, Table
-from harness.workloads.data.loader import Batches, shard
 
 
 def trainer(run: Run, place: Place) -> Trainer:
@@ -36,7 +32,7 @@ def trainer(run: Run, place: Place) -> Trainer:
     return Trainer(
         rank=place.rank,
         threads=threads,
-        batches=partial(_batches, run, place, threads[0].loop.gradients.samples),
+        batches=threads[0].loop.gradients.course.batches,
         transport=place.transport,
         start_s=run.timeouts.start_s,
         may_rejoin=layout.mode == "async",
@@ -67,16 +63,9 @@ def _thread(run: Run, place: Place) -> Served:
     served.loop, served.save = loop, loop.rest.save
     loop.pull, loop.rest = served.exchange.pull, served.ends
     if run.emulation.is_replay:
-        sizes = [shape.numel() for shape in loop.gradients.parameters.values()]
+        sizes = [each.numel() for each in loop.gradients.parameters.values()]
         served.exchange.lay(torch.empty(sum(sizes)))
     return served
-
-
-def _batches(run: Run, place: Place, samples: int, first: int) -> Iterator[Any]:
-    if run.emulation.is_replay:
-        return repeat(None)
-    rank, workers, seed = place.rank, run.workers, run.seed
-    return iter(Batches(place.data.train(), samples, rank, workers, seed, first))
 
 
 def serving_of(run: Run, place: Place) -> Serving:
@@ -85,12 +74,14 @@ def serving_of(run: Run, place: Place) -> Serving:
     place = place._replace(rank=workers, replica=lambda model, *rest: Replica(model))
     clock: Any = place.clock
     is_sync, model = layout.mode == "sync", built(run, place)
-    course = None if run.emulation.is_replay else _course(run, place, 1 if is_sync else workers)
-    held: Any = Replayed({}, None, 0, None, 0)
-    if course is not None:
+    course = _course(run, place, 1 if is_sync else workers)
+    held: Any = Replayed({}, course, None, 0.0, 0)
+    if run.emulation.is_replay:
+        model = _zero(model)
+    else:
         held = trained(run, place, model, course, None, Held)
     weights = ServerModel(
-        model=model if course else _zero(model),
+        model=model,
         update=held.update,
         compressor=run.compressor(),
         bucket_mb=run.bucket_mb,
@@ -102,7 +93,7 @@ def serving_of(run: Run, place: Place) -> Serving:
         weights=weights,
         gate=Gate(layout.staleness_bound, place.clock.now, transport.condition()),
         workers=workers,
-        steps=course.steps if course else run.total_steps(1),
+        steps=course.steps,
         is_sync=is_sync,
         consistent_pull=layout.consistent_pull,
         clock=clock,
@@ -112,7 +103,7 @@ def serving_of(run: Run, place: Place) -> Serving:
     )
     serving = held.serving = Serving(service, transport)
     place = place._replace(together=serving)
-    serving.rest = rest_of(run, place, held, course, {"compressor": weights.compressor})
+    serving.rest = rest_of(run, place, held, {"compressor": weights.compressor})
     service.is_due = serving.rest.is_due
     if layout.drain_period is not None:
         layers, steps = len(list(model.parameters())), service.steps
@@ -124,11 +115,9 @@ def serving_of(run: Run, place: Place) -> Serving:
 
 def _course(run: Run, place: Place, updates: int) -> Course:
     """The server's course: `updates` of them are a step of its workers; it tests everything."""
-    samples, workers = run.accumulate * run.batch_size, run.workers
-    course = course_of(run, place.data, samples, 0, workers, place.begin)
-    test_set = shard(place.data.test(), 0, 1)
+    course = course_of(run, place, 0, run.workers)
     return course._replace(
-        test_set=lambda: iter(test_set),
+        test_set=tested(place.data, 0, 1),
         learning_rate=lambda version: course.learning_rate(version // updates),
     )
 

@@ -7,20 +7,16 @@ import torch
 from compressors.activations.encoding import Encoding
 from harness.config.parallel import Pipeline
 from harness.config.run import Run
-from harness.engine.exchange.thread import Exchange
-from harness.engine.pipeline.chain import Part
 from harness.engine.pipeline.channel import Channel
 from harness.engine.pipeline.device import Device, StageTimes
 from harness.engine.pipeline.engine import PipelineEngine, StagePosition
 from harness.engine.pipeline.link import Inlet, Outlet
 from harness.engine.pipeline.meter import Meter
 from harness.engine.pipeline.object_gather import ObjectGather
-from harness.engine.pipeline.replayed import ReplayedStage
-from harness.engine.pipeline.staged import Staged
+from harness.engine.pipeline.staged import ReplayedStage, Staged
 from harness.engine.pipeline.stages import cuts_of, parts, shapes, share
 from harness.engine.training.assembly import built, exchange_of, loop_of, trained
 from harness.engine.training.course import course_of
-from harness.engine.training.gradients import Replayed
 from harness.engine.training.place import Place, anew
 from harness.engine.training.replica import Gathered
 from harness.engine.training.train import Loop
@@ -54,16 +50,15 @@ def staged(run: Run, place: Place) -> Loop:
     engine = _engine(run, layout, place, group, position, crossing, share(model, shares))
     exchange = exchange_of(run, place, model, shares)
     meter = Meter([*engine.ends(), engine.device, object_gather])
-    if run.emulation.compute == "replay":
-        replayed = _replayed(run, model, engine, exchange)
-        return loop_of(run, place, replayed, engine.device, meter)
-    samples, pipelines = engine.parts * engine.batch_size, place.workers.size
-    course = course_of(run, data, samples, position.pipeline, pipelines, place.begin)
+    course = course_of(run, place, position.pipeline, place.workers.size)
+    if run.emulation.is_replay:
+        given = dict(model.named_parameters()), course, exchange, run.bucket_mb, run.seed
+        return loop_of(run, place, ReplayedStage(*given, engine=engine), engine.device, meter)
     alone = place._replace(replica=Gathered, once=anew)
     own, more = model.to(place.device), {"engine": engine, "object_gather": object_gather}
     gradients = trained(run, alone, own, course, exchange, Staged, **more)
     learnt = {type(end).__name__.lower(): end.scheme for end in engine.ends()}
-    return loop_of(run, place, gradients, engine.device, meter, course, learnt)
+    return loop_of(run, place, gradients, engine.device, meter, learnt)
 
 
 def _engine(
@@ -103,9 +98,3 @@ def _costs(run: Run, share: float, dilation: float) -> StageTimes | None:
     times = run.times.at(run.batch_size)
     real = dilation * share
     return StageTimes(real * times.forward_s, real * times.backward_s)
-
-
-def _replayed(run: Run, model: Part, engine: PipelineEngine, exchange: Exchange) -> ReplayedStage:
-    sizes = {name: parameter.shape for name, parameter in model.named_parameters()}
-    seed, bucket_mb = run.seed, run.bucket_mb
-    return ReplayedStage(engine, Replayed(sizes, exchange, 0, bucket_mb, seed), seed)

@@ -1,4 +1,4 @@
-"""Where a rank's gradients come from when it holds one stage of a pipeline.
+"""Where a rank's gradients come from when it holds one stage of a pipeline: a model, or noise.
 
 A step: micro-batches go through the stages by the schedule; after the flush every stage exchanges
 its gradients with the same stage of the other pipelines, through the compressor.
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from harness.engine.pipeline.engine import PipelineEngine
 from harness.engine.pipeline.object_gather import ObjectGather
-from harness.engine.training.gradients import Trained
+from harness.engine.training.gradients import Replayed, Trained
 
 
 @dataclass(kw_only=True)
@@ -28,6 +28,7 @@ class Staged(Trained):
     object_gather: ObjectGather
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.position = self.engine.position
         self.samples = self.samples if self.position.is_last else 0
 
@@ -80,7 +81,7 @@ class Staged(Trained):
         self._take_buffers_of_the_first()
         self.model.eval()
         sums = torch.zeros(3, dtype=torch.float64)
-        for inputs, labels in self.test_set():
+        for inputs, labels in self.course.test_set():
             came = None
             if self.engine.inlet:
                 self.engine.inlet.expect(len(labels))
@@ -109,6 +110,45 @@ class Staged(Trained):
 
     def own(self) -> dict[str, Any]:
         return super().own() | {"optimizer": self.optimizer.state_dict()}
+
+    def close(self) -> None:
+        self.engine.close()
+
+
+@dataclass(kw_only=True)
+class ReplayedStage(Replayed):
+    """A stage without computation: noise of true shapes crosses its cuts, and is exchanged after.
+
+    Activations are noise behind a rectifier, their gradients noise; the same at every step. They
+    are really compressed and sent, as are the stage's gradients.
+    """
+
+    engine: PipelineEngine
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        engine, noise = self.engine, torch.Generator().manual_seed(self.seed)
+        self.samples = self.samples if engine.position.is_last else 0
+
+        def some(shape: torch.Size) -> Tensor:
+            return torch.randn(engine.batch_size, *shape, generator=noise)
+
+        self._outputs = some(engine.outlet.shape).relu_() if engine.outlet else torch.zeros(())
+        self._grad = some(engine.inlet.shape) if engine.inlet else None
+
+    def compute(self, step: int) -> float:
+        self.engine.run(self, self.exchange.begin_backward)
+        loss = super().compute(step)
+        self.engine.flush()
+        return loss
+
+    def forward(self, part: int, inputs: Tensor | None) -> Tensor:
+        return self._outputs
+
+    def backward(
+        self, part: int, outputs: Tensor, grad: Tensor | None, inputs: Tensor | None
+    ) -> Tensor | None:
+        return self._grad
 
     def close(self) -> None:
         self.engine.close()

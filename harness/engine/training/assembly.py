@@ -22,13 +22,12 @@ from harness.engine.training.gradients import Replayed, Trained
 from harness.engine.training.pace import MeasuredPace, Pace, Paced
 from harness.engine.training.place import Place, anew
 from harness.engine.training.replica import Replica
-from harness.engine.training.rest import Rest, Save, no_checkpoint
+from harness.engine.training.rest import Rest
 from harness.engine.training.saving import go_on, saver_of, with_state
 from harness.engine.training.stops import Stops
-from harness.engine.training.task import Memory, Task
+from harness.engine.training.task import Task
 from harness.engine.training.train import Loop
 from harness.engine.training.watch import Watching
-from harness.records.run_directory import Table
 from harness.workloads.models.base import backward_shares
 from harness.workloads.models.stand_in import represented
 
@@ -45,15 +44,14 @@ def whole(run: Run, place: Place) -> Loop:
     shares = place.once("shares", lambda: backward_shares(model, place.data.shape))
     exchange = exchange_of(run, place, model, shares)
     pace = pace_of(run, place.clock.dilation)
-    samples = run.accumulate * run.batch_size
+    course = course_of(run, place, place.rank, run.workers)
     if run.emulation.is_replay:
-        shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
-        replayed = Replayed(shapes, exchange, samples, run.bucket_mb, run.seed)
+        parameters = dict(model.named_parameters())
+        replayed = Replayed(parameters, course, exchange, run.bucket_mb, run.seed)
         return loop_of(run, place, replayed, pace, Meter([]))
-    course = course_of(run, place.data, samples, place.rank, run.workers, place.begin)
     gradients = trained(run, place, model, course, exchange)
     cuts = _cuts(run, place, model, gradients.replica, course.first)
-    return loop_of(run, place, gradients, pace, Meter(cuts), course, schemes(cuts))
+    return loop_of(run, place, gradients, pace, Meter(cuts), schemes(cuts))
 
 
 def built(run: Run, place: Place) -> nn.Module:
@@ -74,17 +72,16 @@ def loop_of(
     gradients: Any,
     pace: Pace,
     meter: Meter,
-    course: Course | None = None,
     learnt: Mapping[str, Any] = {},  # noqa: B006  read only
 ) -> Loop:
     """`learnt` is kept beside what the exchange learns, `meter` is of all cuts."""
     exchange = gradients.exchange
-    rest = rest_of(run, place, gradients, course, {**with_state(exchange), **learnt})
+    rest = rest_of(run, place, gradients, {**with_state(exchange), **learnt})
     return Loop(
         rank=place.rank,
         first=rest.done,
         steps=range(rest.done, rest.stops.steps),
-        table=place.once("steps", lambda: Table(place.run_dir, "steps.csv")),
+        table=place.table("steps"),
         gradients=gradients,
         exchange=exchange,
         pace=pace,
@@ -95,32 +92,19 @@ def loop_of(
     )
 
 
-def rest_of(
-    run: Run,
-    place: Place,
-    gradients: Any,
-    course: Course | None,
-    learnt: dict[str, Any],
-) -> Rest:
-    """Once all is where `course` begins; None: a replay, which has nothing to save."""
-    save: Save = no_checkpoint
-    if course is not None:
-        if course.begin is not None:
-            go_on(course.begin, place, gradients, learnt)
-        save = saver_of(run, place, gradients, learnt)
-
-    def table() -> Table:
-        return Table(place.run_dir, "evaluations.csv")
-
-    first, steps = (course.first, course.steps) if course else (0, run.total_steps(1))
+def rest_of(run: Run, place: Place, gradients: Any, learnt: dict[str, Any]) -> Rest:
+    """Once all is where the course of `gradients` begins."""
+    course: Course = gradients.course
+    if course.begin is not None:
+        go_on(course.begin, place, gradients, learnt)
     return Rest(
-        stops=Stops.of(run, steps),
-        done=first,
+        stops=Stops.of(run, course.steps),
+        done=course.first,
         clock=place.clock,
         together=place.together,
         evaluate=gradients.evaluate,
-        save=save,
-        table=place.once("evaluations", table) if place.tells else None,
+        save=saver_of(run, place, gradients, learnt),
+        table=place.table("evaluations") if place.tells else None,
     )
 
 
@@ -186,16 +170,12 @@ def trained(
     gradients = kind(
         model=model,
         replica=place.replica(model, exchange, run.bucket_mb, place.device),
-        batches=iter(course.batches),
-        test_set=course.test_set,
+        course=course,
         optimizer=place.once("optimizer", lambda: optimizer_of(run.optimizer, model)),
-        learning_rate=course.learning_rate,
         exchange=exchange,
         clock=place.clock,
-        samples=run.accumulate * run.batch_size,
         task=Task.of(place.data, place.device, run.precision),
         accumulate=run.accumulate,
-        memory=Memory(course.batches.steps_per_epoch, course.first),
         clip_norm=run.optimizer.clip_norm,
         **more,
     )

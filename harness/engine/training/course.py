@@ -1,43 +1,58 @@
 """What a rank trains on, for how long, and at which rate."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from harness.config.run import Run
+from harness.engine.training.place import Place
 from harness.engine.training.resume import Resumed
-from harness.workloads.data.base import DataSet
+from harness.workloads.data.base import Batch, DataSet
 from harness.workloads.data.loader import Batches, shard
 
 
 class Course(NamedTuple):
-    """Data, length and learning rate of a rank's training."""
+    """Data, length and learning rate of a rank's training; a replay has no data."""
 
-    batches: Batches
-    test_set: Any  # its share: iterator of (inputs, labels)
+    samples: int  # of a step
+    batches: Callable[[int], Iterator[Any]]  # from a step on
+    test_set: Callable[[], Iterator[Batch]]  # its share
     steps: int
-    begin: Resumed | None
-    learning_rate: Callable[[int], float]
+    learning_rate: Callable[[int], float]  # of a step
+    begin: Resumed | None = None
+    period: int | None = None  # steps of an epoch
 
     @property
     def first(self) -> int:
         """Step."""
-        return first_of(self.begin)
+        return self.begin.manifest.step if self.begin else 0
 
 
-def first_of(begin: Resumed | None) -> int:
-    """The step that a run begins with."""
-    return begin.manifest.step if begin else 0
-
-
-def course_of(
-    run: Run, data: DataSet, of_a_step: int, number: int, size: int, begin: Resumed | None
-) -> Course:
-    """The course of part `number` of `size`, which takes `of_a_step` samples in a step."""
-    first = first_of(begin)
-    batches = Batches(data.train(), of_a_step, number, size, run.seed, first)
+def course_of(run: Run, place: Place, number: int, size: int) -> Course:
+    """The course of part `number` of `size`."""
+    samples, data, rate = run.accumulate * run.batch_size, place.data, run.optimizer.rate
+    if run.emulation.is_replay:
+        steps = run.total_steps(1)
+        return Course(samples, repeat, lambda: iter(()), steps, lambda step: rate(step, steps))
+    batches = Batches(data.train(), samples, number, size, run.seed)
     steps = run.total_steps(batches.steps_per_epoch)
-    if steps <= first:
-        raise ValueError(f"resume_from has done {first} steps, and epochs make only {steps}")
-    rate, test_set = run.optimizer.rate, cache(lambda: shard(data.test(), number, size))
-    return Course(batches, lambda: iter(test_set()), steps, begin, lambda step: rate(step, steps))
+    course = Course(
+        samples=samples,
+        batches=lambda step: iter(replace(batches, first=step)),
+        test_set=tested(data, number, size),
+        steps=steps,
+        learning_rate=lambda step: rate(step, steps),
+        begin=place.begin,
+        period=batches.steps_per_epoch,
+    )
+    if steps <= course.first:
+        raise ValueError(f"resume_from has done {course.first} steps, and epochs make only {steps}")
+    return course
+
+
+def tested(data: DataSet, number: int, size: int) -> Callable[[], Iterator[Batch]]:
+    """Part `number` of `size` of the test set, which is read once, when it is needed."""
+    share = cache(lambda: shard(data.test(), number, size))
+    return lambda: iter(share())

@@ -1,7 +1,7 @@
 """Where a rank's gradients come from: a model on real data, or bucket sizes alone."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from controllers.base import Observation
 from harness.clock import RankClock
 from harness.engine.training.buckets import Buckets
+from harness.engine.training.course import Course
 from harness.engine.training.replica import Replica
 from harness.engine.training.task import Memory, Task
 from harness.workloads.buckets import BucketMb
@@ -18,29 +19,29 @@ from harness.workloads.buckets import BucketMb
 
 @dataclass
 class Trained:
-    """Real gradients of `model` on `batches`; SGD with momentum on their mean.
+    """Real gradients of `model` on the batches of `course`; SGD with momentum on their mean.
 
-    `learning_rate` maps a step to its rate. Batch-norm statistics stay local to a rank, as without
-    DDP's buffer broadcast; rank 0's are evaluated and saved. A batch is cut into `accumulate` equal
-    micro-batches, whose gradients are averaged here and exchanged with the last one's backward;
-    batch-norm sees one at a time. With `task.precision` bf16 a forward, and what it evaluates, runs
-    under autocast: weights, gradients and loss stay float32. `clip_norm` bounds the norm of the
-    mean gradient of all parameters together.
+    Batch-norm statistics stay local to a rank, as without DDP's buffer broadcast; rank 0's are
+    evaluated and saved. A batch is cut into `accumulate` equal micro-batches, whose gradients are
+    averaged here and exchanged with the last one's backward; batch-norm sees one at a time. With
+    `task.precision` bf16 a forward, and what it evaluates, runs under autocast: weights, gradients
+    and loss stay float32. `clip_norm` bounds the norm of the mean gradient of all parameters
+    together.
     """
 
     model: nn.Module
     replica: Replica  # of it
-    batches: Any  # iterator of (inputs, labels) of this rank
-    test_set: Any  # this rank's share of the test set: iterator of (inputs, labels)
+    course: Course
     optimizer: torch.optim.Optimizer
-    learning_rate: Callable[[int], float]
     exchange: Any
     clock: RankClock
-    samples: int
     task: Task
     accumulate: int = 1
-    memory: Memory = field(default_factory=Memory)
     clip_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        self.samples, first = self.course.samples, self.course.first
+        self.batches, self.memory = self.course.batches(first), Memory(self.course.period, first)
 
     def settle(self, inputs: Tensor) -> None:
         """Take the one-time costs of a step on any micro-batch `inputs`; nothing changes."""
@@ -78,7 +79,7 @@ class Trained:
 
     def _step(self, step: int) -> None:
         for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate(step)
+            group["lr"] = self.course.learning_rate(step)
         if self.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_norm)
         self.optimizer.step()
@@ -89,7 +90,7 @@ class Trained:
         self.replica.take_buffers_of_the_first()
         with self.replica.at_work():
             self.model.eval()
-            sums = self.task.tested(self.model, self.test_set())
+            sums = self.task.tested(self.model, self.course.test_set())
             self.model.train()
         return self.task.metrics(self.replica.summed(sums))
 
@@ -141,21 +142,21 @@ def set_random_numbers(own: dict[str, Any], device: torch.device) -> None:
 class Replayed:
     """True sizes and true traffic without computation: seeded noise in the buckets DDP would make.
 
-    `parameters` maps names to shapes in registration order. There is no loss and nothing to
+    `parameters`, on the meta device, are in registration order. There is no loss and nothing to
     evaluate or save.
     """
 
-    parameters: dict[str, torch.Size]
+    parameters: Mapping[str, Tensor]
+    course: Course
     exchange: Any
-    samples: int
     bucket_mb: BucketMb
     seed: int
 
     def __post_init__(self) -> None:
+        self.samples = self.course.samples
         noise = torch.Generator().manual_seed(self.seed)
-        shapes = {n: torch.empty(s, device="meta") for n, s in self.parameters.items()}
         values = not getattr(self.exchange, "by_shape", False)
-        self._buckets = Buckets(shapes, self.bucket_mb, values)
+        self._buckets = Buckets(self.parameters, self.bucket_mb, values)
         sizes = [laid.buffer.numel() for laid in self._buckets.laid if values]
         self._patterns = [torch.randn(size, generator=noise) for size in sizes]
 

@@ -14,6 +14,7 @@ from harness.engine.exchange.thread import Exchange
 from harness.engine.training.replica import Distributed, Replica
 from harness.engine.training.resume import Resumed
 from harness.engine.training.together import Together
+from harness.records.run_directory import Table
 from harness.workloads.data.base import DataSet
 
 
@@ -60,6 +61,9 @@ class Place(NamedTuple):
     pipeline_group: Any = None  # the stages of its pipeline
     everyone: Any = None  # Collectives of all ranks of all pipelines
     transport: Any = None  # between the trainers and their server
+
+    def table(self, name: str) -> Table:
+        return self.once(name, lambda: Table(self.run_dir, f"{name}.csv"))  # type: ignore[no-any-return]
 
     @property
     def tells(self) -> bool:

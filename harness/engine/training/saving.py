@@ -7,7 +7,7 @@ from controllers.base import Observation
 from harness.config.run import Run
 from harness.engine.training.gradients import Trained
 from harness.engine.training.place import Place
-from harness.engine.training.rest import Save
+from harness.engine.training.rest import Save, no_checkpoint
 from harness.engine.training.restoration import restored
 from harness.engine.training.resume import Resumed
 from harness.engine.training.snapshot import taken
@@ -26,7 +26,12 @@ def go_on(begin: Resumed, place: Place, gradients: Trained, learnt: dict[str, An
 
 
 def saver_of(run: Run, place: Place, gradients: Trained, learnt: dict[str, Any]) -> Save:
-    """A function that writes checkpoints of `gradients`, and of what was `learnt` beside them."""
+    """A function that writes checkpoints of `gradients`, and of what was `learnt` beside them.
+
+    A replay has nothing to save.
+    """
+    if run.emulation.is_replay:
+        return no_checkpoint
     writer = checkpoint.Writer(
         run_dir=place.run_dir,
         name=checkpoint.rank_file(place.rank, place.thread),

@@ -10,6 +10,7 @@ from harness.clock import RankClock
 from harness.engine.crossing import Crossing
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.tally import Exchanged
+from harness.engine.training.course import Course
 from harness.engine.training.pace import Pace, Release
 from harness.records import columns
 from harness.records.run_directory import Span, Step, Table
@@ -21,6 +22,7 @@ OVERRUN_SHARE = 0.01  # of its step: a bucket later than that was not paced
 class Gradients(Protocol):
     """Source of a rank's gradients: a model on data, or sizes alone."""
 
+    course: Course
     samples: int  # per step at this rank
 
     def compute(self, step: int) -> float:
