@@ -29,8 +29,12 @@ class VirtualClock:
 
     def now(self) -> float:
         """While it computes, as far as it has come with that."""
-        so_far_s = 0.0 if self._since is None else self._read(time.perf_counter) - self._since
+        so_far_s = 0.0 if self._since is None else self.real_s() - self._since
         return self.world.now_s + self.per_compute_s * so_far_s
+
+    def real_s(self) -> float:
+        """A reading of this machine's clock, once its device has done what it was given."""
+        return self._read(time.perf_counter)
 
     def charge(self, real_s: float) -> None:
         """For so many seconds of computing here."""
@@ -41,10 +45,10 @@ class VirtualClock:
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        began = self._since = self._read(time.perf_counter)
+        began = self._since = self.real_s()
         yield
         self._since = None
-        self.charge(self._read(time.perf_counter) - began)
+        self.charge(self.real_s() - began)
 
     @contextmanager
     def compressing(self, entries: int) -> Iterator[None]:

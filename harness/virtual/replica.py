@@ -5,7 +5,6 @@ statistics, the cuts of the model, and its gradient in DDP's buckets. Memory: on
 optimizer, and a gradient for each rank, as they have to meet.
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from compressors.activations.operator import Cut
 from harness.engine.training.buckets import Buckets, require_all
-from harness.engine.training.replica import Backward, Replica
+from harness.engine.training.replica import Backward, Replica, put, unchanged
 from harness.virtual.circle import Circle
 from harness.virtual.clock import VirtualClock
 from harness.virtual.exchange import VirtualExchange
@@ -50,7 +49,6 @@ class Borrowed(Replica):
 
     exchange: VirtualExchange
     bucket_mb: BucketMb
-    device: torch.device
     rank: int
     shared: Shared
     clock: VirtualClock
@@ -66,20 +64,14 @@ class Borrowed(Replica):
     def settle(self, backward: Backward, inputs: Tensor) -> None:
         """Lay out the buckets anew, as DDP does after its first step."""
         if not self.shared.order:
-            with self.at_work():
-                self.shared.order = self._order_of(lambda: backward(self.model, inputs))
-                for buffer, value in zip(self._buffers, self._own, strict=True):
-                    buffer.copy_(value)
+            with self.at_work(), unchanged(self.model):
+                came = order_of_arrival(self._parameters, lambda: backward(self.model, inputs))
+                require_all(name for name in self._parameters if name not in came)
+            self.shared.order = came
         order = reversed(self.shared.order)
         parameters = {name: self._parameters[name] for name in order}
         self._buckets = Buckets(parameters, self.bucket_mb)
         self.shared.buckets.append(self._buckets)
-
-    def _order_of(self, backward: Callable[[], None]) -> list[str]:
-        order = order_of_arrival(self._parameters, backward)
-        self.model.zero_grad()
-        require_all(name for name in self._parameters if name not in order)
-        return order
 
     def cut(self, cuts: list[Cut], own: list[Cut]) -> None:
         self._at_work = [(cuts, own)]
@@ -90,11 +82,9 @@ class Borrowed(Replica):
         self.shared.at_work = self.rank
         for cuts, own in self._at_work:
             cuts[:] = own
-        for buffer, value in zip(self._buffers, self._own, strict=True):
-            buffer.copy_(value)
+        put(self._buffers, self._own)
         yield
-        for buffer, value in zip(self._buffers, self._own, strict=True):
-            value.copy_(buffer)
+        put(self._own, self._buffers)
 
     def is_at_work(self) -> bool:
         return self.shared.at_work == self.rank
@@ -113,26 +103,17 @@ class Borrowed(Replica):
             self.shared.updates = self._updates
             self.shared.compare()
             self._buckets.give()
-            self.shared.update_s = self._timed(step)
+            began = self.clock.real_s()
+            step()
+            self.shared.update_s = self.clock.real_s() - began
         self.clock.charge(self.shared.update_s)
 
     def take_buffers_of_the_first(self) -> None:
         first = self.shared.circle.meet(self.rank, self._own, lambda owns: owns[0])
-        for value, other in zip(self._own, first, strict=True):
-            value.copy_(other)
+        put(self._own, first)
 
     def summed(self, sums: Tensor) -> Tensor:
         return self.shared.circle.meet(self.rank, sums, ring_sum)
-
-    def _timed(self, step: Callable[[], None]) -> float:
-        began = self._now()
-        step()
-        return self._now() - began
-
-    def _now(self) -> float:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        return time.perf_counter()
 
 
 def order_of_arrival(parameters: Mapping[str, Tensor], backward: Callable[[], None]) -> list[str]:

@@ -94,7 +94,7 @@ def trained(
     exchange, cpu = Exchange(reduction, workers, clock, names, shares), torch.device("cpu")
     return Trained(
         model=model,
-        replica=Distributed(model, exchange, 0.001, cpu),
+        replica=Distributed(model, exchange, 0.001),
         course=Course(
             samples=BATCH,
             batches=lambda step: batches(workers.rank, large_at),

@@ -106,9 +106,8 @@ class Exchange:
             buffer.copy_(pattern)
         tally, now, number = self._tally, self.clock.now(), self._tally.buckets
         part_s = tally.ready(now, sum(self.shares[name] for name in names), buffer.numel())
-        on_cuda = buffer.is_cuda
-        future: Future = Future(devices=[buffer.device]) if on_cuda else Future()
-        event = torch.cuda.current_stream().record_event() if on_cuda else None
+        future = future_of(buffer)
+        event = torch.cuda.current_stream().record_event() if buffer.is_cuda else None
         given = number, buffer, names, gradients, parameters, now, part_s, last
         self._held.append(BucketJob(*given, future, event))
         if last or not self.after_backward:
@@ -137,3 +136,8 @@ class Exchange:
     def _raise_if_failed(self) -> None:
         if self.error is not None:
             raise ExchangeError(str(self.error)) from self.error
+
+
+def future_of(tensor: Tensor) -> Future:
+    """Future whose value will be on the device of `tensor`."""
+    return Future(devices=[tensor.device]) if tensor.is_cuda else Future()

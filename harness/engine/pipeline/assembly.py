@@ -1,5 +1,6 @@
 """One rank's training as a stage of a pipeline; and cuts in a model of one process."""
 
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -13,12 +14,11 @@ from harness.engine.pipeline.engine import PipelineEngine, StagePosition
 from harness.engine.pipeline.link import Inlet, Outlet
 from harness.engine.pipeline.meter import Meter
 from harness.engine.pipeline.object_gather import ObjectGather
-from harness.engine.pipeline.staged import ReplayedStage, Staged
+from harness.engine.pipeline.staged import ReplayedStage, Stage, Staged
 from harness.engine.pipeline.stages import cuts_of, parts, shapes, share
 from harness.engine.training.assembly import built, exchange_of, loop_of, trained
 from harness.engine.training.course import course_of
 from harness.engine.training.place import Place, anew
-from harness.engine.training.replica import Gathered
 from harness.engine.training.train import Loop
 from harness.workloads.models.base import backward_shares
 
@@ -54,9 +54,10 @@ def staged(run: Run, place: Place) -> Loop:
     if run.emulation.is_replay:
         given = dict(model.named_parameters()), course, exchange, run.bucket_mb, run.seed
         return loop_of(run, place, ReplayedStage(*given, engine=engine), engine.device, meter)
-    alone = place._replace(replica=Gathered, once=anew)
-    own, more = model.to(place.device), {"engine": engine, "object_gather": object_gather}
-    gradients = trained(run, alone, own, course, exchange, Staged, **more)
+    alone = place._replace(
+        replica=partial(Stage, position=position, object_gather=object_gather), once=anew
+    )
+    gradients = trained(run, alone, model.to(place.device), course, exchange, Staged, engine=engine)
     learnt = {type(end).__name__.lower(): end.scheme for end in engine.ends()}
     return loop_of(run, place, gradients, engine.device, meter, learnt)
 

@@ -11,9 +11,31 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from harness.engine.pipeline.engine import PipelineEngine
+from harness.engine.pipeline.engine import PipelineEngine, StagePosition
 from harness.engine.pipeline.object_gather import ObjectGather
 from harness.engine.training.gradients import Replayed, Trained
+from harness.engine.training.replica import Gathered, put, unchanged
+
+
+@dataclass
+class Stage(Gathered):
+    """The part of a model that one stage of all pipelines has, here the one at `position`."""
+
+    position: StagePosition
+    object_gather: ObjectGather
+
+    def of_the_first(self, mine: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+        """What the ranks of the first pipeline bring, by stage."""
+        told = self.object_gather.gather(mine if self.position.pipeline == 0 else {})
+        return told[: self.position.stages]
+
+    def take_buffers_of_the_first(self) -> None:
+        """Statistics of the first pipeline's batches are evaluated, and saved."""
+        own = dict(self.model.named_buffers())
+        put(own.values(), self.of_the_first(own)[self.position.stage].values())
+
+    def summed(self, sums: Tensor) -> Tensor:
+        return torch.stack(self.object_gather.gather(sums)).sum(0)
 
 
 @dataclass(kw_only=True)
@@ -24,28 +46,24 @@ class Staged(Trained):
     the labels. The last one knows the loss and counts the samples; elsewhere they are nan and 0.
     """
 
+    replica: Stage
     engine: PipelineEngine
-    object_gather: ObjectGather
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.position = self.engine.position
-        self.samples = self.samples if self.position.is_last else 0
+        self.samples = self.samples if self.engine.position.is_last else 0
 
     def settle(self, inputs: Tensor) -> None:
-        before = [buffer.clone() for buffer in self.model.buffers()]
         inlet = self.engine.inlet
         came = torch.zeros(len(inputs), *inlet.shape, requires_grad=True) if inlet else None
-        self._scores(inputs, came).sum().backward()
-        self.optimizer.zero_grad()
-        for buffer, value in zip(self.model.buffers(), before, strict=True):
-            buffer.copy_(value)
+        with unchanged(self.model):
+            self._scores(inputs, came).sum().backward()
 
     def compute(self, step: int) -> float:
         with self.clock.computing():
             inputs, labels = next(self.batches)
         self._inputs, self._labels = inputs.chunk(self.accumulate), labels.chunk(self.accumulate)
-        self._total = 0.0 if self.position.is_last else float("nan")
+        self._total = 0.0 if self.engine.position.is_last else float("nan")
         self.engine.run(self, self.exchange.begin_backward)
         self.replica.exchange_rest()
         self.engine.flush()
@@ -53,7 +71,7 @@ class Staged(Trained):
 
     def forward(self, part: int, inputs: Tensor | None) -> Tensor:
         outputs = self._scores(self._inputs[part], inputs)
-        if not self.position.is_last:
+        if not self.engine.position.is_last:
             return outputs
         loss = self.task.loss(outputs, self._labels[part]) / self.accumulate
         self._total += loss.item()
@@ -75,11 +93,8 @@ class Staged(Trained):
         with self.clock.computing():
             super().update(step)
 
-    @torch.no_grad()
-    def evaluate(self) -> dict[str, float]:
+    def tested(self) -> Tensor:
         """Through the pipelines, each its share; what crosses a cut is compressed as ever."""
-        self._take_buffers_of_the_first()
-        self.model.eval()
         sums = torch.zeros(3, dtype=torch.float64)
         for inputs, labels in self.course.test_set():
             came = None
@@ -92,21 +107,12 @@ class Staged(Trained):
             else:
                 sums += self.task.tested(nn.Identity(), [(outputs, labels)]).cpu()
         self.engine.flush()
-        self.model.train()
-        return self.task.metrics(torch.stack(self.object_gather.gather(sums)).sum(0))
-
-    def _take_buffers_of_the_first(self) -> None:
-        """Statistics of the first pipeline's batches are evaluated, and saved."""
-        own = dict(self.model.named_buffers())
-        told = self.object_gather.gather(own if self.position.pipeline == 0 else {})
-        theirs = told[self.position.stage]
-        for name, buffer in own.items():
-            buffer.copy_(theirs[name])
+        return sums
 
     def shared(self) -> dict[str, Any]:
         """State for a checkpoint from any one rank: the whole model, as if it were not cut."""
-        own = self.model.state_dict() if self.position.pipeline == 0 else {}
-        return {"model": {k: v for part in self.object_gather.gather(own) for k, v in part.items()}}
+        parts = self.replica.of_the_first(self.model.state_dict())
+        return {"model": {name: value for part in parts for name, value in part.items()}}
 
     def own(self) -> dict[str, Any]:
         return super().own() | {"optimizer": self.optimizer.state_dict()}

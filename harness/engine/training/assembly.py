@@ -169,7 +169,7 @@ def trained(
     """Ready for its first step; `more` is what a `kind` of them has beside the others."""
     gradients = kind(
         model=model,
-        replica=place.replica(model, exchange, run.bucket_mb, place.device),
+        replica=place.replica(model, exchange, run.bucket_mb),
         course=course,
         optimizer=place.once("optimizer", lambda: optimizer_of(run.optimizer, model)),
         exchange=exchange,

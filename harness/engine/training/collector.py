@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.futures import Future
 
-from harness.engine.exchange.thread import Exchange
+from harness.engine.exchange.thread import Exchange, future_of
 from harness.engine.training.buckets import Buckets, Laid
 
 
@@ -38,7 +38,7 @@ class Collector:
         assert self.exchange.names[id(parameter)] == laid.names[len(self._held)]
         mean = laid.gradients[len(self._held)].view(-1)
         mean.copy_(bucket.buffer())
-        self._held.append(PendingGradient(bucket.buffer(), mean, _future(mean)))
+        self._held.append(PendingGradient(bucket.buffer(), mean, future_of(mean)))
         future = self._held[-1].future
         if len(self._held) == len(laid.names):
             self._submit()
@@ -49,10 +49,6 @@ class Collector:
         self._held = []
         sent = self.exchange.submit(*laid, last=not self._left)
         sent.add_done_callback(partial(_settle, held))
-
-
-def _future(tensor: Tensor) -> Future[Tensor]:
-    return Future(devices=[tensor.device]) if tensor.is_cuda else Future()
 
 
 def _settle(held: list[PendingGradient], sent: Future[Tensor]) -> None:

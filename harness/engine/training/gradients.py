@@ -90,9 +90,13 @@ class Trained:
         self.replica.take_buffers_of_the_first()
         with self.replica.at_work():
             self.model.eval()
-            sums = self.task.tested(self.model, self.course.test_set())
+            sums = self.tested()
             self.model.train()
         return self.task.metrics(self.replica.summed(sums))
+
+    def tested(self) -> Tensor:
+        """Sums over this rank's share of the test set, for `Task.metrics`."""
+        return self.task.tested(self.model, self.course.test_set())
 
     def close(self) -> None:
         return None

@@ -1,7 +1,7 @@
 """A rank's model in its world: over packets one of its own, under DDP."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from compressors.activations.operator import Cut
-from harness.engine.exchange.thread import Exchange, ExchangeError
+from harness.engine.exchange.thread import Exchange, ExchangeError, future_of
 from harness.engine.training.buckets import Buckets, ddp_sizes, require_all
 from harness.engine.training.collector import Collector
 from harness.workloads.buckets import BucketMb
@@ -19,6 +19,20 @@ from harness.workloads.fusion import Fusion
 
 Backward = Callable[[nn.Module, Tensor], None]  # through a model, of some inputs
 Hook = Callable[[object, dist.GradBucket], torch.futures.Future[Tensor]]  # of DDP
+
+
+@contextmanager
+def unchanged(model: nn.Module) -> Iterator[None]:
+    """Put the buffers of `model` back in the end, and take its gradients away."""
+    before = [buffer.clone() for buffer in model.buffers()]
+    yield
+    model.zero_grad()
+    put(model.buffers(), before)
+
+
+def put(buffers: Iterable[Tensor], values: Iterable[Tensor]) -> None:
+    for buffer, value in zip(buffers, values, strict=True):
+        buffer.copy_(value)
 
 
 @dataclass
@@ -76,7 +90,6 @@ class Gathered(Replica):
 
     exchange: Any
     bucket_mb: BucketMb
-    device: torch.device
 
     def __post_init__(self) -> None:
         named = self.model.named_parameters()
@@ -94,7 +107,6 @@ class Distributed(Replica):
 
     exchange: Exchange
     bucket_mb: BucketMb
-    device: torch.device
     _settling: bool = field(default=False, init=False)
     _arrived: dict[int, None] = field(default_factory=dict, init=False)  # by id
 
@@ -109,17 +121,14 @@ class Distributed(Replica):
 
     def settle(self, backward: Backward, inputs: Tensor) -> None:
         """Two steps without an exchange, which take the one-time costs too."""
-        before = [buffer.clone() for buffer in self.whole.buffers()]
         self._settling = True
         for some in (inputs, inputs[:2]):
             self._arrived.clear()
-            backward(self.model, some)
-            self._require_all_arrived()
-            self.model.zero_grad()
+            with unchanged(self.whole):
+                backward(self.model, some)
+                self._require_all_arrived()
         self._settling = False
         self._hook = self._hook_of(list(self._arrived))
-        for buffer, value in zip(self.whole.buffers(), before, strict=True):
-            buffer.copy_(value)
 
     def alone(self) -> AbstractContextManager[None]:
         self._arrived.clear()
@@ -146,8 +155,7 @@ class Distributed(Replica):
         self._arrived |= dict.fromkeys(map(id, bucket.parameters()))
         if not self._settling:
             return self._hook(state, bucket)
-        devices: list[Any] | None = [self.device] if self.device.type == "cuda" else None
-        future: torch.futures.Future[Tensor] = torch.futures.Future(devices=devices)
+        future = future_of(bucket.buffer())
         future.set_result(bucket.buffer())
         return future
 
