@@ -13,7 +13,6 @@ import torch
 
 from harness.config.run import Run
 from harness.engine.parameter_server.assembly import serving_of
-from harness.engine.parameter_server.exchange import Pushing
 from harness.engine.training.place import Place
 from harness.engine.training.train import Loop
 from harness.virtual.clock import VirtualClock
@@ -171,7 +170,6 @@ class VirtualCrew(VirtualRun):
             together=nobody,
             data=self._data,
             begin=self.begin,
-            exchange=partial(Pushing, given=self._given()),
             transport=VirtualTransport(*own),
         )
 

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from controllers.base import Observation
 from harness.clock import RankClock
-from harness.config.device_costs import Given
 from harness.config.lanes import Lanes
 from harness.engine.exchange.clocks import Clocks
 from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.runner import Charge
 from harness.engine.exchange.tally import Exchanged
 from harness.engine.training.buckets import BucketHandle, Laid
 from harness.engine.training.pace import Release
@@ -48,14 +48,13 @@ class VirtualExchange:
     reduction: Reduction
     workers: SimulatedWorkers
     clock: RankClock
-    compression: Given | None  # None: measured
     after_backward: bool  # no bucket is sent before the last is ready
     lanes: Lanes
-    shares: Mapping[str, float] | None  # of backward; None: all buckets are there when it has ended
+    shares: Mapping[str, float]  # of backward; empty: all buckets are there when it has ended
+    charge: Charge | None  # None: compression is measured
     repeats: Repeats = field(default_factory=lambda: Repeats(0))  # of one who stands for all
     error: BaseException | None = None  # what fails is raised at once
     step: int = field(default=0, init=False)  # that is next, or goes on
-    _elements: int = field(default=0, init=False)  # of the gradient
     _release: Release | None = field(default=None, init=False)
     _begin_s: float = field(default=0.0, init=False)
     _backward_s: float = field(default=0.0, init=False)
@@ -68,7 +67,7 @@ class VirtualExchange:
     @property
     def by_shape(self) -> bool:
         """True if a replay's gradients need no values: nobody looks at them, nor is timed."""
-        told = isinstance(self.workers, Alike) and self.compression is not None
+        told = isinstance(self.workers, Alike) and self.charge is not None
         norms = getattr(self.reduction.controller, "needs_norms", False)
         return told and not norms and self.reduction.compressor.by_shape
 
@@ -123,7 +122,6 @@ class VirtualExchange:
         reduction.open(self._seen, self._durations_s)
         self.repeats.begin(reduction.density, len(self._held))
         opening = self._acts()
-        self._elements = sum(laid.buffer.numel() for laid, _ in self._held)
         acts = [self._reduce(index, *held) for index, held in enumerate(self._held)]
         parts_s = computed.parts_s(self._ready())
         begin_s, forward_s = computed.begin_s, computed.forward_s - computed.begin_s
@@ -139,7 +137,7 @@ class VirtualExchange:
             exposed_s=did.exposed_s(),
             sent_bytes=workers.sent_bytes - sent,
             received_bytes=workers.received_bytes - received,
-            dense_bytes=4 * self._elements,
+            dense_bytes=4 * sum(laid.buffer.numel() for laid, _ in self._held),
             density=reduction.density,
             achieved_density=reduction.achieved_density(),
             **reduction.norms()._asdict(),
@@ -148,7 +146,7 @@ class VirtualExchange:
 
     def _ready(self) -> list[float]:
         """Shares of backward that are done when each bucket is there."""
-        if self.shares is None:
+        if not self.shares:
             return [1.0] * len(self._held)
         done, ready = 0.0, []
         for laid, _ in self._held:
@@ -186,11 +184,9 @@ class VirtualExchange:
 
     def _told_s(self, laid: Laid) -> list[float] | None:
         """Seconds before a bucket's first call, the second...; None: measured."""
-        if self.compression is None:
+        if self.charge is None:
             return None
-        shapes, reduction = [gradient.shape for gradient in laid.gradients], self.reduction
-        told = reduction.compressor, shapes, reduction.density, self._elements
-        return reduction.phases_s(self.compression.charge(*told))
+        return self.reduction.phases_s(self.charge(laid.gradients, self.reduction.density))
 
     def _acts(self) -> list[Act]:
         """Costed operations since the last call."""

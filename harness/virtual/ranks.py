@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 
-from harness.config.device_costs import Given, file_of
+from harness.config.device_costs import file_of
 from harness.config.run import Run
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.pipeline.device import Device
@@ -35,7 +35,6 @@ from harness.virtual.traffic import Traffic
 from harness.virtual.wires import MessageChannels, VirtualPipelineGroup
 from harness.virtual.workers import Alike, SimulatedWorkers
 from harness.virtual.world import World
-from harness.workloads.models.stand_in import represented
 
 Weight = Callable[[int], float]  # of a step: how many it stands for
 
@@ -158,7 +157,7 @@ class VirtualRun:
             together=Ranks(self._world, self._all, rank, self._still),
             data=self._data,
             begin=self.begin,
-            exchange=partial(self._exchange, clock=clock),
+            exchange=self._exchange,
             replica=partial(Borrowed, rank=rank, shared=self._shared, clock=clock),
             executor=partial(VirtualExecutor, self._world),
             once=self._once,
@@ -179,32 +178,17 @@ class VirtualRun:
     def _of_run(self) -> tuple[int, float]:
         return self.asked.workers, self.asked.emulation.dilation
 
-    def _given(self) -> Given | None:
-        stands_for = partial(represented, self.asked.model)
-        compressor = file_of(self.asked.compressor())
-        return self._network.compression(compressor, *self._of_run(), stands_for)
-
     def _workers(self, member: int, circle: Circle, costs: Costs) -> SimulatedWorkers:
-        per_s = 0.0 if self._given() else self._network.seconds_per_second(*self._of_run())
+        per_s = self._network.seconds_per_second(*self._of_run())
         kind = SimulatedWorkers if self._alike == 1 else Alike
         size = circle.size * self._alike
         return kind(member, size, circle, costs, self._device, per_s)
 
-    def _exchange(
-        self, reduction: Reduction, clock: VirtualClock, shares: dict[str, float], **rest: Any
-    ) -> VirtualExchange:
-        workers: Any = reduction.workers
+    def _exchange(self, reduction: Reduction, names: Any, **given: Any) -> VirtualExchange:
+        """Buckets tell the `names` of parameters themselves."""
         norms = getattr(reduction.controller, "needs_norms", False)  # of gradients, every time
-        return VirtualExchange(
-            reduction=reduction,
-            workers=workers,
-            clock=clock,
-            compression=self._given(),
-            after_backward=rest["after_backward"],
-            lanes=self.asked.emulation.lanes(reduction.compressor, is_emulated=True),
-            shares=shares if self._stages == 1 else None,
-            repeats=Repeats(0 if self._alike == 1 or norms else self._network.repeat),
-        )
+        repeats = Repeats(0 if self._alike == 1 or norms else self._network.repeat)
+        return VirtualExchange(reduction, repeats=repeats, **given)
 
     def _told(self, loop: Loop, end_s: float) -> float:
         """Lets as much time go by as the steps that this one stands for take."""

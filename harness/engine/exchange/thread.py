@@ -7,7 +7,7 @@ others, and comes back to it. The network thread performs the collectives meanwh
 goes on, so every algorithm overlaps, and the order on the wire is the same on all ranks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -45,7 +45,7 @@ class Exchange:
     workers: Workers  # those of the reduction, whose bytes and times are counted
     clock: Clock
     names: dict[int, str]  # id of parameter -> name
-    shares: dict[str, float]
+    shares: Mapping[str, float]
     after_backward: bool = False
     lanes: Lanes = Lanes(on_device=False)
     charge: Charge | None = None
@@ -105,7 +105,7 @@ class Exchange:
         if pattern is not None:
             buffer.copy_(pattern)
         tally, now, number = self._tally, self.clock.now(), self._tally.buckets
-        part_s = tally.ready(now, sum(self.shares[name] for name in names), buffer.numel())
+        part_s = tally.ready(now, sum(self.shares.get(name, 0.0) for name in names), buffer.numel())
         future = future_of(buffer)
         event = torch.cuda.current_stream().record_event() if buffer.is_cuda else None
         given = number, buffer, names, gradients, parameters, now, part_s, last

@@ -7,6 +7,7 @@ from torch import nn
 
 from harness.config.run import Run
 from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.runner import Charge
 from harness.engine.parameter_server.captured import Captured, alone
 from harness.engine.parameter_server.exchange import Pushing, Trainers
 from harness.engine.parameter_server.gate import Gate
@@ -46,8 +47,8 @@ def _thread(run: Run, place: Place) -> Served:
     seed = (run.seed * workers + place.rank) * layout.threads + place.thread
     drain = Drain(layout.drain_period, layout.drain == "flush", seed)
 
-    def pushing(reduction: Reduction, **rest: Any) -> Pushing:
-        served.exchange = place.exchange(
+    def pushing(reduction: Reduction, charge: Charge | None, **rest: Any) -> Pushing:
+        return Pushing(
             gradient=Gradient(reduction, captured, drain),
             workers=Trainers(workers),
             clock=place.clock,
@@ -55,12 +56,12 @@ def _thread(run: Run, place: Place) -> Served:
             rank=place.rank,
             thread=place.thread,
             events=Events(place.run_dir),
+            charge=charge,
         )
-        return served.exchange
 
     at_server: Any = {"workers": captured, "exchange": pushing, "replica": Pulled}
     loop: Any = whole(run, place._replace(leads=False, together=served, **at_server))
-    served.loop, served.save = loop, loop.rest.save
+    served.loop, served.exchange, served.save = loop, loop.exchange, loop.rest.save
     loop.pull, loop.rest = served.exchange.pull, served.ends
     if run.emulation.is_replay:
         sizes = [each.numel() for each in loop.gradients.parameters.values()]

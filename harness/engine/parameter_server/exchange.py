@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from controllers.base import Observation
-from harness.config.device_costs import Given
+from harness.engine.exchange.runner import Charge
 from harness.engine.exchange.tally import Exchanged, Release
 from harness.engine.parameter_server.client import Client
 from harness.engine.parameter_server.gradient import Compressed, Gradient
@@ -34,7 +34,7 @@ class Pushing:
     rank: int
     thread: int
     events: Events
-    given: Given | None = None  # what compression takes; None: measured
+    charge: Charge | None = None  # None: compression is measured
     step: int = field(default=0, init=False)  # that is being done
     ends: bool = field(default=False, init=False)  # no more steps are to be done
     seen: Observation | None = field(default=None, init=False)  # of the last step
@@ -112,12 +112,11 @@ class Pushing:
         self._mark("computed")
 
     def _compressed(self) -> Compressed:
-        if self.given is None:
+        if self.charge is None:
             with self.clock.compressing(self.entries):
                 return self.gradient.compress(self.step, self._held)
-        of, charge = self.reduction, self.given.charge
-        shapes = [[gradient.shape for gradient in laid.gradients] for laid in self._held]
-        took_s = sum(charge(of.compressor, each, of.density, self.entries) for each in shapes)
+        density = self.reduction.density
+        took_s = sum(self.charge(laid.gradients, density) for laid in self._held)
         self.clock.sleep_until(self.clock.now() + took_s)
         return self.gradient.compress(self.step, self._held)
 

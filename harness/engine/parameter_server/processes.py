@@ -7,7 +7,6 @@ import torch
 
 from harness.config.run import Run
 from harness.engine.parameter_server.assembly import serving_of
-from harness.engine.parameter_server.exchange import Pushing
 from harness.engine.parameter_server.place import Process
 from harness.engine.training.assembly import assembled
 from harness.engine.training.place import Place
@@ -71,7 +70,6 @@ def place_of(run: Run, process: Process, rank: int) -> Place:
         together=nobody,
         data=run.dataset,
         begin=resumed(run.resume_from),
-        exchange=Pushing,
         transport=process,
     )
 

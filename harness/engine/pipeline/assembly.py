@@ -48,15 +48,14 @@ def staged(run: Run, place: Place) -> Loop:
     crossing = shapes(whole, cuts, data.shape)
     model, shares = parts(whole, cuts)[position.stage], backward_shares(whole, data.shape)
     engine = _engine(run, layout, place, group, position, crossing, share(model, shares))
-    exchange = exchange_of(run, place, model, shares)
+    exchange = exchange_of(run, place, model, shares={})
     meter = Meter([*engine.ends(), engine.device, object_gather])
     course = course_of(run, place, position.pipeline, place.workers.size)
     if run.emulation.is_replay:
         given = dict(model.named_parameters()), course, exchange, run.bucket_mb, run.seed
         return loop_of(run, place, ReplayedStage(*given, engine=engine), engine.device, meter)
-    alone = place._replace(
-        replica=partial(Stage, position=position, object_gather=object_gather), once=anew
-    )
+    replica = partial(Stage, position=position, object_gather=object_gather)
+    alone = place._replace(replica=replica, once=anew)
     gradients = trained(run, alone, model.to(place.device), course, exchange, Staged, engine=engine)
     learnt = {type(end).__name__.lower(): end.scheme for end in engine.ends()}
     return loop_of(run, place, gradients, engine.device, meter, learnt)

@@ -108,10 +108,13 @@ def rest_of(run: Run, place: Place, gradients: Any, learnt: dict[str, Any]) -> R
     )
 
 
-def exchange_of(run: Run, place: Place, model: nn.Module, shares: dict[str, float]) -> Any:
-    """The exchange of the gradients of `model`; `shares` of backward are by parameter."""
+def exchange_of(run: Run, place: Place, model: nn.Module, shares: Mapping[str, float]) -> Any:
+    """The exchange of the gradients of `model`.
+
+    `shares` of backward are by parameter; empty: its gradients are there when it has ended.
+    """
     reduction = reduction_of(run, place.workers, place.shared)
-    is_emulated = run.emulation.compute != "measured"
+    is_emulated = run.network.in_process or not run.emulation.is_measured
     return place.exchange(
         reduction=reduction,
         workers=place.workers,
@@ -120,14 +123,12 @@ def exchange_of(run: Run, place: Place, model: nn.Module, shares: dict[str, floa
         shares=shares,
         after_backward=run.overlap == "after_backward",
         lanes=run.emulation.lanes(reduction.compressor, is_emulated),
-        charge=_charge(run, model, reduction.compressor) if is_emulated else None,
+        charge=_charge(run, model, reduction.compressor),
     )
 
 
 def _charge(run: Run, model: nn.Module, compressor: Any) -> Charge | None:
-    """Charge for compression on the emulated device, over packets; None: measured here."""
-    if run.network.in_process:  # virtual time, which charges by itself
-        return None
+    """Charge for compression on the emulated device; None: measured here."""
     dilation, stands_for = run.emulation.dilation, partial(represented, run.model)
     given = run.network.compression(file_of(compressor), run.workers, dilation, stands_for)
     if given is None:
