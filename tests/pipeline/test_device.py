@@ -28,6 +28,10 @@ def time() -> Time:
     return Time()
 
 
+def spent(stage: Device) -> tuple[float, float, float]:
+    return stage.waited_s, stage.compress_s, stage.late_s
+
+
 def _begun(time: Time, costs: StageTimes | None) -> Device:
     found = Device(time, costs)
     assert found.release(0.0) is None
@@ -42,7 +46,7 @@ def test_it_ends_at_its_time_or_is_late_by_what_it_took_longer(time, real_s, lat
     time.now_s += real_s
     stage.end("forward")
     assert time.now_s == ends_s
-    assert stage.spent == (0, 0, late_s)
+    assert spent(stage) == (0, 0, late_s)
 
 
 def test_it_begins_when_its_message_is_there_and_tells_waiting_from_decoding(time):
@@ -51,7 +55,7 @@ def test_it_begins_when_its_message_is_there_and_tells_waiting_from_decoding(tim
     stage.begin(received_s=5.0, decoded_s=6.0)
     stage.end("backward")
     assert time.now_s == 9.0
-    assert stage.spent == (5, 1, 0)
+    assert spent(stage) == (5, 1, 0)
 
 
 def test_decoding_while_it_computes_takes_no_time(time):
@@ -61,7 +65,7 @@ def test_decoding_while_it_computes_takes_no_time(time):
     stage.begin(received_s=0.5, decoded_s=1.5)
     stage.end("backward")
     assert time.now_s == 5.0
-    assert stage.spent == (0, 0, 0)
+    assert spent(stage) == (0, 0, 0)
 
 
 def test_what_it_sends_is_compressed_before_it_goes_on(time):
@@ -73,7 +77,7 @@ def test_what_it_sends_is_compressed_before_it_goes_on(time):
     stage.begin()
     stage.end("backward")
     assert time.now_s == 5.25
-    assert stage.spent == (0, 0.25, 0)
+    assert spent(stage) == (0, 0.25, 0)
 
 
 def test_measured_it_takes_what_it_takes_and_never_sleeps(time):
@@ -85,7 +89,7 @@ def test_measured_it_takes_what_it_takes_and_never_sleeps(time):
     time.now_s = 6.0
     stage.end("forward")
     assert time.now_s == 6.0
-    assert stage.spent == (2.5, 0.5, 0)
+    assert spent(stage) == (2.5, 0.5, 0)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -108,11 +112,11 @@ def test_a_pipeline_of_equal_stages_takes_what_the_papers_say(time, name, stages
             came_s = 0.0 if first else ended[needs]
             time.now_s = 0.0  # nothing real takes time
             devices[stage].begin(came_s, came_s)
-            waited_s = devices[stage].spent.waited_s
+            waited_s = devices[stage].waited_s
             devices[stage].end(way)
             busy_s[stage] += COSTS[way == "backward"]
             ended[stage, way, part] = waited_s + busy_s[stage]
             work.pop(0)
     assert max(ended.values()) == (parts + stages - 1) * sum(COSTS)
     for stage in devices:
-        assert stage.spent.late_s == 0
+        assert stage.late_s == 0

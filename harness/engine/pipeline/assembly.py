@@ -9,14 +9,14 @@ from compressors.activations.encoding import Encoding
 from harness.config.parallel import Pipeline
 from harness.config.run import Run
 from harness.engine.pipeline.channel import Channel
-from harness.engine.pipeline.device import Device, StageTimes
+from harness.engine.pipeline.device import Device
 from harness.engine.pipeline.engine import PipelineEngine, StagePosition
 from harness.engine.pipeline.link import Inlet, Outlet
 from harness.engine.pipeline.meter import Meter
 from harness.engine.pipeline.object_gather import ObjectGather
 from harness.engine.pipeline.staged import ReplayedStage, Stage, Staged
 from harness.engine.pipeline.stages import cuts_of, parts, shapes, share
-from harness.engine.training.assembly import built, exchange_of, loop_of, trained
+from harness.engine.training.assembly import built, exchange_of, loop_of, times_of, trained
 from harness.engine.training.course import course_of
 from harness.engine.training.place import Place, anew
 from harness.engine.training.train import Loop
@@ -83,18 +83,8 @@ def _engine(
         position=position,
         inlet=None if position.is_first else end(Inlet, position.stage - 1, position.stage - 1),
         outlet=None if position.is_last else end(Outlet, position.stage, position.stage + 1),
-        device=Device(place.clock, _costs(run, share, place.clock.dilation)),
+        device=Device(place.clock, times_of(run, place.clock.dilation, share)),
         schedule=layout.schedule,
         parts=run.accumulate,
         batch_size=run.batch_size,
     )
-
-
-def _costs(run: Run, share: float, dilation: float) -> StageTimes | None:
-    """Times of a micro-batch in a stage with `share` of the model; None: measured here."""
-    if run.emulation.is_measured:
-        return None
-    assert run.times is not None  # harness.validation
-    times = run.times.at(run.batch_size)
-    real = dilation * share
-    return StageTimes(real * times.forward_s, real * times.backward_s)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from harness.clock import RankClock
+from harness.engine.exchange.clocks import LaneSpan
 from harness.engine.training.pace import Release
 
 
@@ -22,34 +23,20 @@ class StageTimes(NamedTuple):
     backward_s: float
 
 
-class Spent(NamedTuple):
-    """Real seconds of a stage that did not go into computing; they only grow."""
-
-    waited_s: float = 0.0  # for what had not arrived
-    compress_s: float = 0.0  # encoding, and decoding while nothing else was to be done
-    late_s: float = 0.0  # that computing took beyond what it was to take
-
-
-class StageSpan(NamedTuple):
-    """One thing that a stage did, of micro-batch `part`, on the clock."""
-
-    kind: str  # forward | backward | compress
-    part: int
-    begin_s: float
-    end_s: float
-
-
 @dataclass
 class Device:
     """Keeps the time of one stage: a `engine.training.pace.Pace` whose steps `release` begins.
 
-    `costs` None: a micro-batch takes what it takes.
+    `costs` None: a micro-batch takes what it takes. Real seconds that did not go into computing
+    only grow.
     """
 
     clock: RankClock
     costs: StageTimes | None = None
-    spent: Spent = field(default_factory=Spent, init=False)
-    spans: list[StageSpan] = field(default_factory=list, init=False)  # in this step
+    waited_s: float = field(default=0.0, init=False)  # for what had not arrived
+    compress_s: float = field(default=0.0, init=False)  # encoding; decoding in idle time
+    late_s: float = field(default=0.0, init=False)  # that computing took beyond its time
+    spans: list[LaneSpan] = field(default_factory=list, init=False)  # in this step, by micro-batch
     _free_s: float = field(default=0.0, init=False)  # on the clock: all before is done
     _begin_s: float = field(default=0.0, init=False)  # of what is being computed
 
@@ -70,7 +57,8 @@ class Device:
         self._begin_s = self.clock.now() if measured else max(self._free_s, decoded_s)
         idle_s = self._begin_s - self._free_s
         decoding_s = min(idle_s, max(0.0, decoded_s - max(self._free_s, received_s)))
-        self._add(waited_s=idle_s - decoding_s, compress_s=decoding_s)
+        self.waited_s += idle_s - decoding_s
+        self.compress_s += decoding_s
 
     def end(self, way: str, part: int = 0) -> None:
         """It is computed `way`, forward or backward: returns when the device would have it."""
@@ -78,13 +66,13 @@ class Device:
         took_s = getattr(self.costs, f"{way}_s") if self.costs else 0.0
         due_s = self._begin_s + took_s
         self._free_s = max(due_s, now_s)
-        self.spans.append(StageSpan(way, part, self._begin_s, self._free_s))
+        self.spans.append(LaneSpan(way, part, self._begin_s, self._free_s))
         if self.costs is None:
             return
         if due_s > now_s:
             self.clock.sleep_until(due_s)
         else:
-            self._add(late_s=now_s - due_s)
+            self.late_s += now_s - due_s
 
     @contextmanager
     def compressing(self, entries: int, part: int = 0) -> Iterator[None]:
@@ -93,10 +81,6 @@ class Device:
         with self.clock.compressing(entries):
             yield
         took_s = self.clock.now() - begin_s
-        self.spans.append(StageSpan("compress", part, begin_s, begin_s + took_s))
+        self.spans.append(LaneSpan("compress", part, begin_s, begin_s + took_s))
         self._free_s += took_s
-        self._add(compress_s=took_s)
-
-    def _add(self, waited_s: float = 0.0, compress_s: float = 0.0, late_s: float = 0.0) -> None:
-        more = (waited_s, compress_s, late_s)
-        self.spent = Spent._make(a + b for a, b in zip(self.spent, more, strict=True))
+        self.compress_s += took_s

@@ -49,7 +49,7 @@ def _counters(end: Source) -> _Sums:
     if isinstance(end, ObjectGather):
         return _Sums(end.workers.sent_bytes, end.workers.received_bytes)
     if isinstance(end, Device):
-        return _Sums(**end.spent._asdict())
+        return _Sums(waited_s=end.waited_s, compress_s=end.compress_s, late_s=end.late_s)
     crossed = Crossed() if isinstance(end, Inlet) else end.crossed
     if isinstance(end, Cut):
         return _Sums(kept=crossed.kept, entries=crossed.entries)

@@ -12,9 +12,10 @@ from compressors.activations.operator import Cut
 from harness.config.device_costs import file_of
 from harness.config.parallel import Split
 from harness.config.run import Optimizer, Run
-from harness.engine.exchange.feedback import Feedback, Forget, Residual
+from harness.engine.exchange.feedback import Forget, Residual
 from harness.engine.exchange.reduction import AgreeingWorkers, Reduction
 from harness.engine.exchange.runner import Charge
+from harness.engine.pipeline.device import StageTimes
 from harness.engine.pipeline.meter import Meter
 from harness.engine.pipeline.operators import before_cuts, cut_in_place, schemes
 from harness.engine.training.course import Course, course_of
@@ -145,10 +146,7 @@ def reduction_of(
     run: Run, workers: AgreeingWorkers, shared: Callable[..., Any] = anew
 ) -> Reduction:
     """Build a worker's compressor, controller and residual; `shared` is what its threads share."""
-
-    def feedback() -> Feedback:
-        return Residual(run.residual_decay) if run.error_feedback else Forget()
-
+    feedback = partial(Residual, run.residual_decay) if run.error_feedback else Forget
     return Reduction(
         compressor=shared("compressor", run.compressor),
         controller=run.controller(),
@@ -205,20 +203,10 @@ def _cuts(run: Run, place: Place, model: nn.Module, replica: Replica, first: int
 
 def optimizer_of(asked: Optimizer, model: nn.Module) -> torch.optim.Optimizer:
     """Build the optimizer of `model`'s parameters; the schedule sets its rate."""
+    given: Any = {"params": model.parameters(), "lr": asked.lr, "weight_decay": asked.weight_decay}
     if asked.kind == "adam":
-        return torch.optim.Adam(
-            model.parameters(),
-            lr=asked.lr,
-            betas=(asked.momentum, asked.beta_2),
-            weight_decay=asked.weight_decay,
-        )
-    return torch.optim.SGD(
-        model.parameters(),
-        lr=asked.lr,
-        momentum=asked.momentum,
-        weight_decay=asked.weight_decay,
-        nesterov=asked.nesterov,
-    )
+        return torch.optim.Adam(betas=(asked.momentum, asked.beta_2), **given)
+    return torch.optim.SGD(momentum=asked.momentum, nesterov=asked.nesterov, **given)
 
 
 def pace_of(run: Run, dilation: float) -> Pace:
@@ -226,9 +214,16 @@ def pace_of(run: Run, dilation: float) -> Pace:
 
     `dilation` is that of the clock.
     """
-    if run.emulation.is_measured:
+    if (times := times_of(run, dilation)) is None:
         return MeasuredPace()
+    before_s = (run.accumulate - 1) * sum(times)
+    return Paced(before_s + times.forward_s, times.backward_s)
+
+
+def times_of(run: Run, dilation: float, share: float = 1.0) -> StageTimes | None:
+    """Times of a micro-batch in a part with `share` of the model; None: measured here."""
+    if run.emulation.is_measured:
+        return None
     assert run.times is not None  # harness.validation
-    times = run.times.at(run.batch_size)
-    before = (run.accumulate - 1) * (times.forward_s + times.backward_s)
-    return Paced((before + times.forward_s) * dilation, times.backward_s * dilation)
+    times, real = run.times.at(run.batch_size), dilation * share
+    return StageTimes(real * times.forward_s, real * times.backward_s)
