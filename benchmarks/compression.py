@@ -27,10 +27,10 @@ from plain import PLAIN
 from torch import Tensor
 
 from compressors import kernels
-from compressors.cast import add_cast_
+from compressors.half import add_cast_
 from compressors.packing import add_pack_signs_
 from compressors.randomk import RandomK
-from compressors.sparse import average
+from compressors.sparse import sum_
 from compressors.stochastic import Grid, add_measure_, add_round_, average_
 from compressors.topk_select import largest
 from harness.config.search_path import choices
@@ -56,6 +56,7 @@ TARGETS = {  # at most, in reads of 25 M elements by one thread
     "acp_sgd": 6.0,
     f"qsgd, decode {WORKERS} contributions": 4 * TRAFFIC,
 }
+CHECKED_APART = ("covap", "dense", "dgc", "netsense")  # by a read that is for nothing else
 SMALL_FACTOR = 2.0  # by which the ratio of a smaller gradient may exceed that of the largest
 FRESH_MB = 1.0  # of any step, at most
 
@@ -126,7 +127,7 @@ def steps(n: int, threads: int, only: list[str]) -> Iterator[Row]:
         fresh = fresh_bytes(one.prepare, one.work) / 1e6
         sent = one.workers.sent_bytes / one.step / 1e6
         whole = times.work[0] / times.read
-        own = whole if one.reduction.compressor.checks else whole - check
+        own = whole - check if name in CHECKED_APART else whole
         row = Row(n, threads, name, own, fresh)
         line(row, times, f"{fresh:9.2f}{sent:9.2f}")
         check = check or whole
@@ -168,7 +169,7 @@ def parts(n: int, threads: int) -> Iterator[Row]:
         "fp16, encode": lambda: add_cast_(buffer, None, 8, codes.view(torch.float16), False),
         "bf16, encode": lambda: add_cast_(buffer, None, 8, codes.view(torch.bfloat16), False),
         f"qsgd, decode {WORKERS} contributions": lambda: average_(out, blocks, [payload] * WORKERS),
-        ADDED: lambda: average(values, wire, n, eight, out),
+        ADDED: lambda: sum_(out, eight.all_gather(values, wire), 1 / WORKERS),
         BESIDE[ADDED]: by_torch,
     }
     jobs = [(lambda: buffer.copy_(grad), one) for one in work.values()]

@@ -26,7 +26,6 @@ from compressors.lowrank import (
     parts_of,
     resized,
 )
-from compressors.matmul import left_factor_, multiply_, right_factor_, subtract_
 
 
 @dataclass
@@ -34,10 +33,8 @@ class ACPSGD(Compressor):
     """Keeps P and Q of every matrix, by parameter name: DDP may lay out its buckets anew."""
 
     by_shape = True
-    adds = True
     pushes = False
     phases = (2, 1)  # products
-    checks = True
     rounding = 1e-5  # a factor's elements are larger than the matrix's
     rank: int | None = 4  # of the factors; null: that whose bytes are nearest to density x dense
     reuse: bool = True  # start from the last factor; false: from a new random one at every step
@@ -58,27 +55,27 @@ class ACPSGD(Compressor):
         ones; the sums are over matrices [n, m] of ranks r = min(rank, n, m), V is the elements of
         all else. `density` matters where `rank` is null. `unsent` is `bucket.grad`.
         """
-        parts = parts_of(bucket, mean := bucket.room())
+        parts = parts_of(bucket, mean := bucket.empty_mean())
         rank = self._rank(parts, density)
         matrices = [part for part in parts if part.is_matrix]
         vectors = [part for part in parts if not part.is_matrix]
         computes_left = bucket.step % 2 == 0
         known = [self._known(part, rank, bucket.step) for part in matrices]
         own = (
-            _factor_(part, factor, computes_left, bucket.is_kept)
+            part.left(factor, subtract=True) if computes_left else part.right(factor, subtract=True)
             for part, factor in zip(matrices, known, strict=True)
         )
         side = 0 if computes_left else 1
         shapes = [part.factor(rank, side) for part in matrices]
-        shapes += [part.grad.shape for part in vectors]
-        sent = chain(own, (part.summed_() for part in vectors))
-        reduced = all_reduced("factors", shapes, sent, mean, workers, bucket.see)
+        shapes += [part.shape for part in vectors]
+        sent = chain(own, (part.exact() for part in vectors))
+        reduced = all_reduced("factors", shapes, sent, bucket, workers)
         kept = self.lefts if computes_left else self.rights
         for part, factor, new in zip(matrices, known, reduced[: len(matrices)], strict=True):
             keep(kept, part.name, new)
-            multiply_(part.mean, *((new, factor) if computes_left else (factor, new)))
+            part.set_mean(*((new, factor) if computes_left else (factor, new)))
         for part, exact in zip(vectors, reduced[len(matrices) :], strict=True):
-            part.settle_(exact, bucket.is_kept)
+            part.set_exact_mean(exact)
         return Reduced(mean, unsent=bucket.grad)
 
     def elements(self, shape: Size, step: int) -> int:
@@ -92,7 +89,7 @@ class ACPSGD(Compressor):
         """The field, or what brings the mean of an even and an odd step nearest to `density`."""
         if self.rank is not None:
             return self.rank
-        target = density * sum(part.grad.numel() for part in parts)
+        target = density * sum(part.shape.numel() for part in parts)
         return nearest_rank(
             target, most_rank(parts), lambda rank: sum(_volume(part, rank) for part in parts)
         )
@@ -102,20 +99,10 @@ class ACPSGD(Compressor):
         kept, side = (self.rights, 1) if step % 2 == 0 else (self.lefts, 0)
         last = kept.get(part.name) if self.reuse else None
         key = (self.seed, step, *part.name.encode())
-        rows = resized(last, part.rank(rank), part.grad.shape[side], key)
-        return orthonormal(rows.to(part.grad.device))
-
-
-def _factor_(part: Part, known: Tensor, computes_left: bool, is_kept: bool) -> Tensor:
-    """This worker's other factor; their product is taken from the gradient, if that is kept."""
-    if computes_left:
-        return left_factor_(part.grad, known, part.added, subtract=is_kept)
-    right = right_factor_(part.grad, known, part.added)
-    if is_kept:
-        subtract_(part.grad, known, right)
-    return right
+        rows = resized(last, part.rank(rank), part.shape[side], key)
+        return orthonormal(rows.to(part.mean.device))
 
 
 def _volume(part: Part, rank: int) -> float:
     """Elements a worker contributes of `part`, in the mean of an even and an odd step."""
-    return part.rank(rank) * sum(part.grad.shape) / 2 if part.is_matrix else part.grad.numel()
+    return part.rank(rank) * sum(part.shape) / 2 if part.is_matrix else part.shape.numel()

@@ -1,58 +1,71 @@
 """What a compression algorithm sees: the bucket to reduce, the other workers, what it returns."""
 
-from collections.abc import Callable, Sequence
-from math import inf, isfinite
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Size, Tensor
 
-
-def _good() -> None:
-    """The gradient has been examined."""
+from compressors.buffers import Buffers
 
 
-class Bucket(NamedTuple):
-    """The run of gradients DDP hands over at once, residual already added.
+@dataclass(frozen=True)
+class Bucket:
+    """The run of gradients DDP hands over at once; with error feedback, the residual added."""
 
-    `grad` belongs to the compressor during `reduce`: it may be overwritten, and `Reduced.unsent`
-    may be the same memory. `gradients` are its views by parameter, with the parameters' shapes.
-    """
-
-    index: int  # type: ignore[assignment]  # in this exchange, 0 for the one that is ready first
+    index: int  # in this exchange, 0 for the one that is ready first
     step: int  # exchange number, 0 for the first
-    grad: Tensor  # [n], float32
-    gradients: list[Tensor]  # views of grad, in order
-    names: tuple[str, ...]  # of the parameters, in the same order
-    added: Tensor | None = None  # [n], read only: a compressor that `adds` adds it to grad first
-    out: Tensor | None = None  # [n], room for the mean; it may share the memory of added or grad
+    names: tuple[str, ...]  # of the parameters, in order
+    shapes: Sequence[Size]  # of the parameters, in the same order
+    buffers: Buffers  # for `compressors.fused`
     parameters: Sequence[Tensor] = ()  # read only, in order, shaped; none where none are trained
-    examine: Callable[[], None] = _good  # FloatingPointError if the gradient is not finite
-
-    def room(self) -> Tensor:
-        """Memory for the mean, [n], of any content.
-
-        It may be that of `added`, or of `grad` where nobody keeps `unsent`: write there only when
-        nothing is read from these any more.
-        """
-        return self.grad.new_empty(self.grad.shape) if self.out is None else self.out
-
-    def see(self, found: float) -> None:
-        """For a compressor that `checks`: a number that is finite only if all of the gradient is.
-
-        It may be infinite for another reason; then there is a closer look, and no error.
-        """
-        if not isfinite(found):
-            self.examine()
 
     @property
-    def is_kept(self) -> bool:
+    def grad(self) -> Tensor:
+        """The gradient, [n], float32; the compressor's own: it may be overwritten, as `unsent`."""
+        return self.buffers.grad
+
+    @property
+    def gradients(self) -> list[Tensor]:
+        """Views of `grad` by parameter, with their shapes."""
+        parts = zip(self.grad.split(self.sizes), self.shapes, strict=True)
+        return [part.view(shape) for part, shape in parts]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Elements of every parameter."""
+        return [shape.numel() for shape in self.shapes]
+
+    @property
+    def n(self) -> int:
+        """Elements of all of them."""
+        return self.buffers.n
+
+    @property
+    def device(self) -> torch.device:
+        return self.buffers.device
+
+    @property
+    def needs_residual(self) -> bool:
         """True if the caller will read `unsent`; if False, an algorithm need not compute it."""
-        return self.out is None or self.out.data_ptr() != self.grad.data_ptr()
+        return self.buffers.needs_residual
 
-    @property
-    def may_clear(self) -> bool:
-        """True if `added` is also the output buffer, so that it may be zeroed while it is added."""
-        return self.added is not None and self.out is self.added
+    def split(self, sizes: Sequence[int] | None = None) -> list[Buffers]:
+        """The buffers in parts of these sizes; None: by parameter."""
+        return self.buffers.split(self.sizes if sizes is None else sizes)
+
+    def empty_mean(self) -> Tensor:
+        """Memory for the mean, [n], of any content; `grad` must not be read once it is written.
+
+        After that `grad` is only the residual, if that is needed.
+        """
+        return self.buffers.out_buffer()[0]
+
+    def check_finite(self, found: float) -> None:
+        """For code that has not read `grad`: a number that is finite only if the gradient is."""
+        self.buffers.check_finite(found)
 
 
 class Reduced(NamedTuple):
@@ -60,7 +73,7 @@ class Reduced(NamedTuple):
 
     mean: Tensor  # [n], equal on every worker
     unsent: Tensor | None  # [n], what this worker did not contribute; None when it sent everything,
-    # of any content when the bucket says that it is not kept
+    # of any content when the bucket needs no residual
 
 
 class Workers(Protocol):
@@ -120,12 +133,6 @@ class Compressor(Protocol):
     by_shape: bool = False  # what it sends follows from shapes, density and step: values may lack
     phases: tuple[float, ...] = (1.0,)  # shares of its work before the first collective, the 2nd...
     sent_entries: int | None = None  # of the last bucket, set when sent; None: as density says
-    # Where there is error feedback, `grad` is the residual e, and `added` the new gradient g: the
-    # compressor adds them in a pass it makes anyway. False: `grad` is g + e.
-    adds: bool = False
-    # It calls `bucket.see` before it sends, with what a pass that it makes anyway found. False: the
-    # gradient is known to be finite.
-    checks: bool = False
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
         """Mean of what the workers contribute of `bucket.grad`; `density` in (0, 1] is kept."""

@@ -22,11 +22,16 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Compressor, Reduced, Workers
-from compressors.kernels import gpu
+from compressors.buffers import Buffers
+from compressors.fused import (
+    add_and_take_capacity,
+    add_and_take_reaching,
+    sampled_threshold,
+    scatter_mean,
+)
 from compressors.rng import number
-from compressors.sampled_topk import LEAST_RANK, estimate
-from compressors.sparse import average, erase_, index_dtype, put_back_, see_taken_out
-from compressors.topk_select import Entries, add_reaching_, largest_of
+from compressors.sparse import erase_, index_dtype, put_back_
+from compressors.topk_select import LEAST_RANK, Entries, largest_of
 
 
 class Threshold(NamedTuple):
@@ -41,8 +46,6 @@ class CarriedTopK(Compressor):
     """Keeps the threshold of every bucket; a new one when DDP lays out its buckets anew."""
 
     sends_positions = True
-    adds = True
-    checks = True
     low: float = 0.5  # fewer entries than low k: a new sample; in (0, 1)
     high: float = 2.0  # more entries than high k: a new sample; > 1
     capacity: float = 1.25  # entries sent at most, as a multiple of k, >= 1
@@ -68,52 +71,42 @@ class CarriedTopK(Compressor):
         With K entries, K <= max(1, floor(capacity k)), a worker contributes 8K bytes (12K with
         int64) to an all-gather. `unsent` is the gradient, zero where it was sent.
         """
-        grad, n = bucket.grad, bucket.grad.numel()
-        k, key = max(1, int(density * n)), (bucket.step, bucket.index, workers.rank)
-        taken = self.taken_on_gpu if grad.is_cuda else self._taken
-        values, index = taken(bucket, k, key)
-        see_taken_out(bucket, values, index)
-        if grad.is_cuda:  # it may be among those that found no room
-            bucket.see(float(grad.sum()))
-        is_zero = bucket.may_clear and not grad.is_cuda
-        mean = average(values, index.to(self._wire_dtype), n, workers, bucket.room(), is_zero)
-        return Reduced(mean, unsent=grad)
+        k, key = max(1, int(density * bucket.n)), (bucket.step, bucket.index, workers.rank)
+        taken = self.taken_on_gpu if bucket.device.type == "cuda" else self._taken
+        index, values = taken(bucket, k, key)
+        mean = scatter_mean(bucket.buffers, values, index.to(self._wire_dtype), workers)
+        return Reduced(mean, unsent=bucket.grad)
 
-    def taken_on_gpu(self, bucket: Bucket, k: int, key: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-        """Values and positions of about k entries, [capacity k] with zeros at the end."""
-        share = k / bucket.grad.numel()
-        threshold = self._sampled(bucket.grad, share, key, bucket.added)
-        found = gpu.select_(bucket.grad, threshold, int(self.capacity * k), bucket.added)
-        return found.values, found.where
+    def taken_on_gpu(self, bucket: Bucket, k: int, key: tuple[int, ...]) -> Entries:
+        """About k entries, [capacity k] with zeros at the end."""
+        threshold = self._sampled(bucket.buffers, k / bucket.n, key)
+        return add_and_take_capacity(bucket.buffers, threshold, int(self.capacity * k))
 
-    def _taken(self, bucket: Bucket, k: int, key: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-        """Values and positions of about k entries, [K]."""
-        grad, most = bucket.grad, int(self.capacity * k)
-        found = self._reaching(bucket, k, key)
+    def _taken(self, bucket: Bucket, k: int, key: tuple[int, ...]) -> Entries:
+        """About k entries, [K]."""
+        found, most = self._reaching(bucket, k, key), int(self.capacity * k)
         if found.values.numel() > most:
-            put_back_(grad, found)
+            put_back_(bucket.grad, found)
             found = largest_of(found, most)
-            erase_(grad, found.index)
-        return found.values, found.index
+            erase_(bucket.grad, found.index)
+        return found
 
     def _reaching(self, bucket: Bucket, k: int, key: tuple[int, ...]) -> Entries:
-        """About k entries of the gradient, taken out of it, by position. Adds `added`."""
-        grad, n = bucket.grad, bucket.grad.numel()
+        """About k entries of the gradient, taken out of it, by position."""
+        buffers, share = bucket.buffers, k / bucket.n
         known = self._known(bucket.names)
-        value = None if known is None else moved(known, k / n)
+        value = None if known is None else moved(known, share)
         if value is None:
-            threshold = self._sampled(grad, k / n, key, bucket.added)
+            threshold = self._sampled(buffers, share, key)
         else:
             threshold = torch.tensor(value)
-        found = add_reaching_(grad, threshold, bucket.added, bucket.may_clear, erase=True)
-        too_few = (
-            found.values.numel() < self.low * k and value != 0
-        )  # what is zero lets everything pass
+        found = add_and_take_reaching(buffers, threshold)
+        too_few = found.values.numel() < self.low * k and value != 0  # at 0 everything passes
         if value is not None and (too_few or found.values.numel() > self.high * k):
-            put_back_(grad, found)
-            threshold = self._sampled(grad, k / n, key)
-            found = add_reaching_(grad, threshold, erase=True)
-        self.thresholds[bucket.names] = Threshold(float(threshold), found.values.numel() / n)
+            put_back_(bucket.grad, found)
+            threshold = self._sampled(buffers, share, key)
+            found = add_and_take_reaching(buffers, threshold)
+        self.thresholds[bucket.names] = Threshold(float(threshold), found.values.numel() / bucket.n)
         return found
 
     def _known(self, names: tuple[str, ...]) -> Threshold | None:
@@ -123,11 +116,8 @@ class CarriedTopK(Compressor):
                 del self.thresholds[old]
         return self.thresholds.get(names)
 
-    def _sampled(
-        self, grad: Tensor, share: float, key: tuple[int, ...], added: Tensor | None = None
-    ) -> Tensor:
-        start = number(self.seed, *key)
-        return estimate(grad, share, int(LEAST_RANK / share), start, added)
+    def _sampled(self, buffers: Buffers, share: float, key: tuple[int, ...]) -> Tensor:
+        return sampled_threshold(buffers, share, int(LEAST_RANK / share), number(self.seed, *key))
 
 
 def moved(known: Threshold, share: float) -> float | None:

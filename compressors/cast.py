@@ -10,14 +10,10 @@ lost.
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from compressors import kernels
 from compressors.base import Bucket, Compressor, Reduced, Workers
-from compressors.packing import NOTHING
-from compressors.workspace import workspace
+from compressors.fused import add_and_cast
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -26,8 +22,6 @@ DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 class Cast(Compressor):
     by_shape = True
     has_level = False
-    adds = True
-    checks = True
     dtype: str = "float16"  # float16: 11 bits, to 65504; bfloat16: 8 bits, the range of float32
 
     def __post_init__(self) -> None:
@@ -43,13 +37,10 @@ class Cast(Compressor):
         `unsent` is what the cast took. Raises OverflowError for a finite gradient that the type
         cannot carry; infinity and NaN pass and are seen in the mean.
         """
-        grad = bucket.grad
-        wire = workspace("wire", grad.numel(), self._wire_dtype, grad.device)
-        found = add_cast_(grad, bucket.added, workers.size, wire, bucket.is_kept)
-        bucket.see(found)
-        self._refuse_overflow(found, workers.size)
-        mean = bucket.room().copy_(workers.all_reduce(wire, op="sum"))
-        return Reduced(mean, unsent=grad)
+        wire, largest = add_and_cast(bucket.buffers, workers.size, self._wire_dtype)
+        self._refuse_overflow(largest, workers.size)
+        mean = bucket.empty_mean().copy_(workers.all_reduce(wire, op="sum"))
+        return Reduced(mean, unsent=bucket.grad)
 
     def _refuse_overflow(self, found: float, size: int) -> None:
         """Below this bound no partial sum overflows, each of `size` values rounded up each time."""
@@ -59,24 +50,3 @@ class Cast(Compressor):
                 f"a gradient must stay within {allowed:.6g} to be finite as {self.dtype} summed "
                 f"over {size} workers, got {found:.6g}; take bfloat16, or a lower learning rate"
             )
-
-
-def add_cast_(total: Tensor, added: Tensor | None, size: int, wire: Tensor, keep: bool) -> float:
-    """(total += added) / size into `wire`, [n] all; returns the largest magnitude of the sum.
-
-    With `keep`, `total` is left with what the cast took, otherwise with the sum.
-    """
-    native = kernels.of(total)
-    if native is not None and (added is None or kernels.of(added) is not None):
-        other = NOTHING if added is None else added.numpy()
-        bits = wire.view(torch.int16).numpy().view(np.uint16)
-        is_bfloat = wire.dtype == torch.bfloat16
-        largest = native.casts.encode(total.numpy(), other, size, is_bfloat, keep, bits)
-        return float(np.int32(largest).view(np.float32))
-    if added is not None:
-        total.add_(added)
-    largest = float(torch.stack(torch.aminmax(total)).abs().max())
-    wire.copy_(total * (1 / size))
-    if keep:
-        total.sub_(wire.float().mul_(size))
-    return largest

@@ -20,9 +20,8 @@ from dataclasses import dataclass, field
 from math import ceil
 from statistics import median
 
-import torch
-
 from compressors.base import Bucket, Compressor, Reduced, Workers
+from compressors.fused import add_scaled
 
 TOLERANCE = 1e-9  # relative: 1 / (1 / I), averaged over workers, is I
 SHORT = 8  # the largest I that begins with the first of these, (init, ascend_steps)
@@ -36,7 +35,6 @@ class COVAP(Compressor):
     by_shape = True
     uniform_density = True
     is_mean = False  # of gradient and residual: 1 - c of the residual is dropped
-    adds = True
     median_scope: str = "all"  # all | non_oversized
     init: float | None = None  # c of the first steps, in [0, 1]; None: 0.5, or 0.2 where I > 8
     ascend_range: float = 0.1  # c grows by it, >= 0
@@ -60,15 +58,14 @@ class COVAP(Compressor):
         A unit of u elements is an all-reduce of 4u bytes: 2 (P - 1) / P 4u sent. `unsent` is
         g + c e, zero where it was sent.
         """
-        grad, every = bucket.grad, interval(density)
-        if bucket.added is not None:
-            torch.add(bucket.added, grad, alpha=self.coefficient(bucket.step, every), out=grad)
+        every = interval(density)
+        grad = add_scaled(bucket.buffers, self.coefficient(bucket.step, every))
         first, end = self._turn(bucket, every)
         if end - first == grad.numel():
-            return Reduced(workers.all_reduce(bucket.room().copy_(grad)), unsent=None)
+            return Reduced(workers.all_reduce(bucket.empty_mean().copy_(grad)), unsent=None)
         sent = grad[first:end].clone()
         grad[first:end] = 0
-        mean = bucket.room().zero_()
+        mean = bucket.empty_mean().zero_()
         if first < end:
             mean[first:end] = workers.all_reduce(sent)
         return Reduced(mean, unsent=grad)
@@ -84,7 +81,7 @@ class COVAP(Compressor):
 
         A bucket has at most I units, numbered without a gap: one at most has its turn.
         """
-        index, n = bucket.index, bucket.grad.numel()
+        index, n = bucket.index, bucket.n
         if index == 0:
             self._last, self._sizes = self._sizes, []
         self._sizes.append(n)

@@ -24,8 +24,10 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Compressor, Reduced, Workers
-from compressors.sparse import add_, average, index_dtype, see_taken_out
-from compressors.topk_select import Entries, add_reaching_, kept, kth_sampled, reached_at, runs
+from compressors.buffers import Buffers
+from compressors.fused import add_and_take_reaching_each, scatter_mean
+from compressors.sparse import index_dtype
+from compressors.topk_select import kept, kth_sampled, reached_at, runs
 
 WARMUP = (0, 10, 30, 100, 300)  # steps: while the residual grows
 REFRESHES = ("paper", "warmup")
@@ -45,8 +47,6 @@ class DCTDP(Compressor):
 
     sends_positions = True
     shares_state = True
-    adds = True
-    checks = True
     lifespan: int = 1000  # steps between two computations of a threshold, >= 1
     refresh: str = "paper"  # paper: every lifespan, from the first on | warmup: and more early
     selection: str = "partition"  # of a threshold: sort (paper) | partition | sample (of 1 %)
@@ -69,44 +69,24 @@ class DCTDP(Compressor):
         With K entries, 0 <= K <= n, a worker contributes 8K bytes (12K with int64) to an
         all-gather. `unsent` is `bucket.grad`, the gradient, zero where it was sent.
         """
-        grad, first = bucket.grad, 0
-        sizes = [part.numel() for part in bucket.gradients]
-        added = [None] * len(sizes) if bucket.added is None else bucket.added.split(sizes)
-        parts = zip(bucket.names, grad.split(sizes), added, strict=True)
-        renewed = [self._renew(*part, density, bucket.step, bucket.may_clear) for part in parts]
-        found = Entries.none(grad)
-        for name, size, is_new in zip(bucket.names, sizes, renewed, strict=True):
-            stop, value = first + size, self.thresholds[name].value
-            other = None if bucket.added is None or is_new else bucket.added[:stop]
-            found = add_reaching_(
-                grad[:stop], value, other, bucket.may_clear, erase=True, known=found, first=first
-            )
-            first = stop
-        index, values = found
-        see_taken_out(bucket, values, index)
-        index, out = index.to(self._wire_dtype), bucket.room()
-        mean = average(values, index, grad.numel(), workers, out, bucket.may_clear)
+        for name, part in zip(bucket.names, bucket.split(), strict=True):
+            self._renew(name, part, density, bucket.step)
+        thresholds = [self.thresholds[name].value for name in bucket.names]
+        index, values = add_and_take_reaching_each(bucket.buffers, thresholds)
+        mean = scatter_mean(bucket.buffers, values, index.to(self._wire_dtype), workers)
         self.sent_entries = index.numel()
-        return Reduced(mean, unsent=grad)
+        return Reduced(mean, unsent=bucket.grad)
 
-    def _renew(
-        self, name: str, part: Tensor, added: Tensor | None, density: float, step: int, clear: bool
-    ) -> bool:
-        """Computes the threshold of parameter `name`, [n], where it is due, `added` to it before.
-
-        Returns whether it did. `clear` sets `added` to zero.
-        """
+    def _renew(self, name: str, part: Buffers, density: float, step: int) -> None:
+        """Compute the threshold of parameter `name`, [n], where it is due."""
         if name.endswith(tuple(self.whole)):
-            self.thresholds[name] = Threshold(part.new_zeros(()), density)
-            return False
+            zero = torch.zeros((), device=part.device)
+            self.thresholds[name] = Threshold(zero, density)
+            return
         known = self.thresholds.get(name)
         due = step % self.lifespan == 0 or (self.refresh == "warmup" and step in WARMUP)
-        if known is not None and not due and known.density == density and known.value != 0:
-            return False
-        if added is not None:
-            add_(part, added, clear)
-        self.thresholds[name] = Threshold(self._kept(part, density), density)
-        return True
+        if known is None or due or known.density != density or known.value == 0:
+            self.thresholds[name] = Threshold(self._kept(part.grad, density), density)
 
     def _kept(self, grad: Tensor, density: float) -> Tensor:
         """The magnitude, float32 [], that n - floor(n (1 - density)) of `grad`, [n], reach."""

@@ -22,8 +22,10 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Compressor, Reduced, Workers
+from compressors.buffers import Buffers
+from compressors.fused import scatter_mean
 from compressors.sampled_topk import SampledTopK
-from compressors.sparse import average, erase_, index_dtype
+from compressors.sparse import erase_, index_dtype
 from compressors.topk_select import Entries
 from compressors.workspace import workspace
 
@@ -56,13 +58,12 @@ class DGC(Compressor):
         for each element of a vector to an all-reduce. Nothing is `unsent`: v has it.
         """
         self._clip_(bucket.grad, workers.size)
-        sizes = [part.numel() for part in bucket.gradients]
         sent = self._sent(bucket, density, workers.rank)
         vectors = [part.dim() <= 1 for part in bucket.gradients]
         named = list(compress(zip(bucket.names, bucket.gradients, strict=True), vectors))
         steps = self._vector_steps(named, workers)
         mean = self._average(bucket, sent, workers)
-        for result, step in zip(compress(mean.split(sizes), vectors), steps, strict=True):
+        for result, step in zip(compress(mean.split(bucket.sizes), vectors), steps, strict=True):
             result.copy_(step)
         return Reduced(mean, unsent=None)
 
@@ -86,8 +87,8 @@ class DGC(Compressor):
     def _average(self, bucket: Bucket, sent: Entries, workers: Workers) -> Tensor:
         """The mean of what is sent of matrices, [n]; it may lie where the gradients did."""
         if all(part.dim() <= 1 for part in bucket.gradients):
-            return bucket.room().zero_()
-        return average(sent.values, sent.index, bucket.grad.numel(), workers, bucket.room())
+            return bucket.empty_mean().zero_()
+        return scatter_mean(bucket.buffers, sent.values, sent.index, workers)
 
     def _accumulated_(
         self, name: str, grad: Tensor, density: float, key: tuple[int, ...]
@@ -96,7 +97,7 @@ class DGC(Compressor):
         step = self._step(name, grad)
         if name not in self.sums:
             self.sums[name] = torch.zeros_like(grad)
-        found = self.selection.take_(self.sums[name], density, key, step)
+        found = self.selection.take(Buffers(step, self.sums[name]), density, key)
         if self.masking and density < 1:
             erase_(self.velocities[name], found.index)
         return found

@@ -14,56 +14,80 @@ import torch
 from torch import Size, Tensor
 
 from compressors.base import Bucket, Workers
+from compressors.buffers import Buffers
+from compressors.matmul import left_factor_, multiply_, right_factor_, subtract_
 from compressors.rng import generator
 from compressors.workspace import workspace
 
 
 class Part(NamedTuple):
-    """One parameter of a bucket: its gradient, and where its mean goes; of one shape.
-
-    [n, m] views where it is a matrix, else [n]. `added` is still to be added to the gradient.
-    """
+    """One parameter of a bucket: M [n, m] where it is a matrix, else of its own shape."""
 
     name: str
-    grad: Tensor
-    mean: Tensor
-    added: Tensor | None = None
+    buffers: Buffers
+    mean: Tensor  # where its mean goes, of its shape
+
+    @property
+    def shape(self) -> Size:
+        return self.mean.shape
 
     @property
     def is_matrix(self) -> bool:
-        return self.grad.dim() == 2
+        return self.mean.dim() == 2
 
     def rank(self, rank: int) -> int:
         """`rank`, or what the shape allows of it."""
-        return min(rank, *self.grad.shape)
+        return min(rank, *self.shape)
 
     def factor(self, rank: int, side: int) -> Size:
         """Shape of the left factor, of `side` 0, or the right one, of 1."""
-        return Size((self.rank(rank), self.grad.shape[side]))
+        return Size((self.rank(rank), self.shape[side]))
 
-    def summed_(self) -> Tensor:
-        """The gradient, `added` to it."""
-        return self.grad if self.added is None else self.grad.add_(self.added)
+    def exact(self) -> Tensor:
+        """The gradient itself."""
+        return self.buffers.grad.view(self.shape)
 
-    def settle_(self, exact: Tensor, is_kept: bool) -> None:
-        """The mean is `exact`, and all of the gradient was sent."""
-        self.mean.copy_(exact)
-        if is_kept:
-            self.grad.zero_()
+    def left(self, right: Tensor, subtract: bool = False) -> Tensor:
+        """P = M Q, [r, n], of Q in `right`, [r, m].
+
+        `subtract`: their product is taken from the gradient, where a residual is needed.
+        """
+        subtracts = subtract and self.buffers.needs_residual
+        return left_factor_(*self._matrices(right), subtract=subtracts)
+
+    def right(self, left: Tensor, subtract: bool = False) -> Tensor:
+        """Q = M^T P, [r, m], of P in `left`, [r, n]; `subtract` as for the left factor."""
+        matrices = self._matrices(left)
+        right = right_factor_(*matrices)
+        if subtract and self.buffers.needs_residual:
+            subtract_(matrices[0], left, right)
+        return right
+
+    def set_mean(self, left: Tensor, right: Tensor, subtract: bool = False) -> None:
+        """The mean is P Q^T; `subtract` as for the factors."""
+        subtracts = subtract and self.buffers.needs_residual
+        multiply_(self.mean, left, right, self.exact() if subtracts else None)
+
+    def set_exact_mean(self, mean: Tensor) -> None:
+        """The mean is `mean`, and all of the gradient was sent."""
+        self.mean.copy_(mean)
+        if self.buffers.needs_residual:
+            self.buffers.total.zero_()
+
+    def _matrices(self, factor: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """M, a factor, and what is still to be added to M."""
+        addend = self.buffers.take_addend()
+        other = None if addend is None else addend.view(self.shape)
+        return self.buffers.total.view(self.shape), factor, other
 
 
 def parts_of(bucket: Bucket, mean: Tensor) -> list[Part]:
     """Every parameter of `bucket`; their `mean` are views of `mean`, [n]."""
-    shapes = [(p.shape[0], -1) if p.dim() > 1 else p.shape for p in bucket.gradients]
-    sizes = [grad.numel() for grad in bucket.gradients]
-
-    def views(flat: Tensor) -> list[Tensor]:
-        return [x.view(shape) for x, shape in zip(flat.split(sizes), shapes, strict=True)]
-
-    parts = zip(bucket.names, views(bucket.grad), views(mean), strict=True)
-    if bucket.added is None:
-        return [Part(*part) for part in parts]
-    return [Part(*part, added) for part, added in zip(parts, views(bucket.added), strict=True)]
+    means = [
+        part.view(shape[0], -1) if len(shape) > 1 else part.view(shape)
+        for part, shape in zip(mean.split(bucket.sizes), bucket.shapes, strict=True)
+    ]
+    return [Part(*part) for part in zip(bucket.names, bucket.split(), means, strict=True)]
 
 
 def nearest_rank(target: float, most: int, volume: Callable[[int], float]) -> int:
@@ -79,7 +103,7 @@ def nearest_rank(target: float, most: int, volume: Callable[[int], float]) -> in
 
 def most_rank(parts: list[Part]) -> int:
     """The highest rank that any of them has; 1 where there is no matrix."""
-    return max([1, *(min(part.grad.shape) for part in parts if part.is_matrix)])
+    return max([1, *(min(part.shape) for part in parts if part.is_matrix)])
 
 
 def resized(factor: Tensor | None, rank: int, length: int, key: tuple[int, ...]) -> Tensor:
@@ -100,26 +124,21 @@ def orthonormal(factor: Tensor) -> Tensor:
 
 
 def all_reduced(
-    role: str,
-    shapes: list[Size],
-    tensors: Iterable[Tensor],
-    like: Tensor,
-    workers: Workers,
-    see: Callable[[float], None] | None = None,
+    role: str, shapes: list[Size], tensors: Iterable[Tensor], bucket: Bucket, workers: Workers
 ) -> list[Tensor]:
     """Means over workers of `tensors`, of these shapes, by one all-reduce; none for no tensors.
 
-    One is asked for when the last has been copied, and need not be kept. Of the type and where
-    `like` is; what is returned may lie in the workspace of `role`. Before, `see` is told their sum.
+    One is asked for when the last has been copied, and need not be kept. They are made from
+    the gradient of `bucket`, which is finite if their sum is. What is returned may lie in the
+    workspace of `role`.
     """
     if not shapes:
         return []
     sizes = [prod(shape) for shape in shapes]
-    flat = workspace(role, sum(sizes), like.dtype, like.device)
+    flat = workspace(role, sum(sizes), torch.float32, bucket.device)
     for piece, tensor in zip(flat.split(sizes), tensors, strict=True):
         piece.copy_(tensor.flatten())
-    if see is not None:
-        see(float(flat.sum()))
+    bucket.check_finite(float(flat.sum()))
     pieces = workers.all_reduce(flat).split(sizes)
     return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 

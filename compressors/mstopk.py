@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Compressor, Reduced, Workers
+from compressors.fused import scatter_mean
 from compressors.reductions import mean_magnitude
 from compressors.rng import generator
-from compressors.sparse import average, compensate_, index_dtype, take_out_
+from compressors.sparse import index_dtype, take_out_
 from compressors.topk_select import MAGNITUDE, above, add_reaching_, bits, more_than
 from compressors.workspace import held, workspace
 
@@ -27,8 +28,6 @@ from compressors.workspace import held, workspace
 @dataclass
 class MSTopK(Compressor):
     sends_positions = True
-    adds = True
-    checks = True
     rounds: int = 30  # of bisection; fewer leave more to the random run, >= 0
     seed: int = 0  # where the run starts follows from (seed, step, bucket, rank)
     index_dtype: str = "int32"  # of positions on the wire; int64 makes an entry 12 bytes, not 8
@@ -44,14 +43,11 @@ class MSTopK(Compressor):
         Each worker contributes 8k bytes (12k with int64) to an all-gather. `unsent` is
         `bucket.grad`, set to zero where it was sent.
         """
-        grad, n = bucket.grad, bucket.grad.numel()
-        compensate_(bucket)
-        k = max(1, int(density * n))
+        grad, k = bucket.grad, max(1, int(density * bucket.n))
         source = generator(self.seed, bucket.step, bucket.index, workers.rank)
         index = self._select(grad, k, source)
         values = take_out_(grad, index, out=workspace("values", k, grad.dtype, grad.device))
-        wire = index.to(self._wire_dtype)
-        mean = average(values, wire, n, workers, bucket.room(), bucket.may_clear)
+        mean = scatter_mean(bucket.buffers, values, index.to(self._wire_dtype), workers)
         return Reduced(mean, unsent=grad)
 
     def _select(self, grad: Tensor, k: int, source: torch.Generator) -> Tensor:

@@ -69,7 +69,7 @@ class NetSenseML(Compressor):
         if halved:
             sent = workspace("halved", values.numel(), torch.float16, grad.device).copy_(values)
             add_at_(grad, index, values.sub_(sent), 1.0)
-        mean = average_(bucket.room(), sent, index.to(self._wire_dtype), workers)
+        mean = average_(bucket.empty_mean(), sent, index.to(self._wire_dtype), workers)
         return Reduced(mean, unsent=grad)
 
     def _is_dense(self, grad: Tensor) -> bool:

@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Compressor, Reduced, Workers
-from compressors.sparse import add_at_, compensate_, index_dtype, sum_, take_out_
+from compressors.fused import add_and_find_reaching, scatter
+from compressors.sparse import add_at_, index_dtype, sum_, take_out_
 from compressors.topk_select import Entries, add_reaching_, at_least, reached_by
 from compressors.workspace import held, workspace
 
@@ -43,10 +44,8 @@ class OkTopK(Compressor):
     """Keeps thresholds and regions of every bucket; new ones when DDP lays out its buckets anew."""
 
     uniform_density = True
-    adds = True
     pushes = False
     waits = True
-    checks = True
     threshold_period: int = 32  # steps between two computations of thresholds, >= 1
     region_period: int = 64  # steps between two divisions into regions, >= 1
     local_gain: float = 1.012  # of the local threshold by step in between, >= 1
@@ -68,8 +67,7 @@ class OkTopK(Compressor):
         are survivors; when regions are, 8 (P + 1) bytes more to an all-reduce. `unsent` is
         `bucket.grad`, zero where this worker's entry survived.
         """
-        grad, n = bucket.grad, bucket.grad.numel()
-        k = max(1, int(density * n))
+        n, k = bucket.n, max(1, int(density * bucket.n))
         state, renew = self._state(bucket)
         local = self._local(bucket, state, density, k, renew)
         if state.bounds.numel() == 0 or bucket.step - state.region_step >= self.region_period:
@@ -82,19 +80,16 @@ class OkTopK(Compressor):
             survivors = [_reaching(values, where, state.everywhere) for values, where in survivors]
         count = sum(part.numel() for part, _ in survivors)
         state.everywhere = _followed(state.everywhere, count, k, self.global_gain)
-        mean = sum_(bucket.room(), survivors, 1.0, bucket.may_clear)
-        if bucket.is_kept:
-            _erase_survivors_(grad, local, mean)
-        return Reduced(mean, unsent=grad)
+        mean = scatter(bucket.buffers, survivors)
+        if bucket.needs_residual:
+            _erase_survivors_(bucket.grad, local, mean)
+        return Reduced(mean, unsent=bucket.grad)
 
     def _local(self, bucket: Bucket, state: Agreed, density: float, k: int, renew: bool) -> Entries:
         """This worker's entries that reach its threshold, which is computed first if it is due."""
-        added = bucket.added
         if renew or state.density != density or state.local == 0:
-            compensate_(bucket)
-            state.local, state.density, added = reached_by(bucket.grad, k), density, None
-        found = add_reaching_(bucket.grad, state.local, added, bucket.may_clear)
-        bucket.see(float(found.values.sum()))
+            state.local, state.density = reached_by(bucket.grad, k), density
+        found = add_and_find_reaching(bucket.buffers, state.local)
         state.local = _followed(state.local, found.values.numel(), k, self.local_gain)
         return Entries(held("local positions", found.index), held("local values", found.values))
 
@@ -104,7 +99,7 @@ class OkTopK(Compressor):
         if state is None:
             for old in [old for old in self.agreed if set(old) & set(bucket.names)]:
                 del self.agreed[old]
-            zero = bucket.grad.new_zeros(())
+            zero = torch.zeros((), device=bucket.device)
             state = Agreed(zero, zero, torch.empty(0, dtype=torch.int64))
             self.agreed[bucket.names] = state
         aged = bucket.step - state.threshold_step >= self.threshold_period

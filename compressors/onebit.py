@@ -14,13 +14,9 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Compressor, Reduced, Workers
-from compressors.packing import (
-    BYTE,
-    add_all_signs_,
-    add_pack_signs_,
-    add_signs_,
-    packed_bytes,
-)
+from compressors.buffers import Buffers
+from compressors.fused import add_and_pack_signs, subtract_signs
+from compressors.packing import BYTE, add_all_signs_, packed_bytes
 from compressors.workspace import workspace
 
 
@@ -30,10 +26,8 @@ class OneBit(Compressor):
 
     has_level = False
     is_mean = False  # of this step alone: what servers kept comes in, and goes
-    adds = True
     pushes = False
     waits = True
-    checks = True
     server_errors: dict[tuple[str, ...], Tensor] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -45,59 +39,55 @@ class OneBit(Compressor):
         to an all-gather (of the last slices what there is). `unsent` is `bucket.grad`, the gradient
         less what was sent to the servers. `density` is ignored.
         """
-        grad, size = bucket.grad, workers.size
-        slice_bytes = -(-grad.numel() // (BYTE * size))
-        slices, signs, scales = self._packed(bucket, slice_bytes, size)
-        bucket.see(sum(map(float, scales)))
+        size, slice_bytes = workers.size, -(-bucket.n // (BYTE * workers.size))
+        slices = bucket.split(_lengths(bucket.n, slice_bytes, size))
+        signs, scales = _packed(slices, slice_bytes)
         total = self._error(bucket.names, slices[workers.rank])
         arrived = workers.all_to_all(signs, scales, equal=True)
         shares = [scale / size for _, scale in arrived]
         add_all_signs_(total, [packed for packed, _ in arrived], shares, onto=True)
-        if bucket.is_kept:
-            for one, packed, scale in zip(slices, signs, scales, strict=True):
-                add_signs_(one, packed, -scale)
-        return Reduced(self._answered(total, bucket, slice_bytes, workers), unsent=grad)
-
-    def _packed(
-        self, bucket: Bucket, slice_bytes: int, size: int
-    ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-        """Slices of the gradient, their signs, and their root mean squares, each [1]."""
-        grad, added = bucket.grad, bucket.added
-        slices = _slices(grad, slice_bytes, size)
-        others = [None] * size if added is None else _slices(added, slice_bytes, size)
-        memory = workspace("signs", slice_bytes * size, torch.uint8, grad.device)
-        signs = [
-            packed[: packed_bytes(one.numel(), 1)]
-            for one, packed in zip(slices, memory.split(max(1, slice_bytes)), strict=True)
-        ]
-        each = zip(slices, others, signs, strict=True)
-        scales = [add_pack_signs_(*one, squared=True).sqrt().to(grad.dtype) for one in each]
-        return slices, signs, [scale.view(1) for scale in scales]
+        for one, packed, scale in zip(slices, signs, scales, strict=True):
+            subtract_signs(one, packed, scale)
+        mean = self._answered(total, bucket, slice_bytes, workers)
+        return Reduced(mean, unsent=bucket.grad)
 
     def _answered(
         self, total: Tensor, bucket: Bucket, slice_bytes: int, workers: Workers
     ) -> Tensor:
         """Gather the signs of all servers' totals, [n]; `total` keeps this server's error."""
         packed = workspace("answer", slice_bytes, torch.uint8, total.device)
-        scale = add_pack_signs_(total, None, packed, squared=True).sqrt().to(total.dtype).view(1)
-        add_signs_(total, packed, -scale)
+        own = Buffers(total)
+        (square,) = add_and_pack_signs([own], [packed], squared=True)
+        scale = square.sqrt().float().view(1)
+        subtract_signs(own, packed, scale)
         answers = workers.all_gather(packed, scale, equal=True)
-        mean = bucket.room()
-        slices = _slices(mean, slice_bytes, workers.size)
+        mean = bucket.empty_mean()
+        slices = mean.split(_lengths(bucket.n, slice_bytes, workers.size))
         for one, (signs, theirs) in zip(slices, answers, strict=True):
             add_all_signs_(one, [signs], [theirs])
         return mean
 
-    def _error(self, names: tuple[str, ...], like: Tensor) -> Tensor:
+    def _error(self, names: tuple[str, ...], part: Buffers) -> Tensor:
         """This server's error of the bucket of these parameters; zeros when it is new."""
         if names not in self.server_errors:
             for old in [old for old in self.server_errors if set(old) & set(names)]:
                 del self.server_errors[old]
-            self.server_errors[names] = torch.zeros_like(like)
+            self.server_errors[names] = torch.zeros(part.n, device=part.device)
         return self.server_errors[names]
 
 
-def _slices(x: Tensor, slice_bytes: int, count: int) -> list[Tensor]:
-    """Views of `count` slices of `x`, whole bytes of bits each; the last may be short or empty."""
+def _packed(slices: list[Buffers], slice_bytes: int) -> tuple[list[Tensor], list[Tensor]]:
+    """Signs of the slices of a gradient, and their root mean squares, each [1]."""
+    memory = workspace("signs", slice_bytes * len(slices), torch.uint8, slices[0].device)
+    signs = [
+        packed[: packed_bytes(one.n, 1)]
+        for one, packed in zip(slices, memory.split(max(1, slice_bytes)), strict=True)
+    ]
+    squares = add_and_pack_signs(slices, signs, squared=True)
+    return signs, [square.sqrt().float().view(1) for square in squares]
+
+
+def _lengths(n: int, slice_bytes: int, count: int) -> list[int]:
+    """Elements of `count` slices of n, whole bytes of bits each; the last may be short or empty."""
     length = BYTE * slice_bytes
-    return [x[start : start + length] for start in range(0, count * length, length)]
+    return [min(length, max(0, n - start)) for start in range(0, count * length, length)]

@@ -12,11 +12,10 @@ differ:
 Workers get equal bits where they run the same kernels: on processors of one kind.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 
-from torch import Size, Tensor
+from torch import Tensor
 
 from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.lowrank import (
@@ -30,7 +29,6 @@ from compressors.lowrank import (
     parts_of,
     resized,
 )
-from compressors.matmul import left_factor_, multiply_, right_factor_
 
 
 @dataclass
@@ -38,11 +36,9 @@ class PowerSGD(Compressor):
     """Keeps Q of every matrix, by parameter name: DDP may lay out its buckets anew."""
 
     by_shape = True
-    adds = True
     pushes = False
     waits = True
     phases = (1, 1, 1)  # a product each
-    checks = True
     rank: int | None = 4  # of the factors; null: that whose bytes are nearest to density x dense
     reuse: bool = True  # start from the last Q; false: from a new random one at every step
     min_compression_rate: float = 1.0  # a matrix whose factors save less is sent whole, >= 0
@@ -69,43 +65,41 @@ class PowerSGD(Compressor):
         else. `density` matters where `rank` is null. `unsent` is `bucket.grad`.
         """
         if bucket.step < self.start_step:
-            grad = bucket.grad if bucket.added is None else bucket.grad.add_(bucket.added)
-            bucket.see(float(grad.sum()))
-            return Reduced(workers.all_reduce(grad), unsent=None)
-        parts = parts_of(bucket, mean := bucket.room())
+            return Reduced(workers.all_reduce(bucket.grad), unsent=None)
+        parts = parts_of(bucket, mean := bucket.empty_mean())
         rank = self._rank(parts, density)
         matrices = [part for part in parts if self._saves(part, rank)]
-        whole = [part for part in parts if not self._saves(part, rank)]
-        own = (
-            left_factor_(part.grad, self._query(part, rank, bucket.step), part.added)
-            for part in matrices
-        )
-        vectors = (part.summed_() for part in whole)
-        shapes = [part.factor(rank, 0) for part in matrices]
-        beside = [part.grad.shape for part in whole]
-        sends: list[tuple[str, list[Size], Iterable[Tensor]]]
-        sends = [("left factors", shapes, own), ("vectors", beside, vectors)]
-        if not self.vectors_apart:
-            sends = [("left factors", shapes + beside, chain(own, vectors))]
-        found = [each for send in sends for each in all_reduced(*send, mean, workers, bucket.see)]
-        lefts, exacts = (
-            [orthonormal(each) for each in found[: len(matrices)]],
-            found[len(matrices) :],
-        )
+        vectors = [part for part in parts if not self._saves(part, rank)]
+        lefts, exacts = self._lefts(matrices, vectors, rank, bucket, workers)
+        lefts = [orthonormal(left) for left in lefts]
         shapes = [part.factor(rank, 1) for part in matrices]
-        own = (right_factor_(part.grad, left) for part, left in zip(matrices, lefts, strict=True))
-        rights = all_reduced("right factors", shapes, own, mean, workers)
+        own = (part.right(left) for part, left in zip(matrices, lefts, strict=True))
+        rights = all_reduced("right factors", shapes, own, bucket, workers)
         for part, left, right in zip(matrices, lefts, rights, strict=True):
-            multiply_(part.mean, left, right, part.grad if bucket.is_kept else None)
+            part.set_mean(left, right, subtract=True)
             keep(self.queries, part.name, _scaled(right))
-        for part, exact in zip(whole, exacts, strict=True):
-            part.settle_(exact, bucket.is_kept)
+        for part, exact in zip(vectors, exacts, strict=True):
+            part.set_exact_mean(exact)
         return Reduced(mean, unsent=bucket.grad)
+
+    def _lefts(
+        self, matrices: list[Part], vectors: list[Part], rank: int, bucket: Bucket, workers: Workers
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Means over workers of P = M Q, and of the vectors: by one all-reduce, or two."""
+        shapes = [part.factor(rank, 0) for part in matrices]
+        own = (part.left(self._query(part, rank, bucket.step)) for part in matrices)
+        beside = [part.shape for part in vectors]
+        exact = (part.exact() for part in vectors)
+        if self.vectors_apart:
+            lefts = all_reduced("left factors", shapes, own, bucket, workers)
+            return lefts, all_reduced("vectors", beside, exact, bucket, workers)
+        both = all_reduced("left factors", shapes + beside, chain(own, exact), bucket, workers)
+        return both[: len(matrices)], both[len(matrices) :]
 
     def _rank(self, parts: list[Part], density: float) -> int:
         if self.rank is not None:
             return self.rank
-        target = density * sum(part.grad.numel() for part in parts)
+        target = density * sum(part.shape.numel() for part in parts)
         return nearest_rank(
             target, most_rank(parts), lambda rank: sum(self._volume(part, rank) for part in parts)
         )
@@ -113,20 +107,20 @@ class PowerSGD(Compressor):
     def _volume(self, part: Part, rank: int) -> int:
         """Elements this worker contributes of `part`."""
         if not self._saves(part, rank):
-            return part.grad.numel()
-        return part.rank(rank) * sum(part.grad.shape)
+            return part.shape.numel()
+        return part.rank(rank) * sum(part.shape)
 
     def _saves(self, part: Part, rank: int) -> bool:
         if not part.is_matrix:
             return False
-        factors = part.rank(rank) * sum(part.grad.shape)
-        return factors * self.min_compression_rate < part.grad.numel()
+        factors = part.rank(rank) * sum(part.shape)
+        return factors * self.min_compression_rate < part.shape.numel()
 
     def _query(self, part: Part, rank: int, step: int) -> Tensor:
         """Q to start from, [r, m]; rows it lacks are drawn."""
         known = self.queries.get(part.name) if self.reuse else None
         key = (self.seed, step, *part.name.encode())
-        return resized(known, part.rank(rank), part.grad.shape[1], key).to(part.grad.device)
+        return resized(known, part.rank(rank), part.shape[1], key).to(part.mean.device)
 
 
 def _scaled(factor: Tensor) -> Tensor:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import torch
 
 from compressors.base import Bucket, Compressor, Reduced, Workers
-from compressors.stochastic import NORMS, Grid, add_round_, average_
+from compressors.fused import add_and_round, mean_of_rounded
+from compressors.stochastic import NORMS, Grid
 
 FEWEST_BITS, MOST_BITS = 2, 8
 FLOAT_BITS = 32
@@ -22,8 +23,6 @@ FLOAT_BITS = 32
 @dataclass
 class QSGD(Compressor):
     uniform_density = True  # of the bits, so that all send as much
-    adds = True
-    checks = True
     bits: int = 8  # an element has, at most; 2 to 8
     block: int = 512  # elements that share a norm
     norm: str = "max"
@@ -43,12 +42,11 @@ class QSGD(Compressor):
         With b bits each worker contributes ceil(b n / 8) + 4 ceil(n / block) bytes to an
         all-gather. `unsent` is `bucket.grad`, the gradient less what was sent.
         """
-        grad, n = bucket.grad, bucket.grad.numel()
+        n = bucket.n
         width = max(FEWEST_BITS, min(self.bits, int(FLOAT_BITS * density)))
         grid = Grid(torch.arange(self.block, n + self.block, self.block).clamp_(max=n), width)
-        steps = grad.new_empty(grid.ends.numel())
+        steps = torch.empty(grid.ends.numel(), device=bucket.device)
         key = (self.seed, bucket.step, bucket.index, workers.rank)
-        packed = add_round_(grad, bucket.added, grid, steps, key, bucket.is_kept, self.norm)
-        bucket.see(float(steps.sum()))
+        packed = add_and_round(bucket.buffers, grid, steps, key, self.norm)
         rounded = workers.all_gather(packed, steps, equal=True)
-        return Reduced(average_(bucket.room(), grid, rounded), unsent=grad)
+        return Reduced(mean_of_rounded(bucket.buffers, grid, rounded), unsent=bucket.grad)

@@ -11,32 +11,27 @@ It sends between low k and high k entries, k = density n. We differ where that c
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Compressor, Reduced, Workers
+from compressors.buffers import Buffers
+from compressors.fused import add_and_take_reaching, sampled_threshold, scatter_mean
 from compressors.rng import number
-from compressors.sparse import average, erase_, index_dtype, put_back_, see_taken_out
+from compressors.sparse import erase_, index_dtype, put_back_
 from compressors.topk_select import (
+    LEAST_RANK,
     Entries,
     add_reaching_,
     at_least,
-    kth_sampled,
     largest,
     largest_of,
-    runs,
-    sample,
     some,
 )
-
-LEAST_RANK = 160  # of the threshold in the sample; its count is then good to 1 / sqrt(160) = 8 %
 
 
 @dataclass
 class SampledTopK(Compressor):
     sends_positions = True
-    adds = True
-    checks = True
     share: float = 0.01  # of the elements that is sampled, in (0, 1]
     rounds: int = 10  # corrections of the threshold at most
     low: float = 0.7  # below low k entries the threshold is multiplied by low, in (0, 1)
@@ -61,39 +56,28 @@ class SampledTopK(Compressor):
         With K entries, 1 <= K <= high max(1, floor(density n)), a worker contributes 8K bytes (12K
         with int64) to an all-gather. `unsent` is the gradient, zero where it was sent.
         """
-        grad, n = bucket.grad, bucket.grad.numel()
         key = (bucket.step, bucket.index, workers.rank)
-        index, values = self.take_(grad, density, key, bucket.added, bucket.may_clear)
-        see_taken_out(bucket, values, index)
-        wire = index.to(self._wire_dtype)
-        mean = average(values, wire, n, workers, bucket.room(), bucket.may_clear)
-        return Reduced(mean, unsent=grad)
+        index, values = self.take(bucket.buffers, density, key)
+        mean = scatter_mean(bucket.buffers, values, index.to(self._wire_dtype), workers)
+        return Reduced(mean, unsent=bucket.grad)
 
     def most(self, n: int, density: float) -> int:
-        """Entries that `take_` may return of n."""
+        """Entries that `take` may return of n."""
         return min(n, int(self.high * max(1, int(density * n))))
 
-    def take_(
-        self,
-        grad: Tensor,
-        density: float,
-        key: tuple[int, ...],
-        added: Tensor | None = None,
-        clear: bool = False,
-    ) -> Entries:
-        """About k = density n entries of `grad`, [n], which is set to zero there.
+    def take(self, buffers: Buffers, density: float, key: tuple[int, ...]) -> Entries:
+        """About k = density n entries of the gradient, [n], which is set to zero there.
 
-        With `added`, of grad += added; `clear` then sets `added` to zero. The sample follows from
-        the seed and `key`. What is returned lies in this thread's memory until it searches again.
+        The sample follows from the seed and `key`. What is returned lies in this thread's memory
+        until it searches again.
         """
-        start = number(self.seed, *key)
-        k = max(1, int(density * grad.numel()))
-        size = max(int(self.share * grad.numel()), int(LEAST_RANK / density))
-        threshold = estimate(grad, density, size, start, added)
-        found = add_reaching_(grad, threshold, added, clear, erase=True)
+        k = max(1, int(density * buffers.n))
+        size = max(int(self.share * buffers.n), int(LEAST_RANK / density))
+        threshold = sampled_threshold(buffers, density, size, number(self.seed, *key))
+        found = add_and_take_reaching(buffers, threshold)
         if self.low * k <= found.values.numel() <= self.high * k and found.values.numel():
             return found
-        put_back_(grad, found)
+        put_back_(grad := buffers.grad, found)
         found = self._corrected(grad, found, threshold, k)
         erase_(grad, found.index)
         return found
@@ -121,18 +105,3 @@ class SampledTopK(Compressor):
             return found
         index = largest(grad, 1)
         return Entries(index, grad.index_select(0, index))
-
-
-def estimate(
-    x: Tensor, density: float, size: int, start: int, added: Tensor | None = None
-) -> Tensor:
-    """Magnitude that a sample of `x`, or of x + added, exceeds as often as `density`; float32 [].
-
-    The sample is `size` of the n elements, or all; `start` shifts it.
-    """
-    where = runs(x.numel(), size, start)
-    rank = max(1, int(density * where.size))
-    if x.is_cuda:  # the host need not know, nor wait
-        return sample(x, where, added).topk(rank).values[-1].view(torch.float32)
-    kth = kth_sampled(x, where, rank, added)
-    return torch.tensor(kth, dtype=torch.int32).view(torch.float32)

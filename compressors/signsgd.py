@@ -12,7 +12,8 @@ from math import isfinite
 import torch
 
 from compressors.base import Bucket, Compressor, Reduced, Workers
-from compressors.packing import BYTE, add_pack_signs_, packed_bytes, vote_
+from compressors.fused import add_and_pack_signs
+from compressors.packing import BYTE, packed_bytes, vote_
 from compressors.workspace import workspace
 
 
@@ -21,7 +22,6 @@ class SignSGD(Compressor):
     by_shape = True
     has_level = False
     is_mean = False
-    checks = True
     scale: float = 1.0  # magnitude of every element of the result, > 0; the paper's is 1
 
     def __post_init__(self) -> None:
@@ -34,14 +34,13 @@ class SignSGD(Compressor):
         Each worker contributes ceil((n + 1) / 8) bytes: the last bit says that all its elements are
         finite, and if one has none of it the result is NaN. `density` is ignored.
         """
-        grad, n = bucket.grad, bucket.grad.numel()
-        own = workspace("signs", packed_bytes(n + 1, 1), torch.uint8, grad.device)
-        magnitude = float(add_pack_signs_(grad, None, own))
-        bucket.see(magnitude)
+        n = bucket.n
+        own = workspace("signs", packed_bytes(n + 1, 1), torch.uint8, bucket.device)
+        (magnitude,) = add_and_pack_signs([bucket.buffers], [own])
         if isfinite(magnitude):
             own[n // BYTE] |= 1 << n % BYTE
         payloads = [packed for (packed,) in workers.all_gather(own, equal=True)]
-        mean = bucket.room()
+        mean = bucket.empty_mean()
         if all(int(packed[n // BYTE]) >> n % BYTE for packed in payloads):
             vote_(mean, payloads, self.scale)
         else:

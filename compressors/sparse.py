@@ -1,14 +1,12 @@
-"""Exchange of sparse vectors: values with their positions, gathered, added up and averaged."""
+"""Sparse vectors: values with their positions, taken out of a vector, put back and added up."""
 
 from collections.abc import Sequence
-from math import isfinite
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from compressors import kernels
-from compressors.base import Bucket, Workers
 from compressors.packing import NOTHING
 from compressors.topk_select import Entries
 
@@ -29,14 +27,6 @@ def add_(total: Tensor, added: Tensor, clear: bool) -> float:
     Returns a number that is finite only if the sum is.
     """
     return add_take_out_(total, added, clear, total.new_empty(0, dtype=torch.int32))[1]
-
-
-def compensate_(bucket: Bucket) -> None:
-    """Adds what is to be added, if anything, and sees whether the gradient is finite."""
-    if bucket.added is None:
-        bucket.see(float(bucket.grad.sum()))
-    else:
-        bucket.see(add_(bucket.grad, bucket.added, bucket.may_clear))
 
 
 def add_take_out_(
@@ -97,38 +87,10 @@ def put_back_(x: Tensor, found: Entries) -> None:
     add_at_(x, found.index, found.values, 1.0)
 
 
-def see_taken_out(bucket: Bucket, values: Tensor, index: Tensor) -> None:
-    """`bucket.see` for the largest entries, taken out of `grad`; put back to be examined."""
-    if not isfinite(float(values.sum())):
-        bucket.grad.index_copy_(0, index.long(), values)
-        bucket.examine()
-        bucket.grad.index_fill_(0, index.long(), 0)
-
-
 def _fits(index: Tensor, n: int) -> bool:
     """True if compiled kernels can take these positions: CPU, contiguous, all in [0, n)."""
     known = index.is_cpu and index.is_contiguous() and index.dtype in INDEX_DTYPES.values()
     return known and (not index.numel() or 0 <= int(index.min()) <= int(index.max()) < n)
-
-
-def average(
-    values: Tensor,
-    index: Tensor,
-    n: int,
-    workers: Workers,
-    out: Tensor | None = None,
-    is_zero: bool = False,
-) -> Tensor:
-    """Mean over workers, [n], of the vectors that hold `values` [k] at `index` [k], 0 elsewhere.
-
-    It is written to `out`, [n], where that is given; `is_zero` says that this holds zeros already.
-    k may differ between workers; each contributes k (4 + bytes of an index) to an all-gather. All
-    workers add in the order of the ranks, so that their results have equal bits. The indices of one
-    worker must be distinct for that to hold on a GPU too.
-    """
-    gathered = workers.all_gather(values, index)
-    mean = values.new_zeros(n) if out is None else out
-    return sum_(mean, gathered, 1 / workers.size, is_zero or out is None)
 
 
 def sum_(

@@ -16,7 +16,9 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Compressor, Reduced, Workers
-from compressors.stochastic import Grid, add_measure_, add_round_, average_
+from compressors.buffers import Buffers
+from compressors.fused import add_and_measure, add_and_round, mean_of_rounded
+from compressors.stochastic import Grid
 
 WIDTH = 2  # bits of a code
 
@@ -24,8 +26,6 @@ WIDTH = 2  # bits of a code
 @dataclass
 class TernGrad(Compressor):
     has_level = False
-    adds = True
-    checks = True
     clip: float = 2.5  # deviations beyond which a gradient is clipped, >= 1; .inf: never
     layerwise: bool = True  # a scale for every parameter, not one for the bucket
     seed: int = 0  # what is drawn follows from (seed, step, bucket, rank)
@@ -40,21 +40,17 @@ class TernGrad(Compressor):
         Each worker contributes ceil(n / 4) + 4 L bytes to an all-gather, with L scales. `unsent` is
         `bucket.grad`, the gradient less what was sent, clipping included. `density` is ignored.
         """
-        grad, n = bucket.grad, bucket.grad.numel()
-        sizes = [part.numel() for part in bucket.gradients] if self.layerwise else [n]
-        added = [None] * len(sizes) if bucket.added is None else bucket.added.split(sizes)
-        pairs = zip(grad.split(sizes), added, strict=True)
-        scales = torch.stack([self._add_scale_(*pair) for pair in pairs])
-        bucket.see(float(scales.sum()))
+        sizes = bucket.sizes if self.layerwise else [bucket.n]
+        scales = torch.stack([self._scale(layer) for layer in bucket.split(sizes)])
         grid = Grid(torch.tensor(sizes).cumsum(0), WIDTH)
         key = (self.seed, bucket.step, bucket.index, workers.rank)
-        packed = add_round_(grad, None, grid, scales, key, bucket.is_kept)
+        packed = add_and_round(bucket.buffers, grid, scales, key)
         rounded = workers.all_gather(packed, scales, equal=True)
-        return Reduced(average_(bucket.room(), grid, rounded), unsent=grad)
+        return Reduced(mean_of_rounded(bucket.buffers, grid, rounded), unsent=bucket.grad)
 
-    def _add_scale_(self, layer: Tensor, added: Tensor | None) -> Tensor:
-        """The largest magnitude after clipping of layer += added, float32 []."""
-        largest, squares = add_measure_(layer, added)
-        deviation = (squares / max(1, layer.numel())).sqrt()
+    def _scale(self, layer: Buffers) -> Tensor:
+        """The largest magnitude after clipping, float32 []."""
+        largest, squares = add_and_measure(layer)
+        deviation = (squares / max(1, layer.n)).sqrt()
         bound = deviation.where(deviation == 0, self.clip * deviation)
-        return torch.minimum(largest, bound.to(layer.dtype))
+        return torch.minimum(largest, bound.float())

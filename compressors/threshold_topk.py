@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Compressor, Reduced, Workers
+from compressors.fused import scatter_mean
 from compressors.reductions import mean, mean_magnitude, mean_square
-from compressors.sparse import average, compensate_, erase_, index_dtype
+from compressors.sparse import erase_, index_dtype
 from compressors.topk_select import Entries, add_reaching_, largest_of, take_largest_
 
 HALVINGS = 60  # of the interval the threshold lies in: to the last bit of a float64
@@ -27,8 +28,6 @@ HALVINGS = 60  # of the interval the threshold lies in: to the last bit of a flo
 @dataclass
 class ThresholdTopK(Compressor):
     sends_positions = True
-    adds = True
-    checks = True
     model: str = "laplace"  # laplace | normal
     spread: str = "variance"  # variance: from the variance; magnitude: from the mean magnitude
     capacity: float = 2.0  # entries sent at most, as a multiple of k, >= 1
@@ -49,13 +48,10 @@ class ThresholdTopK(Compressor):
         With K entries, 1 <= K <= capacity max(1, floor(density n)), a worker contributes 8K bytes
         (12K with int64) to an all-gather. `unsent` is `bucket.grad`, zero where it was sent.
         """
-        grad, n = bucket.grad, bucket.grad.numel()
-        compensate_(bucket)
-        index, values = self._select(grad, density)
-        erase_(grad, index)
-        wire = index.to(self._wire_dtype)
-        mean = average(values, wire, n, workers, bucket.room(), bucket.may_clear)
-        return Reduced(mean, unsent=grad)
+        index, values = self._select(bucket.grad, density)
+        erase_(bucket.grad, index)
+        mean = scatter_mean(bucket.buffers, values, index.to(self._wire_dtype), workers)
+        return Reduced(mean, unsent=bucket.grad)
 
     def _select(self, grad: Tensor, density: float) -> Entries:
         """The entries to send, [K]; in this thread's memory until it searches again."""

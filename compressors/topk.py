@@ -7,16 +7,14 @@ counts as the largest.
 from dataclasses import dataclass
 
 from compressors.base import Bucket, Compressor, Reduced, Workers
-from compressors.sparse import average, index_dtype, see_taken_out
-from compressors.topk_select import take_largest_
+from compressors.fused import add_and_take_largest, scatter_mean
+from compressors.sparse import index_dtype
 
 
 @dataclass
 class TopK(Compressor):
     by_shape = True
     sends_positions = True
-    adds = True
-    checks = True
     index_dtype: str = "int32"  # of positions on the wire; int64 makes an entry 12 bytes, not 8
 
     def __post_init__(self) -> None:
@@ -28,10 +26,7 @@ class TopK(Compressor):
         Each worker contributes 8k bytes (12k with int64) to an all-gather. `unsent` is
         `bucket.grad`, the gradient, set to zero where it was sent.
         """
-        n = bucket.grad.numel()
-        k = max(1, int(density * n))
-        index, values = take_largest_(bucket.grad, k, bucket.added, bucket.may_clear)
-        see_taken_out(bucket, values, index)
-        index = index.to(self._wire_dtype)
-        mean = average(values, index, n, workers, bucket.room(), bucket.may_clear)
+        k = max(1, int(density * bucket.n))
+        index, values = add_and_take_largest(bucket.buffers, k)
+        mean = scatter_mean(bucket.buffers, values, index.to(self._wire_dtype), workers)
         return Reduced(mean, unsent=bucket.grad)

@@ -25,6 +25,7 @@ FEWEST, SHARE = 2048, 256  # elements at least; one in so many: drawing costs le
 SIGMAS = 9.0  # by which a sampled bound lies below the estimate, so that it is rarely too high:
 # 4.5, and as much again for the elements of a run, which are not independent
 USUAL = 64  # of this many elements one is above a bound; where more are, it takes 2 % longer
+LEAST_RANK = 160  # of the threshold in the sample; its count is then good to 1 / sqrt(160) = 8 %
 MAGNITUDE = 0x7FFFFFFF  # every bit of a float32 but its sign
 
 
@@ -89,6 +90,21 @@ def kth_sampled(x: Tensor, where: Runs, k: int, added: Tensor | None = None) -> 
     keys = workspace("sample", where.size, torch.int32, x.device)
     other = NOTHING if added is None else added.numpy()
     return native.ranking.kth_sampled(x.numpy(), other, *where, k, keys.numpy())
+
+
+def estimate(
+    x: Tensor, density: float, size: int, start: int, added: Tensor | None = None
+) -> Tensor:
+    """Magnitude that a sample of `x`, or of x + added, exceeds as often as `density`; float32 [].
+
+    The sample is `size` of the n elements, or all; `start` shifts it.
+    """
+    where = runs(x.numel(), size, start)
+    rank = max(1, int(density * where.size))
+    if x.is_cuda:  # the host need not know, nor wait
+        return sample(x, where, added).topk(rank).values[-1].view(torch.float32)
+    kth = kth_sampled(x, where, rank, added)
+    return torch.tensor(kth, dtype=torch.int32).view(torch.float32)
 
 
 def kth_largest(x: Tensor, k: int) -> int:

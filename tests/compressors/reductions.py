@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from compressors.base import Bucket, Reduced
+from compressors.buffers import Buffers
 from harness.engine.exchange.feedback import Feedback, Forget
 from tests.compressors.threads import ThreadWorkers, together
 
@@ -77,30 +78,18 @@ class Replica:
         of = of or shapes_of(grad.numel())
         names, sizes = tuple(of), [prod(shape) for shape in of.values()]
         buffer = grad.clone()
-        flat, added = self._compensated(names, sizes, buffer)
-        parts = zip(flat.split(sizes), of.values(), strict=True)
-        views = [part.view(shape) for part, shape in parts]
-        apart = flat is buffer and not self.in_place
+        residual = self.feedback.recall(names, sizes, buffer)
+        apart = residual is None and not self.in_place
         out = torch.full_like(grad, torch.nan) if apart else buffer
         weights = [self.weights[name] for name in names] if self.weights else []
-        bucket = Bucket(index, step, flat, views, names, added, out, weights)
-        before = flat.clone() if added is None else flat + added
+        shapes = [torch.Size(shape) for shape in of.values()]
+        bucket = Bucket(index, step, names, shapes, Buffers(buffer, residual, out), weights)
+        before = grad.clone() if residual is None else residual + grad
         bytes_before = self.workers.contributed_bytes
         mean, unsent = self.compressor.reduce(bucket, density, self.workers)
         mean, unsent = mean.clone(), unsent if unsent is None else unsent.clone()
         self.feedback.keep(names, unsent)
         return Outcome(before, Reduced(mean, unsent), self.workers.contributed_bytes - bytes_before)
-
-    def _compensated(
-        self, names: tuple[str, ...], sizes: list[int], grad: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
-        """As harness.engine.exchange.reduction does it."""
-        residual = self.feedback.recall(names, sizes, grad)
-        if residual is None:
-            return grad, None
-        if self.compressor.adds:
-            return residual, grad
-        return residual.add_(grad), None
 
 
 Make = Callable[[], Any]

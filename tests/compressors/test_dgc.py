@@ -46,8 +46,8 @@ def test_several_steps_are_those_of_float64(
             super().__init__()
             self.rank = rank
 
-        def take_(self, *given: Any) -> Entries:
-            found = super().take_(*given)
+        def take(self, *given: Any) -> Entries:
+            found = super().take(*given)
             sent[self.rank].append(found.index.numpy().copy())
             return found
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket
+from compressors.buffers import Buffers
 from compressors.carried_topk import CarriedTopK
 from compressors.kernels import gpu
 from tests.compressors.reductions import gradient
@@ -105,8 +106,8 @@ def test_a_compressor_sends_its_capacity_and_keeps_the_rest(path: str) -> None:
     n, k = 20_000, 200
     residual, added = vector(n, 0), vector(n, 1)
     before = residual + added
-    bucket = Bucket(0, 0, residual, [residual], ("all",), added)
-    values, where = CarriedTopK(capacity=1.5).taken_on_gpu(bucket, k, (0, 0, 0))
+    bucket = Bucket(0, 0, ("all",), [residual.shape], Buffers(added, residual))
+    where, values = CarriedTopK(capacity=1.5).taken_on_gpu(bucket, k, (0, 0, 0))
     assert len(values) == len(where) == 300
     sent = int(values.count_nonzero())
     assert 0.7 * k < sent <= 300

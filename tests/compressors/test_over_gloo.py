@@ -4,6 +4,7 @@ import torch
 import torch.distributed as dist
 
 from compressors.base import Bucket
+from compressors.buffers import Buffers
 from harness.engine.exchange.workers import Workers
 from tests.compressors.reductions import build, gradient, run, shapes_of, variants
 from tests.ranks import run_ranks
@@ -19,10 +20,8 @@ def reductions() -> dict[str, list[bytes]]:
         compressor, means = build(variant), []
         for step in range(STEPS):
             grad = gradient(N, workers.rank)
-            parts = grad.split([torch.Size(shape).numel() for shape in shapes_of(N).values()])
-            shaped = zip(parts, shapes_of(N).values(), strict=True)
-            gradients = [part.view(shape) for part, shape in shaped]
-            bucket = Bucket(0, 4 + step, grad, gradients, tuple(shapes_of(N)))
+            shapes = [torch.Size(shape) for shape in shapes_of(N).values()]
+            bucket = Bucket(0, 4 + step, tuple(shapes_of(N)), shapes, Buffers(grad))
             means.append(compressor.reduce(bucket, 0.1, workers).mean.numpy().tobytes())
         answers[variant] = means
     return answers

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from compressors.base import Reduced
+from compressors.buffers import Buffers
+from compressors.fused import scatter_mean
 from compressors.randomk import RandomK
 from compressors.sampled_topk import SampledTopK
-from compressors.sparse import add_take_out_, average, sum_, take_out_
+from compressors.sparse import add_take_out_, sum_, take_out_
 from compressors.topk import TopK
 from tests.compressors.reductions import gradient, run
 from tests.compressors.threads import ThreadWorkers, together
@@ -20,7 +22,9 @@ from tests.compressors.threads import ThreadWorkers, together
 def test_values_at_one_position_add_up() -> None:
     def work(workers: ThreadWorkers) -> list[float]:
         index = torch.tensor([1, 2 + workers.rank], dtype=torch.int32)
-        return average(torch.tensor([1.0, 4.0]), index, 4, workers).tolist()
+        return scatter_mean(
+            Buffers(torch.zeros(4)), torch.tensor([1.0, 4.0]), index, workers
+        ).tolist()
 
     assert together(2, work) == [[0.0, 1.0, 2.0, 2.0]] * 2
 
@@ -28,7 +32,8 @@ def test_values_at_one_position_add_up() -> None:
 def test_lengths_may_differ() -> None:
     def work(workers: ThreadWorkers) -> list[float]:
         k = workers.rank  # the first contributes nothing
-        return average(torch.full((k,), 2.0), torch.arange(k), 3, workers).tolist()
+        values, index = torch.full((k,), 2.0), torch.arange(k)
+        return scatter_mean(Buffers(torch.zeros(3)), values, index, workers).tolist()
 
     assert together(2, work) == [[1.0, 0.0, 0.0]] * 2
 

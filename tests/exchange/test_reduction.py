@@ -139,7 +139,6 @@ def test_a_gradient_that_is_not_finite_is_refused_before_anything_is_sent(compre
     feedback = Residual(0.5)
     worker = reduction(compressor, feedback)
     exchange(worker, 0, LAYOUTS[1], grads(0))
-    before = flat(feedback.by_parameter())
     calls, broken = worker.workers.calls, grads(1)
     broken["bias"][3:5] = bad
     with pytest.raises(
@@ -147,8 +146,6 @@ def test_a_gradient_that_is_not_finite_is_refused_before_anything_is_sent(compre
     ):
         exchange(worker, 1, [["bias"], ["scale", "weight"]], broken)
     assert worker.workers.calls == calls
-    if not worker.compressor.checks:
-        assert torch.equal(flat(feedback.by_parameter()), before)
 
 
 @pytest.mark.parametrize("compressor", sorted(path.stem for path in CHOICES.glob("*.yaml")))
@@ -170,22 +167,20 @@ def test_a_sum_that_overflows_is_no_reason_to_refuse():
     assert torch.equal(mean, torch.full((678,), 3e38))
 
 
-class Adds(Compressor):
-    """Sends the first half of e + g, adding by itself; keeps the rest."""
-
-    adds = True
+class Half(Compressor):
+    """Sends the first half of e + g; keeps the rest."""
 
     def reduce(self, bucket: Bucket, density: float, workers) -> Reduced:
-        total = bucket.grad if bucket.added is None else bucket.grad.add_(bucket.added)
+        total = bucket.grad
         mean = total.clone()
         mean[mean.numel() // 2 :] = 0
         return Reduced(mean, unsent=total.sub_(mean))
 
 
 @pytest.mark.parametrize("decay", [1.0, 0.5])
-def test_a_compressor_that_adds_loses_nothing_at_a_new_bucket_layout(decay):
+def test_a_compressor_loses_nothing_at_a_new_bucket_layout(decay):
     feedback = Residual(decay)
-    worker = reduction(Adds(), feedback)
+    worker = reduction(Half(), feedback)
     expected = torch.zeros(678, dtype=torch.float64)
     for step in range(4):
         layout = LAYOUTS[step % 2]

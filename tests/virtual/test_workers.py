@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 
 from compressors.base import Bucket
+from compressors.buffers import Buffers
 from harness.config.lanes import Lanes
 from harness.engine.exchange.clocks import LaneSpan
 from harness.engine.exchange.workers import Workers
@@ -44,11 +45,9 @@ def reductions(workers: Any) -> Answer:
         compressor, means = build(variant), []
         for step in range(STEPS):
             grad = gradient(N, workers.rank)
-            parts = grad.split([torch.Size(shape).numel() for shape in shapes_of(N).values()])
-            shaped = zip(parts, shapes_of(N).values(), strict=True)
-            gradients = [part.view(shape) for part, shape in shaped]
+            shapes = [torch.Size(shape) for shape in shapes_of(N).values()]
             weights = [torch.full(shape, 0.5) for shape in shapes_of(N).values()]
-            bucket = Bucket(0, 4 + step, grad, gradients, tuple(shapes_of(N)), parameters=weights)
+            bucket = Bucket(0, 4 + step, tuple(shapes_of(N)), shapes, Buffers(grad), weights)
             means.append(compressor.reduce(bucket, 0.1, workers).mean.numpy().tobytes())
         answers[variant] = (means, workers.sent_bytes - sent, workers.received_bytes - received)
         for piece, before in getattr(workers, "given", []):

@@ -12,7 +12,7 @@ class Feedback(Protocol):
     def recall(self, names: tuple[str, ...], sizes: list[int], grad: Tensor) -> Tensor | None:
         """The residual e, [n], of the bucket of parameters `names` of `sizes` elements.
 
-        Called once an exchange; the caller adds `grad` to it, in place. None: there is none.
+        Called once an exchange; `grad` is then added to it, in place. None: there is none.
         """
         ...
 

@@ -6,12 +6,13 @@ The same over packets, where it runs beside backward, and in virtual time.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import isfinite, nan
+from math import nan
 from typing import Protocol
 
 from torch import Tensor
 
 from compressors.base import Bucket, Compressor, Workers
+from compressors.buffers import Buffers
 from controllers.base import Controller, Observation
 from harness.engine.exchange.feedback import Feedback
 from harness.engine.exchange.norms import Norms, Squares
@@ -47,7 +48,6 @@ class Reduction:
 
     def __post_init__(self) -> None:
         same = getattr(self.controller, "same_everywhere", False)  # then nothing is to be told
-        self._checks = self.compressor.checks
         self._asks = self.agree != "local" and not same
 
     def open(self, seen: Observation | None, durations_s: Sequence[float] | None = None) -> None:
@@ -117,25 +117,18 @@ class Reduction:
         It is bucket `index` of exchange `step`; `gradients` are its views by parameter, of the
         shapes and in the order of `names`, and so are `parameters`, where any are trained. The
         compressor gets `workers`, which may let other buckets go on (None: the reduction's own).
-        FloatingPointError for a gradient that is not finite, before anything is sent; where the
-        compressor checks that, the residual has then been added, and is of no more use.
+        FloatingPointError for a gradient that is not finite, before anything is sent; the residual
+        may then have been added, and is of no more use.
         """
-        examine = partial(self._examine, step, names)
-        if not self._checks and not isfinite(float(buffer.sum())):  # it may only have overflowed
-            examine(gradients)
         sizes = [gradient.numel() for gradient in gradients]
         residual = self.feedback.recall(names, sizes, buffer)
         if self._squares is not None:
             self._squares.add_input(buffer, residual)
-        grad, added = self._compensated(residual, buffer)
-        parts = [
-            part.view(gradient.shape)
-            for part, gradient in zip(grad.split(sizes), gradients, strict=True)
-        ]
         # What was not sent is measured after the mean is written, which may then not lie there.
         room = None if self._squares is not None and residual is None else buffer
-        look = partial(examine, gradients, parts)
-        bucket = Bucket(index, step, grad, parts, names, added, room, parameters, look)
+        buffers = Buffers(buffer, residual, room, partial(self._examine, step, names, sizes))
+        shapes = [gradient.shape for gradient in gradients]
+        bucket = Bucket(index, step, names, shapes, buffers, parameters)
         reduced = self.compressor.reduce(bucket, self.density, workers or self.workers)
         self._count(buffer.numel())
         if self._squares is not None:
@@ -144,26 +137,12 @@ class Reduction:
             buffer.copy_(reduced.mean)
         self.feedback.keep(names, reduced.unsent)
 
-    def _examine(self, step: int, names: tuple[str, ...], *views: list[Tensor]) -> None:
-        """Names the first gradient that is not finite in the first of `views` that has one.
-
-        By a compressor that checks it may have been added to the residual, and cleared.
-        """
-        for parts in views:
-            for name, part in zip(names, parts, strict=True):
-                if count := int((~part.isfinite()).sum()):
-                    raise FloatingPointError(
-                        f"the gradient of {name} has {count} of {part.numel()} elements that are "
-                        f"not finite, at rank {self.workers.rank} in step {step}; it was not sent. "
-                        "Take a lower optimizer.lr, or look at that rank's batch"
-                    )
-
-    def _compensated(
-        self, residual: Tensor | None, gradient: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
-        """G + e; or e and the g that the compressor will add."""
-        if residual is None:
-            return gradient, None
-        if self.compressor.adds:
-            return residual, gradient
-        return residual.add_(gradient), None
+    def _examine(self, step: int, names: tuple[str, ...], sizes: list[int], flat: Tensor) -> None:
+        """Names the first parameter of which `flat`, [n], has an element that is not finite."""
+        for name, part in zip(names, flat.split(sizes), strict=True):
+            if count := int((~part.isfinite()).sum()):
+                raise FloatingPointError(
+                    f"the gradient of {name} has {count} of {part.numel()} elements that are "
+                    f"not finite, at rank {self.workers.rank} in step {step}; it was not sent. "
+                    "Take a lower optimizer.lr, or look at that rank's batch"
+                )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 
 from compressors.base import Bucket, Compressor
+from compressors.buffers import Buffers
 from harness.engine.parameter_server.captured import Call, Contribution, Reading, is_sparse
 from harness.engine.parameter_server.flat import Flat
 from harness.engine.training.buckets import Laid
@@ -65,7 +66,8 @@ class ServerModel:
             _average_(part.buffer, [call for (call,) in calls])
             return
         grad, step = part.buffer.zero_(), pushes[0].step
-        bucket = Bucket(index, step, grad, part.gradients, part.names, parameters=part.parameters)
+        shapes = [gradient.shape for gradient in part.gradients]
+        bucket = Bucket(index, step, part.names, shapes, Buffers(grad), part.parameters)
         reading = Reading(calls, self.of)
         mean = self.compressor.reduce(bucket, pushes[0].density, reading).mean
         if mean.data_ptr() != grad.data_ptr():

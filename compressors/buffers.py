@@ -1,0 +1,131 @@
+"""The memory of a bucket: a gradient, the residual it is added to, and room for the mean.
+
+Every pass over memory counts. So the two are added in the first pass that an algorithm makes over
+the sum anyway, which sets the gradient to zero if the mean of few entries goes there. The passes
+are those of `compressors.fused`; `grad` is the one for all other code.
+"""
+
+from collections.abc import Callable, Sequence
+from math import isfinite
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from compressors.sparse import add_
+
+
+class Origin(NamedTuple):
+    """What buffers are a part of, or all of."""
+
+    gradient: Tensor
+    total: Tensor
+    examine: Callable[[Tensor], None] | None
+
+
+class Buffers:
+    """A gradient g and a residual e, [n]; their sum is made once, in the memory of e.
+
+    Without a residual the sum is the gradient itself. `out`, [n], is where the mean may go: it may
+    be the memory of the gradient. `examine` raises FloatingPointError for a vector, [n], that is
+    not finite; without it nobody asks.
+    """
+
+    def __init__(
+        self,
+        gradient: Tensor,
+        residual: Tensor | None = None,
+        out: Tensor | None = None,
+        examine: Callable[[Tensor], None] | None = None,
+    ) -> None:
+        self.total = gradient if residual is None else residual  # the sum, when it has been made
+        self.addend = None if residual is None else gradient  # what is still to be added to it
+        self.out = out
+        self.needs_residual = out is None or out.data_ptr() != self.total.data_ptr()
+        self.origin = Origin(gradient, self.total, examine)
+        self.parts: list[Buffers] = []
+        self._is_new = True  # no pass over it has begun
+        self._can_zero_input = residual is not None and out is gradient
+        self._is_zeroed = False
+
+    @property
+    def n(self) -> int:
+        """Number of elements."""
+        return self.total.numel()
+
+    @property
+    def device(self) -> torch.device:
+        return self.total.device
+
+    @property
+    def grad(self) -> Tensor:
+        """The sum, [n], of finite elements; what is written there is written to the residual."""
+        for part in self.parts:
+            part._add()
+        if self._is_new:
+            self.check_finite(self._add())
+        return self.total
+
+    def take_addend(self) -> Tensor | None:
+        """What the caller adds to `total` in its pass; None: it has been added, or there is none.
+
+        A pass that ends tells `check_finite` what it found, before anything is sent.
+        """
+        for part in self.parts:
+            part._add()
+        addend, self.addend, self._is_new = self.addend, None, False
+        return addend
+
+    def take_zeroed_addend(self) -> tuple[Tensor | None, bool]:
+        """As `take_addend`, and whether the caller's pass must set what it adds to zero."""
+        zeroes = self._can_zero_input and self.addend is not None
+        self._is_zeroed = self._is_zeroed or zeroes
+        return self.take_addend(), zeroes
+
+    def check_finite(self, found: float) -> None:
+        """FloatingPointError unless the gradient is finite, by a number that is finite only then.
+
+        It may be infinite for another reason; then there is a closer look, and no error.
+        """
+        if not isfinite(found):
+            self.examine()
+
+    def examine(self) -> None:
+        """FloatingPointError if an element of the gradient, or of the sum so far, is not finite."""
+        gradient, total, examine = self.origin
+        if examine is not None:
+            examine(gradient)
+            examine(total)
+
+    def out_buffer(self) -> tuple[Tensor, bool]:
+        """Memory for the mean, [n], and whether it holds zeros; otherwise it holds anything.
+
+        It may be that of the gradient, and of the sum if no residual is needed: to be written when
+        nothing is read from these any more.
+        """
+        is_zero = self._is_zeroed or (
+            bool(self.parts) and all(part._is_zeroed for part in self.parts)
+        )
+        for each in (self, *self.parts):
+            each._is_zeroed = False
+        return self.total.new_empty(self.n) if self.out is None else self.out, is_zero
+
+    def split(self, sizes: Sequence[int]) -> list["Buffers"]:
+        """Adjacent parts, each with an addition of its own."""
+        addend = self.take_addend()
+        addends = [None] * len(sizes) if addend is None else addend.split(list(sizes))
+        self.parts = []
+        for total, each in zip(self.total.split(list(sizes)), addends, strict=True):
+            part = Buffers(total) if each is None else Buffers(each, total)
+            part.origin, part.needs_residual = self.origin, self.needs_residual
+            part._can_zero_input = self._can_zero_input
+            self.parts.append(part)
+        return self.parts
+
+    def _add(self) -> float:
+        """Make the sum, if that is left to do; a number that is finite only if it is."""
+        addend, zeroes = self.take_zeroed_addend()
+        if addend is not None:
+            return add_(self.total, addend, zeroes)
+        is_checked = self.total is self.origin.total and self.origin.examine is not None
+        return float(self.total.sum()) if is_checked else 0.0

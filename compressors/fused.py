@@ -1,0 +1,191 @@
+"""Steps of algorithms that are one pass over a bucket's memory, by what the algorithm does in them.
+
+Each makes the sum of gradient and residual if nothing has yet, takes its step on the sum, and
+checks that the gradient is finite. `fused_step(bucket.buffers, ...)` gives the bits of the same
+step on `bucket.grad`. What is returned lies in this thread's memory until the same step is taken
+again, or for entries another search.
+"""
+
+from collections.abc import Sequence
+from math import isfinite
+
+import torch
+from torch import Tensor
+
+from compressors.base import Workers
+from compressors.buffers import Buffers
+from compressors.half import add_cast_
+from compressors.kernels import gpu
+from compressors.packing import add_pack_signs_, add_signs_
+from compressors.sparse import add_take_out_, sum_
+from compressors.stochastic import Grid, add_measure_, add_round_, average_
+from compressors.topk_select import Entries, add_reaching_, estimate, take_largest_
+from compressors.workspace import workspace
+
+
+def add_and_take_largest(buffers: Buffers, k: int) -> Entries:
+    """The k largest magnitudes, of equal ones those of lowest index; they become zero."""
+    addend, zeroes = buffers.take_zeroed_addend()
+    found = take_largest_(buffers.total, k, addend, zeroes)
+    _check_taken(buffers, found)
+    return found
+
+
+def add_and_take_reaching(buffers: Buffers, threshold: Tensor) -> Entries:
+    """The entries of magnitude `threshold`, float32 [], or more, and not zero; they become zero."""
+    addend, zeroes = buffers.take_zeroed_addend()
+    found = add_reaching_(buffers.total, threshold, addend, zeroes, erase=True)
+    _check_taken(buffers, found)
+    return found
+
+
+def add_and_take_reaching_each(buffers: Buffers, thresholds: Sequence[Tensor]) -> Entries:
+    """As `add_and_take_reaching`, of the parts they were split in, each with its threshold."""
+    total, gradient, first = buffers.total, buffers.origin.gradient, 0
+    found = Entries.none(total)
+    for part, threshold in zip(buffers.parts, thresholds, strict=True):
+        end = first + part.n
+        addend, zeroes = part.take_zeroed_addend()
+        other = None if addend is None else gradient[:end]
+        found = add_reaching_(
+            total[:end], threshold, other, zeroes, known=found, first=first, erase=True
+        )
+        first = end
+    _check_taken(buffers, found)
+    return found
+
+
+def add_and_find_reaching(buffers: Buffers, threshold: Tensor) -> Entries:
+    """As `add_and_take_reaching`; they stay."""
+    addend, zeroes = buffers.take_zeroed_addend()
+    found = add_reaching_(buffers.total, threshold, addend, zeroes)
+    buffers.check_finite(float(found.values.sum()))
+    return found
+
+
+def add_and_take_capacity(buffers: Buffers, threshold: Tensor, capacity: int) -> Entries:
+    """As `add_and_take_reaching`: the first `capacity`, or all with zeros behind them.
+
+    On a GPU the host need not know how many they are.
+    """
+    found = gpu.select_(buffers.total, threshold, capacity, buffers.take_addend())
+    entries = Entries(found.where, found.values)
+    _check_taken(buffers, entries)
+    buffers.check_finite(float(buffers.total.sum()))  # it may be in one that found no room
+    return entries
+
+
+def add_and_take(buffers: Buffers, index: Tensor) -> Tensor:
+    """The values at `index`, int32 [k], ascending; they become zero, if a residual is needed."""
+    addend, zeroes = buffers.take_zeroed_addend()
+    total, erases = buffers.total, buffers.needs_residual
+    values = workspace("values", index.numel(), total.dtype, total.device)
+    values, seen = add_take_out_(total, addend, zeroes, index, erases, values)
+    if not isfinite(seen):
+        _examine_taken(buffers, Entries(index, values), erases)
+    return values
+
+
+def sampled_threshold(buffers: Buffers, density: float, size: int, start: int) -> Tensor:
+    """Magnitude that a sample exceeds as often as `density`; float32 []. Adds nothing yet.
+
+    The sample is `size` of the n elements, or all; `start` shifts it.
+    """
+    return estimate(buffers.total, density, size, start, buffers.addend)
+
+
+def add_scaled(buffers: Buffers, factor: float) -> Tensor:
+    """The gradient plus `factor` times the residual, [n]; nothing may have read their sum."""
+    addend = buffers.addend
+    assert addend is not None or buffers.total is buffers.origin.gradient, "e has been added"
+    if addend is not None:
+        buffers.check_finite(float(addend.sum()))
+        torch.add(addend, buffers.total, alpha=factor, out=buffers.total)
+        buffers.take_addend()
+    return buffers.grad
+
+
+def add_and_pack_signs(
+    parts: Sequence[Buffers], packed: Sequence[Tensor], squared: bool = False
+) -> list[Tensor]:
+    """Bits of the signs of every part into `packed`; mean magnitudes or squares, float64 []."""
+    means = [
+        add_pack_signs_(part.total, part.take_addend(), signs, squared)
+        for part, signs in zip(parts, packed, strict=True)
+    ]
+    parts[0].check_finite(sum(map(float, means)))
+    return means
+
+
+def subtract_signs(part: Buffers, packed: Tensor, scale: Tensor) -> None:
+    """Take the signs times `scale` away, if a residual is needed."""
+    if part.needs_residual:
+        add_signs_(part.total, packed, -scale)
+
+
+def add_and_measure(part: Buffers) -> tuple[Tensor, Tensor]:
+    """Largest magnitude, float32 [], and sum of squares, float64 []."""
+    largest, squares = add_measure_(part.total, part.take_addend())
+    part.check_finite(float(largest))
+    return largest, squares
+
+
+def add_and_round(
+    buffers: Buffers, grid: Grid, steps: Tensor, key: tuple[int, ...], norm: str | None = None
+) -> Tensor:
+    """Packed codes of stochastic rounding, as `add_round_`; what was rounded to is taken away.
+
+    With `norm`, `steps` become the blocks'; without, they were given by who has read the gradient.
+    """
+    addend, keeps = buffers.take_addend(), buffers.needs_residual
+    packed = add_round_(buffers.total, addend, grid, steps, key, keeps, norm)
+    if norm is not None:
+        buffers.check_finite(float(steps.sum()))
+    return packed
+
+
+def mean_of_rounded(buffers: Buffers, grid: Grid, rounded: list[tuple[Tensor, ...]]) -> Tensor:
+    """The mean, [n], of what workers' packed codes and steps stand for."""
+    return average_(buffers.out_buffer()[0], grid, rounded)
+
+
+def add_and_cast(buffers: Buffers, divisor: int, dtype: torch.dtype) -> tuple[Tensor, float]:
+    """The sum over `divisor` in a 16-bit type, [n], and the largest magnitude of the sum.
+
+    What the cast took stays, if a residual is needed.
+    """
+    total = buffers.total
+    wire = workspace("wire", buffers.n, dtype, total.device)
+    largest = add_cast_(total, buffers.take_addend(), divisor, wire, buffers.needs_residual)
+    buffers.check_finite(largest)
+    return wire, largest
+
+
+def scatter(buffers: Buffers, entries: Sequence[tuple[Tensor, ...]], factor: float = 1.0) -> Tensor:
+    """The sum, [n], of vectors with `values` at `index`, 0 elsewhere, times `factor`."""
+    mean, is_zero = buffers.out_buffer()
+    return sum_(mean, entries, factor, is_zero)
+
+
+def scatter_mean(buffers: Buffers, values: Tensor, index: Tensor, workers: Workers) -> Tensor:
+    """Mean over workers, [n], of the vectors that hold `values` [k] at `index` [k], 0 elsewhere.
+
+    k may differ between workers; each contributes k (4 + bytes of an index) to an all-gather. All
+    workers add in the order of the ranks, so that their results have equal bits. The indices of one
+    worker must be distinct for that to hold on a GPU too.
+    """
+    return scatter(buffers, workers.all_gather(values, index), 1 / workers.size)
+
+
+def _check_taken(buffers: Buffers, found: Entries) -> None:
+    """The largest entries have been taken out, and with them all that are not finite."""
+    if not isfinite(float(found.values.sum())):
+        _examine_taken(buffers, found, erases=True)
+
+
+def _examine_taken(buffers: Buffers, found: Entries, erases: bool) -> None:
+    index = found.index.long()
+    buffers.total.index_copy_(0, index, found.values)
+    buffers.examine()
+    if erases:
+        buffers.total.index_fill_(0, index, 0)

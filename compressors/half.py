@@ -1,0 +1,29 @@
+"""16-bit floats of a vector, and what they lose of it."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compressors import kernels
+from compressors.packing import NOTHING
+
+
+def add_cast_(total: Tensor, added: Tensor | None, size: int, wire: Tensor, keep: bool) -> float:
+    """(total += added) / size into `wire`, [n] all; returns the largest magnitude of the sum.
+
+    With `keep`, `total` is left with what the cast took, otherwise with the sum.
+    """
+    native = kernels.of(total)
+    if native is not None and (added is None or kernels.of(added) is not None):
+        other = NOTHING if added is None else added.numpy()
+        bits = wire.view(torch.int16).numpy().view(np.uint16)
+        is_bfloat = wire.dtype == torch.bfloat16
+        largest = native.casts.encode(total.numpy(), other, size, is_bfloat, keep, bits)
+        return float(np.int32(largest).view(np.float32))
+    if added is not None:
+        total.add_(added)
+    largest = float(torch.stack(torch.aminmax(total)).abs().max())
+    wire.copy_(total * (1 / size))
+    if keep:
+        total.sub_(wire.float().mul_(size))
+    return largest
