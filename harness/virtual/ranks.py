@@ -208,7 +208,8 @@ class VirtualRun:
 
     def _drawn(self, loop: Loop) -> list[Span]:
         """Spans of the step that has ended, by their start."""
-        step, pace, exchange = loop.seen.step, loop.pace, loop.exchange
+        step, pace = loop.seen.step, loop.pace
+        exchange: Any = loop.exchange  # of virtual time
         if not isinstance(pace, Device):
             return exchange.spans()
         own = [Span(step, loop.rank, *each) for each in pace.spans]

@@ -20,8 +20,8 @@ class Communicated:
     def __post_init__(self) -> None:
         self._table = Table(self.run_dir, "collectives.csv")
 
-    def write(self) -> None:
-        """Collectives since the last call; the clock has not stood still in between."""
+    def told(self, ended: float) -> float:
+        """Write the collectives of a step that has ended; the clock has not stood still in it."""
         counted, self.workers.counted = self.workers.counted, []
         origin, per_s = self.clock.monotonic(0.0), 1 / self.clock.dilation
         self._table.append(
@@ -30,3 +30,4 @@ class Communicated:
                 for begin, end, *nbytes in counted
             )
         )
+        return ended

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +17,32 @@ from harness.engine.training.task import Memory, Task
 from harness.workloads.buckets import BucketMb
 
 
+class Gradients(Protocol):
+    """Source of a rank's gradients. Here: one that has no weights to update and to evaluate."""
+
+    course: Course
+    exchange: Any
+    samples: int  # per step at this rank
+
+    def compute(self, step: int) -> float:
+        """Hand every bucket of `step` to the exchange, wait for the means, return the loss."""
+        ...
+
+    def update(self, step: int) -> None:
+        """Optimizer step with the mean gradients."""
+        return None
+
+    def evaluate(self) -> dict[str, float]:
+        """Metrics of the weights, equal at all ranks."""
+        return {}
+
+    def close(self) -> None:
+        """End the threads that compute gradients."""
+        return None
+
+
 @dataclass
-class Trained:
+class Trained(Gradients):
     """Real gradients of `model` on the batches of `course`; SGD with momentum on their mean.
 
     Batch-norm statistics stay local to a rank, as without DDP's buffer broadcast; rank 0's are
@@ -98,9 +122,6 @@ class Trained:
         """Sums over this rank's share of the test set, for `Task.metrics`."""
         return self.task.tested(self.model, self.course.test_set())
 
-    def close(self) -> None:
-        return None
-
     def shared(self) -> dict[str, Any]:
         """State for a checkpoint from any one rank; use it before another rank is at work."""
         with self.replica.at_work():
@@ -143,7 +164,7 @@ def set_random_numbers(own: dict[str, Any], device: torch.device) -> None:
 
 
 @dataclass
-class Replayed:
+class Replayed(Gradients):
     """True sizes and true traffic without computation: seeded noise in the buckets DDP would make.
 
     `parameters`, on the meta device, are in registration order. There is no loss and nothing to
@@ -167,12 +188,3 @@ class Replayed:
     def compute(self, step: int) -> float:
         self._buckets.exchange(self.exchange, self._patterns)
         return float("nan")
-
-    def update(self, step: int) -> None:
-        return None
-
-    def close(self) -> None:
-        return None
-
-    def evaluate(self) -> dict[str, float]:
-        return {}

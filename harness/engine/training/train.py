@@ -10,32 +10,13 @@ from harness.clock import RankClock
 from harness.engine.crossing import Crossing
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.tally import Exchanged
-from harness.engine.training.course import Course
+from harness.engine.training.gradients import Gradients
 from harness.engine.training.pace import Pace, Release
 from harness.records import columns
-from harness.records.run_directory import Span, Step, Table
+from harness.records.run_directory import Step, Table
 
 UNSETTLED_STEPS = 2  # of a run: caches fill
 OVERRUN_SHARE = 0.01  # of its step: a bucket later than that was not paced
-
-
-class Gradients(Protocol):
-    """Source of a rank's gradients: a model on data, or sizes alone."""
-
-    course: Course
-    samples: int  # per step at this rank
-
-    def compute(self, step: int) -> float:
-        """Hand every bucket of `step` to the exchange, wait for the means, return the loss."""
-        ...
-
-    def update(self, step: int) -> None:
-        """Optimizer step with the mean gradients."""
-        ...
-
-    def close(self) -> None:
-        """End the threads that compute gradients."""
-        ...
 
 
 class Exchanging(Protocol):
@@ -52,23 +33,12 @@ class Exchanging(Protocol):
 
     def observe(self, seen: Observation) -> None: ...
 
-    def spans(self) -> list[Span]: ...
-
     def close(self) -> None: ...
 
 
-def at_once(begin: float) -> float:
-    """Pull nothing: a step computes from its begin on."""
-    return begin
-
-
-def untold(end: float) -> float:
-    """Callback for a run whose steps nobody follows."""
-    return end
-
-
-def nothing() -> None:
-    """Callback for a run whose steps leave no more than a row."""
+def at_once(time: float) -> float:
+    """Go on at the time given: nothing is to be waited for, and nobody to be told."""
+    return time
 
 
 @dataclass
@@ -91,8 +61,7 @@ class Loop:
     rest: Callable[[int, Observation], bool | None]
     pull: Callable[[float], float] = at_once  # what a step needs from its begin: when it is there
     crossing: Callable[[], Crossing] = Crossing  # of cuts of the model, since the last call
-    told: Callable[[float], float] = untold  # a step has ended then: when the next one begins
-    record: Callable[[], None] = nothing  # what else this rank leaves of a step
+    told: Callable[[float], float] = at_once  # a step has ended then: when the next one begins
     alike: int = 1  # ranks from `rank` on that it stands for
     overruns: int = field(default=0, init=False)  # steps that took longer than their pace
     aside_bytes: list[int] = field(default_factory=lambda: [0, 0], init=False)  # in no step's row
@@ -134,7 +103,6 @@ class Loop:
         row = recorded(self.seen, self.rank, loss, self.gradients.samples, controller)
         row = crossed.added_to(row, self.clock.dilation)
         self.table.append_alike(row, range(self.rank, self.rank + self.alike))
-        self.record()
         self.exchange.observe(self.seen)
 
     def close(self) -> None:

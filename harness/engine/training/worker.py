@@ -19,11 +19,11 @@ from harness.engine.exchange.workers import Workers
 from harness.engine.pipeline.channel import PeerLost
 from harness.engine.pipeline.mesh import ACROSS, ALONG, GlooPipelineGroup, everyone, meshed
 from harness.engine.training.assembly import assembled
-from harness.engine.training.gradients import Trained
+from harness.engine.training.gradients import Gradients, Trained
 from harness.engine.training.place import Place
 from harness.engine.training.resume import resumed
 from harness.engine.training.together import Machines
-from harness.engine.training.train import Gradients, Loop
+from harness.engine.training.train import Loop
 from harness.records.run_directory import Events
 
 PEER_LOST = ("Connection closed by peer", "Connection reset by peer", "Timed out waiting")
@@ -104,7 +104,7 @@ def built(
         )
         return assembled(run, place), groups
     loop = assembled(run, place)
-    loop.record = Communicated(run_dir, rank, workers, clock).write
+    loop.told = Communicated(run_dir, rank, workers, clock).told
     return loop, [across, along]
 
 
