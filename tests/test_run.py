@@ -93,3 +93,10 @@ def test_every_rank_has_a_compressor_a_controller_and_a_scheme_of_its_own():
     run = composed(["method=dc2_da2", "compressor=topk"])[0].run()
     for make in (run.compressor, run.controller, run.activations):
         assert make() is not make() and type(make()) is type(make())
+
+
+def test_a_whole_number_is_a_float_where_one_is_declared():
+    settings = composed([f"optimizer.lr={2**64}", "optimizer.clip_norm=1", "steps=7"])[0]
+    run = settings.run()
+    assert type(run.optimizer.lr) is float and type(run.optimizer.clip_norm) is float
+    assert type(run.steps) is int

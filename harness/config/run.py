@@ -63,7 +63,7 @@ class Optimizer:
 
     kind: Literal["sgd", "adam"]
     lr: NotNegative
-    momentum: NotNegative
+    momentum: BelowOne
     beta_2: BelowOne
     weight_decay: Share
     nesterov: bool
@@ -71,8 +71,7 @@ class Optimizer:
     schedule: Schedule
 
     def __post_init__(self) -> None:
-        adam, momentum, beta_2 = self.kind == "adam", self.momentum, self.beta_2
-        require(not adam or momentum < 1, "optimizer.momentum", momentum, "< 1 with adam")
+        adam, beta_2 = self.kind == "adam", self.beta_2
         only = f"{BETA_2} with sgd, which has none"
         require(adam or beta_2 == BETA_2, "optimizer.beta_2", beta_2, only)
         require(not (adam and self.nesterov), "optimizer.nesterov", True, "false with adam")

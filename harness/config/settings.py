@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 
 from harness.config.run import Emulation, Optimizer, Run, Target, Timeouts
 from harness.config.typed import BadSetting as BadSetting
-from harness.config.typed import Must, is_section, mistyped, unfit
+from harness.config.typed import Must, as_declared, is_section, mistyped, unfit
 from harness.records import checkpoint
 from profiles import recordings
 
@@ -144,7 +144,8 @@ class Settings:
         plain = {key: each for key, each in kinds.items() if key != "schedule"}
         self._require_fit(f"{name}.", plain)
         parts = {key: self.build(f"{name}.{key}") for key in kinds if key not in plain}
-        return kind(**{key: self[f"{name}.{key}"] for key in plain}, **parts)
+        values = {key: as_declared(self[f"{name}.{key}"], plain[key]) for key in plain}
+        return kind(**values, **parts)
 
     def _require_fit(self, prefix: str, kinds: dict[str, Any]) -> None:
         if wrong := unfit({key: self[prefix + key] for key in kinds}, kinds, prefix):

@@ -67,6 +67,18 @@ def unfit(section: Mapping[str, Any], kinds: Mapping[str, Any], prefix: str = ""
     return ""
 
 
+def as_declared(value: Any, kind: Any) -> Any:
+    """Return `value`, as a float where `kind` is one: torch takes no whole number beyond 64 bits."""
+    return float(value) if type(value) is int and _is_float(kind) else value
+
+
+def _is_float(kind: Any) -> bool:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return any(map(_is_float, arguments))
+    return kind is float or (origin is Annotated and _is_float(arguments[0]))
+
+
 def is_section(value: Any) -> bool:
     """True if `value` is a section with a `_target_`."""
     return isinstance(value, Mapping) and isinstance(value.get("_target_"), str)
