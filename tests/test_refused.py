@@ -34,6 +34,8 @@ BAD: dict[str, str] = {
     "a b": "OverrideParseException",
     "--nosuch": "options must be of",
     "network._target_=os.getcwd": "network",
+    "parallel._target_=os.getcwd": "parallel._target_ must be a class with program, which str has",
+    "compressor._target_=os.getcwd": "compressor._target_ must be a class with reduce, which str",
     "network._target_={}": "network must be a section with _target_, got",
     "controller._target_=abc": "controller",
     "compressor=-inf": "compressor=-inf: a group takes the name of a choice",

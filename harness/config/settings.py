@@ -19,13 +19,14 @@ from omegaconf import OmegaConf
 
 from harness.config.run import Emulation, Optimizer, Run, Target, Timeouts
 from harness.config.typed import BadSetting as BadSetting
-from harness.config.typed import Must, as_declared, is_section, mistyped, unfit
+from harness.config.typed import Must, as_declared, is_section, mistyped, require, unfit
 from harness.records import checkpoint
 from profiles import recordings
 
-PARTS = (
-    "model", "dataset", "compressor", "controller", "activations", "parallel", "profile", "network",
-)  # fmt: skip
+PARTS = {  # of a run, each with what its class must have to be one
+    "model": "build", "dataset": "train", "compressor": "reduce", "controller": "density",
+    "activations": "forward", "parallel": "program", "profile": "link", "network": "check",
+}  # fmt: skip
 WITH_STATE = ("compressor", "controller", "activations")  # every rank has its own
 FILE_KEYS = ("path", "initial_weights")  # whose values are files that decide a result
 SECTIONS = {"target": Target, "emulation": Emulation, "timeouts": Timeouts, "optimizer": Optimizer}
@@ -104,9 +105,13 @@ class Settings:
         if wrong:
             raise BadSetting(f"{part}: {wrong}")
         try:
-            return instantiate(OmegaConf.create(section), _convert_="all")
+            made = instantiate(OmegaConf.create(section), _convert_="all")
         except InstantiationException as error:
             raise BadSetting(f"{part}: {_first_line(error.__cause__ or error)}") from error
+        if part in PARTS:
+            wanted = f"a class with {PARTS[part]}, which {type(made).__name__} has not"
+            require(hasattr(made, PARTS[part]), f"{part}._target_", section["_target_"], wanted)
+        return made
 
     def _section(self, part: str) -> dict[str, Any]:
         """Section of the configuration that makes a part; BadSetting if there is none."""
