@@ -17,8 +17,8 @@ from harness.config.settings import Settings
 from harness.config.typed import BadSetting, of_part, require
 from harness.emulation.errors import NetworkError
 from harness.emulation.shaping import Shaping
-from harness.engine.parameter_server.fit import check_server
-from harness.engine.pipeline.fit import check_cuts
+from harness.engine.parameter_server.constraints import check_server
+from harness.engine.pipeline.constraints import check_cuts
 from harness.engine.training import resume
 from harness.virtual.network import Simulated
 from harness.workloads.models.tried import misfit

@@ -18,8 +18,8 @@ from harness.clock import Clock
 from harness.config.run import Run
 from harness.emulation.network import Network
 from harness.engine.parameter_server import processes
+from harness.engine.parameter_server.dead_ranks import DeadRanks
 from harness.engine.parameter_server.place import Process
-from harness.engine.parameter_server.roll import Roll
 from harness.records.run_directory import Events, read_events
 from harness.runner.agents import Agents
 
@@ -29,9 +29,9 @@ LEAST_TIMEOUT_S, PATIENCE = 60.0, 10  # of a session; times all models at the lo
 def start(run_dir: Path, run: Run, network: Network, clock: Clock) -> "Crew":
     """Fork all processes of the run; node `workers` is the server's."""
     layout, workers = run.server, run.workers
-    roll = Roll(workers)
+    dead_ranks = DeadRanks(workers)
     timeout_s = session_timeout_s(run)
-    place = Process(run_dir, network.addresses[workers], clock, timeout_s, roll)
+    place = Process(run_dir, network.addresses[workers], clock, timeout_s, dead_ranks)
     crew = Crew(
         run_dir=run_dir,
         asked=run,
@@ -129,6 +129,6 @@ class Crew(Agents):
             self.fork(rank, again=True)
             return
         events.append("trainer_lost", time_s, rank=rank, how=how)
-        self.place.roll.strike(rank)
+        self.place.dead_ranks.add(rank)
         if len(self.left) == self.workers and all(self.left.values()):
             self.endings |= self.left

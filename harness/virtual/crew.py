@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 
 from harness.config.run import Run
-from harness.engine.parameter_server.assembly import serving_of
+from harness.engine.parameter_server.assembly import server_loop_of
 from harness.engine.training.place import Place
 from harness.engine.training.train import Loop
 from harness.virtual.clock import VirtualClock
@@ -150,11 +150,11 @@ class VirtualCrew(VirtualRun):
 
     def _serve(self) -> None:
         torch.manual_seed(self.asked.seed)
-        serving = serving_of(self.asked, self._place(self._server))
-        serving.run()
+        server_loop = server_loop_of(self.asked, self._place(self._server))
+        server_loop.run()
         end_s = self._shared_clock.now()
-        self._events.append("server_finished", end_s, **serving.service.told())
-        self.ended[self._server] = Ended(end_s, 0, False, serving.done, serving.aside_bytes)
+        self._events.append("server_finished", end_s, **server_loop.store.told())
+        self.ended[self._server] = Ended(end_s, 0, False, server_loop.done, server_loop.aside_bytes)
 
     def _place(self, rank: int) -> Place:
         clock, server = self._shared_clock, self._server

@@ -22,18 +22,18 @@ from harness.clock import Clock
 from harness.config.run import Run
 from harness.config.search_path import CONF
 from harness.config.sweep import plain_settings
-from harness.engine.parameter_server.assembly import serving_of
+from harness.engine.parameter_server.assembly import server_loop_of
 from harness.engine.parameter_server.captured import Contribution
 from harness.engine.parameter_server.client import Client
 from harness.engine.parameter_server.connection import ConnectionLost, Listening, join
+from harness.engine.parameter_server.dead_ranks import DeadRanks
 from harness.engine.parameter_server.gate import Gate
 from harness.engine.parameter_server.messages import Ack, Push
+from harness.engine.parameter_server.parameter_store import ParameterStore
 from harness.engine.parameter_server.place import Process
 from harness.engine.parameter_server.processes import place_of
-from harness.engine.parameter_server.roll import Roll
+from harness.engine.parameter_server.server_loop import ServerLoop
 from harness.engine.parameter_server.server_model import ServerModel
-from harness.engine.parameter_server.service import Service
-from harness.engine.parameter_server.serving import Serving
 from harness.engine.training.assembly import assembled
 from harness.engine.training.rest import Rest, no_checkpoint
 from harness.engine.training.stops import Stops
@@ -74,7 +74,7 @@ class Bench:
         self.clock = Started()
         table = Table(folder, "pushes.csv")
         table.header()
-        self.service = Service(
+        self.store = ParameterStore(
             weights=self.weights,
             gate=Gate(bound, self.clock.now),
             workers=workers,
@@ -91,16 +91,16 @@ class Bench:
         transport: Any = SimpleNamespace(
             door=lambda: door, timeout_s=timeout_s, is_lost=self.lost.__contains__, begin=begun
         )
-        self.serving, self.port = Serving(self.service, transport), door.port
+        self.server_loop, self.port = ServerLoop(self.store, transport), door.port
         stops = Stops(steps, eval_every, None)
-        own = self.clock, self.serving, self._evaluate, no_checkpoint, None
-        self.serving.rest = Rest(stops, 0, *own)
-        self.service.is_due = self.serving.rest.is_due
+        own = self.clock, self.server_loop, self._evaluate, no_checkpoint, None
+        self.server_loop.rest = Rest(stops, 0, *own)
+        self.store.is_due = self.server_loop.rest.is_due
 
     def _evaluate(self) -> dict[str, float]:
         before = self.weights.version
         time.sleep(0.02)  # what is not stopped would go on
-        self.evaluated.append((self.serving.rest.done, before, self.weights.version))
+        self.evaluated.append((self.server_loop.rest.done, before, self.weights.version))
         return {}
 
     @contextmanager
@@ -110,7 +110,7 @@ class Bench:
 
         def serve() -> None:
             try:
-                self.serving.run()
+                self.server_loop.run()
             except BaseException as error:
                 failures.append(error)
 
@@ -179,9 +179,9 @@ def train(folder: Path, run: Run, timeout_s: float = 30.0) -> Path:
     """The server and all trainers of `run`, in threads of this process; the run directory."""
     folder.mkdir()
     clock, workers = Clock(), run.workers
-    process = Process(folder, "127.0.0.1", clock, timeout_s, Roll(workers), free_port())
+    process = Process(folder, "127.0.0.1", clock, timeout_s, DeadRanks(workers), free_port())
     torch.manual_seed(run.seed)  # as every process does
-    serving = serving_of(run, place_of(run, process, workers))
+    server_loop = server_loop_of(run, place_of(run, process, workers))
     failures: list[BaseException] = []
 
     def kept(work: Callable[[], object]) -> None:
@@ -192,7 +192,7 @@ def train(folder: Path, run: Run, timeout_s: float = 30.0) -> Path:
             failures.append(error)
 
     trainers = [assembled(run, place_of(run, process, rank)) for rank in range(workers)]
-    works = [serving.run, *(trainer.run for trainer in trainers)]
+    works = [server_loop.run, *(trainer.run for trainer in trainers)]
     threads = [threading.Thread(target=kept, args=(work,), daemon=True) for work in works]
     for table in ("steps.csv", "evaluations.csv"):
         Table(folder, table).header()

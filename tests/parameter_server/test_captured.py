@@ -14,7 +14,7 @@ from harness.config.search_path import choices
 from harness.engine.exchange.feedback import Forget, Residual
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.parameter_server.captured import Captured, Contribution, alone, read
-from harness.engine.parameter_server.flat import Flat
+from harness.engine.parameter_server.flat_parameters import FlatParameters
 from harness.engine.parameter_server.gradient import Drain, Gradient
 from harness.engine.parameter_server.server_model import ServerModel
 from tests.virtual.threads import together
@@ -44,20 +44,20 @@ def feedback(name: str):
     return Forget() if name in ("dgc", "dense", "signsgd") else Residual()
 
 
-def fill(flat: Flat, grad: torch.Tensor) -> None:
+def fill(flat: FlatParameters, grad: torch.Tensor) -> None:
     parts = grad.split([laid.buffer.numel() for laid in flat.laid])
     for laid, part in zip(flat.laid, parts, strict=True):
         laid.buffer.copy_(part)
 
 
-def of(flat: Flat) -> torch.Tensor:
+def of(flat: FlatParameters) -> torch.Tensor:
     """The gradient, [n]."""
     return torch.cat([laid.buffer for laid in flat.laid])
 
 
 def among_workers(name: str, bucket_mb: float) -> list[torch.Tensor]:
     """The mean gradients of every step, by collectives."""
-    flats = [Flat(model(), bucket_mb) for _ in range(WORKERS)]
+    flats = [FlatParameters(model(), bucket_mb) for _ in range(WORKERS)]
     kept = [(compressor(name), feedback(name)) for _ in range(WORKERS)]
 
     def work(step: int, workers) -> torch.Tensor:
@@ -86,7 +86,7 @@ def at_a_server(name: str, bucket_mb: float) -> list[torch.Tensor]:
     for rank in range(WORKERS):
         captured = Captured(rank, WORKERS, alone)
         own = compressor(name), Fixed(DENSITY), "local", feedback(name)
-        drain, flat = Drain(None, False, 0), Flat(model(), bucket_mb)
+        drain, flat = Drain(None, False, 0), FlatParameters(model(), bucket_mb)
         trainers.append((Gradient(Reduction(*own, captured), captured, drain), flat))
     means = []
     for step in range(STEPS):

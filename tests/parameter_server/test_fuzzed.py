@@ -68,11 +68,11 @@ def test_a_session_of_any_words_ends_alone(
     with socket.create_connection(("127.0.0.1", bench.port)) as stranger, suppress(OSError):
         stranger.sendall(b"".join([greeting or b"", *said]))
     lines: list = []
-    until(lambda: lines.extend(bench.serving.door.joined()) or lines, "it is let in")
-    bench.serving._serve(lines[0])
-    assert bench.serving._failure is None
+    until(lambda: lines.extend(bench.server_loop.door.joined()) or lines, "it is let in")
+    bench.server_loop._serve(lines[0])
+    assert bench.server_loop._failure is None
     assert bench.weights.vector.isfinite().all()
-    if not bench.service.applied.any():
+    if not bench.store.applied.any():
         assert torch.equal(bench.weights.vector, before)
 
 
@@ -104,7 +104,7 @@ def test_an_answer_of_no_possible_length_is_not_made_room_for(nbytes: int, tmp_p
         def receive(self) -> Answer:
             return Answer(nbytes)
 
-    session = Session(Bench(tmp_path, 2, STEPS).service, Says(), 1.0)  # type: ignore[arg-type]
+    session = Session(Bench(tmp_path, 2, STEPS).store, Says(), 1.0)  # type: ignore[arg-type]
     with pytest.raises(RuntimeError, match="an answer has 0 to 1073741824 bytes"):
         session.ask(0, 0)
 

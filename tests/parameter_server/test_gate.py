@@ -17,14 +17,14 @@ def gate(bound: int | None, *members: str) -> Gate:
     clock = count()
     made = Gate(bound, lambda: float(next(clock)))
     for member in members:
-        made.come_in(member, silent, OFTEN_S)
+        made.enter(member, silent, OFTEN_S)
     return made
 
 
 def goes_on(tried: Gate, member: str, wait_s: float = 0.1) -> bool:
     """Whether `member` passes; where not, its thread stays behind, waiting."""
     thread = threading.Thread(
-        target=tried.pass_through, args=(member, lambda: True, silent, OFTEN_S), daemon=True
+        target=tried.wait_turn, args=(member, lambda: True, silent, OFTEN_S), daemon=True
     )
     thread.start()
     thread.join(wait_s)
@@ -38,7 +38,7 @@ def test_who_is_ahead_by_more_than_the_bound_waits_for_the_slowest():
     assert tried.advance("a").ahead == 1
     assert not goes_on(tried, "a")
     tried.advance("b")
-    tried.pass_through("a", lambda: True, silent, OFTEN_S)
+    tried.wait_turn("a", lambda: True, silent, OFTEN_S)
 
 
 def test_who_has_left_or_finished_holds_nobody_up():
@@ -57,7 +57,7 @@ def test_who_comes_later_counts_as_one_of_the_slowest():
     tried = gate(2, "a", "b")
     for member in ("a", "b", "a", "b", "a"):
         tried.advance(member)
-    tried.come_in("c", silent, OFTEN_S)
+    tried.enter("c", silent, OFTEN_S)
     assert tried.advance("c") == (2, 0)
 
 
@@ -68,7 +68,7 @@ def test_it_is_quiet_when_all_that_are_here_wait_and_not_before():
     assert not tried.wait_until_quiet(0.05)
     threading.Thread(target=tried.finish, args=("b", silent, OFTEN_S), daemon=True).start()
     assert tried.wait_until_quiet(5.0)
-    late = threading.Thread(target=tried.come_in, args=("c", silent, OFTEN_S), daemon=True)
+    late = threading.Thread(target=tried.enter, args=("c", silent, OFTEN_S), daemon=True)
     late.start()
     time.sleep(0.05)
     assert sorted(map(str, tried.members())) == ["a", "b"]  # c waits outside
@@ -97,7 +97,7 @@ def test_who_waits_is_told_so_outside_of_the_lock():
 
     tried.stop()
     thread = threading.Thread(
-        target=tried.pass_through, args=("a", lambda: True, say, OFTEN_S), daemon=True
+        target=tried.wait_turn, args=("a", lambda: True, say, OFTEN_S), daemon=True
     )
     thread.start()
     assert twice.wait(5.0)

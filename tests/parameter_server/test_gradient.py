@@ -13,7 +13,7 @@ from controllers.fixed import Fixed
 from harness.engine.exchange.feedback import Forget, Residual
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.parameter_server.captured import Captured, alone
-from harness.engine.parameter_server.flat import Flat
+from harness.engine.parameter_server.flat_parameters import FlatParameters
 from harness.engine.parameter_server.gradient import Drain, Gradient
 
 SHAPES = {"a": (40, 50), "b": (50,), "c": (3000,)}
@@ -37,7 +37,7 @@ class Tried(Gradient):
 
     def __init__(self, reduction: Reduction, captured: Captured, drain: Drain) -> None:
         super().__init__(reduction, captured, drain)
-        self.laid = Flat(some_model()).laid
+        self.laid = FlatParameters(some_model()).laid
         self.recall(self.laid)
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from compressors import kernels
 from harness.clock import Clock
+from harness.engine.parameter_server.dead_ranks import DeadRanks
 from harness.engine.parameter_server.place import Process
-from harness.engine.parameter_server.roll import Roll
 from harness.records.run_directory import TABLES, Table, read_events
 from harness.runner.agents import cause
 from harness.runner.server import Crew
@@ -35,7 +35,7 @@ class Scene:
         for name in TABLES:
             Table(folder, name).header()
         kernels.path()  # loaded here, not once in each process
-        place = Process(folder, "127.0.0.1", self.clock, timeout_s, Roll(2), free_port())
+        place = Process(folder, "127.0.0.1", self.clock, timeout_s, DeadRanks(2), free_port())
         self.crew = Crew(
             run_dir=folder,
             asked=asked,

@@ -13,9 +13,9 @@ from harness.engine.parameter_server.exchange import Pushing, Trainers
 from harness.engine.parameter_server.gate import Gate
 from harness.engine.parameter_server.gradient import Drain, Gradient
 from harness.engine.parameter_server.held import Held, Pulled
+from harness.engine.parameter_server.parameter_store import ParameterStore
+from harness.engine.parameter_server.server_loop import ServerLoop
 from harness.engine.parameter_server.server_model import ServerModel
-from harness.engine.parameter_server.service import Service
-from harness.engine.parameter_server.serving import Serving
 from harness.engine.parameter_server.trainer import Served, Trainer
 from harness.engine.training.assembly import built, rest_of, trained, whole
 from harness.engine.training.course import Course, course_of, tested
@@ -69,7 +69,7 @@ def _thread(run: Run, place: Place) -> Served:
     return served
 
 
-def serving_of(run: Run, place: Place) -> Serving:
+def server_loop_of(run: Run, place: Place) -> ServerLoop:
     """The server, ready to let trainers in."""
     layout, transport, workers = run.server, place.transport, run.workers
     place = place._replace(rank=workers, replica=lambda model, *rest: Replica(model))
@@ -90,7 +90,7 @@ def serving_of(run: Run, place: Place) -> Serving:
     )
     events, table = Events(place.run_dir), Table(place.run_dir, "pushes.csv")
     table.header()
-    service = Service(
+    store = ParameterStore(
         weights=weights,
         gate=Gate(layout.staleness_bound, place.clock.now, transport.condition()),
         workers=workers,
@@ -102,16 +102,16 @@ def serving_of(run: Run, place: Place) -> Serving:
         events=events,
         threads=layout.threads,
     )
-    serving = held.serving = Serving(service, transport)
-    place = place._replace(together=serving)
-    serving.rest = rest_of(run, place, held, {"compressor": weights.compressor})
-    service.is_due = serving.rest.is_due
+    server_loop = held.server_loop = ServerLoop(store, transport)
+    place = place._replace(together=server_loop)
+    server_loop.rest = rest_of(run, place, held, {"compressor": weights.compressor})
+    store.is_due = server_loop.rest.is_due
     if layout.drain_period is not None:
-        layers, steps = len(list(model.parameters())), service.steps
+        layers, steps = len(list(model.parameters())), store.steps
         expected = layers * workers * steps / layout.drain_period
         events.append("drains_expected", expected=expected, period=layout.drain_period)
         print(f"{expected:g} drains expected: {layers} layers, {workers} x {steps} steps")
-    return serving
+    return server_loop
 
 
 def _course(run: Run, place: Place, updates: int) -> Course:

@@ -50,13 +50,13 @@ class Gate:
     _closed: bool = field(default=False, init=False)
     quiet_at: float = field(default=0.0, init=False)  # when the last of all began to wait
 
-    def come_in(self, member: Member, say: Say, every_s: float) -> None:
+    def enter(self, member: Member, say: Say, every_s: float) -> None:
         """Enter as `member`; waits while all are being stopped."""
 
-        def enter() -> None:
+        def begin() -> None:
             self._done[member] = self._slowest()
 
-        self._wait(lambda: not self._stopping, enter, say, every_s)
+        self._wait(lambda: not self._stopping, begin, say, every_s)
 
     def leave(self, member: Member) -> None:
         with self.changed:
@@ -87,9 +87,7 @@ class Gate:
             self._stopping, self._closed = False, ends
             self.changed.notify_all()
 
-    def pass_through(
-        self, member: Member, may: Callable[[], bool], say: Say, every_s: float
-    ) -> None:
+    def wait_turn(self, member: Member, may: Callable[[], bool], say: Say, every_s: float) -> None:
         """Wait until `member` may do its next step."""
 
         def allowed() -> bool:

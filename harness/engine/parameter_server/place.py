@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from harness.engine.parameter_server.connection import Listening, TcpConnection, join
+from harness.engine.parameter_server.dead_ranks import DeadRanks
 from harness.engine.parameter_server.gate import Condition
 from harness.engine.parameter_server.messages import Message
-from harness.engine.parameter_server.roll import Roll
 
 PORT = 29501  # inside the server's namespace
 
@@ -94,11 +94,11 @@ class Process:
     address: str  # of the server
     clock: Any
     timeout_s: float
-    roll: Roll
+    dead_ranks: DeadRanks
     port: int = PORT  # where the server listens
 
     def is_lost(self, rank: int) -> bool:
-        return self.roll.is_struck(rank)
+        return rank in self.dead_ranks
 
     def door(self) -> Listening:
         return Listening(self.address, self.port, self.timeout_s)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from harness.config.run import Run
-from harness.engine.parameter_server.assembly import serving_of
+from harness.engine.parameter_server.assembly import server_loop_of
 from harness.engine.parameter_server.place import Process
 from harness.engine.training.assembly import assembled
 from harness.engine.training.place import Place
@@ -28,12 +28,12 @@ def _serve(run: Run, process: Process) -> None:
     rank = run.workers
     torch.set_num_threads(1)
     torch.manual_seed(run.seed)
-    serving = serving_of(run, place_of(run, process, rank))
+    server_loop = server_loop_of(run, place_of(run, process, rank))
     events = Events(process.run_dir)
     events.append("rank_ready", rank=rank, pid=os.getpid())
-    serving.run()
-    events.append("server_finished", process.clock.time_s(), **serving.service.told())
-    finished(events, process.clock, rank, serving)
+    server_loop.run()
+    events.append("server_finished", process.clock.time_s(), **server_loop.store.told())
+    finished(events, process.clock, rank, server_loop)
 
 
 def train(run: Run, place: Process, rank: int, again: bool) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from compressors.base import Bucket, Compressor
 from compressors.buffers import Buffers
 from harness.engine.parameter_server.captured import Call, Contribution, Reading, is_sparse
-from harness.engine.parameter_server.flat import Flat
+from harness.engine.parameter_server.flat_parameters import FlatParameters
 from harness.engine.training.buckets import Laid
 from harness.workloads.buckets import BucketMb
 
@@ -31,7 +31,7 @@ class ServerModel:
     lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def __post_init__(self) -> None:
-        self.flat = Flat(self.model, self.bucket_mb)
+        self.flat = FlatParameters(self.model, self.bucket_mb)
 
     @property
     def vector(self) -> Tensor:

@@ -28,7 +28,7 @@ from harness.engine.parameter_server.messages import (
 from harness.engine.parameter_server.place import MessageConnection
 
 if TYPE_CHECKING:
-    from harness.engine.parameter_server.service import Service
+    from harness.engine.parameter_server.parameter_store import ParameterStore
 
 SAYS = 3  # times within the timeout that a thread which waits is told so
 M = TypeVar("M", bound=Message)
@@ -41,7 +41,7 @@ MOST_EMPTY = 64  # tensors, and parameters, that a bucket may have more than tha
 class Session:
     """Session of the trainer thread behind `connection`; unidentified before Hello."""
 
-    service: "Service"
+    store: "ParameterStore"
     connection: MessageConnection
     timeout_s: float
     rank: int = -1
@@ -62,8 +62,8 @@ class Session:
                 self._settle(message)
             else:
                 _expected(message, Finish)
-                self.service.gate.finish(self, self.say_wait, self.timeout_s / SAYS)
-                self.connection.send(Ack(self.service.weights.version, 1, 1, 0.0))
+                self.store.gate.finish(self, self.say_wait, self.timeout_s / SAYS)
+                self.connection.send(Ack(self.store.weights.version, 1, 1, 0.0))
                 return
 
     def say_wait(self) -> None:
@@ -81,51 +81,51 @@ class Session:
             return self.connection.take(torch.empty(answer.nbytes, dtype=torch.uint8))
 
     def _welcome(self, hello: Hello) -> None:
-        entries, service = self.service.weights.vector.numel(), self.service
-        known = hello.rank in range(service.workers) and hello.thread in range(service.threads)
+        entries, store = self.store.weights.vector.numel(), self.store
+        known = hello.rank in range(store.workers) and hello.thread in range(store.threads)
         if hello.entries != entries or not known:
             self.connection.send(Refusal(entries))
             raise ProtocolError(
                 f"thread {hello.thread} of rank {hello.rank} has a model of {hello.entries} "
-                f"parameters; ranks are in [0, {service.workers}), threads in [0, "
-                f"{service.threads}) and the server's has {entries}"
+                f"parameters; ranks are in [0, {store.workers}), threads in [0, "
+                f"{store.threads}) and the server's has {entries}"
             )
         self.rank, self.thread = hello.rank, hello.thread
-        service.gate.come_in(self, self.say_wait, self.timeout_s / SAYS)
-        self.connection.send(Welcome(service.first_step(self.rank)))
-        service.joined(self)
+        store.gate.enter(self, self.say_wait, self.timeout_s / SAYS)
+        self.connection.send(Welcome(store.first_step(self.rank)))
+        store.joined(self)
 
     def _send_weights(self) -> None:
-        weights = self.service.weights
+        weights = self.store.weights
         version, content = weights.version, weights.vector
-        if self.service.consistent_pull:
+        if self.store.consistent_pull:
             with weights.lock:
                 version, content = weights.version, weights.vector.clone()
         self.connection.send(Weights(version), content)
 
     def _take_in(self, push: Push) -> None:
-        content, clock = self._received(push), self.service.clock
+        content, clock = self._received(push), self.store.clock
         began = clock.now()
-        accepted, may = self.service.take_in(self, push, content)
-        gate = self.service.gate
-        gate.pass_through(self, may, self.say_wait, self.timeout_s / SAYS)
-        version, ends = self.service.weights.version, int(self.service.ends)
+        accepted, may = self.store.take_in(self, push, content)
+        gate = self.store.gate
+        gate.wait_turn(self, may, self.say_wait, self.timeout_s / SAYS)
+        version, ends = self.store.weights.version, int(self.store.ends)
         self.connection.send(Ack(version, int(accepted), ends, clock.now() - began))
 
     def _settle(self, asked: Settle) -> None:
-        began = self.service.clock.now()
-        settling = self.service.settle(self, asked)
+        began = self.store.clock.now()
+        settling = self.store.settle(self, asked)
         every_s = self.timeout_s / SAYS
-        self.service.gate.wait_for(lambda: settling.value is not None, self.say_wait, every_s)
+        self.store.gate.wait_for(lambda: settling.value is not None, self.say_wait, every_s)
         assert settling.value is not None
-        self.connection.send(Settled(settling.value, self.service.clock.now() - began))
+        self.connection.send(Settled(settling.value, self.store.clock.now() - began))
 
     def _received(self, push: Push) -> Contribution:
         """Receive the contribution that follows `push`."""
-        weights, rows = self.service.weights, push.tensors
+        weights, rows = self.store.weights, push.tensors
         n, buckets = weights.vector.numel(), len(weights.flat.buckets)
         if not 0 <= rows <= n + MOST_EMPTY * buckets or not 0 < push.density <= 1:
-            self.service.refuse(self, push, "size")
+            self.store.refuse(self, push, "size")
             raise ProtocolError(f"{push} does not fit a model of {n} parameters")
         layout = self.connection.take(torch.empty(COLUMNS * rows, dtype=torch.int64))
         room = read(layout, buckets, MOST_BYTES * n + MOST_EMPTY * MOST_BYTES * buckets)

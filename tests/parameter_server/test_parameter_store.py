@@ -140,7 +140,7 @@ def test_who_dies_or_hangs_and_comes_back_loses_and_doubles_nothing(tmp_path):
         processes[1].join(PATIENCE_S)
     assert processes[1].exitcode == 0
     assert bench.counts() == [[1] * 12] * 2
-    told = bench.service.told()
+    told = bench.store.told()
     assert (told["applied"], told["missing"], told["refused"]) == (24, 0, {})
     assert sorted(event["rank"] for event in bench.events("session_lost")) == [0, 1]
 
@@ -155,7 +155,7 @@ def test_the_run_ends_without_who_is_lost_for_good(tmp_path):
         bench.lost.add(0)
         steps_of(stays, 8)
     assert bench.counts() == [[1] + [0] * 7, [1] * 8]
-    assert bench.service.told()["missing"] == 7
+    assert bench.store.told()["missing"] == 7
 
 
 def bad(index: list[int], values: list[float], step: int = 0, version: int = 0) -> tuple:
@@ -184,7 +184,7 @@ def test_a_push_at_fault_is_refused_counted_and_does_no_harm(case, tmp_path):
         assert not pusher.client.push(push, content).accepted
         steps_of(pusher, 8)  # the session goes on
     assert bench.counts() == [[1] * 8]
-    assert bench.service.told()["refused"] == {reason: 1}
+    assert bench.store.told()["refused"] == {reason: 1}
     assert [event["reason"] for event in bench.events("push_refused")] == [reason]
 
 
@@ -198,7 +198,7 @@ def test_the_same_push_is_not_applied_twice(tmp_path):
             pusher.push(step, 4)
         pusher.client.done()
     assert bench.counts() == [[1] * 4]
-    assert bench.service.told()["refused"] == {"twice": 1}
+    assert bench.store.told()["refused"] == {"twice": 1}
 
 
 def test_what_no_compressor_makes_is_refused_and_does_no_harm(tmp_path):
@@ -209,7 +209,7 @@ def test_what_no_compressor_makes_is_refused_and_does_no_harm(tmp_path):
         assert not pusher.client.push(*pushed(0, [torch.ones(4)])).accepted
         steps_of(pusher, 8)
     assert bench.counts() == [[1] * 8]
-    [reason] = bench.service.told()["refused"]
+    [reason] = bench.store.told()["refused"]
     assert reason.startswith("unreadable: a push has other tensors")
 
 
@@ -234,7 +234,7 @@ def test_a_layout_that_fits_no_model_ends_the_session_alone(case, tmp_path):
         assert again.first == 1
         steps_of(again, 8)
     assert bench.counts() == [[1] * 8]
-    assert bench.service.told()["refused"] == {"protocol": 1}
+    assert bench.store.told()["refused"] == {"protocol": 1}
 
 
 @pytest.mark.parametrize("tensors", [-1, 10**6])
@@ -247,7 +247,7 @@ def test_a_number_of_tensors_that_fits_no_model_ends_the_session_alone(tensors, 
             pusher.client.connection.receive()
         steps_of(Pusher(bench.port, 0, 8), 8)
     assert bench.counts() == [[1] * 8]
-    assert bench.service.told()["refused"] == {"size": 1, "protocol": 1}
+    assert bench.store.told()["refused"] == {"size": 1, "protocol": 1}
 
 
 def test_another_model_is_refused_when_it_says_so(tmp_path):
@@ -270,7 +270,7 @@ def test_who_speaks_out_of_turn_is_shown_the_door(tmp_path):
         with pytest.raises(ConnectionLost):
             connection.receive()
         steps_of(Pusher(bench.port, 0, 2), 2)
-    assert bench.service.told()["refused"] == {"protocol": 1}
+    assert bench.store.told()["refused"] == {"protocol": 1}
 
 
 def test_a_synchronous_round_waits_for_all_and_takes_their_mean(tmp_path):

@@ -7,7 +7,7 @@ from harness.engine.training.buckets import Buckets
 from harness.workloads.buckets import BucketMb
 
 
-class Flat(Buckets):
+class FlatParameters(Buckets):
     """The parameters of `model` are moved into `weights`, [n], in the order of DDP's buckets."""
 
     def __init__(self, model: nn.Module, bucket_mb: BucketMb = None) -> None:

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from harness.engine.parameter_server.connection import ConnectionLost
 from harness.engine.parameter_server.messages import BUFFERS, SAVE, ProtocolError
+from harness.engine.parameter_server.parameter_store import ParameterStore
 from harness.engine.parameter_server.place import Ending, MessageConnection, Transport
-from harness.engine.parameter_server.service import Service
 from harness.engine.parameter_server.session import Session
 from harness.engine.training.rest import Rest
 from harness.engine.training.together import Together
@@ -24,10 +24,10 @@ class TrainerLost(RuntimeError):
 
 
 @dataclass
-class Serving(Together):
+class ServerLoop(Together):
     """Runs until every trainer has done its steps, or is lost; all stop where the last waits."""
 
-    service: Service
+    store: ParameterStore
     transport: Transport
     rest: Rest = field(init=False)
     aside_bytes: list[int] = field(default_factory=lambda: [0, 0], init=False)  # of ended sessions
@@ -42,8 +42,8 @@ class Serving(Together):
 
     def run(self) -> None:
         """Returns when all that came has left."""
-        gate, heard = self.service.gate, time.monotonic()
-        while not self.service.ends:
+        gate, heard = self.store.gate, time.monotonic()
+        while not self.store.ends:
             self._let_in()
             if self._failure is not None:
                 raise self._failure
@@ -62,7 +62,7 @@ class Serving(Together):
     @property
     def done(self) -> int:
         """Rounds."""
-        return self.service.rounds()
+        return self.store.rounds()
 
     def _let_in(self) -> None:
         for connection in self.door.joined():
@@ -70,13 +70,13 @@ class Serving(Together):
 
     def _is_due(self) -> bool:
         """True if there is something to do beside stops."""
-        finished, threads = len(self.service.gate.finished()), self.service.threads
-        all_done = finished == self.service.workers * threads
+        finished, threads = len(self.store.gate.finished()), self.store.threads
+        all_done = finished == self.store.workers * threads
         return all_done or self._failure is not None or self.door.has_come()
 
     def _serve(self, connection: MessageConnection) -> None:
         """A session's thread; what ends it early is told."""
-        session = Session(self.service, connection, self.timeout_s)
+        session = Session(self.store, connection, self.timeout_s)
         try:
             session.serve()
         except (ConnectionLost, ProtocolError) as error:
@@ -84,32 +84,32 @@ class Serving(Together):
         except BaseException as error:  # of the server itself
             self._failure = error
         finally:
-            self.service.gate.leave(session)
+            self.store.gate.leave(session)
             with self._counting:
                 self.aside_bytes[0] += connection.confirmed_bytes
                 self.aside_bytes[1] += connection.received_bytes
             connection.close()
 
     def _leave_early(self, session: Session, error: Exception) -> None:
-        service, rank, thread = self.service, session.rank, session.thread
-        service.events.append(
-            "session_lost", service.clock.time_s(), rank=rank, thread=thread, error=str(error)
+        store, rank, thread = self.store, session.rank, session.thread
+        store.events.append(
+            "session_lost", store.clock.time_s(), rank=rank, thread=thread, error=str(error)
         )
         if isinstance(error, ProtocolError):
-            service.refused["protocol"] += 1
-        if service.is_sync and not service.ends and rank >= 0:
+            store.refused["protocol"] += 1
+        if store.is_sync and not store.ends and rank >= 0:
             lost = TrainerLost(f"the session of rank {rank} is lost, which mode=sync waits for")
             lost.__cause__ = error
             self._failure = lost
 
     def _are_done(self, finished: list, silent_s: float) -> bool:
         """True if nobody will push any more; who was silent for too long counts as lost."""
-        threads, workers = self.service.threads, self.service.workers
+        threads, workers = self.store.threads, self.store.workers
         done = {rank: sum(each.rank == rank for each in finished) for rank in range(workers)}
         missing = {rank for rank, count in done.items() if count < threads}
-        if not missing and len(self.service.gate.members()) == len(finished):
+        if not missing and len(self.store.gate.members()) == len(finished):
             return True
-        if not self.service.clock.ready or len(self.service.gate.members()) > len(finished):
+        if not self.store.clock.ready or len(self.store.gate.members()) > len(finished):
             return False
         is_lost = self.transport.is_lost
         gone = {rank for rank in missing if is_lost(rank) or silent_s > self.timeout_s}
@@ -118,7 +118,7 @@ class Serving(Together):
         for rank in gone:
             if not is_lost(rank):
                 how = f"did not come back within {self.timeout_s:g} s"
-                self.service.events.append("trainer_lost", rank=rank, how=how)
+                self.store.events.append("trainer_lost", rank=rank, how=how)
         self.lost = gone
         if len(gone) == workers:
             raise TrainerLost("every trainer is lost")
@@ -126,15 +126,15 @@ class Serving(Together):
 
     def _stop(self, last: bool) -> None:
         """Evaluate and save, if that is due, while the clock stands still and everybody waits."""
-        service, gate = self.service, self.service.gate
-        service.ends = self.rest.take(self.done, gate.quiet_at, None, last)
-        gate.go(ends=service.ends)
+        store, gate = self.store, self.store.gate
+        store.ends = self.rest.take(self.done, gate.quiet_at, None, last)
+        gate.go(ends=store.ends)
 
     def stop(self, arrived: float) -> None:
-        self.service.clock.pause(arrived)
+        self.store.clock.pause(arrived)
 
     def go_on(self, arrived: float) -> None:
-        self.service.clock.resume()
+        self.store.clock.resume()
 
     def gather(self, mine: Files) -> list[Files]:
         """The files of all that are here; who is lost leaves its own out."""
@@ -160,7 +160,7 @@ class Serving(Together):
 
     def _sessions(self) -> list[Session]:
         """Sessions in the order of ranks and threads."""
-        members = [each for each in self.service.gate.members() if isinstance(each, Session)]
+        members = [each for each in self.store.gate.members() if isinstance(each, Session)]
         return sorted(members, key=lambda each: (each.rank, each.thread))
 
 

@@ -37,7 +37,7 @@ class Settling:
 
 
 @dataclass
-class Service:
+class ParameterStore:
     """The weights, and what sessions may do with them. `weights.lock` is of everything below it."""
 
     weights: ServerModel

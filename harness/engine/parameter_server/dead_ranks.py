@@ -3,15 +3,15 @@
 import mmap
 
 
-class Roll:
+class DeadRanks:
     """Lives in anonymous shared memory: made before the processes are forked that read it."""
 
     def __init__(self, ranks: int) -> None:
         self._memory = mmap.mmap(-1, ranks)
 
-    def strike(self, rank: int) -> None:
+    def add(self, rank: int) -> None:
         """Record that `rank` will not come back."""
         self._memory[rank] = 1
 
-    def is_struck(self, rank: int) -> bool:
+    def __contains__(self, rank: int) -> bool:
         return self._memory[rank] == 1
