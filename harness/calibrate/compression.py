@@ -13,7 +13,7 @@ from harness.engine.training.assembly import reduction_of
 from harness.preview import composed
 from harness.virtual.circle import Circle
 from harness.virtual.network import Simulated
-from harness.virtual.workers import Alike
+from harness.virtual.workers import HomogeneousWorkers
 from harness.virtual.world import World
 from profiles.static import Static
 
@@ -77,21 +77,21 @@ def _seconds(run: Run, elements: int) -> float:
     costs = Simulated().costs(Static(rate_mbit=1e6), WORKERS, 1)
     cpu = torch.device("cpu")
     circle = Circle(World(cpu), 1)
-    workers = Alike(0, WORKERS, circle, costs, cpu, seconds_per_second=1.0)
+    workers = HomogeneousWorkers(0, WORKERS, circle, costs, cpu, seconds_per_second=1.0)
     reduction = reduction_of(run, workers)
     gradient, names, buffer, parts, parameters = _bucket(elements)
     began, done = 0.0, 0
     while done < WARM + FEWEST or time.perf_counter() - began < BUDGET_S:
         if done == WARM:
             began = time.perf_counter()
-            workers.acts.clear()
+            workers.ops.clear()
         buffer.copy_(gradient)
         reduction.open(None)
         workers.begin()
         reduction.reduce(done, 0, names, parts, buffer, parameters)
         workers.end()
         done += 1
-    return sum(act.compress_s for act in workers.acts) / (done - WARM)
+    return sum(op.compress_s for op in workers.ops) / (done - WARM)
 
 
 def _bucket(elements: int) -> tuple:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from harness.calibrate.links import Sample
-from harness.virtual.ends import last_packet, packet_bytes
+from harness.virtual.ring_finish import last_packet, packet_bytes
 
 BITS_PER_S = 1e6  # of one Mbit/s
 NORMAL = 1.4826  # standard deviations in a median absolute deviation

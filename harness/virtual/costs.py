@@ -1,7 +1,7 @@
 """What collectives take over links whose rates change meanwhile: the alpha-beta model, integrated.
 
 A message of b bytes takes alpha + b / rate (Hockney, 1994). Rates change with the profile, so bytes
-are carried at each look's rate until none are left. Of P workers:
+are carried at each update's rate until none are left. Of P workers:
 
 - ring reduce-scatter and all-gather: P-1 messages in a row of b/P each, an all-reduce is one after
   the other (Patarasuk & Yuan, 2009). Pieces of an all-gather may differ in length: the busiest hop
@@ -30,8 +30,8 @@ faster over long paths. Noise stretches what messages and bytes take, and queues
 are exact.
 
 Workers are not done with a ring at one time: who is behind the slowest hop waits for all that
-crosses it, and who sends over it has everything already (harness/virtual/ends.py). A collective
-begins when the last is done with the one before.
+crosses it, and who sends over it has everything already (harness/virtual/ring_finish.py). A
+collective begins when the last is done with the one before.
 
 HTB's links are token buckets: one that was idle lets `burst_s` of its rate through at once, and a
 packet passes whole, however few tokens there are, to be paid for by the next (`packet_bytes`). So
@@ -54,11 +54,11 @@ from typing import Any
 import numpy as np
 
 from harness.engine.exchange.workers import CHUNK_BYTES
-from harness.virtual.conditions import Conditions, Look
-from harness.virtual.ends import last_packet, ring_ends_s
+from harness.virtual.bandwidth_shares import BandwidthShares
+from harness.virtual.link_states import LinkState, LinkStates
 from harness.virtual.noise import Noise
+from harness.virtual.ring_finish import last_packet, ring_ends_s
 from harness.virtual.routes import VOID
-from harness.virtual.shares import Shares
 
 POSTED = {"all_gather", "all_to_all", "send"}  # all receives are, before it begins
 
@@ -70,7 +70,7 @@ class Costs:
     Times at which collectives start do not fall from one call to the next.
     """
 
-    conditions: Conditions
+    link_states: LinkStates
     workers_per_node: int
     alpha_s: float  # of a message, beside the delay of links
     operation_s: float  # of a collective, once
@@ -83,10 +83,10 @@ class Costs:
     packet_bytes: float = 0.0  # most in one packet, which passes whole; 0: bytes flow
 
     def __post_init__(self) -> None:
-        self._names = self.conditions.routes.names
+        self._names = self.link_states.routes.names
         self._carried = np.zeros(len(self._names) + 1)
-        routes, around_s = self.conditions.routes, 2 * self.alpha_s
-        self._links = Shares(routes, self.efficiency, self.queue_bytes, around_s)
+        routes, around_s = self.link_states.routes, 2 * self.alpha_s
+        self._links = BandwidthShares(routes, self.efficiency, self.queue_bytes, around_s)
 
     @property
     def carried(self) -> dict[str, float]:
@@ -122,11 +122,11 @@ class Costs:
 
         Nobody for less than its wakings, or, of shorter ones, than it takes.
         """
-        look, took_s = self.conditions.look(end_s), end_s - start_s
-        rates = self._links.of_workers(look, self.workers_per_node)
+        state, took_s = self.link_states.at(end_s), end_s - start_s
+        rates = self._links.of_workers(state, self.workers_per_node)
         if (rates == rates[0]).all() and (pieces == pieces[0]).all():
             return np.full(len(pieces), took_s)
-        bucket = (0.0, 0.0) if look.flows else (self.burst_s, self.packet_bytes)
+        bucket = (0.0, 0.0) if state.flows else (self.burst_s, self.packet_bytes)
         ring_s = ring_ends_s(rates, pieces, messages, at_once, *bucket)
         if not (most_s := float(ring_s.max())):
             return np.full(len(pieces), took_s)
@@ -155,7 +155,7 @@ class Costs:
 
     def broadcast(self, start_s: float, nbytes: int, workers: int, root: int = 0) -> float:
         """End of a pipelined broadcast of `nbytes` from rank `root`."""
-        volumes = np.full(self.conditions.routes.nodes, float(nbytes))
+        volumes = np.full(self.link_states.routes.nodes, float(nbytes))
         volumes[root // self.workers_per_node - 1] = 0.0  # the hop back into the root's node
         return self._ring(start_s, volumes, 1, workers, 0.0)
 
@@ -197,35 +197,35 @@ class Costs:
             return start_s
         stretch, messages = self.noise.factor(), rounds * (workers - 1)
         latency_s, wakes_s = self._handled(self.operation_s, messages, stretch, posted)
-        nodes = self.conditions.routes.nodes
+        nodes = self.link_states.routes.nodes
         if nodes == 1:
             return start_s + max(latency_s, wakes_s)
         volumes = np.broadcast_to(volumes, nodes)
         np.add.at(self._carried, self._links.hops, volumes[:, None] / self.efficiency)
-        delay_s = rounds * self._around_s(self.conditions.look(start_s))
+        delay_s = rounds * self._around_s(self.link_states.at(start_s))
         carried = np.array([volumes.max(), travel] if travel else [volumes.max()])
         windows = messages if windows is None else windows
 
-        def rates(look: Look) -> np.ndarray:
-            per_s, wait_s = self._links.of_ring(look)
+        def rates(state: LinkState) -> np.ndarray:
+            per_s, wait_s = self._links.of_ring(state)
             per_s, waiting = per_s[: len(carried)], bool(carried[0] and wait_s)
             return np.minimum(per_s, carried / (windows * wait_s)) if waiting else per_s
 
         begin_s = start_s + latency_s + delay_s
-        carried = self._beyond_bursts(self.conditions.look(begin_s), carried, pieces, nodes - 1)
-        end_s = self.conditions.finish(begin_s, stretch * carried, rates)
+        carried = self._beyond_bursts(self.link_states.at(begin_s), carried, pieces, nodes - 1)
+        end_s = self.link_states.finish(begin_s, stretch * carried, rates)
         return max(end_s, start_s + wakes_s + delay_s)
 
     def _beyond_bursts(
-        self, look: Look, carried: np.ndarray, pieces: float | np.ndarray, hops: int
+        self, state: LinkState, carried: np.ndarray, pieces: float | np.ndarray, hops: int
     ) -> np.ndarray:
         """Bytes of `carried` left when a burst and the last packet have passed at once.
 
         Of the slowest hop, and of so many hops in a row, as `carried` has one entry or both.
         """
-        if look.flows:
+        if state.flows:
             return carried
-        rates = self._links.of_ring(look)[0][: len(carried)]
+        rates = self._links.of_ring(state)[0][: len(carried)]
         times = np.array([1, hops])[: len(carried)]
         bursts = self.burst_s * rates if self.burst_s else 0.0
         rest = float(np.mean(last_packet(pieces, self.packet_bytes)))
@@ -242,9 +242,9 @@ class Costs:
         """Seconds to wake both ends of a message."""
         return self.wake_s if posted else sqrt(self.crowd) * self.wake_s
 
-    def _around_s(self, look: Look) -> float:
+    def _around_s(self, state: LinkState) -> float:
         """Delay of what visits every rank: of all hops, less the one back to where it began."""
-        hops = look.delay_s[self._links.hops].sum(axis=1)
+        hops = state.delay_s[self._links.hops].sum(axis=1)
         return float(hops.sum() - (hops.min() if self.workers_per_node == 1 else 0.0))
 
     def _at_once(
@@ -265,30 +265,30 @@ class Costs:
         senders, receivers = np.nonzero(connections * ~np.eye(len(connections), dtype=bool))
         if not len(senders):
             return max(begin_s, least_s)
-        paths = self.conditions.routes.paths(senders, receivers)
-        back = self.conditions.routes.paths(receivers, senders)
+        paths = self.link_states.routes.paths(senders, receivers)
+        back = self.link_states.routes.paths(receivers, senders)
         own, bytes_ = connections[senders, receivers], volumes[senders, receivers]
         loads, flows = self._links.loads(paths, bytes_), self._links.loads(paths, own)
         loads[VOID] = 0.0
         self._carried += loads / self.efficiency
         used = np.flatnonzero(loads)
 
-        def rates(look: Look) -> np.ndarray:
+        def rates(state: LinkState) -> np.ndarray:
             """Bytes/s of every used direction; loss may bound its connections."""
             bound = np.full(len(flows), np.inf)
-            np.minimum.at(bound, paths, self._links.bounds(look, paths, back)[:, None])
-            return np.minimum(self._links.of_each(look, flows), bound)[used] * flows[used]
+            np.minimum.at(bound, paths, self._links.bounds(state, paths, back)[:, None])
+            return np.minimum(self._links.of_each(state, flows), bound)[used] * flows[used]
 
-        look = self.conditions.look(begin_s)
-        delay_s = float(look.delay_s[paths].sum(axis=1).max())
-        waited_s = begin_s + delay_s + stretch * float(self._links.waits_s(look, paths).max())
+        state = self.link_states.at(begin_s)
+        delay_s = float(state.delay_s[paths].sum(axis=1).max())
+        waited_s = begin_s + delay_s + stretch * float(self._links.waits_s(state, paths).max())
         waited_s = max(waited_s, least_s + delay_s)
         if not len(used):
             return waited_s
         left = loads[used]
-        if self.burst_s and not look.flows:
-            left = np.maximum(0.0, left - self.burst_s * rates(look))
-        end_s = self.conditions.finish(begin_s + delay_s, stretch * left, rates)
+        if self.burst_s and not state.flows:
+            left = np.maximum(0.0, left - self.burst_s * rates(state))
+        end_s = self.link_states.finish(begin_s + delay_s, stretch * left, rates)
         return max(waited_s, end_s)
 
     def _by_node(self, by_rank: Sequence[Sequence[int]] | np.ndarray) -> np.ndarray:

@@ -19,13 +19,13 @@ from harness.engine.exchange.clocks import Clocks
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.runner import Charge
 from harness.engine.exchange.tally import Exchanged
-from harness.engine.training.buckets import BucketHandle, Laid
+from harness.engine.training.buckets import BucketBuffers, BucketHandle
 from harness.engine.training.pace import Release
 from harness.records.run_directory import Span
 from harness.virtual import valueless
-from harness.virtual.lanes import Act, Layout, Work
-from harness.virtual.repeats import RecordedExchange, Repeats
-from harness.virtual.workers import Alike, SimulatedWorkers
+from harness.virtual.exchange_cache import ExchangeCache, RecordedExchange
+from harness.virtual.lanes import LaneOp, Layout, Work
+from harness.virtual.workers import HomogeneousWorkers, SimulatedWorkers
 
 
 class Computed(NamedTuple):
@@ -52,13 +52,13 @@ class VirtualExchange:
     lanes: Lanes
     shares: Mapping[str, float]  # of backward; empty: all buckets are there when it has ended
     charge: Charge | None  # None: compression is measured
-    repeats: Repeats = field(default_factory=lambda: Repeats(0))  # of one who stands for all
+    cache: ExchangeCache = field(default_factory=lambda: ExchangeCache(0))  # of who stands for all
     error: BaseException | None = None  # what fails is raised at once
     step: int = field(default=0, init=False)  # that is next, or goes on
     _release: Release | None = field(default=None, init=False)
     _begin_s: float = field(default=0.0, init=False)
     _backward_s: float = field(default=0.0, init=False)
-    _held: list[tuple[Laid, Tensor | None]] = field(default_factory=list, init=False)
+    _held: list[tuple[BucketBuffers, Tensor | None]] = field(default_factory=list, init=False)
     _did: Clocks | None = field(default=None, init=False)
     _took: Exchanged | None = field(default=None, init=False)
     _seen: Observation | None = field(default=None, init=False)
@@ -67,7 +67,7 @@ class VirtualExchange:
     @property
     def by_shape(self) -> bool:
         """True if a replay's gradients need no values: nobody looks at them, nor is timed."""
-        told = isinstance(self.workers, Alike) and self.charge is not None
+        told = isinstance(self.workers, HomogeneousWorkers) and self.charge is not None
         norms = getattr(self.reduction.controller, "needs_norms", False)
         return told and not norms and self.reduction.compressor.by_shape
 
@@ -87,7 +87,7 @@ class VirtualExchange:
         last: bool = False,
         pattern: Tensor | None = None,
     ) -> BucketHandle:
-        self._held.append((Laid(buffer, names, gradients, parameters), pattern))
+        self._held.append((BucketBuffers(buffer, names, gradients, parameters), pattern))
         if last:
             self._perform(self._computed())
             self._held = []
@@ -120,12 +120,12 @@ class VirtualExchange:
         workers, reduction = self.workers, self.reduction
         sent, received = workers.sent_bytes, workers.received_bytes
         reduction.open(self._seen, self._durations_s)
-        self.repeats.begin(reduction.density, len(self._held))
-        opening = self._acts()
-        acts = [self._reduce(index, *held) for index, held in enumerate(self._held)]
+        self.cache.begin(reduction.density, len(self._held))
+        opening = self._ops()
+        ops = [self._reduce(index, *held) for index, held in enumerate(self._held)]
         parts_s = computed.parts_s(self._ready())
         begin_s, forward_s = computed.begin_s, computed.forward_s - computed.begin_s
-        did = workers.meet_own(Work(begin_s, forward_s, parts_s, opening, acts), self._laid_out)
+        did = workers.meet_own(Work(begin_s, forward_s, parts_s, opening, ops), self._laid_out)
         self._did, self._durations_s = did, did.durations_s()
         self._took = Exchanged(
             compute_end=computed.backward_s,
@@ -160,13 +160,13 @@ class VirtualExchange:
         costs.noise.begin(self.step)
         return Layout(works, costs, self.lanes, self.after_backward).workers()
 
-    def _reduce(self, index: int, laid: Laid, pattern: Tensor | None) -> list[Act]:
+    def _reduce(self, index: int, laid: BucketBuffers, pattern: Tensor | None) -> list[LaneOp]:
         """Reduce one bucket and return its costs; a repeated one needs no tensor."""
         workers, buffer = self.workers, laid.buffer
-        if (done := self.repeats.of(index)) is not None:
+        if (done := self.cache.of(index)) is not None:
             workers.sent_bytes += done.sent_bytes
             workers.received_bytes += done.received_bytes
-            return done.acts
+            return done.ops
         sent, received = workers.sent_bytes, workers.received_bytes
         if pattern is not None:
             buffer.copy_(pattern)
@@ -176,19 +176,19 @@ class VirtualExchange:
                 self.step, index, laid.names, laid.gradients, buffer, laid.parameters
             )
         workers.end()
-        acts = self._acts()
-        self.repeats.add(
-            RecordedExchange(acts, workers.sent_bytes - sent, workers.received_bytes - received)
+        ops = self._ops()
+        self.cache.add(
+            RecordedExchange(ops, workers.sent_bytes - sent, workers.received_bytes - received)
         )
-        return acts
+        return ops
 
-    def _told_s(self, laid: Laid) -> list[float] | None:
+    def _told_s(self, laid: BucketBuffers) -> list[float] | None:
         """Seconds before a bucket's first call, the second...; None: measured."""
         if self.charge is None:
             return None
         return self.reduction.phases_s(self.charge(laid.gradients, self.reduction.density))
 
-    def _acts(self) -> list[Act]:
+    def _ops(self) -> list[LaneOp]:
         """Costed operations since the last call."""
-        acts, self.workers.acts = self.workers.acts, []
-        return acts
+        ops, self.workers.ops = self.workers.ops, []
+        return ops

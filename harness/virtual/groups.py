@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.virtual.conditions import Conditions
 from harness.virtual.costs import Costs
+from harness.virtual.link_states import LinkStates
 from harness.virtual.routes import Paths, Routes
 from profiles.play import Played
 
@@ -45,10 +45,10 @@ class Among:
 
 def among(costs: Costs, nodes: Sequence[int], number: int) -> Costs:
     """Costs among the workers on `nodes`, with the noise of group `number`."""
-    whole = costs.conditions
+    whole = costs.link_states
     found = replace(
         costs,
-        conditions=Conditions(Among(whole.routes, tuple(nodes)), whole.update_s),
+        link_states=LinkStates(Among(whole.routes, tuple(nodes)), whole.update_s),
         noise=replace(costs.noise, seed=costs.noise.seed + number),
     )
     found._carried = costs._carried

@@ -19,7 +19,7 @@ from harness.virtual.costs import Costs
 CollectiveCall = tuple[Any, ...]  # a collective of `Costs`, and what it is asked
 
 
-class Act(NamedTuple):
+class LaneOp(NamedTuple):
     """Compression of so many seconds, or a call of one collective, or of two in a row."""
 
     compress_s: float
@@ -32,8 +32,8 @@ class Work(NamedTuple):
     begin_s: float
     forward_s: float
     backward_s: list[float]  # of each bucket's part
-    opening: list[Act]
-    buckets: list[list[Act]]
+    opening: list[LaneOp]
+    buckets: list[list[LaneOp]]
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Layout:
         """Lay out the step on the lanes of every worker; clocks by rank."""
         self._workers = [Clocks(work.begin_s, self.lanes) for work in self.works]
         self._count = len(self.works[0].buckets)
-        self._left = [[iter(acts) for acts in work.buckets] for work in self.works]
+        self._left = [[iter(ops) for ops in work.buckets] for work in self.works]
         self._arrived_s: dict[int, list[float]] = {}  # what each called last, by bucket
         for worker, work in zip(self._workers, self.works, strict=True):
             worker.compute("forward", -1, work.forward_s)
@@ -87,10 +87,10 @@ class Layout:
         factor = self.lanes.interference if self._computes else 1.0
         call: tuple[CollectiveCall, ...] = ()
         for worker, left in zip(self._workers, self._left, strict=True):
-            for act in left[bucket]:
-                worker.compress(bucket, factor * act.compress_s)
-                if act.call:
-                    call = act.call
+            for op in left[bucket]:
+                worker.compress(bucket, factor * op.compress_s)
+                if op.call:
+                    call = op.call
                     break
         if call:
             self._send(bucket, [worker.now_s for worker in self._workers], call)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from harness.virtual.ends import SEGMENT_BYTES
+from harness.virtual.ring_finish import SEGMENT_BYTES
 
 LEAST_RTO_S = 0.2  # Linux's, on top of the round trip
 

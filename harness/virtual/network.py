@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 from harness.config import device_costs, queues
 from harness.config.device_costs import Given
 from harness.config.dumbbell_sides import check_halves, check_nodes, on_left
-from harness.virtual.conditions import BYTES_PER_MBIT, Conditions, Look
 from harness.virtual.costs import Costs
-from harness.virtual.ends import packet_bytes
+from harness.virtual.link_states import BYTES_PER_MBIT, LinkState, LinkStates
 from harness.virtual.noise import MOST_LATENCY_NOISE, MOST_NOISE, Noise
+from harness.virtual.ring_finish import packet_bytes
 from harness.virtual.routes import DumbbellRoutes, Routes, StarRoutes
 from profiles.base import Profile
 from profiles.limits import check_between, check_choice, check_whole
@@ -102,7 +102,7 @@ class Simulated:
         scale = self._scale(dilation)
         crowd = self._crowd(nodes * workers_per_node)
         return Costs(
-            conditions=Conditions(self.routes(profile, nodes), scale * self.update_s),
+            link_states=LinkStates(self.routes(profile, nodes), scale * self.update_s),
             workers_per_node=workers_per_node,
             alpha_s=scale * crowd * self.alpha_s,
             operation_s=scale * self.operation_s,
@@ -158,9 +158,9 @@ class Simulated:
 
     def describe(self, costs: Costs, dilation: float) -> dict[str, Any]:
         """For the record of a run: `links` as of real networks, real, at time 0."""
-        conditions = costs.conditions
+        link_states = costs.link_states
         told = {field.name: getattr(self, field.name) for field in fields(self)}
-        links = _links(conditions.routes.names, conditions.look(0.0), dilation)
+        links = _links(link_states.routes.names, link_states.at(0.0), dilation)
         told["queue_bytes"] = round(costs.queue_bytes)
         return {"simulated": True, "kind": type(self).__name__, **told, "links": links}
 
@@ -184,12 +184,12 @@ class SimulatedDumbbell(Simulated):
         return DumbbellRoutes(profile, nodes, on_left(nodes, self.left), self.access)
 
     def describe(self, costs: Costs, dilation: float) -> dict[str, Any]:
-        routes = costs.conditions.routes
+        routes = costs.link_states.routes
         assert isinstance(routes, DumbbellRoutes)
         return super().describe(costs, dilation) | {"left": routes.left}
 
 
-def _links(names: list[str], look: Look, dilation: float) -> dict[str, Any]:
+def _links(names: list[str], state: LinkState, dilation: float) -> dict[str, Any]:
     """Real settings of each direction, as a network of packets would hold them."""
     return {
         name: {
@@ -202,5 +202,5 @@ def _links(names: list[str], look: Look, dilation: float) -> dict[str, Any]:
                 }
             ],
         }
-        for name, link in zip(names, look.links, strict=False)
+        for name, link in zip(names, state.links, strict=False)
     }

@@ -8,7 +8,7 @@ from harness.workloads.data.base import DataSet
 
 
 @dataclass
-class Read:
+class SharedDataSet:
     """`data`, read once by all ranks."""
 
     data: DataSet

@@ -23,17 +23,17 @@ from harness.virtual.circle import Circle, Ranks
 from harness.virtual.clock import VirtualClock
 from harness.virtual.costs import Costs
 from harness.virtual.exchange import VirtualExchange
+from harness.virtual.exchange_cache import ExchangeCache
 from harness.virtual.executor import VirtualExecutor
 from harness.virtual.groups import among
 from harness.virtual.network import Simulated
-from harness.virtual.once import Read
-from harness.virtual.repeats import Repeats
+from harness.virtual.once import SharedDataSet
 from harness.virtual.replica import Borrowed, Shared
 from harness.virtual.sampler import Sampler
 from harness.virtual.timeline import Timeline
 from harness.virtual.traffic import Traffic
 from harness.virtual.wires import MessageChannels, VirtualPipelineGroup
-from harness.virtual.workers import Alike, SimulatedWorkers
+from harness.virtual.workers import HomogeneousWorkers, SimulatedWorkers
 from harness.virtual.world import World
 
 Weight = Callable[[int], float]  # of a step: how many it stands for
@@ -84,7 +84,7 @@ class VirtualRun:
         self._size = workers // self._alike
         on_cpu = parallel.servers or run.emulation.is_replay
         self._device = torch.device("cpu" if on_cpu else run.device_type(1))
-        self._data: Any = Read(run.dataset)
+        self._data: Any = SharedDataSet(run.dataset)
         traffic = Traffic(costs)
         self._message = traffic.begin
         self._world, self._still = World(self._device, traffic), set[int]()
@@ -180,15 +180,15 @@ class VirtualRun:
 
     def _workers(self, member: int, circle: Circle, costs: Costs) -> SimulatedWorkers:
         per_s = self._network.seconds_per_second(*self._of_run())
-        kind = SimulatedWorkers if self._alike == 1 else Alike
+        kind = SimulatedWorkers if self._alike == 1 else HomogeneousWorkers
         size = circle.size * self._alike
         return kind(member, size, circle, costs, self._device, per_s)
 
     def _exchange(self, reduction: Reduction, names: Any, **given: Any) -> VirtualExchange:
         """Buckets tell the `names` of parameters themselves."""
         norms = getattr(reduction.controller, "needs_norms", False)  # of gradients, every time
-        repeats = Repeats(0 if self._alike == 1 or norms else self._network.repeat)
-        return VirtualExchange(reduction, repeats=repeats, **given)
+        cache = ExchangeCache(0 if self._alike == 1 or norms else self._network.repeat)
+        return VirtualExchange(reduction, cache=cache, **given)
 
     def _told(self, loop: Loop, end_s: float) -> float:
         """Lets as much time go by as the steps that this one stands for take."""

@@ -18,7 +18,7 @@ from harness.engine.training.replica import Backward, Replica, put, unchanged
 from harness.virtual.circle import Circle
 from harness.virtual.clock import VirtualClock
 from harness.virtual.exchange import VirtualExchange
-from harness.virtual.sums import ring_sum
+from harness.virtual.ring_reduce import ring_sum
 from harness.workloads.buckets import BucketMb
 
 

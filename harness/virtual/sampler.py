@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from harness.records.run_directory import Events, LinkSample, Table
-from harness.virtual.conditions import Conditions
 from harness.virtual.costs import Costs
+from harness.virtual.link_states import LinkStates
 from profiles.base import Link
 
 MOST_LINKS = 128  # that all are told of
@@ -31,13 +31,13 @@ class Sampler:
 
     def __post_init__(self) -> None:
         self._rows, self._time_s = ceil(self.begins_s / self.sample_s), self.begins_s
-        conditions = self.costs.conditions
-        self._names = conditions.routes.names
+        link_states = self.costs.link_states
+        self._names = link_states.routes.names
         every = ceil(len(self._names) / MOST_LINKS)
         self._shown = slice(None, None, every)
-        if every == 1:  # it looks back at times that have gone by in the collectives' conditions
-            conditions = Conditions(conditions.routes, conditions.update_s)
-        self._conditions = conditions
+        if every == 1:  # it looks back at times that have gone by in the collectives' states
+            link_states = LinkStates(link_states.routes, link_states.update_s)
+        self._link_states = link_states
 
     def up_to(self, time_s: float) -> None:
         """Write what is due; `time_s` is the end of a step."""
@@ -58,10 +58,10 @@ class Sampler:
             self._rows = int(time_s / self.sample_s) + 1
 
     def _sample(self, due_s: float, now: dict[str, float], end_s: float) -> list[LinkSample]:
-        look = self._conditions.look(due_s)
-        shown = zip(self._names[self._shown], look.links[:-1][self._shown], strict=True)
+        state = self._link_states.at(due_s)
+        shown = zip(self._names[self._shown], state.links[:-1][self._shown], strict=True)
         links = dict(shown)
-        self._tell(due_s, links, look.flows)
+        self._tell(due_s, links, state.flows)
         went_s = end_s - self._time_s
         share = (due_s - self._time_s) / went_s if went_s else 1.0
         return [
@@ -84,7 +84,7 @@ class Sampler:
             self.events.append(
                 "conditions", time_s, planned_s=time_s, links=changed, applied=True, late_ms=0.0
             )
-        pairs = self._conditions.routes.pairs()
+        pairs = self._link_states.routes.pairs()
         for number in range(min(flows, self._flows), max(flows, self._flows)):
             event = "flow_started" if flows > self._flows else "flow_stopped"
             for pair in pairs:

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from harness.virtual.conditions import Conditions, Look
+from harness.virtual.bandwidth_shares import BandwidthShares
 from harness.virtual.costs import Costs
+from harness.virtual.link_states import LinkState, LinkStates
 from harness.virtual.routes import VOID
-from harness.virtual.shares import Shares
 
 
 class Path(NamedTuple):
@@ -53,19 +53,21 @@ class Traffic:
     _now_s: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
-        whole = self.costs.conditions
-        self._conditions = Conditions(whole.routes, whole.update_s)
+        whole = self.costs.link_states
+        self._link_states = LinkStates(whole.routes, whole.update_s)
         costs = self.costs
-        self._links = Shares(whole.routes, costs.efficiency, costs.queue_bytes, 2 * costs.alpha_s)
+        self._links = BandwidthShares(
+            whole.routes, costs.efficiency, costs.queue_bytes, 2 * costs.alpha_s
+        )
         self._shared = whole.routes.shared()
 
     def begin(self, start_s: float, sender: int, receiver: int, nbytes: int) -> Flow:
         """A message of `nbytes` from one rank to another."""
         costs, path = self.costs, self._path(sender, receiver)
-        stretch, look = costs.noise.factor(), self._conditions.look(start_s)
+        stretch, state = costs.noise.factor(), self._link_states.at(start_s)
         latency_s, wakes_s = costs._handled(0.0, 1, stretch, posted=True)
-        delay_s = sum(float(look.delay_s[each]) for each in path.directions)
-        waits_s = stretch * float(self._links.waits_s(look, path.there).max())
+        delay_s = sum(float(state.delay_s[each]) for each in path.directions)
+        waits_s = stretch * float(self._links.waits_s(state, path.there).max())
         begins_s = start_s + latency_s + delay_s
         least_s = max(begins_s + waits_s, start_s + wakes_s + delay_s)
         flow = Flow(path, stretch * nbytes, begins_s, least_s)
@@ -112,20 +114,20 @@ class Traffic:
 
     def _changes_s(self) -> float:
         """Time at which links are looked at again."""
-        every_s = self._conditions.update_s
+        every_s = self._link_states.update_s
         number = int(self._now_s / every_s) + 1
         return (number + (number * every_s <= self._now_s)) * every_s
 
     def _share(self) -> None:
         """Rates that are max-min fair."""
-        look = self._conditions.look(self._now_s)
+        state = self._link_states.at(self._now_s)
         growing = [flow for flow in self._flows if flow.begins_s <= self._now_s]
         on = Counter(each for flow in growing for each in flow.path.directions)
-        room = {each: self.costs.efficiency * float(look.bytes_per_s[each]) for each in on}
-        most = self._most(look, growing)
+        room = {each: self.costs.efficiency * float(state.bytes_per_s[each]) for each in on}
+        most = self._most(state, growing)
         while growing:
             level, where = min(
-                (room[each] / (count + look.flows * float(self._shared[each])), each)
+                (room[each] / (count + state.flows * float(self._shared[each])), each)
                 for each, count in on.items()
                 if count
             )
@@ -138,12 +140,12 @@ class Traffic:
                     room[each] -= flow.rate
             growing = [flow for flow in growing if flow not in full]
 
-    def _most(self, look: Look, flows: list[Flow]) -> dict[int, float]:
+    def _most(self, state: LinkState, flows: list[Flow]) -> dict[int, float]:
         """Bytes/s that loss lets through, by flow."""
-        if not look.loss.any():
+        if not state.loss.any():
             return {id(flow): inf for flow in flows}
         return {
-            id(flow): float(self._links.bounds(look, flow.path.there, flow.path.back)[0])
+            id(flow): float(self._links.bounds(state, flow.path.there, flow.path.back)[0])
             for flow in flows
         }
 
@@ -152,7 +154,7 @@ class Traffic:
         known = sender // own, receiver // own
         if known not in self._paths:
             ends = np.array([known[0]]), np.array([known[1]])
-            routes = self._conditions.routes
+            routes = self._link_states.routes
             there, back = routes.paths(*ends), routes.paths(*reversed(ends))
             if known[0] == known[1]:
                 there = back = np.full_like(there, VOID)

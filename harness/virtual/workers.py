@@ -11,8 +11,8 @@ from torch import Tensor
 
 from harness.engine.exchange.collectives import Collectives
 from harness.virtual.costs import Costs
-from harness.virtual.lanes import Act, CollectiveCall
-from harness.virtual.sums import least, ring_sum
+from harness.virtual.lanes import CollectiveCall, LaneOp
+from harness.virtual.ring_reduce import least, ring_sum
 
 LENGTH_BYTES = 8  # of what tells a tensor's length
 
@@ -34,7 +34,7 @@ class Call(NamedTuple):
     lengths: list[int]  # of the tensors in a gathered one
 
 
-class Made(NamedTuple):
+class CollectiveResult(NamedTuple):
     """Result of a collective, for all workers."""
 
     call: tuple[CollectiveCall, ...]  # collectives that it takes, one after the other
@@ -43,7 +43,7 @@ class Made(NamedTuple):
 
 @dataclass
 class SimulatedWorkers(Collectives):
-    """One worker's view. Its `acts` say what was compressed and called, for `Layout` to time.
+    """One worker's view. Its `ops` say what was compressed and called, for `Layout` to time.
 
     Between collectives that is the processor time of this thread, times `seconds_per_second`,
     except where `begin` has been told how long compression takes.
@@ -55,7 +55,7 @@ class SimulatedWorkers(Collectives):
     costs: Costs
     device: torch.device
     seconds_per_second: float
-    acts: list[Act] = field(default_factory=list, init=False)  # since somebody cleared it
+    ops: list[LaneOp] = field(default_factory=list, init=False)  # since somebody cleared it
     _told: deque[float] = field(default_factory=deque, init=False)  # before each call to come
     _measures: bool = field(default=False, init=False)
     _measured_from: float | None = field(default=None, init=False)
@@ -97,7 +97,7 @@ class SimulatedWorkers(Collectives):
 
     def _add(self, compress_s: float) -> None:
         if compress_s > 0:
-            self.acts.append(Act(compress_s))
+            self.ops.append(LaneOp(compress_s))
 
     def _clock(self) -> float:
         if self.device.type == "cuda":
@@ -138,12 +138,12 @@ class SimulatedWorkers(Collectives):
         if self._before == ():
             self._before = made.call
             return made.value
-        self.acts.append(Act(0.0, (*(self._before or ()), *made.call)))
+        self.ops.append(LaneOp(0.0, (*(self._before or ()), *made.call)))
         self._before = None
         self._go_on()
         return made.value
 
-    def _make(self, calls: list[Call]) -> Made:
+    def _make(self, calls: list[Call]) -> CollectiveResult:
         """Combine all workers' calls; done once, by the worker that comes last."""
         first = calls[0]
         for rank, call in enumerate(calls):
@@ -158,28 +158,30 @@ class SimulatedWorkers(Collectives):
         if first.kind == "swap":
             return self._swapped_all(calls)
         total = self._added_up(first.kind, [call.tensor for call in calls])
-        return Made((("all_reduce", total.nbytes, self.size),), total)
+        return CollectiveResult((("all_reduce", total.nbytes, self.size),), total)
 
     def _added_up(self, op: str, tensors: list[Tensor]) -> Tensor:
         return ring_sum(tensors) if op == "sum" else least(tensors)
 
-    def _gathered(self, calls: list[Call]) -> Made:
+    def _gathered(self, calls: list[Call]) -> CollectiveResult:
         lengths, pieces = [call.lengths for call in calls], [call.tensor for call in calls]
         of_pieces = ("all_gather", [piece.nbytes for piece in pieces])
         if calls[0].kind == "gather":
-            return Made((of_pieces,), (lengths, pieces))
+            return CollectiveResult((of_pieces,), (lengths, pieces))
         told = ("all_reduce", LENGTH_BYTES * self.size * len(lengths[0]), self.size)
-        return Made((told, of_pieces), (lengths, pieces))
+        return CollectiveResult((told, of_pieces), (lengths, pieces))
 
-    def _swapped_all(self, calls: list[Call]) -> Made:
+    def _swapped_all(self, calls: list[Call]) -> CollectiveResult:
         each = calls[0].tensor.element_size()
         rows_of = {id(call): [each * count for count in call.shape] for call in calls}
         sizes = [rows_of[id(call)] for call in calls]  # one row, where one call stands for all
         rows = [call.tensor.split(call.shape) for call in calls]
-        return Made((("all_to_all", sizes),), list(zip(*rows, strict=True)))  # by receiver
+        return CollectiveResult(
+            (("all_to_all", sizes),), list(zip(*rows, strict=True))
+        )  # by receiver
 
 
-class Alike(SimulatedWorkers):
+class HomogeneousWorkers(SimulatedWorkers):
     """One worker, the first, that stands for `size` of them, who bring what it brings.
 
     Sums are products then, rounded once.
@@ -188,7 +190,7 @@ class Alike(SimulatedWorkers):
     def meet(self, brought: Any, make: Callable[[list[Any]], Any]) -> Any:
         return make([brought])
 
-    def _make(self, calls: list[Call]) -> Made:
+    def _make(self, calls: list[Call]) -> CollectiveResult:
         return super()._make(calls * self.size)
 
     def _added_up(self, op: str, tensors: list[Tensor]) -> Tensor:

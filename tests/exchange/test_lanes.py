@@ -20,7 +20,7 @@ from harness.engine.exchange.feedback import Forget
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.thread import Exchange, ExchangeError
 from harness.engine.exchange.workers import Workers
-from harness.virtual.lanes import Act, Layout, Work
+from harness.virtual.lanes import LaneOp, Layout, Work
 from tests.ranks import run_ranks
 
 LANES = [
@@ -122,9 +122,12 @@ class Case:
             told = [elements * self.element_s * each / sum(self.phases) for each in self.phases]
             acts = []
             for length in lengths:
-                acts += [Act(told.pop(0) if told else 0.0), Act(0.0, (("all_reduce", length),))]
-            buckets.append([*acts, Act(sum(told))])
-        opening = [Act(0.0, (("all_reduce", length),)) for length in self.opening]
+                acts += [
+                    LaneOp(told.pop(0) if told else 0.0),
+                    LaneOp(0.0, (("all_reduce", length),)),
+                ]
+            buckets.append([*acts, LaneOp(sum(told))])
+        opening = [LaneOp(0.0, (("all_reduce", length),)) for length in self.opening]
         parts_s = [share * self.backward_s for share in self.shares]
         return Work(self.begin_s, self.forward_s, parts_s, opening, buckets)
 

@@ -10,19 +10,19 @@ from harness.config.lanes import Lanes
 from harness.engine.exchange.clocks import Clocks, merged, overlap_s
 from harness.engine.exchange.order import in_turn
 from harness.reporting.analysis import load
-from harness.virtual.lanes import Act, Layout, Work
+from harness.virtual.lanes import LaneOp, Layout, Work
 from profiles.static import Static
 from tests.virtual.runs import simulated
 from tests.virtual.threads import costs_of
 
 WORKERS = 2
 ONE_S = (("all_reduce", 1_000_000, WORKERS),)  # between two workers, at 1 MB/s
-BUCKET = [Act(0.5), Act(0.0, ONE_S), Act(0.25)]
-TWICE = [Act(0.5), Act(0.0, ONE_S), Act(0.25), Act(0.0, ONE_S), Act(0.25)]
+BUCKET = [LaneOp(0.5), LaneOp(0.0, ONE_S), LaneOp(0.25)]
+TWICE = [LaneOp(0.5), LaneOp(0.0, ONE_S), LaneOp(0.25), LaneOp(0.0, ONE_S), LaneOp(0.25)]
 
 
 def laid_out(
-    buckets: list[list[Act]], lanes: Lanes, after: bool = False, opening: tuple[Act, ...] = ()
+    buckets: list[list[LaneOp]], lanes: Lanes, after: bool = False, opening: tuple[LaneOp, ...] = ()
 ) -> Clocks:
     """Of two workers that do the same: a second of forward and one of backward for each bucket."""
     costs = costs_of(Static(rate_mbit=8.0), WORKERS)
@@ -95,7 +95,7 @@ def test_interference_is_of_compression_between_parts_of_backward():
 
 
 def test_nothing_is_compressed_before_the_density_is_agreed_on():
-    opening = (Act(0.0, (("all_reduce", 2_500_000, WORKERS),)),)
+    opening = (LaneOp(0.0, (("all_reduce", 2_500_000, WORKERS),)),)
     worker = laid_out([BUCKET], FREE, opening=opening)
     assert spans(worker, "communicate")[0] == pytest.approx((0, 2.5))
     assert spans(worker, "compress")[0] == pytest.approx((2.5, 3))
@@ -105,10 +105,10 @@ def test_nothing_is_compressed_before_the_density_is_agreed_on():
 def random_work(source: random.Random, calls: list[int], begin_s: float) -> Work:
     buckets = []
     for count in calls:
-        acts = [Act(source.random())]
+        ops = [LaneOp(source.random())]
         for _ in range(count):
-            acts += [Act(0.0, ONE_S), Act(source.random())]
-        buckets.append(acts)
+            ops += [LaneOp(0.0, ONE_S), LaneOp(source.random())]
+        buckets.append(ops)
     return Work(begin_s, source.random(), [source.random() for _ in calls], [], buckets)
 
 

@@ -126,12 +126,12 @@ def _told(work: Any, **changes: float) -> list[list[LaneSpan]]:
 
     def turn(workers: Any) -> list[Any]:
         work(workers)
-        return workers.acts
+        return workers.ops
 
     noise = changes.pop("noise", Noise())
     costs = costs_of(Static(rate_mbit=1e6), 3, noise=noise, **changes)
     costs.noise.begin(0)
-    works = [Work(5.0, 0.0, [0.0], [], [acts]) for acts in together(3, turn, costs)]
+    works = [Work(5.0, 0.0, [0.0], [], [ops]) for ops in together(3, turn, costs)]
     return [
         [one for one in worker.done if one.kind == "communicate"]
         for worker in Layout(works, costs, Lanes(waits=True), False).workers()
@@ -171,8 +171,8 @@ def test_lengths_that_are_told_before_an_all_to_all_are_of_its_call():
 
     def turn(workers: Any) -> list[Any]:
         work(workers)
-        return workers.acts
+        return workers.ops
 
-    for acts in together(3, turn):
-        assert [act.compress_s for act in acts] == [0.5, 0.0, 0.25]
-        assert [collective for collective, *_ in acts[1].call] == ["all_to_all", "all_to_all"]
+    for ops in together(3, turn):
+        assert [op.compress_s for op in ops] == [0.5, 0.0, 0.25]
+        assert [collective for collective, *_ in ops[1].call] == ["all_to_all", "all_to_all"]

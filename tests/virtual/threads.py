@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from harness.virtual.circle import Circle
-from harness.virtual.conditions import Conditions
 from harness.virtual.costs import Costs
+from harness.virtual.link_states import LinkStates
 from harness.virtual.routes import Routes, StarRoutes
 from harness.virtual.workers import SimulatedWorkers
 from harness.virtual.world import World
@@ -22,8 +22,8 @@ def costs_of(
 ) -> Costs:
     """Without latencies and overheads, unless told: 8 Mbit/s are 1 MB/s."""
     told = {"alpha_s": 0.0, "operation_s": 0.0, "efficiency": 1.0, "update_s": 0.1} | changes
-    conditions = Conditions(routes or StarRoutes(profile, nodes), told.pop("update_s"))
-    return Costs(conditions, sharing, **told)
+    link_states = LinkStates(routes or StarRoutes(profile, nodes), told.pop("update_s"))
+    return Costs(link_states, sharing, **told)
 
 
 def together(

@@ -13,7 +13,7 @@ from harness.engine.exchange.tally import Exchanged, Release
 from harness.engine.parameter_server.client import Client
 from harness.engine.parameter_server.gradient import Compressed, Gradient
 from harness.engine.parameter_server.messages import Push
-from harness.engine.training.buckets import BucketHandle, Laid
+from harness.engine.training.buckets import BucketBuffers, BucketHandle
 from harness.records.run_directory import Events, Span
 
 
@@ -40,14 +40,14 @@ class Pushing:
     seen: Observation | None = field(default=None, init=False)  # of the last step
     bytes: list[int] = field(default_factory=lambda: [0, 0], init=False)  # of steps, since `join`
     _at: dict[str, float] = field(default_factory=dict, init=False)  # of the step, on the clock
-    _held: list[Laid] = field(default_factory=list, init=False)
+    _held: list[BucketBuffers] = field(default_factory=list, init=False)
     _drained: list[str] = field(default_factory=list, init=False)  # parameters, in this step
     _waited: float = field(default=0.0, init=False)  # for other trainers, in this step
 
     def __post_init__(self) -> None:
         self.reduction, self.learnt = self.gradient.reduction, {"drain": self.gradient.drain}
 
-    def lay(self, weights: Tensor, laid: Sequence[Laid] = ()) -> None:
+    def lay(self, weights: Tensor, laid: Sequence[BucketBuffers] = ()) -> None:
         """Pull into `weights`, [n]; gradients will be these."""
         self.weights, self.entries = weights, weights.numel()
         self.gradient.recall(laid)
@@ -93,7 +93,7 @@ class Pushing:
         """
         if pattern is not None:
             buffer.copy_(pattern)
-        self._held.append(Laid(buffer, names, gradients, parameters))
+        self._held.append(BucketBuffers(buffer, names, gradients, parameters))
         if last:
             self._hold_back()
             found = self._compressed()

@@ -10,7 +10,7 @@ from torch import Tensor
 from harness.engine.exchange.feedback import Residual
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.parameter_server.captured import Call, Captured, Contribution
-from harness.engine.training.buckets import Laid
+from harness.engine.training.buckets import BucketBuffers
 
 
 @dataclass
@@ -56,12 +56,12 @@ class Gradient:
     captured: Captured
     drain: Drain
 
-    def recall(self, laid: Sequence[Laid]) -> None:
+    def recall(self, laid: Sequence[BucketBuffers]) -> None:
         """Have the residual of these, before other threads look for it."""
         for grad, names, gradients, _ in laid:
             self.reduction.feedback.recall(names, [each.numel() for each in gradients], grad)
 
-    def compress(self, step: int, laid: Sequence[Laid]) -> Compressed:
+    def compress(self, step: int, laid: Sequence[BucketBuffers]) -> Compressed:
         """Compress the gradient in `laid`, which is used up, at the density that was chosen."""
         reduction, buckets = self.reduction, list[list[Call]]()
         for index, (grad, names, gradients, parameters) in enumerate(laid):
@@ -70,7 +70,7 @@ class Gradient:
         drained = self._drain(buckets, laid)
         return Compressed(Contribution(step, reduction.density, buckets), drained)
 
-    def _drain(self, buckets: list[list[Call]], laid: Sequence[Laid]) -> list[str]:
+    def _drain(self, buckets: list[list[Call]], laid: Sequence[BucketBuffers]) -> list[str]:
         """Empty what is due into `buckets`, or into nothing; the names of its parameters."""
         residuals = self.residuals()
         if not residuals:

@@ -10,7 +10,7 @@ from compressors.base import Bucket, Compressor
 from compressors.buffers import Buffers
 from harness.engine.parameter_server.captured import Call, Contribution, Reading, is_sparse
 from harness.engine.parameter_server.flat_parameters import FlatParameters
-from harness.engine.training.buckets import Laid
+from harness.engine.training.buckets import BucketBuffers
 from harness.workloads.buckets import BucketMb
 
 
@@ -59,7 +59,7 @@ class ServerModel:
         self.update(self.version)
         self.version += 1
 
-    def _mean(self, index: int, part: Laid, pushes: Sequence[Contribution]) -> None:
+    def _mean(self, index: int, part: BucketBuffers, pushes: Sequence[Contribution]) -> None:
         """Into `part.buffer`."""
         calls = [push.buckets[index] for push in pushes]
         if all(map(is_sparse, calls)):

@@ -13,7 +13,7 @@ from harness.workloads.fusion import Fusion
 MOST_NAMED = 5  # parameters in one message
 
 
-class Laid(NamedTuple):
+class BucketBuffers(NamedTuple):
     """One bucket."""
 
     buffer: Tensor  # [n]; the gradient, then the mean
@@ -45,18 +45,20 @@ class Buckets:
         fused = isinstance(bucket_mb, Fusion)
         layout = of_all if fused else names_at(self._shapes, bucket_mb)
         self.laid = [self._lay(names) for names in layout]
-        self._cut: dict[tuple[int, ...], list[Laid]] = {}  # by how many tensors each bucket has
+        self._cut: dict[
+            tuple[int, ...], list[BucketBuffers]
+        ] = {}  # by how many tensors each bucket has
 
-    def _lay(self, names: tuple[str, ...]) -> Laid:
+    def _lay(self, names: tuple[str, ...]) -> BucketBuffers:
         members = [self._parameters[name].detach() for name in names]
         sizes, first = [member.numel() for member in members], members[0]
         known = "cpu" if first.is_meta else first.device
         buffer = torch.zeros(sum(sizes), device=known if self._values else "meta")
         pairs = zip(buffer.split(sizes), members, strict=True)
         views = [part.view(member.shape) for part, member in pairs]
-        return Laid(buffer, names, views, () if first.is_meta else members)
+        return BucketBuffers(buffer, names, views, () if first.is_meta else members)
 
-    def at(self, step: int) -> list[Laid]:
+    def at(self, step: int) -> list[BucketBuffers]:
         """The buckets of the exchange of `step`."""
         if not isinstance(self._bucket_mb, Fusion):
             return self.laid
@@ -100,7 +102,7 @@ class Buckets:
                 self._parameters[name].grad = mean
 
 
-def _cut(whole: Laid, counts: Iterable[int]) -> Iterator[Laid]:
+def _cut(whole: BucketBuffers, counts: Iterable[int]) -> Iterator[BucketBuffers]:
     """Buckets of so many tensors each, in the memory of one of all."""
     name, element = 0, 0
     for count in counts:
@@ -108,7 +110,7 @@ def _cut(whole: Laid, counts: Iterable[int]) -> Iterator[Laid]:
         gradients = whole.gradients[some]
         size = sum(gradient.numel() for gradient in gradients)
         buffer = whole.buffer[element : element + size]
-        yield Laid(buffer, whole.names[some], gradients, whole.parameters[some])
+        yield BucketBuffers(buffer, whole.names[some], gradients, whole.parameters[some])
         name, element = name + count, element + size
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.futures import Future
 
 from harness.engine.exchange.thread import Exchange, future_of
-from harness.engine.training.buckets import Buckets, Laid
+from harness.engine.training.buckets import BucketBuffers, Buckets
 
 
 class PendingGradient(NamedTuple):
@@ -27,7 +27,9 @@ class Collector:
 
     buckets: Buckets
     exchange: Exchange
-    _left: deque[Laid] = field(default_factory=deque, init=False)  # buckets of this exchange
+    _left: deque[BucketBuffers] = field(
+        default_factory=deque, init=False
+    )  # buckets of this exchange
     _held: list[PendingGradient] = field(default_factory=list, init=False)
 
     def hook(self, state: object, bucket: torch.distributed.GradBucket) -> Future[Tensor]:

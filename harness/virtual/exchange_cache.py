@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from harness.virtual.lanes import Act
+from harness.virtual.lanes import LaneOp
 
 SETTLING = 4  # exchanges: what is compiled, fetched and allocated once is no part of the others
 MOST_KEPT = 64  # densities
@@ -13,13 +13,13 @@ Kind = tuple[float, int]  # of an exchange: its density, and how many buckets it
 class RecordedExchange(NamedTuple):
     """Recorded exchange of one bucket."""
 
-    acts: list[Act]
+    ops: list[LaneOp]
     sent_bytes: int
     received_bytes: int
 
 
 @dataclass
-class Repeats:
+class ExchangeCache:
     """Remembers `after` exchanges at each density; from then on they come again in turn. 0: none.
 
     Exact for methods whose turns divide it, as 12 does for most: two factors in turn, or an

@@ -15,8 +15,8 @@ UNSHAPED = Link(np.inf)
 
 
 @dataclass
-class Look:
-    """Conditions until the next look changes them; arrays are [directions + 1].
+class LinkState:
+    """Rates, delays and losses until the next update; arrays are [directions + 1].
 
     The last direction is not shaped.
     """
@@ -29,13 +29,13 @@ class Look:
     version: int = 0  # of the network; the same while nothing changes
 
     @classmethod
-    def unshaped(cls, directions: int) -> "Look":
+    def unshaped(cls, directions: int) -> "LinkState":
         size = directions + 1
         return cls([UNSHAPED] * size, np.full(size, np.inf), np.zeros(size), np.zeros(size))
 
 
 @dataclass
-class Conditions:
+class LinkStates:
     """Link state of a profile at the last multiple of `update_s`, as a player would hold it.
 
     Meant for times that do not fall: going back begins anew.
@@ -43,13 +43,13 @@ class Conditions:
 
     routes: Routes
     update_s: float
-    _number: int = field(default=-1, init=False)  # of the last look
+    _number: int = field(default=-1, init=False)  # of the last update
 
     def __post_init__(self) -> None:
-        self._look = Look.unshaped(0)
+        self._state = LinkState.unshaped(0)
         self._rewind()
 
-    def look(self, time_s: float) -> Look:
+    def at(self, time_s: float) -> LinkState:
         """Link state that holds at `time_s`."""
         number = self._number_at(time_s)
         if number < self._number:
@@ -57,15 +57,15 @@ class Conditions:
         if number != self._number:
             self._number = number
             self._advance(number * self.update_s)
-        return self._look
+        return self._state
 
     def finish(
-        self, start_s: float, amounts: np.ndarray, rates: Callable[[Look], np.ndarray]
+        self, start_s: float, amounts: np.ndarray, rates: Callable[[LinkState], np.ndarray]
     ) -> float:
         """Time at which all of `amounts`, begun at `start_s`, are carried, each at its rate."""
         time_s, left = start_s, np.asarray(amounts, dtype=float)
         while True:
-            per_s = rates(self.look(time_s))
+            per_s = rates(self.at(time_s))
             until_s = (self._number + 1) * self.update_s
             needed_s = float(np.max(left / per_s))
             if needed_s <= until_s - time_s:
@@ -84,13 +84,13 @@ class Conditions:
             alike.setdefault(id(each), []).append(direction)
         self._groups = [(played[directions[0]], directions) for directions in alike.values()]
         self._due = [(-np.inf, group) for group in range(len(self._groups))]
-        before, self._look = self._look, Look.unshaped(len(played))
-        self._look.version = before.version + 1
+        before, self._state = self._state, LinkState.unshaped(len(played))
+        self._state.version = before.version + 1
         self._number = -1
 
     def _advance(self, time_s: float) -> None:
         """Ask for what may have changed."""
-        look, due, links = self._look, self._due, self._look.links
+        state, due, links = self._state, self._due, self._state.links
         which: list[int] = []  # directions with another rate, which nearly all changes are
         rates: list[float] = []
         while due and due[0][0] <= time_s:
@@ -101,12 +101,12 @@ class Conditions:
             if link == (before := links[directions[0]]):
                 continue
             if link[1:] != before[1:]:
-                look.delay_s[directions], look.loss[directions] = link.delay_ms / 1000, link.loss
+                state.delay_s[directions], state.loss[directions] = link.delay_ms / 1000, link.loss
             for direction in directions:
                 links[direction] = link
                 which.append(direction)
                 rates.append(link.rate_mbit)
-        look.bytes_per_s[which] = np.array(rates) * BYTES_PER_MBIT
+        state.bytes_per_s[which] = np.array(rates) * BYTES_PER_MBIT
         flows = self.routes.flows(time_s)
-        if which or flows != look.flows:
-            look.flows, look.version = flows, look.version + 1
+        if which or flows != state.flows:
+            state.flows, state.version = flows, state.version + 1

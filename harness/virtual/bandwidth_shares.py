@@ -6,7 +6,7 @@ from math import log2
 
 import numpy as np
 
-from harness.virtual.conditions import Look
+from harness.virtual.link_states import LinkState
 from harness.virtual.loss import tcp_bytes_per_s
 from harness.virtual.routes import Paths, Routes
 
@@ -19,7 +19,7 @@ WINDOW_PER_DOUBLING = 0.09
 
 
 @dataclass
-class Shares:
+class BandwidthShares:
     """Shares of the directions of `routes`; the ring's are cached until the links change."""
 
     routes: Routes
@@ -33,33 +33,33 @@ class Shares:
         self._known: tuple[int, np.ndarray, float] = (-1, self._shared, 0.0)
         self._hop_rates = self._shared  # payload bytes/s from each node to the next, then
 
-    def of_ring(self, look: Look) -> tuple[np.ndarray, float]:
+    def of_ring(self, state: LinkState) -> tuple[np.ndarray, float]:
         """Payload bytes/s of the slowest hop and of all in a row; the mean time of a window."""
-        if self._known[0] != look.version:
-            shares = self.of_each(look, self._ring_connections)
+        if self._known[0] != state.version:
+            shares = self.of_each(state, self._ring_connections)
             hops, wait_s = shares[self.hops].min(axis=1), 0.0
-            if look.loss.any():
-                hops = np.minimum(hops, self.bounds(look, self.hops, self.hops_back))
+            if state.loss.any():
+                hops = np.minimum(hops, self.bounds(state, self.hops, self.hops_back))
             self._hop_rates, rates = hops, np.array([hops.min(), 1 / np.mean(1 / hops)])
-            if look.flows:
-                wait_s = float(self.waits_s(look, self.hops).mean())
-            self._known = look.version, rates, wait_s
+            if state.flows:
+                wait_s = float(self.waits_s(state, self.hops).mean())
+            self._known = state.version, rates, wait_s
         return self._known[1:]
 
-    def waits_s(self, look: Look, paths: Paths) -> np.ndarray:
+    def waits_s(self, state: LinkState, paths: Paths) -> np.ndarray:
         """Seconds of waiting for competing flows' windows, at each path's narrowest direction."""
-        if not look.flows or not self.queue_bytes:
+        if not state.flows or not self.queue_bytes:
             return np.zeros(len(paths))
-        rates = np.where(self._shared[paths] > 0, look.bytes_per_s[paths], np.inf)
-        window = WINDOW + WINDOW_PER_DOUBLING * log2(max(1, look.flows))
+        rates = np.where(self._shared[paths] > 0, state.bytes_per_s[paths], np.inf)
+        window = WINDOW + WINDOW_PER_DOUBLING * log2(max(1, state.flows))
         return window * self.queue_bytes / rates.min(axis=1)
 
-    def of_workers(self, look: Look, own: int) -> np.ndarray:
+    def of_workers(self, state: LinkState, own: int) -> np.ndarray:
         """Payload bytes/s from each of `own` workers a node to the next; inf inside it."""
         nodes = self.routes.nodes
         found = np.full(nodes * own, np.inf)
         if nodes > 1:
-            self.of_ring(look)
+            self.of_ring(state)
             found[own - 1 :: own] = self._hop_rates
         return found
 
@@ -83,15 +83,15 @@ class Shares:
         np.add.at(loads, paths, volumes[:, None])
         return loads
 
-    def of_each(self, look: Look, connections: np.ndarray) -> np.ndarray:
+    def of_each(self, state: LinkState, connections: np.ndarray) -> np.ndarray:
         """Payload bytes/s of one of so many connections on each direction."""
-        flows = np.maximum(1, connections + look.flows * self._shared)
-        return self.efficiency * look.bytes_per_s / flows
+        flows = np.maximum(1, connections + state.flows * self._shared)
+        return self.efficiency * state.bytes_per_s / flows
 
-    def bounds(self, look: Look, paths: Paths, back: Paths) -> np.ndarray:
+    def bounds(self, state: LinkState, paths: Paths, back: Paths) -> np.ndarray:
         """Payload bytes/s of one connection along each path, as loss bounds it."""
-        if not look.loss.any():
+        if not state.loss.any():
             return np.full(len(paths), np.inf)
-        loss = 1 - np.prod(1 - look.loss[paths], axis=1)
-        delay_s = look.delay_s[paths].sum(axis=1) + look.delay_s[back].sum(axis=1)
+        loss = 1 - np.prod(1 - state.loss[paths], axis=1)
+        delay_s = state.delay_s[paths].sum(axis=1) + state.delay_s[back].sum(axis=1)
         return tcp_bytes_per_s(delay_s + self.around_s, loss)

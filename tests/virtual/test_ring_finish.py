@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from harness.engine.exchange.workers import CHUNK_BYTES
-from harness.virtual.ends import ring_ends_s
 from harness.virtual.noise import Noise
+from harness.virtual.ring_finish import ring_ends_s
 from profiles.static import Static
 from tests.virtual.test_costs import MB, Made
 from tests.virtual.threads import costs_of
