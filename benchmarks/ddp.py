@@ -19,7 +19,7 @@ from compressors.dense import Dense
 from controllers.fixed import Fixed
 from harness.calibrate.ranks import enclosed, on_ranks
 from harness.clock import Clock
-from harness.engine.exchange.feedback import Forget
+from harness.engine.exchange.feedback import NoFeedback
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.thread import Exchange
 from harness.engine.exchange.workers import Workers
@@ -40,7 +40,7 @@ def _exchange(model: nn.Module) -> Exchange:
     clock.start()
     shares = {name: 1 / len(names) for name in names.values()}
     workers = Workers(dist.new_group())
-    reduction = Reduction(Dense(), Fixed(1.0), "local", Forget(), workers)
+    reduction = Reduction(Dense(), Fixed(1.0), "local", NoFeedback(), workers)
     return Exchange(reduction, workers, clock, names, shares)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from compressors.base import Compressor
 from controllers.fixed import Fixed
-from harness.engine.exchange.feedback import Forget, Residual
+from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.exchange.reduction import Reduction
 
 LAYER = (512, 256, 3, 3)  # a convolution of ResNet-50; after it comes the scale and shift of a norm
@@ -87,7 +87,7 @@ class Step:
         parts = self.buffer.split([prod(shape) for shape in shapes.values()])
         self.views = [p.view(shape) for p, shape in zip(parts, shapes.values(), strict=True)]
         self.names, self.step = tuple(shapes), 0
-        kept = Residual() if feedback else Forget()
+        kept = Residual() if feedback else NoFeedback()
         self.reduction = Reduction(compressor, Fixed(density), "local", kept, self.workers)
         self.reduction.open(None)
 

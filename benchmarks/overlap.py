@@ -24,7 +24,7 @@ from compressors import kernels
 from controllers.fixed import Fixed
 from harness.calibrate.ranks import enclosed, on_ranks
 from harness.clock import Clock
-from harness.engine.exchange.feedback import Forget, Residual
+from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.thread import Exchange
 from harness.engine.exchange.workers import Workers
@@ -62,7 +62,7 @@ class Replay:
         compressor, workers, clock = instantiate(part), Workers(group), Clock()
         clock.start()
         own = "error_feedback" in compressor.replaces
-        feedback = Forget() if own or name == "dense" else Residual()
+        feedback = NoFeedback() if own or name == "dense" else Residual()
         controller = Fixed(DENSITIES.get(name, DENSITY))
         reduction = Reduction(compressor, controller, "local", feedback, workers)
         shares = {each: 1 / len(SHAPES) for each in SHAPES}

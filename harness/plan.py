@@ -29,7 +29,7 @@ from harness.config.run import Run
 from harness.config.server import Server
 from harness.config.settings import BadSetting, Settings, leaves
 from harness.emulation.dumbbell import Dumbbell
-from harness.engine.exchange.tally import Exchanged
+from harness.engine.exchange.exchange_stats import Exchanged
 from harness.engine.training.train import UNSETTLED_STEPS, Loop
 from harness.records.run_directory import TABLES, Table
 from harness.reporting.analysis import load

@@ -19,7 +19,7 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from harness.engine.exchange.feedback import Forget, Residual
+from harness.engine.exchange.feedback import NoFeedback, Residual
 from profiles.base import WAYS
 from tests.activations.schemes import rectified
 from tests.activations.test_contract import there_and_back
@@ -182,7 +182,7 @@ def reduced(section: dict[str, Any]) -> str:
         compressor, sizes, send = build(section), list[int](), workers.all_reduce
         workers.all_reduce = lambda x, *op, **how: (sizes.append(x.nbytes), send(x, *op, **how))[1]
         replaced = "error_feedback" in compressor.replaces
-        replica = Replica(workers, compressor, Forget() if replaced else Residual())
+        replica = Replica(workers, compressor, NoFeedback() if replaced else Residual())
         found, density = [], DENSITIES.get(section["_target_"], 0.1)
         for step, (index, of) in product(range(STEPS), enumerate(BUCKETS)):
             replica.weights = {

@@ -68,7 +68,7 @@ def unfit(section: Mapping[str, Any], kinds: Mapping[str, Any], prefix: str = ""
 
 
 def as_declared(value: Any, kind: Any) -> Any:
-    """Return `value`, as a float where `kind` is one: torch takes no whole number beyond 64 bits."""
+    """Return `value`, as a float where `kind` is one: torch takes no integer beyond 64 bits."""
     return float(value) if type(value) is int and _is_float(kind) else value
 
 

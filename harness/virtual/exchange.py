@@ -16,9 +16,9 @@ from controllers.base import Observation
 from harness.clock import RankClock
 from harness.config.lanes import Lanes
 from harness.engine.exchange.clocks import Clocks
+from harness.engine.exchange.exchange_stats import Exchanged
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.runner import Charge
-from harness.engine.exchange.tally import Exchanged
 from harness.engine.training.buckets import BucketBuffers, BucketHandle
 from harness.engine.training.pace import Release
 from harness.records.run_directory import Span

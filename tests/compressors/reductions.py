@@ -14,7 +14,7 @@ from torch import Tensor
 
 from compressors.base import Bucket, Reduced
 from compressors.buffers import Buffers
-from harness.engine.exchange.feedback import Feedback, Forget
+from harness.engine.exchange.feedback import Feedback, NoFeedback
 from tests.compressors.threads import ThreadWorkers, together
 
 CHOICES = Path("conf/compressor")
@@ -67,7 +67,7 @@ class Replica:
 
     workers: ThreadWorkers
     compressor: Any
-    feedback: Feedback = field(default_factory=Forget)
+    feedback: Feedback = field(default_factory=NoFeedback)
     in_place: bool = False
     weights: dict[str, Tensor] = field(default_factory=dict)  # by name; empty: nothing is trained
 

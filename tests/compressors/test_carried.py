@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from compressors.carried_topk import CarriedTopK
-from harness.engine.exchange.feedback import Forget, Residual
+from harness.engine.exchange.feedback import NoFeedback, Residual
 from tests.compressors.reductions import Outcome, Replica, gradient
 from tests.compressors.threads import ThreadWorkers, together
 
@@ -44,7 +44,7 @@ def train(
 
     def work(workers: ThreadWorkers) -> tuple[Counting, list[Outcome], list[float]]:
         compressor = Counting(**fields)
-        replica = Replica(workers, compressor, Residual() if feedback else Forget())
+        replica = Replica(workers, compressor, Residual() if feedback else NoFeedback())
         outcomes, thresholds = [], []
         for step, grad in enumerate(grads):
             of = {"w": (grad.numel(),)}

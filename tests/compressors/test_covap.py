@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from compressors.covap import COVAP, interval, shards
-from harness.engine.exchange.feedback import Feedback, Forget, Residual
+from harness.engine.exchange.feedback import Feedback, NoFeedback, Residual
 from tests.compressors.reductions import Outcome, Replica, Shapes, gradient
 from tests.compressors.threads import ThreadWorkers, together
 
@@ -106,7 +106,7 @@ def sizes(layout: Layout) -> list[int]:
 def test_the_filter_takes_turns_as_in_the_papers_formula() -> None:
     """I = 4, buckets of one size: unit 0 at steps 0 and 4, unit 1 at 3 and 7."""
     layout: Layout = [{f"p{index}": (10,)} for index in range(6)]
-    (steps,) = train(1, [layout] * 8, lambda step: 0.25, COVAP, Forget)
+    (steps,) = train(1, [layout] * 8, lambda step: 0.25, COVAP, NoFeedback)
     went = [[index for index, one in enumerate(step) if one.contributed_bytes] for step in steps]
     assert went == [[0, 4], [3], [2], [1, 5]] * 2
 
@@ -119,7 +119,7 @@ def test_every_element_goes_once_in_any_interval(of: list[int], every: int, scop
     layout: Layout = [{f"p{index}": (n,)} for index, n in enumerate(of)]
     steps = 3 * every + 1
     make = lambda: COVAP(scope)  # noqa: E731
-    (seen,) = train(1, [layout] * steps, lambda step: 1 / every, make, Forget)
+    (seen,) = train(1, [layout] * steps, lambda step: 1 / every, make, NoFeedback)
     went = np.stack([np.concatenate([one.reduced.mean != 0 for one in step]) for step in seen])
     for first in range(1, steps - every + 1):
         assert np.all(went[first : first + every].sum(0) == 1)
@@ -203,7 +203,7 @@ def test_steps_are_those_of_float64_over_a_new_layout(size: int, changes: bool) 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_without_feedback_the_mean_is_of_what_is_not_unsent(size: int) -> None:
-    results = train(size, [LATER] * 6, lambda step: 0.4, COVAP, Forget)
+    results = train(size, [LATER] * 6, lambda step: 0.4, COVAP, NoFeedback)
     for step in range(6):
         for outcomes in zip(*(worker[step] for worker in results), strict=True):
             sent = [

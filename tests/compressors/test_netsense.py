@@ -11,7 +11,7 @@ from torch import Tensor
 
 from compressors.netsense import NetSenseML
 from compressors.pruning import kth_largest, prune_
-from harness.engine.exchange.feedback import Forget, Residual
+from harness.engine.exchange.feedback import NoFeedback, Residual
 from tests.compressors.reductions import KINDS, Outcome, Replica, gradient
 from tests.compressors.threads import ThreadWorkers, together
 
@@ -54,7 +54,7 @@ def exchange(
     """Outcomes of all buckets and steps, by worker."""
 
     def work(workers: ThreadWorkers) -> list[Outcome]:
-        kept = Residual() if feedback else Forget()
+        kept = Residual() if feedback else NoFeedback()
         replica = Replica(workers, make(), kept, weights=WEIGHTS)
         outcomes = []
         for step in range(STEPS):

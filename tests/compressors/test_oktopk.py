@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from compressors.oktopk import OkTopK
-from harness.engine.exchange.feedback import Forget, Residual
+from harness.engine.exchange.feedback import NoFeedback, Residual
 from tests.compressors.reductions import Outcome, Replica, gradient
 from tests.compressors.threads import ThreadWorkers, together
 
@@ -28,7 +28,7 @@ def train(
     size: int, n: int, density: float, make: Callable[[], OkTopK], feedback: bool = True
 ) -> list[list[Seen]]:
     def work(workers: ThreadWorkers) -> list[Seen]:
-        replica = Replica(workers, make(), Residual() if feedback else Forget())
+        replica = Replica(workers, make(), Residual() if feedback else NoFeedback())
         seen, before = [], (0, 0, 0)
         for step in range(STEPS):
             grad = gradient(n, 100 * workers.rank + step)

@@ -8,7 +8,7 @@ from compressors import kernels
 from compressors.packing import pack
 from compressors.rng import positions
 from compressors.sparse import add_at_
-from harness.engine.exchange.feedback import Forget, Residual
+from harness.engine.exchange.feedback import NoFeedback, Residual
 from tests.compressors.reductions import Outcome, Replica, bits, build, gradient
 from tests.compressors.threads import ThreadWorkers, together
 
@@ -39,7 +39,7 @@ def special(n: int, seed: int) -> Tensor:
 
 def outcomes(variant: str, n: int, kept: bool) -> list[list[Outcome]]:
     def work(workers: ThreadWorkers) -> list[Outcome]:
-        feedback = Residual() if kept else Forget()
+        feedback = Residual() if kept else NoFeedback()
         replica = Replica(workers, build(variant), feedback, in_place=not kept)
         grads = [special(n, 10 * step + workers.rank) * 0.9**step for step in range(STEPS)]
         density = 0.3 if variant.startswith("randomk") else 1.0

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from controllers.covap import COVAP
-from harness.engine.exchange.feedback import Forget
+from harness.engine.exchange.feedback import NoFeedback
 from harness.engine.exchange.reduction import Reduction
 from tests.compressors.reductions import build
 from tests.compressors.threads import ThreadWorkers, together
@@ -49,7 +49,7 @@ def profiled(workers: ThreadWorkers) -> tuple[float, list[float], dict[str, floa
     durations_s = [end - begin for begin, end in own]
     controller = COVAP(warm_steps=1)
     group: Any = Agreeing(rank, workers.meeting)
-    reduction = Reduction(build("covap"), controller, "mean", Forget(), group)
+    reduction = Reduction(build("covap"), controller, "mean", NoFeedback(), group)
     densities = []
     for step in range(5):
         reduction.open(None, None) if step == 0 else reduction.open(

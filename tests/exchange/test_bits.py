@@ -8,7 +8,7 @@ import torch.distributed as dist
 from controllers.fixed import Fixed
 from harness.clock import Clock
 from harness.config.lanes import Lanes
-from harness.engine.exchange.feedback import Forget, Residual
+from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.thread import Exchange
 from harness.engine.exchange.workers import Workers
@@ -47,7 +47,7 @@ def buckets(step: int) -> list[Bucket]:
 def reduction_of(variant: str, workers: Workers) -> Reduction:
     compressor = build(variant)
     own = "error_feedback" in compressor.replaces
-    feedback = Forget() if own else Residual()
+    feedback = NoFeedback() if own else Residual()
     return Reduction(compressor, Fixed(DENSITY), "local", feedback, workers)
 
 

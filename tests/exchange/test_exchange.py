@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from compressors.base import Compressor, Reduced
 from harness.clock import Clock
-from harness.engine.exchange.feedback import Forget, Residual
+from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.thread import Exchange, ExchangeError
 from harness.engine.exchange.workers import Workers
@@ -81,7 +81,7 @@ def _exchange(model, compressor, feedback=None):
     clock.start()
     shares = {name: 1 / len(names) for name in names.values()}
     workers = Workers(dist.new_group())
-    reduction = Reduction(compressor, Constant(), "local", feedback or Forget(), workers)
+    reduction = Reduction(compressor, Constant(), "local", feedback or NoFeedback(), workers)
     return Exchange(reduction, workers, clock, names, shares)
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from harness.engine.exchange.feedback import Forget, Residual
+from harness.engine.exchange.feedback import NoFeedback, Residual
 
 
 def test_residual_adds_what_was_not_sent():
@@ -31,9 +31,9 @@ def test_residual_follows_parameters_through_a_new_bucket_layout():
 
 def test_without_feedback_the_gradient_passes_as_it_is():
     grad = torch.randn(4)
-    assert Forget().recall(("w",), [4], grad) is None
-    Forget().keep(("w",), torch.ones(4))
-    assert Forget().recall(("w",), [4], grad) is None
+    assert NoFeedback().recall(("w",), [4], grad) is None
+    NoFeedback().keep(("w",), torch.ones(4))
+    assert NoFeedback().recall(("w",), [4], grad) is None
 
 
 def test_decay_fades_what_waits():

@@ -16,7 +16,7 @@ from controllers.fixed import Fixed
 from harness.clock import Clock
 from harness.config.lanes import Lanes
 from harness.engine.exchange.clocks import LaneSpan
-from harness.engine.exchange.feedback import Forget
+from harness.engine.exchange.feedback import NoFeedback
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.thread import Exchange, ExchangeError
 from harness.engine.exchange.workers import Workers
@@ -140,7 +140,7 @@ class Case:
         workers: Any = Told(clock)
         controller = Opens(workers, self.opening)
         program = Program(self.lengths, self.phases)
-        reduction = Reduction(program, controller, "local", Forget(), workers)
+        reduction = Reduction(program, controller, "local", NoFeedback(), workers)
         shares = {str(number): share for number, share in enumerate(self.shares)}
         exchange = Exchange(reduction, workers, clock, {}, shares, after, lanes, charge=self.charge)
         clock.sleep_until(self.begin_s)
@@ -152,7 +152,7 @@ class Case:
         ]
         for future in futures:
             future.wait()
-        took, clocks = exchange.finish(), exchange._tally.clocks
+        took, clocks = exchange.finish(), exchange._stats.clocks
         exchange.close()
         return clocks.done, clocks.end_s, took
 
@@ -230,7 +230,7 @@ def order_on_the_wire(lanes: Lanes) -> list[float]:
     clock, all_handed = Clock(), threading.Event()
     clock.start()
     workers = Noting(dist.new_group())
-    reduction = Reduction(Rounds(all_handed), Fixed(1.0), "local", Forget(), workers)
+    reduction = Reduction(Rounds(all_handed), Fixed(1.0), "local", NoFeedback(), workers)
     exchange = Exchange(reduction, workers, clock, {}, {"a": 1 / BUCKETS}, lanes=lanes)
     exchange.begin(None)
     futures = []
@@ -281,7 +281,7 @@ def test_what_fails_on_the_wire_fails_whoever_waits_and_all_threads_end(lanes, f
     clock = Instant()
     workers: Any = Lost(clock, fails_at=fails_at)
     reduction = Reduction(
-        Program([[1.0, 1.0]] * BUCKETS, (1.0,)), Fixed(1.0), "local", Forget(), workers
+        Program([[1.0, 1.0]] * BUCKETS, (1.0,)), Fixed(1.0), "local", NoFeedback(), workers
     )
     exchange = Exchange(reduction, workers, clock, {}, {"a": 1 / BUCKETS}, lanes=lanes)
     exchange.begin(None)

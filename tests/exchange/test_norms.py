@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from compressors import kernels
-from harness.engine.exchange.norms import Norms, Squares, square
+from harness.engine.exchange.norms import Norms, SquaredNorms, square
 from tests.compressors.reductions import gradient
 
 
@@ -32,14 +32,14 @@ def test_a_sum_of_squares_is_finite_exactly_where_every_element_is(code):
 
 def test_norms_follow_their_definitions():
     g, e, sent = 9.0, 16.0, 15.0
-    norms = Squares(gradient=g, residual=e, compensated=20.0, unsent=20.0 - sent).norms()
+    norms = SquaredNorms(gradient=g, residual=e, compensated=20.0, unsent=20.0 - sent).norms()
     assert norms == (sqrt(g), sqrt(e), sent / g, sent / 20.0)
 
 
 def test_of_nothing_all_is_sent_and_the_rest_may_be_beyond_measure():
-    assert Squares().norms() == (0, 0, 1, 1)
-    assert Squares(residual=4.0, compensated=4.0).norms() == (0, 2, inf, 1)
-    assert Squares(gradient=1.0, compensated=1.0, unsent=1.5).norms() == (1, 0, 0, 0)
+    assert SquaredNorms().norms() == (0, 0, 1, 1)
+    assert SquaredNorms(residual=4.0, compensated=4.0).norms() == (0, 2, inf, 1)
+    assert SquaredNorms(gradient=1.0, compensated=1.0, unsent=1.5).norms() == (1, 0, 0, 0)
 
 
 def test_norms_that_nobody_asked_for_are_nan():

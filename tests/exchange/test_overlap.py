@@ -14,9 +14,9 @@ from torch.nn.parallel import DistributedDataParallel
 from compressors.base import Compressor, Reduced
 from controllers.base import Observation
 from harness.clock import Clock
+from harness.engine.exchange.exchange_stats import Exchanged
 from harness.engine.exchange.feedback import Residual
 from harness.engine.exchange.reduction import Reduction
-from harness.engine.exchange.tally import Exchanged
 from harness.engine.exchange.thread import Exchange
 from harness.engine.exchange.workers import Workers
 from harness.engine.training.gradients import Replayed
@@ -102,7 +102,7 @@ def train(compressor, bucket_mb=BUCKET_MB, agree="local", release=None, **option
         exchange.begin_backward()
         loss.backward()
         took.append(exchange.finish())
-        buckets.append(exchange._tally.buckets)
+        buckets.append(exchange._stats.buckets)
         exchange.observe(
             observed(step, begin, exchange.clock.now(), took[-1], dist.get_world_size(), 1.0)
         )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Compressor, Reduced
-from harness.engine.exchange.feedback import Forget, Residual
+from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.exchange.reduction import Reduction
 from tests.compressors.reductions import CHOICES, build, gradient
 
@@ -105,7 +105,7 @@ def test_norms_are_of_the_whole_gradient_in_every_bucket_layout(compressor):
 
 
 def test_without_feedback_gain_and_captured_are_one_number():
-    worker = reduction("fp16", Forget(), needs_norms=True)
+    worker = reduction("fp16", NoFeedback(), needs_norms=True)
     exchange(worker, 0, LAYOUTS[0], grads(0))
     norms = worker.norms()
     assert norms.residual_norm == 0
@@ -114,7 +114,7 @@ def test_without_feedback_gain_and_captured_are_one_number():
 
 
 @pytest.mark.parametrize("compressor", ["topk", "threshold_topk", "fp16", "ef_signsgd", "dense"])
-@pytest.mark.parametrize("feedback", [Residual, Forget])
+@pytest.mark.parametrize("feedback", [Residual, NoFeedback])
 def test_measuring_changes_no_bit_of_the_result(compressor, feedback):
     kept, means = [], []
     for needs_norms in (False, True):
@@ -149,7 +149,7 @@ def test_a_gradient_that_is_not_finite_is_refused_before_anything_is_sent(compre
 
 
 @pytest.mark.parametrize("compressor", sorted(path.stem for path in CHOICES.glob("*.yaml")))
-@pytest.mark.parametrize("feedback", [Residual, Forget])
+@pytest.mark.parametrize("feedback", [Residual, NoFeedback])
 def test_what_is_finite_is_never_refused_however_large(compressor, feedback):
     """Unless the compressor says that it cannot carry it."""
     worker = reduction(compressor, feedback())
@@ -163,7 +163,7 @@ def test_what_is_finite_is_never_refused_however_large(compressor, feedback):
 
 def test_a_sum_that_overflows_is_no_reason_to_refuse():
     large = {name: torch.full(shape, 3e38) for name, shape in SIZES.items()}
-    mean = exchange(reduction("dense", Forget()), 0, LAYOUTS[0], large)
+    mean = exchange(reduction("dense", NoFeedback()), 0, LAYOUTS[0], large)
     assert torch.equal(mean, torch.full((678,), 3e38))
 
 

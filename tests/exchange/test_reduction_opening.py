@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from controllers.base import Observation
-from harness.engine.exchange.feedback import Forget
+from harness.engine.exchange.feedback import NoFeedback
 from harness.engine.exchange.reduction import TOLD, Reduction
 from tests.compressors.reductions import build
 from tests.compressors.threads import ThreadWorkers, together
@@ -56,7 +56,7 @@ def opened(durations, agree="min", kind=Proposes):
         rank = workers.rank
         talking = Talking(rank, workers.meeting)
         controller = kind(0.1 if kind is Same else (rank + 1) / 10)
-        reduction = Reduction(build("topk"), controller, agree, Forget(), talking)
+        reduction = Reduction(build("topk"), controller, agree, NoFeedback(), talking)
         reduction.open(seen(0, comm_s=sum(durations[rank])), durations[rank])
         assert controller.seen is not None
         return controller.seen.comm_s, reduction.density, talking.messages
@@ -115,7 +115,7 @@ def test_workers_that_called_other_collectives_are_told_so():
 
     def work(workers: ThreadWorkers):
         talking = Talking(workers.rank, workers.meeting)
-        reduction = Reduction(build("topk"), Proposes(0.1), "min", Forget(), talking)
+        reduction = Reduction(build("topk"), Proposes(0.1), "min", NoFeedback(), talking)
         with pytest.raises(RuntimeError, match=r"from 2 to 4 collectives .* at rank"):
             reduction.open(seen(0), [0.1] * (4 if workers.rank else 2))
 
@@ -126,7 +126,7 @@ def test_without_durations_the_delay_stays_as_it_was_seen():
     def work(workers: ThreadWorkers):
         controller = Proposes(0.1)
         talking = Talking(workers.rank, workers.meeting)
-        Reduction(build("topk"), controller, "min", Forget(), talking).open(seen(3, comm_s=0.7))
+        Reduction(build("topk"), controller, "min", NoFeedback(), talking).open(seen(3, comm_s=0.7))
         return controller.seen.comm_s, talking.messages
 
     assert together(2, work) == [(0.7, [1]), (0.7, [1])]

@@ -36,7 +36,7 @@ from harness.engine.parameter_server.server_loop import ServerLoop
 from harness.engine.parameter_server.server_model import ServerModel
 from harness.engine.training.assembly import assembled
 from harness.engine.training.rest import Rest, no_checkpoint
-from harness.engine.training.stops import Stops
+from harness.engine.training.stopping import StopSchedule
 from harness.records.run_directory import Events, Table, read_events
 from harness.validation import checked
 from tests.ranks import free_port
@@ -92,7 +92,7 @@ class Bench:
             door=lambda: door, timeout_s=timeout_s, is_lost=self.lost.__contains__, begin=begun
         )
         self.server_loop, self.port = ServerLoop(self.store, transport), door.port
-        stops = Stops(steps, eval_every, None)
+        stops = StopSchedule(steps, eval_every, None)
         own = self.clock, self.server_loop, self._evaluate, no_checkpoint, None
         self.server_loop.rest = Rest(stops, 0, *own)
         self.store.is_due = self.server_loop.rest.is_due

@@ -11,7 +11,7 @@ from torch import nn
 
 from controllers.fixed import Fixed
 from harness.config.search_path import choices
-from harness.engine.exchange.feedback import Forget, Residual
+from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.parameter_server.captured import Captured, Contribution, alone, read
 from harness.engine.parameter_server.flat_parameters import FlatParameters
@@ -41,7 +41,7 @@ def drawn(step: int, rank: int, n: int) -> torch.Tensor:
 
 
 def feedback(name: str):
-    return Forget() if name in ("dgc", "dense", "signsgd") else Residual()
+    return NoFeedback() if name in ("dgc", "dense", "signsgd") else Residual()
 
 
 def fill(flat: FlatParameters, grad: torch.Tensor) -> None:

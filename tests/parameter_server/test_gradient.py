@@ -10,7 +10,7 @@ from torch import nn
 from compressors.dct_dp import DCTDP
 from compressors.dense import Dense
 from controllers.fixed import Fixed
-from harness.engine.exchange.feedback import Forget, Residual
+from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.parameter_server.captured import Captured, alone
 from harness.engine.parameter_server.flat_parameters import FlatParameters
@@ -84,7 +84,7 @@ def test_what_is_pushed_and_what_is_kept_make_up_all_gradients():
 
 
 def test_a_dense_gradient_is_pushed_as_it_is():
-    tried = made(Dense(), Fixed(1.0), Forget(), Drain(None, False, 0))
+    tried = made(Dense(), Fixed(1.0), NoFeedback(), Drain(None, False, 0))
     found = compressed(tried, 0, drawn(0))
     [[(values,)]] = found.push.buckets
     assert torch.equal(values, drawn(0))

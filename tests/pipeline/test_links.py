@@ -11,7 +11,7 @@ from compressors.activations.dct_mp import DCTMP
 from compressors.activations.encoding import Encoding
 from harness.clock import Clock
 from harness.engine.pipeline.channel import GlooChannel
-from harness.engine.pipeline.link import Inlet, Outlet
+from harness.engine.pipeline.stage_io import Inlet, Outlet
 from harness.engine.training.place import single_thread_executor
 from tests.ranks import run_ranks
 

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from compressors.dense import Dense
 from controllers.fixed import Fixed
 from harness.clock import Clock
-from harness.engine.exchange.feedback import Forget
+from harness.engine.exchange.feedback import NoFeedback
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.thread import Exchange
 from harness.engine.exchange.workers import Workers
@@ -43,7 +43,7 @@ def _leave_busy(rank: int, port: int) -> None:
     clock.start()
     held = Held()
     workers = Workers(group)
-    reduction = Reduction(Dense(), Fixed(1.0), "local", Forget(), workers)
+    reduction = Reduction(Dense(), Fixed(1.0), "local", NoFeedback(), workers)
     held.exchange = Exchange(reduction, workers, clock, names, {"a": 1.0})
     held.ddp = DistributedDataParallel(model)
     held.exchange.begin(None)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from harness.config.settings import BadSetting
-from harness.engine.training.task import Memory, Task
+from harness.engine.training.task import RecurrentState, Task
 from harness.reporting.analysis import load
 from harness.reporting.analysis.metrics import measure
 from tests.data.files import PTB_WORDS, write_ptb
@@ -110,7 +110,7 @@ class Counts(torch.nn.Module):
 def test_state_is_forgotten_where_the_text_begins_again():
     task, inputs = Task("perplexity", CPU), torch.zeros(2, 4)
     for done, expected in ((0, [1, 2, 3, 1, 2, 3]), (4, [1, 2, 1, 2, 3, 1])):
-        memory, seen = Memory(period=3, done=done), []
+        memory, seen = RecurrentState(period=3, done=done), []
         for _ in expected:
             memory.begin()
             for part in (0, 1):  # micro-batches read different texts

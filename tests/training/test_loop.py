@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from controllers.fixed import Fixed
-from harness.engine.exchange.tally import Exchanged
+from harness.engine.exchange.exchange_stats import Exchanged
 from harness.engine.training.pace import MeasuredPace
 from harness.engine.training.rest import Rest, no_checkpoint
-from harness.engine.training.stops import Stops
+from harness.engine.training.stopping import StopSchedule
 from harness.engine.training.together import Machines
 from harness.engine.training.train import Loop
 from harness.records.run_directory import TABLES, Table
@@ -102,7 +102,7 @@ def test_a_stop_leaves_ranks_as_far_apart_as_they_were(tmp_path, other_s):
 
     for name in TABLES:
         Table(tmp_path, name).header()
-    stops = Stops(steps=3, eval_every=2, checkpoint_every=None)
+    stops = StopSchedule(steps=3, eval_every=2, checkpoint_every=None)
     together = Machines(clock, meet, lambda mine: [mine])
     steps, evaluations = (Table(tmp_path, name) for name in ("steps.csv", "evaluations.csv"))
     rest = Rest(stops, 0, clock, together, parts.evaluate, no_checkpoint, evaluations)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from compressors.dense import Dense
 from controllers.fixed import Fixed
 from harness.clock import Clock
-from harness.engine.exchange.feedback import Forget
+from harness.engine.exchange.feedback import NoFeedback
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.thread import Exchange
 from harness.engine.exchange.workers import Workers
@@ -90,7 +90,7 @@ def trained(
     clock.start()
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     shares = {name: 1 / len(names) for name in names.values()}
-    reduction = Reduction(Dense(), Fixed(), "local", Forget(), workers)
+    reduction = Reduction(Dense(), Fixed(), "local", NoFeedback(), workers)
     exchange, cpu = Exchange(reduction, workers, clock, names, shares), torch.device("cpu")
     return Trained(
         model=model,

@@ -21,7 +21,7 @@ class Feedback(Protocol):
         ...
 
 
-class Forget:
+class NoFeedback:
     """No error feedback: the gradient is compressed as it is, the rest is lost."""
 
     def recall(self, names: tuple[str, ...], sizes: list[int], grad: Tensor) -> None:

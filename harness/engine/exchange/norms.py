@@ -23,7 +23,7 @@ class Norms(NamedTuple):
 
 
 @dataclass
-class Squares:
+class SquaredNorms:
     """Sums of squares, of an exchange's buckets so far."""
 
     gradient: float = 0.0  # g

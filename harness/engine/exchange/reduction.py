@@ -15,7 +15,7 @@ from compressors.base import Bucket, Compressor, Workers
 from compressors.buffers import Buffers
 from controllers.base import Controller, Observation
 from harness.engine.exchange.feedback import Feedback
-from harness.engine.exchange.norms import Norms, Squares
+from harness.engine.exchange.norms import Norms, SquaredNorms
 
 TOLD = 62  # durations in one message, which then has 512 bytes
 
@@ -42,7 +42,7 @@ class Reduction:
     feedback: Feedback
     workers: AgreeingWorkers
     density: float = field(default=1.0, init=False)  # of the exchange in progress
-    _squares: Squares | None = field(default=None, init=False)  # None: nobody asked for norms
+    _squares: SquaredNorms | None = field(default=None, init=False)  # None: nobody asked for norms
     _sent: int | None = field(default=None, init=False)  # entries; None: the compressor tells none
     _entries: int = field(default=0, init=False)
 
@@ -65,7 +65,7 @@ class Reduction:
             raise ValueError(f"controller chose density {density}, allowed (0, 1]")
         self.density = density
         self._sent, self._entries = None, 0
-        self._squares = Squares() if getattr(self.controller, "needs_norms", False) else None
+        self._squares = SquaredNorms() if getattr(self.controller, "needs_norms", False) else None
 
     def _without_waiting(self, durations_s: Sequence[float]) -> float:
         """Sum over collectives of the shortest time that any worker saw.

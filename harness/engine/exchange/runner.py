@@ -13,12 +13,12 @@ from torch.futures import Future
 
 from controllers.base import Observation
 from harness.clock import Clock
+from harness.engine.exchange.exchange_stats import ExchangeStats
 from harness.engine.exchange.fiber import Fiber
+from harness.engine.exchange.lane_workers import LaneWorkers
 from harness.engine.exchange.order import in_turn
-from harness.engine.exchange.passage import Passage
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.stream import Stream
-from harness.engine.exchange.tally import Tally
 from harness.engine.exchange.wire import CollectiveThread
 from harness.engine.exchange.workers import Workers
 
@@ -26,13 +26,13 @@ from harness.engine.exchange.workers import Workers
 Charge = Callable[[list[Tensor], float], float]
 
 
-class Opening(NamedTuple):
+class ExchangeStart(NamedTuple):
     """An exchange begins, with the choice of its density."""
 
     step: int
     seen: Observation | None  # the exchange before
     durations_s: list[float] | None  # of its collectives, emulated
-    tally: Tally
+    stats: ExchangeStats
     ahead: int  # buckets that are started before the first is come back to
 
 
@@ -60,7 +60,7 @@ class Started(NamedTuple):
 
 @dataclass
 class Runner:
-    """Owns the threads of an exchange. Tasks are openings, and buckets to be started, in order.
+    """Owns the threads of an exchange. Tasks are exchanges and buckets to start, in order.
 
     Up to one bucket runs at any time; collectives go on beside it. After a failure, `error`, every
     bucket fails with it.
@@ -73,7 +73,7 @@ class Runner:
     error: BaseException | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._tasks: queue.SimpleQueue[Opening | list[BucketJob] | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[ExchangeStart | list[BucketJob] | None] = queue.SimpleQueue()
         self._stream = Stream(self.workers.device)
         self._wire = CollectiveThread(self.workers, self.clock)
         self._fibers: list[Fiber] = []
@@ -82,7 +82,7 @@ class Runner:
         self._thread = threading.Thread(target=self._serve, name="exchange", daemon=True)
         self._thread.start()
 
-    def put(self, task: Opening | list[BucketJob]) -> None:
+    def put(self, task: ExchangeStart | list[BucketJob]) -> None:
         self._tasks.put(task)
 
     def close(self, join_s: float) -> bool:
@@ -97,9 +97,9 @@ class Runner:
         with self._stream.entered():
             try:
                 while (task := self._tasks.get()) is not None:
-                    assert isinstance(task, Opening), "a bucket comes without an exchange"
+                    assert isinstance(task, ExchangeStart), "a bucket comes without an exchange"
                     self._perform(task)
-                    del task  # do not keep the last tally alive while waiting for the next
+                    del task  # do not keep the last exchange alive while waiting for the next
             except BaseException as error:  # whatever it is, backward must not wait for ever
                 self.error = error
                 self._fail(error)
@@ -108,31 +108,31 @@ class Runner:
         self._wire.close()
 
     def _fail(self, error: BaseException) -> None:
-        task: Opening | list[BucketJob] | None = [*self._unsettled]
+        task: ExchangeStart | list[BucketJob] | None = [*self._unsettled]
         while task is not None:
             for job in task if isinstance(task, list) else []:
                 job.future.set_exception(error)  # type: ignore[arg-type]
             task = self._tasks.get()
 
-    def _perform(self, opening: Opening) -> None:
-        tally = opening.tally
-        choose = partial(self.reduction.open, opening.seen, opening.durations_s)
-        opened = self._wire.post(choose, tally.clocks.begin_s)
+    def _perform(self, start: ExchangeStart) -> None:
+        stats = start.stats
+        choose = partial(self.reduction.open, start.seen, start.durations_s)
+        opened = self._wire.post(choose, stats.clocks.begin_s)
         opened.result()
-        tally.opened(opened.spans)
-        buckets = self._arriving(tally)
-        for starts, started in in_turn(buckets, opening.ahead):
-            (self._start if starts else self._go_on)(started, opening)
+        stats.opened(opened.spans)
+        buckets = self._arriving(stats)
+        for starts, started in in_turn(buckets, start.ahead):
+            (self._start if starts else self._go_on)(started, start)
 
-    def _arriving(self, tally: Tally) -> Iterator[Started]:
+    def _arriving(self, stats: ExchangeStats) -> Iterator[Started]:
         """The buckets of an exchange, as they come."""
         while (jobs := self._tasks.get()) is not None:
             assert isinstance(jobs, list), "an exchange begins before the last bucket of another"
             self._unsettled.extend(jobs)
             for job in jobs:
-                tally.computed(job.number, job.handed, job.part_s, job.last)
+                stats.computed(job.number, job.handed, job.part_s, job.last)
             for job in jobs:
-                tally.computes = len(jobs) == 1 and not job.last
+                stats.computes = len(jobs) == 1 and not job.last
                 yield Started(job, self._fiber())
             if jobs[-1].last:
                 return
@@ -145,31 +145,31 @@ class Runner:
             return self._fibers[-1]
         return self._idle.popleft()
 
-    def _start(self, started: Started, opening: Opening) -> None:
-        job, tally = started.job, opening.tally
+    def _start(self, started: Started, start: ExchangeStart) -> None:
+        job, stats = started.job, start.stats
         density = self.reduction.density
         seconds = self.charge(job.gradients, density) if self.charge else None
-        tally.begins()
+        stats.begins()
         if seconds is None:  # what takes as long as here is not begun before its time
-            self.clock.sleep_until(tally.clocks.now_s)
+            self.clock.sleep_until(stats.clocks.now_s)
         self._stream.follow(job.ready_event, job.buffer)
         told_s = None if seconds is None else deque(self.reduction.phases_s(seconds))
-        passage = Passage(
-            job.number, self._wire, tally, self.clock, self._stream, started.fiber.pause, told_s
+        lane_workers = LaneWorkers(
+            job.number, self._wire, stats, self.clock, self._stream, started.fiber.pause, told_s
         )
-        started.fiber.start(partial(self._reduce, opening.step, job, passage))
+        started.fiber.start(partial(self._reduce, start.step, job, lane_workers))
 
-    def _reduce(self, step: int, job: BucketJob, passage: Passage) -> None:
-        passage.begin()
+    def _reduce(self, step: int, job: BucketJob, lane_workers: LaneWorkers) -> None:
+        lane_workers.begin()
         self.reduction.reduce(
-            step, job.number, job.names, job.gradients, job.buffer, job.parameters, passage
+            step, job.number, job.names, job.gradients, job.buffer, job.parameters, lane_workers
         )
-        passage.end()
+        lane_workers.end()
 
-    def _go_on(self, started: Started, opening: Opening) -> None:
+    def _go_on(self, started: Started, start: ExchangeStart) -> None:
         started.fiber.go_on()
         self._idle.append(started.fiber)
         if started.job.last:  # backward waits for it, and so ends on time
-            self.clock.sleep_until(opening.tally.clocks.end_s)
+            self.clock.sleep_until(start.stats.clocks.end_s)
         job = self._unsettled.popleft()
         job.future.set_result(job.buffer)  # on our stream, which the future remembers

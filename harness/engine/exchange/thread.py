@@ -18,9 +18,9 @@ from controllers.base import Observation
 from harness.clock import Clock
 from harness.config.lanes import Lanes
 from harness.engine.exchange.clocks import Clocks
+from harness.engine.exchange.exchange_stats import Exchanged, ExchangeStats, Release
 from harness.engine.exchange.reduction import Reduction
-from harness.engine.exchange.runner import BucketJob, Charge, Opening, Runner
-from harness.engine.exchange.tally import Exchanged, Release, Tally
+from harness.engine.exchange.runner import BucketJob, Charge, ExchangeStart, Runner
 from harness.engine.exchange.workers import Workers
 
 JOIN_S = 5.0  # the threads end between two buckets; longer means a collective hangs
@@ -52,7 +52,7 @@ class Exchange:
 
     def __post_init__(self) -> None:
         self._held: list[BucketJob] = []  # that backward's end will send
-        self._tally = self._fresh(None)
+        self._stats = self._fresh(None)
         self._seen: Observation | None = None
         self._durations_s: list[float] | None = None
         self.step = 0
@@ -64,22 +64,22 @@ class Exchange:
         return self._runner.error
 
     def begin(self, release: Release | None) -> None:
-        """A new exchange; call before forward, which hides how long its opening takes."""
+        """A new exchange; call before forward, which hides how long its start takes."""
         self._raise_if_failed()
-        self._tally = self._fresh(release)
-        given = self.step, self._seen, self._durations_s, self._tally
-        self._runner.put(Opening(*given, self.lanes.ahead))
+        self._stats = self._fresh(release)
+        given = self.step, self._seen, self._durations_s, self._stats
+        self._runner.put(ExchangeStart(*given, self.lanes.ahead))
 
-    def _fresh(self, release: Release | None) -> Tally:
+    def _fresh(self, release: Release | None) -> ExchangeStats:
         now = self.clock.now()
         backward_begin = release(0.0) if release else now
         clocks = Clocks(min(now, backward_begin), self.lanes)
-        return Tally(self.workers, self.clock, clocks, release, backward_begin)
+        return ExchangeStats(self.workers, self.clock, clocks, release, backward_begin)
 
     def begin_backward(self) -> None:
         """Forward is over; without this call, and a release, it is thought to take no time."""
-        if self._tally.release is None:
-            self._tally.backward_begin = self.clock.now()
+        if self._stats.release is None:
+            self._stats.backward_begin = self.clock.now()
 
     def hook(self, state: object, bucket: torch.distributed.GradBucket) -> Future[Tensor]:
         """DDP communication hook."""
@@ -104,14 +104,14 @@ class Exchange:
         """
         if pattern is not None:
             buffer.copy_(pattern)
-        tally, now, number = self._tally, self.clock.now(), self._tally.buckets
-        part_s = tally.ready(now, sum(self.shares.get(name, 0.0) for name in names), buffer.numel())
+        stats, now, number = self._stats, self.clock.now(), self._stats.buckets
+        part_s = stats.ready(now, sum(self.shares.get(name, 0.0) for name in names), buffer.numel())
         future = future_of(buffer)
         event = torch.cuda.current_stream().record_event() if buffer.is_cuda else None
         given = number, buffer, names, gradients, parameters, now, part_s, last
         self._held.append(BucketJob(*given, future, event))
         if last or not self.after_backward:
-            tally.sendable()
+            stats.sendable()
             self._runner.put(self._held)
             self._held = []
         return future
@@ -119,9 +119,9 @@ class Exchange:
     def finish(self) -> Exchanged:
         """Totals of this exchange; call when all its futures are done (backward has returned)."""
         self._raise_if_failed()
-        tally, reduction = self._tally, self.reduction
-        self._durations_s = [took / self.clock.dilation for took in tally.clocks.durations_s()]
-        return tally.total(reduction.density, reduction.norms(), reduction.achieved_density())
+        stats, reduction = self._stats, self.reduction
+        self._durations_s = [took / self.clock.dilation for took in stats.clocks.durations_s()]
+        return stats.total(reduction.density, reduction.norms(), reduction.achieved_density())
 
     def observe(self, seen: Observation) -> None:
         """Keep the observation that the controller sees when it chooses the next density."""

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from controllers.base import Observation
+from harness.engine.exchange.exchange_stats import Exchanged, Release
 from harness.engine.exchange.runner import Charge
-from harness.engine.exchange.tally import Exchanged, Release
 from harness.engine.parameter_server.client import Client
 from harness.engine.parameter_server.gradient import Compressed, Gradient
 from harness.engine.parameter_server.messages import Push
@@ -45,7 +45,7 @@ class Pushing:
     _waited: float = field(default=0.0, init=False)  # for other trainers, in this step
 
     def __post_init__(self) -> None:
-        self.reduction, self.learnt = self.gradient.reduction, {"drain": self.gradient.drain}
+        self.reduction, self.stateful = self.gradient.reduction, {"drain": self.gradient.drain}
 
     def lay(self, weights: Tensor, laid: Sequence[BucketBuffers] = ()) -> None:
         """Pull into `weights`, [n]; gradients will be these."""

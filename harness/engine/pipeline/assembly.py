@@ -11,11 +11,11 @@ from harness.config.run import Run
 from harness.engine.pipeline.channel import Channel
 from harness.engine.pipeline.device import Device
 from harness.engine.pipeline.engine import PipelineEngine, StagePosition
-from harness.engine.pipeline.link import Inlet, Outlet
-from harness.engine.pipeline.meter import Meter
 from harness.engine.pipeline.object_gather import ObjectGather
-from harness.engine.pipeline.staged import ReplayedStage, Stage, Staged
+from harness.engine.pipeline.pipeline_stage import PipelineStage, ReplayedStage, Stage
+from harness.engine.pipeline.stage_io import Inlet, Outlet
 from harness.engine.pipeline.stages import cuts_of, parts, shapes, share
+from harness.engine.pipeline.traffic_meter import TrafficMeter
 from harness.engine.training.assembly import built, exchange_of, loop_of, times_of, trained
 from harness.engine.training.course import course_of
 from harness.engine.training.place import Place, anew
@@ -49,16 +49,18 @@ def staged(run: Run, place: Place) -> Loop:
     model, shares = parts(whole, cuts)[position.stage], backward_shares(whole, data.shape)
     engine = _engine(run, layout, place, group, position, crossing, share(model, shares))
     exchange = exchange_of(run, place, model, shares={})
-    meter = Meter([*engine.ends(), engine.device, object_gather])
+    meter = TrafficMeter([*engine.ends(), engine.device, object_gather])
     course = course_of(run, place, position.pipeline, place.workers.size)
     if run.emulation.is_replay:
         given = dict(model.named_parameters()), course, exchange, run.bucket_mb, run.seed
         return loop_of(run, place, ReplayedStage(*given, engine=engine), engine.device, meter)
     replica = partial(Stage, position=position, object_gather=object_gather)
     alone = place._replace(replica=replica, once=anew)
-    gradients = trained(run, alone, model.to(place.device), course, exchange, Staged, engine=engine)
-    learnt = {type(end).__name__.lower(): end.scheme for end in engine.ends()}
-    return loop_of(run, place, gradients, engine.device, meter, learnt)
+    gradients = trained(
+        run, alone, model.to(place.device), course, exchange, PipelineStage, engine=engine
+    )
+    stateful = {type(end).__name__.lower(): end.scheme for end in engine.ends()}
+    return loop_of(run, place, gradients, engine.device, meter, stateful)
 
 
 def _engine(

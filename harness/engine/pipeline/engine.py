@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 from torch import Tensor
 
 from harness.engine.pipeline.device import Device
-from harness.engine.pipeline.link import Arrival, Inlet, Outlet, Sending
 from harness.engine.pipeline.schedule import SCHEDULES
+from harness.engine.pipeline.stage_io import Arrival, Inlet, Outlet, Sending
 
 
 class StagePosition(NamedTuple):

@@ -12,12 +12,12 @@ from compressors.activations.operator import Cut
 from harness.config.device_costs import file_of
 from harness.config.parallel import Split
 from harness.config.run import Optimizer, Run
-from harness.engine.exchange.feedback import Forget, Residual
+from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.exchange.reduction import AgreeingWorkers, Reduction
 from harness.engine.exchange.runner import Charge
 from harness.engine.pipeline.device import StageTimes
-from harness.engine.pipeline.meter import Meter
 from harness.engine.pipeline.operators import before_cuts, cut_in_place, schemes
+from harness.engine.pipeline.traffic_meter import TrafficMeter
 from harness.engine.training.course import Course, course_of
 from harness.engine.training.gradients import Replayed, Trained
 from harness.engine.training.pace import MeasuredPace, Pace, Paced
@@ -25,7 +25,7 @@ from harness.engine.training.place import Place, anew
 from harness.engine.training.replica import Replica
 from harness.engine.training.rest import Rest
 from harness.engine.training.saving import go_on, saver_of, with_state
-from harness.engine.training.stops import Stops
+from harness.engine.training.stopping import StopSchedule
 from harness.engine.training.task import Task
 from harness.engine.training.train import Loop
 from harness.engine.training.watch import Watching
@@ -49,10 +49,10 @@ def whole(run: Run, place: Place) -> Loop:
     if run.emulation.is_replay:
         parameters = dict(model.named_parameters())
         replayed = Replayed(parameters, course, exchange, run.bucket_mb, run.seed)
-        return loop_of(run, place, replayed, pace, Meter([]))
+        return loop_of(run, place, replayed, pace, TrafficMeter([]))
     gradients = trained(run, place, model, course, exchange)
     cuts = _cuts(run, place, model, gradients.replica, course.first)
-    return loop_of(run, place, gradients, pace, Meter(cuts), schemes(cuts))
+    return loop_of(run, place, gradients, pace, TrafficMeter(cuts), schemes(cuts))
 
 
 def built(run: Run, place: Place) -> nn.Module:
@@ -72,12 +72,12 @@ def loop_of(
     place: Place,
     gradients: Any,
     pace: Pace,
-    meter: Meter,
-    learnt: Mapping[str, Any] = {},  # noqa: B006  read only
+    meter: TrafficMeter,
+    stateful: Mapping[str, Any] = {},  # noqa: B006  read only
 ) -> Loop:
-    """`learnt` is kept beside what the exchange learns, `meter` is of all cuts."""
+    """`stateful` is kept beside what the exchange learns, `meter` is of all cuts."""
     exchange = gradients.exchange
-    rest = rest_of(run, place, gradients, {**with_state(exchange), **learnt})
+    rest = rest_of(run, place, gradients, {**with_state(exchange), **stateful})
     return Loop(
         rank=place.rank,
         first=rest.done,
@@ -93,18 +93,18 @@ def loop_of(
     )
 
 
-def rest_of(run: Run, place: Place, gradients: Any, learnt: dict[str, Any]) -> Rest:
+def rest_of(run: Run, place: Place, gradients: Any, stateful: dict[str, Any]) -> Rest:
     """Once all is where the course of `gradients` begins."""
     course: Course = gradients.course
     if course.begin is not None:
-        go_on(course.begin, place, gradients, learnt)
+        go_on(course.begin, place, gradients, stateful)
     return Rest(
-        stops=Stops.of(run, course.steps),
+        stops=StopSchedule.of(run, course.steps),
         done=course.first,
         clock=place.clock,
         together=place.together,
         evaluate=gradients.evaluate,
-        save=saver_of(run, place, gradients, learnt),
+        save=saver_of(run, place, gradients, stateful),
         table=place.table("evaluations") if place.tells else None,
     )
 
@@ -146,7 +146,7 @@ def reduction_of(
     run: Run, workers: AgreeingWorkers, shared: Callable[..., Any] = anew
 ) -> Reduction:
     """Build a worker's compressor, controller and residual; `shared` is what its threads share."""
-    feedback = partial(Residual, run.residual_decay) if run.error_feedback else Forget
+    feedback = partial(Residual, run.residual_decay) if run.error_feedback else NoFeedback
     return Reduction(
         compressor=shared("compressor", run.compressor),
         controller=run.controller(),

@@ -13,7 +13,7 @@ from harness.clock import RankClock
 from harness.engine.training.buckets import Buckets
 from harness.engine.training.course import Course
 from harness.engine.training.replica import Replica
-from harness.engine.training.task import Memory, Task
+from harness.engine.training.task import RecurrentState, Task
 from harness.workloads.buckets import BucketMb
 
 
@@ -65,7 +65,10 @@ class Trained(Gradients):
 
     def __post_init__(self) -> None:
         self.samples, first = self.course.samples, self.course.first
-        self.batches, self.memory = self.course.batches(first), Memory(self.course.period, first)
+        self.batches, self.memory = (
+            self.course.batches(first),
+            RecurrentState(self.course.period, first),
+        )
 
     def settle(self, inputs: Tensor) -> None:
         """Take the one-time costs of a step on any micro-batch `inputs`; nothing changes."""

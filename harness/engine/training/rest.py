@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from controllers.base import Observation
 from harness.clock import RankClock
-from harness.engine.training.stops import Stops
+from harness.engine.training.stopping import StopSchedule
 from harness.engine.training.together import Together
 from harness.records.run_directory import Evaluation, Table
 
@@ -24,7 +24,7 @@ class Rest:
     Metrics are equal on every rank, none where there is nothing to evaluate; one has the `table`.
     """
 
-    stops: Stops
+    stops: StopSchedule
     done: int  # steps, at the last rest
     clock: RankClock
     together: Together

@@ -16,17 +16,17 @@ from harness.records import checkpoint
 from harness.records.run_directory import Events
 
 
-def go_on(begin: Resumed, place: Place, gradients: Trained, learnt: dict[str, Any]) -> None:
+def go_on(begin: Resumed, place: Place, gradients: Trained, stateful: dict[str, Any]) -> None:
     """Put this rank where the checkpoint was taken; batches and clock begin there by themselves."""
     name = checkpoint.rank_file(place.rank, place.thread)
     own = checkpoint.load(begin.folder, name, place.device)
-    for part, thing in learnt.items():
+    for part, thing in stateful.items():
         restored(own["reduction"][part], thing, part)
     gradients.restore(checkpoint.load(begin.folder, checkpoint.MODEL, place.device), own)
 
 
-def saver_of(run: Run, place: Place, gradients: Trained, learnt: dict[str, Any]) -> Save:
-    """A function that writes checkpoints of `gradients`, and of what was `learnt` beside them.
+def saver_of(run: Run, place: Place, gradients: Trained, stateful: dict[str, Any]) -> Save:
+    """A function that writes checkpoints of `gradients`, and of what is `stateful` beside them.
 
     A replay has nothing to save.
     """
@@ -43,7 +43,7 @@ def saver_of(run: Run, place: Place, gradients: Trained, learnt: dict[str, Any])
     )
 
     def reduction() -> dict[str, Any]:
-        return {name: taken(thing, name) for name, thing in learnt.items()}
+        return {name: taken(thing, name) for name, thing in stateful.items()}
 
     def save(step: int, seen: Observation | None) -> None:
         time_s = place.clock.now() / place.clock.dilation
@@ -61,5 +61,5 @@ def with_state(exchange: Exchanging) -> dict[str, Any]:
         "compressor": reduction.compressor,
         "controller": reduction.controller,
         "feedback": reduction.feedback,
-        **getattr(exchange, "learnt", {}),
+        **getattr(exchange, "stateful", {}),
     }

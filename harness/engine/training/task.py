@@ -20,7 +20,7 @@ COUNTED = 3  # right answers, loss, labels
 
 
 @dataclass
-class Memory:
+class RecurrentState:
     """The state of a recurrent model from one batch to the next, by number of the micro-batch.
 
     Forgotten every `period` batches, where the text begins again. Other models leave it empty.
@@ -66,7 +66,7 @@ class Task:
         return cls(data.metric, device, precision, smoothing, judge)
 
     def scores(
-        self, model: nn.Module, inputs: Tensor, memory: Memory | None = None, part: int = 0
+        self, model: nn.Module, inputs: Tensor, memory: RecurrentState | None = None, part: int = 0
     ) -> Tensor:
         """A model that returns its state beside the scores is handed it with the next batch."""
         inputs = inputs.to(self.device)
@@ -93,7 +93,7 @@ class Task:
         """
         judged = self.judge.size if self.judge else 0
         sums = torch.zeros(COUNTED + judged, dtype=torch.float64, device=self.device)
-        memory = Memory()
+        memory = RecurrentState()
         for inputs, labels in batches:
             scores, wanted = self.scores(model, inputs, memory), labels.to(self.device)
             sums[0] += (answers(scores) == wanted).sum()

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from controllers.base import Controller, Measurement, Observation
 from harness.clock import RankClock
-from harness.engine.crossing import Crossing
+from harness.engine.exchange.exchange_stats import Exchanged
 from harness.engine.exchange.reduction import Reduction
-from harness.engine.exchange.tally import Exchanged
+from harness.engine.pipeline.stage_traffic import StageTraffic
 from harness.engine.training.gradients import Gradients
 from harness.engine.training.pace import Pace, Release
 from harness.records import columns
@@ -60,7 +60,7 @@ class Loop:
     begin: Callable[[], float]  # wait for all: when the first step begins
     rest: Callable[[int, Observation], bool | None]
     pull: Callable[[float], float] = at_once  # what a step needs from its begin: when it is there
-    crossing: Callable[[], Crossing] = Crossing  # of cuts of the model, since the last call
+    crossing: Callable[[], StageTraffic] = StageTraffic  # of cuts of the model, since the last call
     told: Callable[[float], float] = at_once  # a step has ended then: when the next one begins
     alike: int = 1  # ranks from `rank` on that it stands for
     overruns: int = field(default=0, init=False)  # steps that took longer than their pace
@@ -96,7 +96,13 @@ class Loop:
         return self.overruns
 
     def _record(
-        self, step: int, loss: float, begin: float, end: float, took: Exchanged, crossed: Crossing
+        self,
+        step: int,
+        loss: float,
+        begin: float,
+        end: float,
+        took: Exchanged,
+        crossed: StageTraffic,
     ) -> None:
         workers, controller = self.exchange.workers.size, self.exchange.reduction.controller
         self.seen = observed(step, begin, end, took, workers, self.clock.dilation)

@@ -5,10 +5,10 @@ from math import nan
 from typing import NamedTuple
 
 from compressors.activations.operator import Crossed, Cut
-from harness.engine.crossing import Crossing
 from harness.engine.pipeline.device import Device
-from harness.engine.pipeline.link import Inlet, Outlet
 from harness.engine.pipeline.object_gather import ObjectGather
+from harness.engine.pipeline.stage_io import Inlet, Outlet
+from harness.engine.pipeline.stage_traffic import StageTraffic
 
 Source = Inlet | Outlet | Cut | ObjectGather | Device
 
@@ -25,20 +25,20 @@ class _Sums(NamedTuple):
     entries: int = 0
 
 
-class Meter:
+class TrafficMeter:
     """Reads the ends of the cuts of a stage, its device and what it gathers, or the operators."""
 
     def __init__(self, ends: Sequence[Source]) -> None:
         self._ends = ends
         self._before = self._sums()
 
-    def read(self) -> Crossing:
+    def read(self) -> StageTraffic:
         """Since the last time."""
         before, self._before = self._before, self._sums()
         fresh = _Sums._make(now - then for now, then in zip(self._before, before, strict=True))
         kept, entries, told = fresh.kept, fresh.entries, fresh._asdict()
         del told["kept"], told["entries"]
-        return Crossing(achieved_activation_density=kept / entries if entries else nan, **told)
+        return StageTraffic(achieved_activation_density=kept / entries if entries else nan, **told)
 
     def _sums(self) -> _Sums:
         each = map(_counters, self._ends)

@@ -7,7 +7,7 @@ from harness.records.run_directory import Activations, Step
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crossing(Activations):
+class StageTraffic(Activations):
     """All zero, and nan, where a model is not cut; seconds are real."""
 
     received_bytes: int = 0

@@ -40,7 +40,7 @@ class SerialExecutor(Protocol):
     def shutdown(self) -> None: ...
 
 
-class Came(NamedTuple, Generic[Value]):
+class Received(NamedTuple, Generic[Value]):
     """A decoded message, with the times of its arrival and decoding on the clock."""
 
     value: Value
@@ -102,7 +102,7 @@ class End:
 class Sending(NamedTuple):
     """A micro-batch that has left, and whose gradient will come."""
 
-    grad: PendingResult  # a Came[Tensor]
+    grad: PendingResult  # a Received[Tensor]
 
 
 @dataclass
@@ -119,13 +119,13 @@ class Outlet(End):
         self._send(piece, len(rows))
         return Sending(self._thread.submit(self._grad, self._rows(len(rows)), kept))
 
-    def _grad(self, shape: Shape, kept: Any) -> Came[Tensor]:
+    def _grad(self, shape: Shape, kept: Any) -> Received[Tensor]:
         piece, received_s = self._receive(shape, self.scheme.count_back(kept, shape))
         with self.clock.compressing(0):
             grad = self.scheme.returned(piece, kept, shape).view(shape[0], *self.shape)
-        return Came(grad, received_s, self.clock.now())
+        return Received(grad, received_s, self.clock.now())
 
-    def returned(self, sending: Sending) -> Came[Tensor]:
+    def returned(self, sending: Sending) -> Received[Tensor]:
         """The gradient of what was sent, once it has come."""
         return sending.grad.result()
 
@@ -135,7 +135,7 @@ class Outlet(End):
 
 
 class Arrival(NamedTuple):
-    """A micro-batch that has come; times are those of `Came`."""
+    """A micro-batch that has come; times are those of `Received`."""
 
     inputs: Tensor  # [samples, ...], a leaf that collects its gradient
     kept: Any
@@ -156,11 +156,11 @@ class Inlet(End):
         for _ in range(times):
             self._expected.append(self._thread.submit(self._activations, self._rows(samples)))
 
-    def _activations(self, shape: Shape) -> Came[tuple[Tensor, Any]]:
+    def _activations(self, shape: Shape) -> Received[tuple[Tensor, Any]]:
         piece, received_s = self._receive(shape, self.scheme.count(shape))
         with self.clock.compressing(0):
             rows, kept = self.scheme.received(piece, shape)
-        return Came((rows.view(shape[0], *self.shape), kept), received_s, self.clock.now())
+        return Received((rows.view(shape[0], *self.shape), kept), received_s, self.clock.now())
 
     def receive(self) -> Arrival:
         """The next one that was expected."""

@@ -8,7 +8,7 @@ from harness.records.metrics import lower_is_better
 
 
 @dataclass(frozen=True)
-class Stops:
+class StopSchedule:
     """Numbers are of steps done."""
 
     steps: int
@@ -18,7 +18,7 @@ class Stops:
     ends_at: float | None = None  # value of `metric` that ends the run
 
     @classmethod
-    def of(cls, run: Run, steps: int) -> "Stops":
+    def of(cls, run: Run, steps: int) -> "StopSchedule":
         target = run.target
         ends_at = target.value if target.ends_run else None
         metric = target.metric or run.dataset.metric

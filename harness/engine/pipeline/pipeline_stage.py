@@ -39,7 +39,7 @@ class Stage(Gathered):
 
 
 @dataclass(kw_only=True)
-class Staged(Trained):
+class PipelineStage(Trained):
     """Real gradients of one stage, `model`; SGD on their mean over pipelines.
 
     Every rank reads the same batches of its pipeline: the first stage uses the inputs, the last one

@@ -21,7 +21,7 @@ class Exchanged(Measurement):
 
 
 @dataclass
-class Tally:
+class ExchangeStats:
     """Account of the exchange in progress; times are real seconds on the clock.
 
     `clocks` are those of the emulated device, where there is one: they tell when things would be

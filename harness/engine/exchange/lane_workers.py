@@ -9,13 +9,13 @@ from typing import Any
 from torch import Tensor
 
 from harness.clock import Clock
+from harness.engine.exchange.exchange_stats import ExchangeStats
 from harness.engine.exchange.stream import Stream
-from harness.engine.exchange.tally import Tally
 from harness.engine.exchange.wire import CollectiveThread
 
 
 @dataclass
-class Passage:
+class LaneWorkers:
     """The other workers, as the reduction of one bucket sees them.
 
     Its first collective is where it is left, once, and `pause` returns when it is come back to;
@@ -24,7 +24,7 @@ class Passage:
 
     bucket: int
     wire: CollectiveThread
-    tally: Tally
+    stats: ExchangeStats
     clock: Clock
     stream: Stream  # of compression
     pause: Callable[[], None]
@@ -55,16 +55,16 @@ class Passage:
     def _call(self, collective: Callable[[], Any]) -> Any:
         told_s = self.told_s
         self._compressed(None if told_s is None else told_s.popleft() if told_s else 0.0)
-        sending = self.wire.post(collective, self.tally.clocks.now_s)
+        sending = self.wire.post(collective, self.stats.clocks.now_s)
         if not self._is_left:
             self._is_left = True
             self.pause()
         value = sending.result()
         self.stream.adopt(value)
-        self.tally.arrived(self.bucket, sending.spans)
+        self.stats.arrived(self.bucket, sending.spans)
         self.begin()
         return value
 
     def _compressed(self, told_s: float | None) -> None:
         self.stream.finish()
-        self.tally.compressed(self.bucket, self.clock.now() - self._since, told_s)
+        self.stats.compressed(self.bucket, self.clock.now() - self._since, told_s)

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from harness.config.settings import BadSetting
-from harness.engine.training.stops import Stops
+from harness.engine.training.stopping import StopSchedule
 from harness.records.run_directory import read_json
 from harness.validation import checked
 from tests.launching import harness, runs, state
@@ -14,14 +14,16 @@ EARLY = ("steps=40", "eval_every=5", "target.value=0.2", "target.ends_run=true")
 
 
 def test_every_so_many_steps_and_at_the_end() -> None:
-    stops = Stops(steps=7, eval_every=3, checkpoint_every=2)
+    stops = StopSchedule(steps=7, eval_every=3, checkpoint_every=2)
     assert [done for done in range(1, 8) if stops.evaluates(done)] == [3, 6, 7]
     assert [done for done in range(1, 8) if stops.saves(done, stops.ends(done, {}))] == [2, 4, 6, 7]
     assert [done for done in range(1, 8) if stops.ends(done, {"accuracy": 1.0})] == [7]
 
 
 def test_saved_at_the_end_alone_or_never() -> None:
-    at_the_end, never = (Stops(steps=4, eval_every=9, checkpoint_every=each) for each in (0, None))
+    at_the_end, never = (
+        StopSchedule(steps=4, eval_every=9, checkpoint_every=each) for each in (0, None)
+    )
     assert [at_the_end.saves(done, done == 4) for done in range(1, 5)] == [False] * 3 + [True]
     assert not any(never.saves(done, done == 4) for done in range(1, 5))
 
@@ -30,7 +32,7 @@ def test_saved_at_the_end_alone_or_never() -> None:
     ("metric", "short", "met"), [("accuracy", 0.49, 0.5), ("perplexity", 0.51, 0.5)]
 )
 def test_a_target_is_met_from_below_or_from_above(metric: str, short: float, met: float) -> None:
-    stops = Stops(steps=9, eval_every=1, checkpoint_every=0, metric=metric, ends_at=0.5)
+    stops = StopSchedule(steps=9, eval_every=1, checkpoint_every=0, metric=metric, ends_at=0.5)
     assert not stops.ends(1, {}) and not stops.ends(1, {metric: short, "other": met})
     assert not stops.ends(1, {metric: float("nan")})
     assert stops.ends(1, {metric: met})
