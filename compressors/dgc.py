@@ -58,23 +58,24 @@ class DGC(Compressor):
         for each element of a vector to an all-reduce. Nothing is `unsent`: v has it.
         """
         self._clip_(bucket.grad, workers.size)
-        sent = self._sent(bucket, density, workers.rank)
-        vectors = [part.dim() <= 1 for part in bucket.gradients]
-        named = list(compress(zip(bucket.names, bucket.gradients, strict=True), vectors))
+        gradients = bucket.gradients
+        sent = self._sent(bucket, gradients, density, workers.rank)
+        vectors = [part.dim() <= 1 for part in gradients]
+        named = list(compress(zip(bucket.names, gradients, strict=True), vectors))
         steps = self._vector_steps(named, workers)
         mean = self._average(bucket, sent, workers)
         for result, step in zip(compress(mean.split(bucket.sizes), vectors), steps, strict=True):
             result.copy_(step)
         return Reduced(mean, unsent=None)
 
-    def _sent(self, bucket: Bucket, density: float, rank: int) -> Entries:
+    def _sent(self, bucket: Bucket, gradients: list[Tensor], density: float, rank: int) -> Entries:
         """Take out the entries that this worker sends, by their position in the bucket."""
-        matrices = [part.numel() for part in bucket.gradients if part.dim() > 1]
+        matrices = [part.numel() for part in gradients if part.dim() > 1]
         most = sum(self.selection.most(n, density) for n in matrices)
-        index = workspace("sent positions", most, self._wire_dtype, bucket.grad.device)
-        values = workspace("sent values", most, bucket.grad.dtype, bucket.grad.device)
+        index = workspace("sent positions", most, self._wire_dtype, bucket.device)
+        values = workspace("sent values", most, torch.float32, bucket.device)
         count, first = 0, 0
-        for name, part in zip(bucket.names, bucket.gradients, strict=True):
+        for name, part in zip(bucket.names, gradients, strict=True):
             if part.dim() > 1:
                 key = (bucket.step, rank, *name.encode())
                 found = self._accumulated_(name, part.flatten(), density, key)
@@ -86,7 +87,7 @@ class DGC(Compressor):
 
     def _average(self, bucket: Bucket, sent: Entries, workers: Workers) -> Tensor:
         """The mean of what is sent of matrices, [n]; it may lie where the gradients did."""
-        if all(part.dim() <= 1 for part in bucket.gradients):
+        if all(len(shape) <= 1 for shape in bucket.shapes):
             return bucket.empty_mean().zero_()
         return scatter_mean(bucket.buffers, sent.values, sent.index, workers)
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from compressors.buffers import Buffers
 from compressors.carried_topk import CarriedTopK
 from harness.engine.exchange.feedback import NoFeedback, Residual
 from tests.compressors.reductions import Outcome, Replica, gradient
@@ -31,9 +32,9 @@ class Counting(CarriedTopK):
         super().__init__(**fields)
         self.sampled: list[int] = []
 
-    def _sampled(self, grad: Tensor, share: float, key: Any, added: Any = None) -> Tensor:
+    def _sampled(self, buffers: Buffers, share: float, key: Any) -> Tensor:
         self.sampled.append(key[0])
-        return super()._sampled(grad, share, key, added)
+        return super()._sampled(buffers, share, key)
 
 
 def train(
