@@ -140,6 +140,15 @@ OLD_NAMES = {  # of columns in tables that older versions wrote
     "activation_occupancy": "achieved_activation_density",
     "before_s": "compute_before_first_bucket_s",
 }
+OLD_PLACES = {  # of classes in config.yaml, likewise
+    "harness.data.": "harness.workloads.data.",
+    "harness.models.": "harness.workloads.models.",
+    "harness.network.": "harness.emulation.",
+    "harness.parameter_server.layout.": "harness.config.server.",
+    "harness.pipeline.layout.": "harness.config.parallel.",
+    "harness.simulate.": "harness.virtual.",
+    "harness.training.": "harness.config.",
+}
 ALL_TABLES = TABLES | PACKET_TABLES | SIMULATED_TABLES | SERVER_TABLES | WATCH_TABLES
 
 

@@ -191,6 +191,24 @@ def test_older_names_of_columns_are_read_as_todays(tmp_path):
     assert load.runs(run).left_out.tolist() == [""]
 
 
+def test_classes_of_older_runs_are_read_as_todays(tmp_path):
+    sections = {
+        "dataset": "harness.{data}digits.Digits",
+        "network": "harness.{simulate}network.Simulated",
+        "parallel": "harness.{pipeline}Pipeline",
+    }
+    older = {"data": "data.", "simulate": "simulate.", "pipeline": "pipeline.layout."}
+    todays = {"data": "workloads.data.", "simulate": "virtual.", "pipeline": "config.parallel."}
+    for name, places in (("older", older), ("todays", todays)):
+        config = by_hand.config("topk")
+        for section, target in sections.items():
+            config[section] = config.get(section, {}) | {"_target_": target.format(**places)}
+        by_hand.run(tmp_path / name, config, [by_hand.step(0)])
+    one, other = load.runs(tmp_path).to_dict("records")
+    assert one["setting"] == other["setting"] and one["conditions"] == other["conditions"]
+    assert one["simulated"] and other["simulated"]
+
+
 def test_a_column_under_both_of_its_names_is_refused(tmp_path):
     run = by_hand.run(tmp_path / "run", by_hand.config("topk"), [by_hand.step(0)])
     text = older(run).replace("comm_s", "before_s", 1)

@@ -53,7 +53,22 @@ def config(run: Path) -> dict[str, Any]:
     for key in SECTIONS:
         if not isinstance(found.get(key, {}), dict):
             raise Damaged(f"config.yaml is damaged: {key} must be a section")
-    return found
+    return dict(_with_new_places(found))
+
+
+def _with_new_places(value: Any) -> Any:
+    """Settings of an older version as this one says them: its classes have moved."""
+    if isinstance(value, dict):
+        return {key: _moved(each) if key == "_target_" else _with_new_places(each)
+                for key, each in value.items()}  # fmt: skip
+    return [_with_new_places(each) for each in value] if isinstance(value, list) else value
+
+
+def _moved(place: Any) -> Any:
+    for old, new in run_directory.OLD_PLACES.items():
+        if isinstance(place, str) and place.startswith(old):
+            return new + place.removeprefix(old)
+    return place
 
 
 def _values(file: Path) -> Any:

@@ -1,10 +1,10 @@
 """What a run's network was: who is joined to what, at which conditions; from its records alone."""
 
+import re
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from hydra.utils import get_object
 
 from harness.records import run_directory
 from harness.reporting.analysis import load
@@ -57,7 +57,7 @@ def read(run: Path | str) -> NetworkLayout | None:
         rate = Range(min(low, float(planned.min())), max(high, float(planned.max())))
         seen[str(name)] = seen[str(name)]._replace(rate_mbit=rate)
     return NetworkLayout(
-        nodes=_nodes(settings),
+        nodes=_nodes(settings, seen),
         workers_per_node=per_node,
         left=network.get("left"),
         links=seen,
@@ -69,11 +69,10 @@ def read(run: Path | str) -> NetworkLayout | None:
     )
 
 
-def _nodes(config: dict[str, Any]) -> int:
-    """Number of nodes of a saved configuration; early ones do not name their parallelism."""
-    kind = config.get("parallel", {}).get("_target_")
-    servers = get_object(kind).servers if kind else 0
-    return config["workers"] // config.get("workers_per_node", 1) + servers
+def _nodes(config: dict[str, Any], links: Iterable[str]) -> int:
+    """Number of nodes: each has a link up of its own; behind a trunk they are those of workers."""
+    of_workers = config["workers"] // config.get("workers_per_node", 1)
+    return max(of_workers, sum(re.fullmatch(r"up\d+", name) is not None for name in links))
 
 
 def _extremes(run: Path, network: dict[str, Any], dilation: float) -> dict[str, ConditionRanges]:
