@@ -11,16 +11,16 @@ from rich.console import Console
 from harness.reporting import page
 from harness.reporting.analysis import (
     agreement,
+    agreement_report,
     comparison,
-    drawings,
+    figure_catalog,
     load,
     proof,
     tables,
     terminal,
-    twins,
 )
 from harness.reporting.analysis.comparison import Comparison, compare, differences, notes
-from harness.reporting.analysis.drawings import Drawing
+from harness.reporting.analysis.figure_catalog import Drawing
 from harness.reporting.figures import theme
 from harness.reporting.page import pictures
 from harness.reporting.page.pictures import Pictures
@@ -62,13 +62,13 @@ def _report(
     pairs = {str(name): agreement.paired(rows) for name, rows in by_experiment}
     if not agreement_alone:
         _all(console, runs, pairs, baseline, out)
-    twins.show(console, pd.concat(pairs.values(), ignore_index=True), out)
+    agreement_report.show(console, pd.concat(pairs.values(), ignore_index=True), out)
     return out
 
 
 def draw(compared: Comparison) -> dict[str, Callable[[], theme.Figure]]:
     """Figures by file name, each as a call that draws it; ValueError for one without data."""
-    return {name: each.draw for name, each in drawings.of_comparison(compared).items()}
+    return {name: each.draw for name, each in figure_catalog.of_comparison(compared).items()}
 
 
 def _all(
@@ -87,7 +87,7 @@ def _all(
         drawn[each.name] = _write(console, each, place)
     for name in runs.experiment.unique():
         of_experiment = [each for each in found if each.runs.experiment.iloc[0] == name]
-        whole = drawings.of_experiment(of_experiment)
+        whole = figure_catalog.of_experiment(of_experiment)
         drawn[str(name)] = _save(console, whole, out, f"{name}-")
     for path in page.write(runs, found, drawn, pairs, out):
         console.print(str(path), markup=False, soft_wrap=True)
@@ -119,7 +119,7 @@ def _write(console: Console, compared: Comparison, out: Path) -> Pictures:
     for name, table in (("comparison", compared.table), ("proof", compared.proofs)):
         table.to_csv(out / f"{name}.csv", index=False)
         console.print(str(out / f"{name}.csv"), markup=False, soft_wrap=True)
-    return _save(console, drawings.of_comparison(compared), out)
+    return _save(console, figure_catalog.of_comparison(compared), out)
 
 
 def _save(console: Console, wanted: dict[str, Drawing], out: Path, prefix: str = "") -> Pictures:

@@ -27,9 +27,9 @@ from harness.virtual.exchange_cache import ExchangeCache
 from harness.virtual.executor import VirtualExecutor
 from harness.virtual.groups import among
 from harness.virtual.network import Simulated
-from harness.virtual.once import SharedDataSet
 from harness.virtual.replica import Borrowed, Shared
 from harness.virtual.sampler import Sampler
+from harness.virtual.shared_data import SharedDataSet
 from harness.virtual.timeline import Timeline
 from harness.virtual.traffic import Traffic
 from harness.virtual.wires import MessageChannels, VirtualPipelineGroup

@@ -8,7 +8,7 @@ The list is at the end; what no other paper claims is decided by the functions b
 import numpy as np
 import pandas as pd
 
-from harness.reporting.analysis import over_time
+from harness.reporting.analysis import timeseries
 from harness.reporting.claims import rules
 from harness.reporting.claims.base import (
     Found,
@@ -69,7 +69,7 @@ def flat_goodput(runs: Runs) -> Found:
     """Test that allreduce's goodput is flat over the run and below the rate."""
     group = runs.of(IMAGENET_STATIC)
     mean, spread = _goodput(group)
-    rate = over_time.planned_rate(group.links("allreduce")).planned_mbit.mean()
+    rate = timeseries.planned_rate(group.links("allreduce")).planned_mbit.mean()
     told = f"{mean:.3g} of {rate:.3g} Mbit/s, spread {spread:.3g} of it; flat is {FLAT:g} or less"
     return Found(spread <= FLAT and mean < rate, told)
 
@@ -83,7 +83,7 @@ def swinging_goodput(runs: Runs) -> Found:
 def _goodput(group: Group) -> tuple[float, float]:
     """Mean Mbit/s of allreduce, and the standard deviation over it."""
     steps = group.steps("allreduce")["allreduce"]
-    found = [_settled(over_time.goodput(each)).goodput_mbit for each in steps]
+    found = [_settled(timeseries.goodput(each)).goodput_mbit for each in steps]
     spreads = [each.std() / each.mean() for each in found]
     return float(np.mean([each.mean() for each in found])), float(np.mean(spreads))
 
@@ -197,10 +197,10 @@ def tracks(runs: Runs) -> Found:
 
 def _correlation(group: Group, method: str) -> float:
     """Mean over runs; the rate is of the first run's links, the same for all."""
-    rate = over_time.planned_rate(group.links(method))
+    rate = timeseries.planned_rate(group.links(method))
     found = []
     for steps in group.steps(method)[method]:
-        seen = _settled(over_time.density(steps))
+        seen = _settled(timeseries.density(steps))
         rates = np.interp(seen.time_s, rate.time_s, rate.planned_mbit)
         ranks = seen.assign(rate=rates)[["density", "rate"]].rank()
         found.append(ranks.density.corr(ranks.rate))
@@ -211,7 +211,7 @@ def overshoots(runs: Runs) -> Found:
     """DA3 has the highest peak of all, and swings: standard deviation over mean of its density."""
     group = runs.of(IMAGENET)
     found = {
-        method: pd.concat([_settled(over_time.density(s)).density for s in each])
+        method: pd.concat([_settled(timeseries.density(s)).density for s in each])
         for method, each in group.steps(*DC2).items()
     }
     peaks = {method: float(density.max()) for method, density in found.items()}

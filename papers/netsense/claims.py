@@ -9,7 +9,7 @@ from contextlib import suppress
 import numpy as np
 import pandas as pd
 
-from harness.reporting.analysis import metrics, over_time, ratios
+from harness.reporting.analysis import metrics, ratios, timeseries
 from harness.reporting.claims import rules
 from harness.reporting.claims.base import (
     Found,
@@ -246,7 +246,7 @@ def _kept(parts: np.ndarray) -> float:
 
 def _seen(group: Group) -> str:
     """Say which rates the compared time covers."""
-    rate = over_time.planned_rate(group.links(NETSENSE)).planned_mbit
+    rate = timeseries.planned_rate(group.links(NETSENSE)).planned_mbit
     return f"in the time compared the rate falls from {rate.max():.3g} to {rate.min():.3g} Mbit/s"
 
 

@@ -12,8 +12,8 @@ from harness.engine.parameter_server.captured import Captured, alone
 from harness.engine.parameter_server.exchange import Pushing, Trainers
 from harness.engine.parameter_server.gate import Gate
 from harness.engine.parameter_server.gradient import Drain, Gradient
-from harness.engine.parameter_server.held import Held, Pulled
 from harness.engine.parameter_server.parameter_store import ParameterStore
+from harness.engine.parameter_server.server_gradients import PulledReplica, ServerGradients
 from harness.engine.parameter_server.server_loop import ServerLoop
 from harness.engine.parameter_server.server_model import ServerModel
 from harness.engine.parameter_server.trainer import Served, Trainer
@@ -59,7 +59,7 @@ def _thread(run: Run, place: Place) -> Served:
             charge=charge,
         )
 
-    at_server: Any = {"workers": captured, "exchange": pushing, "replica": Pulled}
+    at_server: Any = {"workers": captured, "exchange": pushing, "replica": PulledReplica}
     loop: Any = whole(run, place._replace(leads=False, together=served, **at_server))
     served.loop, served.exchange, served.save = loop, loop.exchange, loop.rest.save
     loop.pull, loop.rest = served.exchange.pull, served.ends
@@ -76,14 +76,14 @@ def server_loop_of(run: Run, place: Place) -> ServerLoop:
     clock: Any = place.clock
     is_sync, model = layout.mode == "sync", built(run, place)
     course = _course(run, place, 1 if is_sync else workers)
-    held: Any = Replayed({}, course, None, 0.0, 0)
+    gradients: Any = Replayed({}, course, None, 0.0, 0)
     if run.emulation.is_replay:
         model = _zero(model)
     else:
-        held = trained(run, place, model, course, None, Held)
+        gradients = trained(run, place, model, course, None, ServerGradients)
     weights = ServerModel(
         model=model,
-        update=held.update,
+        update=gradients.update,
         compressor=run.compressor(),
         bucket_mb=run.bucket_mb,
         of=workers if is_sync else 1,
@@ -102,9 +102,9 @@ def server_loop_of(run: Run, place: Place) -> ServerLoop:
         events=events,
         threads=layout.threads,
     )
-    server_loop = held.server_loop = ServerLoop(store, transport)
+    server_loop = gradients.server_loop = ServerLoop(store, transport)
     place = place._replace(together=server_loop)
-    server_loop.rest = rest_of(run, place, held, {"compressor": weights.compressor})
+    server_loop.rest = rest_of(run, place, gradients, {"compressor": weights.compressor})
     store.is_due = server_loop.rest.is_due
     if layout.drain_period is not None:
         layers, steps = len(list(model.parameters())), store.steps

@@ -26,7 +26,7 @@ LABELS = {
 
 @mpl.rc_context(LOOK)
 def links_time(carried: pd.DataFrame, spans: Sequence[FlowSpan], title: str = "") -> Figure:
-    """`carried` of `carried.over_time`: a column of panels per way, competing flows shaded."""
+    """Plot `carried`, of `link_load.over_time`: a column a way, competing flows shaded."""
     if (carried.groupby("link").carried_mbit.count() < 2).all():
         raise NothingToDraw("links.csv has too few rows to tell a rate")
     ways = [way for way in WAYS if (carried.way == way).any()]

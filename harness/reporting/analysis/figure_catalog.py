@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from harness.reporting.analysis import load, metrics, over_time, sparsity_drawings, watched_drawings
+from harness.reporting.analysis import load, metrics, sparsity_figures, timeseries, watch_figures
 from harness.reporting.analysis.comparison import Comparison, differences
 from harness.reporting.figures import (
     curves,
@@ -71,8 +71,8 @@ def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
         ),
     } | (
         _of_runs(comparison)
-        | watched_drawings.of_comparison(comparison)
-        | sparsity_drawings.of_comparison(comparison)
+        | watch_figures.of_comparison(comparison)
+        | sparsity_figures.of_comparison(comparison)
     )
 
 
@@ -91,19 +91,19 @@ def _of_runs(comparison: Comparison) -> dict[str, Drawing]:
     found = {
         "throughput_time": Drawing(
             "Samples per second over time, beside the planned rate of the slowest link.",
-            lambda: series.throughput_time(each(over_time.throughput), *given),
+            lambda: series.throughput_time(each(timeseries.throughput), *given),
         ),
         "density_time": Drawing(
             "Density over time, beside the planned rate of the slowest link.",
-            lambda: series.density_time(each(over_time.density), *given),
+            lambda: series.density_time(each(timeseries.density), *given),
         ),
         "goodput_time": Drawing(
             "What a worker received over time, communicating or not.",
-            lambda: series.goodput_time(each(over_time.goodput), *given),
+            lambda: series.goodput_time(each(timeseries.goodput), *given),
         ),
         "running_goodput": Drawing(
             "What a worker received while it communicated: a running average.",
-            lambda: series.running_goodput(each(over_time.running_goodput), *given),
+            lambda: series.running_goodput(each(timeseries.running_goodput), *given),
         ),
         "density_throughput": Drawing(
             "Density and samples per second of every step"
@@ -142,7 +142,7 @@ def of_experiment(comparisons: list[Comparison]) -> dict[str, Drawing]:
             "Quality over training time under each setting.",
             lambda: curves.quality_conditions(conditions, metric, title),
         )
-    } | sparsity_drawings.of_experiment(named)
+    } | sparsity_figures.of_experiment(named)
 
 
 def quality(comparison: Comparison) -> dict[str, pd.DataFrame]:
@@ -163,7 +163,7 @@ def _shown(comparison: Comparison) -> _Shown:
     return _Shown(
         paths=one_each.path,
         title=f"{comparison.title}; seed {seeds}",
-        rate=over_time.planned_rate(load.links(longest)),
+        rate=timeseries.planned_rate(load.links(longest)),
         spans=link_load.competing(longest, end_s),
     )
 
@@ -176,12 +176,12 @@ def _longest(comparison: Comparison) -> str:
 def _steps_per_epoch(comparison: Comparison) -> float | None:
     path = comparison.runs.path.iloc[0]
     steps = comparison.steps[path].step.nunique()
-    return over_time.steps_per_epoch(load.config(path).get("epochs"), steps)
+    return timeseries.steps_per_epoch(load.config(path).get("epochs"), steps)
 
 
 def _first_epoch(steps: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
     """Rows of the first epoch of a run; all rows where its epochs are not known."""
-    table, length = over_time.by_step(steps), _steps_per_epoch(comparison)
+    table, length = timeseries.by_step(steps), _steps_per_epoch(comparison)
     return table[table.step < length] if length else table
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from harness.records import columns
 from harness.records.run_directory import LinkSample, Step
-from harness.reporting.analysis import over_time
+from harness.reporting.analysis import timeseries
 from tests import records_by_hand as by_hand
 
 
@@ -19,7 +19,7 @@ def steps(count: int = 40, step_s: float = 0.5, **known) -> pd.DataFrame:
 
 
 def test_throughput_is_that_of_all_workers_at_any_time():
-    found = over_time.throughput(steps())
+    found = timeseries.throughput(steps())
     assert found.throughput.to_numpy() == pytest.approx(2 * 10 / 0.5)
     assert found.time_s.iloc[-1] == 20 and found.time_s.iloc[0] >= 3 * 0.5
 
@@ -27,7 +27,7 @@ def test_throughput_is_that_of_all_workers_at_any_time():
 def test_throughput_counts_what_was_done_in_the_window_before():
     rows = pd.concat([steps(10), steps(10, 1.0).assign(step=lambda t: t.step + 10)])
     rows.loc[rows.step >= 10, "time_s"] += 5
-    found = over_time.throughput(rows, window_s=2.0).set_index("time_s").throughput
+    found = timeseries.throughput(rows, window_s=2.0).set_index("time_s").throughput
     assert found[5.0] == pytest.approx(40) and found[15.0] == pytest.approx(20)
 
 
@@ -39,7 +39,7 @@ def test_goodput_is_what_arrived_in_the_window():
         for rank in range(2)
     ]
     table = pd.DataFrame(rows, columns=[*columns.of(Step)])
-    found = over_time.goodput(table, window_s=1.0).set_index("time_s")
+    found = timeseries.goodput(table, window_s=1.0).set_index("time_s")
     assert found.goodput_mbit[1.0] == pytest.approx(2) and found.goodput_mbit[5.0] == pytest.approx(
         2
     )
@@ -48,7 +48,7 @@ def test_goodput_is_what_arrived_in_the_window():
 
 def test_density_over_time_is_the_mean_over_workers():
     rows = [by_hand.step(n, rank, density=0.1 + 0.2 * rank) for n in range(2) for rank in range(2)]
-    found = over_time.density(pd.DataFrame(rows, columns=[*columns.of(Step)]))
+    found = timeseries.density(pd.DataFrame(rows, columns=[*columns.of(Step)]))
     assert found.time_s.tolist() == [0.5, 1.0] and found.density.tolist() == pytest.approx(
         [0.2] * 2
     )
@@ -57,15 +57,15 @@ def test_density_over_time_is_the_mean_over_workers():
 def test_planned_rate_is_that_of_the_slowest_link():
     rows = [(0.0, "up0", 9.0), (0.0, "up1", 5.0), (1.0, "up0", 2.0), (1.1, "up1", 7.0)]
     links = pd.DataFrame([LinkSample(time, link, rate, rate, 0, 0, 0) for time, link, rate in rows])
-    assert over_time.planned_rate(links).planned_mbit.tolist() == [5, 2, 2]
-    assert over_time.planned_rate(pd.DataFrame(columns=LinkSample._fields)).empty
+    assert timeseries.planned_rate(links).planned_mbit.tolist() == [5, 2, 2]
+    assert timeseries.planned_rate(pd.DataFrame(columns=LinkSample._fields)).empty
     rows = [(0.0, "up0", 9.0), (0.0, "trunk_up", 5.0), (1.0, "trunk_up", 11.0)]
     links = pd.DataFrame([LinkSample(time, link, rate, rate, 0, 0, 0) for time, link, rate in rows])
-    assert over_time.planned_rate(links).planned_mbit.tolist() == [5, 9]  # the trunk is a link too
+    assert timeseries.planned_rate(links).planned_mbit.tolist() == [5, 9]  # the trunk is a link too
 
 
 def test_running_goodput_is_bits_over_the_time_of_communication_alone():
-    found = over_time.running_goodput(steps(received_bytes=50_000, comm_s=0.2))
+    found = timeseries.running_goodput(steps(received_bytes=50_000, comm_s=0.2))
     assert found.goodput_mbit.to_numpy() == pytest.approx(50_000 * 8 / 0.2 / 1e6)
     assert list(found.step) == list(range(40))
 
@@ -73,21 +73,23 @@ def test_running_goodput_is_bits_over_the_time_of_communication_alone():
 def test_running_goodput_follows_a_change_within_a_tenth_of_the_run():
     table = steps(received_bytes=100_000, comm_s=0.2)
     table.loc[table.step >= 20, "comm_s"] = 0.4
-    found = over_time.running_goodput(table).goodput_mbit
+    found = timeseries.running_goodput(table).goodput_mbit
     assert found[19] == pytest.approx(4) and found[23] == pytest.approx(2) and 2 < found[21] < 4
 
 
 def test_a_run_that_never_communicates_has_no_goodput():
-    assert over_time.running_goodput(steps(comm_s=0.0)).goodput_mbit.isna().all()
+    assert timeseries.running_goodput(steps(comm_s=0.0)).goodput_mbit.isna().all()
 
 
 def test_by_step_is_the_mean_density_and_the_samples_of_each_step():
     table = steps(3)
     table.loc[table["rank"] == 1, "density"] = 0.3
-    found = over_time.by_step(table)
+    found = timeseries.by_step(table)
     assert found.density.to_numpy() == pytest.approx(0.2)
     assert found.throughput.to_numpy() == pytest.approx(40)
 
 
 def test_epochs_are_known_where_the_settings_say_them():
-    assert over_time.steps_per_epoch(4, 100) == 25 and over_time.steps_per_epoch(None, 100) is None
+    assert (
+        timeseries.steps_per_epoch(4, 100) == 25 and timeseries.steps_per_epoch(None, 100) is None
+    )

@@ -4,7 +4,7 @@ import pytest
 
 from harness.records.run_directory import WATCH_TABLES, Bin, Evaluation, Table, Watched
 from harness.report import report
-from harness.reporting.analysis import load, sparsity_drawings, watched_drawings
+from harness.reporting.analysis import load, sparsity_figures, watch_figures
 from harness.reporting.analysis.comparison import compare
 from tests import records_by_hand as by_hand
 from tests.virtual.runs import DETERMINED, simulated
@@ -39,7 +39,7 @@ def sweep(folder, lifespans=(1000,), densities=(1.0, 0.25, 0.1, 0.05), **network
 def drawings(folder) -> dict:
     runs = load.runs(folder)
     compared = compare(runs[runs.left_out == ""])
-    return watched_drawings.of_comparison(compared) | sparsity_drawings.of_comparison(compared)
+    return watch_figures.of_comparison(compared) | sparsity_figures.of_comparison(compared)
 
 
 def test_a_sweep_over_densities_has_its_figures_in_the_report(tmp_path):
@@ -85,10 +85,10 @@ def test_settings_side_by_side_have_one_figure_of_all(tmp_path):
     for stages in ("2 stages", "3 stages"):
         runs = load.runs(sweep(tmp_path / stages))
         compared[stages] = compare(runs)
-    (drawing,) = sparsity_drawings.of_experiment(compared).values()
+    (drawing,) = sparsity_figures.of_experiment(compared).values()
     assert [axes.get_title() for axes in drawing.draw().axes] == list(compared)
     one_each = compare(load.runs(by_hand.sweep(tmp_path / "x", {"allreduce": 1.0})))
-    assert sparsity_drawings.of_experiment({"a": one_each, "b": one_each}) == {}
+    assert sparsity_figures.of_experiment({"a": one_each, "b": one_each}) == {}
 
 
 def test_a_watch_s_records_are_drawn_of_the_method_that_leaves_nothing_out(tmp_path):

@@ -9,7 +9,7 @@ from harness.engine.training.gradients import Trained
 from harness.engine.training.replica import Gathered
 
 
-class Pulled(Gathered):
+class PulledReplica(Gathered):
     """A trainer's: its weights are pulled, and it is the server that updates them."""
 
     def __post_init__(self) -> None:
@@ -21,7 +21,7 @@ class Pulled(Gathered):
 
 
 @dataclass(kw_only=True)
-class Held(Trained):
+class ServerGradients(Trained):
     """The server's: it has no batches, and statistics of them are those of a trainer."""
 
     server_loop: ServerLoop = field(init=False)
