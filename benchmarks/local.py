@@ -14,7 +14,7 @@ from torch import Tensor
 from compressors.base import Compressor
 from controllers.fixed import Fixed
 from harness.engine.exchange.feedback import NoFeedback, Residual
-from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.reduction import BucketBuffers, Reduction
 
 LAYER = (512, 256, 3, 3)  # a convolution of ResNet-50; after it comes the scale and shift of a norm
 SCALES = 100  # pieces of different scale, so that magnitudes are heavy-tailed as in a real gradient
@@ -85,8 +85,8 @@ class Step:
         self.grad, self.buffer = grad, grad.clone()
         shapes = parameters(grad.numel())
         parts = self.buffer.split([prod(shape) for shape in shapes.values()])
-        self.views = [p.view(shape) for p, shape in zip(parts, shapes.values(), strict=True)]
-        self.names, self.step = tuple(shapes), 0
+        views = [p.view(shape) for p, shape in zip(parts, shapes.values(), strict=True)]
+        self.laid, self.step = BucketBuffers(self.buffer, tuple(shapes), views), 0
         kept = Residual() if feedback else NoFeedback()
         self.reduction = Reduction(compressor, Fixed(density), "local", kept, self.workers)
         self.reduction.open(None)
@@ -96,7 +96,7 @@ class Step:
         self.buffer.copy_(self.grad)
 
     def work(self) -> None:
-        self.reduction.reduce(self.step, 0, self.names, self.views, self.buffer)
+        self.reduction.reduce(self.step, 0, self.laid)
         self.step += 1
 
 

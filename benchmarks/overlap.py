@@ -28,6 +28,7 @@ from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.thread import Exchange
 from harness.engine.exchange.workers import Workers
+from harness.engine.training.course import without_data
 from harness.engine.training.gradients import Replayed
 from harness.engine.training.pace import Paced
 from harness.engine.training.train import observed
@@ -39,8 +40,8 @@ DENSITY = 0.1  # of the others
 UNSETTLED = 3  # steps; the first compile kernels and open connections
 TARGET = 0.8
 CHOICES = Path(__file__).resolve().parents[1] / "conf" / "compressor"
-SHAPES = {
-    f"{layer}.{name}": torch.Size(shape)
+GRADIENTS = {
+    f"{layer}.{name}": torch.empty(shape, device="meta")
     for layer in range(LAYERS)
     for name, shape in (("weight", (WIDTH, WIDTH)), ("bias", (WIDTH,)))
 }
@@ -65,9 +66,10 @@ class Replay:
         feedback = NoFeedback() if own or name == "dense" else Residual()
         controller = Fixed(DENSITIES.get(name, DENSITY))
         reduction = Reduction(compressor, controller, "local", feedback, workers)
-        shares = {each: 1 / len(SHAPES) for each in SHAPES}
+        shares = {each: 1 / len(GRADIENTS) for each in GRADIENTS}
         self.exchange = Exchange(reduction, workers, clock, {}, shares)
-        self._gradients = Replayed(SHAPES, self.exchange, 1, BUCKET_MB, seed=dist.get_rank())
+        given = without_data(1, steps=0), self.exchange, BUCKET_MB
+        self._gradients = Replayed(GRADIENTS, *given, seed=dist.get_rank())
         self._step = 0
 
     def step(self, after_backward: bool, backward_s: float) -> Taken:

@@ -69,7 +69,7 @@ def of_rank(folder: str, steps: int) -> tuple[Cost, Cost]:
 
     step(workers.counted.clear)  # the first finds the connections cold
     turns = [
-        (cost(partial(step, rows.write)), cost(partial(step, workers.counted.clear)))
+        (cost(partial(step, partial(rows.told, 0.0))), cost(partial(step, workers.counted.clear)))
         for _ in range(steps)
     ]
     proved, bare = zip(*turns, strict=True)

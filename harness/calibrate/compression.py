@@ -9,6 +9,7 @@ import torch
 from harness.config.device_costs import file_of
 from harness.config.parts import choices, has_level, replaces
 from harness.config.run import Run
+from harness.engine.exchange.reduction import BucketBuffers
 from harness.engine.training.assembly import reduction_of
 from harness.preview import composed
 from harness.virtual.circle import Circle
@@ -79,23 +80,23 @@ def _seconds(run: Run, elements: int) -> float:
     circle = Circle(World(cpu), 1)
     workers = HomogeneousWorkers(0, WORKERS, circle, costs, cpu, seconds_per_second=1.0)
     reduction = reduction_of(run, workers)
-    gradient, names, buffer, parts, parameters = _bucket(elements)
+    gradient, bucket = _bucket(elements)
     began, done = 0.0, 0
     while done < WARM + FEWEST or time.perf_counter() - began < BUDGET_S:
         if done == WARM:
             began = time.perf_counter()
             workers.ops.clear()
-        buffer.copy_(gradient)
+        bucket.buffer.copy_(gradient)
         reduction.open(None)
         workers.begin()
-        reduction.reduce(done, 0, names, parts, buffer, parameters)
+        reduction.reduce(done, 0, bucket)
         workers.end()
         done += 1
     return sum(op.compress_s for op in workers.ops) / (done - WARM)
 
 
-def _bucket(elements: int) -> tuple:
-    """A gradient, and the buffer, views and parameters of a bucket that has it."""
+def _bucket(elements: int) -> tuple[torch.Tensor, BucketBuffers]:
+    """A gradient, and a bucket for it."""
     noise = torch.Generator().manual_seed(0)
     gradient, parameters = (torch.randn(elements, generator=noise) for _ in range(2))
     buffer, rows = torch.empty(elements), (elements - VECTOR) // COLUMNS
@@ -105,4 +106,4 @@ def _bucket(elements: int) -> tuple:
         [part.view(shape) for part, shape in zip(each.split(sizes), shapes, strict=True)]
         for each in (buffer, parameters)
     ]
-    return gradient, ("weight", "bias"), buffer, *views
+    return gradient, BucketBuffers(buffer, ("weight", "bias"), *views)

@@ -17,9 +17,9 @@ from harness.clock import RankClock
 from harness.config.lanes import Lanes
 from harness.engine.exchange.clocks import Clocks
 from harness.engine.exchange.exchange_stats import Exchanged
-from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.reduction import BucketBuffers, Reduction
 from harness.engine.exchange.runner import Charge
-from harness.engine.training.buckets import BucketBuffers, BucketHandle
+from harness.engine.training.buckets import BucketHandle
 from harness.engine.training.pace import Release
 from harness.records.run_directory import Span
 from harness.virtual import valueless
@@ -79,15 +79,9 @@ class VirtualExchange:
         self._backward_s = self.clock.now()
 
     def submit(
-        self,
-        buffer: Tensor,
-        names: tuple[str, ...],
-        gradients: list[Tensor],
-        parameters: Sequence[Tensor] = (),
-        last: bool = False,
-        pattern: Tensor | None = None,
+        self, laid: BucketBuffers, last: bool = False, pattern: Tensor | None = None
     ) -> BucketHandle:
-        self._held.append((BucketBuffers(buffer, names, gradients, parameters), pattern))
+        self._held.append((laid, pattern))
         if last:
             self._perform(self._computed())
             self._held = []
@@ -172,9 +166,7 @@ class VirtualExchange:
             buffer.copy_(pattern)
         workers.begin(self._told_s(laid))
         with valueless.on(buffer):
-            self.reduction.reduce(
-                self.step, index, laid.names, laid.gradients, buffer, laid.parameters
-            )
+            self.reduction.reduce(self.step, index, laid)
         workers.end()
         ops = self._ops()
         self.cache.add(

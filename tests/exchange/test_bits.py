@@ -9,7 +9,7 @@ from controllers.fixed import Fixed
 from harness.clock import Clock
 from harness.config.lanes import Lanes
 from harness.engine.exchange.feedback import NoFeedback, Residual
-from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.reduction import BucketBuffers, Reduction
 from harness.engine.exchange.thread import Exchange
 from harness.engine.exchange.workers import Workers
 from tests.compressors.reductions import build, variants
@@ -58,7 +58,7 @@ def told(variant: str) -> list[float]:
     for step in range(STEPS):
         reduction.open(None)
         for number, (names, buffer, views) in enumerate(buckets(step)):
-            reduction.reduce(step, number, names, views, buffer)
+            reduction.reduce(step, number, BucketBuffers(buffer, names, views))
             means += buffer.tolist()
         means.append(reduction.achieved_density())
     return [*means, float(workers.sent_bytes)]
@@ -75,7 +75,7 @@ def exchanged(variant: str, way: str) -> list[float]:
         exchange.begin(None)
         handed = buckets(step)
         futures = [
-            exchange.submit(buffer, names, views, last=names == handed[-1].names)
+            exchange.submit(BucketBuffers(buffer, names, views), last=names == handed[-1].names)
             for names, buffer, views in handed
         ]
         for future in futures:

@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from compressors.base import Compressor, Reduced
 from harness.clock import Clock
 from harness.engine.exchange.feedback import NoFeedback, Residual
-from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.reduction import BucketBuffers, Reduction
 from harness.engine.exchange.thread import Exchange, ExchangeError
 from harness.engine.exchange.workers import Workers
 from tests.controllers.observations import seen
@@ -293,7 +293,8 @@ def test_a_hanging_collective_is_reported_by_close(monkeypatch):
         exchange = _exchange(model, Mean())
         exchange.begin(lambda share: exchange.clock.now() + 2.0)
         name, parameter = next(iter(model.named_parameters()))
-        exchange.submit(torch.zeros(parameter.numel()), (name,), [torch.zeros_like(parameter)])
+        views = [torch.zeros_like(parameter)]
+        exchange.submit(BucketBuffers(torch.zeros(parameter.numel()), (name,), views))
         try:
             exchange.close()
         except ExchangeError as error:

@@ -17,7 +17,7 @@ from harness.clock import Clock
 from harness.config.lanes import Lanes
 from harness.engine.exchange.clocks import LaneSpan
 from harness.engine.exchange.feedback import NoFeedback
-from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.reduction import BucketBuffers, Reduction
 from harness.engine.exchange.thread import Exchange, ExchangeError
 from harness.engine.exchange.workers import Workers
 from harness.virtual.lanes import LaneOp, Layout, Work
@@ -147,7 +147,9 @@ class Case:
         exchange.begin(lambda share: self.begin_s + self.forward_s + share * self.backward_s)
         handed = [torch.zeros(elements) for elements in self.elements]
         futures = [
-            exchange.submit(buffer, (str(number),), [buffer], last=buffer is handed[-1])
+            exchange.submit(
+                BucketBuffers(buffer, (str(number),), [buffer]), last=buffer is handed[-1]
+            )
             for number, buffer in enumerate(handed)
         ]
         for future in futures:
@@ -238,7 +240,8 @@ def order_on_the_wire(lanes: Lanes) -> list[float]:
         if number and workers.rank == 1:
             assert workers.performed[number - 1].wait(WAIT_S)
         buffer = torch.ones(1)
-        futures.append(exchange.submit(buffer, ("a",), [buffer], last=number == BUCKETS - 1))
+        laid = BucketBuffers(buffer, ("a",), [buffer])
+        futures.append(exchange.submit(laid, last=number == BUCKETS - 1))
     all_handed.set()
     for future in futures:
         future.wait()
@@ -288,7 +291,8 @@ def test_what_fails_on_the_wire_fails_whoever_waits_and_all_threads_end(lanes, f
     futures = []
     for number in range(BUCKETS):
         buffer = torch.ones(1)
-        futures.append(exchange.submit(buffer, ("a",), [buffer], last=number == BUCKETS - 1))
+        laid = BucketBuffers(buffer, ("a",), [buffer])
+        futures.append(exchange.submit(laid, last=number == BUCKETS - 1))
     with pytest.raises(RuntimeError):  # the last of all; what torch makes of its error
         futures[-1].wait()
     failed = [future for future in futures if future.done()]

@@ -19,6 +19,7 @@ from harness.engine.exchange.feedback import Residual
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.thread import Exchange
 from harness.engine.exchange.workers import Workers
+from harness.engine.training.course import without_data
 from harness.engine.training.gradients import Replayed
 from harness.engine.training.train import observed
 from tests.compressors.reductions import build
@@ -167,8 +168,8 @@ def test_with_no_room_in_a_bucket_every_tensor_is_one():
 def replay(**options: Any) -> list[Exchanged]:
     net = model()
     exchange = exchange_of(net, "dense", "local", **options)
-    shapes = {name: parameter.shape for name, parameter in net.named_parameters()}
-    replayed = Replayed(shapes, exchange, samples=1, bucket_mb=BUCKET_MB, seed=0)
+    parameters = dict(model().to("meta").named_parameters())
+    replayed = Replayed(parameters, without_data(1, steps=3), exchange, BUCKET_MB, seed=0)
     took = []
     for step in range(3):
         exchange.begin(paced(exchange.clock.now()))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from compressors.base import Bucket, Compressor, Reduced
 from harness.engine.exchange.feedback import NoFeedback, Residual
-from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.reduction import BucketBuffers, Reduction
 from tests.compressors.reductions import CHOICES, build, gradient
 
 SIZES = {"weight": (30, 20), "bias": (77,), "scale": (1,)}
@@ -66,7 +66,7 @@ def exchange(
         buffer = torch.cat([grads[name].flatten() for name in names])
         parts = buffer.split([grads[name].numel() for name in names])
         views = [part.view(SIZES[name]) for part, name in zip(parts, names, strict=True)]
-        of.reduce(step, index, tuple(names), views, buffer)
+        of.reduce(step, index, BucketBuffers(buffer, tuple(names), views))
         means |= dict(zip(names, views, strict=True))
     return torch.cat([means[name].flatten() for name in SIZES])
 

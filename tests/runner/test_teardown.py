@@ -14,7 +14,7 @@ from compressors.dense import Dense
 from controllers.fixed import Fixed
 from harness.clock import Clock
 from harness.engine.exchange.feedback import NoFeedback
-from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.reduction import BucketBuffers, Reduction
 from harness.engine.exchange.thread import Exchange
 from harness.engine.exchange.workers import Workers
 from harness.engine.training import worker
@@ -49,7 +49,7 @@ def _leave_busy(rank: int, port: int) -> None:
     held.exchange.begin(None)
     for _ in range(8):  # nobody waits for these
         gradient = torch.ones(1 << 18)
-        held.exchange.submit(gradient, ("a",), [gradient])
+        held.exchange.submit(BucketBuffers(gradient, ("a",), [gradient]))
     worker.leave(held, [group])
 
 

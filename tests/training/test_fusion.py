@@ -139,7 +139,7 @@ class Failing:
 
     step, names = 0, dict[int, str]()
 
-    def submit(self, *laid, last):
+    def submit(self, laid, last):
         future = Future()
         future.set_exception(ValueError("torn"))
         return future

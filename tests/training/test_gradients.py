@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from harness.engine.training.buckets import ddp_sizes
+from harness.engine.training.course import without_data
 from harness.engine.training.gradients import Replayed
 from harness.workloads.buckets import bucket_names
 from tests.ranks import run_ranks
@@ -60,7 +61,8 @@ class Receives:
         self.whole = True
         self.lasts: list[bool] = []
 
-    def submit(self, buffer, names, gradients, parameters=(), last=False, pattern=None):
+    def submit(self, laid, last=False, pattern=None):
+        buffer, names, gradients, _ = laid
         buffer.copy_(pattern)
         self.shapes |= {name: part.shape for name, part in zip(names, gradients, strict=True)}
         self.whole &= torch.equal(buffer, torch.cat([part.flatten() for part in gradients]))
@@ -72,9 +74,10 @@ class Receives:
 
 def test_replayed_gradients_have_the_shapes_of_the_parameters():
     """Low rank and row-wise compressors would send them whole as vectors."""
-    shapes = {name: parameter.shape for name, parameter in _model().named_parameters()}
+    parameters = dict(_model().to("meta").named_parameters())
     received = Receives()
-    Replayed(shapes, received, samples=1, bucket_mb=BUCKET_MB, seed=0).compute(0)
+    Replayed(parameters, without_data(1, steps=1), received, BUCKET_MB, seed=0).compute(0)
+    shapes = {name: parameter.shape for name, parameter in parameters.items()}
     assert received.shapes == shapes and received.whole
     *before, last = received.lasts
     assert last and not any(before)

@@ -12,7 +12,7 @@ from compressors.dense import Dense
 from controllers.fixed import Fixed
 from harness.clock import Clock
 from harness.engine.exchange.feedback import NoFeedback
-from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.reduction import BucketBuffers, Reduction
 from harness.engine.exchange.thread import Exchange
 from harness.engine.exchange.workers import Workers
 from harness.engine.training.course import Course
@@ -176,9 +176,9 @@ def layouts() -> None:
     found: list[list[tuple[str, ...]]] = []
     submit = gradients.exchange.submit
 
-    def seen(buffer: Tensor, names: tuple[str, ...], *rest: Any, **more: Any) -> Any:
-        found[-1].append(names)
-        return submit(buffer, names, *rest, **more)
+    def seen(laid: BucketBuffers, *rest: Any, **more: Any) -> Any:
+        found[-1].append(laid.names)
+        return submit(laid, *rest, **more)
 
     gradients.exchange.submit = seen  # type: ignore[method-assign]
     for number in range(3):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import nan
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
@@ -18,6 +18,15 @@ from harness.engine.exchange.feedback import Feedback
 from harness.engine.exchange.norms import Norms, SquaredNorms
 
 TOLD = 62  # durations in one message, which then has 512 bytes
+
+
+class BucketBuffers(NamedTuple):
+    """One bucket of gradients."""
+
+    buffer: Tensor  # [n]; the gradient, then the mean
+    names: tuple[str, ...]
+    gradients: list[Tensor]  # views of buffer by parameter, shaped
+    parameters: Sequence[Tensor] = ()  # in the same order; none where they have only a shape
 
 
 class AgreeingWorkers(Workers, Protocol):
@@ -103,23 +112,15 @@ class Reduction:
         return Norms() if self._squares is None else self._squares.norms()
 
     def reduce(
-        self,
-        step: int,
-        index: int,
-        names: tuple[str, ...],
-        gradients: list[Tensor],
-        buffer: Tensor,
-        parameters: Sequence[Tensor] = (),
-        workers: Workers | None = None,
+        self, step: int, index: int, laid: BucketBuffers, workers: Workers | None = None
     ) -> None:
-        """Turn `buffer`, [n], this worker's gradient, into the mean over workers.
+        """Turn the gradient in bucket `index` of exchange `step` into the mean over workers.
 
-        It is bucket `index` of exchange `step`; `gradients` are its views by parameter, of the
-        shapes and in the order of `names`, and so are `parameters`, where any are trained. The
-        compressor gets `workers`, which may let other buckets go on (None: the reduction's own).
+        The compressor gets `workers`, which may let other buckets go on; None: the reduction's.
         FloatingPointError for a gradient that is not finite, before anything is sent; the residual
         may then have been added, and is of no more use.
         """
+        buffer, names, gradients, parameters = laid
         sizes = [gradient.numel() for gradient in gradients]
         residual = self.feedback.recall(names, sizes, buffer)
         if self._squares is not None:

@@ -3,7 +3,7 @@
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from harness.engine.exchange.exchange_stats import ExchangeStats
 from harness.engine.exchange.fiber import Fiber
 from harness.engine.exchange.lane_workers import LaneWorkers
 from harness.engine.exchange.order import in_turn
-from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.reduction import BucketBuffers, Reduction
 from harness.engine.exchange.stream import Stream
 from harness.engine.exchange.wire import CollectiveThread
 from harness.engine.exchange.workers import Workers
@@ -40,10 +40,7 @@ class BucketJob(NamedTuple):
     """Work of an exchange on one bucket."""
 
     number: int  # in its exchange
-    buffer: Tensor  # [n]; the mean gradient is written here
-    names: tuple[str, ...]
-    gradients: list[Tensor]  # views of buffer by parameter
-    parameters: Sequence[Tensor]  # that are trained, in the same order; may be none
+    laid: BucketBuffers
     handed: float  # when, on the clock
     part_s: float | None  # that its part of backward takes; None: until it was handed over
     last: bool
@@ -148,11 +145,11 @@ class Runner:
     def _start(self, started: Started, start: ExchangeStart) -> None:
         job, stats = started.job, start.stats
         density = self.reduction.density
-        seconds = self.charge(job.gradients, density) if self.charge else None
+        seconds = self.charge(job.laid.gradients, density) if self.charge else None
         stats.begins()
         if seconds is None:  # what takes as long as here is not begun before its time
             self.clock.sleep_until(stats.clocks.now_s)
-        self._stream.follow(job.ready_event, job.buffer)
+        self._stream.follow(job.ready_event, job.laid.buffer)
         told_s = None if seconds is None else deque(self.reduction.phases_s(seconds))
         lane_workers = LaneWorkers(
             job.number, self._wire, stats, self.clock, self._stream, started.fiber.pause, told_s
@@ -161,9 +158,7 @@ class Runner:
 
     def _reduce(self, step: int, job: BucketJob, lane_workers: LaneWorkers) -> None:
         lane_workers.begin()
-        self.reduction.reduce(
-            step, job.number, job.names, job.gradients, job.buffer, job.parameters, lane_workers
-        )
+        self.reduction.reduce(step, job.number, job.laid, lane_workers)
         lane_workers.end()
 
     def _go_on(self, started: Started, start: ExchangeStart) -> None:
@@ -172,4 +167,4 @@ class Runner:
         if started.job.last:  # backward waits for it, and so ends on time
             self.clock.sleep_until(start.stats.clocks.end_s)
         job = self._unsettled.popleft()
-        job.future.set_result(job.buffer)  # on our stream, which the future remembers
+        job.future.set_result(job.laid.buffer)  # on our stream, which the future remembers

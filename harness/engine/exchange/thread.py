@@ -7,7 +7,7 @@ others, and comes back to it. The network thread performs the collectives meanwh
 goes on, so every algorithm overlaps, and the order on the wire is the same on all ranks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -19,7 +19,7 @@ from harness.clock import Clock
 from harness.config.lanes import Lanes
 from harness.engine.exchange.clocks import Clocks
 from harness.engine.exchange.exchange_stats import Exchanged, ExchangeStats, Release
-from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.reduction import BucketBuffers, Reduction
 from harness.engine.exchange.runner import BucketJob, Charge, ExchangeStart, Runner
 from harness.engine.exchange.workers import Workers
 
@@ -85,31 +85,26 @@ class Exchange:
         """DDP communication hook."""
         names = tuple(self.names[id(parameter)] for parameter in bucket.parameters())
         parameters = [parameter.detach() for parameter in bucket.parameters()]
-        gradients = bucket.gradients()
-        return self.submit(bucket.buffer(), names, gradients, parameters, bucket.is_last())
+        laid = BucketBuffers(bucket.buffer(), names, bucket.gradients(), parameters)
+        return self.submit(laid, bucket.is_last())
 
     def submit(
-        self,
-        buffer: Tensor,
-        names: tuple[str, ...],
-        gradients: list[Tensor],
-        parameters: Sequence[Tensor] = (),
-        last: bool = False,
-        pattern: Tensor | None = None,
+        self, laid: BucketBuffers, last: bool = False, pattern: Tensor | None = None
     ) -> Future:
-        """Queue one bucket; the future's value is `buffer` holding the mean gradient.
+        """Queue one bucket; the future's value is its buffer, holding the mean gradient.
 
         `last`: it is that of backward's end, before which not all others are done. `pattern`, [n]:
-        the gradient, where buffer does not hold it yet.
+        the gradient, where the buffer does not hold it yet.
         """
+        buffer = laid.buffer
         if pattern is not None:
             buffer.copy_(pattern)
         stats, now, number = self._stats, self.clock.now(), self._stats.buckets
-        part_s = stats.ready(now, sum(self.shares.get(name, 0.0) for name in names), buffer.numel())
+        share = sum(self.shares.get(name, 0.0) for name in laid.names)
+        part_s = stats.ready(now, share, buffer.numel())
         future = future_of(buffer)
         event = torch.cuda.current_stream().record_event() if buffer.is_cuda else None
-        given = number, buffer, names, gradients, parameters, now, part_s, last
-        self._held.append(BucketJob(*given, future, event))
+        self._held.append(BucketJob(number, laid, now, part_s, last, future, event))
         if last or not self.after_backward:
             stats.sendable()
             self._runner.put(self._held)

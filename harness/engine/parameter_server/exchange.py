@@ -9,11 +9,12 @@ from torch import Tensor
 
 from controllers.base import Observation
 from harness.engine.exchange.exchange_stats import Exchanged, Release
+from harness.engine.exchange.reduction import BucketBuffers
 from harness.engine.exchange.runner import Charge
 from harness.engine.parameter_server.client import Client
 from harness.engine.parameter_server.gradient import Compressed, Gradient
 from harness.engine.parameter_server.messages import Push
-from harness.engine.training.buckets import BucketBuffers, BucketHandle
+from harness.engine.training.buckets import BucketHandle
 from harness.records.run_directory import Events, Span
 
 
@@ -79,21 +80,15 @@ class Pushing:
         return self._at.setdefault(name, self.clock.now())
 
     def submit(
-        self,
-        buffer: Tensor,
-        names: tuple[str, ...],
-        gradients: list[Tensor],
-        parameters: Sequence[Tensor] = (),
-        last: bool = False,
-        pattern: Tensor | None = None,
+        self, laid: BucketBuffers, last: bool = False, pattern: Tensor | None = None
     ) -> BucketHandle:
         """One bucket; the `last` pushes all. ConnectionLost: it may have been applied or not.
 
-        What is left in `buffer` is of no use: the mean is in the weights that are pulled next.
+        What is left in its buffer is of no use: the mean is in the weights that are pulled next.
         """
         if pattern is not None:
-            buffer.copy_(pattern)
-        self._held.append(BucketBuffers(buffer, names, gradients, parameters))
+            laid.buffer.copy_(pattern)
+        self._held.append(laid)
         if last:
             self._hold_back()
             found = self._compressed()

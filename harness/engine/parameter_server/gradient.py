@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from harness.engine.exchange.feedback import Residual
-from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.reduction import BucketBuffers, Reduction
 from harness.engine.parameter_server.captured import Call, Captured, Contribution
-from harness.engine.training.buckets import BucketBuffers
 
 
 @dataclass
@@ -64,8 +63,8 @@ class Gradient:
     def compress(self, step: int, laid: Sequence[BucketBuffers]) -> Compressed:
         """Compress the gradient in `laid`, which is used up, at the density that was chosen."""
         reduction, buckets = self.reduction, list[list[Call]]()
-        for index, (grad, names, gradients, parameters) in enumerate(laid):
-            reduction.reduce(step, index, names, gradients, grad, parameters)
+        for index, each in enumerate(laid):
+            reduction.reduce(step, index, each)
             buckets.append(self.captured.take())
         drained = self._drain(buckets, laid)
         return Compressed(Contribution(step, reduction.density, buckets), drained)

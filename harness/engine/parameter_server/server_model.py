@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from compressors.base import Bucket, Compressor
 from compressors.buffers import Buffers
+from harness.engine.exchange.reduction import BucketBuffers
 from harness.engine.parameter_server.captured import Call, Contribution, Reading, is_sparse
 from harness.engine.parameter_server.flat_parameters import FlatParameters
-from harness.engine.training.buckets import BucketBuffers
 from harness.workloads.buckets import BucketMb
 
 

@@ -1,25 +1,17 @@
 """Gradients in the buckets that DDP would make, handed over when backward has ended."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from harness.engine.exchange.reduction import BucketBuffers
 from harness.engine.exchange.thread import ExchangeError
 from harness.workloads.buckets import BucketMb, names_at
 from harness.workloads.fusion import Fusion
 
 MOST_NAMED = 5  # parameters in one message
-
-
-class BucketBuffers(NamedTuple):
-    """One bucket."""
-
-    buffer: Tensor  # [n]; the gradient, then the mean
-    names: tuple[str, ...]
-    gradients: list[Tensor]  # views of buffer by parameter, shaped
-    parameters: Sequence[Tensor]  # in the same order; none where they have only a shape
 
 
 class BucketHandle:
@@ -87,7 +79,7 @@ class Buckets:
         for number, laid in enumerate(buckets):
             fill = patterns[number] if patterns else None
             last = laid is buckets[-1]
-            futures.append(exchange.submit(*laid, last=last, pattern=fill))
+            futures.append(exchange.submit(laid, last=last, pattern=fill))
         for future in futures:
             try:
                 future.wait()

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.futures import Future
 
+from harness.engine.exchange.reduction import BucketBuffers
 from harness.engine.exchange.thread import Exchange, future_of
-from harness.engine.training.buckets import BucketBuffers, Buckets
+from harness.engine.training.buckets import Buckets
 
 
 class PendingGradient(NamedTuple):
@@ -49,7 +50,7 @@ class Collector:
     def _submit(self) -> None:
         laid, held = self._left.popleft(), self._held
         self._held = []
-        sent = self.exchange.submit(*laid, last=not self._left)
+        sent = self.exchange.submit(laid, last=not self._left)
         sent.add_done_callback(partial(_settle, held))
 
 

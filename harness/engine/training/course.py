@@ -34,8 +34,7 @@ def course_of(run: Run, place: Place, number: int, size: int) -> Course:
     """The course of part `number` of `size`."""
     samples, data, rate = run.accumulate * run.batch_size, place.data, run.optimizer.rate
     if run.emulation.is_replay:
-        steps = run.total_steps(1)
-        return Course(samples, repeat, lambda: iter(()), steps, lambda step: rate(step, steps))
+        return without_data(samples, run.total_steps(1))
     batches = Batches(data.train(), samples, number, size, run.seed)
     steps = run.total_steps(batches.steps_per_epoch)
     course = Course(
@@ -50,6 +49,11 @@ def course_of(run: Run, place: Place, number: int, size: int) -> Course:
     if steps <= course.first:
         raise ValueError(f"resume_from has done {course.first} steps, and epochs make only {steps}")
     return course
+
+
+def without_data(samples: int, steps: int) -> Course:
+    """The course of a replay, which counts samples and learns nothing."""
+    return Course(samples, repeat, lambda: iter(()), steps, learning_rate=lambda step: 0.0)
 
 
 def tested(data: DataSet, number: int, size: int) -> Callable[[], Iterator[Batch]]:
