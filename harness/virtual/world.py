@@ -11,10 +11,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+
+from harness.engine.training.random_numbers import random_numbers, set_random_numbers
 
 JOIN_S = 10.0  # for a thread to come to where it waits
 
@@ -71,7 +72,7 @@ class World:
         self._device, self._happening = device, happening
         self._cores = torch.get_num_threads()  # by which products of matrices are rounded
         self._threads: list[Thread] = []
-        self._random: dict[int, list[Tensor]] = {}  # of ranks that do not run
+        self._random: dict[int, dict[str, Any]] = {}  # of ranks that do not run
         self._all: list[threading.Thread] = []
         self._ended = threading.Lock()
         self._is_over = False
@@ -101,7 +102,7 @@ class World:
         thread = Thread(rank, name, now_s, aside)
         thread.wake.acquire()
         self._threads.append(thread)
-        self._random.setdefault(rank, self._numbers())
+        self._random.setdefault(rank, random_numbers(self._device))
         real = threading.Thread(target=self._do, args=(thread, work), name=name, daemon=True)
         self._all.append(real)
         real.start()
@@ -198,8 +199,8 @@ class World:
     def _let(self, thread: Thread, before: Thread | None = None) -> None:
         if before is None or thread.rank != before.rank:
             if before is not None:
-                self._random[before.rank] = self._numbers()
-            self._put(self._random[thread.rank])
+                self._random[before.rank] = random_numbers(self._device)
+            set_random_numbers(self._random[thread.rank], self._device)
         self._take(thread)
         thread.wake.release()
 
@@ -231,14 +232,3 @@ class World:
     def _fail(self, thread: Thread, error: BaseException) -> None:
         self.failure = self.failure or (thread.rank, error)
         self._ended.release()
-
-    def _numbers(self) -> list[Tensor]:
-        found = [torch.get_rng_state()]
-        if self._device.type == "cuda":
-            found.append(torch.cuda.get_rng_state(self._device))
-        return found
-
-    def _put(self, numbers: list[Tensor]) -> None:
-        torch.set_rng_state(numbers[0])
-        if len(numbers) > 1:
-            torch.cuda.set_rng_state(numbers[1], self._device)

@@ -12,6 +12,7 @@ from controllers.base import Observation
 from harness.clock import RankClock
 from harness.engine.training.buckets import Buckets
 from harness.engine.training.course import Course
+from harness.engine.training.random_numbers import random_numbers, set_random_numbers
 from harness.engine.training.replica import Replica
 from harness.engine.training.task import RecurrentState, Task
 from harness.workloads.buckets import BucketMb
@@ -151,19 +152,6 @@ class Trained(Gradients):
         set_random_numbers(own, self.task.device)
         if own["seen"]:
             self.exchange.observe(Observation(**own["seen"]))
-
-
-def random_numbers(device: torch.device) -> dict[str, Any]:
-    """State of this rank's random number generators."""
-    on_cuda = device.type == "cuda"
-    cuda = torch.cuda.get_rng_state(device) if on_cuda else None
-    return {"random": torch.get_rng_state(), "random_cuda": cuda}
-
-
-def set_random_numbers(own: dict[str, Any], device: torch.device) -> None:
-    torch.set_rng_state(own["random"])
-    if own["random_cuda"] is not None:
-        torch.cuda.set_rng_state(own["random_cuda"], device)
 
 
 @dataclass
