@@ -13,7 +13,7 @@ from profiles.limits import (
     check_share,
     check_whole,
 )
-from profiles.play import Held, play, series
+from profiles.play import Rates, play, series
 from profiles.segments import value_at
 
 MOST_FLOWS = 128  # of iperf3 --parallel
@@ -45,7 +45,7 @@ class Contended:
     def link(self, time_s: float, node: int, way: Way) -> Link:
         return self.of.link(time_s, node, way)
 
-    def play(self, node: int, way: Way) -> Iterator[Held] | None:
+    def play(self, node: int, way: Way) -> Rates | None:
         return play(self.of, node, way)
 
     def series(self, node: int, way: Way) -> Hashable:

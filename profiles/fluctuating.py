@@ -27,11 +27,13 @@ class Fluctuating(DrawnRate):
         super().__post_init__()
 
     def draws(self, random: Random) -> Iterator[tuple[float, float]]:
+        uniform, low, high = random.uniform, self.low_mbit, self.high_mbit
+        shortest_s, longest_s = self.min_s, self.max_s
         while True:
-            length_s = random.uniform(self.min_s, self.max_s)
+            length_s = uniform(shortest_s, longest_s)
+            rate_mbit = uniform(low, high)
             # rounding may put a draw just outside
-            rate_mbit = random.uniform(self.low_mbit, self.high_mbit)
-            yield length_s, min(max(rate_mbit, self.low_mbit), self.high_mbit)
+            yield length_s, low if rate_mbit < low else high if rate_mbit > high else rate_mbit
 
     def range_mbit(self) -> tuple[float, float]:
         return self.low_mbit, self.high_mbit

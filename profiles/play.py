@@ -1,8 +1,8 @@
 """Profiles played forwards: what a direction of a link goes through, without looking all the time.
 
-A profile may have `play(node, way)`: its conditions there one after the other, each with the time
-until which it holds, equal to what `link` says in between; and `series(node, way)`, equal where
-conditions are the same at all times. Any other is asked at every look.
+A profile whose paths do not change may have `play(node, way)`: its rates there one after the other,
+equal to what `link` says in between; and `series(node, way)`, equal where conditions are the same
+at all times. Any other is asked at every look.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -10,19 +10,23 @@ from typing import Any, NamedTuple, Protocol
 
 from profiles.base import Link, Profile, Way
 
+Held = tuple[float, float]  # until when, in seconds, and Mbit/s until then
 
-class Held(NamedTuple):
-    """Conditions that hold from those before them until `until_s`."""
 
-    until_s: float
-    link: Link
+class Rates(NamedTuple):
+    """What a direction goes through, in order of time, on a path that does not change."""
+
+    path: Link  # but for its rate
+    parts: Iterator[Held]
 
 
 class Played(Protocol):
     """One direction of a link; time goes forwards only."""
 
+    path: Link  # as `at` was asked last, but for its rate
+
     def at(self, time_s: float) -> Held:
-        """Conditions at `time_s`, and the time until which they certainly hold."""
+        """The rate at `time_s`, and the time until which conditions certainly hold."""
         ...
 
 
@@ -31,22 +35,26 @@ class Asked:
 
     def __init__(self, profile: Profile, node: int, way: Way) -> None:
         self._asked: tuple[Profile, int, Way] = (profile, node, way)
+        self.path = Link(1.0)
 
     def at(self, time_s: float) -> Held:
         profile, node, way = self._asked
-        return Held(time_s, profile.link(time_s, node, way))
+        self.path = profile.link(time_s, node, way)
+        return time_s, self.path.rate_mbit
 
 
 class Forwards:
-    """Plays a profile that lists its changes in order of time."""
+    """Plays a profile that lists its rates in order of time."""
 
-    def __init__(self, parts: Iterator[Held]) -> None:
-        self._parts, self._now = parts, Held(float("-inf"), Link(1.0))
+    def __init__(self, rates: Rates) -> None:
+        self.path, self._parts = rates
+        self._now: Held = (float("-inf"), self.path.rate_mbit)
 
     def at(self, time_s: float) -> Held:
-        while self._now.until_s <= time_s:
-            self._now = next(self._parts)
-        return self._now
+        now = self._now
+        while now[0] <= time_s:
+            self._now = now = next(self._parts)
+        return now
 
 
 def played(profile: Profile, directions: Iterable[tuple[int, Way]]) -> list[Played]:
@@ -54,16 +62,16 @@ def played(profile: Profile, directions: Iterable[tuple[int, Way]]) -> list[Play
     known: dict[Hashable, Played] = {}
     found: list[Played] = []
     for node, way in directions:
-        parts = play(profile, node, way)
-        if parts is None:
+        rates = play(profile, node, way)
+        if rates is None:
             found.append(Asked(profile, node, way))
         else:
-            found.append(known.setdefault(series(profile, node, way), Forwards(parts)))
+            found.append(known.setdefault(series(profile, node, way), Forwards(rates)))
     return found
 
 
-def play(profile: Profile, node: int, way: Way) -> Iterator[Held] | None:
-    """Conditions of one direction in order of time; None if the profile cannot list them."""
+def play(profile: Profile, node: int, way: Way) -> Rates | None:
+    """Rates of one direction in order of time; None if the profile cannot list them."""
     playable: Any = profile
     return playable.play(node, way) if callable(getattr(profile, "play", None)) else None
 

@@ -7,7 +7,7 @@ from random import Random
 
 from profiles.base import Extremes, Link, Way
 from profiles.limits import check_choice, check_path, check_whole
-from profiles.play import Held
+from profiles.play import Rates
 from profiles.segments import drawn_parts, value_at
 
 
@@ -62,11 +62,10 @@ class DrawnRate(Rated):
     def mbit(self, time_s: float, node: int) -> float:
         return value_at(self, self.series(node), time_s)
 
-    def play(self, node: int, way: Way) -> Iterator[Held]:
-        """Yield the conditions of `link` in order of time; keeps nothing of the past."""
-        path = (self.delay_ms, self.jitter_ms, self.loss, self.reorder)
-        for until_s, rate_mbit in drawn_parts(self, self.series(node)):
-            yield Held(until_s, Link(rate_mbit, *path))
+    def play(self, node: int, way: Way) -> Rates:
+        """The rates of `link` in order of time; keeps nothing of the past."""
+        path = Link(1.0, self.delay_ms, self.jitter_ms, self.loss, self.reorder)
+        return Rates(path, drawn_parts(self, self.series(node)))
 
     def series(self, node: int, way: Way = "up") -> str:
         return "all" if self.shared else str(node)

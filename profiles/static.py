@@ -1,11 +1,10 @@
 """A network that does not change."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from profiles.base import Way
 from profiles.limits import as_tuple, check_mbit
-from profiles.play import Held
+from profiles.play import Rates
 from profiles.rated import Rated
 
 
@@ -32,8 +31,9 @@ class Static(Rated):
             raise ValueError(f"rate_mbit must have a rate for node {node}, got {rates}")
         return self.rate_mbit[node]
 
-    def play(self, node: int, way: Way) -> Iterator[Held]:
-        yield Held(float("inf"), self.link(0.0, node, way))
+    def play(self, node: int, way: Way) -> Rates:
+        link = self.link(0.0, node, way)
+        return Rates(link, iter([(float("inf"), link.rate_mbit)]))
 
     def series(self, node: int, way: Way) -> float:
         return self.mbit(0.0, node)

@@ -1,12 +1,12 @@
 """What connections get of links, and what they wait for, as `harness.virtual.costs` says it."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from math import log2
 
 import numpy as np
 
-from harness.virtual.link_states import LinkState
+from harness.virtual.link_states import LinkSeries, LinkState
 from harness.virtual.loss import tcp_bytes_per_s
 from harness.virtual.routes import Paths, Routes
 
@@ -29,22 +29,32 @@ class BandwidthShares:
 
     def __post_init__(self) -> None:
         self._shared = self.routes.shared()
-        # version of the network; what the ring gets then, and how long its messages wait
-        self._known: tuple[int, np.ndarray, float] = (-1, self._shared, 0.0)
-        self._hop_rates = self._shared  # payload bytes/s from each node to the next, then
+        self._known: LinkSeries | None = None  # what the others are of
+        self._hop_rates = self._shared  # [states, nodes]: payload bytes/s from each to the next
+        self._rates = self._shared  # [states, 2]: of the slowest hop, of all in a row
+        self._waits_s: list[float] = []  # how long the ring's messages wait
 
     def of_ring(self, state: LinkState) -> tuple[np.ndarray, float]:
         """Payload bytes/s of the slowest hop and of all in a row; the mean time of a window."""
-        if self._known[0] != state.version:
-            shares = self.of_each(state, self._ring_connections)
-            hops, wait_s = shares[self.hops].min(axis=1), 0.0
-            if state.loss.any():
-                hops = np.minimum(hops, self.bounds(state, self.hops, self.hops_back))
-            self._hop_rates, rates = hops, np.array([hops.min(), 1 / np.mean(1 / hops)])
-            if state.flows:
-                wait_s = float(self.waits_s(state, self.hops).mean())
-            self._known = state.version, rates, wait_s
-        return self._known[1:]
+        if self._known is not state.series:
+            self._know(state.series)
+        return self._rates[state.row], self._waits_s[state.row]
+
+    def _know(self, series: LinkSeries) -> None:
+        """What the ring gets of links that are in these states, all at once."""
+        states = [LinkState(series, row) for row in range(len(series.flows))]
+        alike = len(set(series.flows)) == 1
+        flows = series.flows[0] if alike else np.array(series.flows)[:, None]
+        shares = self._of_each(series.bytes_per_s, flows, self._ring_connections).T
+        hops = reduce(np.minimum, (shares[crossed] for crossed in self.hops.T)).T
+        if series.loss.any():
+            bounds = [self.bounds(state, self.hops, self.hops_back) for state in states]
+            hops = np.minimum(hops, bounds)
+        self._known, self._hop_rates = series, (hops := np.ascontiguousarray(hops))
+        self._rates = np.stack([hops.min(axis=1), 1 / np.mean(1 / hops, axis=1)], axis=1)
+        self._waits_s = [
+            float(self.waits_s(state, self.hops).mean()) if state.flows else 0.0 for state in states
+        ]
 
     def waits_s(self, state: LinkState, paths: Paths) -> np.ndarray:
         """Seconds of waiting for competing flows' windows, at each path's narrowest direction."""
@@ -60,7 +70,7 @@ class BandwidthShares:
         found = np.full(nodes * own, np.inf)
         if nodes > 1:
             self.of_ring(state)
-            found[own - 1 :: own] = self._hop_rates
+            found[own - 1 :: own] = self._hop_rates[state.row]
         return found
 
     @cached_property
@@ -85,8 +95,12 @@ class BandwidthShares:
 
     def of_each(self, state: LinkState, connections: np.ndarray) -> np.ndarray:
         """Payload bytes/s of one of so many connections on each direction."""
-        flows = np.maximum(1, connections + state.flows * self._shared)
-        return self.efficiency * state.bytes_per_s / flows
+        return self._of_each(state.bytes_per_s, state.flows, connections)
+
+    def _of_each(
+        self, bytes_per_s: np.ndarray, flows: int | np.ndarray, connections: np.ndarray
+    ) -> np.ndarray:
+        return self.efficiency * bytes_per_s / np.maximum(1, connections + flows * self._shared)
 
     def bounds(self, state: LinkState, paths: Paths, back: Paths) -> np.ndarray:
         """Payload bytes/s of one connection along each path, as loss bounds it."""

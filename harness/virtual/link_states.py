@@ -1,9 +1,14 @@
-"""The links of a network as a simulated run sees them: looked at again and again, held between."""
+"""The links of a network as a simulated run sees them: looked at again and again, held between.
 
+States that follow each other are made together, so that what is computed of many directions is
+computed for many updates at once.
+"""
+
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from heapq import heapreplace
-from math import inf, nextafter
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,26 +17,72 @@ from profiles.base import Link
 
 BYTES_PER_MBIT = 125_000
 UNSHAPED = Link(np.inf)
+MOST_UPDATES = 128  # that are made together
+MOST_CELLS = 2**16  # numbers in an array of them: 512 KB, which a processor's cache holds
 
 
-@dataclass
-class LinkState:
-    """Rates, delays and losses until the next update; arrays are [directions + 1].
+class Changes(NamedTuple):
+    """Links that change: which of a list of links, at which update, and to what.
+
+    In the order of links, and of updates for each. The rate of a path counts for nothing.
+    """
+
+    which: list[int]
+    updates: list[int]
+    rates_mbit: list[float]
+    paths: list[Link]
+
+
+@dataclass(eq=False)
+class LinkSeries:
+    """Conditions that follow each other; arrays are [states, directions + 1].
 
     The last direction is not shaped.
     """
 
-    links: list[Link]
     bytes_per_s: np.ndarray
     delay_s: np.ndarray
     loss: np.ndarray
-    flows: int = 0  # competing, on each direction that is shared
-    version: int = 0  # of the network; the same while nothing changes
+    flows: list[int]  # competing, on each direction that is shared
+    _before: list[tuple[float, Link]]  # rate and path of everything that rules directions
+    _changes: Changes  # by rows in place of updates
+    _ruled_by: np.ndarray  # [directions + 1]
 
-    @classmethod
-    def unshaped(cls, directions: int) -> "LinkState":
-        size = directions + 1
-        return cls([UNSHAPED] * size, np.full(size, np.inf), np.zeros(size), np.zeros(size))
+    def links(self, state: int) -> list[Link]:
+        """The link of each direction."""
+        now = list(self._before)
+        for which, since, rate_mbit, path in zip(*self._changes, strict=True):
+            if since <= state:
+                now[which] = rate_mbit, path
+        links = [path._replace(rate_mbit=rate_mbit) for rate_mbit, path in now]
+        return [links[which] for which in self._ruled_by.tolist()]
+
+
+class LinkState(NamedTuple):
+    """Rates, delays and losses until the next update; arrays are [directions + 1]."""
+
+    series: LinkSeries
+    row: int
+
+    @property
+    def links(self) -> list[Link]:
+        return self.series.links(self.row)
+
+    @property
+    def bytes_per_s(self) -> np.ndarray:
+        return self.series.bytes_per_s[self.row]
+
+    @property
+    def delay_s(self) -> np.ndarray:
+        return self.series.delay_s[self.row]
+
+    @property
+    def loss(self) -> np.ndarray:
+        return self.series.loss[self.row]
+
+    @property
+    def flows(self) -> int:
+        return self.series.flows[self.row]
 
 
 @dataclass
@@ -43,21 +94,15 @@ class LinkStates:
 
     routes: Routes
     update_s: float
-    _number: int = field(default=-1, init=False)  # of the last update
+    _first: int = field(default=0, init=False)  # number of the first update of those made
+    _made: list[LinkState] = field(default_factory=list, init=False)  # of it and those after it
 
     def __post_init__(self) -> None:
-        self._state = LinkState.unshaped(0)
         self._rewind()
 
     def at(self, time_s: float) -> LinkState:
         """Link state that holds at `time_s`."""
-        number = self._number_at(time_s)
-        if number < self._number:
-            self._rewind()
-        if number != self._number:
-            self._number = number
-            self._advance(number * self.update_s)
-        return self._state
+        return self._numbered(self._number_at(time_s))
 
     def finish(
         self, start_s: float, amounts: np.ndarray, rates: Callable[[LinkState], np.ndarray]
@@ -65,9 +110,10 @@ class LinkStates:
         """Time at which all of `amounts`, begun at `start_s`, are carried, each at its rate."""
         time_s, left = start_s, np.asarray(amounts, dtype=float)
         while True:
-            per_s = rates(self.at(time_s))
-            until_s = (self._number + 1) * self.update_s
-            needed_s = float(np.max(left / per_s))
+            number = self._number_at(time_s)
+            per_s = rates(self._numbered(number))
+            until_s = (number + 1) * self.update_s
+            needed_s = float((left / per_s).max())
             if needed_s <= until_s - time_s:
                 return time_s + needed_s
             left = np.maximum(left - per_s * (until_s - time_s), 0.0)
@@ -77,36 +123,88 @@ class LinkStates:
         number = int(time_s / self.update_s)
         return number + ((number + 1) * self.update_s <= time_s)  # despite rounding
 
+    def _numbered(self, number: int) -> LinkState:
+        if number < self._first:
+            self._rewind()
+        known = len(self._made)
+        if number >= self._first + known:
+            follows = number == self._first + known  # then twice as many as before
+            self._made = self._make(number, min(self._most, 2 * known) if follows and known else 1)
+            self._first = number
+        return self._made[number - self._first]
+
     def _rewind(self) -> None:
         played = self.routes.played()
-        alike: dict[int, list[int]] = {}  # directions by what rules them
-        for direction, each in enumerate(played):
-            alike.setdefault(id(each), []).append(direction)
-        self._groups = [(played[directions[0]], directions) for directions in alike.values()]
-        self._due = [(-np.inf, group) for group in range(len(self._groups))]
-        before, self._state = self._state, LinkState.unshaped(len(played))
-        self._state.version = before.version + 1
-        self._number = -1
+        self._played = list({id(each): each for each in played}.values())
+        places = {id(each): place for place, each in enumerate(self._played)}
+        self._ruled_by = np.array([*(places[id(each)] for each in played), len(places)])
+        unshaped = (UNSHAPED.rate_mbit, UNSHAPED)
+        self._held = [unshaped] * (len(places) + 1)  # rates and paths of what has been looked at
+        size = len(self._held)
+        self._rates_mbit, self._delays_ms, self._loss = np.full(size, np.inf), *np.zeros((2, size))
+        self._until_s = np.full(len(places), -np.inf)  # to which they hold
+        self._most = max(1, min(MOST_UPDATES, MOST_CELLS // len(self._ruled_by)))
+        self._first, self._made = 0, []
 
-    def _advance(self, time_s: float) -> None:
-        """Ask for what may have changed."""
-        state, due, links = self._state, self._due, self._state.links
-        which: list[int] = []  # directions with another rate, which nearly all changes are
-        rates: list[float] = []
-        while due and due[0][0] <= time_s:
-            group = due[0][1]
-            played, directions = self._groups[group]
-            until_s, link = played.at(time_s)
-            heapreplace(due, (until_s if until_s > time_s else nextafter(time_s, inf), group))
-            if link == (before := links[directions[0]]):
-                continue
-            if link[1:] != before[1:]:
-                state.delay_s[directions], state.loss[directions] = link.delay_ms / 1000, link.loss
-            for direction in directions:
-                links[direction] = link
-                which.append(direction)
-                rates.append(link.rate_mbit)
-        state.bytes_per_s[which] = np.array(rates) * BYTES_PER_MBIT
-        flows = self.routes.flows(time_s)
-        if which or flows != state.flows:
-            state.flows, state.version = flows, state.version + 1
+    def _make(self, first: int, count: int) -> list[LinkState]:
+        """States at so many updates; those between which nothing changes are one."""
+        times = [number * self.update_s for number in range(first, first + count)]
+        flows = [self.routes.flows(time_s) for time_s in times]
+        before = list(self._held)
+        changes = self._changes(times)
+        last = self._made[-1] if self._made else None
+        if last and not changes.updates and all(each == last.flows for each in flows):
+            return [last] * count
+        others = {update for update in range(1, count) if flows[update] != flows[update - 1]}
+        since = sorted({0, *changes.updates, *others})
+        row_of = np.repeat(np.arange(len(since)), np.diff([*since, count])).tolist()
+        changes = changes._replace(updates=[row_of[update] for update in changes.updates])
+        fill = partial(self._filled, changes, len(since))
+        series = LinkSeries(
+            bytes_per_s=fill(self._rates_mbit, changes.rates_mbit) * BYTES_PER_MBIT,
+            delay_s=fill(self._delays_ms, [path.delay_ms for path in changes.paths]) / 1000,
+            loss=fill(self._loss, [path.loss for path in changes.paths]),
+            flows=[flows[update] for update in since],
+            _before=before,
+            _changes=changes,
+            _ruled_by=self._ruled_by,
+        )
+        return [LinkState(series, row) for row in row_of]
+
+    def _filled(
+        self, changes: Changes, states: int, before_: np.ndarray, after: list[float]
+    ) -> np.ndarray:
+        """What links are in each of the states, [states, directions + 1]; `before_` is the last."""
+        values = np.array(after, dtype=float)
+        if (values == before_[changes.which]).all():
+            return np.broadcast_to(before_[self._ruled_by], (states, len(self._ruled_by)))
+        every = np.arange(len(before_))
+        firsts = np.searchsorted(changes.which, every)
+        since = np.insert(
+            np.array(changes.which) * states + changes.updates, firsts, every * states
+        )
+        held = np.diff(since, append=states * len(every)).astype(int)
+        filled = np.repeat(np.insert(values, firsts, before_), held).reshape(-1, states)
+        before_[:] = filled[:, -1]
+        return filled[self._ruled_by].T
+
+    def _changes(self, times: list[float]) -> Changes:
+        """Ask for what may have changed by the last of `times`."""
+        held, count = self._held, len(times)
+        found = Changes([], [], [], [])
+        for which in np.flatnonzero(self._until_s <= times[-1]).tolist():
+            played, until_s = self._played[which], self._until_s[which]
+            rate_mbit, path = held[which]
+            update = bisect_left(times, until_s)
+            while update < count:
+                until_s, now_mbit = played.at(times[update])
+                now = played.path
+                if now_mbit != rate_mbit or (now is not path and now[1:] != path[1:]):
+                    rate_mbit, path = now_mbit, now
+                    found.which.append(which)
+                    found.updates.append(update)
+                    found.rates_mbit.append(rate_mbit)
+                    found.paths.append(path)
+                update = bisect_left(times, until_s, update + 1)
+            held[which], self._until_s[which] = (rate_mbit, path), until_s
+        return found

@@ -48,9 +48,9 @@ def test_played_forwards_it_is_the_same(name: str) -> None:
     going = played(profile, directions)
     for time_s in TIMES_S:
         for (node, way), each in zip(directions, going, strict=True):
-            held = each.at(time_s)
-            assert held.link == profile.link(time_s, node, way)
-            assert held.until_s >= time_s
+            until_s, rate_mbit = each.at(time_s)
+            assert each.path._replace(rate_mbit=rate_mbit) == profile.link(time_s, node, way)
+            assert until_s >= time_s
 
 
 @pytest.mark.parametrize("name", CHOICES)
