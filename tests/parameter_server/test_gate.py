@@ -1,7 +1,6 @@
 """Who may go on: bounds between sessions, stops at which all wait, and those that are gone."""
 
 import threading
-import time
 from itertools import count
 
 from harness.engine.parameter_server.gate import Gate
@@ -68,10 +67,11 @@ def test_it_is_quiet_when_all_that_are_here_wait_and_not_before():
     assert not tried.wait_until_quiet(0.05)
     threading.Thread(target=tried.finish, args=("b", silent, OFTEN_S), daemon=True).start()
     assert tried.wait_until_quiet(5.0)
-    late = threading.Thread(target=tried.enter, args=("c", silent, OFTEN_S), daemon=True)
+    outside = threading.Event()
+    late = threading.Thread(target=tried.enter, args=("c", outside.set, OFTEN_S), daemon=True)
     late.start()
-    time.sleep(0.05)
-    assert sorted(map(str, tried.members())) == ["a", "b"]  # c waits outside
+    assert outside.wait(5.0)  # c has waited, and says so
+    assert sorted(map(str, tried.members())) == ["a", "b"]
     tried.go(ends=False)
     late.join(5.0)
     assert sorted(map(str, tried.members())) == ["a", "b", "c"]
