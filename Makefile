@@ -8,6 +8,7 @@ INSTALLED := $(VENV)/.installed
 SCALE := laptop
 # Two machines of tests: half of a run's time is waiting.
 SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder --tx '2*popen//python=$(RUN) -m tests.machine'
+SHORT := not launch and not network and not timed and not long and not faults
 
 FAULTS := tests/test_bad_settings.py tests/test_refused.py tests/test_manifest.py \
 	tests/analysis/test_untrusted.py tests/emulation/test_rendezvous.py tests/emulation/test_outside.py \
@@ -42,11 +43,11 @@ faults: setup
 	sh scripts/system-packages test
 	$(RUN) -m pytest $(SIDE_BY_SIDE) -m "faults or not faults" $(FAULTS)
 
-# Of the tests that a change touches those that start no run: what to do before every commit.
+# Of the tests that a change touches those that are short: what to do before every commit.
 check: setup
 	@touched=$$($(RUN) -m tests.touched $(BASE)) || exit 1; \
 	test -n "$$touched" || { echo "no test is touched"; exit 0; }; \
-	$(RUN) -m pytest -q $(SIDE_BY_SIDE) -m "not launch and not network and not timed and not faults" $$touched
+	$(RUN) -m pytest -q $(SIDE_BY_SIDE) -m "$(SHORT)" $$touched
 
 lint: setup
 	$(RUN) -m ruff check .

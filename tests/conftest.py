@@ -59,9 +59,10 @@ def _ignore_alone() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whole runs first: they take longest, and machines side by side should end at one time."""
+    """Long files first, whole runs before all: machines side by side should end at one time."""
     disturbed = [item for item in items if any(map(item.get_closest_marker, DISTURBED))]
     for item in disturbed:
         item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=2))
-    long = {item.path for item in disturbed}
-    items.sort(key=lambda item: item.path not in long)
+    first = {item.path for item in disturbed}
+    long = {item.path for item in items if item.get_closest_marker("long")}
+    items.sort(key=lambda item: (item.path not in first, item.path not in long))

@@ -124,7 +124,7 @@ def failure(settings: Settings) -> str:
 @pytest.mark.parametrize(
     "count",
     [
-        pytest.param(SOME, marks=pytest.mark.timeout(900)),
+        pytest.param(SOME, marks=[pytest.mark.long, pytest.mark.timeout(900)]),
         pytest.param(ALL, marks=[pytest.mark.faults, pytest.mark.timeout(3600)]),
     ],
 )

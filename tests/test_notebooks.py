@@ -63,6 +63,7 @@ def test_a_notebook_has_no_logic_of_its_own(notebook):
     assert {name.split(".")[0] for name in modules} <= {"harness", "pathlib", "IPython"}
 
 
+@pytest.mark.long
 def test_a_notebook_runs_from_top_to_bottom_and_shows_figures(notebook, results, monkeypatch):
     monkeypatch.setenv("GRADNET_RESULTS", str(results))
     here = {"metadata": {"path": str(ROOT / "notebooks")}}

@@ -99,6 +99,7 @@ def test_an_unknown_paper_is_told_with_those_that_are_known(tmp_path):
         Paper.read(str(bad))
 
 
+@pytest.mark.long
 def test_what_is_done_is_kept_and_the_page_has_every_run(paper):
     status, out, _ = reproduced(paper)
     assert status == 0 and "2 runs, 0 of them done before; to do: 2 in virtual time" in out
@@ -115,6 +116,7 @@ def test_what_is_done_is_kept_and_the_page_has_every_run(paper):
     assert before == {file: file.stat().st_mtime_ns for file in before}
 
 
+@pytest.mark.long
 def test_the_page_has_what_was_done_before_though_only_some_is_asked_for(paper):
     told = yaml.safe_load(paper.read_text()) | {"experiments": ["quickstart", "dc2_imagenet_da1"]}
     paper.write_text(yaml.safe_dump(told))
@@ -132,6 +134,7 @@ def test_constants_of_another_machine_are_told_before_they_are_used(paper):
     assert "constants of" not in err
 
 
+@pytest.mark.long
 def test_a_run_that_fails_is_done_once_more_then_kept_and_told(paper):
     status, out, err = reproduced(paper, "optimizer.lr=1e30", "method=allreduce")
     assert status == 1
@@ -140,6 +143,7 @@ def test_a_run_that_fails_is_done_once_more_then_kept_and_told(paper):
     assert "not finite" in err
 
 
+@pytest.mark.long
 def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(paper):
     many = ("seed=0,1,2", "steps=30")
     process = started(paper, *many, start_new_session=True)
@@ -156,6 +160,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(paper):
     assert states(paper) == ["succeeded"] * 6
 
 
+@pytest.mark.long
 def test_no_process_outlives_one_that_is_killed(paper):
     process = started(paper, "seed=0,1,2", "steps=30", start_new_session=True)
     assert process.stdout is not None
