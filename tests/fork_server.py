@@ -4,6 +4,9 @@ Importing torch costs every command some seconds, and the process that forks its
 many again; a fork of one that has it does not. A command that is forked has the arguments,
 environment, folder, standard streams, group and signals that a fresh one would have, and is a
 child of the process that asked for it.
+
+`python -m tests.fork_server libraries` has imported other projects' packages alone. What it forks
+imports ours from where the command runs, as a copy of the project in another folder has to.
 """
 
 import atexit
@@ -17,16 +20,15 @@ import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Sequence
 from ctypes import CDLL
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn
 
 from setproctitle import setproctitle
-
-from harness.records.environment import ALLOCATOR
 
 ROOT = Path(__file__).resolve().parents[1]
 FORK_SERVER = "harness.runner.fork_server"
@@ -44,12 +46,29 @@ IMPORTED = (
     "harness.claims",
     "harness.calibrate.__main__",
 )
+LIBRARIES = (
+    "torch",
+    "torch._dynamo",
+    "torchvision",
+    "sklearn.datasets",
+    "scipy.stats",
+    "numba",
+    "hydra",
+    "pandas",
+    "matplotlib.figure",
+    "matplotlib.backends.backend_agg",
+    "rich.console",
+    "jinja2",
+    "setproctitle",
+)
 # Of a test; what else the environment says is read when a library is imported.
 FREE = {"TMPDIR", "GATE", "GATE_AT", "GATE_RANK", "GRADNET_DATA", "PYTEST_CURRENT_TEST"}
 FRESH = "TESTS_FRESH"  # in the environment: nothing is forked, as where memory is scarce
 OPTIONS = {"stdin", "stdout", "stderr", "text", "cwd", "env", "process_group", "start_new_session"}
 MOST_BYTES = 1 << 17  # of what is asked for
 PR_SET_CHILD_SUBREAPER = 36
+PATH = "PYTHONPATH"
+KERNELS = "GRADNET_KERNELS"  # which of ours it takes
 
 
 class Forked(subprocess.Popen):
@@ -85,14 +104,24 @@ def environment() -> dict[str, str]:
 
 
 @cache
-def server() -> socket.socket:
+def server(*has_libraries_alone: str) -> socket.socket:
     """To what forks for this process; the commands are children of this process."""
+    from harness.records.environment import ALLOCATOR  # of ours, so not at the top
+
     CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
-    command = [sys.executable, "-m", __name__]
+    command = [sys.executable, "-m", __name__, *has_libraries_alone]
     with theirs:
         subprocess.Popen(command, cwd=ROOT, stdin=theirs, env=environment() | ALLOCATOR)
     return ours
+
+
+def is_python(command: Sequence[str | Path], **options: Any) -> bool:
+    """Whether what forks with libraries alone can do it."""
+    wanted = options.get("env") or os.environ
+    differs = {key for key, _ in set(wanted.items()) ^ set(environment().items())}
+    alike = set(options) <= OPTIONS and differs <= FREE | {PATH, KERNELS}
+    return FRESH not in os.environ and command[0] == sys.executable and alike
 
 
 def is_served(command: Sequence[str | Path], **options: Any) -> bool:
@@ -106,11 +135,13 @@ def is_served(command: Sequence[str | Path], **options: Any) -> bool:
     return set(options) <= OPTIONS and differs <= FREE
 
 
-def main() -> None:
+def main(*has_libraries_alone: str) -> None:
     """Commands are asked for on the socket that is standard input, until its other end goes."""
     asks = socket.socket(fileno=os.dup(0))
-    for name in IMPORTED:
+    for name in LIBRARIES if has_libraries_alone else IMPORTED:
         importlib.import_module(name)
+    if has_libraries_alone:
+        del sys.modules["tests"]  # where a command runs may be another
     nothing = os.open(os.devnull, os.O_RDWR)
     for place in range(3):
         os.dup2(nothing, place)
@@ -143,7 +174,8 @@ def _command(asked: dict[str, Any], streams: list[int], writing: int) -> NoRetur
     """Tell our process id to `writing` once all is as asked, and do the command."""
     import torch
 
-    spare = _Spare(streams)
+    product = sys.modules.get(FORK_SERVER)
+    spare = _Spare(streams) if product else None
     if asked["session"]:
         os.setsid()
     elif asked["group"] not in (None, -1):
@@ -152,8 +184,8 @@ def _command(asked: dict[str, Any], streams: list[int], writing: int) -> NoRetur
     os.close(writing)
     threads = asked["environment"].get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0))
     torch.set_num_threads(int(threads))  # the fork server itself has one
-    fork_server = sys.modules[FORK_SERVER]
-    fork_server.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": spare.become})
+    if product and spare:
+        product.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": spare.become})
     _run(asked, streams)
 
 
@@ -190,27 +222,45 @@ def _wait(asks: socket.socket) -> NoReturn:
 
 
 def _run(asked: dict[str, Any], streams: list[int]) -> NoReturn:
-    """What `python -m` does, in the environment that was asked for."""
+    """What `python -m` or `python -c` does, in the environment that was asked for."""
     for place, stream in enumerate(streams):
         os.dup2(stream, place)
         os.close(stream)
+    _surround(asked)
+    sys.orig_argv = asked["command"]
+    _, how, what, *sys.argv[1:] = asked["command"]
+    sys.path[0] = asked["folder"]
+    added = asked["environment"].get(PATH, "").split(os.pathsep)
+    sys.path[1:1] = [each for each in added if each and each not in sys.path]
+    setproctitle(" ".join(asked["command"]))
+    code: object = None
+    try:
+        _main(how, what)
+    except SystemExit as end:
+        code = end.code
+    except Exception:
+        traceback.print_exc()
+        code = 1
+    _exit(code)
+
+
+def _surround(asked: dict[str, Any]) -> None:
     os.chdir(asked["folder"])
     os.environ.clear()
     os.environ.update(asked["environment"])
     tempfile.tempdir = None
-    sys.orig_argv = asked["command"]
-    _, _, module, *sys.argv[1:] = asked["command"]
-    sys.path[0] = asked["folder"]
-    setproctitle(" ".join(asked["command"]))
-    for name in (module, f"{module}.__main__"):
+
+
+def _main(how: str, what: str) -> None:
+    if how == "-c":
+        sys.argv[0] = how
+        sys.modules["__main__"] = main = ModuleType("__main__")
+        exec(compile(what, "<string>", "exec"), vars(main))
+        return
+    for name in (what, f"{what}.__main__"):
         if not hasattr(sys.modules.get(name), "__path__"):
             sys.modules.pop(name, None)  # what runs as __main__ is not imported
-    code: object = None
-    try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
-    except SystemExit as end:
-        code = end.code
-    _exit(code)
+    runpy.run_module(what, run_name="__main__", alter_sys=True)
 
 
 def _exit(code: object) -> NoReturn:
@@ -225,4 +275,4 @@ def _exit(code: object) -> NoReturn:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import fork_server
-from tests.launching import ROOT, TINY, popen, processes, training, until
+from tests.launching import ROOT, TINY, afresh, popen, processes, training, until
 from tests.virtual.runs import DETERMINED
 
 Start = Callable[..., subprocess.Popen]
@@ -22,6 +22,20 @@ COMMANDS = {
     "an option that is none": ["harness.reproduce", "dc2", "--nothing"],
     "a sweep of which half fails": ["harness", *SWEEP],
 }
+TELLS = """
+import os, sys, tests
+ours = {"harness", "compressors", "tests.fork_server"} & set(sys.modules)
+print(__name__, sys.argv, os.getcwd(), tests.__file__, os.environ["PYTHONPATH"], ours)
+import beside
+print(beside.__file__)
+"""
+SCRIPTS = (
+    ["-m", "tests.told", "a word"],
+    ["-c", TELLS, "a word"],
+    ["-c", "raise ValueError('this is why')"],
+    ["-c", "import sys; sys.exit(3)"],
+    ["-c", "import sys; sys.exit('in words')"],
+)
 OF_THE_HOUR = {"status.json", "environment.json", "summary.json", "events.jsonl"}
 
 
@@ -83,6 +97,24 @@ def packets(start: Start, results: Path) -> tuple:
 
 def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.mark.parametrize("words", SCRIPTS, ids=range(len(SCRIPTS)))
+def test_what_is_forked_with_libraries_alone_runs_the_code_where_it_is(
+    words: list[str], tmp_path: Path
+) -> None:
+    for name, content in (("__init__", ""), ("told", TELLS), ("more/beside", "")):
+        file = tmp_path / "tests" / f"{name}.py"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(content)
+    command = [sys.executable, *words]
+    env = os.environ | {"PYTHONPATH": str(tmp_path / "tests" / "more")}
+    pipe = subprocess.PIPE
+    new = subprocess.run(command, cwd=tmp_path, env=env, stdout=pipe, stderr=pipe, text=True)
+    assert fork_server.is_python(command, cwd=tmp_path, env=env, stdout=pipe, stderr=pipe)
+    forked = afresh(command, cwd=tmp_path, env=env)
+    assert (forked.returncode, forked.stdout) == (new.returncode, new.stdout)
+    assert forked.stderr.splitlines()[-1:] == new.stderr.splitlines()[-1:]
 
 
 @pytest.mark.parametrize("signalled", [signal.SIGKILL, signal.SIGSTOP])

@@ -2,13 +2,16 @@
 
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from tests.launching import afresh
+
+# a pytest and three commands, of code that is compiled nowhere yet
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 FOLDERS = ("compressors", "controllers", "profiles", "harness", "papers", "conf", "tests")
@@ -29,7 +32,7 @@ def project(tmp_path):
 def done(command: str, where: Path) -> str:
     program, *rest = command.split()
     assert program == "python"
-    done = subprocess.run([sys.executable, *rest], cwd=where, capture_output=True, text=True)
+    done = afresh([sys.executable, *rest], cwd=where)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -59,7 +62,6 @@ def test_a_compressor_added_as_the_how_to_says_is_tested_and_in_the_report(proje
     assert rows.volume_ratio["topk_0.1"] > 1.5 * rows.volume_ratio["cyclic_0.1"]
 
 
-@pytest.mark.timeout(900)  # a pytest and three commands, each of which imports torch
 def test_a_study_is_one_folder_that_is_tested_judged_and_reproduced(project):
     test, run, judge, plan = added("add_a_study.md", 7, project)
     passed = re.search(r"(\d+) passed", done(test, project))

@@ -1,7 +1,6 @@
 """plan=true: what runs would take is what they take, and nothing is left or started."""
 
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from harness.config.settings import BadSetting, Settings
 from harness.preview import composed
 from harness.reporting.analysis import load
 from harness.virtual.network import Simulated, SimulatedDumbbell
-from tests.launching import harness
+from tests.launching import afresh, harness
 from tests.virtual.runs import simulated
 
 SMALL = ("model=convnet", "dataset=digits", "model.width=8", "report=false")
@@ -170,7 +169,7 @@ def test_runs_that_differ_in_seeds_alone_are_predicted_once():
 
 def test_kernels_are_compiled_before_anything_is_timed():
     """In a process of its own, where nothing is compiled or loaded yet."""
-    done = subprocess.run([sys.executable, "-c", COLD], capture_output=True, text=True, timeout=120)
+    done = afresh([sys.executable, "-c", COLD], 120)
     assert done.stdout.split() == ["cold", "warm"], done.stdout + done.stderr
 
 

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from harness.config import search_path
 from harness.studies import studies
+from tests.launching import afresh
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("compressors", "controllers", "profiles", "harness", "papers", "conf", "tests")
@@ -42,7 +42,7 @@ def elsewhere(tmp_path):
 
 def python(code: str, *path: str) -> str:
     env = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    done = afresh([sys.executable, "-c", code], env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -62,6 +62,7 @@ def test_no_choice_is_told_twice():
     assert [name for name, count in Counter(files).items() if count > 1] == []
 
 
+@pytest.mark.long
 def test_without_one_study_the_others_compose_and_are_judged(tmp_path):
     for name in FOLDERS:
         ignored = shutil.ignore_patterns("__pycache__")
@@ -75,6 +76,6 @@ def test_without_one_study_the_others_compose_and_are_judged(tmp_path):
 
 
 def called(arguments: list[str], where: Path) -> str:
-    done = subprocess.run([sys.executable, *arguments], cwd=where, capture_output=True, text=True)
+    done = afresh([sys.executable, *arguments], cwd=where)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout.strip()

@@ -1,7 +1,6 @@
 """Where a machine forbids namespaces, scale=laptop runs in virtual time, and says so everywhere."""
 
 import json
-import os
 import subprocess
 import sys
 
@@ -14,10 +13,25 @@ from harness.report import report
 from harness.reporting.analysis import load
 from harness.runner import run
 from harness.validation import checked
-from tests.emulation.inside import MAPPED
-from tests.launching import ROOT, runs
+from tests.launching import afresh, runs
 
 FORBIDDEN = "unshare: not permitted"
+WITHOUT = """
+import os, runpy, sys
+from harness.emulation.libc import call
+user, group = os.getuid(), os.getgid()
+call("unshare", 0x10000000)  # CLONE_NEWUSER
+for name, content in {
+    "self/uid_map": f"0 {user} 1",
+    "self/setgroups": "deny",
+    "self/gid_map": f"0 {group} 1",
+    "sys/user/max_net_namespaces": "0",
+}.items():
+    with open(f"/proc/{name}", "w") as file:
+        file.write(content)
+del sys.argv[0]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
 SMALL = ("workers=2", "steps=3", "model.width=8")
 
 
@@ -107,13 +121,4 @@ def test_a_report_tells_why_a_network_was_replaced(tmp_path, capsys):
 
 def without_namespaces(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `python -m module` where no more network namespaces are allowed."""
-    limited = 'echo 0 > /proc/sys/user/max_net_namespaces && exec "$@"'
-    command = ["unshare", *MAPPED, "sh", "-c", limited, "sh", sys.executable, "-m", module]
-    return subprocess.run(
-        [*command, *arguments],
-        cwd=ROOT,
-        env=os.environ,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    return afresh([sys.executable, "-c", WITHOUT, module, *arguments], 120)

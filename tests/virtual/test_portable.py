@@ -8,6 +8,7 @@ import time
 import pytest
 
 from harness.records import status
+from tests.launching import afresh
 
 WITHOUT = """
 import sys
@@ -24,7 +25,7 @@ print(outcome.state, outcome.error)
 
 def test_a_run_imports_no_netlink(tmp_path):
     command = [sys.executable, "-c", WITHOUT, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = afresh(command, 120)
     assert done.stdout.strip() == "succeeded None", done.stdout + done.stderr
 
 
