@@ -10,20 +10,23 @@ imports ours from where the command runs, as a copy of the project in another fo
 """
 
 import atexit
+import fcntl
 import gc
 import importlib
 import json
 import os
 import runpy
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import CDLL
 from functools import cache
+from multiprocessing import util
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn
@@ -32,6 +35,9 @@ from setproctitle import setproctitle
 
 ROOT = Path(__file__).resolve().parents[1]
 FORK_SERVER = "harness.runner.fork_server"
+POOLS = "harness.reproduce"  # has pools of processes
+FORKS_POOLS = "multiprocessing.forkserver"
+ABOVE_ALL = 512  # descriptors that a command has
 IMPORTED = (
     "harness.__main__",
     "harness.runner.supervise",
@@ -186,6 +192,8 @@ def _command(asked: dict[str, Any], streams: list[int], writing: int) -> NoRetur
     torch.set_num_threads(int(threads))  # the fork server itself has one
     if product and spare:
         product.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": spare.become})
+    if asked["command"][2].split(".")[:2] == POOLS.split("."):
+        util.spawnv_passfds = _SparePool(asked, streams, int(threads)).become
     _run(asked, streams)
 
 
@@ -208,6 +216,54 @@ class _Spare:
             return subprocess.Popen(command, **options)
         self.used = True
         return Forked(self.socket, command, **options)
+
+
+class _SparePool:
+    """A child that has done nothing yet, to become what multiprocessing forks a pool from."""
+
+    def __init__(self, asked: dict[str, Any], streams: list[int], threads: int) -> None:
+        self._socket, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        self._start: Callable[..., int] = util.spawnv_passfds
+        with theirs:
+            if os.fork() == 0:
+                self._socket.close()
+                for each in streams:
+                    os.close(each)
+                _surround(asked)
+                _wait_for_pool(theirs, threads)
+
+    def become(self, path: bytes, words: list[str], descriptors: Sequence[int]) -> int:
+        """In place of multiprocessing.util.spawnv_passfds; the tracker of resources is fresh."""
+        if f"from {FORKS_POOLS} import" not in words[-1] or self._socket.fileno() < 0:
+            return self._start(path, words, descriptors)
+        with self._socket:
+            places = [0, 1, 2, *descriptors]
+            asked = {"words": [os.fsdecode(word) for word in words], "places": places}
+            socket.send_fds(self._socket, [json.dumps(asked).encode()], places)
+            return int.from_bytes(self._socket.recv(8))
+
+
+def _wait_for_pool(asks: socket.socket, threads: int) -> NoReturn:
+    """Until it is told what to do, or the command has ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as it does once it forks
+    asked, came, _, _ = socket.recv_fds(asks, MOST_BYTES, 16)
+    if not asked:
+        os._exit(0)
+    asks.send(os.getpid().to_bytes(8))
+    asks.close()
+    told = json.loads(asked)
+    above = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, ABOVE_ALL) for each in came]
+    for each in came:
+        os.close(each)
+    for each, place in zip(above, told["places"], strict=True):
+        os.dup2(each, place)
+        os.close(each)
+    import torch
+
+    torch.set_num_threads(threads)
+    setproctitle(" ".join(told["words"]))
+    exec(told["words"][-1], {})
+    os._exit(0)
 
 
 def _wait(asks: socket.socket) -> NoReturn:
