@@ -54,6 +54,11 @@ class Server:
                 raise ValueError(f"{key} must be {said} with mode=sync, got {got}")
 
     @property
+    def is_sync(self) -> bool:
+        """True if the server waits for all trainers, and applies the mean."""
+        return self.mode == "sync"
+
+    @property
     def sessions(self) -> int:
         """Number of sessions of one trainer."""
         return self.threads

@@ -21,6 +21,7 @@ from compressors.topk import TopK
 from harness.clock import Clock
 from harness.config.run import Run
 from harness.config.search_path import CONF
+from harness.config.server import Server
 from harness.config.sweep import plain_settings
 from harness.engine.parameter_server.assembly import server_loop_of
 from harness.engine.parameter_server.captured import Contribution
@@ -74,17 +75,16 @@ class Bench:
         self.clock = Started()
         table = Table(folder, "pushes.csv")
         table.header()
+        mode = "sync" if is_sync else "async"
         self.store = ParameterStore(
             weights=self.weights,
             gate=Gate(bound, self.clock.now),
+            layout=Server(mode, threads=threads, consistent_pull=True),
             workers=workers,
             steps=steps,
-            is_sync=is_sync,
-            consistent_pull=True,
             clock=self.clock,
             table=table,
             events=Events(folder),
-            threads=threads,
         )
         self.evaluated: list[tuple[int, int, int]] = []  # rounds, version, applied in all
         door = Listening("127.0.0.1", 0, timeout_s)

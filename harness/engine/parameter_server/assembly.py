@@ -33,17 +33,16 @@ def trainer(run: Run, place: Place) -> Trainer:
     return Trainer(
         rank=place.rank,
         threads=threads,
-        batches=threads[0].loop.gradients.course.batches,
         transport=place.transport,
         start_s=run.timeouts.start_s,
-        may_rejoin=layout.mode == "async",
+        may_rejoin=not layout.is_sync,
         events=Events(place.run_dir),
     )
 
 
 def _thread(run: Run, place: Place) -> Served:
     layout, workers, served = run.server, run.workers, Served(place.clock)
-    captured: Any = Captured(place.rank, workers if layout.mode == "sync" else 1, alone)
+    captured: Any = Captured(place.rank, workers if layout.is_sync else 1, alone)
     seed = (run.seed * workers + place.rank) * layout.threads + place.thread
     drain = Drain(layout.drain_period, layout.drain == "flush", seed)
 
@@ -74,8 +73,7 @@ def server_loop_of(run: Run, place: Place) -> ServerLoop:
     layout, transport, workers = run.server, place.transport, run.workers
     place = place._replace(rank=workers, replica=lambda model, *rest: Replica(model))
     clock: Any = place.clock
-    is_sync, model = layout.mode == "sync", built(run, place)
-    course = _course(run, place, 1 if is_sync else workers)
+    model, course = built(run, place), _course(run, place, 1 if layout.is_sync else workers)
     gradients: Any = Replayed({}, course, None, 0.0, 0)
     if run.emulation.is_replay:
         model = _zero(model)
@@ -86,21 +84,19 @@ def server_loop_of(run: Run, place: Place) -> ServerLoop:
         update=gradients.update,
         compressor=run.compressor(),
         bucket_mb=run.bucket_mb,
-        of=workers if is_sync else 1,
+        of=workers if layout.is_sync else 1,
     )
     events, table = Events(place.run_dir), Table(place.run_dir, "pushes.csv")
     table.header()
     store = ParameterStore(
         weights=weights,
         gate=Gate(layout.staleness_bound, place.clock.now, transport.condition()),
+        layout=layout,
         workers=workers,
         steps=course.steps,
-        is_sync=is_sync,
-        consistent_pull=layout.consistent_pull,
         clock=clock,
         table=table,
         events=events,
-        threads=layout.threads,
     )
     server_loop = gradients.server_loop = ServerLoop(store, transport)
     place = place._replace(together=server_loop)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from harness.clock import Clock
+from harness.config.server import Server
 from harness.engine.parameter_server.captured import Contribution
 from harness.engine.parameter_server.gate import Gate
 from harness.engine.parameter_server.messages import ProtocolError, Push, Settle
@@ -42,14 +43,12 @@ class ParameterStore:
 
     weights: ServerModel
     gate: Gate
+    layout: Server
     workers: int
     steps: int  # of each
-    is_sync: bool
-    consistent_pull: bool
     clock: Clock
     table: Table
     events: Events
-    threads: int = 1  # of a trainer
     ends: bool = False  # no more steps are to be done
     is_due: Callable[[int], bool] = field(init=False)  # to rest, after so many rounds
     refused: Counter[str] = field(default_factory=Counter, init=False)
@@ -65,7 +64,7 @@ class ParameterStore:
 
     def rounds(self) -> int:
         """Number of rounds done, each of one push per trainer."""
-        return self.weights.version // (1 if self.is_sync else self.workers)
+        return self.weights.version // (1 if self.layout.is_sync else self.workers)
 
     def first_step(self, rank: int) -> int:
         """The one after the last that this rank has pushed."""
@@ -81,7 +80,7 @@ class ParameterStore:
         with self._joining:
             before = len(self._places)
             self._places.add(place)
-            if before < len(self._places) == self.workers * self.threads:
+            if before < len(self._places) == self.workers * self.layout.threads:
                 self.clock.call_ready()
 
     def settle(self, session: Session, asked: Settle) -> Settling:
@@ -105,7 +104,7 @@ class ParameterStore:
             if fault:
                 self.refuse(session, push, fault)
             pending = Pending(session, push, None if fault else content, waited_s)
-            if not self.is_sync:
+            if not self.layout.is_sync:
                 return self._apply([pending]), lambda: True
             self._pending[session.rank] = pending
             version = self.weights.version
@@ -147,7 +146,7 @@ class ParameterStore:
         before = self.weights.version
         if good and not self._applied(good):
             good, pushes = [], [each._replace(content=None) for each in pushes]
-        if not good and self.is_sync:
+        if not good and self.layout.is_sync:
             self.weights.version += 1
         for each in pushes:
             ahead = self.gate.advance(each.session).ahead
@@ -163,7 +162,7 @@ class ParameterStore:
         try:
             self.weights.apply([each.content for each in good if each.content])
         except (ProtocolError, IndexError, ValueError, RuntimeError) as error:
-            if self.is_sync:  # whose trainers cannot go on without
+            if self.layout.is_sync:  # whose trainers cannot go on without
                 raise
             for each in good:
                 self.refuse(each.session, each.push, f"unreadable: {error}")

@@ -70,7 +70,7 @@ class ServerLoop(Together):
 
     def _is_due(self) -> bool:
         """True if there is something to do beside stops."""
-        finished, threads = len(self.store.gate.finished()), self.store.threads
+        finished, threads = len(self.store.gate.finished()), self.store.layout.threads
         all_done = finished == self.store.workers * threads
         return all_done or self._failure is not None or self.door.has_come()
 
@@ -97,14 +97,14 @@ class ServerLoop(Together):
         )
         if isinstance(error, ProtocolError):
             store.refused["protocol"] += 1
-        if store.is_sync and not store.ends and rank >= 0:
+        if store.layout.is_sync and not store.ends and rank >= 0:
             lost = TrainerLost(f"the session of rank {rank} is lost, which mode=sync waits for")
             lost.__cause__ = error
             self._failure = lost
 
     def _are_done(self, finished: list, silent_s: float) -> bool:
         """True if nobody will push any more; who was silent for too long counts as lost."""
-        threads, workers = self.store.threads, self.store.workers
+        threads, workers = self.store.layout.threads, self.store.workers
         done = {rank: sum(each.rank == rank for each in finished) for rank in range(workers)}
         missing = {rank for rank, count in done.items() if count < threads}
         if not missing and len(self.store.gate.members()) == len(finished):

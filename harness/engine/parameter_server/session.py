@@ -82,13 +82,14 @@ class Session:
 
     def _welcome(self, hello: Hello) -> None:
         entries, store = self.store.weights.vector.numel(), self.store
-        known = hello.rank in range(store.workers) and hello.thread in range(store.threads)
+        threads = store.layout.threads
+        known = hello.rank in range(store.workers) and hello.thread in range(threads)
         if hello.entries != entries or not known:
             self.connection.send(Refusal(entries))
             raise ProtocolError(
                 f"thread {hello.thread} of rank {hello.rank} has a model of {hello.entries} "
                 f"parameters; ranks are in [0, {store.workers}), threads in [0, "
-                f"{store.threads}) and the server's has {entries}"
+                f"{threads}) and the server's has {entries}"
             )
         self.rank, self.thread = hello.rank, hello.thread
         store.gate.enter(self, self.say_wait, self.timeout_s / SAYS)
@@ -98,7 +99,7 @@ class Session:
     def _send_weights(self) -> None:
         weights = self.store.weights
         version, content = weights.version, weights.vector
-        if self.store.consistent_pull:
+        if self.store.layout.consistent_pull:
             with weights.lock:
                 version, content = weights.version, weights.vector.clone()
         self.connection.send(Weights(version), content)

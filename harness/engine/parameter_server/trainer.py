@@ -1,7 +1,7 @@
 """A trainer: threads that share a stream of batches, a residual and its thresholds."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -82,7 +82,6 @@ class Trainer:
 
     rank: int
     threads: list[Served]
-    batches: Callable[[int], Iterator[Any]]  # from a step on
     transport: Transport
     start_s: float  # to reach a server that may not be there yet
     may_rejoin: bool
@@ -111,7 +110,7 @@ class Trainer:
     def run(self) -> int:
         """Until every step is done, or the server says that the run ends. ServerLost."""
         self._next = [self._join(thread, self.start_s) for thread in self.threads][0]
-        self._batches = self.batches(self._next)
+        self._batches = self.loops[0].gradients.course.batches(self._next)
         self.transport.together([partial(self._train, thread) for thread in self.threads])
         return self.overruns
 
