@@ -53,7 +53,7 @@ class ScriptedClock:
 class OnClock:
     """An exchange and gradients that do nothing but let time go by."""
 
-    samples = 1
+    course = SimpleNamespace(samples=1)
     workers = SimpleNamespace(size=2)
     reduction = SimpleNamespace(controller=Fixed())
 

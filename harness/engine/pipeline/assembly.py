@@ -51,6 +51,8 @@ def staged(run: Run, place: Place) -> Loop:
     exchange = exchange_of(run, place, model, shares={})
     meter = TrafficMeter([*engine.ends(), engine.device, object_gather])
     course = course_of(run, place, position.pipeline, place.workers.size)
+    if not position.is_last:  # which counts the samples
+        course = course._replace(samples=0)
     if run.emulation.is_replay:
         given = dict(model.named_parameters()), course, exchange, run.bucket_mb, run.seed
         return loop_of(run, place, ReplayedStage(*given, engine=engine), engine.device, meter)

@@ -49,10 +49,6 @@ class PipelineStage(Trained):
     replica: Stage
     engine: PipelineEngine
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.samples = self.samples if self.engine.position.is_last else 0
-
     def settle(self, inputs: Tensor) -> None:
         inlet = self.engine.inlet
         came = torch.zeros(len(inputs), *inlet.shape, requires_grad=True) if inlet else None
@@ -134,7 +130,6 @@ class ReplayedStage(Replayed):
     def __post_init__(self) -> None:
         super().__post_init__()
         engine, noise = self.engine, torch.Generator().manual_seed(self.seed)
-        self.samples = self.samples if engine.position.is_last else 0
 
         def some(shape: torch.Size) -> Tensor:
             return torch.randn(engine.batch_size, *shape, generator=noise)

@@ -16,7 +16,7 @@ from harness.workloads.data.loader import Batches, shard
 class Course(NamedTuple):
     """Data, length and learning rate of a rank's training; a replay has no data."""
 
-    samples: int  # of a step
+    samples: int  # of a step, that this rank counts
     batches: Callable[[int], Iterator[Any]]  # from a step on
     test_set: Callable[[], Iterator[Batch]]  # its share
     steps: int

@@ -23,7 +23,6 @@ class Gradients(Protocol):
 
     course: Course
     exchange: Any
-    samples: int  # per step at this rank
 
     def compute(self, step: int) -> float:
         """Hand every bucket of `step` to the exchange, wait for the means, return the loss."""
@@ -65,7 +64,7 @@ class Trained(Gradients):
     clip_norm: float | None = None
 
     def __post_init__(self) -> None:
-        self.samples, first = self.course.samples, self.course.first
+        first = self.course.first
         self.batches, self.memory = (
             self.course.batches(first),
             RecurrentState(self.course.period, first),
@@ -169,7 +168,6 @@ class Replayed(Gradients):
     seed: int
 
     def __post_init__(self) -> None:
-        self.samples = self.course.samples
         noise = torch.Generator().manual_seed(self.seed)
         values = not getattr(self.exchange, "by_shape", False)
         self._buckets = Buckets(self.parameters, self.bucket_mb, values)

@@ -106,7 +106,7 @@ class Loop:
     ) -> None:
         workers, controller = self.exchange.workers.size, self.exchange.reduction.controller
         self.seen = observed(step, begin, end, took, workers, self.clock.dilation)
-        row = recorded(self.seen, self.rank, loss, self.gradients.samples, controller)
+        row = recorded(self.seen, self.rank, loss, self.gradients.course.samples, controller)
         row = crossed.added_to(row, self.clock.dilation)
         self.table.append_alike(row, range(self.rank, self.rank + self.alike))
         self.exchange.observe(self.seen)
