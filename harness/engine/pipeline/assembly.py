@@ -12,7 +12,7 @@ from harness.engine.pipeline.channel import Channel
 from harness.engine.pipeline.device import Device
 from harness.engine.pipeline.engine import PipelineEngine, StagePosition
 from harness.engine.pipeline.object_gather import ObjectGather
-from harness.engine.pipeline.pipeline_stage import PipelineStage, ReplayedStage, Stage
+from harness.engine.pipeline.pipeline_stage import PipelineStage, ReplayedStage, StageReplica
 from harness.engine.pipeline.stage_io import Inlet, Outlet
 from harness.engine.pipeline.stages import cuts_of, parts, shapes, share
 from harness.engine.pipeline.traffic_meter import TrafficMeter
@@ -56,7 +56,7 @@ def staged(run: Run, place: Place) -> Loop:
     if run.emulation.is_replay:
         given = dict(model.named_parameters()), course, exchange, run.bucket_mb, run.seed
         return loop_of(run, place, ReplayedStage(*given, engine=engine), engine.device, meter)
-    replica = partial(Stage, position=position, object_gather=object_gather)
+    replica = partial(StageReplica, position=position, object_gather=object_gather)
     alone = place._replace(replica=replica, once=anew)
     gradients = trained(
         run, alone, model.to(place.device), course, exchange, PipelineStage, engine=engine

@@ -18,7 +18,7 @@ from harness.engine.training.replica import Gathered, put, unchanged
 
 
 @dataclass
-class Stage(Gathered):
+class StageReplica(Gathered):
     """The part of a model that one stage of all pipelines has, here the one at `position`."""
 
     position: StagePosition
@@ -46,7 +46,7 @@ class PipelineStage(Trained):
     the labels. The last one knows the loss and counts the samples; elsewhere they are nan and 0.
     """
 
-    replica: Stage
+    replica: StageReplica
     engine: PipelineEngine
 
     def settle(self, inputs: Tensor) -> None:
