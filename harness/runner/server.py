@@ -19,7 +19,7 @@ from harness.config.run import Run
 from harness.emulation.network import Network
 from harness.engine.parameter_server import processes
 from harness.engine.parameter_server.dead_ranks import DeadRanks
-from harness.engine.parameter_server.place import Process
+from harness.engine.parameter_server.transport import Process
 from harness.records.run_directory import Events, read_events
 from harness.runner.agents import Agents
 

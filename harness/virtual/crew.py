@@ -13,7 +13,7 @@ import torch
 
 from harness.config.run import Run
 from harness.engine.parameter_server.assembly import server_loop_of
-from harness.engine.training.place import Place
+from harness.engine.training.rank_context import RankContext
 from harness.engine.training.train import Loop
 from harness.virtual.clock import VirtualClock
 from harness.virtual.connections import ByteStream, VirtualConnection
@@ -94,7 +94,7 @@ class Lobby:
 
 @dataclass
 class VirtualTransport:
-    """A `parameter_server.place.Transport` of `rank`; that of the server is `server`."""
+    """A `parameter_server.transport.Transport` of `rank`; that of the server is `server`."""
 
     clock: SharedClock
     world: World
@@ -156,11 +156,11 @@ class VirtualCrew(VirtualRun):
         self._events.append("server_finished", end_s, **server_loop.store.told())
         self.ended[self._server] = Ended(end_s, 0, False, server_loop.done, server_loop.aside_bytes)
 
-    def _place(self, rank: int) -> Place:
+    def _place(self, rank: int) -> RankContext:
         clock, server = self._shared_clock, self._server
         nobody: Any = None
         own = clock, self._world, self._message, self._lobby, rank, server
-        return Place(
+        return RankContext(
             run_dir=self.run_dir,
             rank=rank,
             leads=rank == server,

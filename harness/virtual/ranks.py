@@ -14,7 +14,7 @@ from harness.config.run import Run
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.pipeline.device import Device
 from harness.engine.training.assembly import assembled
-from harness.engine.training.place import Once, Place
+from harness.engine.training.rank_context import Once, RankContext
 from harness.engine.training.resume import Resumed
 from harness.engine.training.train import Loop
 from harness.engine.training.worker import checksum
@@ -137,7 +137,7 @@ class VirtualRun:
         sums = self._across[stage].meet(rank // self._stages, checksum(loop.gradients), list)
         return len(set(sums)) > 1 or not self._shared.same
 
-    def _place(self, rank: int) -> Place:
+    def _place(self, rank: int) -> RankContext:
         clock, stage = self._clock(), rank % self._stages
         workers = self._workers(rank // self._stages, self._across[stage], self._costs[stage])
         pipeline: dict[str, Any] = {}
@@ -147,7 +147,7 @@ class VirtualRun:
                 self._wires, rank, stage, self._stages, self._device
             )
             pipeline["everyone"] = self._workers(rank, self._everyone, everyone)
-        return Place(
+        return RankContext(
             run_dir=self.run_dir,
             rank=rank,
             leads=rank == 0,

@@ -31,10 +31,10 @@ from harness.engine.parameter_server.dead_ranks import DeadRanks
 from harness.engine.parameter_server.gate import Gate
 from harness.engine.parameter_server.messages import Ack, Push
 from harness.engine.parameter_server.parameter_store import ParameterStore
-from harness.engine.parameter_server.place import Process
-from harness.engine.parameter_server.processes import place_of
+from harness.engine.parameter_server.processes import context_of
 from harness.engine.parameter_server.server_loop import ServerLoop
 from harness.engine.parameter_server.server_model import ServerModel
+from harness.engine.parameter_server.transport import Process
 from harness.engine.training.assembly import assembled
 from harness.engine.training.rest import Rest, no_checkpoint
 from harness.engine.training.stopping import StopSchedule
@@ -181,7 +181,7 @@ def train(folder: Path, run: Run, timeout_s: float = 30.0) -> Path:
     clock, workers = Clock(), run.workers
     process = Process(folder, "127.0.0.1", clock, timeout_s, DeadRanks(workers), free_port())
     torch.manual_seed(run.seed)  # as every process does
-    server_loop = server_loop_of(run, place_of(run, process, workers))
+    server_loop = server_loop_of(run, context_of(run, process, workers))
     failures: list[BaseException] = []
 
     def kept(work: Callable[[], object]) -> None:
@@ -191,7 +191,7 @@ def train(folder: Path, run: Run, timeout_s: float = 30.0) -> Path:
         except BaseException as error:
             failures.append(error)
 
-    trainers = [assembled(run, place_of(run, process, rank)) for rank in range(workers)]
+    trainers = [assembled(run, context_of(run, process, rank)) for rank in range(workers)]
     works = [server_loop.run, *(trainer.run for trainer in trainers)]
     threads = [threading.Thread(target=kept, args=(work,), daemon=True) for work in works]
     for table in ("steps.csv", "evaluations.csv"):

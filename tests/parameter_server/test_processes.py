@@ -13,7 +13,7 @@ import pytest
 from compressors import kernels
 from harness.clock import Clock
 from harness.engine.parameter_server.dead_ranks import DeadRanks
-from harness.engine.parameter_server.place import Process
+from harness.engine.parameter_server.transport import Process
 from harness.records.run_directory import TABLES, Table, read_events
 from harness.runner.agents import cause
 from harness.runner.server import Crew

@@ -12,7 +12,7 @@ from compressors.activations.encoding import Encoding
 from harness.clock import Clock
 from harness.engine.pipeline.channel import GlooChannel
 from harness.engine.pipeline.stage_io import Inlet, Outlet
-from harness.engine.training.place import single_thread_executor
+from harness.engine.training.rank_context import single_thread_executor
 from tests.ranks import run_ranks
 
 SHAPE = torch.Size((4, 10))

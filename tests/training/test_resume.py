@@ -15,7 +15,7 @@ from harness.clock import Clock
 from harness.config.settings import BadSetting, Settings, deciding
 from harness.engine.exchange.workers import Workers
 from harness.engine.training.assembly import assembled
-from harness.engine.training.place import Place
+from harness.engine.training.rank_context import RankContext
 from harness.engine.training.resume import resumed
 from harness.engine.training.together import Machines
 from harness.engine.training.worker import gather, meet
@@ -64,7 +64,9 @@ def train(run: Part) -> None:
     workers = Workers(group)
     together = Machines(run.clock, meet, gather, rank, workers.size)
     asked, cpu = run.settings.run(), torch.device("cpu")
-    place = Place(run.run_dir, rank, rank == 0, run.clock, workers, cpu, together, asked.dataset)
+    place = RankContext(
+        run.run_dir, rank, rank == 0, run.clock, workers, cpu, together, asked.dataset
+    )
     loop = assembled(asked, place._replace(begin=resumed(asked.resume_from)))
     dist.barrier()
     if rank == 0:

@@ -12,7 +12,7 @@ from harness.config.run import Run
 from harness.config.settings import Settings
 from harness.engine.exchange.workers import Workers
 from harness.engine.training.assembly import assembled
-from harness.engine.training.place import Place
+from harness.engine.training.rank_context import RankContext
 from harness.engine.training.resume import resumed
 from harness.engine.training.together import Machines
 from harness.engine.training.worker import gather, meet
@@ -70,7 +70,9 @@ def rank(folder: Path, run: Run) -> list[tuple[float, float, int, int]]:
     clock, workers = Clock(run.emulation.dilation), Workers(dist.new_group())
     own, alone = workers.rank, 1  # each has a clock of its own; the first one's is stopped
     together = Machines(clock, meet, gather, own, alone)
-    place = Place(folder, own, own == 0, clock, workers, torch.device("cpu"), together, run.dataset)
+    place = RankContext(
+        folder, own, own == 0, clock, workers, torch.device("cpu"), together, run.dataset
+    )
     loop = assembled(run, place._replace(begin=resumed(run.resume_from)))
     clock.start()
     loop.run()

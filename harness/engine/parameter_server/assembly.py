@@ -20,12 +20,12 @@ from harness.engine.parameter_server.trainer import Served, Trainer
 from harness.engine.training.assembly import built, rest_of, trained, whole
 from harness.engine.training.course import Course, course_of, tested
 from harness.engine.training.gradients import Replayed
-from harness.engine.training.place import Once, Place
+from harness.engine.training.rank_context import Once, RankContext
 from harness.engine.training.replica import Replica
 from harness.records.run_directory import Events, Table
 
 
-def trainer(run: Run, place: Place) -> Trainer:
+def trainer(run: Run, place: RankContext) -> Trainer:
     """Ready to join; one that comes again, without a `begin`, has nothing left of its rank's."""
     layout, shared = run.server, Once()
     places = (place._replace(shared=shared, thread=n) for n in range(layout.threads))
@@ -40,7 +40,7 @@ def trainer(run: Run, place: Place) -> Trainer:
     )
 
 
-def _thread(run: Run, place: Place) -> Served:
+def _thread(run: Run, place: RankContext) -> Served:
     layout, workers, served = run.server, run.workers, Served(place.clock)
     captured: Any = Captured(place.rank, workers if layout.is_sync else 1, alone)
     seed = (run.seed * workers + place.rank) * layout.threads + place.thread
@@ -68,7 +68,7 @@ def _thread(run: Run, place: Place) -> Served:
     return served
 
 
-def server_loop_of(run: Run, place: Place) -> ServerLoop:
+def server_loop_of(run: Run, place: RankContext) -> ServerLoop:
     """The server, ready to let trainers in."""
     layout, transport, workers = run.server, place.transport, run.workers
     place = place._replace(rank=workers, replica=lambda model, *rest: Replica(model))
@@ -110,7 +110,7 @@ def server_loop_of(run: Run, place: Place) -> ServerLoop:
     return server_loop
 
 
-def _course(run: Run, place: Place, updates: int) -> Course:
+def _course(run: Run, place: RankContext, updates: int) -> Course:
     """The server's course: `updates` of them are a step of its workers; it tests everything."""
     course = course_of(run, place, 0, run.workers)
     return course._replace(

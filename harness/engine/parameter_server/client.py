@@ -22,7 +22,7 @@ from harness.engine.parameter_server.messages import (
     Weights,
     Welcome,
 )
-from harness.engine.parameter_server.place import MessageConnection
+from harness.engine.parameter_server.transport import MessageConnection
 
 
 @dataclass

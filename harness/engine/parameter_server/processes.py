@@ -7,9 +7,9 @@ import torch
 
 from harness.config.run import Run
 from harness.engine.parameter_server.assembly import server_loop_of
-from harness.engine.parameter_server.place import Process
+from harness.engine.parameter_server.transport import Process
 from harness.engine.training.assembly import assembled
-from harness.engine.training.place import Place
+from harness.engine.training.rank_context import RankContext
 from harness.engine.training.resume import resumed
 from harness.engine.training.worker import finished, log_to, report
 from harness.records.run_directory import Events
@@ -28,7 +28,7 @@ def _serve(run: Run, process: Process) -> None:
     rank = run.workers
     torch.set_num_threads(1)
     torch.manual_seed(run.seed)
-    server_loop = server_loop_of(run, place_of(run, process, rank))
+    server_loop = server_loop_of(run, context_of(run, process, rank))
     events = Events(process.run_dir)
     events.append("rank_ready", rank=rank, pid=os.getpid())
     server_loop.run()
@@ -49,7 +49,7 @@ def _train(run: Run, process: Process, rank: int, again: bool) -> None:
     threads = run.workers * run.server.threads
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // threads))
     torch.manual_seed(run.seed)
-    place = place_of(run, process, rank)
+    place = context_of(run, process, rank)
     trainer = assembled(run, place._replace(begin=None) if again else place)
     events = Events(process.run_dir)
     events.append("rank_ready", rank=rank, pid=os.getpid())
@@ -57,10 +57,10 @@ def _train(run: Run, process: Process, rank: int, again: bool) -> None:
     finished(events, process.clock, rank, trainer)
 
 
-def place_of(run: Run, process: Process, rank: int) -> Place:
+def context_of(run: Run, process: Process, rank: int) -> RankContext:
     """The place of a trainer's process, or of the server's."""
     nobody: Any = None
-    return Place(
+    return RankContext(
         run_dir=process.run_dir,
         rank=rank,
         leads=rank == run.workers,

@@ -10,8 +10,8 @@ from torch import Tensor
 from harness.engine.parameter_server.connection import ConnectionLost
 from harness.engine.parameter_server.messages import BUFFERS, SAVE, ProtocolError
 from harness.engine.parameter_server.parameter_store import ParameterStore
-from harness.engine.parameter_server.place import Ending, MessageConnection, Transport
 from harness.engine.parameter_server.session import Session
+from harness.engine.parameter_server.transport import Ending, MessageConnection, Transport
 from harness.engine.training.rest import Rest
 from harness.engine.training.together import Together
 from harness.records.checkpoint import Files

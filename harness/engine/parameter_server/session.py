@@ -25,7 +25,7 @@ from harness.engine.parameter_server.messages import (
     Weights,
     Welcome,
 )
-from harness.engine.parameter_server.place import MessageConnection
+from harness.engine.parameter_server.transport import MessageConnection
 
 if TYPE_CHECKING:
     from harness.engine.parameter_server.parameter_store import ParameterStore

@@ -15,7 +15,7 @@ from harness.engine.parameter_server.connection import ConnectionLost
 from harness.engine.parameter_server.exchange import Pushing
 from harness.engine.parameter_server.flat_parameters import buffers_of
 from harness.engine.parameter_server.messages import BUFFERS, Ask
-from harness.engine.parameter_server.place import MessageConnection, Transport
+from harness.engine.parameter_server.transport import MessageConnection, Transport
 from harness.engine.training.rest import Save
 from harness.engine.training.together import Together
 from harness.engine.training.train import Loop

@@ -18,7 +18,7 @@ from harness.engine.pipeline.stages import cuts_of, parts, shapes, share
 from harness.engine.pipeline.traffic_meter import TrafficMeter
 from harness.engine.training.assembly import built, exchange_of, loop_of, times_of, trained
 from harness.engine.training.course import course_of
-from harness.engine.training.place import Place, anew
+from harness.engine.training.rank_context import RankContext, anew
 from harness.engine.training.train import Loop
 from harness.workloads.models.base import backward_shares
 
@@ -34,7 +34,7 @@ class PipelineGroup(Protocol):
         ...
 
 
-def staged(run: Run, place: Place) -> Loop:
+def staged(run: Run, place: RankContext) -> Loop:
     """The loop of a rank that holds one stage, ready for its first step.
 
     `place.workers` have the same stage of all pipelines, `place.pipeline_group` the other stages.
@@ -68,7 +68,7 @@ def staged(run: Run, place: Place) -> Loop:
 def _engine(
     run: Run,
     layout: Pipeline,
-    place: Place,
+    place: RankContext,
     group: PipelineGroup,
     position: StagePosition,
     shapes: list[torch.Size],

@@ -21,7 +21,7 @@ from harness.engine.pipeline.traffic_meter import TrafficMeter
 from harness.engine.training.course import Course, course_of
 from harness.engine.training.gradients import Replayed, Trained
 from harness.engine.training.pace import MeasuredPace, Pace, Paced
-from harness.engine.training.place import Place, anew
+from harness.engine.training.rank_context import RankContext, anew
 from harness.engine.training.replica import Replica
 from harness.engine.training.rest import Rest
 from harness.engine.training.saving import go_on, saver_of, with_state
@@ -33,13 +33,13 @@ from harness.workloads.models.base import backward_shares
 from harness.workloads.models.stand_in import represented
 
 
-def assembled(run: Run, place: Place) -> Loop:
+def assembled(run: Run, place: RankContext) -> Loop:
     """The loop of a rank, ready for its first step: of the program that `parallel` names."""
     program: Any = resolve_name(run.parallel.program)
     return program(run, place)  # type: ignore[no-any-return]
 
 
-def whole(run: Run, place: Place) -> Loop:
+def whole(run: Run, place: RankContext) -> Loop:
     """The loop of a rank that has the whole model, cut or not."""
     model = place.once("model", lambda: built(run, place))
     shares = place.once("shares", lambda: backward_shares(model, place.data.shape))
@@ -55,7 +55,7 @@ def whole(run: Run, place: Place) -> Loop:
     return loop_of(run, place, gradients, pace, TrafficMeter(cuts), schemes(cuts))
 
 
-def built(run: Run, place: Place) -> nn.Module:
+def built(run: Run, place: RankContext) -> nn.Module:
     """The model, of shapes alone for a replay; at a run's begin with `initial_weights`, if any."""
     replays, path = run.emulation.is_replay, run.initial_weights
     with torch.device("meta" if replays else "cpu"):
@@ -69,7 +69,7 @@ def built(run: Run, place: Place) -> nn.Module:
 
 def loop_of(
     run: Run,
-    place: Place,
+    place: RankContext,
     gradients: Any,
     pace: Pace,
     meter: TrafficMeter,
@@ -93,7 +93,7 @@ def loop_of(
     )
 
 
-def rest_of(run: Run, place: Place, gradients: Any, stateful: dict[str, Any]) -> Rest:
+def rest_of(run: Run, place: RankContext, gradients: Any, stateful: dict[str, Any]) -> Rest:
     """Once all is where the course of `gradients` begins."""
     course: Course = gradients.course
     if course.begin is not None:
@@ -109,7 +109,7 @@ def rest_of(run: Run, place: Place, gradients: Any, stateful: dict[str, Any]) ->
     )
 
 
-def exchange_of(run: Run, place: Place, model: nn.Module, shares: Mapping[str, float]) -> Any:
+def exchange_of(run: Run, place: RankContext, model: nn.Module, shares: Mapping[str, float]) -> Any:
     """The exchange of the gradients of `model`.
 
     `shares` of backward are by parameter; empty: its gradients are there when it has ended.
@@ -158,7 +158,7 @@ def reduction_of(
 
 def trained(
     run: Run,
-    place: Place,
+    place: RankContext,
     model: nn.Module,
     course: Course,
     exchange: Any,
@@ -184,7 +184,9 @@ def trained(
     return gradients
 
 
-def _cuts(run: Run, place: Place, model: nn.Module, replica: Replica, first: int) -> list[Cut]:
+def _cuts(
+    run: Run, place: RankContext, model: nn.Module, replica: Replica, first: int
+) -> list[Cut]:
     """Cuts of the model, each with this rank's scheme; a watch is put before them."""
     shape, parallel = place.data.shape, run.parallel
 

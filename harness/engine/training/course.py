@@ -7,7 +7,7 @@ from itertools import repeat
 from typing import Any, NamedTuple
 
 from harness.config.run import Run
-from harness.engine.training.place import Place
+from harness.engine.training.rank_context import RankContext
 from harness.engine.training.resume import Resumed
 from harness.workloads.data.base import Batch, DataSet
 from harness.workloads.data.loader import Batches, shard
@@ -30,7 +30,7 @@ class Course(NamedTuple):
         return self.begin.manifest.step if self.begin else 0
 
 
-def course_of(run: Run, place: Place, number: int, size: int) -> Course:
+def course_of(run: Run, place: RankContext, number: int, size: int) -> Course:
     """The course of part `number` of `size`."""
     samples, data, rate = run.accumulate * run.batch_size, place.data, run.optimizer.rate
     if run.emulation.is_replay:

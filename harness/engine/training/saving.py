@@ -6,7 +6,7 @@ from typing import Any
 from controllers.base import Observation
 from harness.config.run import Run
 from harness.engine.training.gradients import Trained
-from harness.engine.training.place import Place
+from harness.engine.training.rank_context import RankContext
 from harness.engine.training.rest import Save, no_checkpoint
 from harness.engine.training.restoration import restored
 from harness.engine.training.resume import Resumed
@@ -16,7 +16,7 @@ from harness.records import checkpoint
 from harness.records.run_directory import Events
 
 
-def go_on(begin: Resumed, place: Place, gradients: Trained, stateful: dict[str, Any]) -> None:
+def go_on(begin: Resumed, place: RankContext, gradients: Trained, stateful: dict[str, Any]) -> None:
     """Put this rank where the checkpoint was taken; batches and clock begin there by themselves."""
     name = checkpoint.rank_file(place.rank, place.thread)
     own = checkpoint.load(begin.folder, name, place.device)
@@ -25,7 +25,7 @@ def go_on(begin: Resumed, place: Place, gradients: Trained, stateful: dict[str, 
     gradients.restore(checkpoint.load(begin.folder, checkpoint.MODEL, place.device), own)
 
 
-def saver_of(run: Run, place: Place, gradients: Trained, stateful: dict[str, Any]) -> Save:
+def saver_of(run: Run, place: RankContext, gradients: Trained, stateful: dict[str, Any]) -> Save:
     """A function that writes checkpoints of `gradients`, and of what is `stateful` beside them.
 
     A replay has nothing to save.

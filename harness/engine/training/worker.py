@@ -20,7 +20,7 @@ from harness.engine.pipeline.channel import PeerLost
 from harness.engine.pipeline.mesh import ACROSS, ALONG, GlooPipelineGroup, everyone, meshed
 from harness.engine.training.assembly import assembled
 from harness.engine.training.gradients import Gradients, Trained
-from harness.engine.training.place import Place
+from harness.engine.training.rank_context import RankContext
 from harness.engine.training.resume import resumed
 from harness.engine.training.together import Machines
 from harness.engine.training.train import Loop
@@ -94,7 +94,7 @@ def built(
     together = Machines(clock, meet, gather, local.local_rank(rank), local.local_world_size)
     data = run.dataset
     begin = resumed(run.resume_from)
-    place = Place(
+    place = RankContext(
         run_dir, rank, together.local_rank == 0, clock, workers, device, together, data, begin
     )
     if along.size() > 1:

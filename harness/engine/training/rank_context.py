@@ -40,7 +40,7 @@ class Once:
         return self.made[name]
 
 
-class Place(NamedTuple):
+class RankContext(NamedTuple):
     """Identity of a rank, and what its world gives it."""
 
     run_dir: Path
