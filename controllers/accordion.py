@@ -7,18 +7,17 @@ see. The network has no say.
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
-from controllers.base import Observation
+from controllers.base import Controller, Observation
 from controllers.limits import check, check_above, check_share, check_whole
 from controllers.norm_change import NormChange
 
 
 @dataclass(kw_only=True)
-class Accordion:
+class Accordion(Controller):
     """Two densities; high until two stretches are over, and while |change| / before >= `eta`."""
 
-    needs_norms: ClassVar[bool] = True
+    needs_norms = True
     low: float = 0.01  # outside critical regimes, in (0, high]
     high: float = 0.1  # inside them, in (0, 1]
     eta: float = 0.5  # relative change of the norm that makes a regime critical, > 0

@@ -67,7 +67,13 @@ class Observation(Measurement):
 
 
 class Controller(Protocol):
-    """Chooses the density of every exchange from what the previous ones took."""
+    """Chooses the density of every exchange from what the previous ones took.
+
+    A class derives from this and declares where it differs.
+    """
+
+    same_everywhere: bool = False  # all workers choose one density without agreeing
+    needs_norms: bool = False  # it looks at the norms of `Measurement`
 
     def density(self, seen: Observation | None) -> float:
         """Density in (0, 1] for the next exchange; `seen` is the last, None before the first."""

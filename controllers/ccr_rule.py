@@ -9,12 +9,12 @@ delay is T_comp, if there is such a density.
 
 from dataclasses import dataclass, field
 
-from controllers.base import Observation
+from controllers.base import Controller, Observation
 from controllers.limits import check_densities, check_share
 
 
 @dataclass
-class CCRRule:
+class CCRRule(Controller):
     """Chooses the density whose exchange takes as long as backward, by moving averages."""
 
     d_min: float = 0.001  # in (0, d_max]

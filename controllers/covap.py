@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from math import ceil, inf
 from statistics import fmean
 
-from controllers.base import Observation
+from controllers.base import Controller, Observation
 from controllers.limits import check_whole
 
 NEGLIGIBLE_S = 1e-12  # a shorter time is no divisor
 
 
 @dataclass
-class COVAP:
+class COVAP(Controller):
     """Waits for a profile, collects it, and takes what workers then agree on."""
 
     warm_steps: int = 2  # dense exchanges before the profile, >= 1: DDP lays out buckets anew

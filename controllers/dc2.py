@@ -14,7 +14,7 @@ The bodies of DA2 and DA3 cannot be read in the paper, and k_0 is not given. Our
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
-from controllers.base import Observation
+from controllers.base import Controller, Observation
 from controllers.delay_monitor import DelayMonitor
 from controllers.delay_source import DelaySource, Measured
 
@@ -22,7 +22,7 @@ NEGLIGIBLE_S = 1e-12  # a smaller delay, or difference of delays, is no divisor
 
 
 @dataclass(kw_only=True)
-class DC2(ABC):
+class DC2(Controller, ABC):
     """Common base of DA1 to DA5: the monitor, the bounds and one decision per exchange."""
 
     k_0: float = 0.1  # density of the first exchange, in [k_min, k_max]

@@ -9,13 +9,13 @@ left: the largest such d.
 from collections import deque
 from dataclasses import dataclass, field
 
-from controllers.base import Observation
+from controllers.base import Controller, Observation
 from controllers.limits import check_densities, check_whole
 from controllers.link_model import Link, Volume
 
 
 @dataclass(kw_only=True)
-class DeCo:
+class DeCo(Controller):
     """d = B (T_comp - b) / bytes per density, with means of T_comp and B since the last plan."""
 
     every: int = 20  # exchanges between plans; the first follows those of start, >= 1

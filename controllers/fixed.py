@@ -1,14 +1,12 @@
 """The same density at every exchange: the uniform baselines of the papers."""
 
-from typing import ClassVar
-
-from controllers.base import Observation
+from controllers.base import Controller, Observation
 
 
-class Fixed:
+class Fixed(Controller):
     """Chooses the same density at every exchange; no dataclass: a field would hide `density`."""
 
-    same_everywhere: ClassVar[bool] = True  # all workers choose one density without agreeing
+    same_everywhere = True
 
     def __init__(self, density: float = 1.0) -> None:
         if not (isinstance(density, (int, float)) and 0 < density <= 1):

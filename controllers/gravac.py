@@ -14,17 +14,16 @@ has ended does not begin again, as there: a link that changes afterwards is not 
 
 from dataclasses import dataclass, field
 from math import isfinite, sqrt
-from typing import ClassVar
 
-from controllers.base import Observation
+from controllers.base import Controller, Observation
 from controllers.limits import check, check_densities, check_share, check_whole
 
 DENSE = 1.0
 
 
 @dataclass(kw_only=True)
-class GraVAC:
-    needs_norms: ClassVar[bool] = True
+class GraVAC(Controller):
+    needs_norms = True
     d_min: float = 0.001  # most compression, in (0, d_max]
     d_max: float = 0.1  # least compression, in (0, 1]
     window: int = 25  # exchanges of a stretch, >= 1

@@ -6,13 +6,13 @@ that costs nothing: the hiding window. With one bucket there is no window, and i
 
 from dataclasses import dataclass, field
 
-from controllers.base import Observation
+from controllers.base import Controller, Observation
 from controllers.limits import check_above, check_densities, check_share
 from controllers.link_model import LinkModel
 
 
 @dataclass(kw_only=True)
-class Hide:
+class Hide(Controller):
     """d = r (margin h - a) / bytes per density; agree on the minimum where workers differ."""
 
     margin: float = 0.92  # share of the window to fill, in (0, 1]

@@ -9,13 +9,13 @@ backward can hide of an exchange, and error feedback is the method's choice.
 from collections import deque
 from dataclasses import dataclass, field
 
-from controllers.base import Observation
+from controllers.base import Controller, Observation
 from controllers.limits import check, check_densities, check_whole
 from controllers.link_model import NEGLIGIBLE_S, Hiding, Volume
 
 
 @dataclass(kw_only=True)
-class Kimad:
+class Kimad(Controller):
     """d = B t / bytes per density, B the mean of the last exchanges' bytes / delay."""
 
     budget: str = "compute"  # compute | hiding: the time t an exchange may take

@@ -18,7 +18,7 @@ What the paper leaves open, as we read it:
 
 from dataclasses import dataclass, field
 
-from controllers.base import Observation
+from controllers.base import Controller, Observation
 from controllers.limits import (
     check,
     check_above,
@@ -32,7 +32,7 @@ from controllers.retransmissions import retransmitted
 
 
 @dataclass(kw_only=True)
-class NetSense:
+class NetSense(Controller):
     """Keeps the path's estimates, the phase, and the count of segments sent again."""
 
     ratio_0: float = 0.01  # of the first exchange, in [floor, 1]

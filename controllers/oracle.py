@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from controllers.base import Observation
+from controllers.base import Controller, Observation
 from controllers.errors import Errors
 from controllers.limits import check, check_above, check_densities, check_share, check_whole
 from controllers.link_model import LEAST_TRANSFER, NEGLIGIBLE_S, Hiding, Volume
@@ -29,7 +29,7 @@ OVERHEADS = 25  # exchanges whose latency beyond the profile's tells the next on
 
 
 @dataclass(kw_only=True)
-class Oracle:
+class Oracle(Controller):
     """Chooses a density from the network's real `profile`, a bound for controllers.
 
     `profile` has link(time_s, node, way) and flows(time_s), in emulated seconds and Mbit/s.

@@ -22,7 +22,7 @@ with 0.18, 1.03 where e is 0.09, and 1.04 where it is 0.3; less where an exchang
 
 from dataclasses import dataclass, field
 
-from controllers.base import Observation
+from controllers.base import Controller, Observation
 from controllers.errors import Errors
 from controllers.limits import check_above, check_at_least, check_densities, check_whole
 from controllers.link_model import NEGLIGIBLE_S, LinkModel
@@ -32,7 +32,7 @@ CRITICAL_CHANGE = 0.5  # of the norm, for the whole boost; Accordion's threshold
 
 
 @dataclass(kw_only=True)
-class Pace:
+class Pace(Controller):
     """Chooses the density of most progress per second; agree on the minimum if workers differ."""
 
     eps: float = 0.18  # elasticity of progress per step in the density, > 0

@@ -3,15 +3,13 @@
 The paper's 25, 6.25, 1.5625, 0.4 and 0.1 %: each of the first epochs has one density.
 """
 
-from typing import ClassVar
-
-from controllers.base import Observation
+from controllers.base import Controller, Observation
 
 
-class WarmUp:
+class WarmUp(Controller):
     """Lowers the density to its final value by equal factors; no dataclass, as `Fixed`."""
 
-    same_everywhere: ClassVar[bool] = True  # all workers choose one density without agreeing
+    same_everywhere = True
 
     def __init__(
         self, density: float = 0.001, start: float = 0.25, stages: int = 4, stage_steps: int = 100

@@ -3,12 +3,12 @@
 import json
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Size
 
 from compressors.base import Compressor
+from controllers.base import Controller
 from controllers.fixed import Fixed
 from harness.config.parallel import Data
 from harness.config.run import Run
@@ -127,7 +127,7 @@ def _check_fusion(run: Run, compressor: Compressor) -> None:
     require(plain or fixed, "fusion", run.fusion, chosen)
 
 
-def _check_level(compressor: Compressor, controller: Any) -> None:
+def _check_level(compressor: Compressor, controller: Controller) -> None:
     """Refuse a controller or density below 1 with a compressor that ignores density."""
     if compressor.has_level:
         return
@@ -137,9 +137,9 @@ def _check_level(compressor: Compressor, controller: Any) -> None:
     require(density == 1, "controller.density", density, f"1 {same}")
 
 
-def _check_agreement(run: Run, compressor: Compressor, controller: Any) -> None:
+def _check_agreement(run: Run, compressor: Compressor, controller: Controller) -> None:
     """Refuse densities that differ with a compressor that needs one on all workers."""
-    apart = run.agree == "local" and not getattr(controller, "same_everywhere", False)
+    apart = run.agree == "local" and not controller.same_everywhere
     alone = isinstance(run.parallel, Server) and run.parallel.mode == "async"  # each by itself
     kind = type(compressor).__name__
     told = f"min or mean for a compressor that needs one density on all workers ({kind})"

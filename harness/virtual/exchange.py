@@ -68,7 +68,7 @@ class VirtualExchange:
     def by_shape(self) -> bool:
         """True if a replay's gradients need no values: nobody looks at them, nor is timed."""
         told = isinstance(self.workers, HomogeneousWorkers) and self.charge is not None
-        norms = getattr(self.reduction.controller, "needs_norms", False)
+        norms = self.reduction.controller.needs_norms
         return told and not norms and self.reduction.compressor.by_shape
 
     def begin(self, release: Release | None) -> None:

@@ -186,7 +186,7 @@ class VirtualRun:
 
     def _exchange(self, reduction: Reduction, names: Any, **given: Any) -> VirtualExchange:
         """Buckets tell the `names` of parameters themselves."""
-        norms = getattr(reduction.controller, "needs_norms", False)  # of gradients, every time
+        norms = reduction.controller.needs_norms  # of gradients, every time
         cache = ExchangeCache(0 if self._alike == 1 or norms else self._network.repeat)
         return VirtualExchange(reduction, cache=cache, **given)
 

@@ -13,6 +13,7 @@ import torch
 
 from compressors.base import Compressor
 from compressors.buffers import Buffers
+from controllers.base import Controller
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILT_ON = {"dgc": {"compressors.sampled_topk"}}  # a parameter is another algorithm
@@ -82,8 +83,8 @@ def test_what_a_class_says_of_itself_is_declared_once(module):
         assert flags <= set(Compressor.__annotations__)
 
 
-def test_nobody_asks_whether_a_compressor_says_something():
-    flags = {*Compressor.__annotations__, "elements"}
+def test_nobody_asks_whether_a_compressor_or_a_controller_says_something():
+    flags = {*Compressor.__annotations__, *Controller.__annotations__, "elements"}
     for package in ("compressors", "harness", "papers", "benchmarks"):
         for path in (ROOT / package).rglob("*.py"):
             for node in ast.walk(tree(path)):

@@ -54,7 +54,7 @@ def test_a_method_composes_into_parts_that_go_together(conf: None, method: str) 
     agree = config["controller"].pop("agree")
     assert agree in ("local", "min", "mean")
     controller = instantiate(config["controller"])  # refuses a key left over from another
-    same = getattr(controller, "same_everywhere", False)
+    same = controller.same_everywhere
     assert same or agree != "local" or not instantiate(config["compressor"]).uniform_density
 
 

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from compressors.base import Compressor, Reduced
+from controllers.base import Controller
 from harness.clock import Clock
 from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.exchange.reduction import BucketBuffers, Reduction
@@ -58,7 +59,7 @@ class Breaks(Compressor):
         return Reduced(workers.all_reduce(bucket.grad), None)
 
 
-class Constant:
+class Constant(Controller):
     """A controller that never changes its mind."""
 
     def density(self, seen):

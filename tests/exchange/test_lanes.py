@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from compressors.base import Compressor, Reduced
+from controllers.base import Controller
 from controllers.fixed import Fixed
 from harness.clock import Clock
 from harness.config.lanes import Lanes
@@ -83,7 +84,7 @@ class Program(Compressor):
 
 
 @dataclass
-class Opens:
+class Opens(Controller):
     """A controller that needs collectives of these lengths to choose."""
 
     workers: Any

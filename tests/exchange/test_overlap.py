@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from compressors.base import Compressor, Reduced
-from controllers.base import Observation
+from controllers.base import Controller, Observation
 from harness.clock import Clock
 from harness.engine.exchange.exchange_stats import Exchanged
 from harness.engine.exchange.feedback import Residual
@@ -34,7 +34,7 @@ AGREEMENT_BYTES = 8
 ROUNDING_S = 1e-9
 
 
-class Constant:
+class Constant(Controller):
     """Half, whatever is seen; keeps what it saw."""
 
     def __init__(self) -> None:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Compressor, Reduced
+from controllers.base import Controller
 from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.exchange.reduction import BucketBuffers, Reduction
 from tests.compressors.reductions import CHOICES, build, gradient
@@ -38,7 +39,7 @@ class Alone:
         return values
 
 
-class Chooses:
+class Chooses(Controller):
     """A controller that always says `density`, and may need norms."""
 
     def __init__(self, density: float = 0.1, needs_norms: bool = False) -> None:

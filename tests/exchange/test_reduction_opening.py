@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from controllers.base import Observation
+from controllers.base import Controller, Observation
 from harness.engine.exchange.feedback import NoFeedback
 from harness.engine.exchange.reduction import TOLD, Reduction
 from tests.compressors.reductions import build
@@ -30,7 +30,7 @@ class Talking(ThreadWorkers):
         return [min(column) for column in zip(*brought, strict=True)]
 
 
-class Proposes:
+class Proposes(Controller):
     """The density of this worker; remembers what it saw."""
 
     def __init__(self, density: float) -> None:

@@ -56,7 +56,7 @@ class Reduction:
     _entries: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        same = getattr(self.controller, "same_everywhere", False)  # then nothing is to be told
+        same = self.controller.same_everywhere  # then nothing is to be told
         self._asks = self.agree != "local" and not same
 
     def open(self, seen: Observation | None, durations_s: Sequence[float] | None = None) -> None:
@@ -74,7 +74,7 @@ class Reduction:
             raise ValueError(f"controller chose density {density}, allowed (0, 1]")
         self.density = density
         self._sent, self._entries = None, 0
-        self._squares = SquaredNorms() if getattr(self.controller, "needs_norms", False) else None
+        self._squares = SquaredNorms() if self.controller.needs_norms else None
 
     def _without_waiting(self, durations_s: Sequence[float]) -> float:
         """Sum over collectives of the shortest time that any worker saw.
