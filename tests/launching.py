@@ -81,9 +81,9 @@ def _ended(process: subprocess.Popen[str], timeout: float) -> subprocess.Complet
     return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
-def harness(*overrides: str, results: Path) -> subprocess.CompletedProcess[str]:
+def harness(*overrides: str, results: Path, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run `python -m harness` to its end."""
-    return completed(command(*overrides, results=results))
+    return completed(command(*overrides, results=results), **options)
 
 
 def start(*overrides: str, results: Path, before: Sequence[str] = ()) -> subprocess.Popen[str]:
