@@ -32,6 +32,10 @@ def test_a_yaml_touches_what_composes() -> None:
     assert "tests/test_settings.py" in of("conf/profile/static.yaml")
 
 
+def test_an_algorithm_touches_the_laws_of_its_kind() -> None:
+    assert "tests/compressors/test_contract.py" in of("compressors/topk.py")
+
+
 def test_text_touches_nothing() -> None:
     assert of("README.md", "docs/runs.md", "no/such/file.py") == []
 

@@ -3,9 +3,11 @@
 A change is what differs from BASE (default: where this branch left its upstream, or the last
 commit), committed or not. A test file is touched if it changed, or if it imports, over any number
 of modules, one that did. A changed yaml touches what composes: who imports harness.config.settings.
+Who names a folder of conf/, as laws for every compressor do, imports what its yaml builds.
 """
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,7 +40,8 @@ def importers(root: Path = ROOT) -> dict[str, set[str]]:
     known = {_module(path.relative_to(root)): str(path.relative_to(root)) for path in files}
     found: dict[str, set[str]] = {path: set() for path in known.values()}
     for path in files:
-        for name in _imported(ast.parse(path.read_text())):
+        tree = ast.parse(path.read_text())
+        for name in {*_imported(tree), *_built(tree, root)}:
             if name in known:
                 found[known[name]].add(str(path.relative_to(root)))
     return found
@@ -76,6 +79,15 @@ def _imported(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
+
+
+def _built(tree: ast.AST, root: Path) -> Iterator[str]:
+    """Modules of the classes that are built by the yaml of folders such as "conf/compressor"."""
+    for node in ast.walk(tree):
+        told = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(told, str) and re.fullmatch("conf/[a-z_]+", told):
+            for file in (root / told).rglob("*.yaml"):
+                yield from re.findall(r"_target_: *([\w.]+)\.\w+", file.read_text())
 
 
 def _git(root: Path, *words: str, may_fail: bool = False) -> list[str]:
