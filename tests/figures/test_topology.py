@@ -1,6 +1,7 @@
 """A drawing of a network says what the records say, and nothing in it overlaps."""
 
 import itertools
+import sys
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -104,6 +105,13 @@ def test_the_delay_between_sites_is_not_the_links(tmp_path):
     by_hand.write_json(run / "environment.json", {"network": network})
     found = layout.read(run)
     assert found is not None and found.links["down0"].delay_ms.low == pytest.approx(5.0)
+
+
+def test_a_class_that_a_config_names_is_not_imported(tmp_path):
+    run = by_hand.contended(tmp_path / "r")
+    config = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(config + "parallel: {_target_: antigravity.Server}\n")
+    assert layout.read(run) is not None and "antigravity" not in sys.modules
 
 
 def test_without_records_of_a_network_there_is_no_layout(tmp_path):
