@@ -139,7 +139,7 @@ class Compressor(Protocol):
         ...
 
     def elements(self, shape: Size, step: int) -> int | None:
-        """How many the one all-reduce of a step has for a gradient of this shape; None: unknown.
+        """Elements of the one all-reduce of a step for a gradient of this shape; None: unknown.
 
         By it buckets can be filled by what is sent (`fusion=compressed`).
         """

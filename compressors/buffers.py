@@ -16,7 +16,7 @@ from compressors.sparse import add_
 
 
 class Origin(NamedTuple):
-    """What buffers are a part of, or all of."""
+    """The bucket that buffers are a part of, or all of."""
 
     gradient: Tensor
     total: Tensor
@@ -67,7 +67,7 @@ class Buffers:
         return self.total
 
     def take_addend(self) -> Tensor | None:
-        """What the caller adds to `total` in its pass; None: it has been added, or there is none.
+        """Hand over what the caller adds to `total` in its pass; None: nothing is left to add.
 
         A pass that ends tells `check_finite` what it found, before anything is sent.
         """

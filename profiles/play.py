@@ -14,7 +14,7 @@ Held = tuple[float, float]  # until when, in seconds, and Mbit/s until then
 
 
 class Rates(NamedTuple):
-    """What a direction goes through, in order of time, on a path that does not change."""
+    """The rates of a direction in order of time, on a path that does not change."""
 
     path: Link  # but for its rate
     parts: Iterator[Held]

@@ -24,9 +24,8 @@ class Server:
     drain: str = "zero"  # zero | flush: what becomes of a layer's residual every drain_period steps
     drain_period: float | None = None  # expected steps between drains of a layer; null: never
     restarts: int = 0  # of each trainer that has died, in a new process, without its residual
-    session_timeout_s: float | None = (
-        None  # real, of silence; null: timeouts.exchange_s, or by size
-    )
+    # Real seconds of silence; null: timeouts.exchange_s, or by size.
+    session_timeout_s: float | None = None
 
     def __post_init__(self) -> None:
         for key, choices in (("mode", MODES), ("drain", DRAINS)):

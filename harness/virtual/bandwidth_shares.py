@@ -41,7 +41,7 @@ class BandwidthShares:
         return self._rates[state.row], self._waits_s[state.row]
 
     def _know(self, series: LinkSeries) -> None:
-        """What the ring gets of links that are in these states, all at once."""
+        """Compute the ring's rates and waits for all states of `series` at once."""
         states = [LinkState(series, row) for row in range(len(series.flows))]
         alike = len(set(series.flows)) == 1
         flows = series.flows[0] if alike else np.array(series.flows)[:, None]

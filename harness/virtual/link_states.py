@@ -174,7 +174,7 @@ class LinkStates:
     def _filled(
         self, changes: Changes, states: int, before_: np.ndarray, after: list[float]
     ) -> np.ndarray:
-        """What links are in each of the states, [states, directions + 1]; `before_` is the last."""
+        """Values in each state, [states, directions + 1]; `before_` becomes those of the last."""
         values = np.array(after, dtype=float)
         if (values == before_[changes.which]).all():
             return np.broadcast_to(before_[self._ruled_by], (states, len(self._ruled_by)))

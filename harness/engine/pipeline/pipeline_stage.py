@@ -25,7 +25,7 @@ class StageReplica(Gathered):
     object_gather: ObjectGather
 
     def of_the_first(self, mine: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-        """What the ranks of the first pipeline bring, by stage."""
+        """Gather the tensors of the ranks of the first pipeline, by stage."""
         told = self.object_gather.gather(mine if self.position.pipeline == 0 else {})
         return told[: self.position.stages]
 

@@ -26,7 +26,7 @@ class Course(NamedTuple):
 
     @property
     def first(self) -> int:
-        """Step."""
+        """The step at which training begins: 0, or that of the checkpoint it goes on from."""
         return self.begin.manifest.step if self.begin else 0
 
 
