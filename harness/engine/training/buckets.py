@@ -37,9 +37,8 @@ class Buckets:
         fused = isinstance(bucket_mb, Fusion)
         layout = of_all if fused else names_at(self._shapes, bucket_mb)
         self.laid = [self._lay(names) for names in layout]
-        self._cut: dict[
-            tuple[int, ...], list[BucketBuffers]
-        ] = {}  # by how many tensors each bucket has
+        # By how many tensors each bucket has.
+        self._cut: dict[tuple[int, ...], list[BucketBuffers]] = {}
 
     def _lay(self, names: tuple[str, ...]) -> BucketBuffers:
         members = [self._parameters[name].detach() for name in names]

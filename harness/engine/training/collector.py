@@ -28,9 +28,7 @@ class Collector:
 
     buckets: Buckets
     exchange: Exchange
-    _left: deque[BucketBuffers] = field(
-        default_factory=deque, init=False
-    )  # buckets of this exchange
+    _left: deque[BucketBuffers] = field(default_factory=deque, init=False)  # of this exchange
     _held: list[PendingGradient] = field(default_factory=list, init=False)
 
     def hook(self, state: object, bucket: torch.distributed.GradBucket) -> Future[Tensor]:

@@ -65,10 +65,8 @@ class Trained(Gradients):
 
     def __post_init__(self) -> None:
         first = self.course.first
-        self.batches, self.memory = (
-            self.course.batches(first),
-            RecurrentState(self.course.period, first),
-        )
+        self.batches = self.course.batches(first)
+        self.memory = RecurrentState(self.course.period, first)
 
     def settle(self, inputs: Tensor) -> None:
         """Take the one-time costs of a step on any micro-batch `inputs`; nothing changes."""
