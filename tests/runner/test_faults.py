@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -50,17 +50,28 @@ def replace_a_shaper(ours: Ours) -> None:
 
 
 def leave_a_rank_no_memory(ours: Ours) -> None:
-    """What it allocates from now on has 1 MiB, by a control group, where there are such."""
-    group = MEMORY / f"gradnet-law-{os.getpid()}"
-    try:
-        group.mkdir()
-    except OSError:
+    """What it allocates from now on has one page, by a control group, where there are such."""
+    if not MEMORY.is_dir():
         pytest.skip(f"no control groups of memory at {MEMORY}")
-    (group / "memory.limit_in_bytes").write_text(str(1 << 20))
+    group = MEMORY / GROUP
+    group.mkdir()
+    (group / "memory.limit_in_bytes").write_text(str(os.sysconf("SC_PAGE_SIZE")))
     (group / "cgroup.procs").write_text(str(ours("worker rank 1")))
 
 
 MEMORY = Path("/sys/fs/cgroup/memory")  # of the first version of control groups
+GROUP = f"gradnet-law-{os.getpid()}"
+
+
+@pytest.fixture
+def no_group_is_left() -> Iterator[None]:
+    """The control group goes with the test that made it, however that ends."""
+    yield
+    for group in MEMORY.glob(GROUP):
+        until(lambda: not (MEMORY / GROUP / "cgroup.procs").read_text(), "an empty group", SOON_S)
+        group.rmdir()
+
+
 UNDER_WAY: dict[Callable[[Ours], None], tuple[tuple[str, ...], str]] = {  # states, what is told
     stop_a_rank: (("failed",), r"^rank 1 is stopped \(SIGSTOP\); rank 0: .*Timed out"),
     stop_the_supervisor_for_a_while: (SETTLED, ""),
@@ -84,6 +95,7 @@ def does_it_again(scene: Scene, overrides: Sequence[str], before: Sequence[str] 
     assert status(run)["state"] in SETTLED, output
 
 
+@pytest.mark.usefixtures("no_group_is_left")
 @pytest.mark.parametrize("fault", long_form(UNDER_WAY))
 def test_a_run_that_is_hit_says_by_what_and_leaves_nothing(
     fault: Callable[[Ours], None], tmp_path: Path
@@ -106,8 +118,6 @@ def test_a_run_that_is_hit_says_by_what_and_leaves_nothing(
         assert "Traceback" not in output.partition("--- traceback of rank")[0], output
         until(lambda: not set(seen.processes) & set(alive()), "its processes end", SOON_S)
         assert not scene.left_behind()
-        for group in MEMORY.glob(f"gradnet-law-{os.getpid()}"):
-            group.rmdir()
         does_it_again(scene, (*PLAIN, *SOON))
 
 
