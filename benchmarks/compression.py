@@ -74,7 +74,7 @@ class Row(NamedTuple):
 class Eight(Alone):
     """The first of eight workers that all contribute the same."""
 
-    size = WORKERS
+    world_size = WORKERS
 
     def all_gather(self, *tensors: torch.Tensor, equal: bool = False) -> list:
         return [tensors] * WORKERS

@@ -27,7 +27,7 @@ KEPT_BYTES = 1 << 16  # an allocation above this is new memory while `fresh_byte
 class Alone:
     """The only worker: nothing is sent, but it is counted what would be."""
 
-    rank, size = 0, 1
+    rank, world_size = 0, 1
     sent_bytes = 0
 
     def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
@@ -45,7 +45,7 @@ class Alone:
     def agree(self, value: float, how: str) -> float:
         return value
 
-    def least(self, values: list[float]) -> list[float]:
+    def all_reduce_min(self, values: list[float]) -> list[float]:
         return values
 
 

@@ -80,7 +80,7 @@ class Replay:
         exchange.begin(Paced(0.0, backward_s).release(begin))
         self._gradients.compute(self._step)
         took, end = exchange.finish(), clock.now()
-        exchange.observe(observed(self._step, begin, end, took, exchange.workers.size, 1.0))
+        exchange.observe(observed(self._step, begin, end, took, exchange.workers.world_size, 1.0))
         self._step += 1
         return Taken(end - took.compute_end, took.comm_s, took.compress_s)
 

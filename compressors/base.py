@@ -85,7 +85,7 @@ class Workers(Protocol):
     """
 
     rank: int
-    size: int
+    world_size: int
 
     def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
         """Mean or sum over workers of `tensor` (any shape, the same on all); may reuse its memory.

@@ -37,8 +37,8 @@ class Cast(Compressor):
         `unsent` is what the cast took. Raises OverflowError for a finite gradient that the type
         cannot carry; infinity and NaN pass and are seen in the mean.
         """
-        wire, largest = add_and_cast(bucket.buffers, workers.size, self._wire_dtype)
-        self._refuse_overflow(largest, workers.size)
+        wire, largest = add_and_cast(bucket.buffers, workers.world_size, self._wire_dtype)
+        self._refuse_overflow(largest, workers.world_size)
         mean = bucket.empty_mean().copy_(workers.all_reduce(wire, op="sum"))
         return Reduced(mean, unsent=bucket.grad)
 

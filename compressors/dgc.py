@@ -57,7 +57,7 @@ class DGC(Compressor):
         With K entries a worker contributes 8K bytes (12K with int64) to an all-gather, and 4 bytes
         for each element of a vector to an all-reduce. Nothing is `unsent`: v has it.
         """
-        self._clip_(bucket.grad, workers.size)
+        self._clip_(bucket.grad, workers.world_size)
         gradients = bucket.gradients
         sent = self._sent(bucket, gradients, density, workers.rank)
         vectors = [part.dim() <= 1 for part in gradients]

@@ -38,7 +38,7 @@ class EFSignSGD(Compressor):
             subtract_signs(layer, packed, scale)
         mean = bucket.empty_mean()
         payloads = zip(*(packed.split(bytes_of) for packed, _ in gathered), strict=True)
-        shares = zip(*(theirs / workers.size for _, theirs in gathered), strict=True)
+        shares = zip(*(theirs / workers.world_size for _, theirs in gathered), strict=True)
         for part, theirs, each in zip(mean.split(sizes), payloads, shares, strict=True):
             add_all_signs_(part, list(theirs), list(each))
         return Reduced(mean, unsent=bucket.grad)

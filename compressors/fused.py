@@ -174,7 +174,7 @@ def scatter_mean(buffers: Buffers, values: Tensor, index: Tensor, workers: Worke
     workers add in the order of the ranks, so that their results have equal bits. The indices of one
     worker must be distinct for that to hold on a GPU too.
     """
-    return scatter(buffers, workers.all_gather(values, index), 1 / workers.size)
+    return scatter(buffers, workers.all_gather(values, index), 1 / workers.world_size)
 
 
 def _check_taken(buffers: Buffers, found: Entries) -> None:

@@ -102,5 +102,5 @@ def average_(mean: Tensor, values: Tensor, index: Tensor, workers: Workers) -> T
         part = full
         if half.numel():
             part = workspace("single", half.numel(), full.dtype, full.device).copy_(half)
-        add_at_(mean, where, part, 1 / workers.size)
+        add_at_(mean, where, part, 1 / workers.world_size)
     return mean

@@ -119,7 +119,7 @@ class OkTopK(Compressor):
         arrived = workers.all_to_all(list(local.values.split(sizes)), wire)
         first, end = bounds[workers.rank : workers.rank + 2].tolist()
         total = workspace("region", end - first, local.values.dtype, local.values.device)
-        found = add_reaching_(sum_(total, arrived, 1 / workers.size), least)
+        found = add_reaching_(sum_(total, arrived, 1 / workers.world_size), least)
         where = held("region positions", found.index.to(self._wire_dtype)).add_(first)
         return held("region values", found.values), where
 
@@ -143,7 +143,7 @@ def _followed(threshold: Tensor, count: int, k: int, gain: float) -> Tensor:
 
 def _even_regions(index: Tensor, n: int, workers: Workers) -> Tensor:
     """Bounds, int64 [P + 1], the mean of those that divide each worker's `index` evenly."""
-    size, count = workers.size, index.numel()
+    size, count = workers.world_size, index.numel()
     shares = torch.arange(1, size)
     inner = index.cpu()[shares * count // size] if count else shares * n // size
     bounds = torch.cat([torch.tensor([0]), inner, torch.tensor([n])])

@@ -39,7 +39,7 @@ class OneBit(Compressor):
         to an all-gather (of the last slices what there is). `unsent` is `bucket.grad`, the gradient
         less what was sent to the servers. `density` is ignored.
         """
-        size, slice_bytes = workers.size, -(-bucket.n // (BYTE * workers.size))
+        size, slice_bytes = workers.world_size, -(-bucket.n // (BYTE * workers.world_size))
         slices = bucket.split(_lengths(bucket.n, slice_bytes, size))
         signs, scales = _packed(slices, slice_bytes)
         total = self._error(bucket.names, slices[workers.rank])
@@ -62,7 +62,7 @@ class OneBit(Compressor):
         subtract_signs(own, packed, scale)
         answers = workers.all_gather(packed, scale, equal=True)
         mean = bucket.empty_mean()
-        slices = mean.split(_lengths(bucket.n, slice_bytes, workers.size))
+        slices = mean.split(_lengths(bucket.n, slice_bytes, workers.world_size))
         for one, (signs, theirs) in zip(slices, answers, strict=True):
             add_all_signs_(one, [signs], [theirs])
         return mean

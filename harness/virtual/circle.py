@@ -45,19 +45,19 @@ class Ranks(Together):
     still: set[int]
 
     def begin(self) -> float:
-        self.meet(self.world.now_s)
+        self.barrier_min(self.world.now_s)
         return self.world.now_s
 
-    def meet(self, mine: float) -> float:
+    def barrier_min(self, mine: float) -> float:
         return self.circle.meet(self.member, mine, min)
 
     def gather(self, mine: Any) -> list[Any]:
         return self.circle.meet(self.member, mine, list)
 
     def stop(self, arrived: float) -> None:
-        self.meet(arrived)
+        self.barrier_min(arrived)
         self.still.add(self.member)
 
     def go_on(self, arrived: float) -> None:
-        self.meet(arrived)
+        self.barrier_min(arrived)
         self.still.discard(self.member)

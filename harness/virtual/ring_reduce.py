@@ -40,6 +40,6 @@ def _run_elements(tensor: Tensor, size: int) -> int:
     return -(-segment // each) * per_rank
 
 
-def least(parts: Sequence[Tensor]) -> Tensor:
+def ring_min(parts: Sequence[Tensor]) -> Tensor:
     """Element by element the smallest."""
     return torch.stack(tuple(parts)).amin(0)

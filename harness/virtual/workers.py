@@ -12,7 +12,7 @@ from torch import Tensor
 from harness.engine.exchange.collectives import Collectives
 from harness.virtual.costs import Costs
 from harness.virtual.lanes import CollectiveCall, LaneOp
-from harness.virtual.ring_reduce import least, ring_sum
+from harness.virtual.ring_reduce import ring_min, ring_sum
 
 LENGTH_BYTES = 8  # of what tells a tensor's length
 
@@ -28,8 +28,8 @@ class Meeting(Protocol):
 class Call(NamedTuple):
     """A collective that one worker has reached."""
 
-    kind: str  # sum | min | gather | gather unlike | swap
-    shape: Any  # equal on all workers, except for the sizes of a swap
+    kind: str  # sum | min | gather | gather unlike | all_to_all
+    shape: Any  # equal on all workers, except for the sizes of an all_to_all
     tensor: Tensor
     lengths: list[int]  # of the tensors in a gathered one
 
@@ -50,7 +50,7 @@ class SimulatedWorkers(Collectives):
     """
 
     rank: int
-    size: int
+    world_size: int
     circle: Meeting
     costs: Costs
     device: torch.device
@@ -105,12 +105,12 @@ class SimulatedWorkers(Collectives):
             return time.perf_counter()
         return time.thread_time()
 
-    def _swapped(self, leaving: list[list[int]]) -> list[list[int]]:
+    def _exchanged_lengths(self, leaving: list[list[int]]) -> list[list[int]]:
         """Lengths are told in the same call as what has them."""
         self._before = ()
-        return super()._swapped(leaving)
+        return super()._exchanged_lengths(leaving)
 
-    def _add_up(self, tensor: Tensor, op: str) -> None:
+    def _all_reduce(self, tensor: Tensor, op: str) -> None:
         tensor.copy_(self._meet(op, (tensor.shape, tensor.dtype), tensor))
 
     def _gather(
@@ -119,14 +119,14 @@ class SimulatedWorkers(Collectives):
         """At one meeting, also where two collectives are counted: lengths, then pieces."""
         if equal:
             return self._meet("gather", own, mine, own)
-        self._count_ring(LENGTH_BYTES * self.size * len(own))
+        self._count_ring(LENGTH_BYTES * self.world_size * len(own))
         return self._meet("gather unlike", len(own), mine, own)
 
-    def _pass_round(self, mine: Tensor, sizes: list[int]) -> list[Tensor]:
+    def _all_gather_v(self, mine: Tensor, sizes: list[int]) -> list[Tensor]:
         return self._meet("gather", sizes, mine)[1]
 
-    def _swap(self, mine: Tensor, outgoing: list[int], incoming: list[int]) -> Tensor:
-        pieces = self._meet("swap", outgoing, mine)[self.rank]
+    def _all_to_all(self, mine: Tensor, outgoing: list[int], incoming: list[int]) -> Tensor:
+        pieces = self._meet("all_to_all", outgoing, mine)[self.rank]
         arrived = [piece.numel() for piece in pieces]
         if arrived != incoming:
             raise ValueError(f"rank {self.rank} expected {incoming} elements, got {arrived}")
@@ -147,7 +147,7 @@ class SimulatedWorkers(Collectives):
         """Combine all workers' calls; done once, by the worker that comes last."""
         first = calls[0]
         for rank, call in enumerate(calls):
-            same = call.kind == "swap" or call.shape == first.shape
+            same = call.kind == "all_to_all" or call.shape == first.shape
             if call.kind != first.kind or not same:
                 raise ValueError(
                     f"rank 0 called {first.kind} of {first.shape}, rank {rank} {call.kind} of "
@@ -155,23 +155,23 @@ class SimulatedWorkers(Collectives):
                 )
         if first.kind.startswith("gather"):
             return self._gathered(calls)
-        if first.kind == "swap":
-            return self._swapped_all(calls)
+        if first.kind == "all_to_all":
+            return self._routed(calls)
         total = self._added_up(first.kind, [call.tensor for call in calls])
-        return CollectiveResult((("all_reduce", total.nbytes, self.size),), total)
+        return CollectiveResult((("all_reduce", total.nbytes, self.world_size),), total)
 
     def _added_up(self, op: str, tensors: list[Tensor]) -> Tensor:
-        return ring_sum(tensors) if op == "sum" else least(tensors)
+        return ring_sum(tensors) if op == "sum" else ring_min(tensors)
 
     def _gathered(self, calls: list[Call]) -> CollectiveResult:
         lengths, pieces = [call.lengths for call in calls], [call.tensor for call in calls]
         of_pieces = ("all_gather", [piece.nbytes for piece in pieces])
         if calls[0].kind == "gather":
             return CollectiveResult((of_pieces,), (lengths, pieces))
-        told = ("all_reduce", LENGTH_BYTES * self.size * len(lengths[0]), self.size)
+        told = ("all_reduce", LENGTH_BYTES * self.world_size * len(lengths[0]), self.world_size)
         return CollectiveResult((told, of_pieces), (lengths, pieces))
 
-    def _swapped_all(self, calls: list[Call]) -> CollectiveResult:
+    def _routed(self, calls: list[Call]) -> CollectiveResult:
         each = calls[0].tensor.element_size()
         rows_of = {id(call): [each * count for count in call.shape] for call in calls}
         sizes = [rows_of[id(call)] for call in calls]  # one row, where one call stands for all
@@ -182,7 +182,7 @@ class SimulatedWorkers(Collectives):
 
 
 class HomogeneousWorkers(SimulatedWorkers):
-    """One worker, the first, that stands for `size` of them, who bring what it brings.
+    """One worker, the first, that stands for `world_size` of them, who bring what it brings.
 
     Sums are products then, rounded once.
     """
@@ -191,7 +191,7 @@ class HomogeneousWorkers(SimulatedWorkers):
         return make([brought])
 
     def _make(self, calls: list[Call]) -> CollectiveResult:
-        return super()._make(calls * self.size)
+        return super()._make(calls * self.world_size)
 
     def _added_up(self, op: str, tensors: list[Tensor]) -> Tensor:
-        return tensors[0] * self.size if op == "sum" else tensors[0]
+        return tensors[0] * self.world_size if op == "sum" else tensors[0]

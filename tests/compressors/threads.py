@@ -43,7 +43,7 @@ class ThreadWorkers:
     routed_bytes: int = field(default=0, init=False)  # tensors given to all_to_all, for others
 
     @property
-    def size(self) -> int:
+    def world_size(self) -> int:
         return self.meeting.size
 
     @property
@@ -52,7 +52,7 @@ class ThreadWorkers:
 
     def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
         self.reduced_bytes += tensor.nbytes
-        part = tensor.mul(1 / self.size) if op == "mean" else tensor.clone()
+        part = tensor.mul(1 / self.world_size) if op == "mean" else tensor.clone()
         parts = self.meeting.exchange(self.rank, part)
         assert len({(part.shape, part.dtype) for part in parts}) == 1, (
             "all_reduce of unlike tensors"
@@ -69,7 +69,7 @@ class ThreadWorkers:
         return [tuple(tensor.clone() for tensor in theirs) for theirs in brought]
 
     def all_to_all(self, *pieces: list[Tensor], equal: bool = False) -> list[tuple[Tensor, ...]]:
-        assert all(len(column) == self.size for column in pieces), "one piece to every worker"
+        assert all(len(column) == self.world_size for column in pieces), "one piece to every worker"
         for_each = [tuple(tensor.clone() for tensor in row) for row in zip(*pieces, strict=True)]
         others = [row for peer, row in enumerate(for_each) if peer != self.rank]
         self.routed_bytes += sum(tensor.nbytes for row in others for tensor in row)

@@ -35,9 +35,9 @@ TABLE = (  # of VGG-19's size: 842 ms in all, when the last worker begins each
 class Agreeing(ThreadWorkers):
     def agree(self, value: float, how: str) -> float:
         assert how == "mean"
-        return sum(self.meeting.exchange(self.rank, value)) / self.size
+        return sum(self.meeting.exchange(self.rank, value)) / self.world_size
 
-    def least(self, values: list[float]) -> list[float]:
+    def all_reduce_min(self, values: list[float]) -> list[float]:
         brought = self.meeting.exchange(self.rank, values)
         return [min(column) for column in zip(*brought, strict=True)]
 

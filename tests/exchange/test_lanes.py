@@ -56,7 +56,7 @@ class Told:
 
     clock: Instant
     rank: int = 0
-    size: int = 1
+    world_size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     sent_bytes: int = 0
     received_bytes: int = 0

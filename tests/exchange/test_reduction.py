@@ -18,7 +18,7 @@ SIZES = {"weight": (30, 20), "bias": (77,), "scale": (1,)}
 class Alone:
     """The only worker."""
 
-    rank, size, calls = 0, 1, 0
+    rank, world_size, calls = 0, 1, 0
 
     def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
         self.calls += 1
@@ -35,7 +35,7 @@ class Alone:
     def agree(self, value: float, how: str) -> float:
         return value
 
-    def least(self, values: list[float]) -> list[float]:
+    def all_reduce_min(self, values: list[float]) -> list[float]:
         return values
 
 

@@ -24,7 +24,7 @@ class Talking(ThreadWorkers):
         values = self.meeting.exchange(self.rank, value)
         return min(values) if how == "min" else sum(values) / len(values)
 
-    def least(self, values: list[float]) -> list[float]:
+    def all_reduce_min(self, values: list[float]) -> list[float]:
         self.messages.append(len(values))
         brought = self.meeting.exchange(self.rank, values)
         return [min(column) for column in zip(*brought, strict=True)]

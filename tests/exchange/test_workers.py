@@ -107,7 +107,7 @@ def test_a_promise_of_equal_lengths_saves_telling_them(size):
 
 def _route(equal):
     workers = _workers()
-    rank, size = workers.rank, workers.size
+    rank, size = workers.rank, workers.world_size
     length = [peer if equal else rank + 2 * peer for peer in range(size)]
     index = [
         torch.full((length[peer],), 10 * rank + peer, dtype=torch.int32) for peer in range(size)
@@ -161,14 +161,14 @@ def test_agreement_is_one_value_everywhere():
     assert answers[0] == pytest.approx((0.1, 0.2))
 
 
-def _least():
+def _min():
     workers = _workers()
     rank = float(workers.rank)
-    return workers.least([rank, -rank, 0.1, 7e-7 * (rank + 1)]), workers.sent_bytes
+    return workers.all_reduce_min([rank, -rank, 0.1, 7e-7 * (rank + 1)]), workers.sent_bytes
 
 
 def test_the_least_is_taken_element_by_element_and_counted():
-    for least, sent in run_ranks(3, _least):
+    for least, sent in run_ranks(3, _min):
         assert least == [0.0, -2.0, 0.1, 7e-7]
         assert sent == 2 * 2 * 4 * 8 // 3
 

@@ -54,7 +54,7 @@ class OnClock:
     """An exchange and gradients that do nothing but let time go by."""
 
     course = SimpleNamespace(samples=1)
-    workers = SimpleNamespace(size=2)
+    workers = SimpleNamespace(world_size=2)
     reduction = SimpleNamespace(controller=Fixed())
 
     def __init__(self, clock: ScriptedClock) -> None:
@@ -96,14 +96,14 @@ def test_a_stop_leaves_ranks_as_far_apart_as_they_were(tmp_path, other_s):
     parts = OnClock(clock)
     arrivals = []
 
-    def meet(mine: float) -> float:
+    def barrier_min(mine: float) -> float:
         arrivals.append(mine)
         return min(mine, mine + other_s)  # so much later the other came
 
     for name in TABLES:
         Table(tmp_path, name).header()
     stops = StopSchedule(steps=3, eval_every=2, checkpoint_every=None)
-    together = Machines(clock, meet, lambda mine: [mine])
+    together = Machines(clock, barrier_min, lambda mine: [mine])
     steps, evaluations = (Table(tmp_path, name) for name in ("steps.csv", "evaluations.csv"))
     rest = Rest(stops, 0, clock, together, parts.evaluate, no_checkpoint, evaluations)
     own = parts, parts, MeasuredPace(), clock, together.begin, rest

@@ -18,7 +18,7 @@ from harness.engine.training.assembly import assembled
 from harness.engine.training.rank_context import RankContext
 from harness.engine.training.resume import resumed
 from harness.engine.training.together import Machines
-from harness.engine.training.worker import gather, meet
+from harness.engine.training.worker import barrier_min, gather
 from harness.records import checkpoint, columns
 from harness.records.checkpoint import Writer, find, manifest_of
 from harness.records.run_directory import Events, Step, read_events
@@ -62,7 +62,7 @@ def train(run: Part) -> None:
     torch.manual_seed(run.settings["seed"])
     rank, group = dist.get_rank(), dist.new_group()
     workers = Workers(group)
-    together = Machines(run.clock, meet, gather, rank, workers.size)
+    together = Machines(run.clock, barrier_min, gather, rank, workers.world_size)
     asked, cpu = run.settings.run(), torch.device("cpu")
     place = RankContext(
         run.run_dir, rank, rank == 0, run.clock, workers, cpu, together, asked.dataset

@@ -15,7 +15,7 @@ from harness.engine.training.assembly import assembled
 from harness.engine.training.rank_context import RankContext
 from harness.engine.training.resume import resumed
 from harness.engine.training.together import Machines
-from harness.engine.training.worker import gather, meet
+from harness.engine.training.worker import barrier_min, gather
 from harness.preview import composed
 from harness.records import status
 from harness.records.run_directory import TABLES, Table
@@ -69,7 +69,7 @@ def rank(folder: Path, run: Run) -> list[tuple[float, float, int, int]]:
     torch.manual_seed(run.seed)
     clock, workers = Clock(run.emulation.dilation), Workers(dist.new_group())
     own, alone = workers.rank, 1  # each has a clock of its own; the first one's is stopped
-    together = Machines(clock, meet, gather, own, alone)
+    together = Machines(clock, barrier_min, gather, own, alone)
     place = RankContext(
         folder, own, own == 0, clock, workers, torch.device("cpu"), together, run.dataset
     )

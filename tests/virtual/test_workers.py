@@ -86,7 +86,7 @@ def _sums(workers: Any) -> list[torch.Tensor]:
         workers.all_reduce(_values(kind, n, workers.rank), op="sum")
         for kind in KINDS
         for n in SIZES
-    ] + [torch.tensor(workers.least([float(workers.rank), -1.0 * workers.rank]))]
+    ] + [torch.tensor(workers.all_reduce_min([float(workers.rank), -1.0 * workers.rank]))]
 
 
 def _sums_over_gloo() -> list[bytes]:

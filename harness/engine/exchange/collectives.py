@@ -18,21 +18,21 @@ class Collectives(ABC):
     """
 
     rank: int
-    size: int
+    world_size: int
     device: torch.device
     sent_bytes: int = 0
     received_bytes: int = 0
 
     @abstractmethod
-    def _add_up(self, tensor: Tensor, op: str) -> None:
+    def _all_reduce(self, tensor: Tensor, op: str) -> None:
         """Replace `tensor` by the `sum` or `min` of everybody's."""
 
     @abstractmethod
-    def _pass_round(self, mine: Tensor, sizes: list[int]) -> list[Tensor]:
+    def _all_gather_v(self, mine: Tensor, sizes: list[int]) -> list[Tensor]:
         """Everybody's piece, uint8 of `sizes` bytes, by rank; they are only read."""
 
     @abstractmethod
-    def _swap(self, mine: Tensor, outgoing: list[int], incoming: list[int]) -> Tensor:
+    def _all_to_all(self, mine: Tensor, outgoing: list[int], incoming: list[int]) -> Tensor:
         """Send `outgoing[p]` elements of `mine` to every p, in order; what `incoming` says came."""
 
     def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
@@ -41,22 +41,22 @@ class Collectives(ABC):
         Added up in the tensor's type, in an order of the ring's: P - 1 roundings.
         """
         if op == "mean":
-            tensor.mul_(1 / self.size)
-        self._add_up(tensor, "sum")
+            tensor.mul_(1 / self.world_size)
+        self._all_reduce(tensor, "sum")
         self._count_ring(tensor.nbytes)
         return tensor
 
     def agree(self, value: float, how: str) -> float:
         """One value for all: `how` is `min` or `mean` of theirs."""
         if how == "min":
-            return self.least([value])[0]
+            return self.all_reduce_min([value])[0]
         shared = torch.tensor([value], dtype=torch.float64, device=self.device)
-        return self.all_reduce(shared, op="sum").item() / self.size
+        return self.all_reduce(shared, op="sum").item() / self.world_size
 
-    def least(self, values: list[float]) -> list[float]:
+    def all_reduce_min(self, values: list[float]) -> list[float]:
         """Element by element the smallest of all workers' `values`, of which each has as many."""
         shared = torch.tensor(values, dtype=torch.float64, device=self.device)
-        self._add_up(shared, "min")
+        self._all_reduce(shared, "min")
         self._count_ring(shared.nbytes)
         return shared.tolist()
 
@@ -70,7 +70,9 @@ class Collectives(ABC):
         mine = torch.cat([tensor.view(torch.uint8) for tensor in tensors])
         lengths, pieces = self._gather(mine, own, equal, tensors)
         sizes = [piece.numel() for piece in pieces]
-        self._count(sum(sizes) - sizes[(self.rank + 1) % self.size], sum(sizes) - sizes[self.rank])
+        self._count(
+            sum(sizes) - sizes[(self.rank + 1) % self.world_size], sum(sizes) - sizes[self.rank]
+        )
         return [_unpack(*pair, tensors) for pair in zip(pieces, lengths, strict=True)]
 
     def all_to_all(self, *pieces: list[Tensor], equal: bool = False) -> list[tuple[Tensor, ...]]:
@@ -80,14 +82,16 @@ class Collectives(ABC):
         for the lengths, unless `equal` promises that all workers send the lengths this one sends.
         """
         like = tuple(column[self.rank] for column in pieces)
-        leaving = [[column[peer].numel() for column in pieces] for peer in range(self.size)]
-        arriving = [leaving[self.rank]] * self.size if equal else self._swapped(leaving)
+        leaving = [[column[peer].numel() for column in pieces] for peer in range(self.world_size)]
+        arriving = (
+            [leaving[self.rank]] * self.world_size if equal else self._exchanged_lengths(leaving)
+        )
         mine = torch.cat(
-            [column[peer].view(torch.uint8) for peer in range(self.size) for column in pieces]
+            [column[peer].view(torch.uint8) for peer in range(self.world_size) for column in pieces]
         )
         outgoing = [_nbytes(piece, like) for piece in leaving]
         incoming = [_nbytes(piece, like) for piece in arriving]
-        theirs = self._swap(mine, outgoing, incoming)
+        theirs = self._all_to_all(mine, outgoing, incoming)
         self._count(sum(outgoing) - outgoing[self.rank], sum(incoming) - incoming[self.rank])
         return [_unpack(*pair, like) for pair in zip(theirs.split(incoming), arriving, strict=True)]
 
@@ -95,24 +99,24 @@ class Collectives(ABC):
         self, mine: Tensor, own: list[int], equal: bool, like: tuple[Tensor, ...]
     ) -> tuple[list[list[int]], list[Tensor]]:
         """Everybody's lengths and piece; `mine` is this one's, of tensors of `own` lengths."""
-        lengths = [own] * self.size if equal else self._lengths(own)
-        return lengths, self._pass_round(mine, [_nbytes(piece, like) for piece in lengths])
+        lengths = [own] * self.world_size if equal else self._lengths(own)
+        return lengths, self._all_gather_v(mine, [_nbytes(piece, like) for piece in lengths])
 
     def _lengths(self, own: list[int]) -> list[list[int]]:
-        lengths = torch.zeros(self.size, len(own), dtype=torch.int64, device=self.device)
+        lengths = torch.zeros(self.world_size, len(own), dtype=torch.int64, device=self.device)
         lengths[self.rank] = torch.tensor(own)
         return self.all_reduce(lengths, op="sum").tolist()
 
-    def _swapped(self, leaving: list[list[int]]) -> list[list[int]]:
+    def _exchanged_lengths(self, leaving: list[list[int]]) -> list[list[int]]:
         ours = torch.tensor(leaving, dtype=torch.int64, device=self.device)
-        each = [ours.shape[1]] * self.size
-        theirs = self._swap(ours.view(-1), each, each)
-        volume = ours.nbytes // self.size * (self.size - 1)
+        each = [ours.shape[1]] * self.world_size
+        theirs = self._all_to_all(ours.view(-1), each, each)
+        volume = ours.nbytes // self.world_size * (self.world_size - 1)
         self._count(volume, volume)
         return theirs.view(ours.shape).tolist()
 
     def _count_ring(self, nbytes: int) -> None:
-        volume = 2 * (self.size - 1) * nbytes // self.size
+        volume = 2 * (self.world_size - 1) * nbytes // self.world_size
         self._count(volume, volume)
 
     def _count(self, sent: int, received: int) -> None:

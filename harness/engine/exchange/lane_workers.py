@@ -33,7 +33,7 @@ class LaneWorkers:
     _since: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
-        self.rank, self.size = self.wire.workers.rank, self.wire.workers.size
+        self.rank, self.world_size = self.wire.workers.rank, self.wire.workers.world_size
 
     def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
         return self._call(partial(self.wire.workers.all_reduce, tensor, op))

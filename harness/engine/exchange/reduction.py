@@ -36,7 +36,7 @@ class AgreeingWorkers(Workers, Protocol):
         """One value for all: `how` is `min` or `mean` of theirs."""
         ...
 
-    def least(self, values: list[float]) -> list[float]:
+    def all_reduce_min(self, values: list[float]) -> list[float]:
         """Element by element the smallest of theirs; all bring as many."""
         ...
 
@@ -86,7 +86,7 @@ class Reduction:
         each = max(1, -(-count // TOLD))
         sums = [sum(durations_s[first : first + each]) for first in range(0, count, each)]
         padding = [0.0] * (TOLD - len(sums))
-        fewest, most, *shortest = self.workers.least([count, -count, *sums, *padding])
+        fewest, most, *shortest = self.workers.all_reduce_min([count, -count, *sums, *padding])
         if fewest != -most:
             raise RuntimeError(
                 f"workers called from {fewest:.0f} to {-most:.0f} collectives in one exchange, "

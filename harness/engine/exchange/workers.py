@@ -29,17 +29,17 @@ class Workers(Collectives):
 
     def __post_init__(self) -> None:
         self.rank = self.group.rank()
-        self.size = self.group.size()
+        self.world_size = self.group.size()
 
-    def _add_up(self, tensor: Tensor, op: str) -> None:
+    def _all_reduce(self, tensor: Tensor, op: str) -> None:
         with _Timed(self):
             dist.all_reduce(tensor, op=OPERATIONS[op], group=self.group)
 
-    def _pass_round(self, mine: Tensor, sizes: list[int]) -> list[Tensor]:
+    def _all_gather_v(self, mine: Tensor, sizes: list[int]) -> list[Tensor]:
         with _Timed(self):
             return (self._padded if self.device.type == "cuda" else self._ring)(mine, sizes)
 
-    def _swap(self, mine: Tensor, outgoing: list[int], incoming: list[int]) -> Tensor:
+    def _all_to_all(self, mine: Tensor, outgoing: list[int], incoming: list[int]) -> Tensor:
         theirs = mine.new_empty(sum(incoming))
         with _Timed(self):
             dist.all_to_all_single(theirs, mine, incoming, outgoing, group=self.group)
@@ -53,7 +53,7 @@ class Workers(Collectives):
         """Every worker's piece by one all-gather of the longest size: NCCL has no tagged sends."""
         longest = max(sizes)
         padded = torch.nn.functional.pad(mine, (0, longest - mine.numel()))
-        gathered = padded.new_empty(self.size, longest)
+        gathered = padded.new_empty(self.world_size, longest)
         dist.all_gather_into_tensor(gathered.view(-1), padded, group=self.group)
         return [row[:size].clone() for row, size in zip(gathered, sizes, strict=True)]
 
@@ -64,24 +64,26 @@ class Workers(Collectives):
         """
         pieces = [torch.empty(size, dtype=torch.uint8) for size in sizes]
         pieces[self.rank] = mine
-        if self.size == 1:
+        if self.world_size == 1:
             return pieces
-        before, after = (self.rank - 1) % self.size, (self.rank + 1) % self.size
+        before, after = (self.rank - 1) % self.world_size, (self.rank + 1) % self.world_size
         chunks = [piece.split(CHUNK_BYTES) if piece.numel() else () for piece in pieces]
-        owners = [(self.rank - distance) % self.size for distance in range(1, self.size)]
+        owners = [
+            (self.rank - distance) % self.world_size for distance in range(1, self.world_size)
+        ]
         incoming = [
-            (owner, number, self._receive(chunk, before, 1 + owner + self.size * number))
+            (owner, number, self._receive(chunk, before, 1 + owner + self.world_size * number))
             for owner in owners
             for number, chunk in enumerate(chunks[owner])
         ]
         outgoing = [
-            self._send(chunk, after, 1 + self.rank + self.size * number)
+            self._send(chunk, after, 1 + self.rank + self.world_size * number)
             for number, chunk in enumerate(chunks[self.rank])
         ]
         for owner, number, arrival in incoming:
             arrival.wait()
             if owner != after:
-                tag = 1 + owner + self.size * number
+                tag = 1 + owner + self.world_size * number
                 outgoing.append(self._send(chunks[owner][number], after, tag))
         for departure in outgoing:
             departure.wait()

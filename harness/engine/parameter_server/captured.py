@@ -95,7 +95,7 @@ class Captured:
     """
 
     rank: int
-    size: int  # of those whose pushes are averaged
+    world_size: int  # of those whose pushes are averaged
     settle: Callable[[float, str], float]
     calls: list[Call] = field(default_factory=list, init=False)
 
@@ -118,7 +118,7 @@ class Captured:
     def agree(self, value: float, how: str) -> float:
         return self.settle(value, how)
 
-    def least(self, values: list[float]) -> list[float]:
+    def all_reduce_min(self, values: list[float]) -> list[float]:
         return values
 
 
@@ -132,18 +132,18 @@ class Reading:
     pushes: Sequence[list[Call]]
     of: int
     rank: int = 0
-    size: int = field(init=False)
+    world_size: int = field(init=False)
     _next: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.size = len(self.pushes)
+        self.world_size = len(self.pushes)
 
     def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
         first, *others = (one for (one,) in self._at((tensor.flatten(),), same=True))
         total = first.clone()
         for other in others:
             total.add_(other)
-        share = 1 / self.size if op == "mean" else self.of / self.size
+        share = 1 / self.world_size if op == "mean" else self.of / self.world_size
         if share != 1:
             total.mul_(share)
         return total.view_as(tensor)
@@ -161,6 +161,6 @@ class Reading:
             alike = [one.dtype for one in call] == [one.dtype for one in like]
             if not alike or (same and call[0].numel() != like[0].numel()):
                 raise ProtocolError("a push has other tensors than its compressor sends")
-        if len(found) < self.size:
+        if len(found) < self.world_size:
             raise ProtocolError("a push has fewer tensors than its compressor sends")
         return found

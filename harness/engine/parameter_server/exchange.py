@@ -21,7 +21,7 @@ from harness.records.run_directory import Events, Span
 class Trainers(NamedTuple):
     """The trainers of a run."""
 
-    size: int
+    world_size: int
 
 
 @dataclass

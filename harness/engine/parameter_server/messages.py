@@ -61,10 +61,10 @@ class Ack(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """Asks what all trainers make of a value of each: the least, or the mean."""
+    """Asks what all trainers make of a value of each: the smallest, or the mean."""
 
     value: float
-    least: int  # 1: the least
+    is_min: int  # 1: the smallest; 0: the mean
 
 
 class Settled(NamedTuple):

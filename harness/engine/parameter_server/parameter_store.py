@@ -90,7 +90,7 @@ class ParameterStore:
             settling.values[session.rank] = asked.value
             if len(settling.values) == self.workers:
                 self._settling, values = Settling(), settling.values.values()
-                settling.value = min(values) if asked.least else sum(values) / len(values)
+                settling.value = min(values) if asked.is_min else sum(values) / len(values)
         self.gate.wake()
         return settling
 

@@ -50,7 +50,7 @@ def staged(run: Run, place: RankContext) -> Loop:
     engine = _engine(run, layout, place, group, position, crossing, share(model, shares))
     exchange = exchange_of(run, place, model, shares={})
     meter = TrafficMeter([*engine.ends(), engine.device, object_gather])
-    course = course_of(run, place, position.pipeline, place.workers.size)
+    course = course_of(run, place, position.pipeline, place.workers.world_size)
     if not position.is_last:  # which counts the samples
         course = course._replace(samples=0)
     if run.emulation.is_replay:

@@ -50,7 +50,7 @@ class Rest:
         last = self.stops.ends(done, self._evaluated(arrived) if evaluates else {}) or last
         if saves or self.stops.saves(done, last):
             self.save(done, seen)
-        self.together.meet(arrived)
+        self.together.barrier_min(arrived)
         if not last:
             self.together.go_on(arrived)
         return last

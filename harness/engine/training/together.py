@@ -18,8 +18,8 @@ class Together(Protocol):
         """Wait for all; the clock stands still at the time of the first that arrived."""
         return None
 
-    def meet(self, mine: float) -> float:
-        """Wait for all; the least of what they bring."""
+    def barrier_min(self, mine: float) -> float:
+        """Wait for all; the smallest of what they bring."""
         return mine
 
     def gather(self, mine: Any) -> list[Any]:
@@ -36,20 +36,20 @@ class Machines:
     """Ranks that are processes, of which the first of each machine keeps its clock."""
 
     clock: Clock
-    meet: Callable[[float], float]
+    barrier_min: Callable[[float], float]
     gather: Callable[[Any], list[Any]]
     local_rank: int = 0  # among the ranks of its machine
     local_world_size: int = 1  # of its machine
 
     def begin(self) -> float:
-        self.meet(0.0)
+        self.barrier_min(0.0)
         if self.local_rank == 0:
             self.clock.call_ready()
         self.clock.wait_running()
         return self.clock.now()
 
     def stop(self, arrived: float) -> None:
-        first = self.meet(arrived)
+        first = self.barrier_min(arrived)
         if self.local_rank == 0:
             self.clock.pause(first)
 

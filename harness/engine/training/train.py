@@ -22,7 +22,7 @@ OVERRUN_SHARE = 0.01  # of its step: a bucket later than that was not paced
 class Exchanging(Protocol):
     """Exchange of a rank's gradients, as its loop uses it."""
 
-    workers: Any  # those that it is with: their `size` counts
+    workers: Any  # those that it is with: their `world_size` counts
 
     @property
     def reduction(self) -> Reduction: ...
@@ -104,7 +104,7 @@ class Loop:
         took: Exchanged,
         crossed: StageTraffic,
     ) -> None:
-        workers, controller = self.exchange.workers.size, self.exchange.reduction.controller
+        workers, controller = self.exchange.workers.world_size, self.exchange.reduction.controller
         self.seen = observed(step, begin, end, took, workers, self.clock.dilation)
         row = recorded(self.seen, self.rank, loss, self.gradients.course.samples, controller)
         row = crossed.added_to(row, self.clock.dilation)

@@ -91,7 +91,7 @@ def built(
     mesh = meshed(run.parallel.ranks, timeout)
     across, along = mesh.get_group(ACROSS), mesh.get_group(ALONG)
     rank, workers = dist.get_rank(), Workers(across, device)
-    together = Machines(clock, meet, gather, local.local_rank(rank), local.local_world_size)
+    together = Machines(clock, barrier_min, gather, local.local_rank(rank), local.local_world_size)
     data = run.dataset
     begin = resumed(run.resume_from)
     place = RankContext(
@@ -119,12 +119,12 @@ def leave(loop: Loop, groups: list[dist.ProcessGroup]) -> None:
     dist.destroy_process_group()
 
 
-def meet(mine: float) -> float:
-    """Wait for all ranks; the least of what they bring."""
+def barrier_min(mine: float) -> float:
+    """Wait for all ranks; the smallest of what they bring."""
     device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-    least = torch.tensor(mine, dtype=torch.float64, device=device)
-    dist.all_reduce(least, op=dist.ReduceOp.MIN)
-    return least.item()
+    smallest = torch.tensor(mine, dtype=torch.float64, device=device)
+    dist.all_reduce(smallest, op=dist.ReduceOp.MIN)
+    return smallest.item()
 
 
 def gather(mine: Any) -> list[Any]:
