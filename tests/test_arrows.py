@@ -30,7 +30,7 @@ OWNERS = {
         "harness/runner/store.py",  # by which they meet
         "harness/engine/pipeline/channel.py",  # from stage to stage
         "harness/engine/pipeline/mesh.py",  # groups
-        "harness/engine/pipeline/assembly.py",  # which groups
+        "harness/engine/pipeline/build.py",  # which groups
         "harness/engine/parameter_server/connection.py",  # between a server and a trainer
         "harness/calibrate/",  # start-up, barriers before what is timed
     },

@@ -10,7 +10,7 @@ from harness.config.device_costs import file_of
 from harness.config.parts import choices, has_level, replaces
 from harness.config.run import Run
 from harness.engine.exchange.reduction import BucketBuffers
-from harness.engine.training.assembly import reduction_of
+from harness.engine.training.build import reduction_of
 from harness.preview import composed
 from harness.virtual.circle import Circle
 from harness.virtual.network import Simulated

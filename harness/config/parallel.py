@@ -16,7 +16,7 @@ class Data:
     stages: ClassVar[int] = 1
     ranks: ClassVar[int] = 1  # that one model takes
     servers: ClassVar[int] = 0  # that hold the model
-    program: ClassVar[str] = "harness.engine.training.assembly:whole"  # of a rank
+    program: ClassVar[str] = "harness.engine.training.build:whole_model_loop"  # of a rank
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Pipeline(Split):
     Workers of one pipeline follow each other: rank = pipeline x stages + stage.
     """
 
-    program: ClassVar[str] = "harness.engine.pipeline.assembly:staged"
+    program: ClassVar[str] = "harness.engine.pipeline.build:stage_loop"
 
     schedule: str = "1f1b"
     encoding: str = "bitmap"

@@ -14,7 +14,7 @@ class Server:
     stages: ClassVar[int] = 1  # of the model
     ranks: ClassVar[int] = 1  # that one model takes
     servers: ClassVar[int] = 1
-    program: ClassVar[str] = "harness.engine.parameter_server.assembly:trainer"
+    program: ClassVar[str] = "harness.engine.parameter_server.build:build_trainer"
 
     mode: str = "sync"  # sync: of all trainers' gradients the mean | async: each as it comes
     threads: int = 1  # of a trainer, each with a model; they share residual and thresholds

@@ -31,13 +31,13 @@ def start(run_dir: Path, run: Run, network: Network, clock: Clock) -> "Crew":
     layout, workers = run.server, run.workers
     dead_ranks = DeadRanks(workers)
     timeout_s = session_timeout_s(run)
-    place = Process(run_dir, network.addresses[workers], clock, timeout_s, dead_ranks)
+    process = Process(run_dir, network.addresses[workers], clock, timeout_s, dead_ranks)
     crew = Crew(
         run_dir=run_dir,
         asked=run,
         workers=workers,
         look_elsewhere=network.check,
-        place=place,
+        process=process,
         entered=network.entered,
         goes_on=layout.mode == "async",
         restarts=[layout.restarts] * workers,
@@ -66,7 +66,7 @@ class Crew(Agents):
     """The processes of a run, by id. `endings` has nothing before an end that is the run's."""
 
     asked: Run
-    place: Process
+    process: Process
     entered: Callable[[int], AbstractContextManager[None]]
     goes_on: bool  # without a trainer that has died
     restarts: list[int]  # that are left, by rank
@@ -85,9 +85,9 @@ class Crew(Agents):
         try:
             setproctitle(f"harness: {self.named(node)}")
             if node == self.workers:
-                processes.serve(self.asked, self.place)
+                processes.serve(self.asked, self.process)
             else:
-                processes.train(self.asked, self.place, node, again)
+                processes.train(self.asked, self.process, node, again)
             status = 0
         except BaseException:
             traceback.print_exc()
@@ -109,14 +109,14 @@ class Crew(Agents):
             self.endings |= {node: code, **self.left}
             return
         self.left[node] = code
-        over = self.workers in self.endings or not self.place.clock.ready
+        over = self.workers in self.endings or not self.process.clock.ready
         if over or (code != 0 and not self.goes_on):
             self.endings[node] = code
         elif code != 0:
             self._do_without(node, code)
 
     def _do_without(self, rank: int, code: int) -> None:
-        events, time_s = Events(self.run_dir), self.place.clock.time_s()
+        events, time_s = Events(self.run_dir), self.process.clock.time_s()
         how = (
             f"was killed by {signal.Signals(-code).name}"
             if code < 0
@@ -129,6 +129,6 @@ class Crew(Agents):
             self.fork(rank, again=True)
             return
         events.append("trainer_lost", time_s, rank=rank, how=how)
-        self.place.dead_ranks.add(rank)
+        self.process.dead_ranks.add(rank)
         if len(self.left) == self.workers and all(self.left.values()):
             self.endings |= self.left

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 
 from harness.config.run import Run
-from harness.engine.parameter_server.assembly import server_loop_of
+from harness.engine.parameter_server.build import server_loop_of
 from harness.engine.training.rank_context import RankContext
 from harness.engine.training.train import Loop
 from harness.virtual.clock import VirtualClock
@@ -150,13 +150,13 @@ class VirtualCrew(VirtualRun):
 
     def _serve(self) -> None:
         torch.manual_seed(self.asked.seed)
-        server_loop = server_loop_of(self.asked, self._place(self._server))
+        server_loop = server_loop_of(self.asked, self._context(self._server))
         server_loop.run()
         end_s = self._shared_clock.now()
         self._events.append("server_finished", end_s, **server_loop.store.told())
         self.ended[self._server] = Ended(end_s, 0, False, server_loop.done, server_loop.aside_bytes)
 
-    def _place(self, rank: int) -> RankContext:
+    def _context(self, rank: int) -> RankContext:
         clock, server = self._shared_clock, self._server
         nobody: Any = None
         own = clock, self._world, self._message, self._lobby, rank, server

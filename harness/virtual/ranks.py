@@ -13,7 +13,7 @@ from harness.config.device_costs import file_of
 from harness.config.run import Run
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.pipeline.device import Device
-from harness.engine.training.assembly import assembled
+from harness.engine.training.build import build_loop
 from harness.engine.training.rank_context import Once, RankContext
 from harness.engine.training.resume import Resumed
 from harness.engine.training.train import Loop
@@ -124,7 +124,7 @@ class VirtualRun:
 
     def _be(self, rank: int) -> None:
         torch.manual_seed(self.asked.seed)
-        program = assembled(self.asked, self._place(rank))
+        program = build_loop(self.asked, self._context(rank))
         for loop in program.loops:
             loop.told, loop.alike = partial(self._told, loop), self._alike
         overruns = self.perform(program)
@@ -137,7 +137,7 @@ class VirtualRun:
         sums = self._across[stage].meet(rank // self._stages, checksum(loop.gradients), list)
         return len(set(sums)) > 1 or not self._shared.same
 
-    def _place(self, rank: int) -> RankContext:
+    def _context(self, rank: int) -> RankContext:
         clock, stage = self._clock(), rank % self._stages
         workers = self._workers(rank // self._stages, self._across[stage], self._costs[stage])
         pipeline: dict[str, Any] = {}

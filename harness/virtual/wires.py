@@ -135,7 +135,7 @@ class MessageChannels:
 
 @dataclass
 class VirtualPipelineGroup:
-    """The stages of a rank's pipeline: a `harness.engine.pipeline.assembly.PipelineGroup`."""
+    """The stages of a rank's pipeline: a `harness.engine.pipeline.build.PipelineGroup`."""
 
     wires: MessageChannels
     rank: int

@@ -6,7 +6,7 @@ from torch import nn
 
 from compressors.activations.base import Activations
 from compressors.activations.operator import Cut
-from harness.engine.training.snapshot import taken
+from harness.engine.training.state_dict import state_dict
 from tests.activations.schemes import NAMES, build, rectified
 
 SHAPE = (6, 40)
@@ -76,7 +76,7 @@ def test_the_operator_is_at_work_in_evaluation(name: str) -> None:
 def test_what_a_scheme_has_learnt_can_be_kept(name: str) -> None:
     scheme = build(name)
     there_and_back(scheme, scheme, 0)
-    taken(scheme)
+    state_dict(scheme)
 
 
 @pytest.mark.parametrize("name", ["dct_mp", "dct_mp_laplace"])

@@ -23,7 +23,7 @@ from harness.config.run import Run
 from harness.config.search_path import CONF
 from harness.config.server import Server
 from harness.config.sweep import plain_settings
-from harness.engine.parameter_server.assembly import server_loop_of
+from harness.engine.parameter_server.build import server_loop_of
 from harness.engine.parameter_server.captured import Contribution
 from harness.engine.parameter_server.client import Client
 from harness.engine.parameter_server.connection import ConnectionLost, Listening, join
@@ -35,7 +35,7 @@ from harness.engine.parameter_server.processes import context_of
 from harness.engine.parameter_server.server_loop import ServerLoop
 from harness.engine.parameter_server.server_model import ServerModel
 from harness.engine.parameter_server.transport import Process
-from harness.engine.training.assembly import assembled
+from harness.engine.training.build import build_loop
 from harness.engine.training.rest import Rest, no_checkpoint
 from harness.engine.training.stopping import StopSchedule
 from harness.records.run_directory import Events, Table, read_events
@@ -191,7 +191,7 @@ def train(folder: Path, run: Run, timeout_s: float = 30.0) -> Path:
         except BaseException as error:
             failures.append(error)
 
-    trainers = [assembled(run, context_of(run, process, rank)) for rank in range(workers)]
+    trainers = [build_loop(run, context_of(run, process, rank)) for rank in range(workers)]
     works = [server_loop.run, *(trainer.run for trainer in trainers)]
     threads = [threading.Thread(target=kept, args=(work,), daemon=True) for work in works]
     for table in ("steps.csv", "evaluations.csv"):

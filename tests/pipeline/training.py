@@ -13,7 +13,7 @@ from compressors import kernels
 from harness.clock import Clock
 from harness.config.settings import Settings
 from harness.engine.training.resume import resumed
-from harness.engine.training.worker import LocalRanks, _drifted, built
+from harness.engine.training.worker import LocalRanks, _drifted, build_rank
 from harness.records import checkpoint, columns
 from harness.records.run_directory import TABLES
 from harness.validation import checked
@@ -94,7 +94,7 @@ def _train(run: _Run) -> bool:
     torch.manual_seed(run.settings["seed"])
     rank, begin = dist.get_rank(), resumed(run.settings["resume_from"])
     here, timeout = LocalRanks(0, dist.get_world_size()), timedelta(seconds=60)
-    loop, groups = built(
+    loop, groups = build_rank(
         run.settings.run(), run.run_dir, run.clock, torch.device("cpu"), here, timeout
     )
     dist.barrier()

@@ -10,7 +10,7 @@ import torch
 from harness.clock import Clock
 from harness.config.lanes import Lanes
 from harness.config.settings import BadSetting
-from harness.engine.training.assembly import exchange_of
+from harness.engine.training.build import exchange_of
 from harness.engine.training.rank_context import anew
 from harness.workloads.models.stand_in import represented
 from tests.virtual.runs import over_gloo, settings_of, simulated, weights

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from harness.clock import Clock
 from harness.config.settings import BadSetting, Settings, deciding
 from harness.engine.exchange.workers import Workers
-from harness.engine.training.assembly import assembled
+from harness.engine.training.build import build_loop
 from harness.engine.training.rank_context import RankContext
 from harness.engine.training.resume import resumed
 from harness.engine.training.together import Machines
@@ -64,10 +64,10 @@ def train(run: Part) -> None:
     workers = Workers(group)
     together = Machines(run.clock, barrier_min, gather, rank, workers.world_size)
     asked, cpu = run.settings.run(), torch.device("cpu")
-    place = RankContext(
+    context = RankContext(
         run.run_dir, rank, rank == 0, run.clock, workers, cpu, together, asked.dataset
     )
-    loop = assembled(asked, place._replace(begin=resumed(asked.resume_from)))
+    loop = build_loop(asked, context._replace(begin=resumed(asked.resume_from)))
     dist.barrier()
     if rank == 0:
         run.clock.start()

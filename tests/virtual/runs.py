@@ -11,7 +11,7 @@ from harness.clock import Clock
 from harness.config.run import Run
 from harness.config.settings import Settings
 from harness.engine.exchange.workers import Workers
-from harness.engine.training.assembly import assembled
+from harness.engine.training.build import build_loop
 from harness.engine.training.rank_context import RankContext
 from harness.engine.training.resume import resumed
 from harness.engine.training.together import Machines
@@ -70,10 +70,10 @@ def rank(folder: Path, run: Run) -> list[tuple[float, float, int, int]]:
     clock, workers = Clock(run.emulation.dilation), Workers(dist.new_group())
     own, alone = workers.rank, 1  # each has a clock of its own; the first one's is stopped
     together = Machines(clock, barrier_min, gather, own, alone)
-    place = RankContext(
+    context = RankContext(
         folder, own, own == 0, clock, workers, torch.device("cpu"), together, run.dataset
     )
-    loop = assembled(run, place._replace(begin=resumed(run.resume_from)))
+    loop = build_loop(run, context._replace(begin=resumed(run.resume_from)))
     clock.start()
     loop.run()
     loop.exchange.close()

@@ -6,22 +6,22 @@ from typing import Any
 import torch
 
 from harness.config.run import Run
-from harness.engine.parameter_server.assembly import server_loop_of
+from harness.engine.parameter_server.build import server_loop_of
 from harness.engine.parameter_server.transport import Process
-from harness.engine.training.assembly import assembled
+from harness.engine.training.build import build_loop
 from harness.engine.training.rank_context import RankContext
 from harness.engine.training.resume import resumed
 from harness.engine.training.worker import finished, log_to, report
 from harness.records.run_directory import Events
 
 
-def serve(run: Run, place: Process) -> None:
+def serve(run: Run, process: Process) -> None:
     """Be the server; never returns normally after a failure."""
-    log_to(place.run_dir / "logs" / "server.log")
+    log_to(process.run_dir / "logs" / "server.log")
     try:
-        _serve(run, place)
+        _serve(run, process)
     except BaseException as error:
-        _give_up(place, run.workers, error)
+        _give_up(process, run.workers, error)
 
 
 def _serve(run: Run, process: Process) -> None:
@@ -36,21 +36,21 @@ def _serve(run: Run, process: Process) -> None:
     finished(events, process.clock, rank, server_loop)
 
 
-def train(run: Run, place: Process, rank: int, again: bool) -> None:
+def train(run: Run, process: Process, rank: int, again: bool) -> None:
     """Be trainer `rank`; `again`: in the place of one that has died."""
-    log_to(place.run_dir / "logs" / f"rank{rank}.log")
+    log_to(process.run_dir / "logs" / f"rank{rank}.log")
     try:
-        _train(run, place, rank, again)
+        _train(run, process, rank, again)
     except BaseException as error:
-        _give_up(place, rank, error)
+        _give_up(process, rank, error)
 
 
 def _train(run: Run, process: Process, rank: int, again: bool) -> None:
     threads = run.workers * run.server.threads
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // threads))
     torch.manual_seed(run.seed)
-    place = context_of(run, process, rank)
-    trainer = assembled(run, place._replace(begin=None) if again else place)
+    context = context_of(run, process, rank)
+    trainer = build_loop(run, context._replace(begin=None) if again else context)
     events = Events(process.run_dir)
     events.append("rank_ready", rank=rank, pid=os.getpid())
     trainer.run()
@@ -58,7 +58,7 @@ def _train(run: Run, process: Process, rank: int, again: bool) -> None:
 
 
 def context_of(run: Run, process: Process, rank: int) -> RankContext:
-    """The place of a trainer's process, or of the server's."""
+    """The context of a trainer's process, or of the server's."""
     nobody: Any = None
     return RankContext(
         run_dir=process.run_dir,
@@ -74,8 +74,8 @@ def context_of(run: Run, process: Process, rank: int) -> RankContext:
     )
 
 
-def _give_up(place: Process, rank: int, error: BaseException) -> None:
+def _give_up(process: Process, rank: int, error: BaseException) -> None:
     try:
-        report(place.run_dir, rank, error)
+        report(process.run_dir, rank, error)
     finally:
         os._exit(1)  # finalization would keep sockets open, and the others waiting

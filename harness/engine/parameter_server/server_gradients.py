@@ -40,8 +40,8 @@ class ServerGradients(Trained):
         store = self.server_loop.store
         return super().own() | {"version": store.weights.version, "applied": store.applied}
 
-    def restore(self, shared: dict[str, Any], own: dict[str, Any]) -> None:
-        super().restore(shared, own)
+    def load_state_dict(self, shared: dict[str, Any], own: dict[str, Any]) -> None:
+        super().load_state_dict(shared, own)
         store, applied = self.server_loop.store, own["applied"]
         store.weights.version = self._evaluated = own["version"]
         steps = min(applied.shape[1], store.steps)

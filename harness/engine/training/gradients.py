@@ -137,7 +137,7 @@ class Trained(Gradients):
                 **random_numbers(self.task.device),
             }
 
-    def restore(self, shared: dict[str, Any], own: dict[str, Any]) -> None:
+    def load_state_dict(self, shared: dict[str, Any], own: dict[str, Any]) -> None:
         """Be where `shared` and this rank's `own` were taken; batches are another matter."""
         with self.replica.at_work():
             names = self.model.state_dict()

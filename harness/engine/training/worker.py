@@ -18,7 +18,7 @@ from harness.engine.exchange.communicated import Communicated
 from harness.engine.exchange.workers import Workers
 from harness.engine.pipeline.channel import PeerLost
 from harness.engine.pipeline.mesh import ACROSS, ALONG, GlooPipelineGroup, everyone, meshed
-from harness.engine.training.assembly import assembled
+from harness.engine.training.build import build_loop
 from harness.engine.training.gradients import Gradients, Trained
 from harness.engine.training.rank_context import RankContext
 from harness.engine.training.resume import resumed
@@ -65,7 +65,7 @@ def _run(
     torch.manual_seed(run.seed)
     timeout = timedelta(seconds=exchange_timeout_s)
     dist.init_process_group(_backend(device), timeout=timeout)
-    loop, groups = built(run, run_dir, clock, device, local, timeout)
+    loop, groups = build_rank(run, run_dir, clock, device, local, timeout)
     events.append("rank_ready", rank=rank, pid=os.getpid())
     loop.run()
     finished(events, clock, rank, loop, _drifted(loop.gradients, groups[0]))
@@ -79,7 +79,7 @@ def finished(events: Events, clock: Clock, rank: int, done: Any, drifted: bool =
     events.append("rank_finished", clock.time_s(), rank=rank, **told)
 
 
-def built(
+def build_rank(
     run: Run,
     run_dir: Path,
     clock: Clock,
@@ -94,16 +94,16 @@ def built(
     together = Machines(clock, barrier_min, gather, local.local_rank(rank), local.local_world_size)
     data = run.dataset
     begin = resumed(run.resume_from)
-    place = RankContext(
+    context = RankContext(
         run_dir, rank, together.local_rank == 0, clock, workers, device, together, data, begin
     )
     if along.size() > 1:
         groups = [across, along, everyone(timeout)]
-        place = place._replace(
+        context = context._replace(
             pipeline_group=GlooPipelineGroup(along, device), everyone=Workers(groups[-1])
         )
-        return assembled(run, place), groups
-    loop = assembled(run, place)
+        return build_loop(run, context), groups
+    loop = build_loop(run, context)
     loop.told = Communicated(run_dir, rank, workers, clock).told
     return loop, [across, along]
 

@@ -1,4 +1,4 @@
-"""The way back from `snapshot`: a thing of the same configuration gets the state taken.
+"""The way back from `state_dict`: a thing of the same configuration gets the state taken.
 
 A file is not trusted: what it holds is put into what is there already. An object gets values for
 the attributes that it has, and no others; what is new is a container, or an object of a class of
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.engine.training.snapshot import CODE, PLAIN, as_tuple, attributes, name_of
+from harness.engine.training.state_dict import CODE, PLAIN, as_tuple, attributes, name_of
 
 CONTENT = {  # of each kind of thing: how many items a file has behind its name
     "again": 1, "tuple": 1, "record": 2, "method": 2, "code": 1, "choice": 2, "dtype": 1,
@@ -34,24 +34,24 @@ NEW: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
-def restored(kept: Any, fresh: Any, where: str = "state") -> Any:
-    """`fresh`, a thing of the same configuration, with the state that was `taken`: in place.
+def load_state_dict(kept: Any, fresh: Any, where: str = "state") -> Any:
+    """`fresh`, a thing of the same configuration, with the state that `state_dict` gave: in place.
 
     What is immutable, or a tensor, comes back as a new thing. ValueError, naming the place, where
-    the kinds of things differ, or a file says what no snapshot says.
+    the kinds of things differ, or a file says what no state_dict has.
     """
     try:
-        return _Restorer().restore(kept, fresh, where)
+        return _StateLoader().load(kept, fresh, where)
     except (TypeError, KeyError, IndexError, AttributeError, RuntimeError) as error:
         raise ValueError(f"{where}: the checkpoint is damaged: {error}") from error
 
 
-class _Restorer:
+class _StateLoader:
     def __init__(self) -> None:
         self._met: list[Any] = []
         self._packages: set[str] = set()
 
-    def restore(self, kept: Any, fresh: Any, where: str) -> Any:
+    def load(self, kept: Any, fresh: Any, where: str) -> Any:
         if type(kept) in PLAIN:
             return self._checked_plain(kept, fresh, where)
         if isinstance(kept, Tensor):
@@ -93,14 +93,14 @@ class _Restorer:
         return kind._make(self._new(items, where))
 
     def _new(self, items: list, where: str) -> Iterator[Any]:
-        return (self.restore(item, None, f"{where}[{at}]") for at, item in enumerate(items))
+        return (self.load(item, None, f"{where}[{at}]") for at, item in enumerate(items))
 
     def _method(self, owner: Any, name: str, fresh: Any, where: str) -> Any:
         """Another of the methods that the owner's class writes, in place of one of them."""
         self._require(isinstance(fresh, MethodType), ("method",), fresh, where)
         own = [vars(each)[name] for each in type(fresh.__self__).__mro__ if name in vars(each)]
         self._require(bool(own) and isinstance(own[0], FunctionType), ("method",), fresh, where)
-        return MethodType(own[0], self.restore(owner, fresh.__self__, where))
+        return MethodType(own[0], self.load(owner, fresh.__self__, where))
 
     def _code(self, name: str, fresh: Any, where: str) -> Any:
         self._require(isinstance(fresh, CODE) and name_of(fresh) == name, (name,), fresh, where)
@@ -135,7 +135,7 @@ class _Restorer:
     def _random(self, state: Any, fresh: Any, where: str) -> random.Random:
         self._require(fresh is None or type(fresh) is random.Random, ("Random",), fresh, where)
         source = self._meet(fresh or random.Random())
-        source.setstate(self.restore(state, None, where))
+        source.setstate(self.load(state, None, where))
         return source
 
     def _container(self, kind: str, fresh: Any, where: str, maxlen: int | None = None) -> Any:
@@ -151,8 +151,8 @@ class _Restorer:
         found = self._container(kind, fresh, where)
         found.clear()
         for kept_key, kept_value in pairs:
-            key = self.restore(kept_key, None, where)
-            found[key] = self.restore(kept_value, before.get(key), f"{where}[{key!r}]")
+            key = self.load(kept_key, None, where)
+            found[key] = self.load(kept_value, before.get(key), f"{where}[{key!r}]")
         return found
 
     def _list(self, kind: str, items: list, fresh: Any, where: str) -> Any:
@@ -161,7 +161,7 @@ class _Restorer:
         found = self._container(kind, fresh, where)
         found.clear()
         for at, item in enumerate(items):
-            found.append(self.restore(item, before[at], f"{where}[{at}]"))
+            found.append(self.load(item, before[at], f"{where}[{at}]"))
         return found
 
     def _set(self, kind: str, items: list, fresh: Any, where: str) -> Any:
@@ -186,7 +186,7 @@ class _Restorer:
         frozen = getattr(getattr(kind, "__dataclass_params__", None), "frozen", False)
         thing = self._meet(kind.__new__(kind) if fresh is None or frozen else fresh)
         for attribute, value in held:
-            new = self.restore(value, before.get(attribute), f"{where}.{attribute}")
+            new = self.load(value, before.get(attribute), f"{where}.{attribute}")
             object.__setattr__(thing, attribute, new)  # also of a frozen one
         return thing
 

@@ -1,4 +1,4 @@
-"""Snapshots: what an object holds comes back from a file, in place; what cannot is told."""
+"""State dicts: what an object holds comes back from a file, in place; what cannot is told."""
 
 import io
 import random
@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 import torch
 
-from harness.engine.training.restoration import restored
-from harness.engine.training.snapshot import taken
+from harness.engine.training.load_state_dict import load_state_dict
+from harness.engine.training.state_dict import state_dict
 
 
 def through_a_file(thing: Any) -> Any:
-    """The snapshot of `thing`, as `torch.load(weights_only=True)` gives it back."""
+    """The state of `thing`, as `torch.load(weights_only=True)` gives it back."""
     file = io.BytesIO()
-    torch.save(taken(thing), file)
+    torch.save(state_dict(thing), file)
     file.seek(0)
     return torch.load(file, weights_only=True)
 
@@ -113,7 +113,7 @@ def test_everything_an_algorithm_may_keep_comes_back() -> None:
     old, new = Everything(), Everything()
     old.move()
     window, inner, pairs = new.window, new.inner, new.pairs
-    assert restored(through_a_file(old), new) is new
+    assert load_state_dict(through_a_file(old), new) is new
     assert new.window is window and new.inner is inner and new.pairs is pairs  # in place
     assert new.again is inner and new.me is new and new.act.__self__ is new
     assert (new.none, new.name, new.big, new.size) == (3.5, "b", 1 << 80, 3)
@@ -138,7 +138,7 @@ def test_everything_an_algorithm_may_keep_comes_back() -> None:
 
 def test_a_view_is_kept_without_the_memory_it_is_a_part_of() -> None:
     file = io.BytesIO()
-    torch.save(taken({"part": torch.zeros(1_000_000)[:10]}), file)
+    torch.save(state_dict({"part": torch.zeros(1_000_000)[:10]}), file)
     assert file.tell() < 10_000
 
 
@@ -153,7 +153,7 @@ class Holder:
 )
 def test_what_cannot_be_kept_is_named_with_its_place(thing: Any) -> None:
     with pytest.raises(TypeError, match=r"compressor\.inside\[1\].* checkpoint"):
-        taken(Holder(inside=[0, thing]), "compressor")
+        state_dict(Holder(inside=[0, thing]), "compressor")
 
 
 @pytest.mark.parametrize(
@@ -170,17 +170,17 @@ def test_what_cannot_be_kept_is_named_with_its_place(thing: Any) -> None:
 )
 def test_state_of_another_kind_is_refused_with_its_place(kept: Any, fresh: Any) -> None:
     with pytest.raises(ValueError, match=r"controller\S* is a \w+ and the checkpoint has a"):
-        restored(through_a_file(kept), fresh, "controller")
+        load_state_dict(through_a_file(kept), fresh, "controller")
 
 
 def test_an_attribute_that_was_not_kept_is_named() -> None:
     kept, fresh = through_a_file(Holder()), Holder()
     fresh.newer = 1
     with pytest.raises(ValueError, match=r"controller\.newer is not in the checkpoint"):
-        restored(kept, fresh, "controller")
+        load_state_dict(kept, fresh, "controller")
 
 
-HERE = "tests.training.test_snapshot"
+HERE = "tests.training.test_state_dict"
 
 
 @pytest.mark.parametrize(
@@ -204,14 +204,14 @@ def test_no_class_of_elsewhere_is_looked_up(name: str, kind: str) -> None:
     for kept in ((kind, name, *content), ("list", "list", [(kind, name, *content)])):
         state = ("object", f"{HERE}:Holder", [("held", kept), ("inside", None)])
         with pytest.raises(ValueError, match=r"none of ours|a NoneType and the checkpoint"):
-            restored(state, Holder())
+            load_state_dict(state, Holder())
 
 
 CRAFTED: dict[str, Any] = {
     "an attribute that no object of the class has": ("object", f"{HERE}:Everything", [("run", 1)]),
     "a value in place of a method": ("object", f"{HERE}:Everything", [("probe", 1)]),
     "a class": ("object", f"{HERE}:Holder", [("__class__", 1), ("held", 0), ("inside", None)]),
-    "a way of the restorer itself": ("find", "os:system"),
+    "a way of the loader itself": ("find", "os:system"),
     "another": ("class", "os:system"),
     "what is no kind": ("popen", "touch"),
     "too many items": ("tuple", [1], 2),
@@ -231,11 +231,11 @@ CRAFTED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kept", CRAFTED.values(), ids=CRAFTED)
-def test_what_no_snapshot_says_is_refused_with_its_place(kept: Any) -> None:
+def test_what_no_state_dict_has_is_refused_with_its_place(kept: Any) -> None:
     for fresh, within in ((Everything(), kept), (Holder(), in_holder(kept)), (Holder(), kept)):
         before = dict(vars(type(fresh)))
         with pytest.raises(ValueError, match="^compressor"):
-            restored(through_a_file_as_it_is(within), fresh, "compressor")
+            load_state_dict(through_a_file_as_it_is(within), fresh, "compressor")
         assert dict(vars(type(fresh))) == before and callable(fresh.__init__)
 
 
@@ -252,7 +252,7 @@ def through_a_file_as_it_is(kept: Any) -> Any:
 
 def test_a_value_never_hides_a_method() -> None:
     """It would be called at the next step."""
-    kept = taken(Everything())
+    kept = state_dict(Everything())
     kept[2].append(("probe", ("method", ("again", 0), "move")))
     with pytest.raises(ValueError, match=r"probe is no state of a Everything"):
-        restored(kept, Everything())
+        load_state_dict(kept, Everything())

@@ -2,7 +2,7 @@
 
 What comes out are None, numbers, strings, tensors, lists and tuples, which
 `torch.load(weights_only=True)` accepts; every other thing is a tuple whose first item says what it
-is. A thing that is held at several places stays one. `restoration` is the way back.
+is. A thing that is held at several places stays one. `load_state_dict` is the way back.
 """
 
 import random
@@ -20,12 +20,12 @@ PLAIN = (type(None), bool, int, float, str)
 CODE = (FunctionType, BuiltinFunctionType, type)
 
 
-def taken(value: Any, where: str = "state") -> Any:
+def state_dict(value: Any, where: str = "state") -> Any:
     """Convert `value` to plain values; TypeError, naming the place, if it cannot be kept.
 
     A tensor that has its memory to itself is not copied: write the result before going on.
     """
-    return _Taker().take(value, where)
+    return _StateReader().take(value, where)
 
 
 def attributes(thing: object) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def _is_object(value: Any) -> bool:
     return heap_class and (hasattr(value, "__dict__") or hasattr(type(value), "__slots__"))
 
 
-class _Taker:
+class _StateReader:
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}  # of what was met, by id
         self._met: list[Any] = []  # keeps the ids theirs

@@ -1,4 +1,4 @@
-"""Snapshots of every compressor and controller: each yaml of conf is tested by being there.
+"""State dicts of every compressor and controller: each yaml of conf is tested by being there.
 
 What was taken after some steps and put into a new object gives the same next steps, bit for bit.
 """
@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from harness.engine.exchange.feedback import Residual
-from harness.engine.training.restoration import restored
+from harness.engine.training.load_state_dict import load_state_dict
 from tests.compressors.reductions import Replica, Shapes, bits, build, gradient, variants
 from tests.compressors.threads import ThreadWorkers, together
 from tests.controllers.test_contract import CHOICES, delays, observation
 from tests.controllers.test_contract import build as build_controller
-from tests.training.test_snapshot import through_a_file
+from tests.training.test_state_dict import through_a_file
 
 PARAMETERS: Shapes = {"embed": (12, 40), "bias": (33,), "kernel": (8, 3, 3, 3), "scale": (1,)}
 BUCKETS = (("scale", "kernel"), ("bias", "embed"))
@@ -38,7 +38,7 @@ def steps(replica: Replica, first: int, count: int) -> list[Tensor]:
 
 @pytest.mark.parametrize("feeds_back", [False, True])
 @pytest.mark.parametrize("variant", variants())
-def test_a_compressor_goes_on_from_its_snapshot(variant: str, feeds_back: bool) -> None:
+def test_a_compressor_goes_on_from_its_state_dict(variant: str, feeds_back: bool) -> None:
     def new(workers: ThreadWorkers) -> Replica:
         replica = Replica(workers, build(variant))
         if feeds_back and "error_feedback" not in replica.compressor.replaces:
@@ -51,7 +51,7 @@ def test_a_compressor_goes_on_from_its_snapshot(variant: str, feeds_back: bool) 
         parts = (resumed.compressor, resumed.feedback)
         kept = through_a_file((straight.compressor, straight.feedback))
         for part, state in zip(parts, kept[1], strict=True):
-            restored(state, part)
+            load_state_dict(state, part)
         expected = steps(straight, BEFORE, AFTER)
         found = steps(resumed, BEFORE, AFTER)
         return all(
@@ -71,11 +71,11 @@ def choices(controller: Any, first: int, delays_s: list[float]) -> list[Any]:
 
 @pytest.mark.parametrize("kind", ["log-normal", "jumping"])
 @pytest.mark.parametrize("name", CHOICES)
-def test_a_controller_goes_on_from_its_snapshot(name: str, kind: str) -> None:
+def test_a_controller_goes_on_from_its_state_dict(name: str, kind: str) -> None:
     delays_s = delays(kind, 120)
     for before in (1, 60):
         straight, resumed = build_controller(name), build_controller(name)
         choices(straight, 0, delays_s[:before])
-        assert restored(through_a_file(straight), resumed) is resumed
+        assert load_state_dict(through_a_file(straight), resumed) is resumed
         expected = choices(straight, before, delays_s[before:])
         assert choices(resumed, before, delays_s[before:]) == expected

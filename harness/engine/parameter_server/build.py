@@ -17,7 +17,7 @@ from harness.engine.parameter_server.server_gradients import PulledReplica, Serv
 from harness.engine.parameter_server.server_loop import ServerLoop
 from harness.engine.parameter_server.server_model import ServerModel
 from harness.engine.parameter_server.trainer import Served, Trainer
-from harness.engine.training.assembly import built, rest_of, trained, whole
+from harness.engine.training.build import build_gradients, build_model, rest_of, whole_model_loop
 from harness.engine.training.course import Course, course_of, tested
 from harness.engine.training.gradients import Replayed
 from harness.engine.training.rank_context import Once, RankContext
@@ -25,41 +25,41 @@ from harness.engine.training.replica import Replica
 from harness.records.run_directory import Events, Table
 
 
-def trainer(run: Run, place: RankContext) -> Trainer:
+def build_trainer(run: Run, context: RankContext) -> Trainer:
     """Ready to join; one that comes again, without a `begin`, has nothing left of its rank's."""
     layout, shared = run.server, Once()
-    places = (place._replace(shared=shared, thread=n) for n in range(layout.threads))
+    places = (context._replace(shared=shared, thread=n) for n in range(layout.threads))
     threads = [_thread(run, each) for each in places]
     return Trainer(
-        rank=place.rank,
+        rank=context.rank,
         threads=threads,
-        transport=place.transport,
+        transport=context.transport,
         start_s=run.timeouts.start_s,
         may_rejoin=not layout.is_sync,
-        events=Events(place.run_dir),
+        events=Events(context.run_dir),
     )
 
 
-def _thread(run: Run, place: RankContext) -> Served:
-    layout, workers, served = run.server, run.workers, Served(place.clock)
-    captured: Any = Captured(place.rank, workers if layout.is_sync else 1, alone)
-    seed = (run.seed * workers + place.rank) * layout.threads + place.thread
+def _thread(run: Run, context: RankContext) -> Served:
+    layout, workers, served = run.server, run.workers, Served(context.clock)
+    captured: Any = Captured(context.rank, workers if layout.is_sync else 1, alone)
+    seed = (run.seed * workers + context.rank) * layout.threads + context.thread
     drain = Drain(layout.drain_period, layout.drain == "flush", seed)
 
     def pushing(reduction: Reduction, charge: Charge | None, **rest: Any) -> Pushing:
         return Pushing(
             gradient=Gradient(reduction, captured, drain),
             workers=Trainers(workers),
-            clock=place.clock,
+            clock=context.clock,
             pull_every=layout.pull_every,
-            rank=place.rank,
-            thread=place.thread,
-            events=Events(place.run_dir),
+            rank=context.rank,
+            thread=context.thread,
+            events=Events(context.run_dir),
             charge=charge,
         )
 
     at_server: Any = {"workers": captured, "exchange": pushing, "replica": PulledReplica}
-    loop: Any = whole(run, place._replace(leads=False, together=served, **at_server))
+    loop: Any = whole_model_loop(run, context._replace(leads=False, together=served, **at_server))
     served.loop, served.exchange, served.save = loop, loop.exchange, loop.rest.save
     loop.pull, loop.rest = served.exchange.pull, served.ends
     if run.emulation.is_replay:
@@ -68,17 +68,18 @@ def _thread(run: Run, place: RankContext) -> Served:
     return served
 
 
-def server_loop_of(run: Run, place: RankContext) -> ServerLoop:
+def server_loop_of(run: Run, context: RankContext) -> ServerLoop:
     """The server, ready to let trainers in."""
-    layout, transport, workers = run.server, place.transport, run.workers
-    place = place._replace(rank=workers, replica=lambda model, *rest: Replica(model))
-    clock: Any = place.clock
-    model, course = built(run, place), _course(run, place, 1 if layout.is_sync else workers)
+    layout, transport, workers = run.server, context.transport, run.workers
+    context = context._replace(rank=workers, replica=lambda model, *rest: Replica(model))
+    clock: Any = context.clock
+    model = build_model(run, context)
+    course = _course(run, context, 1 if layout.is_sync else workers)
     gradients: Any = Replayed({}, course, None, 0.0, 0)
     if run.emulation.is_replay:
         model = _zero(model)
     else:
-        gradients = trained(run, place, model, course, None, ServerGradients)
+        gradients = build_gradients(run, context, model, course, None, ServerGradients)
     weights = ServerModel(
         model=model,
         update=gradients.update,
@@ -86,11 +87,11 @@ def server_loop_of(run: Run, place: RankContext) -> ServerLoop:
         bucket_mb=run.bucket_mb,
         of=workers if layout.is_sync else 1,
     )
-    events, table = Events(place.run_dir), Table(place.run_dir, "pushes.csv")
+    events, table = Events(context.run_dir), Table(context.run_dir, "pushes.csv")
     table.header()
     store = ParameterStore(
         weights=weights,
-        gate=Gate(layout.staleness_bound, place.clock.now, transport.condition()),
+        gate=Gate(layout.staleness_bound, context.clock.now, transport.condition()),
         layout=layout,
         workers=workers,
         steps=course.steps,
@@ -99,8 +100,8 @@ def server_loop_of(run: Run, place: RankContext) -> ServerLoop:
         events=events,
     )
     server_loop = gradients.server_loop = ServerLoop(store, transport)
-    place = place._replace(together=server_loop)
-    server_loop.rest = rest_of(run, place, gradients, {"compressor": weights.compressor})
+    context = context._replace(together=server_loop)
+    server_loop.rest = rest_of(run, context, gradients, {"compressor": weights.compressor})
     store.is_due = server_loop.rest.is_due
     if layout.drain_period is not None:
         layers, steps = len(list(model.parameters())), store.steps
@@ -110,11 +111,11 @@ def server_loop_of(run: Run, place: RankContext) -> ServerLoop:
     return server_loop
 
 
-def _course(run: Run, place: RankContext, updates: int) -> Course:
+def _course(run: Run, context: RankContext, updates: int) -> Course:
     """The server's course: `updates` of them are a step of its workers; it tests everything."""
-    course = course_of(run, place, 0, run.workers)
+    course = course_of(run, context, 0, run.workers)
     return course._replace(
-        test_set=tested(place.data, 0, 1),
+        test_set=tested(context.data, 0, 1),
         learning_rate=lambda version: course.learning_rate(version // updates),
     )
 

@@ -16,7 +16,13 @@ from harness.engine.pipeline.pipeline_stage import PipelineStage, ReplayedStage,
 from harness.engine.pipeline.stage_io import Inlet, Outlet
 from harness.engine.pipeline.stages import cuts_of, parts, shapes, share
 from harness.engine.pipeline.traffic_meter import TrafficMeter
-from harness.engine.training.assembly import built, exchange_of, loop_of, times_of, trained
+from harness.engine.training.build import (
+    build_gradients,
+    build_model,
+    exchange_of,
+    loop_of,
+    times_of,
+)
 from harness.engine.training.course import course_of
 from harness.engine.training.rank_context import RankContext, anew
 from harness.engine.training.train import Loop
@@ -34,41 +40,42 @@ class PipelineGroup(Protocol):
         ...
 
 
-def staged(run: Run, place: RankContext) -> Loop:
+def stage_loop(run: Run, context: RankContext) -> Loop:
     """The loop of a rank that holds one stage, ready for its first step.
 
-    `place.workers` have the same stage of all pipelines, `place.pipeline_group` the other stages.
+    `context.workers` have the same stage of all pipelines, `pipeline_group` the other stages.
     """
-    layout, object_gather, group = run.parallel, ObjectGather(place.everyone), place.pipeline_group
+    layout, group = run.parallel, context.pipeline_group
+    object_gather = ObjectGather(context.everyone)
     assert isinstance(layout, Pipeline)
-    data = place.data
-    whole = built(run, place._replace(device=torch.device("cpu")))
-    position = StagePosition(group.stage, group.stages, place.workers.rank)
+    data = context.data
+    whole = build_model(run, context._replace(device=torch.device("cpu")))
+    position = StagePosition(group.stage, group.stages, context.workers.rank)
     cuts = cuts_of(whole, data.shape, position.stages, layout.cuts)
     crossing = shapes(whole, cuts, data.shape)
     model, shares = parts(whole, cuts)[position.stage], backward_shares(whole, data.shape)
-    engine = _engine(run, layout, place, group, position, crossing, share(model, shares))
-    exchange = exchange_of(run, place, model, shares={})
+    engine = _engine(run, layout, context, group, position, crossing, share(model, shares))
+    exchange = exchange_of(run, context, model, shares={})
     meter = TrafficMeter([*engine.ends(), engine.device, object_gather])
-    course = course_of(run, place, position.pipeline, place.workers.world_size)
+    course = course_of(run, context, position.pipeline, context.workers.world_size)
     if not position.is_last:  # which counts the samples
         course = course._replace(samples=0)
     if run.emulation.is_replay:
         given = dict(model.named_parameters()), course, exchange, run.bucket_mb, run.seed
-        return loop_of(run, place, ReplayedStage(*given, engine=engine), engine.device, meter)
+        return loop_of(run, context, ReplayedStage(*given, engine=engine), engine.device, meter)
     replica = partial(StageReplica, position=position, object_gather=object_gather)
-    alone = place._replace(replica=replica, once=anew)
-    gradients = trained(
-        run, alone, model.to(place.device), course, exchange, PipelineStage, engine=engine
+    alone = context._replace(replica=replica, once=anew)
+    gradients = build_gradients(
+        run, alone, model.to(context.device), course, exchange, PipelineStage, engine=engine
     )
     stateful = {type(end).__name__.lower(): end.scheme for end in engine.ends()}
-    return loop_of(run, place, gradients, engine.device, meter, stateful)
+    return loop_of(run, context, gradients, engine.device, meter, stateful)
 
 
 def _engine(
     run: Run,
     layout: Pipeline,
-    place: RankContext,
+    context: RankContext,
     group: PipelineGroup,
     position: StagePosition,
     shapes: list[torch.Size],
@@ -81,13 +88,13 @@ def _engine(
         rank = position.pipeline * position.stages + peer
         channel = group.channel(peer, f"rank {rank}, stage {peer} of pipeline {position.pipeline}")
         scheme = run.activations()
-        return kind(channel, scheme, encoding, shapes[cut], place.clock, place.executor)
+        return kind(channel, scheme, encoding, shapes[cut], context.clock, context.executor)
 
     return PipelineEngine(
         position=position,
         inlet=None if position.is_first else end(Inlet, position.stage - 1, position.stage - 1),
         outlet=None if position.is_last else end(Outlet, position.stage, position.stage + 1),
-        device=Device(place.clock, times_of(run, place.clock.dilation, share)),
+        device=Device(context.clock, times_of(run, context.clock.dilation, share)),
         schedule=layout.schedule,
         parts=run.accumulate,
         batch_size=run.batch_size,

@@ -33,43 +33,43 @@ from harness.workloads.models.base import backward_shares
 from harness.workloads.models.stand_in import represented
 
 
-def assembled(run: Run, place: RankContext) -> Loop:
+def build_loop(run: Run, context: RankContext) -> Loop:
     """The loop of a rank, ready for its first step: of the program that `parallel` names."""
     program: Any = resolve_name(run.parallel.program)
-    return program(run, place)  # type: ignore[no-any-return]
+    return program(run, context)  # type: ignore[no-any-return]
 
 
-def whole(run: Run, place: RankContext) -> Loop:
+def whole_model_loop(run: Run, context: RankContext) -> Loop:
     """The loop of a rank that has the whole model, cut or not."""
-    model = place.once("model", lambda: built(run, place))
-    shares = place.once("shares", lambda: backward_shares(model, place.data.shape))
-    exchange = exchange_of(run, place, model, shares)
-    pace = pace_of(run, place.clock.dilation)
-    course = course_of(run, place, place.rank, run.workers)
+    model = context.once("model", lambda: build_model(run, context))
+    shares = context.once("shares", lambda: backward_shares(model, context.data.shape))
+    exchange = exchange_of(run, context, model, shares)
+    pace = pace_of(run, context.clock.dilation)
+    course = course_of(run, context, context.rank, run.workers)
     if run.emulation.is_replay:
         parameters = dict(model.named_parameters())
         replayed = Replayed(parameters, course, exchange, run.bucket_mb, run.seed)
-        return loop_of(run, place, replayed, pace, TrafficMeter([]))
-    gradients = trained(run, place, model, course, exchange)
-    cuts = _cuts(run, place, model, gradients.replica, course.first)
-    return loop_of(run, place, gradients, pace, TrafficMeter(cuts), schemes(cuts))
+        return loop_of(run, context, replayed, pace, TrafficMeter([]))
+    gradients = build_gradients(run, context, model, course, exchange)
+    cuts = _cuts(run, context, model, gradients.replica, course.first)
+    return loop_of(run, context, gradients, pace, TrafficMeter(cuts), schemes(cuts))
 
 
-def built(run: Run, place: RankContext) -> nn.Module:
+def build_model(run: Run, context: RankContext) -> nn.Module:
     """The model, of shapes alone for a replay; at a run's begin with `initial_weights`, if any."""
     replays, path = run.emulation.is_replay, run.initial_weights
     with torch.device("meta" if replays else "cpu"):
-        model = run.model.build(place.data.shape, place.data.classes)
+        model = run.model.build(context.data.shape, context.data.classes)
     if replays:
         return model
-    if place.begin is None and path:
+    if context.begin is None and path:
         model.load_state_dict(torch.load(path, weights_only=True, map_location="cpu")["model"])
-    return model.to(place.device)
+    return model.to(context.device)
 
 
 def loop_of(
     run: Run,
-    place: RankContext,
+    context: RankContext,
     gradients: Any,
     pace: Pace,
     meter: TrafficMeter,
@@ -77,49 +77,51 @@ def loop_of(
 ) -> Loop:
     """`stateful` is kept beside what the exchange learns, `meter` is of all cuts."""
     exchange = gradients.exchange
-    rest = rest_of(run, place, gradients, {**with_state(exchange), **stateful})
+    rest = rest_of(run, context, gradients, {**with_state(exchange), **stateful})
     return Loop(
-        rank=place.rank,
+        rank=context.rank,
         first=rest.done,
         steps=range(rest.done, rest.stops.steps),
-        table=place.table("steps"),
+        table=context.table("steps"),
         gradients=gradients,
         exchange=exchange,
         pace=pace,
-        clock=place.clock,
-        begin=place.together.begin,
+        clock=context.clock,
+        begin=context.together.begin,
         rest=rest,
         crossing=meter.read,
     )
 
 
-def rest_of(run: Run, place: RankContext, gradients: Any, stateful: dict[str, Any]) -> Rest:
+def rest_of(run: Run, context: RankContext, gradients: Any, stateful: dict[str, Any]) -> Rest:
     """Once all is where the course of `gradients` begins."""
     course: Course = gradients.course
     if course.begin is not None:
-        go_on(course.begin, place, gradients, stateful)
+        go_on(course.begin, context, gradients, stateful)
     return Rest(
         stops=StopSchedule.of(run, course.steps),
         done=course.first,
-        clock=place.clock,
-        together=place.together,
+        clock=context.clock,
+        together=context.together,
         evaluate=gradients.evaluate,
-        save=saver_of(run, place, gradients, stateful),
-        table=place.table("evaluations") if place.tells else None,
+        save=saver_of(run, context, gradients, stateful),
+        table=context.table("evaluations") if context.tells else None,
     )
 
 
-def exchange_of(run: Run, place: RankContext, model: nn.Module, shares: Mapping[str, float]) -> Any:
+def exchange_of(
+    run: Run, context: RankContext, model: nn.Module, shares: Mapping[str, float]
+) -> Any:
     """The exchange of the gradients of `model`.
 
     `shares` of backward are by parameter; empty: its gradients are there when it has ended.
     """
-    reduction = reduction_of(run, place.workers, place.shared)
+    reduction = reduction_of(run, context.workers, context.shared)
     is_emulated = run.network.in_process or not run.emulation.is_measured
-    return place.exchange(
+    return context.exchange(
         reduction=reduction,
-        workers=place.workers,
-        clock=place.clock,
+        workers=context.workers,
+        clock=context.clock,
         names={id(parameter): name for name, parameter in model.named_parameters()},
         shares=shares,
         after_backward=run.overlap == "after_backward",
@@ -156,9 +158,9 @@ def reduction_of(
     )
 
 
-def trained(
+def build_gradients(
     run: Run,
-    place: RankContext,
+    context: RankContext,
     model: nn.Module,
     course: Course,
     exchange: Any,
@@ -168,36 +170,36 @@ def trained(
     """Ready for its first step; `more` is what a `kind` of them has beside the others."""
     gradients = kind(
         model=model,
-        replica=place.replica(model, exchange, run.bucket_mb),
+        replica=context.replica(model, exchange, run.bucket_mb),
         course=course,
-        optimizer=place.once("optimizer", lambda: optimizer_of(run.optimizer, model)),
+        optimizer=context.once("optimizer", lambda: optimizer_of(run.optimizer, model)),
         exchange=exchange,
-        clock=place.clock,
-        task=Task.of(place.data, place.device, run.precision),
+        clock=context.clock,
+        task=Task.of(context.data, context.device, run.precision),
         accumulate=run.accumulate,
         clip_norm=run.optimizer.clip_norm,
         **more,
     )
-    shape = run.batch_size, *place.data.shape
-    gradients.settle(torch.zeros(*shape, device=place.device))
-    torch.manual_seed(run.seed_of(place.rank))
+    shape = run.batch_size, *context.data.shape
+    gradients.settle(torch.zeros(*shape, device=context.device))
+    torch.manual_seed(run.seed_of(context.rank))
     return gradients
 
 
 def _cuts(
-    run: Run, place: RankContext, model: nn.Module, replica: Replica, first: int
+    run: Run, context: RankContext, model: nn.Module, replica: Replica, first: int
 ) -> list[Cut]:
     """Cuts of the model, each with this rank's scheme; a watch is put before them."""
-    shape, parallel = place.data.shape, run.parallel
+    shape, parallel = context.data.shape, run.parallel
 
     def layers() -> list[nn.Module]:
         return before_cuts(model, shape, parallel) if isinstance(parallel, Split) else []
 
-    there = place.once("layers", layers)  # by a look at the model while nothing is in its cuts
+    there = context.once("layers", layers)  # by a look at the model while nothing is in its cuts
     if run.watch:
-        where = place.run_dir, place.rank, run.accumulate, first
+        where = context.run_dir, context.rank, run.accumulate, first
         Watching(run.watch, *where, replica.is_at_work).of(model, there)
-    cuts = place.once("cuts", lambda: cut_in_place(run, model, shape))
+    cuts = context.once("cuts", lambda: cut_in_place(run, model, shape))
     own = [Cut(run.activations()) for _ in cuts]
     replica.cut(cuts, own)
     return own
