@@ -36,14 +36,13 @@ OWNERS = {
     },
 }
 ROOMS = {  # of harness/, below the commands: what each may import of the others
-    "boot": "",
     "clock": "",
     "studies": "",
     "workloads": "",
-    "records": "boot",
+    "records": "",
     "config": "records studies workloads",
     "engine": "clock config records workloads",
-    "emulation": "boot config records",
+    "emulation": "config records",
     "virtual": "clock config engine records workloads",
     "reporting": "config records studies workloads",
     "runner": "clock config emulation engine records virtual workloads",

@@ -19,7 +19,7 @@ EDGE = (  # who composes configurations, or keeps one with what follows from it
     "harness/config/label.py", "harness/config/parts.py", "harness/plan.py", "harness/preview.py",
     "harness/config/refused.py", "harness/reproduce/", "harness/runner/run.py",
     "harness/runner/supervise.py", "harness/runner/fork_server.py", "harness/config/scales.py",
-    "harness/config/settings.py", "harness/config/substitute.py", "harness/config/sweep.py",
+    "harness/config/settings.py", "harness/config/fallback.py", "harness/config/sweep.py",
     "harness/config/typed.py", "harness/validation.py",
 )  # fmt: skip
 REFUSE = ("harness/doctor/data.py", "harness/runner/locks.py")  # by the error of the edge

@@ -158,17 +158,19 @@ def compression(elements: Sequence[int], seconds: Sequence[float]) -> Compressio
 
 
 def _row(sample: Sample, cores: int | None, bucket: Bucket) -> tuple[float, float, float]:
-    messages, crowd = _messages(sample), _crowd(sample, cores)
+    messages, oversubscription = _messages(sample), _cpu_oversubscription(sample, cores)
     share = 1 / sample.nodes if sample.collective == "all_reduce" else 1.0
     piece, bytes_per_s = share * sample.nbytes, sample.rate_mbit * BITS_PER_S / 8
     rest = float(last_packet(piece, packet_bytes(bucket.packet_s, bytes_per_s)))
-    return 1.0, crowd * messages, max(0.0, messages * piece - rest) / bytes_per_s
+    return 1.0, oversubscription * messages, max(0.0, messages * piece - rest) / bytes_per_s
 
 
 def _wakings(sample: Sample, cores: int | None) -> float:
     """Messages in a row, of an all-reduce each as much longer as the root of ranks to a core."""
-    crowd = _crowd(sample, cores) if sample.collective == "all_reduce" else 1.0
-    return _messages(sample) * sqrt(crowd)
+    oversubscription = (
+        _cpu_oversubscription(sample, cores) if sample.collective == "all_reduce" else 1.0
+    )
+    return _messages(sample) * sqrt(oversubscription)
 
 
 def _messages(sample: Sample) -> int:
@@ -176,7 +178,7 @@ def _messages(sample: Sample) -> int:
     return ROUNDS[sample.collective] * (sample.nodes - 1)
 
 
-def _crowd(sample: Sample, cores: int | None) -> float:
+def _cpu_oversubscription(sample: Sample, cores: int | None) -> float:
     return max(1.0, sample.nodes / cores) if cores else 1.0
 
 

@@ -19,9 +19,9 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from harness.config import label
+from harness.config.fallback import fallback_of
 from harness.config.search_path import CONF
 from harness.config.settings import Settings
-from harness.config.substitute import substitute
 
 MULTIRUN = ("-m", "--multirun")
 NOT_OF_A_RUN = ("hydra", "comparison", "seeds", "folder")
@@ -101,13 +101,13 @@ def _product(overrides: list[Override]) -> list[list[str]]:
 
 def settings_of(choice: Sequence[str]) -> Settings:
     """Settings of one run; in virtual time if that is all there can be."""
-    return here(load(choice))
+    return usable_settings(load(choice))
 
 
-def here(config: DictConfig) -> Settings:
+def usable_settings(config: DictConfig) -> Settings:
     """The run that Hydra's `config` is; in virtual time if that is all there can be."""
     settings = plain_settings(config)
-    if (instead := substitute(settings, config.hydra)) is None:
+    if (instead := fallback_of(settings, config.hydra)) is None:
         return settings
     asked = [*config.hydra.overrides.task, f"network={instead.network}"]
     settings = plain_settings(load(asked))

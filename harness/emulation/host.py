@@ -16,7 +16,7 @@ from harness.emulation.links import NetworkError
 from harness.emulation.machines import HostNetwork, Machine
 from harness.emulation.namespaces import Namespace
 from harness.emulation.nic import Nic
-from harness.emulation.nic_lease import Loan, borrowed
+from harness.emulation.nic_lease import Loan, lease
 from harness.emulation.packets import BURST_US
 from harness.emulation.probe import Ends
 from harness.emulation.rendezvous import Rendezvous
@@ -100,39 +100,39 @@ class Host(Shaping):
         """
         self.check(nodes, profile, dilation)
         assert self.machine is not None and self.machines is not None and self.master is not None
-        meeting = Rendezvous(self.machine, self.machines, token.of_run(self.token), stop=RUNNER)
+        rendezvous = Rendezvous(self.machine, self.machines, token.of_run(self.token), stop=RUNNER)
         failure = None
         try:
-            meeting.join(self.master, self.port, self.join_s)
+            rendezvous.join(self.master, self.port, self.join_s)
             with ExitStack() as held:
                 ip = held.enter_context(IPRoute())
-                yield self._lay(ip, held, meeting, profile, dilation)
+                yield self._lay(ip, held, rendezvous, profile, dilation)
         except BaseException as error:
             failure = error
             raise
         finally:
-            meeting.leave(failure)
+            rendezvous.leave(failure)
 
     def _lay(
         self,
         ip: IPRoute,
         held: ExitStack,
-        meeting: Rendezvous,
+        rendezvous: Rendezvous,
         profile: Profile,
         dilation: float,
     ) -> HostNetwork:
         found = nic.find(ip, str(self.interface))
-        told = meeting.gather("machines", self._describe(ip, found)._asdict())
+        told = rendezvous.gather("machines", self._describe(ip, found)._asdict())
         known = [Machine(**each) for each in told]
         others = [machine for n, machine in enumerate(known) if n != self.machine]
         peers = [address for machine in others for address in machine.addresses]
         running = self._congestion_control(others[0].address)
-        here, ifb = held.enter_context(borrowed(ip, found.name, peers, self.port, self._loan()))
+        here, ifb = held.enter_context(lease(ip, found.name, peers, self.port, self._loan()))
         own = Namespace.current()
         held.callback(own.close)
         network = HostNetwork(
             ip,
-            meeting,
+            rendezvous,
             known,
             here,
             self._directions({"up": here.index, "down": ifb}, own, profile, dilation),

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from pyroute2 import IPRoute
 
-from harness.boot import boot_id
 from harness.emulation import namespaces, nic, tcp_settings
 from harness.emulation.links import NetworkError, attempt
 from harness.emulation.nic import Nic
+from harness.records.status import boot_id
 
 SUFFIX = ".ledger.json"
 _INITIAL_PROCESSES = 0xEFFFFFFC  # inode of the machine's own process namespace

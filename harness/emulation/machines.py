@@ -42,7 +42,7 @@ class HostNetwork(Network):
     def __init__(
         self,
         ip: IPRoute,
-        meeting: Rendezvous,
+        rendezvous: Rendezvous,
         known: Sequence[Machine],
         here: Nic,
         directions: Sequence[Direction],
@@ -50,9 +50,9 @@ class HostNetwork(Network):
         settings: dict[str, Any],
     ) -> None:
         super().__init__(ip, [], directions, profile, settings)
-        self._meeting, self._known, self._here = meeting, known, here
+        self._rendezvous, self._known, self._here = rendezvous, known, here
         self.size = len(known)
-        self.local = [meeting.machine]
+        self.local = [rendezvous.machine]
         self.addresses = [machine.address for machine in known]
         self.interface = here.name
 
@@ -62,15 +62,15 @@ class HostNetwork(Network):
 
     def gather(self, name: str, value: Any) -> list[Any]:
         """`value` of every machine, in their order; all must come here."""
-        return self._meeting.gather(name, value)
+        return self._rendezvous.gather(name, value)
 
     def check(self) -> None:
-        self._meeting.check()
+        self._rendezvous.check()
 
     def collect(self, run_dir: Path) -> None:
         """Machine 0 gets the rows and events of all; the others keep theirs."""
-        found = self._meeting.collect("records", share(run_dir))
-        if self._meeting.machine == 0:
+        found = self._rendezvous.collect("records", share(run_dir))
+        if self._rendezvous.machine == 0:
             join(run_dir, found[1:])
 
     def ceiling(self) -> Ceiling:
@@ -101,7 +101,7 @@ class HostNetwork(Network):
 
     def _flow(self, sender: int, receiver: int, rate_mbit: float) -> float:
         """Measured real Mbit/s of one flow, known on all machines."""
-        here, address = self._meeting.machine, self.addresses[receiver]
+        here, address = self._rendezvous.machine, self.addresses[receiver]
         measured = None
         with ExitStack() as held:
             listener = None
@@ -140,7 +140,7 @@ class HostNetwork(Network):
     def describe(self) -> dict[str, Any]:
         """Settings and kernel read-back of every machine, for the record of a run."""
         here = {
-            "machine": self._known[self._meeting.machine]._asdict(),
+            "machine": self._known[self._rendezvous.machine]._asdict(),
             "interface": self.interface,
             "qdiscs": nic.qdiscs(self._ip, self._here.index),
             "offloads": tcp_settings.read_offloads(self.interface),

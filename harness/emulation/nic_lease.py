@@ -27,7 +27,7 @@ class Loan:
 
 
 @contextmanager
-def borrowed(
+def lease(
     ip: IPRoute, interface: str, peers: Sequence[str], control_port: int, loan: Loan
 ) -> Iterator[tuple[Nic, int]]:
     """`interface`, prepared to shape what goes to and comes from `peers`; and its ifb's index.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compressors import kernels
-from harness.boot import boot_id
+from harness.records.status import boot_id
 
 PACKAGES = ("torch", "torchvision", "numpy", "numba", "pyroute2", "hydra-core", "scikit-learn")
 ALL_USERS = (1 << 32) - 1

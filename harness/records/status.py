@@ -6,13 +6,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.boot import boot_id
 from harness.records import manifest
 from harness.records.run_directory import NO_SPACE, overwrite_json, read_json, write_json
 
 FINAL = ("succeeded", "failed", "interrupted", "invalid")
 JUDGED = ("succeeded", "invalid")
 PROC = Path("/proc")  # of Linux
+BOOT_ID = PROC / "sys" / "kernel" / "random" / "boot_id"
+MACOS_BOOT_ID = ["sysctl", "-n", "kern.bootsessionuuid"]
 MOST_TOLD = 2000  # characters of an error, so that status.json stays within one block
 
 
@@ -63,6 +64,13 @@ def state(run_dir: Path) -> str | None:
 def temporary(run_dir: Path) -> Path:
     """Directory for temporary files of a run's processes, so that none stay behind elsewhere."""
     return run_dir / "tmp"
+
+
+def boot_id() -> str:
+    """Changes with every boot: tells a live process id from one of an earlier life."""
+    if BOOT_ID.exists():
+        return BOOT_ID.read_text().strip()
+    return subprocess.run(MACOS_BOOT_ID, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _alive(content: dict[str, Any]) -> bool:

@@ -78,7 +78,7 @@ class Costs:
     queue_bytes: float = 0.0  # that each direction holds
     noise: Noise = field(default_factory=Noise)
     wake_s: float = 0.0  # of a message, until who waits for it goes on
-    crowd: float = 1.0  # workers that share a processor
+    cpu_oversubscription: float = 1.0  # workers that share a processor
     burst_s: float = 0.0  # of its rate, that an idle link lets through at once
     packet_bytes: float = 0.0  # most in one packet, which passes whole; 0: bytes flow
 
@@ -240,7 +240,7 @@ class Costs:
 
     def _wake_s(self, posted: bool) -> float:
         """Seconds to wake both ends of a message."""
-        return self.wake_s if posted else sqrt(self.crowd) * self.wake_s
+        return self.wake_s if posted else sqrt(self.cpu_oversubscription) * self.wake_s
 
     def _around_s(self, state: LinkState) -> float:
         """Delay of what visits every rank: of all hops, less the one back to where it began."""

@@ -100,17 +100,17 @@ class Simulated:
     ) -> Costs:
         """Build the cost model of a run on `nodes` nodes."""
         scale = self._scale(dilation)
-        crowd = self._crowd(nodes * workers_per_node)
+        oversubscription = self.cpu_oversubscription(nodes * workers_per_node)
         return Costs(
             link_states=LinkStates(self.routes(profile, nodes), scale * self.update_s),
             workers_per_node=workers_per_node,
-            alpha_s=scale * crowd * self.alpha_s,
+            alpha_s=scale * oversubscription * self.alpha_s,
             operation_s=scale * self.operation_s,
             efficiency=self.efficiency,
             queue_bytes=self._queue_bytes(profile),
             noise=Noise(self.noise, seed, self.latency_noise),
             wake_s=scale * self.wake_s,
-            crowd=crowd,
+            cpu_oversubscription=oversubscription,
             burst_s=scale * self.burst_s,
             packet_bytes=packet_bytes(
                 scale * self.packet_s, profile.extremes().highest_mbit * BYTES_PER_MBIT
@@ -139,7 +139,7 @@ class Simulated:
         `represented` tells the elements of the model that the one of this run stands in for, which
         count where the device is not a machine that runs the stand-in itself.
         """
-        scale = self._scale(dilation) * self._crowd(workers)
+        scale = self._scale(dilation) * self.cpu_oversubscription(workers)
         found = device_costs.given(compressor, self.device or {}, scale)
         if found is None or self.real_seconds:
             return found
@@ -147,9 +147,9 @@ class Simulated:
 
     def seconds_per_second(self, workers: int, dilation: float) -> float:
         """Emulated, of a second for which compression was measured."""
-        return self.compress_scale * self._crowd(workers) / dilation
+        return self.compress_scale * self.cpu_oversubscription(workers) / dilation
 
-    def _crowd(self, workers: int) -> float:
+    def cpu_oversubscription(self, workers: int) -> float:
         """Number of workers that share a core: paced, they compress and send at the same time."""
         return max(1.0, workers / self.cores) if self.cores else 1.0
 

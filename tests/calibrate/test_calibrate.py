@@ -43,16 +43,16 @@ def test_what_is_written_is_a_choice_of_network_that_can_be_simulated(choices):
     settings, _ = composed(["network=simulated", "emulation.dilation=4", *overrides])
     network = settings.build("network")
     costs = network.costs(settings.build("profile"), 4, 1, 4.0)
-    crowd = max(1, 4 / os.cpu_count())  # workers to a core
+    oversubscription = max(1, 4 / os.cpu_count())  # workers to a core
     latencies_s = costs.alpha_s, costs.operation_s
-    assert latencies_s == pytest.approx((crowd * 0.000025, 0.00025))
+    assert latencies_s == pytest.approx((oversubscription * 0.000025, 0.00025))
     assert costs.burst_s == pytest.approx(0.0005) and costs.packet_bytes > 0
     assert (costs.noise.relative, costs.noise.latency) == (0.07, 0.3)
-    assert (costs.wake_s, costs.crowd) == pytest.approx((0.0005, crowd))
+    assert (costs.wake_s, costs.cpu_oversubscription) == pytest.approx((0.0005, oversubscription))
     given = network.compression("topk", workers=4, dilation=4.0)
-    assert given.seconds(1000) == pytest.approx(crowd * (1e-4 + 2e-6) / 4)
+    assert given.seconds(1000) == pytest.approx(oversubscription * (1e-4 + 2e-6) / 4)
     assert network.compression("covap", 4, 4.0) is None  # not among them: measured
-    assert network.seconds_per_second(4, 4.0) == pytest.approx(crowd / 4)
+    assert network.seconds_per_second(4, 4.0) == pytest.approx(oversubscription / 4)
 
 
 def test_a_file_that_is_there_stays_unless_forced(choices, monkeypatch, capsys):

@@ -16,7 +16,7 @@ from pyroute2 import IPRoute
 
 from harness.emulation import links, nic, watchdog
 from harness.emulation.namespaces import Namespace
-from harness.emulation.nic_lease import Loan, borrowed
+from harness.emulation.nic_lease import Loan, lease
 
 INTERFACE = "eth1"
 QUEUE_BYTES = 1 << 20
@@ -93,7 +93,7 @@ def shape(ip: IPRoute, found: nic.Nic, ifb: int, up_mbit: float, down_mbit: floa
 def _borrow(ledger: Path, limit_s: float) -> None:
     loan = Loan(ledger.parent, "test", os.environ[watchdog.OWNER], limit_s)
     with IPRoute() as ip:
-        with borrowed(ip, INTERFACE, [address(1)], CONTROL_PORT, loan) as (found, ifb):
+        with lease(ip, INTERFACE, [address(1)], CONTROL_PORT, loan) as (found, ifb):
             shape(ip, found, ifb, 50.0, 50.0)
             print("shaped", flush=True)
             sys.stdin.read()

@@ -14,7 +14,7 @@ import pytest
 from pyroute2 import IPRoute
 
 from harness.emulation import ledger, links
-from harness.emulation.nic_lease import Loan, borrowed
+from harness.emulation.nic_lease import Loan, lease
 from tests.emulation import machines
 from tests.emulation.inside import inside
 from tests.emulation.machines import CONTROL_PORT, INTERFACE, address
@@ -217,7 +217,7 @@ def test_a_failure_between_restores_what_was_added() -> None:
 def borrow(path: Path, up_mbit: float = 50.0) -> None:
     loan = Loan(path.parent, "test", "nobody", 60.0)
     with IPRoute() as ip:
-        with borrowed(ip, INTERFACE, [address(1)], CONTROL_PORT, loan) as (found, ifb):
+        with lease(ip, INTERFACE, [address(1)], CONTROL_PORT, loan) as (found, ifb):
             machines.shape(ip, found, ifb, up_mbit, 50.0)
 
 

@@ -159,7 +159,7 @@ def test_the_longest_piece_travels_all_hops_of_an_all_gather_chunk_by_chunk():
 
 
 def test_ranks_that_share_a_processor_wake_later_where_both_ends_have_to():
-    costs = costs_of(Static(8.0), 4, wake_s=0.01, crowd=9.0)
+    costs = costs_of(Static(8.0), 4, wake_s=0.01, cpu_oversubscription=9.0)
     assert costs.all_reduce(0.0, 40, 4) == pytest.approx(6 * 0.01 * 3)
     assert costs.all_gather(0.0, [100] * 4) == pytest.approx(3 * 0.01)
     assert costs.all_to_all(0.0, [[100] * 4] * 4) == pytest.approx(3 * 0.01)

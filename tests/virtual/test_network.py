@@ -17,13 +17,13 @@ def handled(nodes: int, dilation: float = 1.0, **told) -> list[float]:
     return [getattr(costs, name) / value for name, value in TOLD.items()]
 
 
-@pytest.mark.parametrize(("nodes", "crowd"), [(1, 1), (2, 1), (4, 2), (8, 4)])
-def test_ranks_that_share_cores_handle_messages_together(nodes, crowd):
-    assert handled(nodes, cores=2) == pytest.approx([crowd, 1, 1])
+@pytest.mark.parametrize(("nodes", "cpu_oversubscription"), [(1, 1), (2, 1), (4, 2), (8, 4)])
+def test_ranks_that_share_cores_handle_messages_together(nodes, cpu_oversubscription):
+    assert handled(nodes, cores=2) == pytest.approx([cpu_oversubscription, 1, 1])
     assert handled(nodes) == pytest.approx([1, 1, 1])
     profile = Static(rate_mbit=8.0)
-    assert Simulated(cores=2).costs(profile, nodes, 1).crowd == crowd
-    assert Simulated().costs(profile, nodes, 1).crowd == 1
+    assert Simulated(cores=2).costs(profile, nodes, 1).cpu_oversubscription == cpu_oversubscription
+    assert Simulated().costs(profile, nodes, 1).cpu_oversubscription == 1
 
 
 def test_seconds_of_a_machine_are_divided_by_the_dilation():

@@ -143,7 +143,7 @@ def test_pieces_of_unknown_length_wait_twice_for_ranks_to_wake():
         workers.all_gather(torch.ones(3), equal=True)
         workers.all_gather(torch.ones(3))  # its lengths, and at once its pieces
 
-    [did, *_] = _told(work, wake_s=0.01, crowd=4.0)
+    [did, *_] = _told(work, wake_s=0.01, cpu_oversubscription=4.0)
     took_s = [one.end_s - one.start_s for one in did]
     assert took_s == pytest.approx([2 * 0.01, 4 * 0.01 * 2, 2 * 0.01], abs=1e-6)
 
@@ -152,7 +152,7 @@ def test_each_part_ends_apart_and_the_next_begins_with_the_last():
     def work(workers: Any) -> None:
         workers.all_gather(torch.ones(3))
 
-    did = _told(work, noise=Noise(latency=0.5), wake_s=0.01, crowd=4.0)
+    did = _told(work, noise=Noise(latency=0.5), wake_s=0.01, cpu_oversubscription=4.0)
     lengths, pieces = zip(*did, strict=True)
     assert len({one.end_s for one in lengths}) == len({one.end_s for one in pieces}) == 3
     assert [one.start_s for one in pieces] == [one.end_s for one in lengths]

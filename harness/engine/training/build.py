@@ -89,7 +89,7 @@ def loop_of(
         clock=context.clock,
         begin=context.together.begin,
         rest=rest,
-        crossing=meter.read,
+        stage_traffic=meter.read,
     )
 
 

@@ -60,7 +60,9 @@ class Loop:
     begin: Callable[[], float]  # wait for all: when the first step begins
     rest: Callable[[int, Observation], bool | None]
     pull: Callable[[float], float] = at_once  # what a step needs from its begin: when it is there
-    crossing: Callable[[], StageTraffic] = StageTraffic  # of cuts of the model, since the last call
+    stage_traffic: Callable[[], StageTraffic] = (
+        StageTraffic  # of cuts of the model, since the last call
+    )
     told: Callable[[float], float] = at_once  # a step has ended then: when the next one begins
     alike: int = 1  # ranks from `rank` on that it stands for
     overruns: int = field(default=0, init=False)  # steps that took longer than their pace
@@ -84,7 +86,7 @@ class Loop:
             loss = self.gradients.compute(step)
             took = self.exchange.finish()
             end = self.clock.now()
-            crossed = self.crossing()
+            crossed = self.stage_traffic()
             self._record(step, loss, began, end, took, crossed)
             overrun = took.late_s + crossed.late_s > OVERRUN_SHARE * (end - began)
             self.overruns += overrun and step >= self.first + UNSETTLED_STEPS
@@ -120,7 +122,7 @@ class Loop:
         """Rest, and tell if the run ends; what crosses cuts meanwhile belongs to no step."""
         ends = self.rest(self.done, self.seen)
         if ends is not None:
-            crossed = self.crossing()
+            crossed = self.stage_traffic()
             self.aside_bytes[0] += crossed.activation_bytes
             self.aside_bytes[1] += crossed.received_bytes
         return bool(ends)

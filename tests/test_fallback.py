@@ -48,7 +48,7 @@ def used(*overrides: str, by_experiment: tuple[str, ...] = ()):
         config = sweep.load([*overrides, *by_experiment])
         with read_write(config), open_dict(config):
             config.hydra.overrides.task = list(overrides)
-        return sweep.here(config)
+        return sweep.usable_settings(config)
 
 
 @pytest.mark.usefixtures("forbidden")

@@ -13,14 +13,14 @@ from harness.config.settings import BadSetting, Settings
 SCALE = "laptop"
 
 
-class Substitute(NamedTuple):
+class Fallback(NamedTuple):
     """A choice of `network`."""
 
     network: str
     in_place_of: str  # the choice it replaces, and what forbids that
 
 
-def substitute(settings: Settings, hydra: Any) -> Substitute | None:
+def fallback_of(settings: Settings, hydra: Any) -> Fallback | None:
     """Virtual network to replace that of `settings`; None where nothing is to be replaced."""
     if settings["scale.name"] != SCALE:
         return None
@@ -31,7 +31,7 @@ def substitute(settings: Settings, hydra: Any) -> Substitute | None:
     twin = getattr(network, "twin", "")
     if not twin or _insists(list(hydra.overrides.task), twin) or not (refusal := network.refusal()):
         return None
-    return Substitute(twin, f"{hydra.runtime.choices.network}: {refusal}")
+    return Fallback(twin, f"{hydra.runtime.choices.network}: {refusal}")
 
 
 def _insists(overrides: list[str], twin: str) -> bool:
