@@ -1,9 +1,11 @@
 """Which colour, marker, line and hatch a method has: by its name alone, whatever that is.
 
-A method looks the same in every figure, unless another of the figure would look like it. Without
-colour, markers tell them apart.
+A method looks the same in every figure, unless another of the figure would look like it. No two
+methods share a colour before all colours are taken; those that then do differ in line and hatch.
+Without colour, markers tell methods apart.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from math import log10
 from typing import Any, NamedTuple
@@ -19,68 +21,65 @@ class Style(NamedTuple):
 
     color: str
     marker: Any
-    hatch: str
+    hatch: str = ""
     linestyle: Any = "-"
     hollow: bool = False
 
 
-# Colours of Okabe & Ito (2008) and Tol (2021), safe for colour-blind readers, none near white.
+# Colours of Okabe & Ito (2008), safe for colour-blind readers, and four beside them; each is far
+# from every other, from the baseline's black, from the greys of what is planned, and from white.
 BLUE, ORANGE, GREEN, PINK, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9"
-RED, INDIGO, WINE, OLIVE = "#D55E00", "#332288", "#882255", "#999933"
-BASELINE = Style("black", "o", "")
-COLORS = (RED, INDIGO, GREEN, WINE, ORANGE, BLUE, PINK, OLIVE, SKY)
+RED, OLIVE, PURPLE, BROWN, WINE = "#D55E00", "#999933", "#7B3FB5", "#8A5A2B", "#A8174F"
+LIME = "#74B816"
+BASELINE = Style("black", "o")  # of the baseline alone
+MAIN = (BLUE, RED, GREEN, ORANGE, PURPLE, WINE)  # those of few methods, the most unlike
+COLORS = (*MAIN, SKY, OLIVE, PINK, BROWN, LIME)
 MARKERS: tuple[Any, ...] = ("s", "^", "D", "v", "X", "P", "*", "h", "p", "d", "<", ">", "8", "H")
 MARKERS += ((4, 1, 0), (6, 1, 0), (5, 0, 180))
-HATCHES = (
-    "//",
-    "\\\\",
-    "xx",
-    "..",
-    "--",
-    "||",
-    "++",
-    "/.",
-    "\\.",
-    "-/",
-    "|.",
-    "-.",
-    "x.",
-    "+.",
-    "|/",
-)
 DOTTED, DASHED, DASH_DOT = (0, (1, 1.2)), (0, (4, 1.6)), (0, (5, 1.2, 1, 1.2))
-LINES: tuple[Any, ...] = ("-", DASHED, DASH_DOT, (0, (8, 2)))
+LINES: tuple[Any, ...] = ("-", DASHED, DASH_DOT, (0, (8, 2)))  # of those that share a colour
+HATCHES = ("", "//", "xx", "..", "++", "--", "\\\\", "||")  # likewise, of their bars
 OCTAVE = 6  # densities of a decade that look unlike
 LOOKS = 2 * len(MARKERS)  # that differ without colour
 
 
 def styles(methods: Iterable[str]) -> dict[str, Style]:
-    """Style of each method; of two that would look alike without colour one gives way."""
+    """Style of each method: its own, or where another has its colour or marker, the next free."""
     chosen: dict[str, Style] = {}
     for method in sorted(set(methods)):
-        taken = {(each.marker, each.hollow) for each in chosen.values()}
-        known = [style(method, turn) for turn in range(LOOKS * len(COLORS))]
-        apart = (each for each in known if (each.marker, each.hollow) not in taken)
-        unlike = (each for each in known if each not in chosen.values())
-        chosen[method] = next(apart, None) or next(unlike)
+        own = style(method)
+        if own != BASELINE:
+            colored = Counter(each.color for each in chosen.values())
+            marked = Counter((each.marker, each.hollow) for each in chosen.values())
+            own = _free(method, colored, marked)
+        chosen[method] = own
     return chosen
 
 
-def style(method: str, turn: int = 0) -> Style:
-    """Style of a name alone, the one `turn` places on."""
-    if method == label.ALLREDUCE and not turn:
-        return BASELINE
-    at = crc32(method.encode()) + turn
-    look, color = at % LOOKS, at // LOOKS % len(COLORS)
-    marker, hollow = MARKERS[look // 2], bool(look % 2)
-    hatch, line = HATCHES[at // 7 % len(HATCHES)], LINES[at // 5 % len(LINES)]
-    return Style(COLORS[(color + look) % len(COLORS)], marker, hatch, line, hollow)
+def style(method: str) -> Style:
+    """Style of a name alone."""
+    return BASELINE if method == label.ALLREDUCE else _free(method, Counter(), Counter())
+
+
+def _free(method: str, colored: Counter[str], marked: Counter[Any]) -> Style:
+    """The colour and the marker that fewest have, counted from the name's own on."""
+    at = crc32(method.encode())
+    turned = at % len(MAIN)
+    colors = [*MAIN[turned:], *MAIN[:turned], *COLORS[len(MAIN) :]]
+    looks = [(at // len(MAIN) + turn) % LOOKS for turn in range(LOOKS)]
+    color = min(colors, key=lambda each: colored[each])
+    marker, hollow = min(
+        ((MARKERS[look // 2], bool(look % 2)) for look in looks), key=lambda each: marked[each]
+    )
+    again = colored[color]  # 0 where the colour is the method's alone
+    line, hatch = LINES[again % len(LINES)], HATCHES[again % len(HATCHES)]
+    return Style(color, marker, hatch, line, hollow)
 
 
 def of_density(density: float) -> Style:
     """Style for thresholds that keep `density`, in (0, 1]: solid, coloured by its logarithm."""
     place = round(OCTAVE * log10(1 / density))
-    return Style(COLORS[place % len(COLORS)], MARKERS[place % len(MARKERS)], "")
+    return Style(COLORS[place % len(COLORS)], MARKERS[place % len(MARKERS)])
 
 
 def of_line(chosen: Style) -> dict[str, Any]:
@@ -100,10 +99,9 @@ def of_point(chosen: Style) -> dict[str, Any]:
 
 
 def of_bar(chosen: Style) -> dict[str, Any]:
-    """Keyword arguments for matplotlib's bars: a hollow method is white with coloured hatches."""
-    inside, edge = ("white", chosen.color) if chosen.hollow else (chosen.color, "white")
-    width = 1.0 if chosen.hollow else 0.5
-    return {"facecolor": inside, "edgecolor": edge, "hatch": chosen.hatch, "linewidth": width}
+    """Keyword arguments for matplotlib's bars; hatched only where another has the colour."""
+    look = {"facecolor": chosen.color, "edgecolor": "white", "linewidth": 0.5}
+    return look | {"hatch": chosen.hatch}
 
 
 def panels(methods: Iterable[str], baseline: str = label.ALLREDUCE) -> list[list[str]]:
