@@ -53,16 +53,21 @@ def _report(
     out = Path(out) if out else folder / "report"
     console = Console(width=None if sys.stdout.isatty() else terminal.WIDTH, highlight=False)
     runs = comparison.newest(runs)
-    for line in terminal.left_out(runs):
-        console.print(line, markup=False, soft_wrap=True)
     counted = runs[runs.left_out == ""]
+    groups = [rows for _, rows in counted.groupby("setting", sort=False)]
+    found = [] if agreement_alone else [compare(rows, baseline) for rows in groups]
+    decided = [line for each in found for line in terminal.decision(each, found)]
+    for line in [*decided, *terminal.left_out(runs)]:
+        console.print(line, markup=False, soft_wrap=True)
     if counted.empty:
         raise load.NoRuns(f"no succeeded and valid run in {folder}")
     by_experiment = counted.groupby("experiment", sort=False)
     pairs = {str(name): agreement.paired(rows) for name, rows in by_experiment}
-    if not agreement_alone:
-        _all(console, runs, pairs, baseline, out)
+    if found:
+        _all(console, runs, found, pairs, out)
     agreement_report.show(console, pd.concat(pairs.values(), ignore_index=True), out)
+    for line in decided:  # above, all of this has gone by
+        console.print(line, markup=False, soft_wrap=True)
     return out
 
 
@@ -74,12 +79,10 @@ def draw(compared: Comparison) -> dict[str, Callable[[], theme.Figure]]:
 def _all(
     console: Console,
     runs: pd.DataFrame,
+    found: list[Comparison],
     pairs: dict[str, pd.DataFrame],
-    baseline: str | None,
     out: Path,
 ) -> None:
-    counted = runs[runs.left_out == ""]
-    found = [compare(group, baseline) for _, group in counted.groupby("setting", sort=False)]
     drawn: dict[str, Pictures] = {}
     for each in found:
         _show(console, each, differences(each, found))
@@ -89,7 +92,9 @@ def _all(
         of_experiment = [each for each in found if each.runs.experiment.iloc[0] == name]
         whole = figure_catalog.of_experiment(of_experiment)
         drawn[str(name)] = _save(console, whole, out, f"{name}-")
-    for path in page.write(runs, found, drawn, pairs, out):
+    pages = page.write(runs, found, drawn, pairs, out)
+    console.print(f"\nfigures as svg and pdf, tables as csv: {out}", markup=False, soft_wrap=True)
+    for path in pages:
         console.print(str(path), markup=False, soft_wrap=True)
 
 
@@ -98,8 +103,9 @@ def _show(console: Console, compared: Comparison, apart: list[str]) -> None:
     console.print(f"\n{compared.title}", markup=False, style="bold")
     if apart:
         console.print(f"apart by: {', '.join(apart)}", markup=False)
-    if pd.notna(run.target):
-        console.print(f"target: {compared.table.metric.iloc[0]} {run.target:g}", markup=False)
+    if compared.decision.decides:
+        metric, target = compared.decision.metric, compared.decision.target
+        console.print(f"target: {metric} {target:g}", markup=False)
     console.print(terminal.table(tables.comparison(compared.table)))
     for note in notes(compared):
         console.print(f"  {note}", markup=False)
@@ -118,7 +124,6 @@ def _write(console: Console, compared: Comparison, out: Path) -> Pictures:
     out.mkdir(parents=True, exist_ok=True)
     for name, table in (("comparison", compared.table), ("proof", compared.proofs)):
         table.to_csv(out / f"{name}.csv", index=False)
-        console.print(str(out / f"{name}.csv"), markup=False, soft_wrap=True)
     return _save(console, figure_catalog.of_comparison(compared), out)
 
 
@@ -131,9 +136,8 @@ def _save(console: Console, wanted: dict[str, Drawing], out: Path, prefix: str =
         except theme.NothingToDraw as missing:
             console.print(f"  no figure {name}: {missing}", markup=False)
             continue
-        for path in theme.save(figure, out / f"{prefix}{name}"):
-            console.print(str(path), markup=False, soft_wrap=True)
-        found[name] = pictures.of(figure, drawing.caption)
+        svg, _ = theme.save(figure, out / f"{prefix}{name}")
+        found[name] = pictures.of(figure, drawing.caption, svg.read_bytes())
     return found
 
 

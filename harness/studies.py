@@ -9,6 +9,7 @@ one's own needs no entry in a list and no new installation. A study says by its 
     published.csv   the paper's numbers as they are printed
     measured.py     which runs say these numbers: `WORKERS`, `cells` and `notes`
     timing.py       `TIMING`, by which its timing tables are predicted
+    words.yaml      what its paper calls a figure of a report, by the figure's name
     reproduce.yaml  its experiments, for `python -m harness.reproduce`
 """
 

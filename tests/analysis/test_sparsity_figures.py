@@ -44,7 +44,7 @@ def drawings(folder) -> dict:
 
 def test_a_sweep_over_densities_has_its_figures_in_the_report(tmp_path):
     out = report(sweep(tmp_path / "r"))
-    names = {path.stem for path in out.glob("*.png")}
+    names = {path.stem for path in out.glob("*.svg")}
     assert names >= OF_SPARSITY | {"achieved_density"} and not names & OF_WATCH
     assert {path.stem for path in out.glob("*.pdf")} == names
     page = (out / "index.html").read_text()
@@ -129,5 +129,5 @@ def test_the_report_of_real_watched_runs_has_all_of_it(tmp_path):
     assert (found.state == "succeeded").all(), found.left_out.tolist()
     out = report(tmp_path / "r")
     wanted = OF_WATCH | {"achieved_activation_density", "quality_sparsity", "loss_steps"}
-    assert {path.stem for path in out.glob("*.png")} >= wanted
+    assert {path.stem for path in out.glob("*.svg")} >= wanted
     assert "Laplace" in (out / "index.html").read_text()

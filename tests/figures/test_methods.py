@@ -33,7 +33,7 @@ def assert_not_empty(figure) -> None:
     assert all(axes.get_xlabel() or axes.get_ylabel() for axes in figure.axes)
 
 
-@pytest.mark.parametrize("draw", [methods.speedup_bars, methods.throughput_bars])
+@pytest.mark.parametrize("draw", [methods.quality_over_time_bars, methods.throughput_bars])
 def test_bars_show_means_intervals_and_the_baseline(draw):
     figure = draw(comparison())
     (axes,) = figure.axes
@@ -47,7 +47,7 @@ def test_bars_show_means_intervals_and_the_baseline(draw):
 
 def test_a_diverged_method_is_a_bar_of_zero_that_says_so():
     table = comparison().assign(speedup=[1, 2, 0], speedup_low=np.nan, speedup_high=np.nan)
-    (axes,) = methods.speedup_bars(table).axes
+    (axes,) = methods.quality_over_time_bars(table).axes
     assert bar_widths(axes)[2] == [0]
     assert "0 (diverged)" in [text.get_text() for text in axes.texts]
 
@@ -93,7 +93,7 @@ def test_breakdown_stacks_the_parts():
 @pytest.mark.parametrize(
     "draw, column",
     [
-        (methods.speedup_bars, "speedup"),
+        (methods.quality_over_time_bars, "speedup"),
         (methods.throughput_bars, "normalised_throughput"),
         (methods.quality_time, "final"),
         (methods.breakdown_bars, "iteration_s"),
@@ -105,6 +105,7 @@ def test_without_numbers_there_is_no_figure(draw, column):
 
 
 def test_save_writes_both_formats_with_embedded_text(tmp_path):
-    png, pdf = theme.save(methods.speedup_bars(comparison()), tmp_path / "new" / "topk_0.1")
-    assert png.name == "topk_0.1.png" and png.read_bytes().startswith(b"\x89PNG")
+    drawn = methods.quality_over_time_bars(comparison())
+    svg, pdf = theme.save(drawn, tmp_path / "new" / "topk_0.1")
+    assert svg.name == "topk_0.1.svg" and b"<svg" in svg.read_bytes()
     assert pdf.name == "topk_0.1.pdf" and b"/Type0" in pdf.read_bytes()  # font type 42

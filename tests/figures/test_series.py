@@ -87,10 +87,21 @@ def test_without_numbers_there_is_no_figure(draw):
         draw(tables)
 
 
-def test_a_page_holds_lines_unless_pixels_are_smaller(monkeypatch):
-    figure = series.density_time(given("density"))
-    held = theme.picture(figure)
-    assert held.kind == "image/svg+xml" and held.data.lstrip().startswith(b"<?xml")
-    assert theme.picture(series.density_time(given("density"))) == held
-    monkeypatch.setattr(theme, "MOST_VECTOR_BYTES", 1000)
-    assert theme.picture(figure).kind == "image/png"
+def test_the_same_figure_is_the_same_file(tmp_path):
+    figures = [series.density_time(given("density"), title="once more") for _ in range(2)]
+    first, again = (theme.save(each, tmp_path / f"{at}") for at, each in enumerate(figures))
+    for one, other in zip(first, again, strict=True):
+        assert one.suffix in (".svg", ".pdf") and one.read_bytes() == other.read_bytes()
+
+
+def test_a_long_run_is_drawn_by_what_is_seen_of_it():
+    steps = 20_000
+    density = np.where(np.arange(steps) == 7777, 0.9, 0.1 + 0.01 * np.random.rand(steps))
+    table = pd.DataFrame({"time_s": np.arange(steps) / 10.0, "density": density})
+    (axes,) = series.density_time({"topk": table}).axes
+    (line,) = axes.get_lines()
+    assert len(line.get_xdata()) <= theme.MOST_POINTS + 2
+    assert [777.7, 0.9] in line.get_xydata().tolist()  # what stands out stays
+    assert line.get_xdata()[0] == 0 and line.get_xdata()[-1] == table.time_s.iloc[-1]
+    short = table.iloc[:50]
+    assert theme.thinned(short, "density") is short

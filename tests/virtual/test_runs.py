@@ -147,7 +147,7 @@ def test_runs_are_read_compared_and_drawn(run, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "simulated" in said
     for name in ("quality_time", "network", "links_time", "breakdown"):
-        assert (tmp_path / "report" / f"{name}.png").stat().st_size > 0
+        assert (tmp_path / "report" / f"{name}.svg").stat().st_size > 0
 
 
 @pytest.mark.launch

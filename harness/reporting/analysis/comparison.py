@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from harness.reporting.analysis import load, metrics, proof
+from harness.reporting.analysis.decision import Decision, arranged, decide
 
 NO_BASELINE = "no compression"  # what it is called where there is none
 
@@ -19,8 +20,9 @@ class Comparison(NamedTuple):
     steps: dict[str, pd.DataFrame]  # by path of the run
     evaluations: dict[str, pd.DataFrame]
     measured: pd.DataFrame  # `metrics.row` of each
-    table: pd.DataFrame  # `metrics.compare`
+    table: pd.DataFrame  # `metrics.compare`, in the order of the decision
     proofs: pd.DataFrame  # rows of `proof.Proof`
+    decision: Decision
 
 
 def compare(runs: pd.DataFrame, baseline: str | None = None) -> Comparison:
@@ -37,10 +39,11 @@ def compare(runs: pd.DataFrame, baseline: str | None = None) -> Comparison:
     first = runs.iloc[0]
     name = f"{first.experiment}-{first.setting}"
     baseline = baseline or metrics.baseline_of(measured) or NO_BASELINE
-    table = metrics.compare(measured, baseline)
+    decision = decide(measured, first.target, baseline)
+    table = arranged(metrics.compare(measured, baseline), decision)
     return Comparison(
         _title(first), name, baseline, runs, steps, evaluations, measured, table,
-        proof.of_runs(runs),
+        proof.of_runs(runs), decision,
     )  # fmt: skip
 
 
@@ -79,15 +82,13 @@ def notes(comparison: Comparison) -> list[str]:
         said.append("one seed per method: no intervals")
     said += _baseline_notes(comparison)
     if measured.final.isna().all():
-        said.append("no evaluations: neither quality nor time to target nor speed-up")
-    elif comparison.runs.target.isna().all():
-        said.append("no target value was set: no time to target")
+        said.append("no evaluations: neither quality nor time to target")
     censored = measured[~measured.reached & measured.time_to_target_s.notna()]
     if len(censored):
         said.append(">: target not reached before the run ended, in how many runs of how many")
     for row in table[table.diverged > 0].itertuples():
         said.append(
-            f"{row.method}: {row.diverged} of {row.seeds} runs diverged, counted as speed-up 0"
+            f"{row.method}: {row.diverged} of {row.seeds} runs diverged, which never reach a target"
         )
     return said
 
@@ -99,7 +100,7 @@ def _baseline_notes(comparison: Comparison) -> list[str]:
     if not seeds:
         which = "without compression" if baseline == NO_BASELINE else f"of {baseline}"
         return [*said, f"no run {which} counts: the normalised columns are empty"]
-    said.append(f"norm.: over {baseline} of the same seed; speed-up is final quality / time")
+    said.append(f"norm.: over {baseline} of the same seed")
     alone = sorted(set(measured.seed) - seeds)
     if alone:
         said.append(f"no {baseline} with seed {', '.join(map(str, alone))}: not in norm. columns")

@@ -1,14 +1,18 @@
 """Which figures a comparison has: each with its caption, and drawn only when asked."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pandas as pd
+import yaml
 
 from harness.reporting.analysis import load, metrics, sparsity_figures, timeseries, watch_figures
 from harness.reporting.analysis.comparison import Comparison, differences
+from harness.reporting.analysis.regret import ORACLE
 from harness.reporting.figures import (
     curves,
+    decision,
     layout,
     link_load,
     methods,
@@ -19,6 +23,7 @@ from harness.reporting.figures import (
     traffic,
 )
 from harness.reporting.figures.theme import Drawing, Figure
+from harness.studies import studies
 
 __all__ = ["Drawing", "of_comparison", "of_experiment", "quality"]
 
@@ -33,37 +38,39 @@ class _Shown(NamedTuple):
 
 
 def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
-    """Drawings of one comparison, by file name."""
-    table, title = comparison.table, comparison.title
+    """Drawings of one comparison, by file name; the decision comes first."""
+    table, title, decided = comparison.table, comparison.title, comparison.decision
+    target = decided.target
     metric = table.metric.iloc[0]
     named = f"{metric.replace('_', ' ') or 'quality'}"
     means = "Means over seeds with 95 % bootstrap intervals"
     return {
-        "speedup": Drawing(
-            f"Training speed-up: final quality over time, over {comparison.baseline}'s. {means}.",
-            lambda: methods.speedup_bars(table, title),
+        "time_to_target": Drawing(
+            "Time to the target, and how many times the first's it is, with 95 % intervals. Below: "
+            "methods that do not reach it, whose times are bounds.",
+            lambda: decision.time_to_target(decided, title),
+        ),
+        "quality_curves": Drawing(
+            f"{named.capitalize()} over training time. {means} shaded.",
+            lambda: curves.quality_curves(quality(comparison), metric, title, target),
+        ),
+        "quality_time": Drawing(
+            f"Final {named} against total training time. {means}.",
+            lambda: methods.quality_time(table, title, target),
         ),
         "throughput": Drawing(
             f"Samples per second over {comparison.baseline}'s. {means}.",
             lambda: methods.throughput_bars(table, title),
         ),
-        "quality_time": Drawing(
-            f"Final {named} against total training time. {means}.",
-            lambda: methods.quality_time(table, title),
-        ),
-        "quality_curves": Drawing(
-            f"{named.capitalize()} over training time. {means} shaded.",
-            lambda: curves.quality_curves(quality(comparison), metric, title),
-        ),
         "quality_steps": Drawing(
             f"{named.capitalize()} over steps of training, whatever they took.",
             lambda: curves.quality_steps(
-                quality(comparison), metric, title, _steps_per_epoch(comparison)
+                quality(comparison), metric, title, _steps_per_epoch(comparison), target
             ),
         ),
         "quality_density": Drawing(
             f"Final {named} against mean density. {means}.",
-            lambda: methods.quality_density(table, title),
+            lambda: methods.quality_density(table, title, target),
         ),
         "breakdown": Drawing(
             "Mean parts of a step; exposed communication is what backward did not hide.",
@@ -73,7 +80,32 @@ def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
         _of_runs(comparison)
         | watch_figures.of_comparison(comparison)
         | sparsity_figures.of_comparison(comparison)
+        | {
+            "quality_over_time": Drawing(
+                f"Final quality over the time of the run, over {comparison.baseline}'s"
+                f"{in_studies('quality_over_time')}. {means}.",
+                lambda: methods.quality_over_time_bars(_of_choices(comparison), title),
+            )
+        }
     )
+
+
+def in_studies(figure: str) -> str:
+    """What studies call a figure, in brackets, as their words.yaml says; "" where none does."""
+    found = [file for study in studies() if (file := study.file("words.yaml"))]
+    words = [str(known[figure]) for file in found if figure in (known := _words(file))]
+    return f" ({'; '.join(words)})" if words else ""
+
+
+def _words(file: Path) -> dict[str, Any]:
+    return dict(yaml.safe_load(file.read_text()) or {})
+
+
+def _of_choices(comparison: Comparison) -> pd.DataFrame:
+    """The table without oracles, which are no choice; who missed the target has a `remark`."""
+    table = comparison.table[comparison.table.controller != ORACLE]
+    missed = comparison.decision.decides & (table.reached < table.seeds)
+    return table.assign(remark=missed.map({True: "target not reached", False: ""}))
 
 
 def _of_runs(comparison: Comparison) -> dict[str, Drawing]:
@@ -136,11 +168,12 @@ def of_experiment(comparisons: list[Comparison]) -> dict[str, Drawing]:
     measured = [each.table.metric.iloc[0] for each in comparisons]
     named = {", ".join(differences(each, comparisons)) or each.name: each for each in comparisons}
     conditions = {said: quality(each) for said, each in named.items()}
+    targets = {said: each.decision.target for said, each in named.items()}
     metric, title = max(measured), str(comparisons[0].runs.experiment.iloc[0])
     return {
         "quality_conditions": Drawing(
             "Quality over training time under each setting.",
-            lambda: curves.quality_conditions(conditions, metric, title),
+            lambda: curves.quality_conditions(conditions, metric, title, targets=targets),
         )
     } | sparsity_figures.of_experiment(named)
 

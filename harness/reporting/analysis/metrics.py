@@ -63,7 +63,7 @@ class RunMetrics(NamedTuple):
     convergence_s: float  # from when on every evaluation met the target
     converged: bool
     speedup: Annotated[
-        float, Column("final quality over time, over the baseline's", "norm. speed-up", shown=True)
+        float, Column("over the baseline's", "final quality over time (×)", shown=True)
     ]
     normalised_throughput: Annotated[
         float, Column("over the baseline's", "norm. samples/s", shown=True)

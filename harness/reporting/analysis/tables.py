@@ -14,12 +14,16 @@ from harness.reporting.analysis.agreement import Pair, Summary
 from harness.reporting.analysis.grid import ColumnHead, Grid, TableCell, figure, number, word
 from harness.reporting.analysis.metrics import SHOWN
 from harness.reporting.analysis.proof import Proof
+from harness.reporting.analysis.regret import ORACLE
 from harness.reporting.claims import Claim
 from harness.reporting.claims.base import FAILS, HOLDS
 
 BOUNDS = {"low": "at least ", "high": "at most ", "unknown": "about "}
 MARKS = {HOLDS: "good", FAILS: "bad"}
 SPOKEN = {"time_s": "the whole run", "time_to_target_s": "time to target"}
+TO_TARGET = ("time_to_target_s", "over_first")
+OF_THEIR_OWN = ("time_to_target_s", "speedup")  # columns of a place, or a table, of their own
+OVER_FIRST = Column("time to the target over the first's, same seed", "over the first (×)")
 NAMED = {"method": Column(), "runs": Column()}
 CLAIMS = {
     "id": Column(title="where"),
@@ -78,9 +82,10 @@ def _cell(row: dict[str, Any], name: str, column: Column, numbers: Mapping[str, 
     if not numbers[name]:
         told = ("no", "yes")[value] if isinstance(value, bool) else value
         return word(told, MARKS.get(value, ""))
-    censored = name == "time_to_target_s" and row.get("reached", 0) < row.get("seeds", 0)
+    censored = name in TO_TARGET and row.get("reached", 0) < row.get("seeds", 0)
     if censored and pd.notna(value):
-        return number(value, column.digits, f"{row['reached']} of {row['seeds']}", "> ")
+        share = f"{row['reached']} of {row['seeds']}" if name == "time_to_target_s" else ""
+        return number(value, column.digits, share, "> ")
     before = BOUNDS.get(row.get("bound", ""), "") if name in ("measured", "regret") else ""
     before += "+" * (column.signed and value > 0)
     scale = 100 if column.percent else 1
@@ -94,10 +99,26 @@ def _interval(row: dict[str, Any], name: str, digits: int) -> str:
 
 
 def comparison(table: pd.DataFrame) -> Grid:
-    """Table of `metrics.compare`: a row per method."""
+    """Table of `decision.arranged`: a row per method, in the order of the decision."""
+    known = {"method": Column(), "seeds": Column()}
+    if table.time_to_target_s.notna().any():
+        known |= {"time_to_target_s": SHOWN["time_to_target_s"], "over_first": OVER_FIRST}
+    others = {name: each for name, each in SHOWN.items() if name not in OF_THEIR_OWN}
+    return grid(table, known | others | {"final": _final(table)})
+
+
+def quality_over_time(table: pd.DataFrame) -> Grid | None:
+    """Final quality over time of each choice, over the baseline's; None without a baseline."""
+    table = table[table.controller != ORACLE]
+    if table.speedup.isna().all():
+        return None
+    known = {"method": Column(), "final": _final(table)}
+    return grid(table, known | {name: SHOWN[name] for name in ("time_s", "speedup")})
+
+
+def _final(table: pd.DataFrame) -> Column:
     metric = table.metric.iloc[0].replace("_", " ") or "quality"
-    final = SHOWN["final"]._replace(title=f"final {metric}")
-    return grid(table, {"method": Column(), "seeds": Column(), **SHOWN, "final": final})
+    return SHOWN["final"]._replace(title=f"final {metric}")
 
 
 def proof(table: pd.DataFrame) -> Grid:

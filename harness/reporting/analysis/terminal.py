@@ -10,6 +10,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from harness.reporting.analysis.comparison import Comparison, differences
+from harness.reporting.analysis.decision import sentences
 from harness.reporting.analysis.grid import Grid
 
 WIDTH = 100  # where the output is no terminal
@@ -30,6 +32,17 @@ def table(grid: Grid) -> Table:
         cells = [filter(None, (row[at].text, row[at].small)) for at in places]
         shown.add_row(*(Text("\n".join(each)) for each in cells))
     return shown
+
+
+def decision(compared: Comparison, others: list[Comparison]) -> list[str]:
+    """Lines that say who is first, under which setting where `others` has more than it."""
+    first, *rest = sentences(compared.decision)
+    if len(others) == 1:
+        return [first, *rest]
+    experiment = compared.runs.experiment.iloc[0]
+    beside = [each for each in others if each.runs.experiment.iloc[0] == experiment]
+    setting = ", ".join([str(experiment), *differences(compared, beside)])
+    return [f"{setting}: {first}", *(f"  {line}" for line in rest)]
 
 
 def _folded(title: str) -> str:

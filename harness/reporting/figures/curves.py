@@ -1,6 +1,7 @@
 """Figures of quality as training goes on: tables of `metrics.curve` in, Figures out."""
 
 from collections.abc import Mapping
+from textwrap import fill
 from typing import Any
 
 import matplotlib as mpl
@@ -9,33 +10,48 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from harness.reporting.figures.styles import Style, of_line, panels, styles
-from harness.reporting.figures.theme import LOOK, NothingToDraw, legend, logarithmic, sheet
+from harness.reporting.figures.theme import (
+    LOOK,
+    NothingToDraw,
+    aim,
+    legend,
+    legend_of,
+    logarithmic,
+    sheet,
+    spans_decades,
+)
 
-FAR = 8  # a time axis whose ends differ by this factor is logarithmic
 FEW_POINTS = 15
 PANEL_IN, FRAME_IN = 2.9, 1.3
+TITLE_LETTERS = 40  # of a panel's title, in a line
 
 Curves = Mapping[str, pd.DataFrame]
 
 
 @mpl.rc_context(LOOK)
-def quality_curves(curves: Curves, metric: str, title: str = "") -> Figure:
-    """Quality over training time, a line per method, from `metrics.curve`."""
-    figure, rows = _panels(curves, metric, title, "time_s")
+def quality_curves(
+    curves: Curves, metric: str, title: str = "", target: float | None = None
+) -> Figure:
+    """Quality over training time, a line per method, from `metrics.curve`, one at the target."""
+    figure, rows = _panels(curves, metric, title, "time_s", target)
     _time_axis(rows[-1], curves)
     return figure
 
 
 @mpl.rc_context(LOOK)
 def quality_steps(
-    curves: Curves, metric: str, title: str = "", steps_per_epoch: float | None = None
+    curves: Curves,
+    metric: str,
+    title: str = "",
+    steps_per_epoch: float | None = None,
+    target: float | None = None,
 ) -> Figure:
     """Quality over epochs where their length is known, else over steps."""
     scaled = {
         method: table.assign(step=table.step / (steps_per_epoch or 1))
         for method, table in curves.items()
     }
-    figure, rows = _panels(scaled, metric, title, "step")
+    figure, rows = _panels(scaled, metric, title, "step", target)
     rows[-1].set_xlabel("epoch" if steps_per_epoch else "step")
     rows[-1].set_xlim(left=0)
     return figure
@@ -43,9 +59,13 @@ def quality_steps(
 
 @mpl.rc_context(LOOK)
 def quality_conditions(
-    conditions: Mapping[str, Curves], metric: str, title: str = "", most: int = 3
+    conditions: Mapping[str, Curves],
+    metric: str,
+    title: str = "",
+    most: int = 3,
+    targets: Mapping[str, float | None] | None = None,
 ) -> Figure:
-    """Quality over time, a panel per condition."""
+    """Quality over time, a panel per condition, each with its target."""
     methods = {method for curves in conditions.values() for method in curves}
     known = {said: curves for said, curves in conditions.items() if _values(curves).notna().any()}
     if not known:
@@ -58,24 +78,24 @@ def quality_conditions(
     entries: dict[str, Any] = {}
     for axes, (said, curves) in zip(all_axes, known.items(), strict=False):
         _draw(axes, sorted(curves), curves, looks, "time_s")
+        aim(axes, (targets or {}).get(said))
         _time_axis(axes, curves)
-        axes.set_title(said, fontsize=9)
+        axes.set_title(fill(said, TITLE_LETTERS), fontsize=9)
         entries |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     for axes in all_axes[len(known) :]:
         axes.set_axis_off()
     for row in range(rows):
         all_axes[row * columns].set_ylabel(metric.replace("_", " "))
-    names = sorted(entries)
-    handles = [entries[name] for name in names]
-    figure.legend(handles, names, loc="outside lower center", ncols=min(5, len(names)))
-    return figure
+    return legend_of(figure, {name: entries[name] for name in sorted(entries)})
 
 
 def _values(curves: Curves) -> pd.Series:
     return pd.concat([table.value for table in curves.values()])
 
 
-def _panels(curves: Curves, metric: str, title: str, x: str) -> tuple[Figure, list[Axes]]:
+def _panels(
+    curves: Curves, metric: str, title: str, x: str, target: float | None
+) -> tuple[Figure, list[Axes]]:
     if _values(curves).isna().all():
         raise NothingToDraw("no method has a number for value")
     groups = panels(curves)
@@ -85,6 +105,7 @@ def _panels(curves: Curves, metric: str, title: str, x: str) -> tuple[Figure, li
     looks = styles(curves)
     for axes, group in zip(rows, groups, strict=True):
         _draw(axes, group, curves, looks, x)
+        aim(axes, target)
         axes.set_ylabel(metric.replace("_", " "))
         if len(groups) > 1:
             axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), fontsize=8)
@@ -112,7 +133,7 @@ def _draw(
 def _time_axis(axes: Axes, curves: Curves) -> None:
     known = [table.time_s for table in curves.values() if len(table)]
     begin, ends = min(float(times.min()) for times in known), [float(t.max()) for t in known]
-    if max(ends) > FAR * min(ends) > 0:
+    if spans_decades(ends) and begin > 0:
         logarithmic(axes.xaxis, begin, max(ends))
     else:
         axes.set_xlim(left=0)

@@ -9,31 +9,39 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from harness.reporting.figures.styles import Style, of_bar, of_point, styles
-from harness.reporting.figures.theme import LOOK, NothingToDraw, legend, logarithmic, sheet
+from harness.reporting.figures.theme import (
+    LOOK,
+    NothingToDraw,
+    aim,
+    legend,
+    logarithmic,
+    sheet,
+    spans_decades,
+)
 
-FAR = 8  # a time axis whose ends differ by this factor is logarithmic
 NARROW = 3  # likewise an axis of densities
 
 
 @mpl.rc_context(LOOK)
-def speedup_bars(comparison: pd.DataFrame, title: str = "") -> Figure:
-    """Normalised training speed-up of each method, from `metrics.compare`."""
-    return _bars(comparison, "speedup", "normalised training speed-up (×)", title)
+def quality_over_time_bars(comparison: pd.DataFrame, title: str = "") -> Figure:
+    """Final quality over the time of the run, over the baseline's, from `metrics.compare`."""
+    return _bars(comparison, "speedup", "final quality over time, over the baseline's (×)", title)
 
 
 @mpl.rc_context(LOOK)
 def throughput_bars(comparison: pd.DataFrame, title: str = "") -> Figure:
     """Normalised throughput of each method, from `metrics.compare`."""
-    return _bars(comparison, "normalised_throughput", "normalised throughput (×)", title)
+    label = "samples/s over the baseline's (×)"
+    return _bars(comparison, "normalised_throughput", label, title)
 
 
 @mpl.rc_context(LOOK)
-def quality_time(comparison: pd.DataFrame, title: str = "") -> Figure:
+def quality_time(comparison: pd.DataFrame, title: str = "", target: float | None = None) -> Figure:
     """Final quality against total training time, one point per method, from `metrics.compare`."""
     shown = _known(comparison, "final")
-    figure = _points(shown, "time_s", title)
+    figure = _points(shown, comparison.method, "time_s", title, target)
     axes = figure.axes[0]
-    if shown.time_s.max() > FAR * shown.time_s.min() > 0:
+    if spans_decades(shown.time_s):
         logarithmic(axes.xaxis, shown.time_s.min(), shown.time_s.max())
     else:
         axes.set_xlim(left=0)
@@ -42,10 +50,12 @@ def quality_time(comparison: pd.DataFrame, title: str = "") -> Figure:
 
 
 @mpl.rc_context(LOOK)
-def quality_density(comparison: pd.DataFrame, title: str = "") -> Figure:
+def quality_density(
+    comparison: pd.DataFrame, title: str = "", target: float | None = None
+) -> Figure:
     """Final quality against mean density, one point per method."""
     shown = _known(comparison, "final").dropna(subset=["density"])
-    figure = _points(shown, "density", title)
+    figure = _points(shown, comparison.method, "density", title, target)
     axes = figure.axes[0]
     if shown.density.max() > NARROW * shown.density.min() > 0:
         logarithmic(axes.xaxis, shown.density.min(), shown.density.max())
@@ -90,9 +100,10 @@ def _known(table: pd.DataFrame, column: str) -> pd.DataFrame:
     return shown
 
 
-def _styled(table: pd.DataFrame) -> list[tuple[Any, Style]]:
-    looks = styles(table.method)
-    rows: Any = table.itertuples()
+def _styled(shown: pd.DataFrame, methods: pd.Series) -> list[tuple[Any, Style]]:
+    """Each row with its style among all `methods`, as it has it in the other figures."""
+    looks = styles(methods)
+    rows: Any = shown.itertuples()
     return [(row, looks[row.method]) for row in rows]
 
 
@@ -106,10 +117,12 @@ def _error(row: Any, name: str) -> list[list[float]] | None:
     return None if np.isnan(low) else [[max(0.0, mean - low)], [max(0.0, high - mean)]]
 
 
-def _points(shown: pd.DataFrame, column: str, title: str) -> Figure:
+def _points(
+    shown: pd.DataFrame, methods: pd.Series, column: str, title: str, target: float | None
+) -> Figure:
     """`column` and final quality of each method, with their intervals."""
     figure, axes = _figure(title)
-    for row, style in _styled(shown):
+    for row, style in _styled(shown, methods):
         x = getattr(row, column)
         axes.errorbar(
             x,
@@ -122,6 +135,7 @@ def _points(shown: pd.DataFrame, column: str, title: str) -> Figure:
         )
         axes.plot(x, row.final, label=row.method, markersize=8, **of_point(style))
     axes.margins(0.12)
+    aim(axes, target)
     axes.set_ylabel(f"final {shown.metric.iloc[0].replace('_', ' ')}")
     return legend(figure, axes)
 
@@ -129,12 +143,13 @@ def _points(shown: pd.DataFrame, column: str, title: str) -> Figure:
 def _bars(comparison: pd.DataFrame, column: str, label: str, title: str) -> Figure:
     shown = _known(comparison, column)
     figure, axes = _figure(title, height=1.3 + 0.42 * len(shown))
-    for place, (row, style) in enumerate(_styled(shown)):
+    for place, (row, style) in enumerate(_styled(shown, comparison.method)):
         value, error = getattr(row, column), _error(row, column)
         axes.barh(place, value, 0.62, **of_bar(style))
         axes.errorbar(value, place, xerr=error, color="0.25", capsize=3, linestyle="none")
         tip = value + (error[1][0] if error else 0)
-        text = f"{value:.3g}" + (" (diverged)" if row.diverged and not value else "")
+        remark = "diverged" if row.diverged and not value else getattr(row, "remark", "")
+        text = f"{value:.3g}" + f" ({remark})" * bool(remark)
         axes.annotate(text, (tip, place), (5, 0), textcoords="offset points", va="center")
     axes.axvline(1, color="0.25", linewidth=1, linestyle="--")
     axes.set_yticks(range(len(shown)), list(shown.method))

@@ -13,7 +13,14 @@ from matplotlib.figure import Figure
 
 from harness.reporting.figures.link_load import FlowSpan
 from harness.reporting.figures.styles import Style, of_line, panels, styles
-from harness.reporting.figures.theme import LOOK, NothingToDraw, legend, logarithmic, sheet
+from harness.reporting.figures.theme import (
+    LOOK,
+    NothingToDraw,
+    legend,
+    logarithmic,
+    sheet,
+    thinned,
+)
 
 RATE: Any = {"color": "0.45", "linewidth": 1.2, "linestyle": (0, (4, 2))}
 PANEL_IN, RATE_IN, FRAME_IN = 2.6, 1.3, 1.1
@@ -146,6 +153,7 @@ def _known(series: Series, column: str) -> None:
 
 
 def _rate(axes: Axes, rate: pd.DataFrame, label: str) -> None:
+    rate = thinned(rate, "planned_mbit")
     axes.plot(rate.time_s, rate.planned_mbit, drawstyle="steps-post", label=label, **RATE)
 
 
@@ -165,6 +173,7 @@ def _scale(axes: Axes, series: Series, shown: PanelColumn, end_s: float) -> None
 
 def _line(axes: Axes, method: str, style: Style, table: pd.DataFrame, x: str, y: str) -> None:
     every = 1 if len(table) <= FEW_POINTS else 0.12
+    table = thinned(table, y)
     axes.plot(
         table[x], table[y], label=method, markevery=every, markersize=5, lw=1.3, **of_line(style)
     )

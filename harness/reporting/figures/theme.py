@@ -1,13 +1,14 @@
-"""How every figure looks: one house style, methods told apart without colour, saved twice."""
+"""How every figure looks: one house style, methods told apart without colour, saved as lines."""
 
 import io
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -28,10 +29,12 @@ LOOK: Any = {
     "pdf.fonttype": 42,  # text stays text, as journals ask
     "svg.hashsalt": "gradnet",  # the same figure is the same file
 }
+TARGET: Any = {"color": "0.25", "linewidth": 1.2, "linestyle": (0, (6, 2, 1, 2)), "zorder": 1.5}
 SHEET_LETTERS = 96  # of a legend, side by side
 HANDLE_LETTERS = 10  # that a legend's line takes before its label, with the gaps
-MOST_VECTOR_BYTES = 150_000  # a larger drawing is shown as pixels
+MOST_POINTS = 400  # of a line, which is no wider in dots
 FINER_THAN_SEEN = re.compile(rb"(\d{2,}\.\d\d)\d+")  # of places in an svg, which are points
+FAR = 8  # an axis whose ends differ by this factor is logarithmic
 TIGHT_DECADES = 2.0  # a shorter logarithmic axis has ticks between its powers of ten
 
 
@@ -44,13 +47,6 @@ class Drawing(NamedTuple):
 
     caption: str
     draw: Callable[[], Figure]
-
-
-class Picture(NamedTuple):
-    """A drawing as a page holds it."""
-
-    kind: str  # MIME type
-    data: bytes
 
 
 def sheet(title: str, height_in: float, width_in: float = WIDTH_IN) -> Figure:
@@ -78,6 +74,18 @@ def legend_of(figure: Figure, handles: Mapping[str, Any]) -> Figure:
     return figure
 
 
+def spans_decades(values: Iterable[float]) -> bool:
+    """True if the least of positive `values` is lost beside the greatest on an axis from 0."""
+    known = [value for value in values if value == value]
+    return bool(known) and max(known) > FAR * min(known) > 0
+
+
+def aim(axes: Axes, target: float | None) -> None:
+    """Draw the target as a line across; nothing where there is none."""
+    if target is not None and target == target:
+        axes.axhline(target, label=f"target {target:g}", **TARGET)
+
+
 def logarithmic(axis: Axis, low: float, high: float) -> None:
     """A logarithmic axis from `low` to `high` whose ticks are plain numbers that do not touch."""
     across = axis is axis.axes.xaxis
@@ -89,30 +97,38 @@ def logarithmic(axis: Axis, low: float, high: float) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+def thinned(table: pd.DataFrame, column: str, most: int = MOST_POINTS) -> pd.DataFrame:
+    """Rows of `table` that a line through `column` is seen by: at most about `most`, in order.
+
+    Of every stretch of rows the lowest and the highest stay, and the table's first and last.
+    """
+    if len(table) <= most:
+        return table
+    values = table[column].reset_index(drop=True).dropna()
+    stretch = values.index // -(-2 * len(table) // most)
+    of_stretch = values.groupby(stretch)
+    kept = {0, len(table) - 1, *of_stretch.idxmin(), *of_stretch.idxmax()}
+    return table.iloc[sorted(kept)]
+
+
 @mpl.rc_context(LOOK)
 def save(figure: Figure, path: Path) -> list[Path]:
-    """Write `path`.png and `path`.pdf; a dot inside the name stays."""
-    files = [path.with_name(path.name + suffix) for suffix in (".png", ".pdf")]
+    """Write `path`.svg and `path`.pdf, sharp at any size; a dot inside the name stays."""
+    files = [path.with_name(path.name + suffix) for suffix in (".svg", ".pdf")]
     path.parent.mkdir(parents=True, exist_ok=True)
-    _settle(figure)
-    for file in files:
-        figure.savefig(file, dpi=150)
+    files[0].write_bytes(svg(figure))
+    figure.savefig(files[1], metadata={"CreationDate": None})
     return files
 
 
 @mpl.rc_context(LOOK)
-def picture(figure: Figure) -> Picture:
-    """`figure` for a page: lines as lines, unless there are so many that pixels are smaller."""
+def svg(figure: Figure) -> bytes:
+    """`figure` as lines and letters; the same figure is the same bytes."""
     _settle(figure)
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # no date, and no address
     drawn = io.BytesIO()
     figure.savefig(drawn, format="svg", metadata=nothing)
-    lines = FINER_THAN_SEEN.sub(rb"\1", drawn.getvalue())
-    if len(lines) <= MOST_VECTOR_BYTES:
-        return Picture("image/svg+xml", lines)
-    pixels = io.BytesIO()
-    figure.savefig(pixels, format="png", dpi=150)
-    return Picture("image/png", pixels.getvalue())
+    return FINER_THAN_SEEN.sub(rb"\1", drawn.getvalue())
 
 
 def _settle(figure: Figure) -> None:

@@ -21,13 +21,12 @@ Pictures = dict[str, EmbeddedFigure]  # by file name, in the order in which they
 PIXELS_PER_IN = 96
 
 
-def of(figure: theme.Figure, caption: str) -> EmbeddedFigure:
-    """`figure` in a page, with what it shows in words."""
-    drawn = theme.picture(figure)
+def of(figure: theme.Figure, caption: str, svg: bytes | None = None) -> EmbeddedFigure:
+    """`figure` in a page, with what it shows in words; `svg` where it is drawn already."""
     width_in, height_in = figure.get_size_inches()
     return EmbeddedFigure(
         caption,
-        data(drawn.kind, drawn.data),
+        data("image/svg+xml", svg or theme.svg(figure)),
         round(PIXELS_PER_IN * width_in),
         round(PIXELS_PER_IN * height_in),
     )

@@ -1,0 +1,163 @@
+"""Who is first: laws over random results, and what is said of results whose answer is known."""
+
+import math
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.reporting.analysis import metrics
+from harness.reporting.analysis.decision import Decision, arranged, decide, sentences
+from harness.reporting.figures.decision import time_to_target
+from harness.reporting.figures.theme import NothingToDraw
+from tests.claims.tables import row
+
+GOAL = 0.9
+NAN = math.nan
+NAMES = ["allreduce", "topk_0.1", "topk_0.001", "pace", "randomk_0.1", "qsgd"]
+
+
+def rows(method: str, *times_s: float, **known: Any) -> list[dict[str, Any]]:
+    """A run a seed that took so long to the target; nan: that never reached it, in 100 s."""
+    return [
+        row("by_hand", method, seed, reached=not math.isnan(time_s), final=0.95,
+            time_to_target_s=100.0 if math.isnan(time_s) else time_s) | known
+        for seed, time_s in enumerate(times_s)
+    ]  # fmt: skip
+
+
+def decided(*methods: list[dict[str, Any]], target: float | None = GOAL) -> Decision:
+    return decide(pd.DataFrame([each for runs in methods for each in runs]), target, "allreduce")
+
+
+TIMES = st.one_of(st.just(NAN), st.floats(0.001, 1e5))
+RUN = st.tuples(TIMES, st.booleans(), st.one_of(st.just(NAN), st.floats(0.0, 1.0)))
+RESULTS = st.dictionaries(st.sampled_from(NAMES), st.lists(RUN, min_size=1, max_size=4), min_size=1)
+
+
+def of(results: dict[str, list[tuple[float, bool, float]]]) -> pd.DataFrame:
+    found = []
+    for method, runs in results.items():
+        for seed, (time_s, diverged, final) in enumerate(runs):
+            [run] = rows(method, time_s, diverged=diverged, final=final)
+            found.append(run | {"seed": seed})
+    return pd.DataFrame(found)
+
+
+def reaches(runs: list[tuple[float, bool, float]]) -> float:
+    """Share of runs that reached the target and stayed."""
+    return sum(not math.isnan(time_s) and not diverged for time_s, diverged, _ in runs) / len(runs)
+
+
+@given(RESULTS)
+def test_who_never_reaches_the_target_is_never_above_who_does(results) -> None:
+    measured = of(results)
+    found = decide(measured, GOAL, "allreduce")
+    shares = [reaches(results[each.method]) for each in found.standings]
+    if not found.decides:  # nothing was evaluated
+        assert measured.final.isna().all() and not found.ranked
+        return
+    assert shares == sorted(shares, reverse=True)
+    table = arranged(metrics.compare(measured, "allreduce"), found)
+    assert table.method.tolist() == [each.method for each in found.standings]
+    ranked = [each.method for each in found.ranked]
+    assert ranked == [each.method for each in found.standings if reaches(results[each.method]) == 1]
+    times = [each.time_s.mean for each in found.ranked]
+    assert times == sorted(times) and all(map(math.isfinite, times))
+    assert table.place.dropna().tolist() == list(range(1, len(ranked) + 1))
+    first, *rest = sentences(found)
+    always = [method for method, runs in results.items() if reaches(runs) == 1]
+    assert first.startswith(f"{ranked[0]} reaches" if always else "No method reaches accuracy 0.9")
+    for method, runs in results.items():
+        if 0 < reaches(runs) < 1:
+            assert any(line.startswith(f"{method} reaches it in") for line in rest)
+
+
+@given(RESULTS)
+def test_the_first_figure_has_the_order_of_the_decision_and_opens_what_is_a_bound(results) -> None:
+    found = decide(of(results), GOAL, "allreduce")
+    try:
+        (axes,) = time_to_target(found).axes
+    except NothingToDraw:
+        assert not found.decides
+        return
+    shown = dict(zip([each.get_text() for each in axes.get_yticklabels()], axes.get_yticks(),
+                     strict=True))  # fmt: skip
+    assert list(shown) == [each.method for each in found.standings]
+    assert list(shown.values()) == sorted(shown.values()) and axes.yaxis_inverted()
+    arrows = {each.xy[1] for each in axes.texts if each.get_text() == "→"}
+    assert arrows == {shown[each.method] for each in found.standings if not each.always}
+    assert axes.get_xscale() == "log" or axes.get_xlim()[0] == 0
+
+
+def test_the_first_sentence_has_the_winner_its_lead_and_the_interval() -> None:
+    found = decided(
+        rows("allreduce", 20.0, 22.0, 24.0), rows("topk_0.1", 10.0, 11.0, 12.0), rows("pace", NAN)
+    )
+    first, *rest = sentences(found)
+    assert first == (
+        "topk_0.1 reaches accuracy 0.9 first, after 11 s (10 to 12); "
+        "allreduce takes 2.00 times as long (2.00 to 2.00, 3 pairs of runs)."
+    )
+    assert rest == ["Never: pace."]
+
+
+def test_a_lead_within_chance_is_undecided_and_one_pair_has_no_interval() -> None:
+    near = decided(rows("allreduce", 10.0, 12.0, 9.0), rows("topk_0.1", 11.0, 10.0, 9.5))
+    assert "which of the two is sooner is undecided" in sentences(near)[0]
+    alone = decided(rows("allreduce", 20.0), rows("topk_0.1", 10.0))
+    assert sentences(alone) == [
+        "topk_0.1 reaches accuracy 0.9 first, after 10 s; "
+        "allreduce takes 2.00 times as long (one pair of runs: no interval)."
+    ]
+
+
+def test_the_baseline_is_told_where_it_is_neither_first_nor_next() -> None:
+    found = decided(rows("allreduce", 40.0), rows("topk_0.1", 20.0), rows("pace", 10.0))
+    assert sentences(found)[1].startswith("allreduce, the baseline, takes 4.00 times as long")
+
+
+def test_who_reaches_it_and_diverges_has_not_reached_it() -> None:
+    found = decided(rows("allreduce", 20.0), rows("pace", 1.0, diverged=True, final=NAN))
+    assert [each.method for each in found.ranked] == ["allreduce"]
+    assert sentences(found) == [
+        "allreduce reaches accuracy 0.9 first, after 20 s; no other method reaches it.",
+        "Never: pace (diverged).",
+    ]
+
+
+def test_where_nobody_reaches_it_the_nearest_is_named() -> None:
+    found = decided(rows("allreduce", NAN, final=0.7), rows("pace", NAN, final=0.8))
+    assert sentences(found) == ["No method reaches accuracy 0.9; pace comes nearest, at 0.8."]
+    lower = {"metric": "perplexity"}
+    both = [rows("allreduce", NAN, final=70.0, **lower), rows("pace", NAN, final=80.0, **lower)]
+    assert "allreduce comes nearest, at 70" in sentences(decided(*both, target=60.0))[0]
+
+
+@pytest.mark.parametrize("target", [None, NAN])
+def test_without_a_target_nothing_is_ranked_and_it_says_what_to_write(target) -> None:
+    found = decided(rows("topk_0.1", NAN), rows("allreduce", NAN), target=target)
+    assert [each.method for each in found.standings] == ["allreduce", "topk_0.1"]
+    assert not found.ranked
+    [said] = sentences(found)
+    assert "No target is set" in said and "write target.value= and the accuracy to reach" in said
+    with pytest.raises(NothingToDraw, match="no target"):
+        time_to_target(found)
+
+
+def test_an_oracle_is_no_choice_however_fast_it_is() -> None:
+    found = decided(rows("allreduce", 20.0), rows("pace", 10.0), rows("oracle", 5.0))
+    assert [each.method for each in found.standings] == ["pace", "allreduce", "oracle"]
+    assert [each.method for each in found.ranked] == ["pace", "allreduce"]
+    assert sentences(found)[-1] == "oracle knows the profile, and is no choice; it takes 5 s."
+    (axes,) = time_to_target(found).axes
+    assert [each.get_text() for each in axes.get_yticklabels()] == ["pace", "allreduce"]
+
+
+def test_times_that_span_decades_are_points_on_a_logarithmic_axis() -> None:
+    (axes,) = time_to_target(decided(rows("allreduce", 900.0), rows("pace", 10.0))).axes
+    assert axes.get_xscale() == "log" and not axes.patches
+    (axes,) = time_to_target(decided(rows("allreduce", 20.0), rows("pace", 10.0))).axes
+    assert [bar.get_width() for bar in axes.patches] == [10, 20] and axes.get_xlim()[0] == 0
