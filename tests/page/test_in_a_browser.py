@@ -59,6 +59,78 @@ def test_every_link_of_a_page_has_its_section(page, pages):
         assert page.locator(target).count() == 1
 
 
+def chart(page, pages):
+    opened(page, pages, "by_hand.html")
+    figure = page.locator("figure.curves:has-text('topk_0.1')").first
+    assert figure.is_visible() and figure.locator("polyline").count() == 3
+    return figure
+
+
+def drawn(figure) -> list[str]:
+    return figure.locator("polyline").evaluate_all(
+        "lines => lines.map(each => each.getAttribute('points'))"
+    )
+
+
+def to(page, figure, across: float, down: float) -> None:
+    """Move the pointer to a place of the drawing, in shares of its width and height."""
+    box = figure.locator(".plot svg").bounding_box()
+    page.mouse.move(box["x"] + across * box["width"], box["y"] + down * box["height"])
+
+
+def test_a_name_hides_its_curve_and_shows_it_again(page, pages):
+    figure = chart(page, pages)
+    before, name = drawn(figure), figure.locator(".legend button", has_text="allreduce")
+    name.click()
+    assert name.get_attribute("aria-pressed") == "false"
+    assert len(drawn(figure)) == 2 and figure.locator("line.target").count() == 1
+    name.press("Enter")
+    assert name.get_attribute("aria-pressed") == "true" and drawn(figure) == before
+
+
+def test_dragging_zooms_and_a_double_click_shows_all_again(page, pages):
+    figure = chart(page, pages)
+    before, reset = drawn(figure), figure.locator(".tools button", has_text="show all")
+    assert reset.is_hidden()
+    for again in (lambda: figure.locator(".plot svg").dblclick(), reset.click):
+        to(page, figure, 0.3, 0.3)
+        page.mouse.down()
+        to(page, figure, 0.6, 0.7)
+        assert figure.locator(".zoom").count() == 1
+        page.mouse.up()
+        assert reset.is_visible() and drawn(figure) != before
+        again()
+        assert reset.is_hidden() and drawn(figure) == before
+
+
+def test_values_under_the_pointer_stand_beside_the_names(page, pages):
+    figure = chart(page, pages)
+    values = figure.locator(".legend output")
+    assert values.all_inner_texts() == ["", "", ""]
+    to(page, figure, 0.99, 0.5)  # the end of the slowest: the others are over
+    assert values.all_inner_texts() == ["", "", "0.905"]
+    assert figure.locator("circle.pointer").count() == 1
+    page.mouse.move(0, 0)
+    assert values.all_inner_texts() == ["", "", ""]
+
+
+def test_curves_are_drawn_over_steps_too(page, pages):
+    figure = chart(page, pages)
+    before = drawn(figure)
+    figure.locator(".tools button").first.click()
+    ends = {points.split()[-1].split(",")[0] for points in drawn(figure)}
+    assert len(ends) == 1 and drawn(figure) != before  # all made as many steps
+
+
+def test_without_scripts_the_figures_are_there(browser, pages):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((pages / "by_hand.html").as_uri())
+    assert page.locator("figure.curves").first.is_hidden()
+    assert page.locator("img[alt^='Accuracy over training time']").first.is_visible()
+    context.close()
+
+
 @pytest.mark.parametrize("how", ["click", "Enter", "Space"])
 def test_a_header_sorts_by_mouse_and_by_keys(page, pages, how):
     opened(page, pages, "by_hand.html")
@@ -68,7 +140,7 @@ def test_a_header_sorts_by_mouse_and_by_keys(page, pages, how):
     def press() -> list[str]:
         button = header.locator("button")
         button.click() if how == "click" else button.press(how)
-        return table.evaluate(COLUMN, 3)
+        return table.evaluate(COLUMN, 5)
 
     assert header.get_attribute("aria-sort") == "none"
     assert press() == ["0.5", "5", "10"]

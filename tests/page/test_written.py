@@ -1,13 +1,16 @@
 """What is written in the pages of a report."""
 
 import base64
+import json
 import re
 
 import pandas as pd
 import pytest
 
-from harness.report import report
-from harness.reporting.page import html
+from harness.records.run_directory import Evaluation
+from harness.report import compare, report
+from harness.reporting.analysis import load
+from harness.reporting.page import curves, html
 from tests import records_by_hand as by_hand
 from tests.page.conftest import ABROAD, EVIL
 
@@ -67,7 +70,52 @@ def test_settings_are_told_apart_and_a_table_can_be_kept(pages):
     assert len(kept) == 2
     for held, name in kept:
         assert base64.b64decode(held) == (pages / name / "comparison.csv").read_bytes()
-    assert pd.read_csv(pages / kept[0][1] / "comparison.csv").method[0] == "allreduce"
+    assert pd.read_csv(pages / kept[0][1] / "comparison.csv").method[0] == "topk_0.01"
+
+
+def test_the_decision_comes_first_and_quality_over_time_further_down(pages):
+    text = (pages / "by_hand.html").read_text()
+    first = text.index("topk_0.01 reaches accuracy 0.8 first, after 0.5 s")
+    figure = text.index('alt="Time to the target')
+    assert text.index("<h1>") < first < figure < text.index('id="methods"')
+    assert figure < text.index('id="quality-over-time"') < text.index('id="regret"')
+    assert text.count('alt="Time to the target') == 2  # one a setting, and nowhere else
+    assert "<h3>workers 4</h3>" in text[:first] or "<h3>workers 4</h3>" in text[first:]
+    index = (pages / "index.html").read_text()
+    assert "topk_0.01 reaches accuracy 0.8 first" in index
+    assert "runs are left out" in text[: text.index('id="methods"')]
+
+
+def test_a_run_without_a_target_is_told_what_to_write(pages):
+    assert "No run was evaluated" in (pages / "trunk.html").read_text()
+
+
+def test_curves_are_data_in_which_no_name_runs(tmp_path):
+    for at, (method, step_s) in enumerate({EVIL: 0.5, ABROAD: 1.0, "allreduce": 2.0}.items()):
+        rows = [by_hand.step(number, time_s=step_s * (number + 1)) for number in range(10)]
+        tested = [Evaluation(n, n * step_s, "accuracy", n / 10) for n in (5, 10)]
+        by_hand.run(tmp_path / "e" / str(at), by_hand.config(method), rows, tested)
+    told = curves.of(compare(load.runs(tmp_path / "e")))
+    assert told is not None and not set(str(told)) & set("<>&'")
+    found = json.loads(str(told))
+    assert [each["name"] for each in found["curves"]] == [EVIL, "…/weights.pt", "allreduce"]
+    assert found["metric"] == "accuracy" and found["target"] == 0.8
+    for each, step_s in zip(found["curves"], (0.5, 1.0, 2.0), strict=True):
+        times = [[time_s, step] for time_s, step, *_ in each["points"]]
+        assert times == [[5 * step_s, 5], [10 * step_s, 10]]
+        assert [point[2] for point in each["points"]] == [0.5, 1.0]
+    black = [each["name"] for each in found["curves"] if each["look"]["stroke"] == "black"]
+    assert black == ["allreduce"]
+
+
+def test_what_is_not_known_is_null_and_a_run_never_evaluated_has_no_curve(tmp_path):
+    rows = [by_hand.step(number) for number in range(5)]
+    tested = [Evaluation(2, 1.0, "accuracy", float("nan")), Evaluation(5, 2.0, "accuracy", 0.5)]
+    by_hand.run(tmp_path / "e" / "a", by_hand.config("allreduce"), rows, tested)
+    told = curves.of(compare(load.runs(tmp_path / "e")))
+    assert json.loads(str(told))["curves"][0]["points"] == [[2.0, 5, 0.5, None, None]]
+    by_hand.run(tmp_path / "f" / "a", by_hand.config("allreduce"), rows)
+    assert curves.of(compare(load.runs(tmp_path / "f"))) is None
 
 
 def test_of_one_experiment_the_index_is_its_page(tmp_path, capsys):

@@ -3,17 +3,24 @@
 from typing import Any, NamedTuple
 
 import pandas as pd
+from markupsafe import Markup
 
 from harness.reporting import claims
 from harness.reporting.analysis import metrics, proof, tables
 from harness.reporting.analysis.comparison import Comparison, differences, notes
+from harness.reporting.analysis.decision import sentences
+from harness.reporting.analysis.figure_catalog import in_studies
 from harness.reporting.analysis.grid import Grid
 from harness.reporting.analysis.regret import regret
 from harness.reporting.claims import published
-from harness.reporting.page import commands, surroundings
+from harness.reporting.page import commands, curves, surroundings
 from harness.reporting.page.pictures import EmbeddedFigure, Pictures, data
 
-BESIDE = ("network",)  # figures that have a place of their own
+BESIDE = (
+    "network",
+    "time_to_target",
+    "quality_over_time",
+)  # figures that have a place of their own
 
 
 class Setting(NamedTuple):
@@ -22,11 +29,16 @@ class Setting(NamedTuple):
     id: str
     title: str
     apart: str
+    decision: list[str]  # sentences, the first of them by itself
+    first: EmbeddedFigure | None  # time to target
+    curves: Markup | None  # `curves.of`
     target: str
     table: Grid
     notes: list[str]
     csv: EmbeddedFigure
     pictures: Pictures
+    ratio: Grid | None  # final quality over time
+    ratio_picture: EmbeddedFigure | None
     network: EmbeddedFigure | None
     worst: Grid | None  # proof, by method; None in virtual time
     proofs: Grid | None
@@ -37,8 +49,10 @@ class Experiment(NamedTuple):
 
     name: str
     ran: list[str]
+    missing: list[str]  # that runs are left out, in a line
     settings: list[Setting]
     pictures: Pictures
+    ratio_is: str  # what studies call final quality over time
     claims: Grid | None
     judged: dict[str, int]  # claims by verdict
     published: Grid | None
@@ -69,8 +83,10 @@ def gather(
     return Experiment(
         name=name,
         ran=_ran(runs, compared),
+        missing=[f"{len(absent)} of {len(runs)} runs are left out"] * (len(absent) > 0),
         settings=[_setting(each, compared, drawn.get(each.name, {})) for each in compared],
         pictures=drawn.get(name, {}),
+        ratio_is=in_studies("quality_over_time"),
         claims=tables.claims(judged) if judged else None,
         judged=_counted(judged),
         published=_published(table),
@@ -106,20 +122,24 @@ def _ran(runs: pd.DataFrame, compared: list[Comparison]) -> list[str]:
 
 
 def _setting(compared: Comparison, others: list[Comparison], pictures: Pictures) -> Setting:
-    run = compared.runs.iloc[0]
     real = not compared.runs.simulated.all()
     worst = proof.by_method(compared.proofs, list(compared.table.method)) if real else None
     csv = compared.table.to_csv(index=False).encode()
-    metric = compared.table.metric.iloc[0]
+    decided = compared.decision
     return Setting(
         id=compared.name,
         title=compared.title,
         apart=", ".join(differences(compared, others)),
-        target=f"{metric} {run.target:g}" if pd.notna(run.target) else "",
+        decision=sentences(decided),
+        first=pictures.get("time_to_target"),
+        curves=curves.of(compared),
+        target=f"{decided.metric} {decided.target:g}" if decided.decides else "",
         table=tables.comparison(compared.table),
         notes=notes(compared),
         csv=EmbeddedFigure(f"{compared.name}.csv", data("text/csv", csv), 0, 0),
         pictures={name: each for name, each in pictures.items() if name not in BESIDE},
+        ratio=tables.quality_over_time(compared.table),
+        ratio_picture=pictures.get("quality_over_time"),
         network=pictures.get("network"),
         worst=None if worst is None else tables.proof(worst),
         proofs=tables.proof(compared.proofs) if real else None,

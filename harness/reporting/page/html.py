@@ -21,7 +21,8 @@ def render(template: str, **values: Any) -> str:
         lstrip_blocks=True,
         finalize=without_folders,
     )
-    style, script = ((HERE / name).read_text() for name in ("style.css", "sort.js"))
+    style, *scripts = ((HERE / name).read_text() for name in ("style.css", "sort.js", "curves.js"))
+    script = "\n".join(f"(() => {{\n{each}}})();" for each in scripts)  # whose names are their own
     return environment.get_template(template).render(
         style=Markup(style), script=Markup(script), **values
     )
