@@ -83,6 +83,7 @@ def _check_model(run: Run) -> None:
     metric, known = run.target.metric, (data.metric, "loss")
     told = f"{' or '.join(known)}, as data set {data.name} has it, or null for the first"
     require(metric is None or metric in known, "target.metric", metric, told)
+    run.target.check_against(metric or data.metric)
     weights = run.initial_weights
     there = weights is None or Path(weights).is_file()
     require(there, "initial_weights", weights, "a checkpoint file")

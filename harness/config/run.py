@@ -23,6 +23,7 @@ from harness.config.schedules import Schedule
 from harness.config.server import Server
 from harness.config.typed import Must, require
 from harness.config.watch import Watch
+from harness.records.metrics import beyond
 from harness.workloads.buckets import BUCKET_MB, BucketMb, scaled
 from harness.workloads.data.base import DataSet
 from harness.workloads.fusion import Fusion
@@ -55,6 +56,11 @@ class Target:
     def __post_init__(self) -> None:
         given = not self.ends_run or self.value is not None
         require(given, "target.value", self.value, "a number with target.ends_run")
+
+    def check_against(self, metric: str) -> None:
+        """BadSetting where `metric` cannot come to the value."""
+        told = "" if self.value is None else beyond(metric, self.value)
+        require(not told, "target.value", self.value, told)
 
 
 @dataclass(frozen=True)

@@ -61,10 +61,19 @@ def unfit(section: Mapping[str, Any], kinds: Mapping[str, Any], prefix: str = ""
         if key.startswith("_") or key not in kinds:
             continue
         if not _fits(value, kinds[key]):
-            return f"{prefix}{key} must be {_told(kinds[key])}, got {value!r}"
+            return f"{prefix}{key} must be {_told(kinds[key])}, got {value!r}{_percent(value)}"
         if is_section(value) and (wrong := mistyped(value, f"{prefix}{key}.")):
             return wrong
     return ""
+
+
+def _percent(value: Any) -> str:
+    """What to write instead of a percentage; "" for anything else."""
+    try:
+        share = float(str(value).removesuffix("%")) / 100
+    except ValueError:
+        return ""
+    return f"; write {share:g}" if isinstance(value, str) and value.endswith("%") else ""
 
 
 def as_declared(value: Any, kind: Any) -> Any:
