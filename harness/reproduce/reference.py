@@ -15,15 +15,15 @@ from harness import report
 from harness.records.run_directory import read_json
 from harness.report import Comparison
 from harness.reporting.figures.agreement import agreement as agreement_figure
-from harness.reporting.figures.theme import Figure, NothingToDraw
+from harness.reporting.figures.theme import Figure, NothingToDraw, svg
 from harness.reproduce.gather import PaperTables, comparisons, gather
 from harness.reproduce.page import counts, write_csv, write_tables
 from harness.reproduce.paper import Paper
 from harness.reproduce.partly import Kept, merged, read
 
 FOLDER = Path(__file__).resolve().parents[2] / "results" / "reference"
-FIGURES = ("speedup", "throughput", "quality_curves", "throughput_time")  # of `report.draw`
-PIXELS_PER_IN = 75
+FIGURES = ("time_to_target", "quality_curves", "throughput", "throughput_time", "quality_over_time")
+KINDS = ("svg", "png")  # of files; the second is of results older than the first
 
 
 def write(
@@ -39,7 +39,7 @@ def write(
     origin = _origin_before(out) if before else []
     if before:
         for name in paper.experiments:
-            for figure in out.glob(f"{name}-*.png"):
+            for figure in (file for kind in KINDS for file in out.glob(f"{name}-*.{kind}")):
                 figure.unlink()
         write_tables(merged(before, _as_kept(tables), paper.experiments), out)
     else:
@@ -65,14 +65,14 @@ def _draw(tables: PaperTables, compared: list[Comparison], out: Path) -> None:
     for each in compared:
         drawn = report.draw(each)
         for figure in FIGURES:
-            _save(drawn[figure], out / f"{names[each.runs.setting.iloc[0]]}-{figure}.png")
+            _save(drawn[figure], out / f"{names[each.runs.setting.iloc[0]]}-{figure}.svg")
 
 
 def _draw_agreement(paper: Paper, out: Path) -> None:
     if (out / "agreement.csv").is_file():
         pairs = pd.read_csv(out / "agreement.csv")
         title = f"{paper.name}: virtual time against packets"
-        _save(lambda: agreement_figure(pairs, title), out / "agreement.png")
+        _save(lambda: agreement_figure(pairs, title), out / "agreement.svg")
 
 
 def _name(setting: Any) -> str:
@@ -84,7 +84,7 @@ def _name(setting: Any) -> str:
 def _save(draw: Callable[[], Figure], file: Path) -> None:
     """Unless there is nothing to draw."""
     with suppress(NothingToDraw):
-        draw().savefig(file, dpi=PIXELS_PER_IN)
+        file.write_bytes(svg(draw()))
 
 
 def _readme(paper: Paper, out: Path, runs: list[str], asked: list[str], before: list[str]) -> str:

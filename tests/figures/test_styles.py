@@ -13,8 +13,8 @@ from harness.reporting.figures.styles import (
     BASELINE,
     COLORS,
     LINES,
-    LOOKS,
     MOST_TOGETHER,
+    SHAPES,
     of_bar,
     panels,
     style,
@@ -59,7 +59,7 @@ def test_no_colour_is_shared_hatched_or_dashed_while_there_are_enough(names: set
     assert all(each.hatch == "" and each.linestyle == LINES[0] for each in found)
 
 
-@given(st.sets(NAMES, max_size=LOOKS))
+@given(st.sets(NAMES, max_size=len(SHAPES)))
 def test_without_colour_the_methods_of_a_figure_differ(names: set[str]) -> None:
     looks = {(str(each.marker), each.hollow) for each in styles(names).values()}
     assert len(looks) == len(names)

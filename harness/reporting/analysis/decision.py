@@ -21,7 +21,7 @@ MOST_NAMED = 6  # methods in one sentence
 ALWAYS, SOMETIMES, NEVER = 0, 1, 2
 
 
-class Standing(NamedTuple):
+class MethodStanding(NamedTuple):
     """How one method stands, over its runs under one setting."""
 
     method: str
@@ -50,10 +50,10 @@ class Decision(NamedTuple):
     metric: str  # "" where nothing was evaluated
     target: float | None
     baseline: str
-    standings: tuple[Standing, ...]
+    standings: tuple[MethodStanding, ...]
 
     @property
-    def ranked(self) -> list[Standing]:
+    def ranked(self) -> list[MethodStanding]:
         """Those with a place, the first at the front."""
         return [each for each in self.standings if each.place is not None]
 
@@ -83,11 +83,11 @@ def decide(measured: pd.DataFrame, target: float | None, baseline: str) -> Decis
     return decided._replace(standings=tuple(_placed(found, counted)))
 
 
-def _standing(method: str, runs: pd.DataFrame) -> Standing:
+def _standing(method: str, runs: pd.DataFrame) -> MethodStanding:
     time_s, reached = metrics.interval(runs.time_to_target_s), int(runs.reached.sum())
     if reached < len(runs):
         time_s = Interval(time_s.mean, float("nan"), float("nan"))
-    return Standing(
+    return MethodStanding(
         method,
         None,
         time_s,
@@ -100,7 +100,7 @@ def _standing(method: str, runs: pd.DataFrame) -> Standing:
     )
 
 
-def _order(each: Standing, metric: str) -> tuple[Any, ...]:
+def _order(each: MethodStanding, metric: str) -> tuple[Any, ...]:
     """Who always reaches it by time, who does in some runs by how many, the rest by quality."""
     kind = ALWAYS if each.always else NEVER if each.never else SOMETIMES
     goal = metrics.quality(metric, each.final)
@@ -112,7 +112,7 @@ def _order(each: Standing, metric: str) -> tuple[Any, ...]:
     return (each.oracle, kind, *by, each.method)
 
 
-def _placed(found: Sequence[Standing], measured: pd.DataFrame) -> list[Standing]:
+def _placed(found: Sequence[MethodStanding], measured: pd.DataFrame) -> list[MethodStanding]:
     """With places, and times over the first's, where there is a first."""
     ranked = [each.method for each in found if each.always and not each.oracle]
     placed = []
@@ -201,7 +201,7 @@ def _nobody(decided: Decision) -> str:
     return f"No method reaches {goal}{nearest}."
 
 
-def _lead(after: Standing) -> str:
+def _lead(after: MethodStanding) -> str:
     """By how much the first leads the next, and whether that is more than chance."""
     over = after.over_first
     if over is None or not over.seeds:
@@ -226,7 +226,7 @@ def _rest(decided: Decision) -> list[str]:
     return said + [_of_oracle(each, decided) for each in decided.standings if each.oracle]
 
 
-def _of_oracle(each: Standing, decided: Decision) -> str:
+def _of_oracle(each: MethodStanding, decided: Decision) -> str:
     told = f"{each.method} knows the profile, and is no choice"
     if not each.always:
         return f"{told}; it reaches the target in {each.reached} of {each.runs} runs."

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.reporting.analysis.decision import Decision, Standing, factor
+from harness.reporting.analysis.decision import Decision, MethodStanding, factor
 from harness.reporting.analysis.grid import figure as number
 from harness.reporting.figures.styles import Style, of_bar, of_point, styles
 from harness.reporting.figures.theme import LOOK, NothingToDraw, logarithmic, sheet, spans_decades
@@ -45,13 +45,13 @@ def time_to_target(decided: Decision, title: str = "") -> Figure:
     return figure
 
 
-def _places(shown: Sequence[Standing]) -> list[float]:
+def _places(shown: Sequence[MethodStanding]) -> list[float]:
     """Height of each row; a gap sets apart those whose time is a bound."""
     apart = any(each.always for each in shown)
     return [at + GAP * (apart and not each.always) for at, each in enumerate(shown)]
 
 
-def _bar(axes: Axes, place: float, each: Standing, style: Style) -> None:
+def _bar(axes: Axes, place: float, each: MethodStanding, style: Style) -> None:
     look: dict[str, Any] = of_bar(style)
     if not each.always:
         look |= {"facecolor": "none", "edgecolor": style.color, "linewidth": 1.2, "hatch": ""}
@@ -60,7 +60,7 @@ def _bar(axes: Axes, place: float, each: Standing, style: Style) -> None:
     _interval(axes, place, each, "0.25")
 
 
-def _point(axes: Axes, place: float, each: Standing, style: Style) -> None:
+def _point(axes: Axes, place: float, each: MethodStanding, style: Style) -> None:
     look = of_point(style)
     if not each.always:
         look |= {"markerfacecolor": "white"}
@@ -68,14 +68,14 @@ def _point(axes: Axes, place: float, each: Standing, style: Style) -> None:
     _interval(axes, place, each, style.color)
 
 
-def _interval(axes: Axes, place: float, each: Standing, color: str) -> None:
+def _interval(axes: Axes, place: float, each: MethodStanding, color: str) -> None:
     mean, low, high = each.time_s
     if pd.notna(low):
         error = [[max(0.0, mean - low)], [max(0.0, high - mean)]]
         axes.errorbar(mean, place, xerr=error, color=color, capsize=3, linestyle="none")
 
 
-def _said(axes: Axes, place: float, each: Standing) -> None:
+def _said(axes: Axes, place: float, each: MethodStanding) -> None:
     """What the row says in words, right of the panel; an arrow where the time is a bound."""
     if not each.always:
         end = (each.time_s.mean, place)
@@ -84,7 +84,7 @@ def _said(axes: Axes, place: float, each: Standing) -> None:
     axes.text(1.02, place, _words(each), transform=beside, va="center", fontsize=9)
 
 
-def _words(each: Standing) -> str:
+def _words(each: MethodStanding) -> str:
     said = f"{number(each.time_s.mean)} s"
     if each.always:
         over = each.over_first
@@ -98,7 +98,11 @@ def _words(each: Standing) -> str:
 
 
 def _frame(
-    axes: Axes, rows: Sequence[float], shown: Sequence[Standing], times: Sequence[float], far: bool
+    axes: Axes,
+    rows: Sequence[float],
+    shown: Sequence[MethodStanding],
+    times: Sequence[float],
+    far: bool,
 ) -> None:
     axes.set_yticks(rows, [each.method for each in shown])
     axes.set_ylim(max(rows) + 0.6, -0.6)

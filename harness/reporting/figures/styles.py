@@ -6,7 +6,7 @@ Without colour, markers tell methods apart.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import log10
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -34,13 +34,13 @@ LIME = "#74B816"
 BASELINE = Style("black", "o")  # of the baseline alone
 MAIN = (BLUE, RED, GREEN, ORANGE, PURPLE, WINE)  # those of few methods, the most unlike
 COLORS = (*MAIN, SKY, OLIVE, PINK, BROWN, LIME)
-MARKERS: tuple[Any, ...] = ("s", "^", "D", "v", "X", "P", "*", "h", "p", "d", "<", ">", "8", "H")
-MARKERS += ((4, 1, 0), (6, 1, 0), (5, 0, 180))
+UNLIKE: tuple[Any, ...] = ("s", "^", "D", "v", "X", "P", "*")  # markers, likewise
+MARKERS = (*UNLIKE, "d", "<", ">", (4, 1, 0), (6, 1, 0), "p", (5, 0, 180), "h", "8", "H")
+SHAPES = [(marker, hollow) for hollow in (False, True) for marker in MARKERS]
 DOTTED, DASHED, DASH_DOT = (0, (1, 1.2)), (0, (4, 1.6)), (0, (5, 1.2, 1, 1.2))
 LINES: tuple[Any, ...] = ("-", DASHED, DASH_DOT, (0, (8, 2)))  # of those that share a colour
 HATCHES = ("", "//", "xx", "..", "++", "--", "\\\\", "||")  # likewise, of their bars
 OCTAVE = 6  # densities of a decade that look unlike
-LOOKS = 2 * len(MARKERS)  # that differ without colour
 
 
 def styles(methods: Iterable[str]) -> dict[str, Style]:
@@ -64,16 +64,19 @@ def style(method: str) -> Style:
 def _free(method: str, colored: Counter[str], marked: Counter[Any]) -> Style:
     """The colour and the marker that fewest have, counted from the name's own on."""
     at = crc32(method.encode())
-    turned = at % len(MAIN)
-    colors = [*MAIN[turned:], *MAIN[:turned], *COLORS[len(MAIN) :]]
-    looks = [(at // len(MAIN) + turn) % LOOKS for turn in range(LOOKS)]
+    colors = _turned(COLORS, len(MAIN), at)
     color = min(colors, key=lambda each: colored[each])
-    marker, hollow = min(
-        ((MARKERS[look // 2], bool(look % 2)) for look in looks), key=lambda each: marked[each]
-    )
+    shapes = _turned(SHAPES, len(UNLIKE), at // len(MAIN))
+    marker, hollow = min(shapes, key=lambda each: marked[each])
     again = colored[color]  # 0 where the colour is the method's alone
     line, hatch = LINES[again % len(LINES)], HATCHES[again % len(HATCHES)]
     return Style(color, marker, hatch, line, hollow)
+
+
+def _turned(known: Sequence[Any], main: int, by: int) -> list[Any]:
+    """`known`, whose `main` first ones begin `by` places on."""
+    at = by % main
+    return [*known[at:main], *known[:at], *known[main:]]
 
 
 def of_density(density: float) -> Style:
