@@ -5,7 +5,7 @@ import sys
 import pandas as pd
 import pytest
 
-from harness.records.run_directory import write_json
+from harness.records.run_directory import Evaluation, write_json
 from harness.report import report
 from harness.reporting.analysis import load, proof
 from tests import records_by_hand as by_hand
@@ -195,3 +195,36 @@ def test_of_workers_who_share_a_node_a_part_of_the_bytes_is_expected(tmp_path):
     table = proof.of_runs(load.runs(tmp_path / "r"))
     found = [table.bytes_low[0], table.bytes_high[0]]
     assert found == pytest.approx([220 / (100 / 2 + 100), 110 / (100 / 2)])
+
+
+def test_the_decision_is_without_a_damaged_run_and_says_so(tmp_path):
+    folder = by_hand.sweep(tmp_path / "by_hand", STEP_S)
+    for seed in (0, 1):  # of whom would be first
+        by_hand.tear(folder / f"dc2_da2-{seed}" / "evaluations.csv")
+    (folder / "foreign").mkdir()
+    (folder / "foreign" / "config.yaml").write_text("method: {name: dc2_da2}\nseed: [1]\n")
+    told = completed([sys.executable, "-m", "harness.report", str(folder)], 120)
+    assert told.returncode == 1, told.stderr
+    first, left_out, *rest = told.stdout.splitlines()
+    assert first.startswith("topk_0.1 reaches accuracy 0.8 first, after 5 s (5 to 5); allreduce ")
+    assert left_out == "3 of 7 runs are left out of averages and figures:"
+    assert "dc2_da2 seed 0 (dc2_da2-0)" in told.stdout and "(foreign)" in told.stdout
+    page = (folder / "report" / "index.html").read_text()
+    assert page.index(first[:40]) < page.index("3 of 7 runs are left out") < page.index("<nav")
+    assert rest[-1] == first
+
+
+def test_a_report_without_a_target_ranks_nothing(tmp_path, capsys):
+    for method, step_s in STEP_S.items():
+        rows = [by_hand.step(number, time_s=step_s * (number + 1)) for number in range(5)]
+        tested = [Evaluation(5, 5 * step_s, "accuracy", 0.5)]
+        none = by_hand.config(method, target={"metric": "accuracy", "value": None})
+        by_hand.run(tmp_path / "r" / method, none, rows, tested)
+    out = report(tmp_path / "r")
+    text = capsys.readouterr().out
+    assert text.startswith("No target is set, so no method is ranked by when it gets there: ")
+    assert "write target.value= and the accuracy to reach; allreduce ends at 0.5" in text
+    assert "no figure time_to_target: no target was set" in text
+    table = pd.read_csv(out / "comparison.csv")
+    assert table.method.tolist() == ["allreduce", "dc2_da2", "topk_0.1"]
+    assert table.place.isna().all() and table.over_first.isna().all()

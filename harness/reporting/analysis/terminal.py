@@ -79,10 +79,17 @@ def left_out(runs: pd.DataFrame) -> list[str]:
     lines = [f"{len(absent)} of {len(runs)} runs are left out of averages and figures:"]
     for reason, group in absent.groupby("left_out"):
         rows: Any = group.itertuples()
-        names = ", ".join(f"{row.method} seed {row.seed} ({row.run_id})" for row in rows)
+        names = ", ".join(map(_run, rows))
         reasons = group.reasons.iloc[0].split("\n") if group.state.iloc[0] == "invalid" else []
         lines.append(f"  {'invalid' if reasons else str(reason)}: {names}")
         for each in reasons:
             fill = textwrap.TextWrapper(WIDTH, initial_indent="    - ", subsequent_indent="      ")
             lines += fill.wrap(each)
     return lines
+
+
+def _run(row: Any) -> str:
+    """Method and seed of a run, as far as its files say them, and its folder."""
+    method = [str(row.method)] if pd.notna(row.method) else []
+    seed = [f"seed {row.seed:g}"] if pd.notna(row.seed) else []
+    return " ".join([*method, *seed, f"({row.run_id})"])
