@@ -18,6 +18,7 @@ class Accordion(Controller):
     """Two densities; high until two stretches are over, and while |change| / before >= `eta`."""
 
     needs_norms = True
+    reacts_to_network = False
     low: float = 0.01  # outside critical regimes, in (0, high]
     high: float = 0.1  # inside them, in (0, 1]
     eta: float = 0.5  # relative change of the norm that makes a regime critical, > 0

@@ -74,6 +74,8 @@ class Controller(Protocol):
 
     same_everywhere: bool = False  # all workers choose one density without agreeing
     needs_norms: bool = False  # it looks at the norms of `Measurement`
+    # what exchanges take decides; False: on every network it chooses alike, and so training is too
+    reacts_to_network: bool = True
 
     def density(self, seen: Observation | None) -> float:
         """Density in (0, 1] for the next exchange; `seen` is the last, None before the first."""

@@ -7,6 +7,7 @@ class Fixed(Controller):
     """Chooses the same density at every exchange; no dataclass: a field would hide `density`."""
 
     same_everywhere = True
+    reacts_to_network = False
 
     def __init__(self, density: float = 1.0) -> None:
         if not (isinstance(density, (int, float)) and 0 < density <= 1):

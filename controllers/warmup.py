@@ -10,6 +10,7 @@ class WarmUp(Controller):
     """Lowers the density to its final value by equal factors; no dataclass, as `Fixed`."""
 
     same_everywhere = True
+    reacts_to_network = False
 
     def __init__(
         self, density: float = 0.001, start: float = 0.25, stages: int = 4, stage_steps: int = 100

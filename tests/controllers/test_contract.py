@@ -67,3 +67,23 @@ def test_density_is_always_allowed(name: str, kind: str) -> None:
 @pytest.mark.parametrize("name", CHOICES)
 def test_the_same_delays_give_the_same_densities_and_states(name: str) -> None:
     assert replay(name, delays("heavy")) == replay(name, delays("heavy"))
+
+
+@pytest.mark.parametrize("name", [name for name in CHOICES if not build(name).reacts_to_network])
+def test_who_does_not_react_to_the_network_chooses_the_same_at_any_times(name: str) -> None:
+    norms = random.Random(name)
+
+    def chosen(scale: float, gradients: list[float]) -> list[Any]:
+        controller, found = build(name), []
+        for step, norm in enumerate(gradients):
+            times = dict.fromkeys(
+                ("time_s", "comm_s", "exposed_s", "compress_s", "compute_s", "backward_s",
+                 "overlap_window_s"), scale * (step + 1),
+            )  # fmt: skip
+            found.append(controller.density(seen(step, grad_norm=norm, **times) if step else None))
+            found.append(controller.state())
+        return found
+
+    gradients = [norms.uniform(0.1, 10) for _ in range(500)]
+    expected = chosen(1.0, gradients)
+    assert all(chosen(scale, gradients) == expected for scale in (0.0, 1e-6, 1e6))
