@@ -10,6 +10,7 @@ import pandas as pd
 from harness.report import Comparison, compare, draw
 from harness.reporting import claims
 from harness.reporting.analysis import agreement, load, metrics, proof
+from harness.reporting.analysis.decision import arranged, decide
 from harness.reporting.claims import published
 from harness.reporting.figures.theme import Figure, NothingToDraw
 from harness.reproduce.paper import Paper
@@ -21,7 +22,7 @@ NOT_WRITTEN = ["conditions", "path", "profile", "workers", "batch_size"]  # long
 class PaperTables(NamedTuple):
     """One file each; a field is its name. Empty where no run says anything."""
 
-    comparison: pd.DataFrame  # `metrics.compare`, a row per setting and method
+    comparison: pd.DataFrame  # `decision.arranged`, a row per setting and method
     runs: pd.DataFrame  # `metrics.table`, a row per run that counts
     claims: pd.DataFrame  # `claims.Claim`
     published: pd.DataFrame  # `published.Side`, the paper's numbers beside measured ones
@@ -89,11 +90,13 @@ def _published(paper: Paper, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _compared(table: pd.DataFrame) -> pd.DataFrame:
-    """Settings in the order of `table`."""
+    """Settings in the order of `table`, each in the order of its decision."""
     found = []
     for _, rows in table.groupby("setting", sort=False):
         of_setting = {name: rows[name].iloc[0] for name in OF_A_SETTING}
-        found.append(_in_front(metrics.compare(rows).assign(**of_setting)))
+        decided = decide(rows, rows.target.iloc[0], metrics.baseline_of(rows) or "")
+        in_order = arranged(metrics.compare(rows), decided)
+        found.append(_in_front(in_order.assign(**of_setting)))
     return pd.concat(found, ignore_index=True)
 
 

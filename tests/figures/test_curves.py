@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from harness.reporting.figures import curves
+from harness.reporting.figures import curves, methods
 from harness.reporting.figures.styles import style
 from harness.reporting.figures.theme import NothingToDraw
 
@@ -26,6 +26,47 @@ def test_quality_curves_draw_every_evaluation_in_the_style_of_the_method():
     colors = {line.get_label(): to_hex(line.get_color()) for line in axes.get_lines()}
     assert colors["topk_0.1"] == style("topk_0.1").color.lower()
     assert axes.get_ylabel() == "test accuracy" and len(axes.collections) == 3
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [curves.quality_curves, curves.quality_steps, methods.quality_time, methods.quality_density],
+)
+def test_the_target_is_a_line_across_every_figure_of_the_metric(draw):
+    rows = [{"method": each, "metric": "accuracy", "time_s": 1.0, "final": 0.5, "density": 0.1}
+            for each in METHODS]  # fmt: skip
+    ends = dict.fromkeys(
+        [f"{n}_{e}" for n in ("time_s", "final", "density") for e in ("low", "high")]
+    )
+    table = pd.DataFrame(rows).assign(**dict.fromkeys(ends, float("nan")))
+    shown = (given(), "accuracy") if draw.__module__ == curves.__name__ else (table,)
+    for target, found in ((0.42, [[0.42, 0.42]]), (None, []), (float("nan"), [])):
+        (axes,) = draw(*shown, target=target).axes
+        across = [line for line in axes.get_lines() if line.get_label().startswith("target")]
+        assert [list(line.get_ydata()) for line in across] == found
+
+
+def test_each_condition_has_its_own_target():
+    conditions = {"200 Mbit/s": given(), "500 Mbit/s": given()}
+    drawn = curves.quality_conditions(conditions, "accuracy", targets={"200 Mbit/s": 0.25})
+    assert "target 0.25" in lines(drawn.axes[0]) and not any(
+        name.startswith("target") for name in lines(drawn.axes[1])
+    )
+
+
+def test_long_titles_of_panels_and_of_a_figure_do_not_touch():
+    long = (
+        "network.rate_mbit 200, profile.nodes.0.of.low_mbit 12.5, emulation.compute paced, workers"
+    )
+    conditions = {f"{long} {number}": given() for number in (2, 4, 8, 16)}
+    figure = curves.quality_conditions(conditions, "accuracy", f"experiment: {long}, {long}")
+    figure.draw_without_rendering()
+    drawn = figure.canvas.get_renderer() if hasattr(figure.canvas, "get_renderer") else None
+    texts = [axes.title for axes in figure.axes if axes.get_title()] + [figure._suptitle]
+    boxes = [text.get_window_extent(drawn) for text in texts]
+    for at, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[at + 1 :])
+        assert 0 <= box.x0 and box.x1 <= figure.bbox.width
 
 
 def test_quality_steps_counts_epochs_where_they_are_known():

@@ -63,6 +63,16 @@ def test_regret_is_told_where_the_oracle_ran(pages):
     assert 'id="regret"' not in (pages / "trunk.html").read_text()
 
 
+def test_an_oracle_is_neither_ranked_nor_drawn_in_what_it_is_no_oracle_of(pages):
+    text = (pages / "by_hand.html").read_text()
+    assert "oracle knows the profile, and is no choice; it takes 40 s." in text
+    [section] = re.findall(r'<section id="quality-over-time">.*?</section>', text, re.DOTALL)
+    assert "allreduce" in section and "oracle" not in whole(section)
+    assert "DC2" in section  # its study says so
+    [told] = re.findall(r'<section id="regret">.*?<table', text, re.DOTALL)
+    assert "Of that it is the oracle" in told
+
+
 def test_settings_are_told_apart_and_a_table_can_be_kept(pages):
     text = (pages / "by_hand.html").read_text()
     assert "<h3>workers 2</h3>" in text and "<h3>workers 4</h3>" in text
