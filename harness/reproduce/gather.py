@@ -10,6 +10,7 @@ import pandas as pd
 from harness.report import Comparison, compare, draw
 from harness.reporting import claims
 from harness.reporting.analysis import agreement, load, metrics, proof
+from harness.reporting.analysis.comparison import NO_BASELINE
 from harness.reporting.analysis.decision import arranged, decide
 from harness.reporting.claims import published
 from harness.reporting.figures.theme import Figure, NothingToDraw
@@ -94,7 +95,8 @@ def _compared(table: pd.DataFrame) -> pd.DataFrame:
     found = []
     for _, rows in table.groupby("setting", sort=False):
         of_setting = {name: rows[name].iloc[0] for name in OF_A_SETTING}
-        decided = decide(rows, rows.target.iloc[0], metrics.baseline_of(rows) or "")
+        baseline = metrics.baseline_of(rows) or NO_BASELINE
+        decided = decide(rows, rows.target.iloc[0], baseline)
         in_order = arranged(metrics.compare(rows), decided)
         found.append(_in_front(in_order.assign(**of_setting)))
     return pd.concat(found, ignore_index=True)

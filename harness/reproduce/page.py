@@ -8,8 +8,9 @@ from typing import NamedTuple
 import pandas as pd
 
 from harness.report import report
-from harness.reporting.analysis import agreement
+from harness.reporting.analysis import agreement, decision, metrics
 from harness.reporting.analysis import tables as shown
+from harness.reporting.analysis.comparison import NO_BASELINE
 from harness.reporting.analysis.grid import Grid
 from harness.reporting.analysis.load import NoRuns
 from harness.reporting.claims import Claim
@@ -23,6 +24,7 @@ from harness.reproduce.perform import pool_of
 class PaperPage(NamedTuple):
     """Contents of paper.html; tables without rows are None."""
 
+    decisions: Grid | None  # who reaches the target first, of each setting that has one
     judged: dict[str, int]  # claims by verdict
     claims: Grid | None
     published: Grid | None
@@ -85,6 +87,7 @@ def _reported(folder: Path) -> bool:
 def _page(tables: PaperTables, reported: list[str]) -> PaperPage:
     pairs = tables.agreement
     return PaperPage(
+        decisions=_of(decisions(tables.runs), shown.grid),
         judged={
             str(verdict): int(n) for verdict, n in tables.claims.verdict.value_counts().items()
         },
@@ -98,6 +101,19 @@ def _page(tables: PaperTables, reported: list[str]) -> PaperPage:
         left_out=_of(tables.left_out, shown.grid),
         files=[name for name, each in tables._asdict().items() if len(each)],
     )
+
+
+def decisions(runs: pd.DataFrame) -> pd.DataFrame:
+    """Say of each setting with a target who reaches it first; `runs` is of `PaperTables`."""
+    found = []
+    for _, rows in runs.groupby("setting", sort=False):
+        baseline = metrics.baseline_of(rows) or NO_BASELINE
+        decided = decision.decide(rows, rows.target.iloc[0], baseline)
+        if decided.decides:
+            of_setting = {name: rows[name].iloc[0] for name in ("experiment", "world", "condition")}
+            first = " ".join(decision.sentences(decided))
+            found.append(of_setting | {"who reaches the target first": first})
+    return pd.DataFrame(found)
 
 
 def _of(rows: pd.DataFrame, told: Callable[[pd.DataFrame], Grid]) -> Grid | None:

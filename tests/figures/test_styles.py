@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 
@@ -41,6 +41,7 @@ def test_colours_are_far_from_each_other_from_the_baseline_and_from_paper():
             assert np.linalg.norm(lab(one) - lab(other)) > SEEN_APART, (one, other)
 
 
+@settings(deadline=None)
 @given(st.sets(NAMES, max_size=40))
 def test_up_to_forty_methods_all_look_unlike_and_none_like_the_baseline(names: set[str]) -> None:
     found = styles(names | {ALLREDUCE})
@@ -52,6 +53,7 @@ def test_up_to_forty_methods_all_look_unlike_and_none_like_the_baseline(names: s
     assert all(found[name].color != BASELINE.color for name in names - {ALLREDUCE})
 
 
+@settings(deadline=None)
 @given(st.sets(NAMES, max_size=len(COLORS)))
 def test_no_colour_is_shared_hatched_or_dashed_while_there_are_enough(names: set[str]) -> None:
     found = styles(names).values()
@@ -59,12 +61,14 @@ def test_no_colour_is_shared_hatched_or_dashed_while_there_are_enough(names: set
     assert all(each.hatch == "" and each.linestyle == LINES[0] for each in found)
 
 
+@settings(deadline=None)
 @given(st.sets(NAMES, max_size=len(SHAPES)))
 def test_without_colour_the_methods_of_a_figure_differ(names: set[str]) -> None:
     looks = {(str(each.marker), each.hollow) for each in styles(names).values()}
     assert len(looks) == len(names)
 
 
+@settings(deadline=None)
 @given(st.sets(NAMES, max_size=8))
 def test_a_style_is_a_name_s_own_unless_another_would_look_like_it(names: set[str]) -> None:
     chosen = styles(names)

@@ -54,6 +54,15 @@ def test_the_page_has_all_tables_and_each_section_its_link(page, written):
         assert (written.parent / str(link.get_attribute("href"))).stat().st_size
 
 
+def test_who_reaches_the_target_first_is_told_before_the_claims(page, written):
+    page.goto(written.as_uri(), wait_until="load")
+    section = page.locator("#decision")
+    assert section.locator("tbody tr").count() == 2  # the others had nothing evaluated
+    assert "topk_0.01 reaches accuracy 0.8 first, after 0.5 s" in section.inner_text()
+    order = page.eval_on_selector_all("main > section", "all => all.map(each => each.id)")
+    assert order[0] == "decision"
+
+
 def test_twins_are_compared_with_a_figure(page, written):
     page.goto(written.as_uri(), wait_until="load")
     section = page.locator("#agreement")

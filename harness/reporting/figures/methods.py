@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.reporting.figures.styles import Style, of_bar, of_point, styles
+from harness.reporting.figures.styles import BLUE, ORANGE, Style, of_bar, of_point, styles
 from harness.reporting.figures.theme import (
     LOOK,
     NothingToDraw,
@@ -69,15 +69,11 @@ def breakdown_bars(comparison: pd.DataFrame, title: str = "") -> Figure:
     shown = _known(comparison, "iteration_s")
     figure, axes = _figure(title, height=1.6 + 0.42 * len(shown))
     places, left = np.arange(len(shown)), np.zeros(len(shown))
-    parts = {
-        "compute_s": ("0.75", ""),
-        "compress_s": ("#E69F00", "//"),
-        "exposed_s": ("#0072B2", ".."),
-    }
-    for part, (color, hatch) in parts.items():
+    parts = {"compute_s": "0.75", "compress_s": ORANGE, "exposed_s": BLUE}
+    for part, color in parts.items():
         label = {"exposed_s": "exposed communication"}.get(part, part.removesuffix("_s"))
         widths = shown[part].to_numpy()
-        axes.barh(places, widths, 0.62, left, label=label, **_fill(color, hatch))
+        axes.barh(places, widths, 0.62, left, label=label, **_fill(color))
         left = left + widths
     axes.plot(shown.iteration_s, places, "D", color="black", markersize=5, label="iteration")
     axes.set_yticks(places, list(shown.method))
@@ -107,8 +103,8 @@ def _styled(shown: pd.DataFrame, methods: pd.Series) -> list[tuple[Any, Style]]:
     return [(row, looks[row.method]) for row in rows]
 
 
-def _fill(color: str, hatch: str) -> dict[str, Any]:
-    return {"facecolor": color, "hatch": hatch, "edgecolor": "white", "linewidth": 0.5}
+def _fill(color: str) -> dict[str, Any]:
+    return {"facecolor": color, "edgecolor": "white", "linewidth": 0.5}
 
 
 def _error(row: Any, name: str) -> list[list[float]] | None:

@@ -9,13 +9,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.reporting.figures.styles import of_line, styles
+from harness.reporting.figures.styles import BLUE, ORANGE, of_line, styles
 from harness.reporting.figures.theme import LOOK, NothingToDraw, legend, legend_of, sheet
 
 PARTS = {
-    "compute_s": ("compute", "0.75", ""),
-    "compress_s": ("compress", "#E69F00", "//"),
-    "exposed_s": ("exposed communication", "#0072B2", ".."),
+    "compute_s": ("compute", "0.75"),
+    "compress_s": ("compress", ORANGE),
+    "exposed_s": ("exposed communication", BLUE),
 }
 EVERY = 4  # points have a marker, of each line others: equal lines do not hide
 Tables = Mapping[str, pd.DataFrame]  # by what sets them apart
@@ -34,8 +34,8 @@ def step_times(times: pd.DataFrame, label: str, base: str | None, title: str = "
     figure = sheet(title, 4.4, max(5.0, 1.2 + 0.95 * len(shown)))
     axes = figure.subplots()
     places, below = np.arange(len(shown)), np.zeros(len(shown))
-    for part, (name, color, hatch) in PARTS.items():
-        look: Any = {"facecolor": color, "hatch": hatch, "edgecolor": "white", "linewidth": 0.5}
+    for part, (name, color) in PARTS.items():
+        look: Any = {"facecolor": color, "edgecolor": "white", "linewidth": 0.5}
         axes.bar(places, shown[part], 0.62, below, label=name, **look)
         below = below + shown[part].to_numpy()
     whole = shown.iteration_s.to_numpy()
