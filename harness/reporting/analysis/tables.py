@@ -47,6 +47,7 @@ REGRET = {
     "by": Column(title="of"),
     "run_id": Column(title="run"),
 }
+PROGRESS = {"method": Column(), "progress": Column(title="progress over the oracle's (×)")}
 LEFT_OUT = {"method": Column(), "seed": Column(), "run_id": Column(title="run"), "why": Column()}
 
 
@@ -161,6 +162,11 @@ def published(table: pd.DataFrame) -> Grid:
 def regret(table: pd.DataFrame) -> Grid:
     """Table of `regret.regret`: a row per run."""
     return grid(table.assign(by=table.by.map(SPOKEN)), REGRET)
+
+
+def progress(table: pd.DataFrame) -> Grid:
+    """Table of `progress.over_oracle`: a row per method."""
+    return grid(table, PROGRESS)
 
 
 def left_out(runs: pd.DataFrame) -> Grid:

@@ -11,6 +11,7 @@ from harness.reporting.analysis.comparison import Comparison, differences, notes
 from harness.reporting.analysis.decision import sentences
 from harness.reporting.analysis.figure_catalog import in_studies
 from harness.reporting.analysis.grid import Grid
+from harness.reporting.analysis.progress import over_oracle
 from harness.reporting.analysis.regret import regret
 from harness.reporting.claims import published
 from harness.reporting.page import commands, curves, surroundings
@@ -39,6 +40,7 @@ class Setting(NamedTuple):
     pictures: Pictures
     ratio: Grid | None  # final quality over time
     ratio_picture: EmbeddedFigure | None
+    progress: Grid | None  # by what an oracle is one of
     network: EmbeddedFigure | None
     worst: Grid | None  # proof, by method; None in virtual time
     proofs: Grid | None
@@ -125,7 +127,7 @@ def _setting(compared: Comparison, others: list[Comparison], pictures: Pictures)
     real = not compared.runs.simulated.all()
     worst = proof.by_method(compared.proofs, list(compared.table.method)) if real else None
     csv = compared.table.to_csv(index=False).encode()
-    decided = compared.decision
+    decided, progress = compared.decision, over_oracle(compared)
     return Setting(
         id=compared.name,
         title=compared.title,
@@ -140,6 +142,7 @@ def _setting(compared: Comparison, others: list[Comparison], pictures: Pictures)
         pictures={name: each for name, each in pictures.items() if name not in BESIDE},
         ratio=tables.quality_over_time(compared.table),
         ratio_picture=pictures.get("quality_over_time"),
+        progress=None if progress.empty else tables.progress(progress),
         network=pictures.get("network"),
         worst=None if worst is None else tables.proof(worst),
         proofs=tables.proof(compared.proofs) if real else None,

@@ -1,0 +1,46 @@
+"""Progress per second: what an oracle is the oracle of, among densities of its own compressor."""
+
+import pandas as pd
+
+from harness.reporting.analysis import load, metrics, ratios
+from harness.reporting.analysis.comparison import Comparison
+from harness.reporting.analysis.regret import ORACLE
+
+
+def over_oracle(comparison: Comparison) -> pd.DataFrame:
+    """method, progress, progress_low, progress_high: means over seeds, over the oracle's.
+
+    Progress of a step is its density to the power that the oracle was set to weigh it by (`eps`);
+    of a run it is the sum over its settled steps, over their time. Methods of another compressor
+    send other bytes at a density, and are left out, as is an oracle that hides and weighs nothing.
+    """
+    runs, measured = comparison.runs.reset_index(drop=True), comparison.measured
+    knows = runs[runs.controller == ORACLE]
+    columns = ["method", "progress", "progress_low", "progress_high"]
+    if knows.empty:
+        return pd.DataFrame(columns=columns)
+    oracle = knows.iloc[0]
+    eps = (load.config(oracle.path).get("controller") or {}).get("eps")
+    if not isinstance(eps, float):
+        return pd.DataFrame(columns=columns)
+    alike = runs.compressor == oracle.compressor
+    found = measured[alike.to_numpy()].assign(
+        progress=[per_second(comparison.steps[path], eps) for path in runs.path[alike]]
+    )
+    rows = []
+    for method in found.method.unique():
+        over = ratios.paired(found, "progress", method, str(oracle.method))
+        rows.append((method, over.mean, over.low, over.high))
+    table = pd.DataFrame(rows, columns=columns)
+    return table.sort_values("progress", ascending=False, ignore_index=True)
+
+
+def per_second(steps: pd.DataFrame, eps: float) -> float:
+    """Sum of density to the power of `eps` over settled steps, over the seconds they took."""
+    by_step = steps.groupby("step")
+    ends, progress = by_step.time_s.max(), by_step.density.mean() ** eps
+    settled = progress.iloc[metrics.UNSTABLE_STEPS :]
+    before = ends.iloc[metrics.UNSTABLE_STEPS - 1 : metrics.UNSTABLE_STEPS]
+    if settled.empty or before.empty:
+        return float("nan")
+    return float(settled.sum() / (ends.iloc[-1] - before.iloc[0]))
