@@ -36,6 +36,8 @@ def build(name: str, folder: Path, **overrides: Any) -> Any:
         overrides |= {"cache": str(folder / "cache"), "rows": 20}
     if name == "clicks":
         overrides |= {"length": 700}
+    if name == "glyphs":
+        overrides |= {"cache": str(folder / "cache"), "length": 400, "test_length": 200}
     if name in PAIRS:
         overrides |= {"cache": str(folder / "cache"), "vocabulary": 400, "words": 100}
     part = OmegaConf.merge(OmegaConf.load(CHOICES[name]), overrides)
