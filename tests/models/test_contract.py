@@ -23,6 +23,10 @@ def home(name: str) -> tuple[tuple[int, ...], int]:
     """Shape and classes of the data the model's times hold for."""
     if "lstm" in name:
         return (35,), 10_000 if name == "lstm_ptb" else 1_000
+    if name == "gpt":
+        return (64,), 128
+    if name == "vgg_small":
+        return (1, 32, 32), 200
     if name == "dlrm":
         return (39, 1), 2
     if "transformer" in name:

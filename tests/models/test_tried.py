@@ -13,8 +13,13 @@ from harness.workloads.models.tried import misfit
 from tests.test_settings import settings
 
 IMAGES = ("digits", "cifar10", "cifar100", "imagenet", "synthetic", "glyphs", "shifted_digits")
-OF = {"dlrm": ("clicks", "criteo"), "lstm_ptb": ("ptb", "pydoc")}
-OF |= {"lstm_as_lstm_ptb": OF["lstm_ptb"], "vgg16": IMAGES[1:6], "vgg16_cifar": IMAGES[1:6]}
+OF = {"dlrm": ("clicks", "criteo"), "lstm_ptb": ("ptb", "pydoc", "stdlib")}
+OF |= {
+    "gpt": OF["lstm_ptb"],
+    "lstm_as_lstm_ptb": OF["lstm_ptb"],
+    "vgg16": IMAGES[1:6],
+    "vgg16_cifar": IMAGES[1:6],
+}
 OF |= dict.fromkeys(("transformer_small", "transformer_iwslt"), ("catalogues", "iwslt14_de_en"))
 MODELS = list(choices("model"))
 DATA = {name: settings(f"dataset={name}").build("dataset") for name in choices("dataset")}
