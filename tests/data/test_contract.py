@@ -21,7 +21,7 @@ from tests.data.files import (
 CHOICES = {path.stem: path for path in sorted(Path("conf/dataset").glob("*.yaml"))}
 ON_DISK = ("cifar10", "cifar100", "criteo", "imagenet", "iwslt14_de_en", "ptb")
 CLICKS, PAIRS = ("clicks", "criteo"), ("catalogues", "iwslt14_de_en")
-TEXTS = ("ptb", "pydoc", *PAIRS)
+TEXTS = ("ptb", "pydoc", "stdlib", *PAIRS)
 
 
 def build(name: str, folder: Path, **overrides: Any) -> Any:
