@@ -23,7 +23,8 @@ SCENE = (
     "network=simulated", "network/device=v100", "network.noise=0.01", "model=convnet",
     "dataset=digits", "workers=4", "steps=5", "eval_every=2", "bucket_mb=0.01", "model.width=16",
     "emulation.compute=paced", "optimizer.clip_norm=1", "checkpoint_every=null", "report=false",
-    "error_feedback=true", "residual_decay=0.9", "compressor=topk", "controller.density=0.1",
+    "reuse_training=false", "error_feedback=true", "residual_decay=0.9", "compressor=topk",
+    "controller.density=0.1",
 )  # fmt: skip
 ELSEWHERE = {  # keys that have an effect in another scene alone, and what makes it that
     "optimizer.beta_2": ("optimizer.kind=adam",),
@@ -39,6 +40,7 @@ SHOWN = {  # keys that only say where, whether or how something is shown, or bou
     "plan": "whether there is a run",
     "rerun": "whether a run is made again",
     "report": "whether a report follows",
+    "reuse_training": "whether only times are computed anew, with the same result",
     "method.name": "how the curve is called",
     "scale.name": "which of two workloads was composed: its keys are here",
     "timeouts.start_s": "bounds how long processes may take to begin",

@@ -6,7 +6,7 @@ what a run's id, its label and the comparison with a checkpoint are of.
 
 import inspect
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -41,11 +41,13 @@ PLAIN = {  # keys of no section, and what they are in a Run
     for each in (
         "seed", "workers", "workers_per_node", "steps", "epochs", "batch_size", "accumulate",
         "precision", "device", "eval_every", "checkpoint_every", "initial_weights", "resume_from",
-        "error_feedback", "residual_decay", "overlap", "fusion",
+        "error_feedback", "residual_decay", "overlap", "fusion", "reuse_training",
     )
 } | {"bucket_mb": "full_bucket_mb", "controller.agree": "agree"}  # fmt: skip
 # where, whether and how shown, and what follows from the rest
-NOT_IDENTITY = ("results", "plan", "rerun", "report", "method")
+NOT_IDENTITY = ("results", "plan", "rerun", "report", "method", "reuse_training")
+# what training does not depend on where its densities do not; of `target` see `training`
+NOT_TRAINING = ("experiment", "scale", "profile", "timeouts", "checkpoint_every", "target")
 # may differ between the machines of a run, or only bound it
 NOT_IDENTITY_OF_NETWORK = (
     "machine", "interface", "ledger", "token", "join_s", "time_limit_s", "in_place_of",
@@ -55,7 +57,7 @@ NOT_IDENTITY_OF_NETWORK = (
 # network. Any other key must be equal.
 FREE = {"experiment", "method", "steps", "epochs", "target", "eval_every", "checkpoint_every"}
 FREE |= {"initial_weights", "resume_from", "device", "workers_per_node", "profile", "network"}
-FREE |= {"emulation", "timeouts", "results", "plan", "rerun", "report"}
+FREE |= {"emulation", "timeouts", "results", "plan", "rerun", "report", "reuse_training"}
 
 
 @dataclass(frozen=True)
@@ -86,11 +88,23 @@ class Settings:
         deciding = {key: value for key, value in self.config.items() if key not in NOT_IDENTITY}
         network = deciding["network"].items()
         deciding["network"] = {k: v for k, v in network if k not in NOT_IDENTITY_OF_NETWORK}
-        found = {name: recordings.find(name) for name in _files(deciding)}
-        files = {name: recordings.digest(file) for name, file in found.items() if file}
         resumed = checkpoint.digest_of(deciding.pop("resume_from", None))
-        more = {"files": files, "resumed": resumed}
+        more = {"files": _digests(deciding), "resumed": resumed}
         return deciding | {key: value for key, value in more.items() if value}
+
+    def training(self, only_times: Container[str]) -> dict[str, Any]:
+        """Settings that weights and compression depend on, with the content of the files they name.
+
+        Those of a run whose controller does not react to the network, whose fields `only_times`
+        neither depends on.
+        """
+        free = {*NOT_IDENTITY, *NOT_TRAINING}
+        found = {key: value for key, value in self.config.items() if key not in free}
+        network = self["network"].items()
+        found["network"] = {key: value for key, value in network if key not in only_times}
+        if self["target.ends_run"]:
+            found["target"] = self["target"]
+        return found | {"files": _digests(found)}
 
     def build(self, part: str) -> Any:
         """The object one of PARTS (or `optimizer.schedule`) describes.
@@ -131,6 +145,7 @@ class Settings:
         if values["overlap"] == "per_tensor":
             values["full_bucket_mb"] = 0.0
         sections = {name: self._section_of(name, kind) for name, kind in SECTIONS.items()}
+        values["reuse_training"] = values["reuse_training"] and not self["rerun"]
         parts = {part: self.build(part) for part in PARTS}
         makers = {part: partial(self.build, part) for part in WITH_STATE}
         return Run(
@@ -141,6 +156,7 @@ class Settings:
             times=parts["model"].times,
             watch=None if self["watch"] is None else self.build("watch"),
             deciding=deciding(self.config),
+            training=partial(self.training, getattr(parts["network"], "only_times", ())),
         )
 
     def _section_of(self, name: str, kind: type) -> Any:
@@ -187,6 +203,12 @@ def _unknown_key(part: str, section: dict[str, Any]) -> str:
         f"{first} is no key of {target.__name__}, whose keys are {there}; "
         f"a method sets it for its own {part}: ~{part}.{first} takes it away"
     )
+
+
+def _digests(config: dict[str, Any]) -> dict[str, str]:
+    """Digests of the files that a configuration names, as far as they are here."""
+    found = {name: recordings.find(name) for name in _files(config)}
+    return {name: recordings.digest(file) for name, file in found.items() if file}
 
 
 def _files(value: Any) -> Iterator[str]:

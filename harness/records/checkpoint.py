@@ -76,7 +76,8 @@ def find(path: Path) -> Path:
         if (folder / MANIFEST).is_file():
             return folder
     raise ValueError(
-        f"must be a run directory, or its checkpoint/, with a whole checkpoint, got {str(path)!r}"
+        f"must be a run directory, or its checkpoint/, with a whole checkpoint, got {str(path)!r}; "
+        "one that reused another's training (summary.json names it) has none"
     )
 
 

@@ -24,7 +24,7 @@ def describe() -> dict[str, Any]:
     """Describe the machine and the checkout, as known before a network exists."""
     return {
         "git": _git(),
-        "versions": {name: _version(name) for name in PACKAGES} | {"python": _python()},
+        "versions": versions(),
         "kernel": platform.release(),
         "cpu": _cpu(),
         "kernels": kernels.path(),
@@ -35,6 +35,11 @@ def describe() -> dict[str, Any]:
         "boot_id": boot_id(),
         "environment": {key: os.environ.get(key) for key in ALLOCATOR},
     }
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of what results depend on."""
+    return {name: _version(name) for name in PACKAGES} | {"python": _python()}
 
 
 def machine() -> str:

@@ -13,6 +13,7 @@ from harness.records import run_directory
 CHUNK_BYTES = 1 << 16  # a reading holds no more, however long the run was
 TABLES = [*run_directory.ALL_TABLES]
 NAMES = ["config.yaml", "environment.json", "summary.json", "events.jsonl", *TABLES]
+NAMES += [run_directory.CURVE]
 
 
 class FileDigest(NamedTuple):

@@ -149,6 +149,7 @@ OLD_PLACES = {  # of classes in config.yaml, likewise
     "harness.simulate.": "harness.virtual.",
     "harness.training.": "harness.config.",
 }
+CURVE = "curve.jsonl"  # of a run in virtual time whose training does not depend on its network
 ALL_TABLES = TABLES | PACKET_TABLES | SIMULATED_TABLES | SERVER_TABLES | WATCH_TABLES
 
 
@@ -188,19 +189,31 @@ class Table:
         return [_field(getattr(row, name)) for name in self.columns]
 
 
-class Events:
+class Lines:
+    """Appends texts to a file, one a line."""
+
+    def __init__(self, run_dir: Path, name: str) -> None:
+        self._path = run_dir / name
+        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def add(self, line: str) -> None:
+        _write(self._file, line + "\n", self._path)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+class Events(Lines):
     """Appends to events.jsonl what happened and when.
 
     `time_s` is on the emulated clock, None before step 0.
     """
 
     def __init__(self, run_dir: Path) -> None:
-        self._path = run_dir / "events.jsonl"
-        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        super().__init__(run_dir, "events.jsonl")
 
     def append(self, event: str, time_s: float | None = None, **details: Any) -> None:
-        line = json.dumps({"event": event, "time_s": time_s, **details}) + "\n"
-        _write(self._file, line, self._path)
+        self.add(json.dumps({"event": event, "time_s": time_s, **details}))
 
 
 def _write(file: int, text: str, path: Path) -> None:

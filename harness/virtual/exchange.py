@@ -5,10 +5,10 @@ are reduced in order, once backward has ended; `harness.virtual.lanes` then says
 of the rank goes on to where all lanes have ended.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -41,6 +41,18 @@ class Computed(NamedTuple):
         return [(end - start) * took_s for start, end in pairwise((0.0, *shares))]
 
 
+class Repeated(NamedTuple):
+    """What an exchange did at a rank, without its times."""
+
+    ready: list[float]  # shares of backward that are done when each bucket is there
+    opening: list[LaneOp]
+    buckets: list[list[LaneOp]]
+    told: Mapping[str, Any]  # fields of `Exchanged` that are no times
+
+
+Keep = Callable[[list[float], Sequence[Work]], None]  # when buckets are ready, and all ranks' work
+
+
 @dataclass
 class VirtualExchange:
     """Exchange of a rank's gradients, on the thread of its rank."""
@@ -53,11 +65,13 @@ class VirtualExchange:
     shares: Mapping[str, float]  # of backward; empty: all buckets are there when it has ended
     charge: Charge | None  # None: compression is measured
     cache: ExchangeCache = field(default_factory=lambda: ExchangeCache(0))  # of who stands for all
+    keep: Keep | None = None  # is told of every exchange once
     error: BaseException | None = None  # what fails is raised at once
     step: int = field(default=0, init=False)  # that is next, or goes on
     _release: Release | None = field(default=None, init=False)
     _begin_s: float = field(default=0.0, init=False)
     _backward_s: float = field(default=0.0, init=False)
+    _ready: list[float] = field(default_factory=list, init=False)
     _held: list[tuple[BucketBuffers, Tensor | None]] = field(default_factory=list, init=False)
     _did: Clocks | None = field(default=None, init=False)
     _took: Exchanged | None = field(default=None, init=False)
@@ -83,9 +97,34 @@ class VirtualExchange:
     ) -> BucketHandle:
         self._held.append((laid, pattern))
         if last:
-            self._perform(self._computed())
+            computed = self._computed()
+            self._lay_out(self._perform(), computed)
             self._held = []
         return BucketHandle()
+
+    def repeat(self, done: Repeated) -> None:
+        """Let an exchange that was done take its time, once backward has ended."""
+        self._lay_out(done, self._computed())
+
+    def _lay_out(self, done: Repeated, computed: Computed) -> None:
+        """The clock ends when both computation and exchange are over."""
+        self._ready = done.ready
+        parts_s = computed.parts_s(done.ready)
+        begin_s, forward_s = computed.begin_s, computed.forward_s - computed.begin_s
+        work = Work(begin_s, forward_s, parts_s, done.opening, done.buckets)
+        did = self.workers.meet_own(work, self._timed)
+        self._did, self._durations_s = did, did.durations_s()
+        self._took = Exchanged(
+            compute_end=computed.backward_s,
+            backward_s=computed.backward_s - computed.forward_s,
+            late_s=0.0,
+            overlap_window_s=0.0 if self.after_backward else sum(parts_s[1:]),
+            compress_s=did.took_s("compress"),
+            comm_s=did.took_s("communicate"),
+            exposed_s=did.exposed_s(),
+            **done.told,
+        )
+        self.clock.sleep_until(did.end_s)
 
     def finish(self) -> Exchanged:
         assert self._took is not None
@@ -109,36 +148,25 @@ class VirtualExchange:
             return Computed(self._begin_s, self._backward_s, self.clock.now())
         return Computed(self._begin_s, self._release(0.0), self._release(1.0))
 
-    def _perform(self, computed: Computed) -> None:
-        """Perform one step; the clock ends when both computation and exchange are over."""
+    def _perform(self) -> Repeated:
+        """Reduce the buckets that are held, in no time."""
         workers, reduction = self.workers, self.reduction
         sent, received = workers.sent_bytes, workers.received_bytes
         reduction.open(self._seen, self._durations_s)
         self.cache.begin(reduction.density, len(self._held))
         opening = self._ops()
         ops = [self._reduce(index, *held) for index, held in enumerate(self._held)]
-        parts_s = computed.parts_s(self._ready())
-        begin_s, forward_s = computed.begin_s, computed.forward_s - computed.begin_s
-        did = workers.meet_own(Work(begin_s, forward_s, parts_s, opening, ops), self._laid_out)
-        self._did, self._durations_s = did, did.durations_s()
-        self._took = Exchanged(
-            compute_end=computed.backward_s,
-            backward_s=computed.backward_s - computed.forward_s,
-            late_s=0.0,
-            overlap_window_s=0.0 if self.after_backward else sum(parts_s[1:]),
-            compress_s=did.took_s("compress"),
-            comm_s=did.took_s("communicate"),
-            exposed_s=did.exposed_s(),
-            sent_bytes=workers.sent_bytes - sent,
-            received_bytes=workers.received_bytes - received,
-            dense_bytes=4 * sum(laid.buffer.numel() for laid, _ in self._held),
-            density=reduction.density,
-            achieved_density=reduction.achieved_density(),
+        told = {
+            "sent_bytes": workers.sent_bytes - sent,
+            "received_bytes": workers.received_bytes - received,
+            "dense_bytes": 4 * sum(laid.buffer.numel() for laid, _ in self._held),
+            "density": reduction.density,
+            "achieved_density": reduction.achieved_density(),
             **reduction.norms()._asdict(),
-        )
-        self.clock.sleep_until(did.end_s)
+        }
+        return Repeated(self._shares_done(), opening, ops, told)
 
-    def _ready(self) -> list[float]:
+    def _shares_done(self) -> list[float]:
         """Shares of backward that are done when each bucket is there."""
         if not self.shares:
             return [1.0] * len(self._held)
@@ -148,8 +176,10 @@ class VirtualExchange:
             ready.append(done)
         return ready
 
-    def _laid_out(self, works: Sequence[Work]) -> list[Clocks]:
+    def _timed(self, works: Sequence[Work]) -> list[Clocks]:
         """Lay out all workers' steps; done once, by the worker that comes last."""
+        if self.keep:
+            self.keep(self._ready, works)
         costs = self.workers.costs
         costs.noise.begin(self.step)
         return Layout(works, costs, self.lanes, self.after_backward).workers()

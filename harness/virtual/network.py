@@ -28,6 +28,10 @@ class Simulated:
     """A star: every node's up- and downlink follow the profile. All times are emulated seconds."""
 
     in_process: ClassVar[bool] = True
+    only_times: ClassVar[frozenset[str]] = frozenset(  # depend on these fields, not compression
+        "alpha_s operation_s wake_s burst_s packet_s efficiency noise latency_noise queue_ms "
+        "queue_bytes update_s sample_s timeline_steps fitted_on in_place_of left access".split()
+    )
 
     alpha_s: float = 0.0002
     operation_s: float = 0.0002

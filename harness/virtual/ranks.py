@@ -22,11 +22,13 @@ from harness.records.run_directory import Events, Span, Table
 from harness.virtual.circle import Circle, Ranks
 from harness.virtual.clock import VirtualClock
 from harness.virtual.costs import Costs
-from harness.virtual.exchange import VirtualExchange
+from harness.virtual.curve import Curve
+from harness.virtual.exchange import Keep, VirtualExchange
 from harness.virtual.exchange_cache import ExchangeCache
 from harness.virtual.executor import VirtualExecutor
 from harness.virtual.groups import among
 from harness.virtual.network import Simulated
+from harness.virtual.repeated import repeated
 from harness.virtual.replica import Borrowed, Shared
 from harness.virtual.sampler import Sampler
 from harness.virtual.shared_data import SharedDataSet
@@ -61,7 +63,9 @@ class Ended(NamedTuple):
 class VirtualRun:
     """The ranks of a run; `tell` is called after every step of all.
 
-    `perform` is what each does with its loop, and returns how many steps overran their pace.
+    `perform` is what each does with its loop, and returns how many steps overran their pace. With a
+    `curve` nothing is trained: what it has of every step is given its time. `keep` is told of every
+    exchange.
     """
 
     run_dir: Path
@@ -71,6 +75,8 @@ class VirtualRun:
     tell: Callable[[], None]
     weight: Weight = lambda step: 1.0
     perform: Callable[[Any], int] = methodcaller("run")
+    curve: Curve | None = None
+    keep: Keep | None = None
     ended: dict[int, Ended] = field(default_factory=dict, init=False)
     in_step: ClassVar[bool] = True  # whether ranks wait for each other at every step
 
@@ -124,7 +130,8 @@ class VirtualRun:
 
     def _be(self, rank: int) -> None:
         torch.manual_seed(self.asked.seed)
-        program = build_loop(self.asked, self._context(rank))
+        context, curve = self._context(rank), self.curve
+        program = repeated(self.asked, context, curve) if curve else build_loop(self.asked, context)
         for loop in program.loops:
             loop.told, loop.alike = partial(self._told, loop), self._alike
         overruns = self.perform(program)
@@ -188,7 +195,7 @@ class VirtualRun:
         """Buckets tell the `names` of parameters themselves."""
         norms = reduction.controller.needs_norms  # of gradients, every time
         cache = ExchangeCache(0 if self._alike == 1 or norms else self._network.repeat)
-        return VirtualExchange(reduction, cache=cache, **given)
+        return VirtualExchange(reduction, cache=cache, keep=self.keep, **given)
 
     def _told(self, loop: Loop, end_s: float) -> float:
         """Lets as much time go by as the steps that this one stands for take."""

@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -15,6 +16,7 @@ from harness.engine.training.resume import resumed
 from harness.records import environment, status, summary
 from harness.records.run_directory import Events, read_events, write_json
 from harness.virtual.crew import virtual
+from harness.virtual.curve import Curve, Kept, find, is_apart, key_of
 from harness.virtual.network import Simulated
 from harness.virtual.ranks import Ended, WorkerError
 
@@ -41,28 +43,43 @@ def _simulate(run_dir: Path, run: Run, network: Simulated, events: Events, tell:
     costs = network.costs(run.profile, run.nodes, sharing, dilation, seed)
     found = {**environment.describe(), "seed": seed, "dilation": dilation}
     found |= {"network": network.describe(costs, dilation), "proof": {}}
-    found |= {"forms": forms.told(run)}
+    curve, keep = _curve(run_dir, run)
+    of_curve = {"curve": curve.told()} if curve else {}
+    found |= {"forms": forms.told(run), **of_curve}
     write_json(run_dir / "environment.json", found)
     begin = resumed(run.resume_from)
     begins_s = begin.manifest.time_s if begin else 0.0
     if begin:
         events.append("resumed", begins_s, **begin.told())
     events.append("step_0", begins_s)
-    ended = virtual(run)(run_dir, run, costs, begin, tell).run()
-    told = {key: found["network"][key] for key in ("kind", "in_place_of")}
-    _conclude(run_dir, ended, events, told)
+    world = virtual(run)(run_dir, run, costs, begin, tell, curve=curve, keep=keep)
+    ended = world.run()
+    told = {"network": {key: found["network"][key] for key in ("kind", "in_place_of")}}
+    _conclude(run_dir, ended, events, told | of_curve)
 
 
-def _conclude(run_dir: Path, ended: list[Ended], events: Events, network: dict[str, str]) -> None:
-    """Summary, with what it tells of the `network`, and status."""
+def _curve(run_dir: Path, run: Run) -> tuple[Curve | None, Kept | None]:
+    """The curve that `run` rests on, or where it keeps its own; neither where it can do neither.
+
+    A run that is to save checkpoints on its way trains.
+    """
+    if not (run.reuse_training and is_apart(run)):
+        return None, None
+    key = key_of(run)
+    curve = None if run.checkpoint_every else find(run_dir, key, run.workers)
+    return curve, None if curve else Kept(run_dir, key)
+
+
+def _conclude(run_dir: Path, ended: list[Ended], events: Events, told: dict[str, Any]) -> None:
+    """Summary, with what is `told` of the run, and status."""
     for rank, end in enumerate(ended):
-        told = end._asdict()
-        events.append("rank_finished", told.pop("end_s"), rank=rank, **told)
+        of_rank = end._asdict()
+        events.append("rank_finished", of_rank.pop("end_s"), rank=rank, **of_rank)
     happened = read_events(run_dir)
     ends = [event for event in happened if event["event"] == "rank_finished"]
     reasons = summary.drift_reasons(ends)  # no network is to be proved, no pace to be missed
     found = summary.of(run_dir, happened, reasons, {})
-    write_json(run_dir / "summary.json", {"simulated": True, **found, "network": network})
+    write_json(run_dir / "summary.json", {"simulated": True, **found, **told})
     status.end(run_dir, "invalid" if reasons else "succeeded", "; ".join(reasons) or None)
 
 

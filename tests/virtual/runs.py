@@ -23,7 +23,7 @@ from harness.validation import checked
 from harness.virtual.run import simulate
 from tests.ranks import run_ranks
 
-SMALL = ("model=convnet", "dataset=digits", "report=false", "eval_every=3")
+SMALL = ("model=convnet", "dataset=digits", "report=false", "eval_every=3", "reuse_training=false")
 DETERMINED = ("network.compress_scale=0", "emulation.compute=paced")  # times too
 
 

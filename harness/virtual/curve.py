@@ -1,0 +1,247 @@
+"""A curve over steps: what a run has trained, so that others are timed on other networks by it.
+
+Where a controller does not react to the network, weights do not depend on it, bit for bit. So a run
+leaves in curve.jsonl what else its clock went by, compression and collectives of every exchange. A
+run that differs in its network alone finds it in the same folder, and computes times anew.
+
+The first line has the key of the training: a hash of the settings that it depends on, of the code
+that did it and of the machine. Each other line is of one step: an exchange, or the number of an
+earlier step with an equal one. Who reads it takes it for data of anybody.
+"""
+
+import csv
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from math import isfinite
+from pathlib import Path
+from typing import Any, NamedTuple, get_type_hints
+
+from harness.config.parallel import Data
+from harness.config.run import Run
+from harness.config.settings import leaves
+from harness.records import environment, manifest
+from harness.records.run_directory import CURVE, Lines, read_json
+from harness.virtual.exchange import Repeated
+from harness.virtual.lanes import CollectiveCall, LaneOp, Work
+
+CODE = ("compressors", "controllers", "harness/config", "harness/engine", "harness/virtual",
+        "harness/workloads")  # fmt: skip
+ROOT = Path(__file__).resolve().parents[2]
+DEPTH = {"all_reduce": 0, "all_gather": 1, "all_to_all": 2}  # of the lists of sizes, by rank
+MOST_BYTES = 1 << 62
+WRONG = (OSError, ValueError, LookupError, TypeError, RecursionError, csv.Error)  # with a file
+
+
+def is_apart(run: Run) -> bool:
+    """Whether training does not depend on the network, and all that it does is in a curve."""
+    plain = type(run.parallel) is Data and run.watch is None and run.resume_from is None
+    is_virtual = run.network.in_process and run.emulation.compute == "paced"
+    return is_virtual and plain and not run.controller().reacts_to_network
+
+
+def key_of(run: Run) -> str:
+    """Hash of all that the training of `run` depends on."""
+    training = run.training()
+    named = {value for keys, value in leaves(training) if keys[-1:] == ("_target_",)}
+    machine = environment.machine(), environment.versions()
+    told = json.dumps([training, _code(frozenset(named)), machine], sort_keys=True, default=str)
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+@cache
+def _code(classes: frozenset[str]) -> str:
+    """Hash of the code that trains, and of the modules of `classes`."""
+    modules = (sys.modules.get(name.rpartition(".")[0]) for name in classes)
+    files = {Path(file) for each in modules if (file := getattr(each, "__file__", None))}
+    files |= {file for package in CODE for file in (ROOT / package).rglob("*.py")}
+    found = hashlib.sha256()
+    for file in sorted(files):
+        found.update(hashlib.sha256(file.read_bytes()).digest())
+    return found.hexdigest()
+
+
+@dataclass
+class Kept:
+    """Writes the curve of a run: a `harness.virtual.exchange.Keep`."""
+
+    run_dir: Path
+    key: str
+    _steps: dict[bytes, int] = field(default_factory=dict, init=False)  # by hash of their exchange
+    _done: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._lines = Lines(self.run_dir, CURVE)
+        self._lines.add(json.dumps({"key": self.key}))
+
+    def __call__(self, ready: list[float], works: Sequence[Work]) -> None:
+        did = [(work.opening, work.buckets) for work in works]
+        alike = all(each == did[0] for each in did)
+        text = json.dumps({"ready": ready, "ranks": did[:1] if alike else did})
+        digest = hashlib.sha256(text.encode()).digest()
+        self._lines.add(str(self._steps.get(digest, text)))
+        self._steps.setdefault(digest, self._done)
+        self._done += 1
+
+
+class CurveRow(NamedTuple):
+    """What a row of steps.csv tells beside times: fields of `Exchanged`, and two more."""
+
+    sent_bytes: int
+    received_bytes: int
+    dense_bytes: int
+    density: float
+    achieved_density: float
+    loss: float
+    controller: str
+
+    def exchanged(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._fields[:-2]}
+
+
+@dataclass(frozen=True)
+class CurveStep:
+    """Compression and collectives of one exchange."""
+
+    ready: list[float]
+    ranks: list[tuple[list[LaneOp], list[list[LaneOp]]]]  # one, where all ranks did the same
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What a run trained, by step and rank."""
+
+    run_id: str
+    digest: str  # SHA-256 of its file
+    exchanges: list[CurveStep]  # by step
+    rows: Mapping[tuple[int, int], CurveRow]  # by step and rank
+    evaluations: Mapping[int, Mapping[str, float]]  # by steps done
+
+    @property
+    def steps(self) -> int:
+        return len(self.exchanges)
+
+    def told(self) -> dict[str, str]:
+        """For the record of a run that rests on it."""
+        return {"run": self.run_id, "sha256": self.digest}
+
+    def repeated(self, step: int, rank: int) -> Repeated:
+        exchange, row = self.exchanges[step], self.rows[step, rank]
+        opening, buckets = exchange.ranks[rank % len(exchange.ranks)]
+        return Repeated(exchange.ready, opening, buckets, row.exchanged())
+
+
+def find(run_dir: Path, key: str, workers: int) -> Curve | None:
+    """The curve with this key of another run in the folder of `run_dir`; None: there is none.
+
+    One that is damaged is told, and not used.
+    """
+    for file in sorted(run_dir.parent.glob(f"[!.]*/{CURVE}")):
+        if file.parent == run_dir or not file.is_file() or not _has_key(file, key):
+            continue
+        told = read_json(file.parent / "status.json") or {}
+        if told.get("state") != "succeeded":
+            continue
+        try:
+            if damage := manifest.damage(file.parent, told):
+                raise ValueError(damage)
+            return _read(file.parent, told["files"][CURVE]["sha256"], workers)
+        except WRONG as error:
+            why = str(error) or type(error).__name__
+            print(f"{file.parent}: {why}: its training is not reused", file=sys.stderr)
+    return None
+
+
+def _has_key(file: Path, key: str) -> bool:
+    expected = json.dumps({"key": key})
+    try:
+        with file.open() as lines:
+            return lines.readline(len(expected) + 1).rstrip("\n") == expected
+    except (OSError, ValueError):
+        return False
+
+
+def _read(run_dir: Path, digest: str, workers: int) -> Curve:
+    """ValueError, or another that `find` expects, where a file is not what a run leaves."""
+    exchanges: list[CurveStep] = []
+    with (run_dir / CURVE).open() as lines:
+        next(lines)
+        for line in lines:
+            told = json.loads(line)
+            exchanges.append(
+                exchanges[_size(told)] if isinstance(told, int) else _exchange(told, workers)
+            )
+    rows = dict(_rows(run_dir / "steps.csv"))
+    whole = {(step, rank) for step in range(len(exchanges)) for rank in range(workers)}
+    if not exchanges or rows.keys() != whole:
+        raise ValueError(f"{CURVE} and steps.csv do not have the same steps and ranks")
+    evaluations: dict[int, dict[str, float]] = {}
+    with (run_dir / "evaluations.csv").open() as file:
+        for row in csv.DictReader(file):
+            evaluations.setdefault(int(row["step"]), {})[row["metric"]] = float(row["value"])
+    return Curve(run_dir.name, digest, exchanges, rows, evaluations)
+
+
+def _rows(path: Path) -> Iterator[tuple[tuple[int, int], CurveRow]]:
+    """Rows of steps.csv, by step and rank."""
+    types = get_type_hints(CurveRow)
+    with path.open() as file:
+        for row in csv.DictReader(file):
+            found = CurveRow(*(kind(row[name]) for name, kind in types.items()))
+            state = sys.intern(found.controller)  # of thousands of rows most have the same
+            if not isinstance(json.loads(state), dict):
+                raise ValueError(f"steps.csv has {state!r} as a controller's state")
+            yield (int(row["step"]), int(row["rank"])), found._replace(controller=state)
+
+
+def _exchange(told: Any, workers: int) -> CurveStep:
+    def ops(told: Any) -> list[LaneOp]:
+        return [
+            LaneOp(_seconds(compress_s), tuple(_call(each, workers) for each in call))
+            for compress_s, call in told
+        ]
+
+    ready = [_share(each) for each in told["ready"]]
+    ranks = [(ops(opening), list(map(ops, buckets))) for opening, buckets in told["ranks"]]
+    if len(ranks) not in (1, workers) or any(len(each) != len(ready) for _, each in ranks):
+        raise ValueError(f"{CURVE} has an exchange of other ranks or buckets than its run")
+    return CurveStep(ready, ranks)
+
+
+def _share(value: Any) -> float:
+    if not (isinstance(value, float) and -1 < value < 2):  # sums of rounded shares
+        raise ValueError(f"{CURVE} has {value!r} as a share of backward")
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if not (isinstance(value, float) and isfinite(value) and value >= 0):
+        raise ValueError(f"{CURVE} has {value!r} as seconds of compression")
+    return value
+
+
+def _call(told: Any, workers: int) -> CollectiveCall:
+    name, sizes, *more = told
+    _check_sizes(sizes, DEPTH[name], workers)
+    if more != ([workers] if name == "all_reduce" else []):
+        raise ValueError(f"{CURVE} has {more!r} as the workers of a collective")
+    return name, sizes, *more
+
+
+def _check_sizes(sizes: Any, depth: int, workers: int) -> None:
+    if not depth:
+        _size(sizes)
+    elif not isinstance(sizes, list) or len(sizes) != workers:
+        raise ValueError(f"{CURVE} has a collective with no size for each of {workers} workers")
+    else:
+        for each in sizes:
+            _check_sizes(each, depth - 1, workers)
+
+
+def _size(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < MOST_BYTES:
+        raise ValueError(f"{CURVE} has {value!r} as a size")
+    return value
