@@ -17,7 +17,7 @@ from harness.config.scales import AUTO, chosen, describe
 from harness.config.search_path import CONF
 from harness.config.settings import BadSetting, Settings
 from harness.help import shown
-from harness.records.run_directory import refusal
+from harness.records.run_directory import read_json, refusal
 from harness.runner import run
 from harness.validation import checked
 
@@ -157,9 +157,15 @@ def _tell(settings: Settings, outcome: run.Outcome) -> None:
     if outcome.skipped:
         log.info("skipped, succeeded before: %s (rerun=true to run again)", label)
     elif outcome.state == "succeeded":
-        log.info("succeeded: %s", label)
+        log.info("succeeded: %s%s", label, _resting(outcome.run_dir))
     else:
         log.error("%s\n%s", label, run.failure_report(outcome))
+
+
+def _resting(run_dir: Path) -> str:
+    """Whose training a run in virtual time rests on; empty: its own."""
+    curve = (read_json(run_dir / "summary.json") or {}).get("curve")
+    return f", timed by the training of {curve['run']} (reuse_training)" if curve else ""
 
 
 def _plan(runs: list[Settings]) -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.records import run_directory
+from harness.records.run_directory import CURVE
 from harness.workloads import form
 
 GIB = 2**30
+DIGITS = 12  # of a digest
 OF_NETWORK = ("congestion_control", "offload", "mtu_bytes", "queue_ms")
 
 
@@ -42,6 +44,10 @@ def _spoken(values: Counter[str], runs: int) -> list[str]:
     return [f"{value} ({count} of {runs} runs)" for value, count in sorted(values.items())]
 
 
+def _short(curve: dict[str, Any]) -> str:
+    return str(curve.get("sha256"))[:DIGITS]
+
+
 def _of_run(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     git = told.get("git") or {}
     if git:
@@ -62,6 +68,8 @@ def _of_run(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "dilation", f"{told['dilation']:g} real seconds for an emulated one"
     if told.get("seed") is not None:
         yield "seed", str(told["seed"])
+    if isinstance(curve := told.get("curve"), dict):
+        yield "timed by the training of run", f"{curve.get('run')}, {CURVE} {_short(curve)}"
     network = told.get("network") or {}
     for name in OF_NETWORK:
         if network.get(name) is not None:
