@@ -58,6 +58,7 @@ def emulated(row: Any, of_class: type, dilation: float) -> dict[str, Any]:
     return {name: value * scale.get(name, 1) for name, value in found.items()}
 
 
+@cache
 def unit(name: str) -> str:
     """Unit that a column's name ends in; empty: none."""
     return next((told for end, told in UNITS.items() if name.endswith(end)), "")

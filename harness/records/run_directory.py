@@ -154,7 +154,9 @@ ALL_TABLES = TABLES | PACKET_TABLES | SIMULATED_TABLES | SERVER_TABLES | WATCH_T
 
 
 def _field(value: object) -> str:
-    text = repr(float(value)) if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return repr(float(value))
+    text = str(value)
     if any(mark in text for mark in ',"\n'):
         text = '"' + text.replace('"', '""') + '"'
     return text
