@@ -3,15 +3,18 @@
 import os
 import time
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from harness import plan
 from harness.config.run import Run
 from harness.config.settings import Settings
 from harness.reproduce.perform import MOST_AT_A_TIME, is_virtual
-from harness.runner import run
+from harness.runner.run import is_done, run_dir_of
+from harness.virtual.curve import is_apart, key_of
 
 START_S = 5.0  # of a run over packets: processes, namespaces, probes, evaluations, the end
 OF_A_MICRO_BATCH = ("model", "dataset", "batch_size", "precision")
+TIMED_S = 0.0005  # of a rank's step that another run has trained
 WHOLE = 1.5  # a virtual run over its forward and backward alone
 
 
@@ -23,6 +26,7 @@ class Estimate:
     _left: dict[str, float] = field(default_factory=dict, init=False)  # by run directory
     _virtual: dict[str, bool] = field(default_factory=dict, init=False)
     _steps: dict[str, float] = field(default_factory=dict, init=False)  # seconds of one worker's
+    _trained: set[tuple[Path, str]] = field(default_factory=set, init=False)  # folder and key
     _plan: plan.Plan = field(default_factory=plan.Plan, init=False)
     _last: float = field(default=0.0, init=False)
 
@@ -31,8 +35,8 @@ class Estimate:
 
     def add(self, settings: Settings) -> None:
         """A run that is to be done, unless it was; BadSetting where it cannot be predicted."""
-        if not run.is_done(settings):
-            place = str(run.run_dir_of(settings))
+        if not is_done(settings):
+            place = str(run_dir_of(settings))
             self._virtual[place] = is_virtual(settings)
             self._left[place] = self._real_s(settings, settings.run())
 
@@ -43,7 +47,7 @@ class Estimate:
         """A run ended now, which was all that went on since `begin` or the last call."""
         kind, now = is_virtual(settings), time.monotonic()
         self._took_s[kind] += now - self._last
-        self._expected_s[kind] += self._left.pop(str(run.run_dir_of(settings)), 0.0)
+        self._expected_s[kind] += self._left.pop(str(run_dir_of(settings)), 0.0)
         self._last = now
 
     def runs(self, virtual: bool) -> int:
@@ -67,8 +71,19 @@ class Estimate:
             return START_S + (self._predicted(settings, run).real_s or 0.0)
         if run.emulation.is_replay:
             return START_S / self.at_a_time
+        if self._is_trained(settings, run):
+            return TIMED_S * run.workers * plan.total_steps(run) / self.at_a_time
         computed = run.workers * run.accumulate * plan.total_steps(run)
         return WHOLE * computed * self._step_s(settings, run) / self.at_a_time
+
+    def _is_trained(self, settings: Settings, run: Run) -> bool:
+        """True if a run asked for before trains what this one would."""
+        if not (run.reuse_training and is_apart(run)):
+            return False
+        key = run_dir_of(settings).parent, key_of(run)
+        known = key in self._trained
+        self._trained.add(key)
+        return known
 
     def _predicted(self, settings: Settings, run: Run) -> plan.Prediction:
         """By published times, where a model has them, also of computation to be measured."""
