@@ -3,7 +3,6 @@
 import os
 import time
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from harness import plan
 from harness.config.run import Run
@@ -26,7 +25,7 @@ class Estimate:
     _left: dict[str, float] = field(default_factory=dict, init=False)  # by run directory
     _virtual: dict[str, bool] = field(default_factory=dict, init=False)
     _steps: dict[str, float] = field(default_factory=dict, init=False)  # seconds of one worker's
-    _trained: set[tuple[Path, str]] = field(default_factory=set, init=False)  # folder and key
+    _trained: set[tuple[str, str]] = field(default_factory=set, init=False)  # results and key
     _plan: plan.Plan = field(default_factory=plan.Plan, init=False)
     _last: float = field(default=0.0, init=False)
 
@@ -80,7 +79,7 @@ class Estimate:
         """True if a run asked for before trains what this one would."""
         if not (run.reuse_training and is_apart(run)):
             return False
-        key = run_dir_of(settings).parent, key_of(run)
+        key = settings["results"], key_of(run)
         known = key in self._trained
         self._trained.add(key)
         return known

@@ -2,7 +2,7 @@
 
 Where a controller does not react to the network, weights do not depend on it, bit for bit. So a run
 leaves in curve.jsonl what else its clock went by, compression and collectives of every exchange. A
-run that differs in its network alone finds it in the same folder, and computes times anew.
+run that differs in its network alone finds it below the same results, and computes times anew.
 
 The first line has the key of the training: a hash of the settings that it depends on, of the code
 that did it and of the machine. Each other line is of one step: an exchange, or the number of an
@@ -114,7 +114,7 @@ class CurveStep:
 class Curve:
     """What a run trained, by step and rank."""
 
-    run_id: str
+    run: str  # folder and run id
     digest: str  # SHA-256 of its file
     exchanges: list[CurveStep]  # by step
     rows: Mapping[tuple[int, int], CurveRow]  # by step and rank
@@ -126,7 +126,7 @@ class Curve:
 
     def told(self) -> dict[str, str]:
         """For the record of a run that rests on it."""
-        return {"run": self.run_id, "sha256": self.digest}
+        return {"run": self.run, "sha256": self.digest}
 
     def repeated(self, step: int, rank: int) -> Repeated:
         exchange, row = self.exchanges[step], self.rows[step, rank]
@@ -135,11 +135,11 @@ class Curve:
 
 
 def find(run_dir: Path, key: str, workers: int) -> Curve | None:
-    """The curve with this key of another run in the folder of `run_dir`; None: there is none.
+    """The curve with this key of another run below the results of `run_dir`; None: there is none.
 
     One that is damaged is told, and not used.
     """
-    for file in sorted(run_dir.parent.glob(f"[!.]*/{CURVE}")):
+    for file in sorted(run_dir.parents[1].glob(f"[!.]*/[!.]*/{CURVE}")):
         if file.parent == run_dir or not file.is_file() or not _has_key(file, key):
             continue
         told = read_json(file.parent / "status.json") or {}
@@ -182,7 +182,7 @@ def _read(run_dir: Path, digest: str, workers: int) -> Curve:
     with (run_dir / "evaluations.csv").open() as file:
         for row in csv.DictReader(file):
             evaluations.setdefault(int(row["step"]), {})[row["metric"]] = float(row["value"])
-    return Curve(run_dir.name, digest, exchanges, rows, evaluations)
+    return Curve(f"{run_dir.parent.name}/{run_dir.name}", digest, exchanges, rows, evaluations)
 
 
 def _rows(path: Path) -> Iterator[tuple[tuple[int, int], CurveRow]]:

@@ -44,6 +44,7 @@ METHODS = {
 SCENE = ("workers=3", "steps=7", "emulation.compute=paced", "network/device=v100",
          "bucket_mb=0.02", "reuse_training=true", "checkpoint_every=null",
          "network.sample_s=0.01")  # fmt: skip
+CONFIG = Settings({})  # of config.yaml, which nothing here reads
 TABLES = ("steps.csv", "evaluations.csv", "links.csv", "timeline.csv", "events.jsonl")
 
 static = st.builds(Static, st.floats(0.5, 500))
@@ -67,29 +68,33 @@ networks = st.builds(
 
 def done(folder: Path, run: Run) -> Path:
     """The directory of `run`, made in virtual time."""
-    prepare(folder, BASE)
+    prepare(folder, CONFIG)
     simulate(folder, run, lambda: None)
     assert status.state(folder) == "succeeded", read_json(folder / "status.json")
     return folder
 
 
-BASE = Settings({})  # of config.yaml, which nothing here reads
-
-
 def curve_of(run_dir: Path) -> Any:
     """What a run says of the curve that it rests on; None: it trained."""
-    environment, summary = (read_json(run_dir / f"{name}.json") for name in NAMES)
+    environment, summary = (
+        read_json(run_dir / name) for name in ("environment.json", "summary.json")
+    )
     assert environment and summary and environment.get("curve") == summary.get("curve")
     return summary.get("curve")
 
 
-NAMES = ("environment", "summary")
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """A folder of results, below which curves are looked for."""
+    return tmp_path / "results"
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_what_is_timed_is_what_would_have_been_trained(method: str, tmp_path: Path) -> None:
+def test_what_is_timed_is_what_would_have_been_trained(
+    method: str, results: Path, tmp_path: Path
+) -> None:
     run = settings_of(*SCENE, *METHODS[method].split()).run()
-    trained = done(tmp_path / "curves/trained", run)
+    trained = done(results / "here/trained", run)
     assert curve_of(trained) is None and (trained / CURVE).stat().st_size
 
     @examples(max_examples=3, deadline=None, phases=[Phase.generate])
@@ -98,10 +103,10 @@ def test_what_is_timed_is_what_would_have_been_trained(method: str, tmp_path: Pa
         elsewhere = replace(
             run, profile=profile, network=replace(network, device=run.network.device)
         )
-        timed = done(tmp_path / "curves/timed", elsewhere)
-        again = done(tmp_path / "alone/trained", replace(elsewhere, reuse_training=False))
+        timed = done(results / "there/timed", elsewhere)
+        again = done(tmp_path / "alone/here/trained", replace(elsewhere, reuse_training=False))
         digest = read_json(trained / "status.json")["files"][CURVE]["sha256"]
-        assert curve_of(timed) == {"run": "trained", "sha256": digest}
+        assert curve_of(timed) == {"run": "here/trained", "sha256": digest}
         assert curve_of(again) is None and not (timed / CURVE).exists()
         for name in TABLES:
             assert (timed / name).read_text() == (again / name).read_text(), name
@@ -109,10 +114,10 @@ def test_what_is_timed_is_what_would_have_been_trained(method: str, tmp_path: Pa
     check()
 
 
-def test_a_target_ends_both(tmp_path: Path) -> None:
+def test_a_target_ends_both(results: Path) -> None:
     run = settings_of(*SCENE, "target.value=0.01", "target.ends_run=true").run()
-    trained = done(tmp_path / "trained", run)
-    timed = done(tmp_path / "timed", replace(run, profile=Static(3.0)))
+    trained = done(results / "here/trained", run)
+    timed = done(results / "here/timed", replace(run, profile=Static(3.0)))
     assert curve_of(timed) and curve_of(trained) is None
     whole, short = ((folder / "evaluations.csv").read_text() for folder in (trained, timed))
     assert whole.count("accuracy") == short.count("accuracy") == 1
@@ -128,19 +133,19 @@ TRAINS = {
 
 
 @pytest.mark.parametrize("why", TRAINS)
-def test_what_depends_on_the_network_trains(why: str, tmp_path: Path) -> None:
+def test_what_depends_on_the_network_trains(why: str, results: Path) -> None:
     run = settings_of(*SCENE, "steps=2", *TRAINS[why].split()).run()
     for number in range(2):
-        folder = done(tmp_path / str(number), run)
+        folder = done(results / "here" / str(number), run)
         assert curve_of(folder) is None and not (folder / CURVE).exists()
 
 
-def test_checkpoints_on_the_way_are_made_by_training(tmp_path: Path) -> None:
+def test_checkpoints_on_the_way_are_made_by_training(results: Path) -> None:
     run = settings_of(*SCENE, "steps=4").run()
-    done(tmp_path / "a", run)
-    saving = done(tmp_path / "b", replace(run, checkpoint_every=2))
+    done(results / "here/a", run)
+    saving = done(results / "here/b", replace(run, checkpoint_every=2))
     assert curve_of(saving) is None and (saving / "checkpoint").exists()
-    assert curve_of(done(tmp_path / "c", run))
+    assert curve_of(done(results / "here/c", run))
 
 
 def test_training_depends_on_every_key_but_those_of_the_clock() -> None:
@@ -162,7 +167,7 @@ def test_training_depends_on_every_key_but_those_of_the_clock() -> None:
     assert free == shown | of_network | of_profile
 
 
-def test_another_code_trains_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_another_code_trains_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     run = settings_of(*SCENE).run()
     before = key_of(run)
     assert key_of(run) == before
@@ -245,32 +250,32 @@ def foreign() -> Iterator[Any]:
 
 @pytest.mark.parametrize("damage", [flip, another_loss, fewer_steps, a_pipe, failed])
 def test_a_damaged_curve_is_not_used(
-    damage: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    damage: Callable[[Path], None], results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = settings_of(*SCENE, "steps=2").run()
-    damage(done(tmp_path / "trained", run))
-    again = done(tmp_path / "again", run)
+    damage(done(results / "here/trained", run))
+    again = done(results / "here/again", run)
     assert curve_of(again) is None and (again / CURVE).exists()
     told = capsys.readouterr().err
     assert ("its training is not reused" in told) == (damage not in (a_pipe, failed))
 
 
 def test_what_a_foreign_curve_says_is_data(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its manifest fits; nothing that it names is called, and no value is believed."""
     run = settings_of(*SCENE, "steps=2").run()
-    trained = done(tmp_path / "trained", run)
+    trained = done(results / "here/trained", run)
     whole = (trained / CURVE).read_text()
     for number, change in enumerate(foreign()):
         (trained / CURVE).write_text(whole)
         inside(change)(trained)
-        again = done(tmp_path / "again", run)
+        again = done(results / "here/again", run)
         assert curve_of(again) is None, (number, (trained / CURVE).read_text())
         assert f"{trained}: " in capsys.readouterr().err
     (trained / CURVE).write_text(whole)
     fit(trained)
-    assert curve_of(done(tmp_path / "again", run))
+    assert curve_of(done(results / "here/again", run))
 
 
 def test_a_sweep_trains_once_and_says_so(tmp_path: Path) -> None:
@@ -280,6 +285,7 @@ def test_a_sweep_trains_once_and_says_so(tmp_path: Path) -> None:
     ]
     first, *others = (runner.perform(each) for each in asked)
     assert curve_of(first.run_dir) is None
-    assert {curve_of(each.run_dir)["run"] for each in others} == {first.run_dir.name}
+    trained = str(first.run_dir.relative_to(tmp_path))
+    assert {curve_of(each.run_dir)["run"] for each in others} == {trained}
     again = runner.perform(changed(asked[1], "rerun", True))
     assert curve_of(again.run_dir) is None
