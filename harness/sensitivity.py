@@ -1,0 +1,145 @@
+"""Where on a grid of settings a claim holds: each point is run in virtual time, and judged.
+
+python -m harness.sensitivity +experiment=NAME --claim TEXT --grid KEY=V1,V2 [--grid ...]
+
+TEXT is a piece of `id: text` of a claim. Keys are those of `python -m harness`; the first two have
+the axes of the map. Runs are kept below results/sensitivity, so that the same command goes on, and
+a method whose controller does not react to the network is trained once for all networks.
+"""
+
+import argparse
+import csv
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from harness.config.scales import describe
+from harness.config.settings import BadSetting, Settings
+from harness.preview import Parser
+from harness.reporting.analysis import load, metrics, sensitivity
+from harness.reporting.analysis.sensitivity import Axes, Point
+from harness.reporting.claims import judge
+from harness.reporting.figures.sensitivity import holds_map
+from harness.runner import run
+from harness.validation import checked
+
+OF_MAPS = ("network=calibrated", "scale=laptop", "checkpoint_every=null", "report=false")
+FOLDER = "sensitivity"
+
+
+class Judged(NamedTuple):
+    """A claim at all points that could be run."""
+
+    name: str  # id and text
+    verdicts: dict[Point, str]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run, judge, print and draw; one line and exit status 1 for a bad value."""
+    try:
+        _map(_parsed(arguments))
+    except (BadSetting, HydraException, OmegaConfBaseException, OSError) as error:
+        said = " ".join(str(error).split("Config search path")[0].split())
+        sys.exit(f"harness.sensitivity: {said}")
+
+
+def _map(wanted: argparse.Namespace) -> None:
+    axes: Axes = dict(map(_axis, wanted.grid))
+    given = {each.partition("=")[0].lstrip("+") for each in wanted.overrides}
+    usual = [each for each in OF_MAPS if each.partition("=")[0] not in given]
+    results = f"results={wanted.results / FOLDER}"
+    asked, refused = _asked([*wanted.overrides, *usual, results], axes)
+    print(f"{len(asked)} points, {sum(map(len, asked.values()))} runs, {len(refused)} refused")
+    for point, why in refused.items():
+        print(f"refused: {_said(axes, point)}: {why}")
+    judged = _judged(asked, wanted.claim)
+    for number, claim in enumerate(judged):
+        print(claim.name)
+        print(
+            "\n".join(f"  {line}" for line in sensitivity.told(axes, claim.verdicts, len(refused)))
+        )
+        print(f"  {_draw(wanted.results / FOLDER, number, claim, axes)}")
+
+
+def _axis(told: str) -> tuple[str, tuple[str, ...]]:
+    key, _, values = told.partition("=")
+    found = tuple(dict.fromkeys(filter(None, values.split(","))))
+    if not key or len(found) < 2:
+        raise BadSetting(f"--grid must be KEY=V1,V2,... with two values or more, got {told!r}")
+    return key, found
+
+
+def _asked(
+    overrides: list[str], axes: Axes
+) -> tuple[dict[Point, list[Settings]], dict[Point, str]]:
+    """The runs of every point, and why other points can have none; BadSetting if none can."""
+    asked, refused = {}, {}
+    for point in sensitivity.points(axes):
+        own = [f"{key}={value}" for key, value in zip(axes, point, strict=True)]
+        try:
+            runs = describe([["-m", *overrides, *own]]).runs
+            for settings in runs:
+                if not checked(settings).network.in_process:
+                    raise BadSetting("network must be of virtual time, simulated or calibrated")
+            asked[point] = runs
+        except BadSetting as error:
+            refused[point] = str(error)
+    if not asked:
+        raise BadSetting(f"no point of the grid can be run: {next(iter(refused.values()))}")
+    return asked, refused
+
+
+def _judged(asked: dict[Point, list[Settings]], wanted: str) -> list[Judged]:
+    """Claims with `wanted` in them that these runs are of; BadSetting if there is none."""
+    found: dict[str, dict[Point, str]] = {}
+    for point, runs in asked.items():
+        done = [run.perform(settings).run_dir for settings in runs]
+        rows = pd.concat(map(load.runs, done), ignore_index=True)
+        for claim in judge(metrics.table(rows)):
+            if wanted in (name := f"{claim.id}: {claim.text}") and claim.runs:
+                found.setdefault(name, {})[point] = claim.verdict
+    if not found:
+        wrong = f"--claim must be a piece of `id: text` of a claim on these runs, got {wanted!r}"
+        raise BadSetting(wrong)
+    return [Judged(name, verdicts) for name, verdicts in found.items()]
+
+
+def _said(axes: Axes, point: Point) -> str:
+    return " ".join(f"{key}={value}" for key, value in zip(axes, point, strict=True))
+
+
+def _draw(folder: Path, number: int, claim: Judged, axes: Axes) -> Path:
+    """Write the verdict of every point as csv, and the map beside it; its path."""
+    words = re.sub(r"[^A-Za-z0-9]+", "_", claim.name).strip("_")[:60]
+    table = folder / f"{number}_{words}.csv"
+    with table.open("w", newline="") as file:
+        rows: Any = csv.writer(file)
+        rows.writerow([*axes, "verdict"])
+        rows.writerows([*point, verdict] for point, verdict in claim.verdicts.items())
+    shares = np.array(sensitivity.shares(axes, claim.verdicts))
+    figure = holds_map(claim.name, axes, shares)
+    figure.savefig(table.with_suffix(".svg"))
+    return table.with_suffix(".svg")
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    usage = argparse.RawDescriptionHelpFormatter
+    parser = Parser(
+        prog="python -m harness.sensitivity", description=__doc__, formatter_class=usage
+    )
+    parser.add_argument("overrides", nargs="+", help="as for python -m harness")
+    parser.add_argument("--claim", required=True, help="a piece of its `id: text`")
+    parser.add_argument("--grid", action="append", required=True, help="KEY=V1,V2,...")
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    return parser.parse_intermixed_args(arguments)
+
+
+if __name__ == "__main__":
+    main()
