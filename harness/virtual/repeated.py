@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.config.run import Run
 from harness.engine.pipeline.traffic_meter import TrafficMeter
-from harness.engine.training.assembly import pace_of
+from harness.engine.training.build import pace_of
 from harness.engine.training.course import Course, without_data
 from harness.engine.training.gradients import Gradients
 from harness.engine.training.rank_context import RankContext
@@ -52,40 +52,40 @@ class Recorded(Gradients):
         return dict(self.curve.evaluations.get(self._done, {}))
 
 
-def repeated(run: Run, place: RankContext, curve: Curve) -> Loop:
+def repeated(run: Run, context: RankContext, curve: Curve) -> Loop:
     """The loop of a rank of `run`, whose training is that of `curve`."""
     decided: Any = Decided()
-    workers: Any = place.workers  # of virtual time
+    workers: Any = context.workers  # of virtual time
     exchange = VirtualExchange(
         reduction=decided,
         workers=workers,
-        clock=place.clock,
+        clock=context.clock,
         after_backward=run.overlap == "after_backward",
         lanes=run.emulation.lanes(run.compressor(), is_emulated=True),
         shares={},
         charge=None,
     )
     course = without_data(run.accumulate * run.batch_size, curve.steps)
-    gradients = Recorded(course, exchange, curve, place.rank, decided)
+    gradients = Recorded(course, exchange, curve, context.rank, decided)
     rest = Rest(
         stops=StopSchedule.of(run, curve.steps),
         done=0,
-        clock=place.clock,
-        together=place.together,
+        clock=context.clock,
+        together=context.together,
         evaluate=gradients.evaluate,
         save=no_checkpoint,
-        table=place.table("evaluations") if place.tells else None,
+        table=context.table("evaluations") if context.tells else None,
     )
     return Loop(
-        rank=place.rank,
+        rank=context.rank,
         first=0,
         steps=range(curve.steps),
-        table=place.table("steps"),
+        table=context.table("steps"),
         gradients=gradients,
         exchange=exchange,
-        pace=pace_of(run, place.clock.dilation),
-        clock=place.clock,
-        begin=place.together.begin,
+        pace=pace_of(run, context.clock.dilation),
+        clock=context.clock,
+        begin=context.together.begin,
         rest=rest,
-        crossing=TrafficMeter([]).read,
+        stage_traffic=TrafficMeter([]).read,
     )
