@@ -14,7 +14,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from harness.calibrate.ranks import enclosed, on_ranks
+from harness.calibrate.ranks import enclosed, group_of_all, on_ranks
 from harness.engine.exchange.workers import Workers
 
 PAYLOAD_SHARE = 1448 / 1514  # of Ethernet frames at MTU 1500 with TCP timestamps
@@ -24,7 +24,7 @@ PIECE_BYTES = 4_000_000
 
 def times(repeats: int, lengths: list[int] | None) -> list[float]:
     """Seconds of each repetition on this rank: all-reduce, or all-gather of `lengths` floats."""
-    workers, taken = Workers(dist.new_group()), []
+    workers, taken = Workers(group_of_all()), []
     if lengths is None:
         tensor = torch.ones(GRADIENT_BYTES // 4)
     else:

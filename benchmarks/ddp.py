@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from compressors.dense import Dense
 from controllers.fixed import Fixed
-from harness.calibrate.ranks import enclosed, on_ranks
+from harness.calibrate.ranks import enclosed, group_of_all, on_ranks
 from harness.clock import Clock
 from harness.engine.exchange.feedback import NoFeedback
 from harness.engine.exchange.reduction import Reduction
@@ -39,7 +39,7 @@ def _exchange(model: nn.Module) -> Exchange:
     clock = Clock()
     clock.start()
     shares = {name: 1 / len(names) for name in names.values()}
-    workers = Workers(dist.new_group())
+    workers = Workers(group_of_all())
     reduction = Reduction(Dense(), Fixed(1.0), "local", NoFeedback(), workers)
     return Exchange(reduction, workers, clock, names, shares)
 

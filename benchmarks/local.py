@@ -23,6 +23,8 @@ PAGE = resource.getpagesize()
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, PR_SET_THP_DISABLE = -1, -3, 41
 KEPT_BYTES = 1 << 16  # an allocation above this is new memory while `fresh_bytes` counts
 
+Job = tuple[Callable[[], object], Callable[[], object]]  # prepare, work
+
 
 class Alone:
     """The only worker: nothing is sent, but it is counted what would be."""
@@ -107,11 +109,13 @@ class Times(NamedTuple):
     work: list[float]
 
 
-def measure(x: Tensor, *jobs: tuple[Callable[[], object], Callable[[], object]]) -> Times:
+def measure(x: Tensor, *jobs: Job) -> Times:
     """Times of every (prepare, work); `prepare` is not timed.
 
     With one thread it is that thread's time on a core, so that other load disturbs less.
     """
+    reading: Job = (_nothing, x.sum)
+    clock: Callable[[], float]
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     for _ in range(2):
         begin = time.perf_counter()
@@ -122,7 +126,7 @@ def measure(x: Tensor, *jobs: tuple[Callable[[], object], Callable[[], object]])
     fewest, most = CALLS
     spent: list[list[float]] = [[] for _ in range(1 + len(jobs))]
     for _ in range(min(most, max(fewest, int(BUDGET_S / once_s)))):
-        for taken, (prepare, work) in zip(spent, [(_nothing, x.sum), *jobs], strict=True):
+        for taken, (prepare, work) in zip(spent, [reading, *jobs], strict=True):
             prepare()
             begin = clock()
             work()

@@ -16,7 +16,7 @@ is less.) The same over real packets, without training:
 import argparse
 from collections.abc import Callable, Iterator
 from statistics import mean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from controllers.base import Observation
 from controllers.netsense import NetSense
@@ -27,7 +27,7 @@ BYTES_PER_MBIT = 125_000
 SETTLED = 100  # exchanges left out of the means: start-up, and its way down
 COMPUTE_S = 0.1  # between two exchanges, as the clock of the degrading network runs
 DEGRADING_S = 60.0  # that it keeps a rate
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "as published": {},
     "window 10": {"window": 10},
     "window bbr": {"window": "bbr"},

@@ -131,8 +131,8 @@ def changes(quick: bool) -> Iterator[Row]:
 
 def _followed(profile: Profile, offload: str, seconds: float) -> tuple[float, int]:
     """Payload over what was planned; drops. One flow, whose queue is never empty and never full."""
-    queue = {"queue_ms": None, "queue_bytes": 4 * WINDOW_BYTES}
-    topology = Star(update_s=UPDATE_S, offload=offload, **queue)
+    queue_bytes = 4 * WINDOW_BYTES
+    topology = Star(update_s=UPDATE_S, offload=offload, queue_ms=None, queue_bytes=queue_bytes)
     with topology.up(2, profile, 1.0) as network, _playing(network) as (clock, _):
         sender, receiver = network.nodes
         ends = probe.Ends(sender.namespace, receiver.namespace, receiver.address)
@@ -144,7 +144,8 @@ def _followed(profile: Profile, offload: str, seconds: float) -> tuple[float, in
         came = _received(there, clock, 1.0 + seconds)
         done.set()
         sending.join()
-        here.close(), there.close()
+        here.close()
+        there.close()
         drops = sum(counted.drops for counted in network.counters().values())
     moments = range(round(1.0 / UPDATE_S), round((1.0 + seconds) / UPDATE_S))  # the first 1 s: TCP
     mbit = [profile.link(moment * UPDATE_S, 0, "up").rate_mbit for moment in moments]

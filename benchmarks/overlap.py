@@ -13,7 +13,7 @@ import argparse
 import statistics
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -22,7 +22,7 @@ from omegaconf import OmegaConf
 
 from compressors import kernels
 from controllers.fixed import Fixed
-from harness.calibrate.ranks import enclosed, on_ranks
+from harness.calibrate.ranks import enclosed, group_of_all, on_ranks
 from harness.clock import Clock
 from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.exchange.reduction import Reduction
@@ -58,7 +58,7 @@ class Taken(NamedTuple):
 class Replay:
     """Steps of one compressor on noise, sent when an emulated backward would have it."""
 
-    def __init__(self, name: str, group: Any) -> None:
+    def __init__(self, name: str, group: dist.ProcessGroup) -> None:
         part = OmegaConf.merge({"seed": 0, "part": OmegaConf.load(CHOICES / f"{name}.yaml")}).part
         compressor, workers, clock = instantiate(part), Workers(group), Clock()
         clock.start()
@@ -88,7 +88,7 @@ class Replay:
 def steps_of(names: list[str], steps: int) -> dict[str, tuple[list[Taken], list[Taken]]]:
     """By compressor, this rank's steps with all communication after backward, and overlapped."""
     torch.set_num_threads(1)
-    group = dist.new_group()
+    group = group_of_all()
     found: dict[str, tuple[list[Taken], list[Taken]]] = {}
     for name in names:
         replay = Replay(name, group)

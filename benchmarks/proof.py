@@ -19,10 +19,9 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import torch
-import torch.distributed as dist
 from pyroute2 import IPRoute
 
-from harness.calibrate.ranks import enclosed, on_ranks
+from harness.calibrate.ranks import enclosed, group_of_all, on_ranks
 from harness.clock import Clock
 from harness.emulation import batch, links
 from harness.emulation.monitor import Monitor
@@ -56,7 +55,7 @@ def medians(costs: Iterable[Cost]) -> Cost:
 
 def of_rank(folder: str, steps: int) -> tuple[Cost, Cost]:
     """Medians of a step with rows and of one without."""
-    clock, workers = Clock(), Workers(dist.new_group())
+    clock, workers = Clock(), Workers(group_of_all())
     clock.start()
     rows = Communicated(Path(folder), workers.rank, workers, clock)
     bucket = torch.ones(BUCKET_BYTES // 4)

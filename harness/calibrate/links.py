@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from harness.calibrate.ranks import on_ranks
+from harness.calibrate.ranks import group_of_all, on_ranks
 from harness.emulation import user_namespace
 from harness.engine.exchange.workers import Workers
 from harness.records import environment
@@ -107,9 +107,7 @@ def _took_s(by_rank: Sequence[tuple[float, float]]) -> float:
 
 def _times(repeats: int, cases: list[tuple[str, int]]) -> list[list[tuple[float, float]]]:
     """Begin and end of every repetition of every case on this rank."""
-    group = dist.new_group()
-    assert isinstance(group, dist.ProcessGroup)  # all ranks belong to it
-    workers = Workers(group)
+    workers = Workers(group_of_all())
     return [[_time(workers, *case) for _ in range(repeats + 1)][1:] for case in cases]
 
 

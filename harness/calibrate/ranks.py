@@ -51,6 +51,13 @@ def on_ranks(nodes: int, rate_mbit: float, function: Callable[..., Any], *argume
         return [_answer(reader, pid) for reader, pid in pipes]
 
 
+def group_of_all() -> dist.ProcessGroup:
+    """A group of its own for all ranks."""
+    group = dist.new_group()
+    assert isinstance(group, dist.ProcessGroup)  # this rank belongs to it
+    return group
+
+
 def _rank(
     rank: int, size: int, network: Any, writer: int, function: Callable, arguments: tuple
 ) -> None:
