@@ -1,0 +1,101 @@
+"""Which compressor, under which controller, reaches a target soonest on a network like mine?
+
+python -m harness.advise target.value=0.9 [profile=NAME] [model=NAME] [KEY=VALUE] [--exhaustive]
+
+A plan leaves a short list of all that fits the workload, a race in virtual time drops who is
+clearly behind, the finalists run over packets. The same command goes on where it was stopped.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from harness import signals
+from harness.advise import answer, stages
+from harness.advise.answer import Answer
+from harness.advise.compositions import Question, question
+from harness.advise.stages import Plans, Race
+from harness.config.settings import BadSetting
+from harness.report import report
+
+PAIRS = 6  # seeds of a race: the fewest whose signs alone can tell a difference at 5 %
+
+
+def main() -> int:
+    """Exit status 1 for a bad setting, or where no method reaches the target."""
+    asked = _arguments()
+    signals.stop_in_order()
+    try:
+        return advise(asked)
+    except BadSetting as error:
+        print(f"advise: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+
+
+def _arguments() -> argparse.Namespace:
+    about, usage, more = (__doc__ or "").strip().split("\n\n")
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.advise", description=f"{about} {more}", allow_abbrev=False
+    )
+    parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="as of a run")
+    parser.add_argument("--pairs", type=int, default=PAIRS, help=f"seeds of the race ({PAIRS})")
+    parser.add_argument("--virtual-only", action="store_true", help="no finalists over packets")
+    parser.add_argument(
+        "--exhaustive", action="store_true", help="also run whatever was left out, and tell regret"
+    )
+    return parser.parse_intermixed_args()
+
+
+def advise(asked: argparse.Namespace) -> int:
+    """All stages and the answer; BadSetting before anything starts."""
+    if asked.pairs < 2:
+        raise BadSetting(f"--pairs must be at least 2, for an interval, got {asked.pairs}")
+    about = question(asked.overrides)
+    if asked.virtual_only:
+        about = about.without_packets("--virtual-only was said")
+    run = about.check()
+    plans = stages.planned(about, _say)
+    raced = stages.raced(about, plans, asked.pairs, _say)
+    dense = plans.dense.composition.label
+    found = answer.answered(raced.times)
+    chosen = [raced.runs[name] for name in answer.finalists(found, dense)]
+    packets = stages.over_packets(about, chosen, _say) if chosen else {}
+    metric = run.target.metric or run.dataset.metric
+    more = _regret(about, plans, raced, found, asked.pairs) if asked.exhaustive else []
+    folder = Path(run_folder(about))
+    report(folder)
+    print(f"\nadvice on {about.name}")
+    goal = f"{metric} {run.target.value:g}"
+    for line in answer.sentences(found, raced.times, goal, dense, packets) + more:
+        print(line)
+    return 0 if found.first else 1
+
+
+def run_folder(about: Question) -> Path:
+    settings = about.dense().settings
+    return Path(settings["results"]) / settings["experiment"]
+
+
+def _regret(about: Question, plans: Plans, raced: Race, found: Answer, pairs: int) -> list[str]:
+    """Run all that fits with all seeds, and say what the best of it would have saved."""
+    every = [plans.dense.composition, *plans.every]
+    most = stages.at_most(about, every, range(pairs))
+    _say(f"4. exhaustive sweep: {len(every)} methods, seeds 0 to {pairs - 1}, at most {most}")
+    whole = Race(about, _say)
+    for seed in range(pairs):
+        whole.run(every, seed)
+    if found.first is None:
+        return []
+    best, lost = answer.regret(whole.times[found.first], whole.times)
+    return [f"Regret of {found.first}: {lost:.1%} against {best}, the best of all {len(every)}."]
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""The rule of the race: which methods go on after each pair of runs, and how sure a lead is.
+
+Racing (Maron and Moore, 1994; F-Race: Birattari et al., 2002) with t-intervals of paired log
+ratios: all methods run on the same seeds, and one is dropped as soon as its interval lies behind
+the leader's. Differs from Hyperband's successive halving: what is dropped is what is clearly
+behind, however many that are, as half of the methods may be equally good.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+DROPPED_AT = 0.99  # confidence: a race looks several times at many methods, an answer once
+TESTED_PAIRS = 3  # fewer have no useful interval
+FAR_BEHIND = 2.0  # times the leader's time, before there is one; pairs scatter by tenths
+SPARED = 0.2  # share of dense's steps that no compression is believed to spare
+LEVEL = 0.95  # confidence of an answer
+
+Times = Sequence[float]  # s to the target, one a pair; inf where it was not reached
+
+
+class Lead(NamedTuple):
+    """Times of one method over another's, pair by pair: their geometric mean and its interval.
+
+    Below two pairs the interval is nan, and a method that missed the target takes inf times as
+    long.
+    """
+
+    mean: float
+    low: float
+    high: float
+    pairs: int
+
+    @property
+    def sure(self) -> bool:
+        """The other is sooner by more than chance."""
+        return self.low > 1 or self.mean == math.inf
+
+
+def lead(behind: Times, ahead: Times, confidence: float = LEVEL) -> Lead:
+    """Times of `behind` over those of `ahead`, on the pairs that both have."""
+    pairs = min(len(behind), len(ahead))
+    if not all(map(math.isfinite, [*behind[:pairs], *ahead[:pairs]])):
+        ends = math.inf if all(map(math.isfinite, ahead[:pairs])) else math.nan
+        return Lead(ends, math.nan, math.nan, pairs)
+    logs = np.log(behind[:pairs]) - np.log(ahead[:pairs])
+    mean = float(logs.mean())
+    if pairs < 2:
+        return Lead(math.exp(mean), math.nan, math.nan, pairs)
+    half = float(stats.t.ppf((1 + confidence) / 2, pairs - 1) * logs.std(ddof=1) / pairs**0.5)
+    return Lead(math.exp(mean), math.exp(mean - half), math.exp(mean + half), pairs)
+
+
+def leader(times: Mapping[str, Times]) -> str | None:
+    """Who has the lowest mean log time of those that reached the target in every pair."""
+    whole = {name: sum(map(math.log, each)) for name, each in times.items() if reached(each)}
+    return min(whole, key=lambda name: (whole[name], name), default=None)
+
+
+def reached(times: Times) -> bool:
+    return bool(times) and all(map(math.isfinite, times))
+
+
+def dropped(times: Mapping[str, Times]) -> dict[str, str]:
+    """Methods that are out after the pairs so far, which all have run, each with the reason."""
+    first = leader(times)
+    if first is None:
+        return {}
+    reasons = {name: _behind(each, first, times[first]) for name, each in times.items()}
+    return {name: why for name, why in reasons.items() if why and name != first}
+
+
+def _behind(own: Times, first: str, best: Times) -> str:
+    """Why a method cannot be first any more; "" while it can."""
+    if not reached(own):
+        return "it does not reach the target"
+    found = lead(own, best, DROPPED_AT)
+    if found.pairs < TESTED_PAIRS:
+        least = min(each / other for each, other in zip(own, best, strict=True))
+        return f"at least {least:.2f} times {first}'s time" if least >= FAR_BEHIND else ""
+    if not found.sure:
+        return ""
+    ends = f"{found.low:.2f} to {found.high:.2f}"
+    return f"{found.mean:.2f} times {first}'s time ({ends}, {found.pairs} pairs)"
+
+
+def bound_s(step_s: float, dense_step_s: float, dense_s: float) -> float:
+    """Least time to the target by the planned seconds of a step, its own and dense's.
+
+    `dense_s` is dense's time to the target. Compression loses steps; by SPARED it may win some.
+    """
+    return dense_s * (1 - SPARED) * step_s / dense_step_s

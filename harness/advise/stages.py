@@ -1,0 +1,199 @@
+"""Plan, race, finalists over packets: each says what it is about to cost, then what it found."""
+
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from harness.advise import race
+from harness.advise.compositions import Composition, Question
+from harness.announce import announced, minutes_of
+from harness.config.settings import BadSetting, Settings
+from harness.plan import Plan
+from harness.reporting.analysis import load, metrics
+from harness.reproduce.estimate import Estimate
+from harness.reproduce.perform import perform
+from harness.runner.run import Outcome, failure_report
+
+AT_A_TIME = 2 * (os.cpu_count() or 1)  # runs between two looks at who can still be first
+
+Say = Callable[[str], None]
+
+
+class Planned(NamedTuple):
+    """A composition that could win, and what it is predicted to take."""
+
+    composition: Composition
+    step_s: float
+    sent_bytes: float
+
+
+class Plans(NamedTuple):
+    """The short list, dense apart, the soonest step first."""
+
+    dense: Planned
+    listed: list[Planned]
+    out: dict[str, str]  # by method, why it is not on the list
+    every: list[Composition]  # that fits, dense apart
+
+
+def planned(question: Question, say: Say) -> Plans:
+    """Predict a step of every composition and keep what could be sooner than dense."""
+    plan, began = Plan(), time.monotonic()
+    dense = _planned(plan, question.dense())
+    took_s = time.monotonic() - began
+    found = question.compositions()
+    fitting = {name: each for name, each in found.items() if isinstance(each, Composition)}
+    out = {name: each for name, each in found.items() if isinstance(each, str)}
+    cost = minutes_of(took_s * len(fitting))
+    say(f"1. plan: {len(fitting)} compositions and dense, about {cost}")
+    listed = []
+    for name, each in fitting.items():
+        try:
+            one = _planned(plan, each)
+        except BadSetting as error:
+            out[name] = str(error)
+            continue
+        if same := _same(one, listed):
+            out[name] = f"all it sends and takes is as {same} does"
+        elif race.bound_s(one.step_s, dense.step_s, 1.0) > 1:
+            out[name] = f"a step takes {one.step_s / dense.step_s:.2f} times dense's"
+        else:
+            listed.append(one)
+    listed.sort(key=lambda one: one.step_s)
+    _tell_plans(say, dense, listed, out)
+    return Plans(dense, listed, out, list(fitting.values()))
+
+
+def _planned(plan: Plan, each: Composition) -> Planned:
+    found = plan.add(each.settings, each.settings.run())
+    return Planned(each, found.step_s, found.sent_bytes)
+
+
+def _same(one: Planned, listed: list[Planned]) -> str:
+    """A listed composition of the same preset that a density does not tell apart; "" if none."""
+    preset = one.composition.overrides[0]
+    alike = (each for each in listed if each.composition.overrides[0] == preset)
+    return next((each.composition.label for each in alike if each[1:] == one[1:]), "")
+
+
+def _tell_plans(say: Say, dense: Planned, listed: list[Planned], out: dict[str, str]) -> None:
+    say(f"   a step of {dense.composition.label} takes {dense.step_s:.3g} s; on the short list:")
+    for one in listed:
+        say(f"   {one.composition.label}: {one.step_s:.3g} s")
+    for name, why in out.items():
+        say(f"   not {name}: {why}")
+
+
+@dataclass
+class Race:
+    """Runs in virtual time, pair by pair; `times` are of all seeds so far, inf for a miss."""
+
+    question: Question
+    say: Say
+    runs: dict[str, Composition] = field(default_factory=dict)
+    times: dict[str, list[float]] = field(default_factory=dict)
+    out: dict[str, str] = field(default_factory=dict)
+
+    def run(self, entered: Sequence[Composition], seed: int) -> None:
+        """One more pair of each."""
+        settings = [self.question.settings(each.overrides, seed) for each in entered]
+        for each, outcome in zip(entered, perform(settings, self._failed), strict=True):
+            self.runs[each.label] = each
+            self.times.setdefault(each.label, []).append(time_to_target_s(outcome))
+
+    def _failed(self, settings: Settings, outcome: Outcome) -> None:
+        if outcome.state != "succeeded":
+            self.say(f"   {settings['method.name']}: {failure_report(outcome)}")
+
+    def first_pair(self, plans: Plans) -> None:
+        """Seed 0, the soonest step first: who by its plan cannot be first any more is not run."""
+        waiting = [plans.dense, *plans.listed]
+        while waiting:
+            self.run([each.composition for each in waiting[:AT_A_TIME]], 0)
+            waiting = self._possible(waiting[AT_A_TIME:], plans.dense)
+
+    def _possible(self, waiting: list[Planned], dense: Planned) -> list[Planned]:
+        """Those that may be before the best so far, if dense's steps bound theirs."""
+        best_s = min(each[0] for each in self.times.values())
+        dense_s = self.times[dense.composition.label][0]
+        kept = []
+        for each in waiting:
+            least_s = race.bound_s(each.step_s, dense.step_s, dense_s)
+            if math.isfinite(dense_s) and least_s > best_s:
+                self.out[each.composition.label] = f"not before {least_s:.3g} s by its plan"
+            else:
+                kept.append(each)
+        return kept
+
+    def drop(self, baseline: str) -> None:
+        """Leave out who is behind; dense stays, as the others are compared with it."""
+        for name, why in race.dropped(self.going).items():
+            if name != baseline:
+                self.out[name] = why
+                self.say(f"   out after {len(self.times[name])} pairs: {name}, {why}")
+
+    @property
+    def going(self) -> dict[str, list[float]]:
+        return {name: each for name, each in self.times.items() if name not in self.out}
+
+
+def raced(question: Question, plans: Plans, pairs: int, say: Say) -> Race:
+    """Race the short list over `pairs` seeds."""
+    dense = plans.dense.composition
+    entered = [dense, *(each.composition for each in plans.listed)]
+    cost = at_most(question, entered, range(pairs))
+    say(f"2. race in virtual time: {len(entered)} methods, seeds 0 to {pairs - 1}, at most {cost}")
+    say(f"   out: who misses the target, who takes {race.FAR_BEHIND:g} times the leader's time,")
+    say(f"   after {race.TESTED_PAIRS} pairs who is behind with {race.DROPPED_AT:.0%} confidence")
+    found = Race(question, say)
+    found.first_pair(plans)
+    found.drop(dense.label)
+    for seed in range(1, pairs):
+        if race.leader(found.going) is None:
+            break  # nobody is there in every pair
+        found.run([found.runs[name] for name in found.going], seed)
+        found.drop(dense.label)
+    return found
+
+
+def at_most(question: Question, entered: Sequence[Composition], seeds: range) -> str:
+    """What runs in virtual time take on this machine if each goes to its last step."""
+    estimate = Estimate()
+    for each in entered:
+        for seed in seeds:
+            estimate.add(question.settings(each.overrides, seed))
+    return minutes_of(estimate.left_s())
+
+
+def time_to_target_s(outcome: Outcome) -> float:
+    """Emulated seconds; inf where a run failed, missed the target or diverged."""
+    if outcome.state != "succeeded":
+        return math.inf
+    run: Any = next(load.runs(outcome.run_dir).itertuples())
+    if run.left_out:
+        return math.inf
+    steps, tests = load.steps(run.path), load.evaluations(run.path)
+    found = metrics.measure(run, steps, tests)
+    met = found.reached and not found.diverged
+    return found.time_to_target_s if met else math.inf
+
+
+def over_packets(
+    question: Question, finalists: Sequence[Composition], say: Say
+) -> dict[str, float]:
+    """Seconds to the target of seed 0 over packets, by method; empty where there are none."""
+    if question.packets is None:
+        say(f"3. finalists over packets: skipped, as {question.why_not}")
+        return {}
+    runs = [question.settings(each.overrides, 0, over_packets=True) for each in finalists]
+    say(f"3. finalists over packets, seed 0: {announced(runs).partition(';')[0]}")
+    outcomes = perform(runs, lambda settings, outcome: None)
+    for outcome in outcomes:
+        if outcome.state != "succeeded":
+            say(f"   {failure_report(outcome)}")
+    return {
+        each.label: time_to_target_s(one) for each, one in zip(finalists, outcomes, strict=True)
+    }

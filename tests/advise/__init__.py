@@ -1,0 +1,1 @@
+"""Laws of what reads runs: tables, metrics, ratios, reports."""
