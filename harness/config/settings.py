@@ -47,7 +47,8 @@ PLAIN = {  # keys of no section, and what they are in a Run
 # where, whether and how shown, and what follows from the rest
 NOT_IDENTITY = ("results", "plan", "rerun", "report", "method", "reuse_training")
 # what training does not depend on where its densities do not; of `target` see `training`
-NOT_TRAINING = ("experiment", "scale", "profile", "timeouts", "checkpoint_every", "target")
+NOT_TRAINING = ("experiment", "scale", "profile", "network_seed", "timeouts", "checkpoint_every",
+                "target")  # fmt: skip
 # may differ between the machines of a run, or only bound it
 NOT_IDENTITY_OF_NETWORK = (
     "machine", "interface", "ledger", "token", "join_s", "time_limit_s", "in_place_of",
