@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness import signals
 from harness.advise import answer, stages
-from harness.advise.answer import Answer
+from harness.advise.answer import Advice
 from harness.advise.compositions import Question, question
 from harness.advise.stages import Plans, Race
 from harness.config.settings import BadSetting
@@ -79,7 +79,7 @@ def run_folder(about: Question) -> Path:
     return Path(settings["results"]) / settings["experiment"]
 
 
-def _regret(about: Question, plans: Plans, raced: Race, found: Answer, pairs: int) -> list[str]:
+def _regret(about: Question, plans: Plans, raced: Race, found: Advice, pairs: int) -> list[str]:
     """Run all that fits with all seeds, and say what the best of it would have saved."""
     every = [plans.dense.composition, *plans.every]
     most = stages.at_most(about, every, range(pairs))

@@ -11,7 +11,7 @@ from harness.reporting.analysis.decision import factor
 MOST_FINALISTS = 3  # beside dense: runs over packets take as long as training does
 
 
-class Answer(NamedTuple):
+class Advice(NamedTuple):
     """Who is first by mean log time over all pairs, and the others over it, the nearest first."""
 
     first: str | None  # None: no method reaches the target in every pair
@@ -19,12 +19,12 @@ class Answer(NamedTuple):
     undecided: list[str]  # methods of all pairs that may be as soon as the first
 
 
-def answered(times: Mapping[str, Times]) -> Answer:
+def answered(times: Mapping[str, Times]) -> Advice:
     """Of methods that were dropped on the way the pairs they ran count, never as the first."""
     most = max(map(len, times.values()), default=0)
     first = race.leader({name: each for name, each in times.items() if len(each) == most})
     if first is None:
-        return Answer(None, {}, [])
+        return Advice(None, {}, [])
     leads = {
         name: race.lead(each, times[first])
         for name, each in times.items()
@@ -32,10 +32,10 @@ def answered(times: Mapping[str, Times]) -> Answer:
     }
     order = sorted(leads, key=lambda name: (leads[name].mean, name))
     near = [name for name in order if leads[name].pairs == most and not leads[name].sure]
-    return Answer(first, {name: leads[name] for name in order}, near)
+    return Advice(first, {name: leads[name] for name in order}, near)
 
 
-def finalists(answer: Answer, baseline: str) -> list[str]:
+def finalists(answer: Advice, baseline: str) -> list[str]:
     """The first, those that may be as soon, else the next, and dense."""
     if answer.first is None:
         return []
@@ -46,7 +46,7 @@ def finalists(answer: Answer, baseline: str) -> list[str]:
 
 
 def sentences(
-    answer: Answer,
+    answer: Advice,
     times: Mapping[str, Times],
     goal: str,
     baseline: str,

@@ -24,7 +24,7 @@ STAR = "simulated"
 OURS = ("seed", "comparison", "seeds", "plan", "rerun")  # what the race itself decides
 
 
-class Composition(NamedTuple):
+class Contender(NamedTuple):
     """A method by its overrides, and the settings of its run of seed 0."""
 
     overrides: tuple[str, ...]
@@ -69,13 +69,13 @@ class Question:
         """The dense run; BadSetting where the question cannot be asked of it."""
         return checked(self.dense().settings)
 
-    def dense(self) -> Composition:
+    def dense(self) -> Contender:
         method = (f"method={ALLREDUCE}",)
-        return Composition(method, self.settings(method, 0))
+        return Contender(method, self.settings(method, 0))
 
-    def compositions(self) -> dict[str, Composition | str]:
+    def compositions(self) -> dict[str, Contender | str]:
         """By name every composition but dense, or in its place why it takes no part."""
-        found: dict[str, Composition | str] = {}
+        found: dict[str, Contender | str] = {}
         for preset in self.methods:
             if preset == ALLREDUCE:
                 continue
@@ -85,16 +85,16 @@ class Question:
                 found[preset] = str(error)
         return found
 
-    def _of(self, preset: str) -> Iterator[Composition]:
+    def _of(self, preset: str) -> Iterator[Contender]:
         """A preset, and a uniform one at each of DENSITIES; BadSetting where it does not fit."""
-        plain = Composition((f"method={preset}",), self.settings((f"method={preset}",), 0))
+        plain = Contender((f"method={preset}",), self.settings((f"method={preset}",), 0))
         if why := self._unlike(plain.settings):
             raise BadSetting(why)
         checked(plain.settings)
         yield plain
         for density in DENSITIES if _is_uniform(plain.settings) else ():
             method = (*plain.overrides, f"controller.density={density}")
-            yield Composition(method, self.settings(method, 0))
+            yield Contender(method, self.settings(method, 0))
 
     def _unlike(self, settings: Settings) -> str:
         """What a method changes beside itself, so that it answers another question; "" if none."""

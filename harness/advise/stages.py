@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from harness.advise import race
-from harness.advise.compositions import Composition, Question
+from harness.advise.compositions import Contender, Question
 from harness.announce import announced, minutes_of
 from harness.config.settings import BadSetting, Settings
 from harness.plan import Plan
@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 class Planned(NamedTuple):
     """A composition that could win, and what it is predicted to take."""
 
-    composition: Composition
+    composition: Contender
     step_s: float
     sent_bytes: float
 
@@ -36,7 +36,7 @@ class Plans(NamedTuple):
     dense: Planned
     listed: list[Planned]
     out: dict[str, str]  # by method, why it is not on the list
-    every: list[Composition]  # that fits, dense apart
+    every: list[Contender]  # that fits, dense apart
 
 
 def planned(question: Question, say: Say) -> Plans:
@@ -45,11 +45,11 @@ def planned(question: Question, say: Say) -> Plans:
     dense = _planned(plan, question.dense())
     took_s = time.monotonic() - began
     found = question.compositions()
-    fitting = {name: each for name, each in found.items() if isinstance(each, Composition)}
+    fitting = {name: each for name, each in found.items() if isinstance(each, Contender)}
     out = {name: each for name, each in found.items() if isinstance(each, str)}
     cost = minutes_of(took_s * len(fitting))
     say(f"1. plan: {len(fitting)} compositions and dense, about {cost}")
-    listed = []
+    listed: list[Planned] = []
     for name, each in fitting.items():
         try:
             one = _planned(plan, each)
@@ -67,7 +67,7 @@ def planned(question: Question, say: Say) -> Plans:
     return Plans(dense, listed, out, list(fitting.values()))
 
 
-def _planned(plan: Plan, each: Composition) -> Planned:
+def _planned(plan: Plan, each: Contender) -> Planned:
     found = plan.add(each.settings, each.settings.run())
     return Planned(each, found.step_s, found.sent_bytes)
 
@@ -93,11 +93,11 @@ class Race:
 
     question: Question
     say: Say
-    runs: dict[str, Composition] = field(default_factory=dict)
+    runs: dict[str, Contender] = field(default_factory=dict)
     times: dict[str, list[float]] = field(default_factory=dict)
     out: dict[str, str] = field(default_factory=dict)
 
-    def run(self, entered: Sequence[Composition], seed: int) -> None:
+    def run(self, entered: Sequence[Contender], seed: int) -> None:
         """One more pair of each."""
         settings = [self.question.settings(each.overrides, seed) for each in entered]
         for each, outcome in zip(entered, perform(settings, self._failed), strict=True):
@@ -159,7 +159,7 @@ def raced(question: Question, plans: Plans, pairs: int, say: Say) -> Race:
     return found
 
 
-def at_most(question: Question, entered: Sequence[Composition], seeds: range) -> str:
+def at_most(question: Question, entered: Sequence[Contender], seeds: range) -> str:
     """What runs in virtual time take on this machine if each goes to its last step."""
     estimate = Estimate()
     for each in entered:
@@ -181,9 +181,7 @@ def time_to_target_s(outcome: Outcome) -> float:
     return found.time_to_target_s if met else math.inf
 
 
-def over_packets(
-    question: Question, finalists: Sequence[Composition], say: Say
-) -> dict[str, float]:
+def over_packets(question: Question, finalists: Sequence[Contender], say: Say) -> dict[str, float]:
     """Seconds to the target of seed 0 over packets, by method; empty where there are none."""
     if question.packets is None:
         say(f"3. finalists over packets: skipped, as {question.why_not}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.advise.compositions import Composition, question
+from harness.advise.compositions import Contender, question
 from harness.config.settings import BadSetting
 from tests.launching import completed
 
@@ -81,7 +81,7 @@ def test_what_no_race_can_answer_is_refused_in_one_line(more, told):
 def test_every_preset_takes_part_or_is_told_why_not():
     about = question(TINY)
     found = about.compositions()
-    kinds = {name: isinstance(each, Composition) for name, each in found.items()}
+    kinds = {name: isinstance(each, Contender) for name, each in found.items()}
     labels = {name.split("_bucket_mb")[0]: fits for name, fits in kinds.items()}
     for name in ("topk_0.1", "topk_0.01", "topk_0.001", "qsgd", "hide", "pace", "powersgd"):
         assert labels[name], name
