@@ -1,1 +1,1 @@
-"""Controls: on each workload, what should reach the target does, and what should not does not; ours."""
+"""Controls: can a workload tell methods apart? Dense reaches its target, others must not; ours."""

@@ -25,6 +25,8 @@ def home(name: str) -> tuple[tuple[int, ...], int]:
         return (35,), 10_000 if name == "lstm_ptb" else 1_000
     if name == "gpt":
         return (64,), 128
+    if name == "text_conv":
+        return (1, 20), 64
     if name == "vgg_small":
         return (1, 32, 32), 200
     if name == "dlrm":
@@ -52,7 +54,7 @@ def test_takes_a_batch_to_one_score_per_class(name):
 
 @pytest.mark.parametrize("name", CHOICES)
 def test_fits_other_channels_and_classes(name):
-    first = 39 if name == "dlrm" else 2
+    first = {"dlrm": 39, "text_conv": 1}.get(name, 2)
     shape = (first, *home(name)[0][1:])
     with torch.device("meta"):
         model = build(name).build(shape, 7)

@@ -21,6 +21,7 @@ OF |= {
     "vgg16_cifar": IMAGES[1:6],
 }
 OF |= dict.fromkeys(("transformer_small", "transformer_iwslt"), ("catalogues", "iwslt14_de_en"))
+OF |= {"text_conv": ("passages",)}
 MODELS = list(choices("model"))
 DATA = {name: settings(f"dataset={name}").build("dataset") for name in choices("dataset")}
 

@@ -109,8 +109,8 @@ def multiply_adds(model: nn.Module, shape: Shape) -> dict[str, int]:
 
 
 def _cost(layer: nn.Module, parameter: str, elements: int, output: Tensor) -> int:
-    if parameter == "weight" and isinstance(layer, nn.Conv2d):
-        return elements * output.shape[-2] * output.shape[-1]
+    if parameter == "weight" and isinstance(layer, nn.Conv1d | nn.Conv2d):
+        return elements * output.shape[2:].numel()
     if parameter.endswith("weight") and isinstance(layer, nn.MultiheadAttention):
         return elements * (output.numel() // layer.embed_dim)
     if parameter == "weight" and isinstance(layer, nn.Linear):
