@@ -139,9 +139,32 @@ def test_there_is_much_to_learn_and_not_from_the_rate_of_clicks_alone() -> None:
     assert entropy(chance).mean() < 0.75 * entropy(chance.mean())
 
 
+@pytest.mark.parametrize(("interactions", "least"), [(0.0, 0.0), (4.0, 0.2)])
+def test_interactions_are_what_no_sum_over_columns_says(interactions, least) -> None:
+    """The share of the logits' variance that the best sum over columns leaves, on 5,000 others."""
+    source = np.random.default_rng(0)
+    teacher = Teacher(source, interactions)
+    z = source.normal(size=(20_000, COUNTS)) @ teacher.mixing
+    drawn = np.stack([source.integers(n, size=len(z)) for n in CARDINALITIES], axis=1)
+    logits = teacher.logits(z, drawn)
+    columns = [np.eye(n)[drawn[:, column]] for column, n in enumerate(CARDINALITIES)]
+    inputs = np.concatenate([z, *columns, np.ones((len(z), 1))], axis=1)
+    fitted, *_ = np.linalg.lstsq(inputs[:15_000], logits[:15_000], rcond=None)
+    left = (logits - inputs @ fitted)[15_000:].var() / logits[15_000:].var()
+    assert left > least if least else left < 1e-9
+
+
+def test_another_weight_of_interactions_is_another_file(tmp_path) -> None:
+    for weight in (1.0, 4.0):
+        Clicks(length=700, interactions=weight, cache=str(tmp_path)).train()
+    assert len(list(tmp_path.glob("*.txt"))) == 2
+    assert list(lines(50, 0)) == list(lines(50, 0, 1.0)) != list(lines(50, 0, 4.0))
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: Clicks(interactions=-1.0), r"interactions must be in \[0, 10\], got -1.0"),
         (lambda: Clicks(length=6), "length must be >= 7, got 6"),
         (lambda: Clicks(rows=1), "rows must be >= 2, got 1"),
         (lambda: Criteo(rows=1), r"rows must be in \[2, 16777216\], got 1"),
