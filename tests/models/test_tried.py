@@ -16,6 +16,7 @@ IMAGES = ("digits", "cifar10", "cifar100", "imagenet", "synthetic", "glyphs", "s
 OF = {"dlrm": ("clicks", "criteo"), "lstm_ptb": ("ptb", "pydoc", "stdlib")}
 OF |= {
     "gpt": OF["lstm_ptb"],
+    "lstm": OF["lstm_ptb"],
     "lstm_as_lstm_ptb": OF["lstm_ptb"],
     "vgg16": IMAGES[1:6],
     "vgg16_cifar": IMAGES[1:6],
