@@ -45,7 +45,7 @@ def forbidden(monkeypatch):
 def used(*overrides: str, by_experiment: tuple[str, ...] = ()):
     """Settings as this machine would use them; what an experiment says is no choice of the user."""
     with sweep.hydra():
-        config = sweep.load([*overrides, *by_experiment])
+        config = sweep.load([*overrides, *by_experiment]).copy()
         with read_write(config), open_dict(config):
             config.hydra.overrides.task = list(overrides)
         return sweep.usable_settings(config)

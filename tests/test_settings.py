@@ -1,11 +1,10 @@
 """Settings: every experiment composes at both scales, and its run id names what decides it."""
 
 import pytest
-from hydra import compose, initialize_config_dir
 
-from harness.config.search_path import CONF, choices
+from harness.config import sweep
+from harness.config.search_path import choices
 from harness.config.settings import BadSetting
-from harness.config.sweep import plain_settings
 from harness.runner import run
 from harness.validation import checked
 
@@ -16,8 +15,8 @@ CUT = {"dct_hybrid": ("parallel=pipeline",)}  # it needs a model in stages
 
 
 def settings(*overrides: str):
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return plain_settings(compose("config", overrides=list(overrides)))
+    with sweep.hydra():
+        return sweep.plain_settings(sweep.load(overrides))
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)

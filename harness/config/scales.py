@@ -52,7 +52,7 @@ def _chosen(commands: Sequence[Sequence[str]]) -> tuple[list[str], str]:
     asked = [[each for each in command if not _is_auto(each)] for command in commands]
     if any(_says_scale(each) for each in asked):
         return [], ""
-    paper = [kind for command in asked for kind in _kinds([*command, f"scale={PAPER}"])]
+    paper = [kind for command in asked for kind in _kinds(command)]  # where none is said
     laptop = [kind for command in asked for kind in _kinds([*command, f"scale={LAPTOP}"])]
     if _without_scale(paper) == _without_scale(laptop):
         return [], ""

@@ -7,14 +7,20 @@ said whole: what lines say of a method's parts goes.
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from hydra import initialize_config_dir
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
+from hydra.plugins.config_source import ConfigResult
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
@@ -24,6 +30,8 @@ from harness.config.search_path import CONF
 from harness.config.settings import Settings
 
 MULTIRUN = ("-m", "--multirun")
+MAY_SWEEP = set(",(")  # what every override has that is swept: `a,b`, `range(0,3)`
+MOST_KEPT = 128  # compositions, of 0.6 MB each
 NOT_OF_A_RUN = ("hydra", "comparison", "seeds", "folder")
 FOLDER = re.compile("experiment=")  # with a + before it, it is the choice
 OF_A_METHOD = (
@@ -39,9 +47,27 @@ OF_A_METHOD = (
 )
 
 
-def hydra() -> AbstractContextManager[None]:
+class KeptFiles(ConfigRepository):
+    """Hydra's repository, which reads a file of its search path once for all compositions."""
+
+    known: dict[tuple[str, ...], ConfigResult | None] = {}
+
+    def load_config(self, config_path: str) -> ConfigResult | None:
+        """The file's content, for the caller to change; its list of defaults is not for that."""
+        key = (*(str(source.path) for source in self.sources), config_path)
+        if key not in self.known:
+            self.known[key] = super().load_config(config_path)
+        kept = self.known[key]
+        return kept and replace(kept, config=deepcopy(kept.config))
+
+
+@contextmanager
+def hydra() -> Iterator[None]:
     """Hydra at conf/, which everything here needs."""
-    return initialize_config_dir(str(CONF), version_base="1.3", job_name="harness")
+    with initialize_config_dir(str(CONF), version_base="1.3", job_name="harness"):
+        loader: Any = GlobalHydra.instance().config_loader()
+        loader.repository = KeptFiles(loader.config_search_path)
+        yield
 
 
 def choices(arguments: Sequence[str]) -> list[list[str]]:
@@ -68,10 +94,24 @@ def comparison(overrides: Sequence[str]) -> list[list[str]]:
 
 
 def load(overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
-    """Hydra's configuration; with MULTIRUN, without the keys that are swept."""
-    loader = GlobalHydra.instance().config_loader()
-    validate = mode == RunMode.RUN
-    return loader.load_configuration("config", list(map(_as_key, overrides)), mode, validate)
+    """Hydra's configuration, not to be changed; with MULTIRUN, without the keys that are swept."""
+    sweeps = any(MAY_SWEEP & set(each) for each in overrides)
+    return _composed(tuple(map(_as_key, overrides)), mode if sweeps else RunMode.RUN)
+
+
+@lru_cache(MOST_KEPT)
+def _composed(overrides: tuple[str, ...], mode: RunMode) -> DictConfig:
+    """As Hydra does it: first what the groups are, which runs of a sweep share, then values."""
+    loader: Any = GlobalHydra.instance().config_loader()
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    values = [each for each in parsed if not loader.repository.group_exists(each.key_or_group)]
+    if not values or any(each.is_sweep_override() for each in parsed):
+        return loader.load_configuration("config", list(overrides), mode, mode == RunMode.RUN)
+    lines = [each.input_line for each in parsed if each not in values]
+    config = _composed(tuple(filter(None, lines)), mode).copy()
+    ConfigLoaderImpl._apply_overrides_to_config(values, config)
+    config.hydra.overrides.task = [each for each in overrides if not each.startswith("hydra")]
+    return config
 
 
 def _as_key(override: str) -> str:

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hydra import compose, initialize_config_dir
 
 from controllers.dc2 import DA1, DA2, DA3, DA4, DA5, DC2
 from controllers.delay_source import FromProfile, Measured, Recorded
-from harness.config.search_path import CONF, choices
+from harness.config import sweep
+from harness.config.search_path import choices
 from harness.config.settings import BadSetting, Settings
-from harness.config.sweep import plain_settings
 from harness.runner import run
 from harness.validation import checked
 from tests.controllers.observations import seen
@@ -41,8 +40,8 @@ def recording(tmp_path: Path) -> Path:
 
 
 def settings(*overrides: str) -> Settings:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return plain_settings(compose("config", overrides=list(overrides)))
+    with sweep.hydra():
+        return sweep.plain_settings(sweep.load(overrides))
 
 
 def test_measured_is_what_was_seen() -> None:

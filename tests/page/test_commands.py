@@ -3,11 +3,9 @@
 import shlex
 
 import pytest
-from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from harness.config import scales, sweep
-from harness.config.search_path import CONF
 from harness.reporting.page import commands
 
 CHOICES = {
@@ -21,8 +19,8 @@ CHOICES = {
 
 
 def composed(overrides: list[str]) -> dict:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return sweep.plain_settings(compose("config", overrides)).config
+    with sweep.hydra():
+        return sweep.plain_settings(sweep.load(overrides)).config
 
 
 def written(folder, overrides: list[str]) -> str:

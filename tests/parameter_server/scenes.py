@@ -14,15 +14,13 @@ from typing import Any
 
 import pandas as pd
 import torch
-from hydra import compose, initialize_config_dir
 from torch import Tensor, nn
 
 from compressors.topk import TopK
 from harness.clock import Clock
+from harness.config import sweep
 from harness.config.run import Run
-from harness.config.search_path import CONF
 from harness.config.server import Server
-from harness.config.sweep import plain_settings
 from harness.engine.parameter_server.build import server_loop_of
 from harness.engine.parameter_server.captured import Contribution
 from harness.engine.parameter_server.client import Client
@@ -171,8 +169,8 @@ def _no_answer(ask: object) -> Tensor:
 
 
 def run_of(*overrides: str) -> Run:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return checked(plain_settings(compose("config", overrides=list(overrides))))
+    with sweep.hydra():
+        return checked(sweep.plain_settings(sweep.load(overrides)))
 
 
 def train(folder: Path, run: Run, timeout_s: float = 30.0) -> Path:

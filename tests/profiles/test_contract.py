@@ -6,11 +6,10 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
 
-from harness.config.search_path import CONF, choices
+from harness.config import sweep
+from harness.config.search_path import choices
 from harness.config.settings import Settings
-from harness.config.sweep import plain_settings
 from profiles.base import WAYS, Link, Way
 from profiles.play import played
 
@@ -23,8 +22,8 @@ CALLS = [(time_s, node, way) for time_s in TIMES_S for node in NODES for way in 
 
 @cache
 def settings(*overrides: str) -> Settings:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return plain_settings(compose("config", list(overrides)))
+    with sweep.hydra():
+        return sweep.plain_settings(sweep.load(overrides))
 
 
 def build(name: str, *overrides: str) -> Any:

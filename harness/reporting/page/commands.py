@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from hydra import compose, initialize_config_dir
+from hydra import compose
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
@@ -145,7 +145,7 @@ def _hydra() -> Iterator[None]:
     known = GlobalHydra.instance()
     before, known.hydra = known.hydra, None
     try:
-        with initialize_config_dir(str(search_path.CONF), version_base="1.3"):
+        with sweep.hydra():
             yield
     finally:
         GlobalHydra.instance().hydra = before
