@@ -1,7 +1,8 @@
 """Forks `python -m harness...` from a process that has imported it: `python -m tests.fork_server`.
 
 Importing torch costs every command some seconds, and the process that forks its supervisors as
-many again; a fork of one that has it does not. A command that is forked has the arguments,
+many again; a fork of one that has it does not, nor does it load compiled kernels or read the yaml
+that every run is composed of. A command that is forked has the arguments,
 environment, folder, standard streams, group and signals that a fresh one would have, and is a
 child of the process that asked for it.
 
@@ -148,6 +149,8 @@ def main(*has_libraries_alone: str) -> None:
         importlib.import_module(name)
     if has_libraries_alone:
         del sys.modules["tests"]  # where a command runs may be another
+    else:
+        _begin()
     nothing = os.open(os.devnull, os.O_RDWR)
     for place in range(3):
         os.dup2(nothing, place)
@@ -174,6 +177,16 @@ def main(*has_libraries_alone: str) -> None:
             os.close(each)
         asks.send(os.read(reading, 8))
         os.close(reading)
+
+
+def _begin() -> None:
+    """What a run does first, and what of that does not change: compiled kernels, read yaml."""
+    from compressors import kernels
+    from harness.config import scales
+    from tests.launching import TINY
+
+    kernels.path()
+    scales.compose(TINY)
 
 
 def _command(asked: dict[str, Any], streams: list[int], writing: int) -> NoReturn:
