@@ -1,4 +1,4 @@
-"""Forks `python -m harness...` from a process that has imported it: `python -m tests.fork_server`.
+"""Forks `python -m harness...` from what has imported it: `python -m tests.fork_server project`.
 
 Importing torch costs every command some seconds, and the process that forks its supervisors as
 many again; a fork of one that has it does not, nor does it load compiled kernels or read the yaml
@@ -7,7 +7,8 @@ environment, folder, standard streams, group and signals that a fresh one would 
 child of the process that asked for it.
 
 `python -m tests.fork_server libraries` has imported other projects' packages alone. What it forks
-imports ours from where the command runs, as a copy of the project in another folder has to.
+imports ours from where the command runs, as a copy of the project in another folder has to. And
+`python -m tests.fork_server networks` has what laws about networks need; it is small, forked soon.
 """
 
 import atexit
@@ -68,6 +69,15 @@ LIBRARIES = (
     "jinja2",
     "setproctitle",
 )
+NETWORKS = (
+    "pytest",
+    "hypothesis",
+    "harness.emulation.dumbbell",
+    "harness.emulation.nic_lease",
+    "harness.emulation.rendezvous",
+    "harness.emulation.profile_player",
+    "tests.launching",
+)
 # Of a test; what else the environment says is read when a library is imported.
 FREE = {"TMPDIR", "GATE", "GATE_AT", "GATE_RANK", "GRADNET_DATA", "PYTEST_CURRENT_TEST"}
 FRESH = "TESTS_FRESH"  # in the environment: nothing is forked, as where memory is scarce
@@ -111,13 +121,13 @@ def environment() -> dict[str, str]:
 
 
 @cache
-def server(*has_libraries_alone: str) -> socket.socket:
+def server(has: str = "project") -> socket.socket:
     """To what forks for this process; the commands are children of this process."""
     from harness.records.environment import ALLOCATOR  # of ours, so not at the top
 
     CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
-    command = [sys.executable, "-m", __name__, *has_libraries_alone]
+    command = [sys.executable, "-m", __name__, has]
     with theirs:
         subprocess.Popen(command, cwd=ROOT, stdin=theirs, env=environment() | ALLOCATOR)
     return ours
@@ -142,22 +152,42 @@ def is_served(command: Sequence[str | Path], **options: Any) -> bool:
     return set(options) <= OPTIONS and differs <= FREE
 
 
-def main(*has_libraries_alone: str) -> None:
+def here(begin: Callable[[], None]) -> socket.socket:
+    """To what forks in the namespaces of the calling thread, and in what `begin` changes of them.
+
+    For a process that a server has forked: a fork of it has imported as much. Commands are children
+    of this process, which is process 1 of its namespace.
+    """
+    assert os.getpid() == 1
+    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    if os.fork() == 0:
+        ours.close()
+        begin()
+        _serve(theirs)
+    theirs.close()
+    return ours
+
+
+def main(has: str) -> None:
     """Commands are asked for on the socket that is standard input, until its other end goes."""
     asks = socket.socket(fileno=os.dup(0))
-    for name in LIBRARIES if has_libraries_alone else IMPORTED:
+    for name in {"project": IMPORTED, "libraries": LIBRARIES, "networks": NETWORKS}[has]:
         importlib.import_module(name)
-    if has_libraries_alone:
-        del sys.modules["tests"]  # where a command runs may be another
-    else:
+    if has == "project":
         _begin()
+    elif has == "libraries":
+        del sys.modules["tests"]  # where a command runs may be another
+    gc.collect()
+    gc.freeze()  # what is not looked at is not copied
+    _serve(asks)
+
+
+def _serve(asks: socket.socket) -> NoReturn:
     nothing = os.open(os.devnull, os.O_RDWR)
     for place in range(3):
         os.dup2(nothing, place)
     os.close(nothing)
     setproctitle("tests: forks commands")
-    gc.collect()
-    gc.freeze()  # what is not looked at is not copied
     while True:
         asked, streams, _, _ = socket.recv_fds(asks, MOST_BYTES, 3)
         if not asked:
@@ -191,8 +221,6 @@ def _begin() -> None:
 
 def _command(asked: dict[str, Any], streams: list[int], writing: int) -> NoReturn:
     """Tell our process id to `writing` once all is as asked, and do the command."""
-    import torch
-
     product = sys.modules.get(FORK_SERVER)
     spare = _Spare(streams) if product else None
     if asked["session"]:
@@ -202,7 +230,8 @@ def _command(asked: dict[str, Any], streams: list[int], writing: int) -> NoRetur
     os.write(writing, os.getpid().to_bytes(8))
     os.close(writing)
     threads = asked["environment"].get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0))
-    torch.set_num_threads(int(threads))  # the fork server itself has one
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(int(threads))  # the fork server itself has one
     if product and spare:
         product.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": spare.become})
     if asked["command"][2].split(".")[:2] == POOLS.split("."):

@@ -55,6 +55,15 @@ def completed(
     return _ended(popen(command, **{"cwd": ROOT} | pipes | options), timeout)
 
 
+def forked(
+    command: Sequence[str | Path], timeout: float = DEADLINE_S, has: str = "networks"
+) -> subprocess.CompletedProcess[str]:
+    """Run tests' own code to its end, in a fork, of one thread, of what has imported so much."""
+    options = {"cwd": ROOT, "env": os.environ | {"OMP_NUM_THREADS": "1"}, "text": True}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return _ended(fork_server.Forked(fork_server.server(has), command, **options, **pipes), timeout)
+
+
 def afresh(
     command: Sequence[str | Path], timeout: float = 900, **options: Any
 ) -> subprocess.CompletedProcess[str]:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,17 +17,18 @@ from hydra import compose, initialize_config_dir
 
 from harness.config.search_path import CONF
 from harness.emulation.host import Host
+from harness.emulation.libc import call
 from harness.emulation.namespaces import Namespace
+from harness.emulation.user_namespace import MOUNTS
 from harness.reporting.analysis.load import runs
-from tests import launching
+from harness.runner.locks import PLACES
+from tests import fork_server, launching
 from tests.emulation import inside, machines
 from tests.emulation.inside import Flat
 from tests.emulation.machines import INTERFACE, address
-from tests.launching import TINY, until
+from tests.launching import ROOT, TINY, until
 
 DEADLINE_S = 100
-# Machines have a lock each; these two are on one.
-OWN_LOCKS = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs t /run/lock && exec "$@"', "sh")
 LAW_S = 280  # under pytest's own limit
 
 
@@ -34,8 +36,9 @@ def whole_run(law: Callable[[], None]) -> Callable[[], None]:
     """A test that runs `law`, which starts whole runs, in namespaces; `inside` has less time."""
 
     def test() -> None:
-        arguments = ["-m", inside.__name__, law.__module__, law.__name__]
-        done = inside.start(sys.executable, arguments, timeout_s=LAW_S)
+        who = "root" if os.geteuid() == 0 else "rootless"
+        command = [sys.executable, "-m", inside.__name__, law.__module__, law.__name__, who]
+        done = launching.forked(command, LAW_S, "project")
         assert done.returncode == 0, done.stderr
 
     test.law = law  # type: ignore[attr-defined]
@@ -43,11 +46,19 @@ def whole_run(law: Callable[[], None]) -> Callable[[], None]:
     return pytest.mark.launch(test)
 
 
+def own_locks() -> None:
+    """Machines have a lock each; these two are on one."""
+    call("unshare", MOUNTS)
+    call("mount", b"tmpfs", os.fsencode(PLACES[0]), b"tmpfs", 0, None)
+
+
 class Job:
     """Two machines and the command that each of them was given."""
 
-    def __init__(self, hosts: tuple[Namespace, Namespace], folder: Path) -> None:
-        self.hosts, self.folder = hosts, folder
+    def __init__(
+        self, hosts: tuple[Namespace, Namespace], forks: list[socket.socket], folder: Path
+    ) -> None:
+        self.hosts, self.forks, self.folder = hosts, forks, folder
         (folder / "token").touch(mode=0o600)
         (folder / "token").write_text("shared by both machines")
         self.before = [self.state(number) for number in (0, 1)]
@@ -71,17 +82,13 @@ class Job:
             "token": self.folder / "token",
         }
         options = [f"network.{key}={value}" for key, value in settings.items()]
-        with self.hosts[number].entered():
-            command = launching.start(
-                *TINY,
-                "network=host",
-                *options,
-                *overrides,
-                results=self.results(number),
-                before=OWN_LOCKS,
-            )
-        self.commands.append(command)
-        return command
+        words = (*TINY, "network=host", *options, *overrides)
+        command = launching.command(*words, results=self.results(number))
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        forks = self.forks[number]
+        started = fork_server.Forked(forks, command, cwd=ROOT, text=True, process_group=0, **pipes)
+        self.commands.append(started)
+        return started
 
     def outputs(self) -> list[str]:
         return [command.communicate(timeout=DEADLINE_S)[0] for command in self.commands]
@@ -108,10 +115,15 @@ class Job:
 
 @contextmanager
 def job() -> Iterator[Job]:
-    with machines.pair() as hosts, tempfile.TemporaryDirectory() as folder:
-        made = Job(hosts, Path(folder))
-        yield made
-        made.restored()
+    with machines.pair() as hosts:
+        forks = []
+        for host in hosts:
+            with host.entered():
+                forks.append(fork_server.here(own_locks))
+        with tempfile.TemporaryDirectory() as folder:  # which what is forked must not take away
+            made = Job(hosts, forks, Path(folder))
+            yield made
+            made.restored()
 
 
 def ending(run_dir: Path) -> dict:

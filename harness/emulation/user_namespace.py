@@ -33,7 +33,7 @@ def enter(own_network: bool = True) -> None:
     if os.geteuid() == 0:
         call("unshare", kinds)
     else:
-        _become_root(kinds)
+        become_root(kinds)
     if inside := os.fork():
         _end_as(inside)
     die_with_parent()
@@ -63,7 +63,8 @@ def refused() -> str:
     return (said[-1] if said else f"status {done.returncode}") if done.returncode else ""
 
 
-def _become_root(kinds: int) -> None:
+def become_root(kinds: int = 0) -> None:
+    """Root of a user namespace, which owns the new namespaces of other `kinds`."""
     user, group = os.geteuid(), os.getegid()
     call("unshare", USER | kinds)
     own = Path("/proc/self")

@@ -1,4 +1,7 @@
-"""Runs a test function as process 1 of fresh namespaces, so that the test process never changes."""
+"""Runs a test function as process 1 of fresh namespaces, so that the test process never changes.
+
+`python -m tests.emulation.inside MODULE LAW WHO` is that process.
+"""
 
 import functools
 import importlib
@@ -10,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.emulation import user_namespace
 from profiles.base import Extremes, Link, Way
+from tests.launching import forked
 
 ROOT = Path(__file__).parents[2]
 SPACES = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"]
@@ -51,7 +56,7 @@ def inside(law: Callable[[], None]) -> Callable[..., None]:
         mapped = who == "rootless"
         if refusal(mapped):
             pytest.skip(f"namespaces are refused here: {refusal(mapped)}")
-        done = start(sys.executable, ["-m", __name__, law.__module__, law.__name__], mapped=mapped)
+        done = forked([sys.executable, "-m", __name__, law.__module__, law.__name__, who])
         assert done.returncode == 0, done.stderr
 
     test.law = law  # type: ignore[attr-defined]
@@ -75,5 +80,13 @@ class Flat:
         return Extremes(self.conditions.rate_mbit, *self.conditions)
 
 
+def main(module: str, law: str, who: str) -> None:
+    """Run `law` as root of the machine, or of a user namespace alone."""
+    if who == "rootless":
+        user_namespace.become_root()
+    user_namespace.enter()
+    getattr(importlib.import_module(module), law).law()
+
+
 if __name__ == "__main__":
-    getattr(importlib.import_module(sys.argv[1]), sys.argv[2]).law()
+    main(*sys.argv[1:])

@@ -19,7 +19,7 @@ from profiles.base import Link, Way
 from tests.emulation.inside import Flat, inside
 from tests.emulation.packets import End, arrivals, flow, near, round_trips_ms
 from tests.emulation.virtual import virtual
-from tests.launching import ROOT, TINY, command, runs, state
+from tests.launching import TINY, harness, runs, state
 
 JOB_S = 230
 # what a machine of one processor and 10 ms timers carries in packets of one MTU
@@ -210,8 +210,7 @@ def test_a_run_without_netem_ends_at_once_and_says_how_to_get_it(tmp_path: Path)
 
 def job(results: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
     """A small run on real packets, as a user starts it."""
-    line = command(*TINY, *overrides, results=results)
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=JOB_S)
+    return harness(*TINY, *overrides, results=results, timeout=JOB_S)
 
 
 def told(done: subprocess.CompletedProcess[str], run: Path) -> str:
