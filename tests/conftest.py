@@ -9,6 +9,7 @@ A TCPStore asks the machine's resolver for the name of every address before it c
 loses a question costs 5 s unless it is told otherwise, within the 5 s that a connection may take.
 """
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
+
+gc.set_threshold(50_000, 20, 20)  # what is imported and collected stays: looked through seldom
 
 DISTURBED = ("network", "launch", "timed")
 
