@@ -1,15 +1,16 @@
 """Which tests a change touches: those that import it, and what a yaml may change."""
 
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from tests import touched
 
-ARROWS = touched.importers()
+arrows = cache(touched.importers)  # not where tests are collected: it reads every file
 
 
 def of(*paths: str) -> list[str]:
-    return touched.touched(paths, ARROWS)
+    return touched.touched(paths, arrows())
 
 
 def test_a_test_touches_itself_alone() -> None:
@@ -23,7 +24,7 @@ def test_a_module_touches_what_stands_above_it_and_not_what_stands_below() -> No
 
 
 def test_what_everything_stands_on_touches_nearly_everything() -> None:
-    every = [path for path in ARROWS if touched._is_test(path)]
+    every = [path for path in arrows() if touched._is_test(path)]
     assert len(of("harness/records/run_directory.py")) > len(every) / 3
     assert of("tests/conftest.py") == sorted(every)
 

@@ -1,6 +1,7 @@
 """A model and a data set are tried together before anything starts; a misfit names both."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 import torch
@@ -24,13 +25,18 @@ OF |= {
 OF |= dict.fromkeys(("transformer_small", "transformer_iwslt"), ("catalogues", "iwslt14_de_en"))
 OF |= {"text_conv": ("passages",)}
 MODELS = list(choices("model"))
-DATA = {name: settings(f"dataset={name}").build("dataset") for name in choices("dataset")}
+
+
+@cache
+def data_sets():
+    """Every data set by its name; not where tests are collected, which composes nothing."""
+    return {name: settings(f"dataset={name}").build("dataset") for name in choices("dataset")}
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_model_takes_the_data_sets_of_its_kind_and_no_other(model):
     architecture = settings(f"model={model}").build("model")
-    fits = {name for name, data in DATA.items() if not misfit(architecture, data)}
+    fits = {name for name, data in data_sets().items() if not misfit(architecture, data)}
     assert fits == set(OF.get(model, IMAGES))
 
 
@@ -79,7 +85,7 @@ class Detached(nn.Linear):
     ],
 )
 def test_what_a_network_would_stumble_over_in_its_first_step_is_told(network, said):
-    found = misfit(Made(network.to("meta")), DATA["digits"])
+    found = misfit(Made(network.to("meta")), data_sets()["digits"])
     assert said in found and bool(found) == bool(said)
 
 
