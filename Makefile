@@ -6,8 +6,9 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 SCALE := laptop
-# Two machines of tests: half of a run's time is waiting.
-SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder --tx '2*popen//python=$(RUN) -m tests.machine'
+# Machines of tests, side by side: some of a run's time is waiting.
+MACHINES := 2
+SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder --tx '$(MACHINES)*popen//python=$(RUN) -m tests.machine'
 SHORT := not launch and not network and not timed and not long and not faults
 
 FAULTS := tests/test_bad_settings.py tests/test_refused.py tests/test_manifest.py \
