@@ -25,6 +25,7 @@ from harness.clock import Clock
 from harness.emulation import direction, probe
 from harness.emulation.dumbbell import Dumbbell
 from harness.emulation.network import Network
+from harness.emulation.profile_player import Player
 from harness.emulation.star import Star
 from harness.records.run_directory import Events, Table, read_events
 from profiles.base import Profile
@@ -188,7 +189,7 @@ def _playing(network: Network) -> Iterator[tuple[Clock, Path]]:
     with TemporaryDirectory() as folder:
         run_dir, clock = Path(folder), Clock()
         Table(run_dir, "links.csv").header()
-        player = network.play(clock, run_dir, Events(run_dir))
+        player = Player(network, clock, run_dir, Events(run_dir))
         try:
             yield clock, run_dir
         finally:

@@ -143,6 +143,27 @@ def rooms_of(node: ast.AST, place: Path) -> set[str]:
     return {name.split(".")[1] for name in names if name.startswith("harness.")}
 
 
+def files_imported(module: str) -> set[str]:
+    """Modules of `files()` that `module` imports, wherever in it and for whatever use."""
+    found = set()
+    for node in ast.walk(ast.parse(files()[module].read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{module} has a relative import"
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                found.add(name if name in files() else node.module or "")
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found & set(files())
+
+
+@cache
+def files() -> dict[str, Path]:
+    """Files of harness/ by their module's name."""
+    named = {path.relative_to(ROOT).with_suffix("").parts: path for path in sources("harness")}
+    return {".".join(parts).removesuffix(".__init__"): path for parts, path in named.items()}
+
+
 def cycle(graph: dict[str, set[str]]) -> list[str]:
     """Some way from a room back to itself, each importing the next; empty where there is none."""
     for start in sorted(graph):
@@ -166,6 +187,11 @@ def test_no_rooms_of_the_harness_import_each_other_in_a_circle():
     found = cycle(dict(graph))
     lines = [line for pair in pairwise(found) for line in arrows()[Arrow(*pair)]]
     assert not found, "\n".join([" -> ".join(found), *lines])
+
+
+def test_no_files_of_the_harness_import_each_other_in_a_circle():
+    found = cycle({module: files_imported(module) for module in files()})
+    assert not found, " -> ".join(found)
 
 
 @pytest.mark.parametrize("room", ROOMS)

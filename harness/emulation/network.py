@@ -1,4 +1,4 @@
-"""A network that is up: enter its nodes, prove its links, read it back, play a profile on it."""
+"""A network that is up: enter its nodes, prove its links, read it back."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -8,15 +8,12 @@ from typing import Any
 from pyroute2 import IPRoute
 
 from harness.emulation import links, veth
-from harness.emulation.contention import Contention
 from harness.emulation.direction import Direction
 from harness.emulation.host_capacity import Ceiling, capacity_mbit
 from harness.emulation.iperf import CompetingPath
 from harness.emulation.namespaces import Namespace
 from harness.emulation.probe import Ends, Probe, ProbePath, judge, measure_in_turn
-from harness.emulation.profile_player import PausableClock, Player
 from harness.emulation.rtt_probe import RoundTrip, RttPath, round_trips_ms
-from harness.records.run_directory import Events, Table
 from profiles.base import WAYS, Profile
 
 MOST_AT_ONCE = 16  # flows of the ceiling's measurement
@@ -40,9 +37,9 @@ class Network:
         tours: Sequence[RttPath] = (),
         pairs: Sequence[CompetingPath] = (),
     ) -> None:
-        self._ip, self.nodes, self._settings = ip, nodes, settings
+        self._ip, self.nodes, self.settings = ip, nodes, settings
         self.directions, self._tours = directions, tours
-        self.profile, self._pairs = profile, pairs
+        self.profile, self.pairs = profile, pairs
         self.size = len(nodes)
         self.local = list(range(self.size))  # nodes whose processes this machine runs
         self.addresses = [node.address for node in nodes]
@@ -74,8 +71,8 @@ class Network:
         size = min(self.size, MOST_AT_ONCE)
         ring = [(self.nodes[n], self.nodes[(n + 1) % self.size]) for n in range(size)]
         ends = [Ends(a.namespace, b.namespace, b.address) for a, b in ring]
-        carried_mbit = capacity_mbit(ends, self._settings["probe_s"]) if self.size > 1 else None
-        needed_mbit = self._settings["busiest_mbit"] / self._settings["dilation"]
+        carried_mbit = capacity_mbit(ends, self.settings["probe_s"]) if self.size > 1 else None
+        needed_mbit = self.settings["busiest_mbit"] / self.settings["dilation"]
         self._restore()
         return Ceiling(needed_mbit, carried_mbit)
 
@@ -88,7 +85,7 @@ class Network:
             together = [d for d in self.directions if way in d.name]
             flows = [ProbePath(*d.ends, d.real(d.intended).rate_mbit) for d in together]
             queue_bytes = min(d.queue_bytes for d in together)
-            rates = measure_in_turn(flows, self._settings["probe_s"], queue_bytes)
+            rates = measure_in_turn(flows, self.settings["probe_s"], queue_bytes)
             found |= {d.name: rate for d, rate in zip(together, rates, strict=True)}
         self._restore()
         return [
@@ -128,21 +125,8 @@ class Network:
         """Settings and kernel read-back, for the record of a run."""
         with self.nodes[0].namespace.entered(), IPRoute() as inside:
             node = veth.describe(inside)
-        return self._settings | {
+        return self.settings | {
             "links": {d.name: d.describe(self._ip) for d in self.directions},  # real
             "switch": veth.describe(self._ip),
             "node0": node,  # all nodes are made alike
         }
-
-    def contend(self, run_dir: Path, clock: PausableClock, events: Events) -> Contention | None:
-        """Start the profile's competing flows; None when it never asks for one."""
-        if not self.profile.extremes().flows:
-            return None
-        chosen = self._settings["cross_congestion_control"]
-        return Contention(run_dir / "contention", self._pairs, events, clock.time_s, chosen)
-
-    def play(self, clock: PausableClock, run_dir: Path, events: Events) -> Player:
-        """Follow the profile from now on, in a thread, until the Player is stopped."""
-        periods = self._settings["update_s"], self._settings["sample_s"]
-        table = Table(run_dir, "links.csv")
-        return Player(self, clock, table, events, *periods, self.contend(run_dir, clock, events))

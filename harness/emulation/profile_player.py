@@ -8,7 +8,8 @@ of `conditions` tell it: the first all of every link, each later one what change
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import Protocol
 
 from pyroute2 import IPRoute
 
@@ -18,11 +19,9 @@ from harness.emulation.contention import Contention
 from harness.emulation.direction import apply
 from harness.emulation.iperf import FlowRecord
 from harness.emulation.monitor import Monitor, OutsideChange
+from harness.emulation.network import Network
 from harness.records.run_directory import Events, LinkSample, Table
 from profiles.base import Link
-
-if TYPE_CHECKING:
-    from harness.emulation.network import Network
 
 MOST_MISSED = 1000  # moments of the plan; after more, only the last is told
 PAUSED_S = 0.005  # real, between looks at a clock that stands still
@@ -54,30 +53,23 @@ class Deadlines:
 
 
 class Player:
-    """Thread that plays the profile on a network and samples its links.
+    """Thread that plays its profile on a network and samples its links.
 
     It starts at once; what fails in it is in `error` and raised again by stop().
     """
 
     def __init__(
-        self,
-        network: "Network",
-        clock: PausableClock,
-        links_table: Table,
-        events: Events,
-        update_s: float,
-        sample_s: float,
-        contention: Contention | None = None,
+        self, network: Network, clock: PausableClock, run_dir: Path, events: Events
     ) -> None:
         self._network, self._clock = network, clock
-        self._table, self._events = links_table, events
-        self._update_s = update_s / clock.dilation  # emulated
+        self._table, self._events = Table(run_dir, "links.csv"), events
+        self._update_s = network.settings["update_s"] / clock.dilation  # emulated
         # the last moment of the plan that was looked at
         self._moment = int(clock.begins_s / self._update_s + 1e-6) - 1
         self._told: dict[str, Link] = {}  # what the events so far say of each link
         self._seen_s: float | None = None  # of the clock, when it was last looked at
-        self._samples = Deadlines(sample_s)
-        self._contention, self._wanted = contention, 0
+        self._samples = Deadlines(network.settings["sample_s"])
+        self._contention, self._wanted = self._competing(run_dir), 0
         self.flows: list[FlowRecord] = []  # the competing flows there were, once stopped
         self.audit = Audit(network.directions)
         self._outside: set[OutsideChange] = set()  # others' changes that the events tell
@@ -99,6 +91,15 @@ class Player:
             self.flows = self._contention.stop()
         if self._error:
             raise self._error
+
+    def _competing(self, run_dir: Path) -> Contention | None:
+        """The profile's competing flows; None when it never asks for one."""
+        network = self._network
+        if not network.profile.extremes().flows:
+            return None
+        chosen = network.settings["cross_congestion_control"]
+        folder = run_dir / "contention"
+        return Contention(folder, network.pairs, self._events, self._clock.time_s, chosen)
 
     def _run(self) -> None:
         try:

@@ -6,7 +6,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, get_args, get_type_hints
 
-from controllers.base import Column, Observation
+from controllers.base import Column
 
 UNITS = {"_s": "s", "_ms": "ms", "_bytes": "bytes", "_mbit": "Mbit/s"}  # ends of names
 
@@ -68,45 +68,3 @@ def words(name: str) -> str:
     """Words of a column's name, without its unit."""
     end = next((end for end in UNITS if name.endswith(end)), "")
     return name.removesuffix(end).replace("_", " ")
-
-
-def reference(tables: Mapping[str, type]) -> str:
-    """docs/columns.md: what each column of each csv is, and what of it a controller observes."""
-    parts = [HEAD, *(_section(name, row) for name, row in tables.items())]
-    hidden = {name: each for name, each in of(Observation).items() if not each.recorded}
-    parts.append("## Observed, and not recorded\n\n" + _rows(Observation, hidden))
-    return "\n".join(parts)
-
-
-HEAD = """# Columns
-
-Written by `python -m harness.records.columns > docs/columns.md` from the classes that declare them:
-a line of a class is all that a column needs beside the code that measures it. A controller observes
-all that `controllers.base` declares.
-"""
-
-
-def _section(name: str, row: type) -> str:
-    kept = {name: each for name, each in of(row).items() if each.recorded}
-    return f"## {name}\n\n{(row.__doc__ or '').splitlines()[0]}\n\n{_rows(row, kept)}"
-
-
-def _rows(row: type, known: Mapping[str, Column]) -> str:
-    types = get_type_hints(row)
-    lines = ["| column | type | unit | what it is | declared in |", "|---|---|---|---|---|"]
-    for name, column in known.items():
-        told = column.told.replace("|", "\\|")
-        cells = (f"`{name}`", types[name].__name__, unit(name), told, f"`{_declared(row, name)}`")
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
-
-
-def _declared(row: type, name: str) -> str:
-    owner = next(each for each in row.__mro__ if name in each.__dict__.get("__annotations__", {}))
-    return f"{owner.__module__}.{owner.__name__}"
-
-
-if __name__ == "__main__":
-    from harness.records.run_directory import ALL_TABLES
-
-    print(reference(ALL_TABLES), end="")

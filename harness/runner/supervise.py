@@ -158,7 +158,7 @@ def _start(run_dir: Path, run: Run, network: Network, clock: Clock) -> Agents:
 
 @contextmanager
 def _played(network: Network, clock: Clock, run_dir: Path, events: Events) -> Iterator[Player]:
-    player = network.play(clock, run_dir, events)
+    player = Player(network, clock, run_dir, events)
     try:
         yield player
     except BaseException:

@@ -13,6 +13,7 @@ from pyroute2 import IPRoute
 from harness.emulation import links
 from harness.emulation.direction import Direction
 from harness.emulation.network import Network
+from harness.emulation.profile_player import Player
 from harness.emulation.star import Star
 from harness.records import run_directory
 from harness.runner import validity_checks
@@ -51,7 +52,7 @@ def played() -> Iterator[tuple[Network, Path]]:
     ):
         run_dir = Path(folder)
         run_directory.Table(run_dir, "links.csv").header()
-        player = network.play(RealClock(), run_dir, run_directory.Events(run_dir))
+        player = Player(network, RealClock(), run_dir, run_directory.Events(run_dir))
         wait_for(lambda: len(read_links(run_dir)) > 8)
         yield network, run_dir
         player.stop()
@@ -127,7 +128,7 @@ def error_without(handle: int, parent: int) -> str:
         IPRoute() as other,
     ):
         run_directory.Table(Path(folder), "links.csv").header()
-        player = network.play(RealClock(), Path(folder), run_directory.Events(Path(folder)))
+        player = Player(network, RealClock(), Path(folder), run_directory.Events(Path(folder)))
         other.tc("del", index=network.directions[0].place.shaper, handle=handle, parent=parent)
         wait_for(lambda: player.error is not None)
         with pytest.raises(links.NetworkError) as raised:

@@ -11,7 +11,7 @@ import pytest
 
 from harness.emulation import links
 from harness.emulation.network import Network
-from harness.emulation.profile_player import Deadlines
+from harness.emulation.profile_player import Deadlines, Player
 from harness.emulation.star import Star
 from harness.records import run_directory
 from profiles.base import Extremes, Link, Way
@@ -65,7 +65,7 @@ def test_a_change_is_applied_read_back_and_recorded() -> None:
     ):
         run_dir = Path(folder)
         run_directory.Table(run_dir, "links.csv").header()
-        player = network.play(clock, run_dir, run_directory.Events(run_dir))
+        player = Player(network, clock, run_dir, run_directory.Events(run_dir))
         up0, down0 = network.directions[:2]
         assert up0.applied_mbit == 10.0
         assert read_links(run_dir) == []  # nothing before step 0
@@ -115,7 +115,7 @@ def told_to(network: Network, looks_s: list[float]) -> list[dict]:
     with TemporaryDirectory() as folder:
         run_directory.Table(Path(folder), "links.csv").header()
         clock = HandClock()
-        player = network.play(clock, Path(folder), run_directory.Events(Path(folder)))
+        player = Player(network, clock, Path(folder), run_directory.Events(Path(folder)))
         for clock.now in looks_s:
             wait_for(lambda: player._moment == int(clock.now * 10 + 1e-6))  # type: ignore[operator]
         player.stop()
@@ -145,7 +145,7 @@ def test_a_paused_clock_holds_the_conditions() -> None:
         Star(update_s=0.01, sample_s=0.01).up(1, Steps(10.0), 1.0) as network,
     ):
         run_directory.Table(Path(folder), "links.csv").header()
-        player = network.play(clock, Path(folder), run_directory.Events(Path(folder)))
+        player = Player(network, clock, Path(folder), run_directory.Events(Path(folder)))
         wait_for(lambda: len(read_links(Path(folder))) > 20)
         player.stop()
         rows = read_links(Path(folder))[2:]  # the first may precede the first change
@@ -161,7 +161,7 @@ def test_a_clock_that_begins_later_finds_the_profile_there_and_misses_nothing() 
         Star(update_s=1.0, sample_s=0.01).up(1, Steps(10.0), 1.0) as network,
     ):
         run_directory.Table(Path(folder), "links.csv").header()
-        player = network.play(clock, Path(folder), run_directory.Events(Path(folder)))
+        player = Player(network, clock, Path(folder), run_directory.Events(Path(folder)))
         clock.now = 3.5
         wait_for(lambda: told_by(Path(folder)))
         player.stop()
@@ -177,7 +177,7 @@ def test_what_fails_in_the_thread_is_raised_by_stop() -> None:
         TemporaryDirectory() as folder,
         Star(update_s=0.01).up(1, Steps(10.0), 1.0) as network,
     ):
-        player = network.play(clock, Path(folder), run_directory.Events(Path(folder)))
+        player = Player(network, clock, Path(folder), run_directory.Events(Path(folder)))
         assert player.error is None
         clock.now = 1e9
         wait_for(lambda: player.error is not None)

@@ -2,9 +2,9 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -14,16 +14,26 @@ from harness.engine.parameter_server.captured import Contribution
 from harness.engine.parameter_server.gate import Gate
 from harness.engine.parameter_server.messages import ProtocolError, Push, Settle
 from harness.engine.parameter_server.server_model import ServerModel
-from harness.engine.parameter_server.session import Session
 from harness.records.run_directory import Events, Pushed, Table
 
 May = Callable[[], bool]
 
 
+class Pusher(Hashable, Protocol):
+    """A session, as far as the store knows it."""
+
+    rank: int
+    thread: int
+
+    def bytes_since_push(self) -> tuple[int, int]:
+        """Bytes received and sent since the last call."""
+        ...
+
+
 class Pending(NamedTuple):
     """A push that waits for those of the other trainers."""
 
-    session: Session
+    session: Pusher
     push: Push
     content: Contribution | None  # None: it was refused
     lock_wait_s: float
@@ -72,7 +82,7 @@ class ParameterStore:
             done = self.applied[rank].nonzero()
             return int(done[-1]) + 1 if len(done) else 0
 
-    def joined(self, session: Session) -> None:
+    def joined(self, session: Pusher) -> None:
         place = session.rank, session.thread
         self.events.append(
             "session_opened", self.clock.time_s(), rank=session.rank, thread=session.thread
@@ -83,7 +93,7 @@ class ParameterStore:
             if before < len(self._places) == self.workers * self.layout.threads:
                 self.clock.call_ready()
 
-    def settle(self, session: Session, asked: Settle) -> Settling:
+    def settle(self, session: Pusher, asked: Settle) -> Settling:
         """Settling that gets its value once every trainer has asked."""
         with self.weights.lock:
             settling = self._settling
@@ -94,7 +104,7 @@ class ParameterStore:
         self.gate.wake()
         return settling
 
-    def take_in(self, session: Session, push: Push, content: Contribution) -> tuple[bool, May]:
+    def take_in(self, session: Pusher, push: Push, content: Contribution) -> tuple[bool, May]:
         """Apply a push, or refuse it; and what must be true before its thread goes on."""
         fault = self.weights.fault(content)  # other pushes are applied meanwhile
         asked = self.clock.now()
@@ -113,7 +123,7 @@ class ParameterStore:
                 self._pending.clear()
         return not fault, lambda: self.weights.version > version or self.ends
 
-    def refuse(self, session: Session, push: Push, reason: str) -> None:
+    def refuse(self, session: Pusher, push: Push, reason: str) -> None:
         self.refused[reason] += 1
         who = {"rank": session.rank, "thread": session.thread, "step": push.step}
         self.events.append("push_refused", self.clock.time_s(), reason=reason, **who)
@@ -132,7 +142,7 @@ class ParameterStore:
             "drains": self.drains,
         }
 
-    def _misplaced(self, session: Session, push: Push) -> str | None:
+    def _misplaced(self, session: Pusher, push: Push) -> str | None:
         if not 0 <= push.step < self.steps or not 0 <= push.version <= self.weights.version:
             return "step"
         return "twice" if self.applied[session.rank, push.step] else None

@@ -2,7 +2,7 @@
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -25,10 +25,8 @@ from harness.engine.parameter_server.messages import (
     Weights,
     Welcome,
 )
+from harness.engine.parameter_server.parameter_store import ParameterStore
 from harness.engine.parameter_server.transport import MessageConnection
-
-if TYPE_CHECKING:
-    from harness.engine.parameter_server.parameter_store import ParameterStore
 
 SAYS = 3  # times within the timeout that a thread which waits is told so
 M = TypeVar("M", bound=Message)
@@ -41,7 +39,7 @@ MOST_EMPTY = 64  # tensors, and parameters, that a bucket may have more than tha
 class Session:
     """Session of the trainer thread behind `connection`; unidentified before Hello."""
 
-    store: "ParameterStore"
+    store: ParameterStore
     connection: MessageConnection
     timeout_s: float
     rank: int = -1
