@@ -35,13 +35,13 @@ class Scene:
         for name in TABLES:
             Table(folder, name).header()
         kernels.path()  # loaded here, not once in each process
-        place = Process(folder, "127.0.0.1", self.clock, timeout_s, DeadRanks(2), free_port())
+        process = Process(folder, "127.0.0.1", self.clock, timeout_s, DeadRanks(2), free_port())
         self.crew = Crew(
             run_dir=folder,
             asked=asked,
             workers=2,
             look_elsewhere=lambda: None,
-            place=place,
+            process=process,
             entered=lambda node: nullcontext(),
             goes_on=layout.mode == "async",
             restarts=[layout.restarts] * 2,
