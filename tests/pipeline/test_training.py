@@ -22,6 +22,7 @@ SCHEMES = {
     "topk_grad": ("activations=topk_grad", "steps=3"),
     "everything": ("activations=dct_mp", "activations.density=1"),
     "residual": ("activations=dct_mp", "model=resnet20", "model.depth=8", "steps=2"),
+    "clipped": ("activations=dct_mp", "optimizer.clip_norm=0.1"),
 }  # fmt: skip
 GPIPE, ONE_F_ONE_B = "parallel.schedule=gpipe", "parallel.schedule=1f1b"
 
@@ -32,7 +33,7 @@ def one_process(tmp_path_factory) -> dict[str, Trained]:
     runs = {"uncut": ("parallel=data",)}
     for name, scheme in SCHEMES.items():
         runs[f"2 {name}"] = ("parallel=split", "parallel.stages=2", *scheme)
-    for name in ("exact", "hybrid", "laplace"):
+    for name in ("exact", "hybrid", "laplace", "clipped"):
         runs[f"3 {name}"] = ("parallel=split", "parallel.stages=3", *SCHEMES[name])
     return train(tmp_path_factory.mktemp("one"), PIPELINES, runs)
 
@@ -59,6 +60,7 @@ def three_stages(tmp_path_factory) -> dict[str, Trained]:
         "hybrid gpipe": (*three, GPIPE, *SCHEMES["hybrid"]),
         "hybrid 1f1b": (*three, ONE_F_ONE_B, *SCHEMES["hybrid"]),
         "laplace 1f1b": (*three, ONE_F_ONE_B, *SCHEMES["laplace"]),
+        "clipped 1f1b": (*three, ONE_F_ONE_B, *SCHEMES["clipped"]),
     }
     return train(tmp_path_factory.mktemp("three"), 3 * PIPELINES, runs)
 

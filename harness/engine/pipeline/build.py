@@ -1,9 +1,11 @@
 """One rank's training as a stage of a pipeline; and cuts in a model of one process."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
 
 import torch
+from torch import nn
 
 from compressors.activations.encoding import Encoding
 from harness.config.parallel import Pipeline
@@ -11,6 +13,7 @@ from harness.config.run import Run
 from harness.engine.pipeline.channel import Channel
 from harness.engine.pipeline.device import Device
 from harness.engine.pipeline.engine import PipelineEngine, StagePosition
+from harness.engine.pipeline.gradient_norm import GradientNorm
 from harness.engine.pipeline.object_gather import ObjectGather
 from harness.engine.pipeline.pipeline_stage import PipelineStage, ReplayedStage, StageReplica
 from harness.engine.pipeline.stage_io import Inlet, Outlet
@@ -53,10 +56,14 @@ def stage_loop(run: Run, context: RankContext) -> Loop:
     position = StagePosition(group.stage, group.stages, context.workers.rank)
     cuts = cuts_of(whole, data.shape, position.stages, layout.cuts)
     crossing = shapes(whole, cuts, data.shape)
-    model, shares = parts(whole, cuts)[position.stage], backward_shares(whole, data.shape)
+    stages, shares = parts(whole, cuts), backward_shares(whole, data.shape)
+    model = stages[position.stage]
     engine = _engine(run, layout, context, group, position, crossing, share(model, shares))
+    if run.optimizer.clip_norm is not None:
+        engine.norm = _norm(context, group, position, stages)
     exchange = exchange_of(run, context, model, shares={})
-    meter = TrafficMeter([*engine.ends(), engine.device, object_gather])
+    norms = [engine.norm] if engine.norm else []
+    meter = TrafficMeter([*engine.ends(), engine.device, object_gather, *norms])
     course = course_of(run, context, position.pipeline, context.workers.world_size)
     if not position.is_last:  # which counts the samples
         course = course._replace(samples=0)
@@ -85,8 +92,7 @@ def _engine(
     encoding = Encoding(layout.encoding)
 
     def end(kind: type, cut: int, peer: int) -> Any:
-        rank = position.pipeline * position.stages + peer
-        channel = group.channel(peer, f"rank {rank}, stage {peer} of pipeline {position.pipeline}")
+        channel = _channel(group, position, peer)
         scheme = run.activations()
         return kind(channel, scheme, encoding, shapes[cut], context.clock, context.executor)
 
@@ -99,3 +105,22 @@ def _engine(
         parts=run.accumulate,
         batch_size=run.batch_size,
     )
+
+
+def _norm(
+    context: RankContext, group: PipelineGroup, position: StagePosition, stages: Sequence[nn.Module]
+) -> GradientNorm:
+    """Build the stage's part in the norm of the gradient of all `stages`."""
+    here = position.stage
+    return GradientNorm(
+        before=None if position.is_first else _channel(group, position, here - 1),
+        after=None if position.is_last else _channel(group, position, here + 1),
+        parameters_before=sum(len(list(each.parameters())) for each in stages[:here]),
+        clock=context.clock,
+    )
+
+
+def _channel(group: PipelineGroup, position: StagePosition, peer: int) -> Channel:
+    """Connect to stage `peer` of the same pipeline."""
+    rank = position.pipeline * position.stages + peer
+    return group.channel(peer, f"rank {rank}, stage {peer} of pipeline {position.pipeline}")

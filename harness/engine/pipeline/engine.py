@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 from torch import Tensor
 
 from harness.engine.pipeline.device import Device
+from harness.engine.pipeline.gradient_norm import GradientNorm
 from harness.engine.pipeline.schedule import SCHEDULES
 from harness.engine.pipeline.stage_io import Arrival, Inlet, Outlet, Sending
 
@@ -52,6 +53,7 @@ class PipelineEngine:
     schedule: str  # gpipe | 1f1b
     parts: int  # micro-batches of a step
     batch_size: int  # of each
+    norm: GradientNorm | None = None  # None: gradients are not clipped
     _arrivals: dict[int, Arrival] = field(default_factory=dict, init=False)
     _leaving: dict[int, tuple[Tensor, Sending | None]] = field(default_factory=dict, init=False)
 

@@ -63,7 +63,15 @@ class PipelineStage(Trained):
         self.engine.run(self, self.exchange.begin_backward)
         self.replica.exchange_rest()
         self.engine.flush()
+        if self.engine.norm:
+            self._norm = self.engine.norm.of(self._gradients())
         return self._total
+
+    def clip(self, most: float) -> None:
+        nn.utils.clip_grads_with_norm_(self.model.parameters(), most, self._norm)
+
+    def _gradients(self) -> list[Tensor]:
+        return [each.grad for each in self.model.parameters() if each.grad is not None]
 
     def forward(self, part: int, inputs: Tensor | None) -> Tensor:
         outputs = self._scores(self._inputs[part], inputs)
@@ -141,6 +149,8 @@ class ReplayedStage(Replayed):
         self.engine.run(self, self.exchange.begin_backward)
         loss = super().compute(step)
         self.engine.flush()
+        if self.engine.norm:
+            self.engine.norm.of(torch.zeros(len(self.parameters), 1))
         return loss
 
     def forward(self, part: int, inputs: Tensor | None) -> Tensor:

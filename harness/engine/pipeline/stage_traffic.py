@@ -10,8 +10,9 @@ from harness.records.run_directory import Activations, Step
 class StageTraffic(Activations):
     """All zero, and nan, where a model is not cut; seconds are real."""
 
+    norm_bytes: int = 0  # sent to learn the norm of the whole gradient
     received_bytes: int = 0
-    flushed_s: float = 0.0  # for what had not left, after all was computed
+    flushed_s: float = 0.0  # for what had not left, and that norm, after all was computed
     waited_s: float = 0.0  # for what had not arrived, also while another stage computed it
     compress_s: float = 0.0  # encoding, and decoding while nothing else was to be done
     late_s: float = 0.0  # that computing took longer than its paced time
@@ -28,7 +29,7 @@ class StageTraffic(Activations):
             compress_s=row.compress_s + compress_s,
             comm_s=row.comm_s + waited_s + flushed_s,
             exposed_s=row.exposed_s + waited_s + flushed_s,
-            sent_bytes=row.sent_bytes + self.activation_bytes,
+            sent_bytes=row.sent_bytes + self.activation_bytes + self.norm_bytes,
             received_bytes=row.received_bytes + self.received_bytes,
             **columns.values(self, Activations),
         )

@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 from compressors.activations.operator import Crossed, Cut
 from harness.engine.pipeline.device import Device
+from harness.engine.pipeline.gradient_norm import GradientNorm
 from harness.engine.pipeline.object_gather import ObjectGather
 from harness.engine.pipeline.stage_io import Inlet, Outlet
 from harness.engine.pipeline.stage_traffic import StageTraffic
 
-Source = Inlet | Outlet | Cut | ObjectGather | Device
+Source = Inlet | Outlet | Cut | ObjectGather | Device | GradientNorm
 
 
 class _Sums(NamedTuple):
@@ -23,6 +24,7 @@ class _Sums(NamedTuple):
     late_s: float = 0.0
     kept: int = 0
     entries: int = 0
+    norm_bytes: int = 0
 
 
 class TrafficMeter:
@@ -48,6 +50,9 @@ class TrafficMeter:
 def _counters(end: Source) -> _Sums:
     if isinstance(end, ObjectGather):
         return _Sums(end.workers.sent_bytes, end.workers.received_bytes)
+    if isinstance(end, GradientNorm):
+        received = end.received_bytes
+        return _Sums(norm_bytes=end.sent_bytes, received_bytes=received, flushed_s=end.waited_s)
     if isinstance(end, Device):
         return _Sums(waited_s=end.waited_s, compress_s=end.compress_s, late_s=end.late_s)
     crossed = Crossed() if isinstance(end, Inlet) else end.crossed

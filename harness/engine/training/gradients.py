@@ -106,9 +106,13 @@ class Trained(Gradients):
         for group in self.optimizer.param_groups:
             group["lr"] = self.course.learning_rate(step)
         if self.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_norm)
+            self.clip(self.clip_norm)
         self.optimizer.step()
         self.optimizer.zero_grad()
+
+    def clip(self, most: float) -> None:
+        """Scale the mean gradient of the whole model to a norm of `most` at most."""
+        nn.utils.clip_grad_norm_(self.model.parameters(), most)
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
