@@ -98,11 +98,10 @@ _tried: dict[str, str] = {}  # what was said of each pair: runs of a sweep have 
 
 
 def _check_watch(run: Run) -> None:
-    """Refuse a watch where it cannot see one worker's whole model in training."""
+    """Refuse a watch of what the model has not, or where nothing is trained."""
     if run.watch is None:
         return
     told = type(run.watch)
-    require(run.parallel.ranks == 1, "watch", told, "null with parallel=pipeline")
     replay = "null with emulation.compute=replay"
     require(not run.emulation.is_replay, "watch", told, replay)
     with of_part("watch", ValueError):

@@ -34,7 +34,7 @@ def test_numbers_are_those_of_the_steps_own_gradient_and_activations(tmp_path) -
     """Of micro-batches together where there are several; the cut comes after the look."""
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
     watch = Watch(every=2, densities=[0.25], gradients=["0.weight"], histogram_at=[1])
-    Watching(watch, tmp_path, rank=0, accumulate=2, first=4).of(model, [model[1]])
+    Watching(watch, tmp_path, rank=0, accumulate=2, first=4).of(model, {0: model[1]})
     model[1].register_forward_hook(lambda layer, inputs, output: 2 * output)
     expected = []
     for step in range(4, 7):
@@ -62,7 +62,7 @@ def test_a_fitted_threshold_is_the_one_that_dct_mp_s_laplace_lets_through(tmp_pa
     """Of all entries of a batch, not row by row; and of a gradient likewise."""
     model = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 3))
     watch = Watch(every=1, densities=[0.5, 0.1], gradients=["1.weight"])
-    Watching(watch, tmp_path, rank=0, accumulate=1, first=0).of(model, [model[0]])
+    Watching(watch, tmp_path, rank=0, accumulate=1, first=0).of(model, {0: model[0]})
     inputs = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
     activations = inputs @ model[0].weight.T.detach() + model[0].bias.detach()
     model(inputs).square().sum().backward()
@@ -101,6 +101,19 @@ def test_several_workers_each_look_at_what_they_compute_themselves(tmp_path) -> 
     )
     mine, real = (sorted((run / "watched.csv").read_text().splitlines()) for run in (ours, theirs))
     assert mine == real and load.watched(ours)["rank"].nunique() == 3
+
+
+def test_the_stages_of_a_pipeline_see_what_one_worker_does(tmp_path) -> None:
+    """Of the parts of a model each its own; rank = pipeline x stages + stage."""
+    asked = (*RUN, *WATCH, "accumulate=2", "watch.gradients=[1.weight,3.weight]", *DETERMINED)
+    whole = simulated(tmp_path / "whole", *asked, "workers=2")
+    stages = simulated(tmp_path / "stages", *asked, "parallel=pipeline", "workers=4")
+    for table in (load.watched, load.histograms):
+        seen, parts = table(whole), table(stages)
+        assert parts["rank"].nunique() == (4 if table is load.watched else 2)
+        parts["rank"] //= 2
+        rows = [each.sort_values([*each.columns]).values.tolist() for each in (parts, seen)]
+        assert rows[0] == rows[1] != []
 
 
 def test_a_histogram_has_every_activation_once(tmp_path) -> None:

@@ -29,6 +29,7 @@ from harness.engine.training.build import (
 from harness.engine.training.course import course_of
 from harness.engine.training.rank_context import RankContext, anew
 from harness.engine.training.train import Loop
+from harness.engine.training.watch import Watching
 from harness.workloads.models.base import backward_shares
 
 
@@ -75,6 +76,10 @@ def stage_loop(run: Run, context: RankContext) -> Loop:
     gradients = build_gradients(
         run, alone, model.to(context.device), course, exchange, PipelineStage, engine=engine
     )
+    if run.watch:
+        where = context.run_dir, context.rank, run.accumulate, course.first
+        cut = {} if position.is_last else {position.stage: model.last_layer}
+        Watching(run.watch, *where).of(model, cut)
     stateful = {type(end).__name__.lower(): end.scheme for end in engine.ends()}
     return loop_of(run, context, gradients, engine.device, meter, stateful)
 

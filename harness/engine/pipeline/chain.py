@@ -56,6 +56,10 @@ class Part(nn.Module):
             holder = holder.get_submodule(each)
         holder.add_module(last, layer)
 
+    @property
+    def last_layer(self) -> nn.Module:
+        return self._layers[-1]
+
     def forward(self, x: Tensor, inputs: Tensor | None = None) -> Tensor:
         """`x` is what goes into the first layer; `inputs` the whole model's, if it is not `x`."""
         inputs = x if inputs is None else inputs

@@ -198,7 +198,7 @@ def _cuts(
     there = context.once("layers", layers)  # by a look at the model while nothing is in its cuts
     if run.watch:
         where = context.run_dir, context.rank, run.accumulate, first
-        Watching(run.watch, *where, replica.is_at_work).of(model, there)
+        Watching(run.watch, *where, replica.is_at_work).of(model, dict(enumerate(there)))
     cuts = context.once("cuts", lambda: cut_in_place(run, model, shape))
     own = [Cut(run.activations()) for _ in cuts]
     replica.cut(cuts, own)

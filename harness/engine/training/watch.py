@@ -5,7 +5,7 @@ of activations before a cut, whether or not they are compressed there; beside th
 that a Laplace fit gives; and histograms of these activations.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ def always() -> bool:
 
 @dataclass
 class Watching:
-    """A watch of one rank's model, which adds rows to two tables of the run."""
+    """A watch of one rank's model, or stage, which adds rows to two tables of the run."""
 
     watch: Watch
     run_dir: Path
@@ -39,10 +39,10 @@ class Watching:
     looks: Callable[[], bool] = always  # whether it is this rank that computes with the model
     _tables: dict[str, Table] = field(default_factory=dict, init=False)
 
-    def of(self, model: nn.Module, before_cuts: Sequence[nn.Module]) -> None:
-        """Look at `model` from now on; layers `before_cuts` before what else looks at them.
+    def of(self, model: nn.Module, before_cuts: Mapping[int, nn.Module]) -> None:
+        """Look at `model` from now on; layers `before_cuts`, by cut, before what else looks there.
 
-        Where ranks share it, each looks while it computes.
+        Where ranks share it, each looks while it computes. Parameters of other stages are theirs.
         """
         for name in ("watched.csv", "histograms.csv"):
             self._tables[name] = Table(self.run_dir, name)
@@ -50,9 +50,9 @@ class Watching:
                 self._tables[name].header()
         parameters = dict(model.named_parameters())
         for name in self.watch.gradients:
-            look = self._gradient(name)
-            parameters[name].register_post_accumulate_grad_hook(look)
-        for number, layer in enumerate(before_cuts):
+            if name in parameters:
+                parameters[name].register_post_accumulate_grad_hook(self._gradient(name))
+        for number, layer in before_cuts.items():
             layer.register_forward_hook(self._activations(f"cut{number}"), prepend=True)
 
     def _gradient(self, name: str) -> Callable[[Tensor], None]:
