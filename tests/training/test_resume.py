@@ -236,6 +236,17 @@ def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     assert "resume_from" in replay
 
 
+def test_a_checkpoint_of_an_older_version_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    """In one line, before anything starts, and not by the places of its classes."""
+    manifest = write(tmp_path, 5) / checkpoint.MANIFEST
+    older = manifest.read_text().replace("harness.workloads.data.", "harness.data.")
+    assert older != manifest.read_text()
+    manifest.write_text(older)
+    said = refused(tmp_path)
+    assert "is of an older version and cannot be read: begin anew with resume_from=null" in said
+    assert "\n" not in said and "_target_" not in said
+
+
 def test_what_is_missing_or_damaged_is_refused_by_name(tmp_path: Path) -> None:
     assert "with a whole checkpoint" in refused(tmp_path / "nowhere")
     whole = write(tmp_path / "run", 5)

@@ -59,16 +59,11 @@ def config(run: Path) -> dict[str, Any]:
 def _with_new_places(value: Any) -> Any:
     """Settings of an older version as this one says them: its classes have moved."""
     if isinstance(value, dict):
-        return {key: _moved(each) if key == "_target_" else _with_new_places(each)
-                for key, each in value.items()}  # fmt: skip
+        return {
+            key: run_directory.place_now(each) if key == "_target_" else _with_new_places(each)
+            for key, each in value.items()
+        }
     return [_with_new_places(each) for each in value] if isinstance(value, list) else value
-
-
-def _moved(place: Any) -> Any:
-    for old, new in run_directory.OLD_PLACES.items():
-        if isinstance(place, str) and place.startswith(old):
-            return new + place.removeprefix(old)
-    return place
 
 
 def _values(file: Path) -> Any:
