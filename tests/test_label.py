@@ -64,7 +64,7 @@ def compositions(draw: st.DrawFn) -> dict[str, Any]:
     found["bucket_mb"] = draw(st.sampled_from([None, None, 1, 0.05]))
     found["fusion"] = draw(st.sampled_from(["uncompressed", "compressed"]))
     found["controller"] = found["controller"] | {"agree": draw(st.sampled_from(["local", "min"]))}
-    if draw(st.integers(0, 5)) == 0:
+    if draw(st.integers(0, 3)) == 0:
         found["parallel"] = SERVER | {"mode": draw(st.sampled_from(["sync", "async"]))}
     return RUN | found
 
@@ -160,6 +160,9 @@ def test_the_seed_and_the_network_of_a_run_are_no_part_of_its_method() -> None:
         "parallel=server parallel.mode=async": "dense_ps_mode=async",
         "method=dct_ps": "dct_ps",
         "method=topk parallel=server": "topk_ps_0.01",
+        "method=qsgd parallel=server": "qsgd_ps",
+        "method=netsense parallel=server": "netsense_ps",
+        "method=dc2_da2 parallel=server controller.k_0=0.2": "dc2_da2_ps_k_0=0.2",
         "compressor=topk controller=warmup error_feedback=true": "topk_warmup",
     }.items(),
 )

@@ -65,7 +65,7 @@ class NamePrefix(NamedTuple):
 
     name: str
     base: Method
-    preset: bool  # of the group `method`
+    preset: str = ""  # choice of the group `method`, if it is one
 
 
 def of(config: dict[str, Any], but: Container[str] = ()) -> str:
@@ -83,10 +83,8 @@ def preset_of(config: dict[str, Any]) -> str:
     """The choice of `method` that is nearest: from which a command has least to say."""
     method = method_of(config)
     prefix = _prefix(method)
-    every = [NamePrefix(name, method_of(told), preset=True) for name, told in presets().items()]
-    return (
-        prefix.name if prefix.preset else min(every, key=lambda each: _distance(each, method)).name
-    )
+    every = [NamePrefix(name, method_of(told)) for name, told in presets().items()]
+    return prefix.preset or min(every, key=lambda each: _distance(each, method)).name
 
 
 def columns(config: dict[str, Any]) -> Columns:
@@ -135,12 +133,22 @@ def _section(config: dict[str, Any], key: str, usual: str) -> dict[str, Any]:
 
 def _prefix(method: Method) -> NamePrefix:
     """The nearest preset of those that do the same, else the parts' own names."""
-    near = [
-        NamePrefix(name, base, preset=True)
-        for name, base in ((name, method_of(told)) for name, told in presets().items())
-        if _is_kin(name, base, method)
-    ]
+    made = {name: _made(name, told, bool(method.server)) for name, told in presets().items()}
+    near = [prefix for name, prefix in made.items() if _is_kin(name, prefix.base, method)]
     return min(near, key=lambda prefix: _distance(prefix, method), default=_composed(method))
+
+
+def _made(name: str, told: dict[str, Any], served: bool) -> NamePrefix:
+    """The preset `name`; where gradients are `served`, what it is over a parameter server."""
+    base = method_of(told)
+    if not served or base.server or name == ALLREDUCE:
+        return NamePrefix(name, base, preset=name)
+    return NamePrefix(f"{name}_ps", method_of(told | _at_a_server()), preset=name)
+
+
+def _at_a_server() -> dict[str, Any]:
+    """Settings of a run over a parameter server as it is by default."""
+    return {"parallel": {"_target_": SERVER}} | beside("parallel", "server")
 
 
 def _is_kin(name: str, base: Method, method: Method) -> bool:
@@ -179,10 +187,9 @@ def _composed(method: Method) -> NamePrefix:
     parts += [] if rule["_target_"] == FIXED else [controller]
     target = own["_target_"]
     usual = has_level(target) and "error_feedback" not in replaces(target)
-    server = {"parallel": {"_target_": SERVER}} | beside("parallel", "server")
-    base = method_of(server if method.server else {})
+    base = method_of(_at_a_server() if method.server else {})
     base = base._replace(compressor=own, controller=rule, error_feedback=usual)
-    return NamePrefix("_".join(parts), base, preset=False)
+    return NamePrefix("_".join(parts), base)
 
 
 def _tokens(method: Method, prefix: NamePrefix, but: Container[str]) -> Iterator[str]:
