@@ -128,6 +128,7 @@ def test_a_value_out_of_range_is_refused(make, said) -> None:
         (["activations=dct_mp"], "activations must be dense with parallel=data.*DCTMP"),
         (["parallel=pipeline", "workers=3"], "stages must be a divisor of workers=3, got 2"),
         (["parallel=pipeline", "workers_per_node=2"], "workers_per_node must be 1 with"),
+        (["parallel=pipeline", "overlap=after_backward"], "overlap must be per_bucket or per_t"),
         (["parallel=pipeline", "emulation.compute=paced", "model.times=null"],
          "emulation.compute must be measured for model convnet"),
         (["parallel=split", "model=mlp_as_resnet20", "emulation.compute=replay"],

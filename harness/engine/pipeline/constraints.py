@@ -38,3 +38,8 @@ def _check_pipeline(run: Run, stages: int) -> None:
     require(run.workers % stages == 0, "parallel.stages", stages, whole)
     own = "1 with parallel=pipeline, whose stages have a node each"
     require(run.workers_per_node == 1, "workers_per_node", run.workers_per_node, own)
+    flushed = (
+        "per_bucket or per_tensor with parallel=pipeline, whose gradients are exchanged after "
+        "backward in any case"
+    )
+    require(run.overlap != "after_backward", "overlap", run.overlap, flushed)
