@@ -7,7 +7,7 @@ tenth its end.
 import numpy as np
 import pandas as pd
 
-from harness.reporting.analysis import load, metrics, ratios, watched
+from harness.reporting.analysis import load, ratios, statistics, watched
 from harness.reporting.analysis.ratios import Ratio
 from harness.reporting.claims import changes, rules
 from harness.reporting.claims.base import Found, NoSuchRuns, NotTestable, Runs, listed
@@ -121,7 +121,7 @@ def fits_better(runs: Runs) -> Found:
         pd.Series([_distance(table[table.step == last], model) for table in bins])
         for model in ("laplace", "normal")
     )
-    of_seeds = metrics.interval(laplace / normal)
+    of_seeds = statistics.interval(laplace / normal)
     found = changes.over(Ratio(*of_seeds, len(bins)), f"a histogram of {WITHOUT} in {CUTS}")
     far = {"Laplace": laplace.mean(), "Gaussian": normal.mean()}
     told = f"step {last}: {listed(far)}; Laplace % further {changes.spoken(found)}"

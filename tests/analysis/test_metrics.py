@@ -11,6 +11,7 @@ from harness.records.run_directory import Evaluation, Step
 from harness.reporting.analysis import load, metrics
 from harness.reporting.analysis.load import RunRow
 from tests import records_by_hand as by_hand
+from tests.analysis.t_interval import of_two
 
 
 def steps_of(*rows: Step) -> pd.DataFrame:
@@ -168,18 +169,6 @@ def test_a_missing_or_diverged_baseline_leaves_normalised_columns_empty():
     assert metrics.normalise(pd.DataFrame(useless)).speedup.isna().all()
 
 
-def test_interval_of_seeds():
-    alone = metrics.interval(pd.Series([3.0, nan]))
-    assert alone.mean == 3 and isnan(alone.low) and isnan(alone.high)
-    # Means of two draws from {1, 3}: 1, 2, 3 with chances 1/4, 1/2, 1/4.
-    assert metrics.interval(pd.Series([1.0, 3.0])) == (2, 1, 3)
-    values = pd.Series(range(20), dtype=float)
-    assert metrics.interval(values) == metrics.interval(values)
-    low, high = metrics.interval(values)[1:]
-    # Normal approximation: 1.96 x 5.766 / sqrt(20) = 2.53 on each side.
-    assert (low, high) == pytest.approx((9.5 - 2.53, 9.5 + 2.53), abs=0.1)
-
-
 def test_compare_lists_the_baseline_first_with_means_and_censoring():
     rows = [measured("a", seed, final=0.5 + seed, time_to_target_s=10.0) for seed in (0, 1)]
     rows += [measured("allreduce", seed, time_to_target_s=20.0) for seed in (0, 1)]
@@ -187,12 +176,9 @@ def test_compare_lists_the_baseline_first_with_means_and_censoring():
     rows += [measured("b", 1, time_to_target_s=8.0, reached=False)]
     table = metrics.compare(pd.DataFrame(rows)).set_index("method")
     assert list(table.index) == ["allreduce", "a", "b"]
-    assert table.loc["a", ["seeds", "final", "final_low", "final_high"]].tolist() == [
-        2,
-        1,
-        0.5,
-        1.5,
-    ]
+    row = table.loc["a"]
+    assert row[["seeds", "final"]].tolist() == [2, 1]
+    assert tuple(row[["final_low", "final_high"]]) == pytest.approx(of_two(0.5, 1.5))
     assert table.loc["a", ["time_to_target_s", "time_to_target_s_low"]].tolist() == [10, 10]
     assert table.loc["b", ["reached", "time_to_target_s"]].tolist() == [1, 6]
     assert isnan(table.loc["b", "time_to_target_s_low"])
@@ -215,7 +201,7 @@ def test_curve_averages_seeds_by_step():
     )
     found = metrics.curve(seeds)
     assert found.time_s.tolist() == [6, 12] and found.value.tolist() == pytest.approx([0.3, 0.7])
-    assert found.low.tolist() == pytest.approx([0.2, 0.6])
+    assert found.low.tolist() == pytest.approx([of_two(0.2, 0.4)[0], of_two(0.6, 0.8)[0]])
     assert metrics.curve(evaluations_of()).empty
 
 

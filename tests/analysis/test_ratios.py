@@ -16,8 +16,16 @@ def rows(method: str, *values: float, column: str = "throughput", **known) -> li
 
 def test_ratios_are_taken_seed_by_seed():
     table = pd.DataFrame(rows("a", 10.0, 40.0, 99.0) + rows("b", 10.0, 10.0))
-    # 1 and 4, means of two draws: 1, 2.5, 4; the ratio of the means would be 2.5 too, so ask b / a.
-    assert ratios.paired(table, "throughput", "a", "b") == (2.5, 1, 4, 2, "")
+    # 1 and 4; the ratio of the means would be 2.5 too, so ask b / a.
+    found = ratios.paired(table, "throughput", "a", "b")
+    # deviation 2.1213 over the root of 2, times 12.706
+    assert found == (
+        2.5,
+        pytest.approx(2.5 - 19.059, rel=1e-4),
+        pytest.approx(21.559, rel=1e-4),
+        2,
+        "",
+    )
     assert ratios.paired(table, "throughput", "b", "a").mean == pytest.approx((1 + 0.25) / 2)
 
 

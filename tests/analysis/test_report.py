@@ -64,7 +64,7 @@ def test_the_table_fits_and_says_what_it_means(tmp_path, capsys):
     table = [line for line in text.splitlines() if not any(each in line for each in said)]
     assert max(map(len, table)) <= 100
     assert "volume ratio" in one_line(" ".join(line[-8:] for line in table[:7]))
-    assert "target: accuracy 0.8" in text and "95 % bootstrap" in text
+    assert "target: accuracy 0.8" in text and "95 % interval" in text
     assert "without the first 2 steps" in text
 
 

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from harness.reporting.analysis import sparsity
+from tests.analysis.t_interval import of_two
 
 
 def told(
@@ -66,7 +67,7 @@ def evaluations() -> pd.DataFrame:
 def test_a_change_is_against_the_last_value_of_the_same_seed() -> None:
     found = sparsity.changes(evaluations(), "loss", "base").set_index("method")
     assert found.value.to_dict() == pytest.approx({"base": 0, "x": 20})
-    assert (found.low["x"], found.high["x"]) == pytest.approx((10, 30))
+    assert (found.low["x"], found.high["x"]) == pytest.approx(of_two(10, 30))
     for metric, wanted in (("accuracy", -2), ("bleu", 1.5)):
         changed = sparsity.changes(evaluations(), metric, "base").set_index("method").value
         assert changed["x"] == pytest.approx(wanted)
@@ -86,7 +87,9 @@ def test_a_step_is_compared_with_the_baseline_s_of_the_same_seed() -> None:
     found = sparsity.times(measured, "base").set_index("method")
     assert found.change.to_dict() == pytest.approx({"base": 0, "x": -0.3})
     assert found.iteration_s["x"] == pytest.approx(1.0)
-    assert (found.iteration_s_low["x"], found.iteration_s_high["x"]) == pytest.approx((0.8, 1.2))
+    assert (found.iteration_s_low["x"], found.iteration_s_high["x"]) == pytest.approx(
+        of_two(0.8, 1.2)
+    )
     assert found.compress_s["x"] == pytest.approx(0.1)
     assert sparsity.times(measured, None).change.isna().all()
 
@@ -99,7 +102,7 @@ def test_losses_are_means_of_stretches_paired_by_seed() -> None:
     assert found[0].tolist() == [20, 50, 70] and found[1].tolist() == [40, 100, 140]
     line = sparsity.over_seeds(found)
     assert line.step.tolist() == [2, 5, 6] and line.value.tolist() == [30, 75, 105]
-    assert (line.low[0], line.high[0]) == (20, 40)
+    assert (line.low[0], line.high[0]) == pytest.approx(of_two(20, 40))
     over = sparsity.percent_over(found * 1.1, found[[1]])
     assert over.columns.tolist() == [1] and over[1].tolist() == pytest.approx([10, 10, 10])
 

@@ -77,7 +77,7 @@ def notes(comparison: Comparison) -> list[str]:
         f"samples/s: of all workers, without the first {metrics.UNSTABLE_STEPS} steps"
     ]
     if table.seeds.max() > 1:
-        said.append("±: half the 95 % bootstrap interval of the mean over seeds")
+        said.append("±: half the 95 % interval of the mean over seeds")
     else:
         said.append("one seed per method: no intervals")
     said += _baseline_notes(comparison)

@@ -43,7 +43,7 @@ def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
     target = decided.target
     metric = table.metric.iloc[0]
     named = f"{metric.replace('_', ' ') or 'quality'}"
-    means = "Means over seeds with 95 % bootstrap intervals"
+    means = "Means over seeds with 95 % intervals"
     return {
         "time_to_target": Drawing(
             "Time to the target, and how many times the first's it is, with 95 % intervals. Below: "

@@ -13,21 +13,13 @@ from harness.records import columns
 from harness.records.metrics import lower_is_better
 from harness.records.run_directory import Step
 from harness.reporting.analysis import load
+from harness.reporting.analysis.statistics import Interval, interval
 from harness.workloads import form
 
 UNSTABLE_STEPS = 2  # DDP settles its bucket layout in them; throughput and means leave them out
-RESAMPLES = 10_000
 OF_RUN = ["experiment", "setting", "conditions", "profile", "model", "dataset", "workers"]
 OF_METHOD = ["compressor", "controller", "error_feedback", "overlap", "parallel", "world", "dense"]
 OF_RUN += ["batch_size", "target", "run_id", "path"]  # columns of `load.runs` that `table` keeps
-
-
-class Interval(NamedTuple):
-    """Mean over seeds with its 95 % bootstrap interval; below two seeds the interval is nan."""
-
-    mean: float
-    low: float
-    high: float
 
 
 class TimeToTarget(NamedTuple):
@@ -264,17 +256,6 @@ def diverged(steps: pd.DataFrame, evaluations: pd.DataFrame, metric: str, replay
     evaluated = (evaluations.metric == metric).any()
     bad_end = evaluated and not np.isfinite(final_value(evaluations, metric))
     return bool(bad_end or not np.isfinite(losses).all())
-
-
-def interval(values: pd.Series) -> Interval:
-    """Mean of the known values and percentile bootstrap interval, the same on every call."""
-    known = values.dropna().to_numpy(float)
-    if len(known) < 2:
-        mean = float(known[0]) if len(known) else float("nan")
-        return Interval(mean, float("nan"), float("nan"))
-    drawn = np.random.default_rng(0).choice(known, (RESAMPLES, len(known)))
-    low, high = np.percentile(drawn.mean(axis=1), [2.5, 97.5])
-    return Interval(float(known.mean()), float(low), float(high))
 
 
 def baseline_of(measured: pd.DataFrame) -> str | None:

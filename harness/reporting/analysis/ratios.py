@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from harness.reporting.analysis import load, metrics
+from harness.reporting.analysis import load, metrics, statistics
 
 REACHED = {"time_to_target_s": "reached", "convergence_s": "converged"}  # else a lower bound
 
 
 class Ratio(NamedTuple):
-    """Mean over seeds of a ratio, with its 95 % bootstrap interval (nan below two seeds).
+    """Mean over seeds of a ratio, with its 95 % interval (nan below two seeds).
 
     Where a time is censored the mean is a bound: `low`, the truth is at least this; `high`, at
     most; `unknown`, both are censored in some seed, or in different ones. A bound has no interval.
@@ -33,7 +33,7 @@ def paired(table: pd.DataFrame, column: str, over: str, under: str) -> Ratio:
     seeds = above.index.intersection(below.index)
     with np.errstate(divide="ignore", invalid="ignore"):
         values = (above[column].loc[seeds] / below[column].loc[seeds]).dropna()
-        found = metrics.interval(values)
+        found = statistics.interval(values)
     sides = set()
     if column in REACHED:
         met = REACHED[column]

@@ -11,7 +11,7 @@ import pandas as pd
 
 from harness.config import label
 from harness.records.metrics import lower_is_better
-from harness.reporting.analysis.metrics import Interval, interval
+from harness.reporting.analysis.statistics import Interval, interval
 
 SWEPT = ("density", "lifespan")
 SCALES = {"accuracy": 100, "test_accuracy": 100}  # of a share, as points

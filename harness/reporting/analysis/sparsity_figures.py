@@ -12,7 +12,7 @@ from harness.reporting.figures import thresholds
 from harness.reporting.figures.theme import Drawing, Figure
 
 FEWEST_DENSITIES, FEWEST_LIFESPANS = 3, 2  # of one family of methods that make a sweep
-MEANS = "Means over seeds with 95 % bootstrap intervals"
+MEANS = "Means over seeds with 95 % intervals"
 LOSSES, SHARES = 25, 100  # points of a line over steps, at most: losses of batches scatter
 SENT = {
     "achieved_activation_density": ("activations", "crossed a cut"),

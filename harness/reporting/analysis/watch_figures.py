@@ -12,7 +12,7 @@ from harness.reporting.analysis.watched import Saw
 from harness.reporting.figures import histograms, thresholds
 from harness.reporting.figures.theme import Drawing
 
-MEANS = "Means over seeds with 95 % bootstrap intervals shaded"
+MEANS = "Means over seeds with 95 % intervals shaded"
 
 
 def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
@@ -73,7 +73,7 @@ def _histograms(bins: pd.DataFrame, title: str) -> Drawing:
 
     return Drawing(
         f"Activations before each cut, of one batch with {one}, and distributions of the same mean "
-        "and variance. Distance: total variation, 0 for a perfect fit, mean (and 95 % bootstrap "
+        "and variance. Distance: total variation, 0 for a perfect fit, mean (and 95 % "
         "interval) over seeds.",
         draw,
     )

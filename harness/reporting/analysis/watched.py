@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from harness.reporting.analysis.metrics import Interval, interval
+from harness.reporting.analysis.statistics import Interval, interval
 
 WITHOUT, WITH = "all are sent", "only these are sent"
 MEASURED, FITTED = "measured", "Laplace fit"

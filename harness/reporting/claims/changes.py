@@ -1,7 +1,7 @@
 """What compression does to a quality, seed by seed, and whether the scatter over seeds decides it.
 
 A change is of what a run ended at over its baseline's of the same seed, positive where that is
-worse. A claim is decided where the whole 95 % bootstrap interval lies on one side of a margin;
+worse. A claim is decided where the whole 95 % interval lies on one side of a margin;
 else, and with fewer than `SEEDS` seeds, runs do not decide it.
 """
 
@@ -24,7 +24,7 @@ LAST = 0.25
 
 
 class Change(NamedTuple):
-    """Relative, positive: worse; mean over seeds with its 95 % bootstrap interval."""
+    """Relative, positive: worse; mean over seeds with its 95 % interval."""
 
     mean: float
     low: float

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from harness.reporting.analysis import metrics
+from harness.reporting.analysis import statistics
 from harness.reporting.claims.base import Group, Runs
 
 
@@ -31,7 +31,7 @@ class MeasuredCell(NamedTuple):
 
 def mean(group: Group, column: str, method: str) -> Number:
     """Over seeds."""
-    return Number(*metrics.interval(group.rows(method)[column]))
+    return Number(*statistics.interval(group.rows(method)[column]))
 
 
 def ratio(group: Group, column: str, over: str, under: str) -> Number:

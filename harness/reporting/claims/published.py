@@ -30,7 +30,7 @@ class Side(NamedTuple):
     metric: str
     published: float  # nan where the paper has none: not reached
     measured: float  # mean over seeds
-    low: float  # its 95 % bootstrap interval; nan below two seeds
+    low: float  # its 95 % interval; nan below two seeds
     high: float
     unit: str
     bound: str  # low | high | unknown: a time was censored, see `ratios.Ratio`

@@ -1,0 +1,91 @@
+"""Intervals cover what they say, chances are as rare as they say; by simulation."""
+
+from math import inf, isnan, nan
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import t as student
+
+from harness.reporting.analysis import statistics
+
+TRIALS = 2000
+CHANCE = st.floats(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "skewed", "least", "most"),
+    [(n, False, 0.935, 0.965) for n in (3, 6, 12)] + [(n, True, 0.88, 0.96) for n in (3, 6, 12)],
+)
+def test_intervals_cover_the_true_mean(pairs, skewed, least, most):
+    """Normal values, and log-normal ones of deviation 0.5, whose skewness is 1.75."""
+    drawn = np.random.default_rng(7).standard_normal((TRIALS, pairs))
+    truth = np.exp(0.5**2 / 2) if skewed else 0.0
+    values = np.exp(0.5 * drawn) if skewed else drawn
+    found = [statistics.interval(pd.Series(row)) for row in values]
+    covered = np.mean([each.low <= truth <= each.high for each in found])
+    assert least <= covered <= most
+
+
+def test_an_interval_is_of_the_known_values():
+    assert statistics.interval(pd.Series([3.0, nan]))[0] == 3
+    assert isnan(statistics.interval(pd.Series([3.0, nan])).low)
+    assert isnan(statistics.interval(pd.Series([], dtype=float)).mean)
+    assert statistics.interval(pd.Series([1.0, inf])).mean == inf
+    # Student's t of 2 degrees of freedom is 4.303; deviation 1 over the root of 3
+    found = statistics.interval(pd.Series([1.0, 2.0, 3.0]))
+    assert found == pytest.approx((2, 2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5), rel=1e-4)
+
+
+@pytest.mark.parametrize("pairs", [3, 6, 12])
+@pytest.mark.parametrize("level", [0.05, 0.25])
+def test_a_flip_of_signs_errs_no_more_often_than_its_level(pairs, level):
+    drawn = np.random.default_rng(3).standard_normal((600, pairs))
+    found = np.array([statistics.sign_flip_p(pd.Series(row)) for row in drawn])
+    scatter = (level * (1 - level) / len(found)) ** 0.5
+    assert (found <= level).mean() <= level + 3 * scatter
+
+
+def test_the_chance_of_pairs_of_one_sign_is_exact():
+    assert statistics.sign_flip_p(pd.Series([1.0, 2.0, 3.0])) == 0.25
+    assert statistics.sign_flip_p(pd.Series([1.0] * 6)) == 2 / 64
+    assert statistics.sign_flip_p(pd.Series([0.1, 0.2, -0.3])) == 1
+    assert statistics.sign_flip_p(pd.Series([1.0] * 16)) == 2 / 2**16
+    assert isnan(statistics.sign_flip_p(pd.Series([nan])))
+
+
+def test_draws_of_signs_stand_for_all_of_many():
+    values = pd.Series(np.random.default_rng(5).normal(0.4, 1, 24))
+    drawn = statistics.sign_flip_p(values)
+    # of as many values a t test says nearly the same
+    t = values.mean() / values.std() * len(values) ** 0.5
+    assert drawn == pytest.approx(2 * student.sf(abs(t), len(values) - 1), abs=0.01)
+    assert drawn == statistics.sign_flip_p(values)
+
+
+@given(st.lists(CHANCE, max_size=20))
+def test_holm_rejects_no_more_than_each_alone(p_values):
+    adjusted = statistics.holm(p_values)
+    assert all(p <= a <= 1 for p, a in zip(p_values, adjusted, strict=True))
+    order = sorted(range(len(p_values)), key=lambda place: p_values[place])
+    assert [adjusted[place] for place in order] == sorted(adjusted)
+
+
+def test_holm_of_known_values():
+    found = statistics.holm([0.01, nan, 0.04, 0.03])
+    assert found[0] == pytest.approx(0.03) and isnan(found[1])
+    assert found[2:] == pytest.approx([0.06, 0.06])
+
+
+def test_so_many_pairs_are_needed_and_no_fewer():
+    seen = pd.Series([0.0, 2.0, 4.0])  # deviation 2
+    needed = statistics.pairs_needed(seen, 1.0)
+    assert needed is not None
+    assert statistics.half_width(2, needed) <= 1 < statistics.half_width(2, needed - 1)
+    assert statistics.pairs_needed(pd.Series([1.0, 1.0]), 0.1) == 2
+    assert statistics.pairs_needed(pd.Series([1.0]), 0.1) is None
+    assert statistics.pairs_needed(seen, 1e-9) is None
+    with pytest.raises(ValueError, match="must be > 0, got 0"):
+        statistics.pairs_needed(seen, 0)
