@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.reporting.analysis import load, metrics
-from harness.reporting.claims import Claim, judge, papers
+from harness.reporting.claims import Claim, counted, judge, lines, papers
 from harness.reporting.claims.published import side_by_side
 
 WIDTH = 160  # where the output is no terminal
@@ -42,18 +42,18 @@ def main() -> int:
         console.print(_sides(sides))
     if absent := Counter(claim.id for claim in claims if claim not in seen):
         console.print(f"not shown, as {told.folder} has no runs for them: {', '.join(absent)}")
-    counts = Counter(claim.verdict for claim in seen)
-    console.print(", ".join(f"{verdict}: {count}" for verdict, count in sorted(counts.items())))
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in counted(seen).items())
+    console.print(f"Of papers' claims, each decision once: {counts}")
     return 0
 
 
 def _claims(claims: list[Claim]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("id", "by", "claim", "", "measured", "because"):
+    for name in ("id", "by", "claim", "packets", "virtual", "measured", "because", "p"):
         table.add_column(name, overflow="fold")
-    for claim in claims:
-        by = " ".join(filter(None, (claim.network, claim.scale)))
-        table.add_row(claim.id, by, claim.text, claim.verdict, claim.measured, claim.reason)
+    for line in lines(claims):
+        told = (line.packets, line.virtual, line.measured, line.reason, line.p_holm)
+        table.add_row(line.id, line.by, line.text, *told)
     return table
 
 

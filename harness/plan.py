@@ -156,14 +156,14 @@ MEANS = (
 @contextmanager
 def _for_a_while(run: Run) -> Iterator[tuple[Path, Costs]]:
     """A folder for a run in virtual time, and what its network costs."""
-    network, sharing, seed = run.network, run.workers_per_node, run.seed
+    network, sharing = run.network, run.workers_per_node
     assert isinstance(network, Simulated)
-    costs = network.costs(run.profile, run.nodes, sharing, run.emulation.dilation, seed)
+    costs = network.costs(run.profile, run.nodes, sharing, run.emulation.dilation, run.network_seed)
     with TemporaryDirectory(prefix="gradnet-plan-") as name:
         folder = Path(name)
         for table in TABLES:
             Table(folder, table).header()
-        with as_in_a_rank(seed, network.threads):
+        with as_in_a_rank(run.seed, network.threads):
             try:
                 yield folder, costs
             except WorkerError as error:
@@ -299,6 +299,11 @@ def key_of(values: dict[tuple[str, ...], Any], sections: Sequence[str] = ()) -> 
 
 
 def deciding(settings: Settings) -> dict[tuple[str, ...], Any]:
-    """Values that set a run apart, without its seed; a profile's seed is one of them."""
-    values = leaves(settings.config)
-    return {key: value for key, value in values if key[-1] != "seed" or key[0] == "profile"}
+    """Values that set a run apart, without its seeds; a profile's own seed is one of them."""
+    follows = settings["network_seed"]
+    return {
+        key: value
+        for key, value in leaves(settings.config)
+        if key != ("network_seed",)
+        and (key[-1] != "seed" or (key[0] == "profile" and value != follows))
+    }

@@ -4,7 +4,7 @@ import pytest
 
 from harness.config import sweep
 from harness.config.search_path import choices
-from harness.config.settings import BadSetting
+from harness.config.settings import BadSetting, leaves
 from harness.runner import run
 from harness.validation import checked
 
@@ -159,10 +159,23 @@ def test_a_compressor_that_needs_one_density_refuses_controllers_that_differ():
     checked(settings(*shared, "controller.agree=min"))
 
 
-def test_the_same_profile_for_every_method_and_seed():
-    profiles = {
-        str(settings("+experiment=quickstart", f"method={method}", f"seed={seed}")["profile"])
-        for method in METHODS
-        for seed in (0, 1)
-    }
-    assert len(profiles) == 1
+def test_a_pair_of_seeds_is_one_network_for_every_method():
+    """The network's seed follows the other unless it is said, in every profile that draws."""
+
+    def profiles(*seeds: str) -> set[str]:
+        told = ["+experiment=quickstart", *seeds]
+        return {str(settings(*told, f"method={method}")["profile"]) for method in METHODS}
+
+    assert len(profiles("seed=1")) == 1
+    assert profiles("seed=1") == profiles("network_seed=1") == profiles("seed=1", "network_seed=1")
+    assert profiles("seed=1") != profiles("seed=2")
+    assert profiles("seed=1", "network_seed=0") == profiles()
+    with pytest.raises(BadSetting, match="network_seed must be"):
+        checked(settings("network_seed=-1"))
+
+
+@pytest.mark.parametrize("profile", choices("profile"))
+def test_every_seed_of_a_profile_follows_the_network_s(profile):
+    drawn = settings(f"profile={profile}", "network_seed=41")["profile"]
+    seeds = [value for keys, value in leaves(drawn) if keys[-1] == "seed"]
+    assert all(value == 41 for value in seeds)

@@ -134,7 +134,8 @@ class Run:
     """Every key that decides a result; `replace` of dataclasses makes another of it."""
 
     label: str  # of its method
-    seed: Whole
+    seed: Whole  # of weights, batches and compressor
+    network_seed: Whole  # of what the network does at random
     workers: Workers
     workers_per_node: Count
     steps: Count | None

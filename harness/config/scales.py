@@ -86,7 +86,7 @@ def _kinds(arguments: Sequence[str]) -> list[Settings]:
 
 def _is_of_a_method(override: str) -> bool:
     key = override.partition("=")[0].lstrip("+~")
-    return key.partition(".")[0] in (*sweep.OF_A_METHOD, "seed")
+    return key.partition(".")[0] in (*sweep.OF_A_METHOD, "seed", "network_seed")
 
 
 def _without_scale(runs: list[Settings]) -> list[dict[str, object]]:

@@ -39,9 +39,9 @@ OF_THE_EDGE = {  # what a run is not told
 PLAIN = {  # keys of no section, and what they are in a Run
     each: each
     for each in (
-        "seed", "workers", "workers_per_node", "steps", "epochs", "batch_size", "accumulate",
-        "precision", "device", "eval_every", "checkpoint_every", "initial_weights", "resume_from",
-        "error_feedback", "residual_decay", "overlap", "fusion", "reuse_training",
+        "seed", "network_seed", "workers", "workers_per_node", "steps", "epochs", "batch_size",
+        "accumulate", "precision", "device", "eval_every", "checkpoint_every", "initial_weights",
+        "resume_from", "error_feedback", "residual_decay", "overlap", "fusion", "reuse_training",
     )
 } | {"bucket_mb": "full_bucket_mb", "controller.agree": "agree"}  # fmt: skip
 # where, whether and how shown, and what follows from the rest
@@ -58,6 +58,7 @@ NOT_IDENTITY_OF_NETWORK = (
 # network. Any other key must be equal.
 FREE = {"experiment", "method", "steps", "epochs", "target", "eval_every", "checkpoint_every"}
 FREE |= {"initial_weights", "resume_from", "device", "workers_per_node", "profile", "network"}
+FREE |= {"network_seed"}
 FREE |= {"emulation", "timeouts", "results", "plan", "rerun", "report", "reuse_training"}
 
 

@@ -45,7 +45,9 @@ def runs_of(paper: Paper, results: Path) -> pd.DataFrame:
 def comparisons(paper: Paper, results: Path) -> list[Comparison]:
     """The methods of every setting, for `report.draw`; raises `load.NoRuns`."""
     runs = runs_of(paper, results).sort_values("ended", kind="stable")
-    newest = runs[runs.left_out == ""].drop_duplicates(["setting", "method", "seed"], keep="last")
+    newest = runs[runs.left_out == ""].drop_duplicates(
+        ["setting", "method", *load.PAIR], keep="last"
+    )
     groups = newest.sort_index().groupby("setting", sort=False)
     return [compare(rows) for _, rows in groups]
 
@@ -74,7 +76,7 @@ def gather(paper: Paper, results: Path) -> PaperTables:
         published=_published(paper, table),
         proof=_proofs(counted[~counted.simulated.astype(bool)]),
         agreement=pd.concat(pairs, ignore_index=True),
-        left_out=absent[["experiment", "method", "seed", "run_id", "left_out"]],
+        left_out=absent[["experiment", "method", *load.PAIR, "run_id", "left_out"]],
     )
 
 

@@ -13,7 +13,7 @@ from harness.reporting.analysis import tables as shown
 from harness.reporting.analysis.comparison import NO_BASELINE
 from harness.reporting.analysis.grid import Grid
 from harness.reporting.analysis.load import NoRuns
-from harness.reporting.claims import Claim
+from harness.reporting.claims import Claim, counted
 from harness.reporting.figures.agreement import agreement as agreement_figure
 from harness.reporting.page import html, pictures
 from harness.reproduce.gather import PaperTables, gather
@@ -25,7 +25,7 @@ class PaperPage(NamedTuple):
     """Contents of paper.html; tables without rows are None."""
 
     decisions: Grid | None  # who reaches the target first, of each setting that has one
-    judged: dict[str, int]  # claims by verdict
+    judged: dict[str, int]  # claims of the paper, each decision once
     claims: Grid | None
     published: Grid | None
     counts: Grid
@@ -88,9 +88,7 @@ def _page(tables: PaperTables, reported: list[str]) -> PaperPage:
     pairs = tables.agreement
     return PaperPage(
         decisions=_of(decisions(tables.runs), shown.grid),
-        judged={
-            str(verdict): int(n) for verdict, n in tables.claims.verdict.value_counts().items()
-        },
+        judged=counted(_claims(tables.claims)),
         claims=_of(tables.claims, lambda rows: shown.claims(_claims(rows))),
         published=_of(tables.published, shown.published),
         counts=shown.grid(counts(tables.runs)),

@@ -25,6 +25,8 @@ class Progress:
     def __init__(self, run_dir: Path, run: Run) -> None:
         self._path = run_dir / "steps.csv"
         self._label = f"{run.label} seed {run.seed}"
+        if run.network_seed != run.seed:
+            self._label += f" network {run.network_seed}"
         self._steps = run.steps  # None when the run is given in epochs
         self._trains = not run.emulation.is_replay  # else there is no loss
         self._file: int | None = None  # which one was read, up to the offset

@@ -39,9 +39,9 @@ def simulate(run_dir: Path, run: Run, tell: Tell) -> None:
 
 
 def _simulate(run_dir: Path, run: Run, network: Simulated, events: Events, tell: Tell) -> None:
-    dilation, sharing, seed = run.emulation.dilation, run.workers_per_node, run.seed
-    costs = network.costs(run.profile, run.nodes, sharing, dilation, seed)
-    found = {**environment.describe(), "seed": seed, "dilation": dilation}
+    dilation, sharing = run.emulation.dilation, run.workers_per_node
+    costs = network.costs(run.profile, run.nodes, sharing, dilation, run.network_seed)
+    found = {**environment.describe(), "seed": run.seed, "dilation": dilation}
     found |= {"network": network.describe(costs, dilation), "proof": {}}
     curve, keep = _curve(run_dir, run)
     of_curve = {"curve": curve.told()} if curve else {}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.reporting.analysis import metrics
+from harness.reporting.analysis import statistics
 from harness.reporting.claims.base import Runs
 from harness.reporting.claims.numbers import Measure, MeasuredCell, Number, fewer, mean, ratio
 from harness.reporting.claims.rules import Methods
@@ -40,7 +40,7 @@ def _best(experiment: str, runs: Runs, methods: Methods, under: str | Methods) -
 def _percent(experiment: str, method: str) -> Measure:
     def measure(runs: Runs) -> Number:
         [named] = dc2.names(experiment, method)
-        return Number(*metrics.interval(100 * runs.of(experiment).rows(named).final))
+        return Number(*statistics.interval(100 * runs.of(experiment).rows(named).final))
 
     return measure
 
@@ -52,7 +52,7 @@ def _drop(experiment: str, method: str) -> Measure:
         group, [named] = runs.of(experiment), dc2.names(experiment, method)
         rows = group.rows(group.dense, named)
         finals = rows.pivot_table(index="seed", columns="method", values="final")
-        return Number(*metrics.interval(100 * (finals[group.dense] - finals[named])))
+        return Number(*statistics.interval(100 * (finals[group.dense] - finals[named])))
 
     return measure
 

@@ -114,6 +114,7 @@ def _losses(rows: pd.DataFrame) -> str:
     return listed(dict(zip(map(str, means.index), means, strict=True)))
 
 
+FITTED = "calibrated input: dilation and rate are solved from the published 11 and 23 %"
 PAPER = PaperClaims("dct", workers=1)
 PAPER.says(
     "dct_fig2",
@@ -189,13 +190,20 @@ PAPER.says(
     "dct_fig8a",
     "DCT-DP, 95 % sparse: a threshold in every step (L = 1) makes it slower (11 %)",
     production.slower_at_1,
+    by_construction=FITTED,
 )
-PAPER.says("dct_fig8a", "L = 1000 makes it faster (23 %)", production.faster_at_1000)
+PAPER.says(
+    "dct_fig8a",
+    "L = 1000 makes it faster (23 %)",
+    production.faster_at_1000,
+    by_construction=FITTED,
+)
 PAPER.says("dct_fig8a", "L = 10000 gains no more", production.no_more_at_10000)
 PAPER.says(
     "dct_fig8a",
-    "found by partition instead of a sort, thresholds make L matter less than half as much (ours)",
+    "found by partition instead of a sort, thresholds make L matter less than half as much",
     production.little_without_sorts,
+    ours=True,
 )
 PAPER.says(
     "dct_fig8b",
@@ -240,8 +248,9 @@ PAPER.says(
 )
 PAPER.says(
     "dct_hybrid_prod",
-    "together they gain more than either alone (ours)",
+    "together they gain more than either alone",
     production.more_than_alone,
+    ours=True,
 )
 PAPER.says("dct_fig5", "thresholds of activations fall faster with DCT-MP", thresholds.falls_faster)
 PAPER.says(
@@ -285,5 +294,15 @@ PAPER.says(
     all_are(worse, of_table_1(TABLE8, GRADIENT, IN_BOTH, stages=3)),
 )
 PAPER.says("dct_table8", "without error feedback it diverges", diverges)
-PAPER.says("dct_abstract", "up to 37 % less time", production.up_to_37_percent)
-PAPER.says("dct_abstract", "up to 20 times less communication", production.twenty_times_less)
+PAPER.says(
+    "dct_abstract",
+    "up to 37 % less time",
+    production.up_to_37_percent,
+    repeats="dct_hybrid_prod",
+)
+PAPER.says(
+    "dct_abstract",
+    "up to 20 times less communication",
+    production.twenty_times_less,
+    by_construction="arithmetic: bytes at a fixed density are set, not found",
+)

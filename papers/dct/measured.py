@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.reporting.analysis import metrics, ratios
+from harness.reporting.analysis import ratios, statistics
 from harness.reporting.claims.base import Group, NoSuchRuns, Runs
 from harness.reporting.claims.changes import TRAIN_LOSS, ended
 from harness.reporting.claims.numbers import Measure, MeasuredCell, Number
@@ -98,7 +98,7 @@ def _absolute(group: Group, method: str, metric: str) -> Number:
     found = PERCENT.get(metric, 1.0) * ended(group.rows(method), metric)
     if found.isna().all():
         raise NoSuchRuns(f"no {metric} of {method} in {group.experiment}")
-    return Number(*metrics.interval(found))
+    return Number(*statistics.interval(found))
 
 
 def _over(group: Group, method: str, base: str, metric: str) -> Number:

@@ -7,7 +7,7 @@ numbers stand beside measured ones in `measured`. Time is that of a step.
 import pandas as pd
 
 from harness.reporting.claims import rules
-from harness.reporting.claims.base import Found, Group, NotTestable, Runs, listed
+from harness.reporting.claims.base import Found, Group, NotDecidable, Runs, listed
 from harness.reporting.claims.changes import MethodPair, Pairs
 from papers.dct.thresholds import sparse
 
@@ -60,7 +60,7 @@ def life_spans(runs: Runs) -> Group:
     group = runs.of(LIFESPAN)
     told = group.rows(group.dense).conditions.iloc[0]
     if any(key.startswith("network.device.costs.") for key in told):
-        raise NotTestable(
+        raise NotDecidable(
             "network.device gives sorts and partitions one time: needs packets, or "
             "network/device=measured"
         )

@@ -10,7 +10,7 @@ import pandas as pd
 from harness.reporting.analysis import load, ratios, statistics, watched
 from harness.reporting.analysis.ratios import Ratio
 from harness.reporting.claims import changes, rules
-from harness.reporting.claims.base import Found, NoSuchRuns, NotTestable, Runs, listed
+from harness.reporting.claims.base import Found, NoSuchRuns, NotDecidable, Runs, listed
 
 TENTH = 0.1  # of a run
 GROWS = 1.2  # times from one sparsity to the next, at least
@@ -43,7 +43,7 @@ def deviation(runs: Runs) -> float:
     tables = _of_gradient(runs)
     seen = min(table.step.nunique() for table in tables)
     if seen < FEWEST:
-        raise NotTestable(f"needs {FEWEST} watched steps of {GRADIENT}, has {seen}")
+        raise NotDecidable(f"needs {FEWEST} watched steps of {GRADIENT}, has {seen}")
     return float(np.mean([_off_running_mean(rows) for rows in tables]))
 
 
@@ -88,7 +88,7 @@ def falls_faster(runs: Runs) -> Found:
         what = f"watched.csv of {method} and {WITHOUT} in {CUTS}"
         found[sparse(density)] = changes.over(ratio, what)
     if not found:
-        raise NotTestable("every threshold ends at 0: more activations than that are 0")
+        raise NotDecidable("every threshold ends at 0: more activations than that are 0")
     told = f"of what is left at the end, % more than without: {changes.listed(found)}"
     verdicts = {label: changes.better(each) for label, each in found.items()}
     return changes.all_so(verdicts, told, "from the first tenth of a run to its last")

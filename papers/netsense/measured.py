@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.reporting.analysis import metrics, ratios
+from harness.reporting.analysis import ratios, statistics
 from harness.reporting.claims.base import Group, Runs
 from harness.reporting.claims.numbers import MeasuredCell, Number, fewer, mean, ratio
 from papers.netsense import claims
@@ -74,13 +74,13 @@ def _accuracy(group: Group, method: str) -> Number:
     """Best accuracy in percent, competitors stopped when NetSenseML has its own."""
     rows = group.rows(*{method, claims.NETSENSE})
     found = ratios.stopped(rows, claims.NETSENSE)
-    return Number(*metrics.interval(100 * found[found.method == method].best))
+    return Number(*statistics.interval(100 * found[found.method == method].best))
 
 
 def _time(group: Group, method: str) -> Number:
     """Convergence time; the end of the run where it was not reached."""
     rows = group.rows(method)
-    found = metrics.interval(rows.convergence_s)
+    found = statistics.interval(rows.convergence_s)
     if rows.converged.all():
         return Number(*found)
     return Number(found.mean, float("nan"), float("nan"), "low")

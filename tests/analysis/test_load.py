@@ -39,6 +39,23 @@ def test_methods_and_seeds_share_a_setting_other_conditions_do_not(experiment):
     assert settings["other"] != settings["allreduce-0"]
 
 
+def test_network_seeds_share_a_setting_and_a_seed_of_the_profile_s_own_does_not(tmp_path):
+    """Runs older than the key have the network of their profile's seed."""
+
+    def run(name, profile_seed, **seeds):
+        profile = {"_target_": "profiles.scaled.Scaled", "of": {"seed": profile_seed}}
+        by_hand.run(tmp_path / name, by_hand.config("topk", profile=profile, **seeds))
+
+    run("old", 0, seed=1)
+    run("one", 1, seed=1, network_seed=1)
+    run("two", 2, seed=1, network_seed=2)
+    run("own", 7, seed=1, network_seed=2)
+    found = load.runs(tmp_path).set_index("run_id")
+    assert found.network_seed.to_dict() == {"old": 0, "one": 1, "two": 2, "own": 2}
+    assert found.setting[["old", "one", "two"]].nunique() == 1
+    assert found.setting["own"] != found.setting["two"]
+
+
 def test_conditions_deep_in_a_profile_or_network_tell_settings_apart(tmp_path):
     def contended(rate_mbit, nodes, sites):
         static = {"_target_": "profiles.static.Static", "rate_mbit": rate_mbit}

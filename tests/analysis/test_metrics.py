@@ -28,7 +28,14 @@ def measured(method: str, seed: int, **known) -> dict:
     """One row of `metrics.RunMetrics`: accuracy 0.9 after 100 s at 50 samples/s."""
     usual = dict.fromkeys([*metrics.RunMetrics._fields, *metrics.MEANS], 0.0)
     usual |= {"dense": method == "allreduce", "overlap": "per_bucket"}
-    usual |= {"method": method, "seed": seed, "metric": "accuracy", "final": 0.9, "time_s": 100.0}
+    usual |= {
+        "method": method,
+        "seed": seed,
+        "network_seed": seed,
+        "metric": "accuracy",
+        "final": 0.9,
+        "time_s": 100.0,
+    }
     return {**usual, "diverged": False, "reached": True, "throughput": 50.0, **known}
 
 
@@ -186,7 +193,7 @@ def test_compare_lists_the_baseline_first_with_means_and_censoring():
 
 def test_measure_gathers_the_metrics_of_a_run():
     run = RunRow._make(dict.fromkeys(RunRow._fields).values())._replace(
-        method="topk", seed=3, metric="accuracy", target=0.8, compute="measured"
+        method="topk", seed=3, network_seed=3, metric="accuracy", target=0.8, compute="measured"
     )
     rows = [by_hand.step(n, rank) for n in range(10) for rank in range(2)]
     found = metrics.measure(run, steps_of(*rows), evaluations_of(0.8))

@@ -7,6 +7,7 @@ import pytest
 
 from harness.reporting.analysis import load, metrics, ratios
 from tests import records_by_hand as by_hand
+from tests.analysis.t_interval import of_two
 from tests.claims.tables import row
 
 
@@ -18,14 +19,8 @@ def test_ratios_are_taken_seed_by_seed():
     table = pd.DataFrame(rows("a", 10.0, 40.0, 99.0) + rows("b", 10.0, 10.0))
     # 1 and 4; the ratio of the means would be 2.5 too, so ask b / a.
     found = ratios.paired(table, "throughput", "a", "b")
-    # deviation 2.1213 over the root of 2, times 12.706
-    assert found == (
-        2.5,
-        pytest.approx(2.5 - 19.059, rel=1e-4),
-        pytest.approx(21.559, rel=1e-4),
-        2,
-        "",
-    )
+    assert found[:3] == pytest.approx((2.5, *of_two(1, 4)))
+    assert found[3:] == (2, "", 1)  # 0 and 30: one sign is as far as the other
     assert ratios.paired(table, "throughput", "b", "a").mean == pytest.approx((1 + 0.25) / 2)
 
 
@@ -59,9 +54,18 @@ def test_censored_times_are_bounds_without_interval(column, reached_a, reached_b
     assert isnan(found.low) == bool(bound)
 
 
+def test_runs_are_paired_by_both_seeds():
+    nets = [
+        row("by_hand", m, 0, network_seed=n, throughput=x)
+        for m, n, x in (("a", 0, 2.0), ("a", 1, 9.0), ("b", 1, 3.0), ("b", 0, 1.0), ("b", 2, 1.0))
+    ]
+    found = ratios.paired(pd.DataFrame(nets), "throughput", "a", "b")
+    assert (found.mean, found.seeds) == (2.5, 2)
+
+
 def test_two_runs_of_one_seed_are_refused():
     table = pd.DataFrame(rows("a", 1.0) + rows("a", 2.0) + rows("b", 1.0))
-    with pytest.raises(ValueError, match="a must have one run a seed"):
+    with pytest.raises(ValueError, match="a must have one run a pair"):
         ratios.paired(table, "throughput", "a", "b")
 
 

@@ -61,7 +61,9 @@ def evaluations() -> pd.DataFrame:
         ("base", 0, 10, "accuracy", 0.8), ("x", 0, 10, "accuracy", 0.78),
         ("base", 0, 10, "bleu", 30.0), ("x", 0, 10, "bleu", 31.5),
     ]  # fmt: skip
-    return pd.DataFrame(rows, columns=["method", "seed", "step", "metric", "value"])
+    return pd.DataFrame(rows, columns=["method", "seed", "step", "metric", "value"]).assign(
+        network_seed=0
+    )
 
 
 def test_a_change_is_against_the_last_value_of_the_same_seed() -> None:
@@ -82,7 +84,10 @@ def test_a_step_is_compared_with_the_baseline_s_of_the_same_seed() -> None:
     parts = {"compute_s": 0.5, "compress_s": 0.1, "exposed_s": 0.2}
     rows = [("base", 0, 1.0), ("base", 1, 2.0), ("x", 0, 0.8), ("x", 1, 1.2)]
     measured = pd.DataFrame(
-        [{"method": m, "seed": seed, "iteration_s": s, **parts} for m, seed, s in rows]
+        [
+            {"method": m, "seed": seed, "network_seed": 0, "iteration_s": s, **parts}
+            for m, seed, s in rows
+        ]
     )
     found = sparsity.times(measured, "base").set_index("method")
     assert found.change.to_dict() == pytest.approx({"base": 0, "x": -0.3})
@@ -97,16 +102,16 @@ def test_a_step_is_compared_with_the_baseline_s_of_the_same_seed() -> None:
 def test_losses_are_means_of_stretches_paired_by_seed() -> None:
     steps = [(step, rank, 10.0 * (step + rank)) for step in range(7) for rank in (0, 2)]
     one = pd.DataFrame(steps, columns=["step", "rank", "loss"])
-    found = sparsity.by_seed({0: one, 1: one.assign(loss=2 * one.loss)}, "loss", most=3)
+    found = sparsity.by_seed({(0, 0): one, (1, 1): one.assign(loss=2 * one.loss)}, "loss", most=3)
     assert found.index.tolist() == [2, 5, 6]  # the last of each stretch
-    assert found[0].tolist() == [20, 50, 70] and found[1].tolist() == [40, 100, 140]
+    assert found[0, 0].tolist() == [20, 50, 70] and found[1, 1].tolist() == [40, 100, 140]
     line = sparsity.over_seeds(found)
     assert line.step.tolist() == [2, 5, 6] and line.value.tolist() == [30, 75, 105]
     assert (line.low[0], line.high[0]) == pytest.approx(of_two(20, 40))
     over = sparsity.percent_over(found * 1.1, found[[1]])
-    assert over.columns.tolist() == [1] and over[1].tolist() == pytest.approx([10, 10, 10])
+    assert over.columns.tolist() == [(1, 1)] and over[1, 1].tolist() == pytest.approx([10, 10, 10])
 
 
 def test_what_no_run_knows_has_no_line() -> None:
     unknown = pd.DataFrame({"step": [0, 1], "rank": 0, "achieved_density": math.nan})
-    assert sparsity.over_seeds(sparsity.by_seed({0: unknown}, "achieved_density", 10)).empty
+    assert sparsity.over_seeds(sparsity.by_seed({(0, 0): unknown}, "achieved_density", 10)).empty

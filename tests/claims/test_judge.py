@@ -7,9 +7,10 @@ from harness.reporting import claims
 from harness.reporting.claims.base import (
     FAILS,
     HOLDS,
-    NOT_TESTABLE,
+    NOT_DECIDABLE,
+    UNDECIDED,
     Found,
-    NotTestable,
+    NotDecidable,
     PaperClaims,
 )
 from harness.workloads.form import Form, unlike
@@ -28,7 +29,7 @@ def sweep(experiment: str = "sweep", **known) -> list[dict]:
     return [
         row(experiment, method, seed, throughput=speed + seed, **known)
         for method, speed in METHODS.items()
-        for seed in (0, 1)
+        for seed in (0, 1, 2)
     ]
 
 
@@ -38,13 +39,14 @@ def test_a_verdict_has_its_numbers_and_the_runs_that_were_looked_at():
         return Found(found.mean > 1, f"{found.mean:.4g}", "slower")
 
     (claim,) = paper(decide).judge(table(*sweep()), "packets", "laptop")
-    assert (claim.verdict, claim.measured, claim.reason) == (HOLDS, "1.198", "")
-    assert len(claim.runs) == 4 and not any("0.001" in run for run in claim.runs)
+    assert (claim.verdict, claim.measured, claim.reason) == (HOLDS, "1.196", "")
+    assert len(claim.runs) == 6 and not any("0.001" in run for run in claim.runs)
     assert (claim.network, claim.scale) == ("packets", "laptop")
 
 
 def test_only_a_claim_that_does_not_hold_has_a_reason():
-    (claim,) = paper(lambda runs: Found(False, "1", "slower")).judge(table(*sweep()), "", "")
+    asked = paper(lambda runs: Found(bool(runs.of("sweep").rows().empty), "1", "slower"))
+    (claim,) = asked.judge(table(*sweep()), "", "")
     assert (claim.verdict, claim.reason) == (FAILS, "slower")
 
 
@@ -58,7 +60,7 @@ def test_only_a_claim_that_does_not_hold_has_a_reason():
 )
 def test_missing_runs_make_a_claim_not_testable(decide, reason):
     (claim,) = paper(decide).judge(table(*sweep()), "packets", "laptop")
-    assert (claim.verdict, claim.reason) == (NOT_TESTABLE, reason)
+    assert (claim.verdict, claim.reason) == (NOT_DECIDABLE, reason)
 
 
 def test_seeds_without_a_pair_decide_nothing():
@@ -74,17 +76,17 @@ def test_without_a_baseline_there_is_no_speed_up_to_judge():
         table(*rows), "packets", "laptop"
     )
     assert (claim.verdict, claim.reason) == (
-        NOT_TESTABLE,
+        NOT_DECIDABLE,
         "no runs with speedup of topk_0.1 in sweep",
     )
 
 
 def test_what_needs_the_papers_scale_says_so():
     def decide(runs):
-        raise NotTestable("needs ImageNet")
+        raise NotDecidable("needs ImageNet")
 
     (claim,) = paper(decide).judge(table(*sweep()), "packets", "laptop")
-    assert (claim.verdict, claim.reason) == (NOT_TESTABLE, "needs ImageNet")
+    assert (claim.verdict, claim.reason) == (NOT_DECIDABLE, "needs ImageNet")
 
 
 def test_of_several_settings_the_most_complete_then_the_papers_workers_count():
@@ -103,15 +105,16 @@ def test_of_several_settings_the_most_complete_then_the_papers_workers_count():
 
 def test_settings_of_several_experiments_are_one_where_nothing_else_differs():
     both = [{"conditions": {"experiment": name, "steps": 9.0}} for name in ("sweep", "other")]
-    rows = sweep(**both[0]) + [row("other", "pace", seed, **both[1]) for seed in (0, 1)]
+    rows = sweep(**both[0]) + [row("other", "pace", seed, **both[1]) for seed in (0, 1, 2)]
 
     def decide(runs):
         found = runs.of("other", "sweep", steps=9.0).ratio("throughput", "pace", "allreduce")
-        return Found(found.seeds == 2, f"{found.mean:.4g}")
+        return Found(found.seeds == 3, f"{found.mean:.4g}")
 
     (claim,) = paper(decide).judge(table(*rows), "packets", "laptop")
-    assert (claim.verdict, claim.measured, len(claim.runs)) == (HOLDS, "0.9902", 4)
-    rows[-1]["conditions"] = rows[-2]["conditions"] = {"experiment": "other", "steps": 8.0}
+    assert (claim.verdict, claim.measured, len(claim.runs)) == (HOLDS, "0.9806", 6)
+    for each in rows[-3:]:
+        each["conditions"] = {"experiment": "other", "steps": 8.0}
     (claim,) = paper(lambda runs: runs.of("other", "sweep")).judge(table(*rows), "", "")
     assert claim.reason == "no runs of other and sweep, alike in all else"
 
@@ -119,21 +122,23 @@ def test_settings_of_several_experiments_are_one_where_nothing_else_differs():
 def test_runs_that_do_not_decide_are_told_with_their_numbers():
     decide = paper(lambda runs: Found(None, f"{len(runs.of('sweep').rows())} runs", "they scatter"))
     (claim,) = decide.judge(table(*sweep()), "packets", "laptop")
-    assert (claim.verdict, claim.measured) == (NOT_TESTABLE, "6 runs")
-    assert claim.reason == "they scatter" and len(claim.runs) == 6
+    assert (claim.verdict, claim.measured) == (UNDECIDED, "9 runs")
+    assert claim.reason == "they scatter" and len(claim.runs) == 9
 
 
 def test_packets_and_virtual_time_are_judged_apart():
     name = "dc2_cifar10_vgg16_dynamic"
     real = [
-        row(name, "topk_0.001_no_ef", throughput=100.0),
-        row(name, "dc2_da2_no_ef", throughput=50.0),
+        row(name, "topk_0.001_no_ef", throughput=100.0, workers=8),
+        row(name, "dc2_da2_no_ef", throughput=50.0, workers=8),
     ]
     virtual = [
-        row(name, r["method"], setting="virtual", world="virtual", throughput=50.0) for r in real
+        row(name, r["method"], setting="virtual", world="virtual", throughput=50.0, workers=8)
+        for r in real
     ]
-    dense = [row(name, "allreduce"), row(name, "allreduce", setting="virtual", world="virtual")]
-    found = claims.judge(table(*real, *virtual, *dense), "dc2")
+    dense = [row(name, "allreduce", workers=8)]
+    dense += [row(name, "allreduce", workers=8, setting="virtual", world="virtual")]
+    found = claims.judge(table(*real, *virtual, *dense, copies=3), "dc2")
     twice = {claim.network: claim.verdict for claim in found if "twice" in claim.text}
     assert twice == {"packets": HOLDS, "virtual": FAILS}
 
@@ -141,7 +146,7 @@ def test_packets_and_virtual_time_are_judged_apart():
 def test_without_runs_every_claim_of_every_paper_is_told_once_as_not_testable():
     nothing = table(row("adhoc", "allreduce")).iloc[:0]
     found = claims.judge(nothing)
-    assert {claim.verdict for claim in found} == {NOT_TESTABLE}
+    assert {claim.verdict for claim in found} == {NOT_DECIDABLE}
     assert all("no runs of" in claim.reason for claim in found if claim.id != "dc2_table2")
     told = [(claim.id, claim.text) for claim in found]
     assert len(told) == len(set(told)) and len(told) > 60
@@ -175,5 +180,5 @@ def test_a_stand_in_of_other_buckets_decides_nothing_against_dense(column, metho
         rows = table(*sweep(unlike=told))
         asked = paper(lambda runs: Found(bool(runs.of("sweep").mean(column, *methods)), "1"))
         (claim,) = asked.judge(rows, "packets", "laptop")
-        assert (claim.verdict, claim.measured) == (NOT_TESTABLE if expected else HOLDS, "1")
+        assert (claim.verdict, claim.measured) == (NOT_DECIDABLE if expected else HOLDS, "1")
         assert ("in the place of large: 5 buckets" in claim.reason) == expected

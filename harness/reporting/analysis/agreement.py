@@ -32,6 +32,7 @@ class Pair(NamedTuple):
     overlap: str
     parallel: str
     seed: Annotated[int, Column(shown=True, wide=True)]
+    network_seed: Annotated[int, Column(shown=True, wide=True)]
     controlled: bool  # a controller chooses the density
     real_s: Annotated[float, Column("mean of all", "real step (s)", shown=True, digits=4)]
     virtual_s: Annotated[float, Column("mean of all", "virtual step (s)", shown=True, digits=4)]
@@ -79,7 +80,7 @@ def paired(runs: pd.DataFrame) -> pd.DataFrame:
     twins = [(name, real[key], row) for (name, key), row in virtual.items() if key in real]
     said = _conditions([row for _, _, row in twins])
     found = [_pair(name, said[row.path], twin, row) for name, twin, row in twins]
-    order = ["virtual", "condition", "workers", "controlled", "method", "seed"]
+    order = ["virtual", "condition", "workers", "controlled", "method", *load.PAIR]
     pairs = pd.DataFrame(found, columns=list(Pair._fields))
     return pairs.sort_values(order, ignore_index=True)
 
@@ -115,6 +116,7 @@ def _pair(name: str, condition: str, real: Any, virtual: Any) -> Pair:
         method=virtual.method,
         **{name: getattr(virtual, name) for name in OF_METHOD},
         seed=virtual.seed,
+        network_seed=virtual.network_seed,
         controlled=virtual.controller not in (None, FIXED),
         real_s=real_s,
         virtual_s=virtual_s,

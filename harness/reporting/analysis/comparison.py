@@ -16,7 +16,7 @@ class Comparison(NamedTuple):
     title: str
     name: str  # of its folder, where a report holds several
     baseline: str
-    runs: pd.DataFrame  # rows of `load.runs` that count, one per method and seed
+    runs: pd.DataFrame  # rows of `load.runs` that count, one per method and pair of seeds
     steps: dict[str, pd.DataFrame]  # by path of the run
     evaluations: dict[str, pd.DataFrame]
     measured: pd.DataFrame  # `metrics.row` of each
@@ -48,10 +48,10 @@ def compare(runs: pd.DataFrame, baseline: str | None = None) -> Comparison:
 
 
 def newest(runs: pd.DataFrame) -> pd.DataFrame:
-    """`runs` where of those of one method and seed only the newest is not left out."""
+    """`runs` where of those of one method and pair only the newest is not left out."""
     by_age = runs[runs.left_out == ""].sort_values("ended")
-    older = by_age[by_age.duplicated(["setting", "method", "seed"], keep="last")].index
-    reason = runs.left_out.where(~runs.index.isin(older), "older run of the same method and seed")
+    older = by_age[by_age.duplicated(["setting", "method", *load.PAIR], keep="last")].index
+    reason = runs.left_out.where(~runs.index.isin(older), "older run of the same method and seeds")
     return runs.assign(left_out=reason)
 
 
@@ -96,12 +96,17 @@ def notes(comparison: Comparison) -> list[str]:
 def _baseline_notes(comparison: Comparison) -> list[str]:
     measured, baseline = comparison.measured, comparison.baseline
     said = [] if measured.method.nunique() > 1 else ["one method: nothing to compare it with"]
-    seeds = set(measured[measured.method == baseline].seed)
+    seeds = _pairs(measured[measured.method == baseline])
     if not seeds:
         which = "without compression" if baseline == NO_BASELINE else f"of {baseline}"
         return [*said, f"no run {which} counts: the normalised columns are empty"]
     said.append(f"norm.: over {baseline} of the same seed")
-    alone = sorted(set(measured.seed) - seeds)
+    alone = sorted(_pairs(measured) - seeds)
     if alone:
-        said.append(f"no {baseline} with seed {', '.join(map(str, alone))}: not in norm. columns")
+        told = ", ".join(map(str, alone))
+        said.append(f"no {baseline} with seed and network seed {told}: not in norm. columns")
     return said
+
+
+def _pairs(rows: pd.DataFrame) -> set[tuple[int, int]]:
+    return set(zip(rows.seed, rows.network_seed, strict=True))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from harness.reporting.analysis import metrics, ratios
+from harness.reporting.analysis import metrics, ratios, statistics
 from harness.reporting.analysis.grid import figure
 from harness.reporting.analysis.metrics import Interval
 from harness.reporting.analysis.ratios import Ratio
@@ -84,7 +84,7 @@ def decide(measured: pd.DataFrame, target: float | None, baseline: str) -> Decis
 
 
 def _standing(method: str, runs: pd.DataFrame) -> MethodStanding:
-    time_s, reached = metrics.interval(runs.time_to_target_s), int(runs.reached.sum())
+    time_s, reached = statistics.interval(runs.time_to_target_s), int(runs.reached.sum())
     if reached < len(runs):
         time_s = Interval(time_s.mean, float("nan"), float("nan"))
     return MethodStanding(

@@ -12,7 +12,8 @@ from harness.config import label
 from harness.records import run_directory, status
 from harness.reporting.analysis import untrusted
 
-# What must be equal for two runs to be compared; a comparison varies the rest, method and seed.
+PAIR = ["seed", "network_seed"]  # what two runs share that are compared one by one
+# What must be equal for two runs to be compared; a comparison varies the rest, method and seeds.
 CONDITIONS = ["experiment", "workers", "steps", "epochs", "batch_size", "target", "model"]
 CONDITIONS += ["dataset", "optimizer", "workers_per_node", "profile", "network", "emulation"]
 CONDITIONS += ["initial_weights", "resume_from", "device", "accumulate", "precision", "parallel"]
@@ -47,6 +48,7 @@ class RunRow(NamedTuple):
     dataset: str | None
     profile: str | None
     seed: int | None
+    network_seed: int | None  # in older runs that of the profile
     workers: int | None
     batch_size: int | None  # per worker
     steps: int | None
@@ -156,6 +158,7 @@ def _row(
         dataset=_name(told, "dataset"),
         profile=_profile(told.get("profile")),
         seed=told.get("seed"),
+        network_seed=network_seed(told),
         workers=told.get("workers"),
         batch_size=told.get("batch_size"),
         steps=told.get("steps"),
@@ -250,9 +253,32 @@ def _has_rows(path: Path) -> bool:
 
 
 def _conditions(config: dict[str, Any]) -> dict[str, Any]:
-    """Conditions that comparable runs share, flat, as the network and the training see them."""
+    """Conditions that comparable runs share, flat, as the network and the training see them.
+
+    Seeds of the profile that follow the run's network seed are none.
+    """
     flat = _flat({key: config[key] for key in CONDITIONS if key in config})
-    return {key: value for key, value in flat.items() if key not in OF_A_MACHINE}
+    follows = network_seed(config)
+    return {
+        key: value
+        for key, value in flat.items()
+        if key not in OF_A_MACHINE and not (is_network_seed(key) and value == follows)
+    }
+
+
+def is_network_seed(key: str) -> bool:
+    """True of the dotted key of a seed in the profile."""
+    return key.startswith("profile.") and key.endswith(".seed")
+
+
+def network_seed(config: dict[str, Any]) -> Any:
+    """The seed of what the network did at random; in older runs that of the profile, else 0."""
+    if "network_seed" in config:
+        return config["network_seed"]
+    profile = _flat({"profile": _section(config, "profile")})
+    seeds = (value for key, value in profile.items() if is_network_seed(key))
+    found = next(seeds, 0)
+    return int(found) if isinstance(found, float) and found.is_integer() else found
 
 
 def _flat(config: dict[Any, Any], prefix: str = "") -> dict[str, Any]:

@@ -41,10 +41,14 @@ class RunMetrics(NamedTuple):
     world: str  # packets | virtual
     dense: bool  # nothing is left out
     seed: int
+    network_seed: int
     metric: str
     final: Annotated[float, Column("at the last evaluation", shown=True)]
     best: float  # of all evaluations
     best_s: float  # when it was first met
+    goal: float  # final, or its inverse where lower is better
+    loss_left: float  # train loss of the last quarter of steps over that of the first step
+    steps: int  # done
     diverged: bool  # loss or quality ended non-finite
     time_s: Annotated[float, Column("of the whole run, emulated", "time (s)", shown=True)]
     throughput: Annotated[float, Column("of all workers", "samples/s", shown=True)]
@@ -87,10 +91,14 @@ def measure(run: Any, steps: pd.DataFrame, evaluations: pd.DataFrame) -> RunMetr
         method=run.method,
         **{name: getattr(run, name) for name in OF_METHOD},
         seed=run.seed,
+        network_seed=run.network_seed,
         metric=metric,
         final=final_value(evaluations, metric),
         best=best,
         best_s=best_s,
+        goal=quality(metric, final_value(evaluations, metric)),
+        loss_left=loss_left(steps),
+        steps=int(steps.step.nunique()),
         diverged=diverged(steps, evaluations, metric, replay=run.compute == "replay"),
         time_s=total_s,
         throughput=throughput(steps),
@@ -118,11 +126,11 @@ def table(runs: pd.DataFrame) -> pd.DataFrame:
 
     Columns: experiment, setting, scale, unlike (where the model is not as the one it stands for),
     profile and so on, run_id, path, all of `RunMetrics` and the `means` of steps. The baseline is
-    the dense run of the same setting and seed. Of several runs of one method and seed only the
+    the dense run of the same setting and pair. Of several runs of one method and pair only the
     newest is kept.
     """
     counted = runs[runs.left_out == ""].sort_values("ended", kind="stable")
-    counted = counted.drop_duplicates(["setting", "method", "seed"], keep="last").sort_index()
+    counted = counted.drop_duplicates(["setting", "method", *load.PAIR], keep="last").sort_index()
     rows: Any = counted.itertuples()
     found = [row(run, load.steps(run.path), load.evaluations(run.path)) for run in rows]
     measured = pd.DataFrame(found, columns=[*RunMetrics._fields, *MEANS], index=counted.index)
@@ -242,6 +250,13 @@ def ccr(steps: pd.DataFrame) -> float:
     return float(np.divide(counted.comm_s.mean(), counted.compute_s.mean() or float("nan")))
 
 
+def loss_left(steps: pd.DataFrame) -> float:
+    """Train loss of the last quarter of steps over that of the first step; nan under replay."""
+    losses = steps[steps.samples > 0].groupby("step").loss.mean()
+    last = losses[losses.index >= 0.75 * (losses.index.max() + 1)]
+    return float(last.mean() / losses.iloc[0]) if len(losses) and losses.iloc[0] else float("nan")
+
+
 def goodput_mbit(steps: pd.DataFrame) -> float:
     """Bits that a worker received, mean over workers, over the time of the run."""
     of_worker = steps.groupby("rank").received_bytes.sum().mean()
@@ -266,7 +281,7 @@ def baseline_of(measured: pd.DataFrame) -> str | None:
 
 
 def normalise(measured: pd.DataFrame, baseline: str | None = None) -> pd.DataFrame:
-    """Fills speedup and normalised_throughput: each run over the baseline's of its seed, else nan.
+    """Fills speedup and normalised_throughput: each run over the baseline's of its pair, else nan.
 
     The baseline is the dense method, unless another is asked for.
     speedup is quality_T / time_T over the baseline's; a diverged run has quality 0.
@@ -274,11 +289,12 @@ def normalise(measured: pd.DataFrame, baseline: str | None = None) -> pd.DataFra
     baseline = baseline or baseline_of(measured)
     goal = [quality(*pair) for pair in zip(measured.metric, measured.final, strict=True)]
     pace = pd.Series(goal, measured.index).mask(measured.diverged, 0.0) / measured.time_s
-    base = measured.assign(pace=pace)[measured.method == baseline].set_index("seed")
-    of_seed = base[["pace", "throughput"]].replace(0.0, np.nan).reindex(measured.seed)
+    base = measured.assign(pace=pace)[measured.method == baseline].set_index(load.PAIR)
+    pairs = pd.MultiIndex.from_frame(measured[load.PAIR])
+    of_pair = base[["pace", "throughput"]].replace(0.0, np.nan).reindex(pairs)
     return measured.assign(
-        speedup=pace / of_seed.pace.to_numpy(),
-        normalised_throughput=measured.throughput / of_seed.throughput.to_numpy(),
+        speedup=pace / of_pair.pace.to_numpy(),
+        normalised_throughput=measured.throughput / of_pair.throughput.to_numpy(),
     )
 
 

@@ -23,6 +23,7 @@ class Proof(NamedTuple):
 
     method: str
     seed: int
+    network_seed: int
     run_id: str
     probe: Annotated[float, _told("payload measured before step 0", "probe / expected")]
     headroom: Annotated[
@@ -75,6 +76,7 @@ def of_run(run: Any) -> Proof:
     return Proof(
         method=run.method,
         seed=run.seed,
+        network_seed=run.network_seed,
         run_id=run.run_id,
         probe=max(probes, key=lambda ratio: abs(ratio - 1), default=NAN),
         headroom=_over(ceiling.get("carried_mbit"), ceiling.get("needed_mbit")),

@@ -2,14 +2,15 @@
 
 import pandas as pd
 
+from harness.reporting.analysis.load import PAIR
 from harness.reporting.analysis.metrics import OF_METHOD
 
 ORACLE = "oracle"  # a controller
 
 
 def regret(table: pd.DataFrame) -> pd.DataFrame:
-    """One row per run with an oracle of its setting and seed: setting, experiment, method, what it
-    is made of, seed, run_id, regret, by, bound.
+    """One row per run with an oracle of its setting and pair: setting, experiment, method, what it
+    is made of, seed, network_seed, run_id, regret, by, bound.
 
     `table` is of `metrics.table`. regret is the extra time over the oracle's: to the target
     (`by` time_to_target_s), or of the whole run where there is no target (`by` time_s). Where
@@ -17,12 +18,12 @@ def regret(table: pd.DataFrame) -> pd.DataFrame:
     an upper one (high); where both did, the run's times decide. It is negative where a method was
     faster: the oracle is greedy, and weighs progress by a density's volume alone.
     """
-    columns = ["setting", "experiment", "method", *OF_METHOD, "density", "seed", "run_id"]
+    columns = ["setting", "experiment", "method", *OF_METHOD, "density", *PAIR, "run_id"]
     knows = table.controller == ORACLE
-    best = table[knows].drop_duplicates(["setting", "seed"])
+    best = table[knows].drop_duplicates(["setting", *PAIR])
     pairs = table[~knows].merge(
-        best[["setting", "seed", "time_s", "time_to_target_s", "reached"]],
-        on=["setting", "seed"],
+        best[["setting", *PAIR, "time_s", "time_to_target_s", "reached"]],
+        on=["setting", *PAIR],
         suffixes=("", "_oracle"),
     )
     targeted = pairs.time_to_target_s.notna() & (pairs.reached | pairs.reached_oracle)

@@ -11,6 +11,7 @@ import pandas as pd
 
 from harness.config import label
 from harness.records.metrics import lower_is_better
+from harness.reporting.analysis.load import PAIR
 from harness.reporting.analysis.statistics import Interval, interval
 
 SWEPT = ("density", "lifespan")
@@ -54,11 +55,11 @@ def baseline(table: pd.DataFrame, preferred: str) -> str | None:
 def changes(evaluations: pd.DataFrame, metric: str, base: str | None) -> pd.DataFrame:
     """method, value, low, high: the last value of `metric`, against `base`'s of the same seed.
 
-    As `unit` says; without `base` the value itself. `evaluations` has the columns method and seed
-    beside those of evaluations.csv.
+    As `unit` says; without `base` the value itself. `evaluations` has the columns method, seed and
+    network_seed beside those of evaluations.csv.
     """
     rows = evaluations[evaluations.metric == metric].sort_values("step")
-    last = rows.drop_duplicates(["method", "seed"], keep="last").set_index("seed")
+    last = rows.drop_duplicates(["method", *PAIR], keep="last").set_index(PAIR)
     value = last.value
     if base is not None:
         own = value[last.method == base].reindex(last.index)
@@ -83,8 +84,9 @@ def times(measured: pd.DataFrame, base: str | None) -> pd.DataFrame:
 
     `measured` has one `metrics.RunMetrics` per row; change is the mean over seeds.
     """
-    own = measured[measured.method == base].set_index("seed").iteration_s
-    change = measured.iteration_s / own.reindex(measured.seed).to_numpy() - 1
+    own = measured[measured.method == base].set_index(PAIR).iteration_s
+    pairs = pd.MultiIndex.from_frame(measured[PAIR])
+    change = measured.iteration_s / own.reindex(pairs).to_numpy() - 1
     found = []
     for method, rows in measured.assign(change=change).groupby("method"):
         row: dict[str, Any] = {"method": method, "change": rows.change.mean()}
@@ -94,7 +96,7 @@ def times(measured: pd.DataFrame, base: str | None) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def by_seed(tables: Mapping[int, pd.DataFrame], column: str, most: int) -> pd.DataFrame:
+def by_seed(tables: Mapping[tuple[int, int], pd.DataFrame], column: str, most: int) -> pd.DataFrame:
     """`column` of steps.csv, its mean over workers: a row for each step, a column for each seed.
 
     Of more than `most` steps the means of that many stretches, each at its last step.

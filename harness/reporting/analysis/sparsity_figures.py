@@ -57,7 +57,7 @@ def _by_seed(comparison: Comparison, column: str, most: int) -> dict[str, pd.Dat
     """`sparsity.by_seed` of each method."""
     found = {}
     for method, runs in comparison.runs.groupby("method"):
-        tables = {run.seed: comparison.steps[run.path] for run in _rows(runs)}
+        tables = {(run.seed, run.network_seed): comparison.steps[run.path] for run in _rows(runs)}
         found[str(method)] = sparsity.by_seed(tables, column, most)
     return found
 
@@ -185,7 +185,9 @@ def _changes(comparisons: dict[str, Comparison]) -> dict[str, dict[str, pd.DataF
 
 def _evaluations(comparison: Comparison) -> pd.DataFrame:
     rows = [
-        comparison.evaluations[run.path].assign(method=run.method, seed=run.seed)
+        comparison.evaluations[run.path].assign(
+            method=run.method, seed=run.seed, network_seed=run.network_seed
+        )
         for run in _rows(comparison.runs)
     ]
     return pd.concat(rows, ignore_index=True)

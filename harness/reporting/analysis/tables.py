@@ -15,8 +15,9 @@ from harness.reporting.analysis.grid import ColumnHead, Grid, TableCell, figure,
 from harness.reporting.analysis.metrics import SHOWN
 from harness.reporting.analysis.proof import Proof
 from harness.reporting.analysis.regret import ORACLE
-from harness.reporting.claims import Claim
+from harness.reporting.claims import Claim, lines
 from harness.reporting.claims.base import FAILS, HOLDS
+from harness.reporting.claims.lines import Line
 
 BOUNDS = {"low": "at least ", "high": "at most ", "unknown": "about "}
 MARKS = {HOLDS: "good", FAILS: "bad"}
@@ -27,11 +28,13 @@ OVER_FIRST = Column("time to the target over the first's, same seed", "over the 
 NAMED = {"method": Column(), "runs": Column()}
 CLAIMS = {
     "id": Column(title="where"),
-    "text": Column(title="what the paper says"),
-    "verdict": Column(title="here"),
+    "text": Column(title="what is said"),
+    "by": Column(),
+    "packets": Column(title="over packets"),
+    "virtual": Column(title="in virtual time"),
     "measured": Column(),
     "reason": Column(title="why"),
-    "network": Column(),
+    "p_holm": Column("of flipped signs, for all claims together (Holm)", title="p"),
     "scale": Column(),
     "runs": Column(),
 }
@@ -43,12 +46,14 @@ PUBLISHED |= {"kind": Column(title="runs over"), "scale": Column()}
 REGRET = {
     "method": Column(),
     "seed": Column(),
+    "network_seed": Column(),
     "regret": Column("time beyond the oracle's, over the oracle's", "regret (%)", percent=True),
     "by": Column(title="of"),
     "run_id": Column(title="run"),
 }
 PROGRESS = {"method": Column(), "progress": Column(title="progress over the oracle's (×)")}
-LEFT_OUT = {"method": Column(), "seed": Column(), "run_id": Column(title="run"), "why": Column()}
+LEFT_OUT = {"method": Column(), "seed": Column(), "network_seed": Column()}
+LEFT_OUT |= {"run_id": Column(title="run"), "why": Column()}
 
 
 def grid(table: pd.DataFrame, known: Mapping[str, Column] | None = None) -> Grid:
@@ -124,7 +129,8 @@ def _final(table: pd.DataFrame) -> Column:
 
 def proof(table: pd.DataFrame) -> Grid:
     """Table of `proof.Proof` rows, one a run, or of `proof.by_method`, one a method."""
-    of_run = {"method": Column(), "seed": Column(), "run_id": Column(title="run")}
+    of_run = {"method": Column(), "seed": Column(), "network_seed": Column()}
+    of_run |= {"run_id": Column(title="run")}
     return grid(table, (of_run if "run_id" in table else NAMED) | columns.shown(Proof))
 
 
@@ -149,9 +155,8 @@ def plan(rows: Sequence[tuple[str, int, Any]], apart: Sequence[str]) -> Grid:
 
 
 def claims(judged: Sequence[Claim]) -> Grid:
-    """Table of the claims of a paper."""
-    table = pd.DataFrame(judged, columns=list(Claim._fields))
-    return grid(table.assign(runs=table.runs.map(len)), CLAIMS)
+    """Table of the claims of a paper, a line each."""
+    return grid(pd.DataFrame(lines(judged), columns=list(Line._fields)), CLAIMS)
 
 
 def published(table: pd.DataFrame) -> Grid:

@@ -4,10 +4,11 @@ from typing import Any
 
 import pandas as pd
 
-from harness.reporting.claims.base import NOT_TESTABLE, Claim, PaperClaims
+from harness.reporting.claims.base import Claim, PaperClaims
+from harness.reporting.claims.lines import counted, lines
 from harness.studies import modules
 
-__all__ = ["Claim", "judge", "papers"]
+__all__ = ["Claim", "counted", "judge", "lines", "papers"]
 
 
 def papers() -> list[PaperClaims]:
@@ -29,7 +30,7 @@ def judge(table: pd.DataFrame, paper: str | None = None) -> list[Claim]:
     judged: list[Claim] = []
     for each in chosen:
         lists = [each.judge(rows, *key) for key, rows in kinds]
-        useful = [found for found in lists if {claim.verdict for claim in found} != {NOT_TESTABLE}]
+        useful = [found for found in lists if any(claim.measured for claim in found)]
         for found in useful or lists[:1] or [each.judge(table, "", "")]:
             judged += found
     return judged

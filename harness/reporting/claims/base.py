@@ -1,56 +1,76 @@
 """What a claim is, the runs that decide it, and a paper as the list of its claims.
 
 A study's claims.py makes a `PaperClaims` called `PAPER` and gives it functions from `Runs` to
-`Found`, in the order of the paper. A function asks for the runs it needs; what is not there makes
-its claim not testable.
+`Found`, in the order of the paper. A function asks for the runs it needs; what is not there, and
+what `guards` say of them, makes its claim not decidable here. A verdict is of the paired interval;
+the p of flipped signs, and that for all claims together (Holm), stand beside it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from harness.reporting.analysis import load, metrics, ratios
+from harness.reporting.analysis import load, metrics, ratios, statistics
 from harness.reporting.analysis.ratios import Ratio
+from harness.reporting.claims import guards
+from harness.reporting.claims.guards import Controls, Regime
 
-HOLDS, FAILS, NOT_TESTABLE = "holds", "does not hold", "not testable"
+HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
+NOT_DECIDABLE, BY_CONSTRUCTION = "not decidable here", "by construction"
+ANY_REGIME = Regime()
 OVER_DENSE = ("speedup", "normalised_throughput")  # columns
 
 
 class Claim(NamedTuple):
-    """A statement of a paper and the verdict on it."""
+    """A statement of a study and the verdict on it."""
 
     id: str  # figure, table or place in the text
     text: str
-    verdict: str  # HOLDS | FAILS | NOT_TESTABLE
+    verdict: str  # HOLDS | FAILS | UNDECIDED | NOT_DECIDABLE | BY_CONSTRUCTION
     measured: str  # the numbers that decide it
-    reason: str = ""  # why it does not hold, or is not testable
+    reason: str = ""  # of every verdict but that it holds
     runs: tuple[str, ...] = ()  # ids of those that were looked at
     network: str = ""  # packets | virtual; empty: no runs at all, or predicted
     scale: str = ""  # of the runs: paper | laptop
+    ours: bool = False  # the project says it, not the paper
+    repeats: str = ""  # id of the claim that the same decision is counted for
+    p: float = float("nan")  # of its paired differences, the largest; nan where none decide it
+    p_holm: float = float("nan")  # for all claims of the study together
 
 
 class Found(NamedTuple):
     """Result of a claim's function."""
 
-    holds: bool | None  # None: there are runs, but they do not decide
+    holds: bool | None  # None: undecided
     measured: str
     reason: str = ""  # not told of a claim that holds
 
 
-class NotTestable(Exception):
+class NotDecidable(Exception):
     """Reason why no run can decide a claim."""
 
 
-class NoSuchRuns(NotTestable):
+class NoSuchRuns(NotDecidable):
     """No run exists that could decide a claim."""
 
 
-class Group:
-    """Runs of one setting; remembers in `seen` the ids of those asked for, and `columns`."""
+@dataclass
+class LookedAt:
+    """What a claim's function looked at, by which guards judge the runs."""
 
-    def __init__(self, rows: pd.DataFrame, seen: dict[str, None], columns: set[str]) -> None:
-        self._rows, self._seen, self._columns = rows, seen, columns
+    runs: dict[str, None] = field(default_factory=dict)  # ids
+    columns: set[str] = field(default_factory=set)
+    doubts: list[str] = field(default_factory=list)  # why they decide nothing
+    p_values: list[float] = field(default_factory=list)
+
+
+class Group:
+    """Runs of one setting; remembers in `seen` what was asked for."""
+
+    def __init__(self, rows: pd.DataFrame, seen: LookedAt) -> None:
+        self._rows, self.seen = rows, seen
         self.experiment: str = " and ".join(dict.fromkeys(rows.experiment))
 
     def rows(self, *methods: str) -> pd.DataFrame:
@@ -59,7 +79,7 @@ class Group:
         if missing:
             raise NoSuchRuns(f"no runs of {', '.join(missing)} in {self.experiment}")
         found = self._rows[self._rows.method.isin(methods)] if methods else self._rows
-        self._seen.update(dict.fromkeys(found.run_id))
+        self.seen.runs.update(dict.fromkeys(found.run_id))
         return found
 
     def method(self, **columns: Any) -> str:
@@ -85,7 +105,7 @@ class Group:
 
     def mean(self, column: str, *methods: str) -> dict[str, float]:
         """Mean over seeds by method, in the order asked; `NoSuchRuns` where none has it."""
-        self._columns.add(column)
+        self.seen.columns.add(column)
         means = self.rows(*methods).groupby("method")[column].mean()
         unknown = [method for method in methods if pd.isna(means[method])]
         if unknown:
@@ -102,6 +122,16 @@ class Group:
         means = self.mean(column, *methods)
         return min(methods, key=lambda method: means[method])
 
+    def over_pairs(self, column: str, method: str) -> Ratio:
+        """Mean over pairs with its interval, as a ratio to 1."""
+        self.mean(column, method)
+        return self.spread(self.rows(method)[column])
+
+    @staticmethod
+    def spread(values: pd.Series) -> Ratio:
+        """Mean of one value a pair, with its interval, as a ratio to 1."""
+        return Ratio(*statistics.interval(values), len(values))
+
     def steps(self, *methods: str) -> dict[str, list[pd.DataFrame]]:
         """The tables of steps of a method's runs."""
         return {m: [load.steps(path) for path in self.rows(m).path] for m in methods}
@@ -117,11 +147,21 @@ class Group:
         return load.links(self.rows(method).path.iloc[0])
 
     def ratio(self, column: str, over: str, under: str) -> Ratio:
-        """Ratio of two methods, paired by seed; `NoSuchRuns` if no seed has the number of both."""
-        self._columns.add(column)
-        found = ratios.paired(self.rows(over, under), column, over, under)
+        """Ratio of two methods, paired by seeds; `NoSuchRuns` if no pair has the number of both."""
+        self.seen.columns.add(column)
+        found = self.paired(self.rows(over, under), column, over, under)
         if not found.seeds:
             raise NoSuchRuns(f"no seed with {column} of {over} and {under} in {self.experiment}")
+        return found
+
+    def paired(self, rows: pd.DataFrame, column: str, over: str, under: str) -> Ratio:
+        """Ratio of two methods in `rows` of this group; notes what is in its way."""
+        found = ratios.paired(rows, column, over, under)
+        self.seen.doubts += [
+            guards.missing(rows, column, over, under),
+            guards.identical_work(rows, over, under),
+        ]
+        self.seen.p_values.append(found.p)
         return found
 
 
@@ -130,8 +170,7 @@ class Runs:
 
     def __init__(self, table: pd.DataFrame, workers: int, scale: str) -> None:
         self._table, self._workers, self.scale = table, workers, scale
-        self.seen: dict[str, None] = {}
-        self._columns: set[str] = set()
+        self.seen = LookedAt()
 
     def of(self, *experiments: str, **conditions: Any) -> Group:
         """Runs of one setting of `experiments` under which `conditions` are equal, or `NoSuchRuns`.
@@ -151,15 +190,29 @@ class Runs:
             told = "".join(f", {key} {value}" for key, value in wanted.items())
             alike = ", alike in all else" if groups else ""
             raise NoSuchRuns(f"no runs of {' and '.join(experiments)}{told}{alike}")
-        return Group(max(whole, key=self._standing), self.seen, self._columns)
+        return Group(max(whole, key=self._standing), self.seen)
 
-    def unlike(self) -> str:
+    def in_the_way(self, regime: Regime, controls: Controls | None) -> str:
+        """Reason why the runs that were looked at decide nothing; "" where they do."""
+        rows = self.rows
+        doubts = [guards.too_few(rows), *self.seen.doubts, regime.differs(rows)]
+        doubts += [controls.insensitive(self._table)] if controls else []
+        if self.seen.columns & guards.BY_QUALITY:
+            doubts.append(guards.untrained(rows))
+        return "; ".join(dict.fromkeys(filter(None, [*doubts, self._unlike(rows)])))
+
+    @property
+    def rows(self) -> pd.DataFrame:
+        """Those that were looked at."""
+        return self._table[self._table.run_id.isin(list(self.seen.runs))]
+
+    def _unlike(self, rows: pd.DataFrame) -> str:
         """Reason why the model differs from the paper's, for comparisons with dense."""
-        if "unlike" not in self._table:
+        compares = rows.dense.astype(bool).any() or self.seen.columns & set(OVER_DENSE)
+        if "unlike" not in rows or not compares:
             return ""
-        rows = self._table[self._table.run_id.isin(list(self.seen))]
-        compares = rows.dense.astype(bool).any() or self._columns & set(OVER_DENSE)
-        return next(filter(None, rows.unlike), "") if compares else ""
+        found = next(filter(None, rows.unlike), "")
+        return f"the stand-in is not like the paper's model: {found}" if found else ""
 
     def _standing(self, group: pd.DataFrame) -> tuple[int, bool, int]:
         as_published = group.workers.iloc[0] == self._workers
@@ -176,45 +229,116 @@ class Declared(NamedTuple):
     id: str
     text: str
     decide: Callable[[Runs], Found]
+    ours: bool
+    repeats: str
+    by_construction: str
+    regime: Regime
 
 
 class PaperClaims:
     """Claims in the order in which they are declared."""
 
-    def __init__(self, name: str, workers: int) -> None:
+    def __init__(self, name: str, workers: int, controls: Controls | None = None) -> None:
         self.name = name  # of its file of published numbers
         self.workers = workers
+        self.controls = controls  # what its runs must show before any claim is decided
         self._declared: list[Declared] = []
 
-    def says(self, id: str, text: str, decide: Callable[[Runs], Found]) -> None:
-        """Adds a claim, and the function that decides it."""
-        self._declared.append(Declared(id, text, decide))
+    def says(
+        self,
+        id: str,
+        text: str,
+        decide: Callable[[Runs], Found],
+        *,
+        ours: bool = False,
+        repeats: str = "",
+        by_construction: str = "",
+        regime: Regime = ANY_REGIME,
+    ) -> None:
+        """Adds a claim, and the function that decides it.
+
+        `ours`: the project's, not the paper's. `repeats`: id of a claim with the same decision.
+        `by_construction`: why no run could say otherwise. `regime`: which runs are comparable.
+        """
+        declared = Declared(id, text, decide, ours, repeats, by_construction, regime)
+        self._declared.append(declared)
 
     def judge(self, table: pd.DataFrame, network: str, scale: str) -> list[Claim]:
         """Every claim, by the runs of one network kind and one scale."""
         judged = []
         for declared in self._declared:
             runs = Runs(table, self.workers, scale)
-            claim = _decided(declared, runs)
-            judged.append(claim._replace(runs=tuple(runs.seen), network=network, scale=scale))
-        return judged
+            claim = _decided(declared, runs, self.controls)
+            claim = claim._replace(runs=tuple(runs.seen.runs), network=network, scale=scale)
+            judged.append(claim._replace(ours=declared.ours, repeats=declared.repeats))
+        adjusted = statistics.holm([claim.p for claim in judged])
+        return [claim._replace(p_holm=p) for claim, p in zip(judged, adjusted, strict=True)]
 
 
-def _decided(declared: Declared, runs: Runs) -> Claim:
+def _decided(declared: Declared, runs: Runs, controls: Controls | None) -> Claim:
+    claim = Claim(declared.id, declared.text, NOT_DECIDABLE, "")
     try:
         found = declared.decide(runs)
-    except NotTestable as missing:
-        return Claim(declared.id, declared.text, NOT_TESTABLE, "", str(missing))
-    if unlike := runs.unlike():
-        why = f"not decidable, as the stand-in is not like the paper's model: {unlike}"
-        return judged_claim(declared.id, declared.text, None, found.measured, why)
-    return judged_claim(declared.id, declared.text, *found)
+    except NotDecidable as missing:
+        return claim._replace(reason=str(missing))
+    claim = claim._replace(measured=found.measured)
+    arithmetic = guards.arithmetic(runs.rows, runs.seen.columns)
+    if made := declared.by_construction or arithmetic:
+        return claim._replace(verdict=BY_CONSTRUCTION, reason=made)
+    if doubts := runs.in_the_way(declared.regime, controls):
+        return claim._replace(reason=doubts)
+    judged = judged_claim(declared.id, declared.text, *found)
+    return judged._replace(p=max(runs.seen.p_values, default=float("nan")))
 
 
-def judged_claim(id: str, text: str, holds: bool | None, measured: str, reason: str = "") -> Claim:
+def judged_claim(
+    id: str,
+    text: str,
+    holds: bool | None,
+    measured: str,
+    reason: str = "",
+    *,
+    by_construction: str = "",
+    repeats: str = "",
+) -> Claim:
     """A claim that numbers decided; or did not, where `holds` is None."""
-    verdict = NOT_TESTABLE if holds is None else HOLDS if holds else FAILS
-    return Claim(id, text, verdict, measured, "" if holds else reason)
+    verdict = UNDECIDED if holds is None else HOLDS if holds else FAILS
+    verdict = BY_CONSTRUCTION if by_construction else verdict
+    why = by_construction or ("" if holds else reason)
+    return Claim(id, text, verdict, measured, why, repeats=repeats)
+
+
+def above(found: Ratio, limit: float = 1.0) -> bool | None:
+    """True if a ratio's whole interval is above `limit`; None where it straddles, or is nan."""
+    if found.bound:
+        sure = found.bound == "low" and found.mean > limit
+        return True if sure else False if below(found, limit) else None
+    if found.mean == float("inf"):
+        return True
+    return True if found.low > limit else False if found.high <= limit else None
+
+
+def below(found: Ratio, limit: float = 1.0) -> bool | None:
+    """True if a ratio's whole interval is below `limit`; None where it straddles, or is nan."""
+    if found.bound:
+        if found.bound == "high" and found.mean < limit:
+            return True
+        return False if found.bound == "low" and found.mean > limit else None
+    return True if found.high < limit else False if found.low >= limit else None
+
+
+def within(found: Ratio, low: float, high: float) -> bool | None:
+    """True if the whole interval is in [low, high], False if all of it is outside."""
+    if below(found, low) or above(found, high):
+        return False
+    inside = below(found, low) is False and above(found, high) is False
+    return True if inside else None
+
+
+def all_of(verdicts: Iterable[bool | None]) -> bool | None:
+    """False if one is, else None if one is, else True."""
+    found = set(verdicts)
+    return False if False in found else None if None in found else True
 
 
 def listed(values: dict[str, float], digits: int = 3) -> str:

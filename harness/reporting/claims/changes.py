@@ -2,7 +2,7 @@
 
 A change is of what a run ended at over its baseline's of the same seed, positive where that is
 worse. A claim is decided where the whole 95 % interval lies on one side of a margin;
-else, and with fewer than `SEEDS` seeds, runs do not decide it.
+else, and with fewer than `LEAST_PAIRS` pairs, runs do not decide it.
 """
 
 import math
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from harness.records.metrics import lower_is_better
-from harness.reporting.analysis import load, metrics, ratios
+from harness.reporting.analysis import load, metrics
 from harness.reporting.analysis.ratios import Ratio
 from harness.reporting.claims.base import Found, Group, NoSuchRuns, Runs
+from harness.reporting.claims.guards import LEAST_PAIRS
 from harness.reporting.claims.rules import Rule
 
-SEEDS = 3  # fewer say nothing of scatter
 SAME = 0.001  # of a loss or a BLEU: half of the least published as a loss of quality, 0.18 %
 TRAIN_LOSS = "train loss"  # mean over workers and the last quarter of the steps
 LAST = 0.25
@@ -61,18 +61,19 @@ def _ended(row: Any, metric: str) -> float:
 
 
 def change(pair: MethodPair) -> Change:
-    """Relative change from baseline to method; `NoSuchRuns` below `SEEDS` common seeds."""
+    """Relative change from baseline to method; `NoSuchRuns` below `LEAST_PAIRS` common pairs."""
     rows = pair.group.rows(pair.method, pair.baseline)
     rows = rows.assign(ended=ended(rows, pair.metric))
-    found = ratios.paired(rows, "ended", pair.method, pair.baseline)
+    pair.group.seen.columns.add("final")
+    found = pair.group.paired(rows, "ended", pair.method, pair.baseline)
     what = f"{pair.metric} of {pair.method} and {pair.baseline} in {pair.group.experiment}"
     return over(found, what, 1 if lower_is_better(pair.metric) else -1)
 
 
 def over(found: Ratio, what: str, sign: int = 1) -> Change:
     """A ratio as a change, of `what`; sign -1 where larger is better."""
-    if found.seeds < SEEDS:
-        raise NoSuchRuns(f"needs {SEEDS} seeds with {what}, has {found.seeds}")
+    if found.seeds < LEAST_PAIRS:
+        raise NoSuchRuns(f"needs {LEAST_PAIRS} pairs of seeds with {what}, has {found.seeds}")
     if math.isinf(found.mean):
         return Change(*[sign * found.mean] * 3)  # of which no interval is known
     low, high = sorted((sign * (found.low - 1), sign * (found.high - 1)))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from harness.reporting.claims.base import NotTestable, Runs
+from harness.reporting.claims.base import NotDecidable, Runs
 from harness.reporting.claims.numbers import MeasuredCell
 from harness.studies import studies
 
@@ -73,9 +73,9 @@ def _side(
     runs = Runs(rows, measured.WORKERS, scale)
     try:
         found = cell.measure(runs)
-    except NotTestable:
+    except NotDecidable:
         return None
-    row, used = cell.row, rows[rows.run_id.isin(runs.seen)]
+    row, used = cell.row, runs.rows
     comparable = not cell.absolute or scale == "paper"
     return Side(
         paper=row.paper,
@@ -94,7 +94,7 @@ def _side(
         note="; ".join(_differs(used, comparable) + measured.notes(row, used, found)),
         kind=kind,
         scale=scale,
-        runs=tuple(runs.seen),
+        runs=tuple(runs.seen.runs),
     )
 
 

@@ -1,15 +1,27 @@
 """What papers claim again and again, as functions of `Runs`; the margins are here.
 
-"The best" of several methods is the one with the largest mean; ratios are paired by seed.
+"The best" of several methods is the one with the largest mean; what is said of it is decided by
+ratios paired by seeds: a direction first, then how far.
 """
 
 from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 
 from harness.reporting.analysis.metrics import quality
 from harness.reporting.analysis.ratios import Ratio
-from harness.reporting.claims.base import Found, Group, Runs, listed, spoken
+from harness.reporting.claims.base import (
+    Found,
+    Group,
+    Runs,
+    all_of,
+    below,
+    listed,
+    spoken,
+    within,
+)
+from harness.reporting.claims.base import above as is_above
 
 FACTOR = 1.5  # a published factor is met by one not so many times larger or smaller
 ABOUT_EQUAL = 1.2  # times, either way
@@ -36,8 +48,9 @@ def factor(experiment: str, methods: Methods, under: str | Methods, published: f
         if not np.isfinite(found.mean):
             return Found(False, told, f"{rival} did not train, so that there is no factor")
         side = "more" if found.mean > published else "less"
-        reason = f"{side} than published: {limits(group, best, rival)}"
-        return Found(is_about(found.mean, published), told, reason)
+        side = "the other way than" if (found.mean - 1) * (published - 1) < 0 else f"{side} than"
+        reason = f"{side} published: {limits(group, best, rival)}"
+        return Found(meets(found, published), told, reason)
 
     return decide
 
@@ -47,9 +60,10 @@ def is_about(value: float, published: float) -> bool:
     return published / FACTOR <= value <= published * FACTOR
 
 
-def is_below(found: Ratio, limit: float) -> bool:
-    """True if a ratio is below `limit`, as far as its bounds can tell."""
-    return found.mean < limit and found.bound in ("", "high")
+def meets(found: Ratio, published: float) -> bool | None:
+    """True if a ratio is on the published side of 1 and within FACTOR of the published one."""
+    low, high = published / FACTOR, published * FACTOR
+    return within(found, max(1.0, low), high) if published > 1 else within(found, low, min(1, high))
 
 
 def about_equal(experiment: str, column: str, methods: Methods, others: Methods) -> Rule:
@@ -60,21 +74,22 @@ def about_equal(experiment: str, column: str, methods: Methods, others: Methods)
         best, rival = group.best(column, *methods), group.best(column, *others)
         found = group.ratio(column, best, rival)
         told = f"{column}: {best} {spoken(found)} times {rival}; equal is up to {ABOUT_EQUAL:g}"
-        holds = 1 / ABOUT_EQUAL <= found.mean <= ABOUT_EQUAL
+        holds = within(found, 1 / ABOUT_EQUAL, ABOUT_EQUAL)
         return Found(holds, told, sends_both(group, best, rival))
 
     return decide
 
 
 def highest(experiment: str, column: str, method: str, others: Methods) -> Rule:
-    """`method` has the largest mean of `column`."""
+    """`method` has more of `column` than each of `others`, pair by pair."""
 
     def decide(runs: Runs) -> Found:
         group = runs.of(experiment)
         found = group.mean(column, method, *others)
         best = group.best(column, method, *others)
         reason = sends_both(group, best, method)
-        return Found(best == method, f"{column}: {listed(found)}", reason)
+        over = [group.ratio(column, method, other) for other in others if other != method]
+        return Found(all_of(map(is_above, over)), f"{column}: {listed(found)}", reason)
 
     return decide
 
@@ -86,8 +101,8 @@ def above(experiment: str, column: str, methods: Methods, least: float) -> Rule:
         group = runs.of(experiment)
         found = group.mean(column, *methods)
         worst = group.least(column, *methods)
-        holds = found[worst] > least
-        return Found(holds, f"{column}: {listed(found)}", limits(group, worst))
+        each = [is_above(group.over_pairs(column, method), least) for method in methods]
+        return Found(all_of(each), f"{column}: {listed(found)}", limits(group, worst))
 
     return decide
 
@@ -99,7 +114,8 @@ def loses(experiment: str, method: str) -> Rule:
         group = runs.of(experiment)
         found = accuracies(group, method, group.dense)
         told = f"accuracy: {listed(found)}; far is {FAR:g}"
-        return Found(found[group.dense] - found[method] >= FAR, told, easy(group))
+        lost = found[group.dense] - accuracy_by_pair(group, method)
+        return Found(is_above(group.spread(lost), FAR), told, easy(group))
 
     return decide
 
@@ -110,8 +126,8 @@ def breaks(experiment: str, method: str) -> Rule:
     def decide(runs: Runs) -> Found:
         group = runs.of(experiment)
         share = share_of_accuracy(group, method)
-        told = f"accuracy {share:.3g} of {group.dense}'s; broken is {BROKEN:g} or less"
-        return Found(share <= BROKEN, told, easy(group))
+        told = f"accuracy {spoken(share)} of {group.dense}'s; broken is {BROKEN:g} or less"
+        return Found(below(share, BROKEN), told, easy(group))
 
     return decide
 
@@ -125,22 +141,31 @@ def ordered(experiment: str, methods: Methods | Callable[[Group], Methods]) -> R
         found = group.mean("density", *named)
         ranked = sorted(named, key=lambda method: found[method])
         reason = f"from the lowest: {', '.join(ranked)}"
-        return Found((ranked[0], ranked[-1]) == named[:2], listed(found), reason)
+        least, most, *rest = named
+        pairs = [(most, least), *((other, least) for other in rest)]
+        pairs += [(most, other) for other in rest]
+        holds = all_of(is_above(group.ratio("density", *pair)) for pair in pairs)
+        return Found(holds, listed(found), reason)
 
     return decide
 
 
 def accuracies(group: Group, *methods: str) -> dict[str, float]:
     """Mean final accuracy by method; a diverged run has none."""
-    rows = group.rows(*methods)
-    means = rows.final.mask(rows.diverged, 0.0).groupby(rows.method).mean()
-    return {method: float(means[method]) for method in methods}
+    return {method: float(accuracy_by_pair(group, method).mean()) for method in methods}
 
 
-def share_of_accuracy(group: Group, method: str) -> float:
-    """Final accuracy over that without compression."""
-    found = accuracies(group, method, group.dense)
-    return found[method] / found[group.dense]
+def accuracy_by_pair(group: Group, method: str) -> pd.Series:
+    """Final accuracy of each run of a method; a diverged one has none."""
+    group.seen.columns.add("final")
+    rows = group.rows(method)
+    return rows.final.mask(rows.diverged, 0.0)
+
+
+def share_of_accuracy(group: Group, method: str) -> Ratio:
+    """Final accuracy over the mean of that without compression."""
+    dense = accuracy_by_pair(group, group.dense).mean()
+    return group.spread(accuracy_by_pair(group, method) / dense)
 
 
 def limits(group: Group, method: str, rival: str | None = None) -> str:

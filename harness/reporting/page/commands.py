@@ -58,7 +58,7 @@ def overrides(path: str) -> dict[str, str] | None:
     None where the parts are not in this checkout's conf/.
     """
     config = _config(path)
-    wanted = _flat(config)
+    wanted = _flat({**config, "network_seed": load.network_seed(config)})
     experiment = str(config.get("experiment"))
     told = {"+experiment": experiment} if _options("experiment").get(experiment) else {}
     names = {"scale": (config.get("scale") or {}).get("name"), "method": label.preset_of(config)}
@@ -159,9 +159,19 @@ def _differing(base: Flat, wanted: Flat) -> dict[str, str]:
         if key not in wanted and base.get(made_by) != wanted.get(made_by):
             found[f"~{key}"] = ""
     for key, value in wanted.items():
-        if not _within(key, NOT_TOLD) and (key not in base or base[key] != value):
+        known = _following(key, wanted, base)
+        if not _within(key, NOT_TOLD) and (key not in base or known != value):
             found[key if key in base else f"++{key}"] = _written(value)
     return found
+
+
+def _following(key: str, wanted: Flat, base: Flat) -> Any:
+    """What `key` composes to once the seeds that are `wanted` are said: others follow them."""
+    if key == "network_seed":
+        return wanted.get("seed")
+    if load.is_network_seed(key) and base.get(key) == base["network_seed"]:
+        return wanted["network_seed"]
+    return base.get(key)
 
 
 def _within(key: str, keys: Sequence[str]) -> bool:

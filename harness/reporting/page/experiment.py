@@ -56,7 +56,7 @@ class Experiment(NamedTuple):
     pictures: Pictures
     ratio_is: str  # what studies call final quality over time
     claims: Grid | None
-    judged: dict[str, int]  # claims by verdict
+    judged: dict[str, int]  # claims of papers, each decision once
     published: Grid | None
     regret: Grid | None
     agreement: Grid | None
@@ -90,7 +90,7 @@ def gather(
         pictures=drawn.get(name, {}),
         ratio_is=in_studies("quality_over_time"),
         claims=tables.claims(judged) if judged else None,
-        judged=_counted(judged),
+        judged=claims.counted(judged),
         published=_published(table),
         regret=None if lost.empty else tables.regret(lost),
         agreement=None if pairs.empty else tables.agreement(pairs),
@@ -152,11 +152,6 @@ def _setting(compared: Comparison, others: list[Comparison], pictures: Pictures)
 def _judged(table: pd.DataFrame) -> list[Any]:
     """Claims that these runs can decide."""
     return [each for each in claims.judge(table) if each.runs]
-
-
-def _counted(judged: list[Any]) -> dict[str, int]:
-    verdicts = [each.verdict for each in judged]
-    return {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}
 
 
 def _published(table: pd.DataFrame) -> Grid | None:

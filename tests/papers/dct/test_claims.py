@@ -9,11 +9,11 @@ import pytest
 
 from harness.reporting import claims
 from harness.reporting.analysis import load, metrics
-from harness.reporting.claims.base import FAILS, HOLDS, NOT_TESTABLE
+from harness.reporting.claims.base import FAILS, HOLDS, NOT_DECIDABLE, UNDECIDED
 from papers.dct import claims as dct
 from papers.dct.measured import ENDED, SCHEMES
 from tests import records_by_hand as by_hand
-from tests.claims.tables import row, table
+from tests.claims.tables import copied, row, table
 
 SEEDS = (0, 1, 2)
 STAGES = {dct.TABLE2: [1], dct.TABLE3: [3], dct.TABLE8: [3]}
@@ -82,7 +82,7 @@ def uncompressed(method: str) -> bool:
 
 
 def verdicts(rows: list[dict], start: str = "dct_table") -> dict[str, str]:
-    found = claims.judge(table(*rows), "dct")
+    found = claims.judge(table(*rows, copies=3), "dct")
     told = [claim for claim in found if claim.id.startswith(start)]
     return {claim.text: claim.verdict for claim in told if "12 cuts" not in claim.text}
 
@@ -132,8 +132,8 @@ def claim_of(rows: list[dict], text: str) -> claims.Claim:
     [
         ([0.4600, 0.4602, 0.4601], HOLDS, ""),
         ([0.4538, 0.4539, 0.4537], FAILS, "not so: 99.5 %"),
-        ([0.4530, 0.4600, 0.4560], NOT_TESTABLE, "seeds scatter too much to tell: 99.5 %"),
-        ([0.4600, 0.4602], NOT_TESTABLE, "needs 3 seeds with loss of dct_dp_0.005_"),
+        ([0.4530, 0.4600, 0.4560], UNDECIDED, "seeds scatter too much to tell: 99.5 %"),
+        ([0.4600, 0.4602], NOT_DECIDABLE, "needs 3 pairs of seeds with loss of dct_dp_0.005_"),
     ],
 )
 def test_the_scatter_over_seeds_decides(finals, verdict, told):
@@ -156,7 +156,7 @@ def test_other_tables_are_joined_only_where_nothing_else_differs():
         if each["experiment"] == dct.TABLE6:
             each["conditions"] = each["conditions"] | {"steps": 40.0}
     claim = claim_of(rows, "a Laplace threshold, 2 workers: it is no worse than exact")
-    assert claim.verdict == NOT_TESTABLE and "alike in all else" in claim.reason
+    assert claim.verdict == NOT_DECIDABLE and "alike in all else" in claim.reason
 
 
 def test_runs_that_gradients_without_feedback_ended_have_diverged(tmp_path):
@@ -167,6 +167,6 @@ def test_runs_that_gradients_without_feedback_ended_have_diverged(tmp_path):
         status = {"state": "failed", "error": "the gradient of 12.weight is not finite, at rank 0"}
         broken = {"status": status} if "no_ef" in method else {}
         by_hand.run(tmp_path / dct.TABLE8 / method, config, [by_hand.step(0)], **broken)
-    found = claims.judge(metrics.table(load.runs(tmp_path)), "dct")
+    found = claims.judge(copied(metrics.table(load.runs(tmp_path))), "dct")
     (claim,) = (claim for claim in found if "without error feedback" in claim.text)
     assert claim.verdict == HOLDS and "1 of 1 at 90 %" in claim.measured

@@ -1,0 +1,68 @@
+"""One line a claim: what packets and what virtual time say of it, beside each other."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from harness.reporting.claims.base import Claim
+
+OVER = {"packets": "over packets", "virtual": "in virtual time", "": "predicted"}
+
+
+class Line(NamedTuple):
+    """A claim; a network kind that has no runs for it is empty."""
+
+    id: str
+    text: str
+    packets: str  # verdicts
+    virtual: str
+    measured: str
+    reason: str
+    p_holm: str  # of flipped signs, for all claims of the study together
+    by: str  # paper | ours | as ID, whose decision it repeats
+    scale: str
+    runs: int
+
+
+def lines(judged: Sequence[Claim]) -> list[Line]:
+    """In the order of `judged`; those of the paper first, then the project's own."""
+    groups: dict[tuple[str, str, str], list[Claim]] = {}
+    for claim in judged:
+        groups.setdefault((claim.id, claim.text, claim.scale), []).append(claim)
+    found = [_line(claims) for claims in groups.values()]
+    return sorted(found, key=lambda line: line.by == "ours")
+
+
+def _line(claims: list[Claim]) -> Line:
+    first, verdicts = claims[0], {claim.network: claim.verdict for claim in claims}
+    alone = verdicts.get("", "")
+    return Line(
+        id=first.id,
+        text=first.text,
+        packets=verdicts.get("packets", ""),
+        virtual=verdicts.get("virtual", alone),
+        measured=_joined((claim.network, claim.measured) for claim in claims),
+        reason=_joined((claim.network, claim.reason) for claim in claims),
+        p_holm=_joined((c.network, f"{c.p_holm:.2g}") for c in claims if c.p_holm == c.p_holm),
+        by="ours" if first.ours else f"as {first.repeats}" if first.repeats else "paper",
+        scale=first.scale,
+        runs=sum(len(claim.runs) for claim in claims),
+    )
+
+
+def _joined(told: Iterable[tuple[str, str]]) -> str:
+    """`packets: a; virtual: b`, or what both say."""
+    known = {network: text for network, text in told if text}
+    if len(set(known.values())) < 2:
+        return next(iter(known.values()), "")
+    return "; ".join(f"{network}: {text}" for network, text in known.items())
+
+
+def counted(judged: Sequence[Claim]) -> dict[str, int]:
+    """Claims of the paper alone, each decision once, by verdict and network kind."""
+    found = Counter(
+        f"{claim.verdict} {OVER.get(claim.network, claim.network)}"
+        for claim in judged
+        if not claim.ours and not claim.repeats
+    )
+    return dict(sorted(found.items()))

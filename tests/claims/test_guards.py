@@ -1,0 +1,160 @@
+"""Each guard, fed rows that it has to find and rows that it has to let pass."""
+
+from math import inf, nan
+
+import pytest
+
+from harness.reporting.analysis.ratios import Ratio
+from harness.reporting.claims import guards, rules
+from harness.reporting.claims.base import (
+    BY_CONSTRUCTION,
+    FAILS,
+    HOLDS,
+    NOT_DECIDABLE,
+    UNDECIDED,
+    Found,
+    PaperClaims,
+    above,
+    all_of,
+    below,
+    within,
+)
+from harness.reporting.claims.guards import Controls, Regime
+from harness.reporting.claims.lines import counted, lines
+from tests.claims.tables import row, table
+
+
+def pairs(method: str, *values: float, column: str = "throughput", **known) -> list[dict]:
+    return [row("runs", method, seed, **{column: v}, **known) for seed, v in enumerate(values)]
+
+
+def judged(*rows: dict, column: str = "throughput", **says):
+    made = PaperClaims("by_hand", workers=4, controls=says.pop("controls", None))
+
+    def decide(runs):
+        found = runs.of("runs").ratio(column, "fast", "slow")
+        return Found(above(found), f"{found.mean:.3g}", "slower")
+
+    made.says("fig1", "fast is faster", decide, **says)
+    (claim,) = made.judge(table(*rows), "virtual", "laptop")
+    return claim
+
+
+FAST, SLOW = pairs("fast", 9.0, 9.1, 9.2), pairs("slow", 3.0, 3.1, 3.2)
+
+
+def test_an_interval_decides_and_a_straddling_one_does_not():
+    assert judged(*FAST, *SLOW).verdict == HOLDS
+    assert judged(*FAST, *SLOW).p == 0.25
+    assert judged(*pairs("fast", 1.0, 1.1, 1.0), *SLOW).verdict == FAILS
+    assert judged(*pairs("fast", 1.0, 3.3, 9.0), *SLOW).verdict == UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        (FAST[:2] + SLOW[:2], "2 pairs of seeds, needs 3"),
+        (FAST + SLOW[:2], "1 of 3 pairs lack throughput"),
+        (pairs("fast", 9.0, 9.1, nan) + SLOW, "1 of 3 pairs lack throughput"),
+        (pairs("fast", 9.0, 9.1, 9.2, loss_left=0.2) + pairs("slow", 3.0, 3.1, 3.2, loss_left=0.2),
+         "fast and slow did identical work"),
+    ],
+)  # fmt: skip
+def test_runs_that_decide_nothing_say_why(rows, reason):
+    found = judged(*rows)
+    assert found.verdict == NOT_DECIDABLE and reason in found.reason
+
+
+def test_what_overlaps_otherwise_may_do_the_same():
+    alike = {"loss_left": 0.2}
+    rows = pairs("fast", 9.0, 9.1, 9.2, overlap="after_backward", **alike)
+    assert judged(*rows, *pairs("slow", 3.0, 3.1, 3.2, **alike)).verdict == HOLDS
+
+
+def test_a_baseline_that_learnt_nothing_tells_no_quality():
+    dense = pairs("allreduce", 0.1, 0.1, 0.1, column="final", loss_left=0.99)
+    assert "untrained" in guards.untrained(table(*dense))
+    assert not guards.untrained(table(*pairs("allreduce", 0.1, loss_left=0.5)))
+
+
+def test_a_regime_is_of_what_runs_had():
+    rows = pairs("fast", 9.0, 9.1, 9.2, steps=200, density=0.001)
+    told = judged(*rows, *SLOW, regime=Regime(workers=8, sends=1)).reason
+    assert "4 workers, published with 8" in told and "fast 0.2" in told
+    assert judged(*FAST, *SLOW, regime=Regime(workers=4, sends=1)).verdict == HOLDS
+    hidden = table(*pairs("allreduce", 1.0, ccr=0.1))
+    assert "0.1, not within 0.5 to 9" in Regime(ccr=(0.5, 9)).differs(hidden)
+
+
+def test_inputs_and_arithmetic_are_by_construction():
+    assert judged(*FAST, *SLOW, by_construction="calibrated").verdict == BY_CONSTRUCTION
+    rows = [each | {"controller": "fixed", "volume_ratio": 0.1} for each in FAST]
+    rows += [each | {"controller": "fixed"} for each in SLOW]
+    assert "arithmetic" in judged(*rows, column="volume_ratio").reason
+    chosen = [each | {"controller": "netsense"} for each in rows]
+    assert judged(*chosen, column="volume_ratio").verdict == FAILS
+
+
+def control(method: str, *finals: float, **known) -> list[dict]:
+    return [row("controls", method, seed, final=x, **known) for seed, x in enumerate(finals)]
+
+
+def test_a_testbed_has_to_lose_by_what_loses():
+    asked = Controls("controls", losing={"no_feedback": 0.2})
+    dense = control("allreduce", 0.9, 0.91, 0.9)
+    bad, fine = control("no_feedback", 0.3, 0.31, 0.3), control("no_feedback", 0.9, 0.9, 0.89)
+    assert judged(*FAST, *SLOW, *dense, *bad, controls=asked).verdict == HOLDS
+    assert "no_feedback loses" in judged(*FAST, *SLOW, *dense, *fine, controls=asked).reason
+    late = [each | {"reached": False} for each in dense]
+    assert "target" in judged(*FAST, *SLOW, *late, *bad, controls=asked).reason
+    assert "no runs of controls" in judged(*FAST, *SLOW, controls=asked).reason
+
+
+def ratio(mean: float, half: float = 0.01, bound: str = "") -> Ratio:
+    return Ratio(mean, nan if bound else mean - half, nan if bound else mean + half, 6, bound)
+
+
+def test_a_direction_comes_before_a_factor():
+    assert rules.meets(ratio(0.923), 1.3) is False
+    assert rules.meets(ratio(0.99, 0.05), 1.3) is None
+    assert rules.meets(ratio(1.3), 1.3) is True and rules.meets(ratio(2.5), 1.3) is False
+    assert rules.meets(ratio(1.1), 0.9) is False and rules.meets(ratio(0.8), 0.9) is True
+
+
+def test_nan_and_bounds_never_win():
+    unknown = Ratio(nan, nan, nan, 0)
+    assert above(unknown) is below(unknown) is within(unknown, 0, 2) is None
+    assert above(Ratio(inf, nan, nan, 3)) is True
+    assert below(ratio(0.5, bound="low")) is None and below(ratio(0.5, bound="high")) is True
+    assert above(ratio(2, bound="high")) is None and above(ratio(2, bound="low")) is True
+    assert all_of([True, None]) is None and all_of([True, None, False]) is False
+
+
+def test_own_and_repeated_claims_are_told_and_not_counted():
+    made = PaperClaims("by_hand", workers=4)
+    for id, says in {"a": {}, "b": {"repeats": "a"}, "c": {"ours": True}}.items():
+        made.says(
+            id, "it is so", lambda runs: Found(bool(len(runs.of("runs").rows())), "1"), **says
+        )
+    both = [
+        claim for kind in ("packets", "virtual") for claim in made.judge(table(*FAST), kind, "")
+    ]
+    assert counted(both) == {"holds in virtual time": 1, "holds over packets": 1}
+    found = lines(both)
+    assert [line.by for line in found] == ["paper", "as a", "ours"]
+    assert {(line.packets, line.virtual) for line in found} == {(HOLDS, HOLDS)}
+
+
+def test_holm_is_over_all_claims_of_a_study():
+    made = PaperClaims("by_hand", workers=4)
+    for id in ("a", "b", "c"):
+
+        def decide(runs):
+            found = runs.of("runs").ratio("throughput", "fast", "slow")
+            return Found(above(found), "1")
+
+        made.says(id, "faster", decide)
+    six = pairs("fast", *range(10, 16)) + pairs("slow", *range(1, 7))
+    found = made.judge(table(*six), "virtual", "")
+    assert [claim.p for claim in found] == [2 / 64] * 3
+    assert [claim.p_holm for claim in found] == pytest.approx([6 / 64] * 3)
