@@ -62,10 +62,6 @@ def test_the_answer_of_a_race_with_its_regret_and_a_second_call_that_runs_nothin
         (["method=topk,nosuch"], "method has no choice 'nosuch'; choices: accordion,"),
         (["profile=nosuch"], "profile has no choice 'nosuch'"),
         (["nosuch=1"], "nosuch=1: there is no key 'nosuch'"),
-        (
-            ["network=host", "network.machines=2"],
-            "network must be netns, dumbbell, or virtual: calibrated or simulated",
-        ),
     ],
     ids=str,
 )
