@@ -11,7 +11,6 @@ from harness.config import sweep
 from harness.emulation import user_namespace
 from harness.report import report
 from harness.reporting.analysis import load
-from harness.runner import run
 from harness.validation import checked
 from tests.launching import afresh, runs
 
@@ -57,7 +56,7 @@ def test_it_is_the_run_that_virtual_time_by_name_is_and_says_why():
     found, named = used(*asked), used(*asked, "network=simulated")
     assert found["network.in_place_of"] == f"netns: {FORBIDDEN}"
     assert named["network.in_place_of"] is None and found["network.queue_ms"] == 20
-    assert run.run_dir_of(found) == run.run_dir_of(named)
+    assert found.run_dir() == named.run_dir()
     assert checked(found).network.in_process
 
 

@@ -14,7 +14,6 @@ import pytest
 
 from harness.config.settings import NOT_IDENTITY, BadSetting, Settings, leaves
 from harness.preview import composed
-from harness.runner.run import _run_id as run_id
 from harness.validation import checked
 from harness.virtual.run import simulate
 from tests.virtual.runs import prepare
@@ -141,7 +140,7 @@ def is_ignored(tmp_path: Path, base: Settings, before: str, key: str) -> bool:
         after = outcome(tmp_path, asked)
     except BadSetting:
         return False
-    return after == before or run_id(asked) == run_id(base)
+    return after == before or asked.run_id() == base.run_id()
 
 
 @pytest.mark.long

@@ -12,11 +12,10 @@ import yaml
 
 from harness.config.scales import compose
 from harness.config.search_path import choices
-from harness.config.settings import BadSetting
+from harness.config.settings import BadSetting, Settings
 from harness.records import environment
 from harness.reporting.analysis import agreement
 from harness.reproduce.paper import Paper, check, reproducible
-from harness.runner import run
 from tests.launching import popen, processes, until
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -74,7 +73,7 @@ def test_packets_are_the_runs_of_the_plain_sweep_and_each_has_a_twin_in_virtual_
         for sweep in known.sweeps
     )
     plain = compose(["-m", f"+experiment={experiment}", "scale=laptop", "seed=0"])
-    assert set(map(run.run_dir_of, packets)) == set(map(run.run_dir_of, plain))
+    assert set(map(Settings.run_dir, packets)) == set(map(Settings.run_dir, plain))
     assert not any(each.build("network").in_process for each in packets)
     assert all(each.build("network").in_process for each in virtual)
     twins = [{agreement.identity_of(each.config) for each in runs} for runs in (virtual, packets)]

@@ -5,7 +5,6 @@ import pytest
 from harness.config import sweep
 from harness.config.search_path import choices
 from harness.config.settings import BadSetting, leaves
-from harness.runner import run
 from harness.validation import checked
 
 EXPERIMENTS = choices("experiment")
@@ -54,11 +53,11 @@ def test_the_first_lines_of_an_experiment_are_its_command(experiment):
 
 
 def test_the_run_id_depends_on_what_decides_the_result_and_on_nothing_else():
-    one = run.run_dir_of(settings())
-    assert run.run_dir_of(settings("results=/elsewhere", "rerun=true")).name == one.name
-    assert run.run_dir_of(settings("report=false")).name == one.name
+    one = settings().run_dir()
+    assert settings("results=/elsewhere", "rerun=true").run_dir().name == one.name
+    assert settings("report=false").run_dir().name == one.name
     for other in ("seed=1", "steps=7", "profile.rate_mbit=17", "method=topk"):
-        assert run.run_dir_of(settings(other)).name != one.name
+        assert settings(other).run_dir().name != one.name
 
 
 def test_the_run_id_depends_on_what_is_in_the_files_that_are_named(tmp_path):
@@ -66,10 +65,10 @@ def test_the_run_id_depends_on_what_is_in_the_files_that_are_named(tmp_path):
     trace = tmp_path / "own.csv"
     nested = ("profile=scaled", "profile@profile.of=trace", f"profile.of.path={trace}")
     trace.write_text("time_s,rate_mbit\n0,10\n5,20\n")
-    before = run.run_dir_of(settings(*nested)).name
-    assert run.run_dir_of(settings(*nested)).name == before
+    before = settings(*nested).run_dir().name
+    assert settings(*nested).run_dir().name == before
     trace.write_text("time_s,rate_mbit\n0,10\n5,21\n")
-    assert run.run_dir_of(settings(*nested)).name != before
+    assert settings(*nested).run_dir().name != before
     assert "files" not in settings("profile=markov").identity()
 
 

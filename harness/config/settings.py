@@ -4,6 +4,7 @@ Below, nobody reads a value by its key: what is run is a `harness.config.run.Run
 what a run's id, its label and the comparison with a checkpoint are of.
 """
 
+import hashlib
 import inspect
 import json
 from collections.abc import Container, Iterator, Mapping
@@ -107,6 +108,19 @@ class Settings:
         if self["target.ends_run"]:
             found["target"] = self["target"]
         return found | {"files": _digests(found)}
+
+    def run_id(self) -> str:
+        """Hash of what decides the result."""
+        text = json.dumps(self.identity(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def run_dir(self) -> Path:
+        """results/<experiment>/<run id>.
+
+        A machine that is not the first of a run keeps its part elsewhere, by its network.
+        """
+        place = self.build("network").place(self.run_id())
+        return Path(self["results"]).absolute() / self["experiment"] / place
 
     def build(self, part: str) -> Any:
         """The object one of PARTS (or `optimizer.schedule`) describes.

@@ -46,6 +46,12 @@ def end(run_dir: Path, state: str, error: str | None = None, **details: Any) -> 
         overwrite_json(path, content)
 
 
+def end_if_running(run_dir: Path, final: str, error: str) -> None:
+    """`end` a run in the state `final`, unless it has told how it ended itself."""
+    if state(run_dir) == "running":
+        end(run_dir, final, error)
+
+
 def state(run_dir: Path) -> str | None:
     """State of a run; a running one whose process is gone counts as interrupted. None: no run.
 

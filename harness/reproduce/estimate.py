@@ -3,12 +3,13 @@
 import os
 import time
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from harness import plan
 from harness.config.run import Run
 from harness.config.settings import Settings
 from harness.reproduce.perform import MOST_AT_A_TIME, is_virtual
-from harness.runner.run import is_done, run_dir_of
+from harness.runner import previous_result
 from harness.virtual.curve import is_apart, key_of
 
 START_S = 5.0  # of a run over packets: processes, namespaces, probes, evaluations, the end
@@ -22,8 +23,8 @@ class Estimate:
     """Real seconds of runs that are to be done; virtual ones are done `at_a_time`."""
 
     at_a_time: int = field(default_factory=lambda: min(os.cpu_count() or 1, MOST_AT_A_TIME))
-    _left: dict[str, float] = field(default_factory=dict, init=False)  # by run directory
-    _virtual: dict[str, bool] = field(default_factory=dict, init=False)
+    _left: dict[Path, float] = field(default_factory=dict, init=False)
+    _virtual: dict[Path, bool] = field(default_factory=dict, init=False)
     _steps: dict[str, float] = field(default_factory=dict, init=False)  # seconds of one worker's
     _trained: set[tuple[str, str]] = field(default_factory=set, init=False)  # results and key
     _plan: plan.Plan = field(default_factory=plan.Plan, init=False)
@@ -34,10 +35,11 @@ class Estimate:
 
     def add(self, settings: Settings) -> None:
         """A run that is to be done, unless it was; BadSetting where it cannot be predicted."""
-        if not is_done(settings):
-            place = str(run_dir_of(settings))
-            self._virtual[place] = is_virtual(settings)
-            self._left[place] = self._real_s(settings, settings.run())
+        run_dir = settings.run_dir()
+        if not previous_result.is_kept(run_dir, settings):
+            run = settings.run()
+            self._virtual[run_dir] = run.network.in_process
+            self._left[run_dir] = self._real_s(settings, run)
 
     def begin(self) -> None:
         self._last = time.monotonic()
@@ -46,7 +48,7 @@ class Estimate:
         """A run ended now, which was all that went on since `begin` or the last call."""
         kind, now = is_virtual(settings), time.monotonic()
         self._took_s[kind] += now - self._last
-        self._expected_s[kind] += self._left.pop(str(run_dir_of(settings)), 0.0)
+        self._expected_s[kind] += self._left.pop(settings.run_dir(), 0.0)
         self._last = now
 
     def runs(self, virtual: bool) -> int:

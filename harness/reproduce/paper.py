@@ -9,7 +9,6 @@ import yaml
 from harness.config.scales import Described, compose, describe
 from harness.config.settings import BadSetting, Settings
 from harness.plan import deciding
-from harness.runner import run
 from harness.studies import studies
 from harness.validation import checked
 
@@ -60,7 +59,7 @@ class Paper:
     def described(self, overrides: list[str]) -> Described:
         """Every run, each once, in the order of `commands`; all at one scale."""
         found = describe(self.commands(overrides))
-        runs = {run.run_dir_of(settings): settings for settings in found.runs}
+        runs = {settings.run_dir(): settings for settings in found.runs}
         return Described(list(runs.values()), found.scale)
 
 

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import NoReturn
 
 from harness.config.settings import Settings
-from harness.runner import run
+from harness.runner import previous_result, run
 from harness.runner.run import Outcome
 
 ATTEMPTS = 2  # what the machine's other work disturbed is done once more
@@ -31,9 +31,9 @@ def perform(runs: list[Settings], tell: Tell) -> list[Outcome]:
     go on in order, is recorded by them, and is raised again: the same call goes on from there.
     """
     found = {
-        at: Outcome(run.run_dir_of(settings), "succeeded", None, skipped=True)
+        at: Outcome(run_dir, "succeeded", None, skipped=True)
         for at, settings in enumerate(runs)
-        if run.is_done(settings)
+        if previous_result.is_kept(run_dir := settings.run_dir(), settings)
     }
     for group, which in ((_virtual, True), (_packets, False)):
         of_kind = [at for at, one in enumerate(runs) if is_virtual(one) == which]

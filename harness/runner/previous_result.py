@@ -1,4 +1,4 @@
-"""An earlier result of a run that is done again: kept until there is a new one.
+"""An earlier result of a run: whether it is whole; done again, it is kept until there is a new one.
 
 While the run goes on, the earlier one is beside it, hidden. If it does not succeed, the earlier one
 is put back, and what the failed one left is hidden in its place.
@@ -7,7 +7,36 @@ is put back, and what the failed one left is hidden in its place.
 import shutil
 from pathlib import Path
 
-from harness.records import status
+import yaml
+
+from harness.config.settings import Settings
+from harness.records import manifest, status
+from harness.records.run_directory import read_json
+
+
+def is_kept(run_dir: Path, settings: Settings) -> bool:
+    """True if a whole result of `settings` is in `run_dir`, and no other is asked for."""
+    succeeded = status.state(run_dir) == "succeeded" and not settings["rerun"]
+    return succeeded and not damage(run_dir, settings)
+
+
+def damage(run_dir: Path, settings: Settings) -> str:
+    """Describe damage to the files of an earlier run; "" if there is none, or no run."""
+    if not (run_dir / "status.json").exists():
+        return ""
+    told = read_json(run_dir / "status.json")
+    if told is None:
+        return "status.json is damaged"
+    if told.get("state") == "succeeded":
+        if difference := manifest.damage(run_dir, told):
+            return difference
+    elif not (run_dir / "config.yaml").exists():
+        return ""  # it ended before it began
+    try:
+        same = Settings.read(run_dir).run_id() == settings.run_id()
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError):
+        same = False  # it is not there, neither UTF-8 nor YAML, or no settings
+    return "" if same else "config.yaml is damaged"
 
 
 def put_back(run_dir: Path) -> Path:

@@ -1,7 +1,5 @@
 """One run: its directory, its namespaces, following it to the end, and what the user sees of it."""
 
-import hashlib
-import json
 import shutil
 import signal
 import sys
@@ -15,7 +13,7 @@ import yaml
 from harness.config.run import Run
 from harness.config.settings import BadSetting, Settings
 from harness.emulation.user_namespace import SHELL_SIGNAL
-from harness.records import checkpoint, manifest, status
+from harness.records import checkpoint, status
 from harness.records.run_directory import TABLES, Table, read_events, read_json, refusal
 from harness.runner import previous_result
 from harness.runner.fork_server import Supervisor
@@ -34,20 +32,6 @@ class Outcome(NamedTuple):
     skipped: bool
 
 
-def run_dir_of(settings: Settings) -> Path:
-    """results/<experiment>/<run id>; the id is a hash of what decides the result.
-
-    A machine that is not the first of a run keeps its part elsewhere, by its network.
-    """
-    place = settings.build("network").place(_run_id(settings))
-    return Path(settings["results"]).absolute() / settings["experiment"] / place
-
-
-def _run_id(settings: Settings) -> str:
-    text = json.dumps(settings.identity(), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
 def perform(settings: Settings) -> Outcome:
     """Run `settings` (checked already) unless a succeeded result exists; returns how it ended.
 
@@ -55,8 +39,8 @@ def perform(settings: Settings) -> Outcome:
     Waits while another process makes the same run. BadSetting when its directory cannot be written.
     An earlier result is replaced by one that succeeded, and by no other.
     """
-    run_dir, asked = run_dir_of(settings), settings.run()
-    if _keep(run_dir, settings):
+    run_dir, asked = settings.run_dir(), settings.run()
+    if previous_result.is_kept(run_dir, settings):
         return Outcome(run_dir, "succeeded", None, skipped=True)
     with ExitStack() as held:
         try:
@@ -68,9 +52,10 @@ def perform(settings: Settings) -> Outcome:
         )
         lock = held.enter_context(to_ourselves)
         previous_result.put_back(run_dir)  # of a process that was killed
-        if _keep(run_dir, settings):  # the run that we waited for was this one, or just put back
+        # The run that we waited for may have been this one, or it was just put back.
+        if previous_result.is_kept(run_dir, settings):
             return Outcome(run_dir, "succeeded", None, skipped=True)
-        if damaged := _damaged(run_dir, settings):
+        if damaged := previous_result.damage(run_dir, settings):
             print(f"{run_dir}: {damaged}: its run is done again", file=sys.stderr)
         else:
             previous_result.set_aside(run_dir)
@@ -78,7 +63,10 @@ def perform(settings: Settings) -> Outcome:
             _perform(run_dir, settings, asked, lock)
         finally:
             now_in = previous_result.put_back(run_dir)
-    ended = read_json(now_in / "status.json") or _removed(run_dir)
+    ended = read_json(now_in / "status.json")
+    if not ended:
+        gone = f"{run_dir} was removed while the run went on"
+        return Outcome(now_in, "failed", gone, skipped=False)
     return Outcome(now_in, ended["state"], ended.get("error"), skipped=False)
 
 
@@ -88,61 +76,22 @@ def _perform(run_dir: Path, settings: Settings, asked: Run, lock: int | None) ->
         try:
             _fresh(run_dir, settings)
         except OSError as error:
-            _end(run_dir, "failed", str(error))
+            status.end_if_running(run_dir, "failed", str(error))
             raise BadSetting(f"results: {run_dir} cannot be written: {error}") from error
         if lock is None:
             _simulated(run_dir, asked)
         else:
             _supervised(run_dir, asked, lock)
     except KeyboardInterrupt:
-        _end(run_dir, "interrupted", "stopped by the user")
+        status.end_if_running(run_dir, "interrupted", "stopped by the user")
         raise
     except BaseException as error:
-        _end(run_dir, "failed", f"the runner failed: {type(error).__name__}: {error}")
+        status.end_if_running(
+            run_dir, "failed", f"the runner failed: {type(error).__name__}: {error}"
+        )
         raise
     finally:
         shutil.rmtree(status.temporary(run_dir), ignore_errors=True)
-
-
-def _end(run_dir: Path, state: str, error: str) -> None:
-    """Tell how the run ended, unless it told so itself."""
-    if status.state(run_dir) == "running":
-        status.end(run_dir, state, error)
-
-
-def _removed(run_dir: Path) -> dict[str, str]:
-    """Status of a run without one."""
-    return {"state": "failed", "error": f"{run_dir} was removed while the run went on"}
-
-
-def is_done(settings: Settings) -> bool:
-    """True if `perform` would keep the earlier result."""
-    return _keep(run_dir_of(settings), settings)
-
-
-def _keep(run_dir: Path, settings: Settings) -> bool:
-    """True if a whole result is there already."""
-    succeeded = status.state(run_dir) == "succeeded" and not settings["rerun"]
-    return succeeded and not _damaged(run_dir, settings)
-
-
-def _damaged(run_dir: Path, settings: Settings) -> str:
-    """Describe damage to the files of an earlier run; "" if there is none, or no run."""
-    if not (run_dir / "status.json").exists():
-        return ""
-    told = read_json(run_dir / "status.json")
-    if told is None:
-        return "status.json is damaged"
-    if told.get("state") == "succeeded":
-        if damage := manifest.damage(run_dir, told):
-            return damage
-    elif not (run_dir / "config.yaml").exists():
-        return ""  # it ended before it began
-    try:
-        same = _run_id(Settings.read(run_dir)) == _run_id(settings)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError):
-        same = False  # it is not there, neither UTF-8 nor YAML, or no settings
-    return "" if same else "config.yaml is damaged"
 
 
 def _fresh(run_dir: Path, settings: Settings) -> None:

@@ -11,7 +11,6 @@ from controllers.delay_source import FromProfile, Measured, Recorded
 from harness.config import sweep
 from harness.config.search_path import choices
 from harness.config.settings import BadSetting, Settings
-from harness.runner import run
 from harness.validation import checked
 from tests.controllers.observations import seen
 
@@ -143,9 +142,9 @@ def test_what_is_in_the_recording_decides_the_run(recording: Path) -> None:
         f"controller.delay_source.path={recording}",
     )
     recording.write_text("comm_s\n1\n")
-    before = run.run_dir_of(settings(*overrides)).name
+    before = settings(*overrides).run_dir().name
     recording.write_text("comm_s\n2\n")
-    assert run.run_dir_of(settings(*overrides)).name != before
+    assert settings(*overrides).run_dir().name != before
     recording.write_text("comm_s\nx\n")
     with pytest.raises(BadSetting, match=r"controller: .*csv:2: comm_s must be a number"):
         checked(settings(*overrides))

@@ -63,7 +63,7 @@ def test_done_again_and_failed_the_result_is_still_there(
 ) -> None:
     """The whole of `perform`, with a run that breaks."""
     wanted = settings(f"results={tmp_path}", "rerun=true")
-    run_dir = run.run_dir_of(wanted)
+    run_dir = wanted.run_dir()
     ended(run_dir, "succeeded", "first")
     (run_dir / "config.yaml").write_text(yaml.safe_dump(wanted.config))
     seal(run_dir)
