@@ -139,12 +139,14 @@ def beside(group: str, name: str) -> Fields:
 def named(group: str, section: Fields) -> tuple[str, Fields]:
     """The choice of a group that is nearest to a section, and its fields; else its class's."""
     target = str(section.get("_target_"))
-    made = {name: told for name, told in choices(group).items() if told.get("_target_") == target}
+    made = {
+        name: choice for name, choice in choices(group).items() if choice.get("_target_") == target
+    }
     if not made:
         return target, canonical({"_target_": target}, {})
     apart = {
-        name: sum(section.get(key) != told.get(key) for key in {*section, *told} - {"density"})
-        for name, told in made.items()
+        name: sum(section.get(key) != choice.get(key) for key in {*section, *choice} - {"density"})
+        for name, choice in made.items()
     }
     name = min(made, key=lambda each: (apart[each], each))
     return name, made[name]

@@ -179,20 +179,24 @@ def apply(ip: IPRoute, wanted: Iterable[tuple[Direction, Link]]) -> int:
     A ValueError is of one that the kernel cannot be told, and nothing was changed. A NetworkError
     names those that the kernel refused: the others were changed, and these stay intended.
     """
-    changing = [(each, planned) for each, planned in wanted if planned != each.intended]
+    changing = [
+        (direction, planned) for direction, planned in wanted if planned != direction.intended
+    ]
     reshaped, impaired = [], []
-    for each, planned in changing:
-        new, old = each.real(planned), each.real(each.intended)
+    for direction, planned in changing:
+        new, old = direction.real(planned), direction.real(direction.intended)
         if links.rate_bytes(new.rate_mbit) != links.rate_bytes(old.rate_mbit):
-            reshaped.append((each, new.rate_mbit))
+            reshaped.append((direction, new.rate_mbit))
         if new[1:] != old[1:]:
-            impaired.append((each, planned))
+            impaired.append((direction, planned))
     with _telling:
-        for each, planned in changing:
-            each.intended = planned
-        held_mbit = links.change_rates(ip, [(each.shaper, rate) for each, rate in reshaped])
-        for (each, _), read_mbit in zip(reshaped, held_mbit, strict=True):
-            each.holds(read_mbit)
-        for each, planned in impaired:
-            each.impair(ip, planned)
+        for direction, planned in changing:
+            direction.intended = planned
+        held_mbit = links.change_rates(
+            ip, [(direction.shaper, rate) for direction, rate in reshaped]
+        )
+        for (direction, _), read_mbit in zip(reshaped, held_mbit, strict=True):
+            direction.holds(read_mbit)
+        for direction, planned in impaired:
+            direction.impair(ip, planned)
     return len(changing)

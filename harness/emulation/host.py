@@ -121,21 +121,21 @@ class Host(Shaping):
         profile: Profile,
         dilation: float,
     ) -> HostNetwork:
-        found = nic.find(ip, str(self.interface))
-        told = rendezvous.gather("machines", self._describe(ip, found)._asdict())
-        known = [Machine(**each) for each in told]
-        others = [machine for n, machine in enumerate(known) if n != self.machine]
+        interface = nic.find(ip, str(self.interface))
+        described = rendezvous.gather("machines", self._describe(ip, interface)._asdict())
+        machines = [Machine(**each) for each in described]
+        others = [machine for n, machine in enumerate(machines) if n != self.machine]
         peers = [address for machine in others for address in machine.addresses]
         running = self._congestion_control(others[0].address)
-        here, ifb = held.enter_context(lease(ip, found.name, peers, self.port, self._loan()))
+        leased, ifb = held.enter_context(lease(ip, interface.name, peers, self.port, self._loan()))
         own = Namespace.current()
         held.callback(own.close)
         network = HostNetwork(
             ip,
             rendezvous,
-            known,
-            here,
-            self._directions({"up": here.index, "down": ifb}, own, profile, dilation),
+            machines,
+            leased,
+            self._directions({"up": leased.index, "down": ifb}, own, profile, dilation),
             profile,
             self._settings(profile, dilation) | {"congestion_control": running},
         )

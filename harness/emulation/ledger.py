@@ -199,19 +199,19 @@ def _undo(path: Path, known: Entry, dry_run: bool) -> list[str]:
         where.close()
 
 
-def _remove_all(ip: IPRoute, known: Entry, dry_run: bool) -> list[str]:
+def _remove_all(ip: IPRoute, entry: Entry, dry_run: bool) -> list[str]:
     said = []
-    for piece in nic.left(ip, known.nic):
+    for piece in nic.left(ip, entry.nic):
         if not dry_run:
             with attempt(f"remove {piece.text}"):
                 piece.remove()
-        said.append(f"{known.interface}: {piece.text}")
+        said.append(f"{entry.interface}: {piece.text}")
     if dry_run:
         return said
-    if remaining := nic.left(ip, known.nic):
-        raise NetworkError(f"restore {known.interface}: {remaining[0].text} is still there")
-    if said and (now := nic.qdiscs(ip, known.index)) != known.qdiscs:
-        said.append(f"{known.interface}: its qdiscs were {known.qdiscs} and now are {now}")
+    if remaining := nic.left(ip, entry.nic):
+        raise NetworkError(f"restore {entry.interface}: {remaining[0].text} is still there")
+    if said and (now := nic.qdiscs(ip, entry.index)) != entry.qdiscs:
+        said.append(f"{entry.interface}: its qdiscs were {entry.qdiscs} and now are {now}")
     return said
 
 

@@ -149,21 +149,21 @@ class Rendezvous:
                 f"meet the other machines at {master}:{port}: {error.strerror}; network.master "
                 "must be an address of machine 0, and network.port free there"
             ) from error
-        known: dict[int, Peer] = {}
-        unknown: list[Peer] = []
+        peers: dict[int, Peer] = {}
+        newcomers: list[Peer] = []
         with listener:
-            while len(known) < self.machines - 1:
-                everyone = [listener, *(peer.connection for peer in (*unknown, *known.values()))]
-                missing = sorted(set(range(1, self.machines)) - set(known))
+            while len(peers) < self.machines - 1:
+                everyone = [listener, *(peer.connection for peer in (*newcomers, *peers.values()))]
+                missing = sorted(set(range(1, self.machines)) - set(peers))
                 self._wait(
                     everyone, deadline, f"machines {missing} did not come to {master}:{port}"
                 )
-                unknown = self._let_in(listener, unknown)
-                unknown = [peer for peer in unknown if not self._greeted(peer, known)]
-                known = {number: peer for number, peer in known.items() if peer.read()}
-        for peer in unknown:
+                newcomers = self._let_in(listener, newcomers)
+                newcomers = [peer for peer in newcomers if not self._greeted(peer, peers)]
+                peers = {number: peer for number, peer in peers.items() if peer.read()}
+        for peer in newcomers:
             peer.connection.close()
-        self._peers = [known[number] for number in sorted(known)]
+        self._peers = [peers[number] for number in sorted(peers)]
         for peer in self._peers:
             self._send(peer, {"name": "welcome", "value": None})
 

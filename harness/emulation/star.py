@@ -129,15 +129,15 @@ def ring_tours(
 ) -> list[RttPath]:
     """Round trips from each node to the next: every link is crossed both ways."""
     by_name = {direction.name: direction for direction in directions}
-    found = []
+    tours = []
     for here, node in enumerate(nodes):
         there = (here + 1) % len(nodes)
         away, back = node.address, nodes[there].address
         crossed = [(f"up{here}", away), (f"down{there}", away)]
         crossed += [(f"up{there}", back), (f"down{here}", back)]
         ends = Ends(node.namespace, nodes[there].namespace, back)
-        found.append(RttPath(f"{here}-{there}", ends, [(by_name[n], a) for n, a in crossed]))
-    return found
+        tours.append(RttPath(f"{here}-{there}", ends, [(by_name[n], a) for n, a in crossed]))
+    return tours
 
 
 def _check_matrix(rows: tuple[tuple[float, ...], ...]) -> None:

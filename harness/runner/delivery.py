@@ -166,19 +166,19 @@ def judged(
         return Delivery(0.0)
     edges = np.unique([float(row["time_s"]) for row in rows[links[0]]])
     busy = together.integral(StepFunction(np.zeros(1), np.ones(1)), edges)
-    found = Delivery(float(busy[-1] - busy[0]))
-    if found.communicated_s * dilation < LEAST_S:
-        return found
+    delivery = Delivery(float(busy[-1] - busy[0]))
+    if delivery.communicated_s * dilation < LEAST_S:
+        return delivery
     carried = {link: _carried(rows[link], edges) for link in links}
     chosen = _windows(busy, WINDOW_S / dilation)
     if bounded[0]:
         short = exchanges.bytes_until(~long, edges)
         moved = {link: each - short for link, each in carried.items()}
-        found = _lower(found, moved, together.integral(slowest, edges), edges, chosen)
+        delivery = _lower(delivery, moved, together.integral(slowest, edges), edges, chosen)
     if bounded[1]:
         anyone = exchanges.any(BURST_US / 1e6 / dilation)
-        found = _upper(found, carried, rates, anyone, edges, chosen)
-    return found
+        delivery = _upper(delivery, carried, rates, anyone, edges, chosen)
+    return delivery
 
 
 def _carried(rows: list[Row], edges: Array) -> Array:

@@ -22,14 +22,14 @@ class Circle:
 
     def meet(self, member: int, brought: Any, make: Callable[[list[Any]], Any]) -> Any:
         """Wait for all members and return `make(everybody's brought)`, made in order of member."""
-        here = self._round
-        here.brought[member] = brought
-        if len(here.brought) == self.size:
+        current = self._round
+        current.brought[member] = brought
+        if len(current.brought) == self.size:
             self._round = _Round()
-            here.made.append(make([here.brought[each] for each in range(self.size)]))
+            current.made.append(make([current.brought[each] for each in range(self.size)]))
         else:
-            self._world.wait(lambda: 0.0 if here.made else None)
-        return here.made[0]
+            self._world.wait(lambda: 0.0 if current.made else None)
+        return current.made[0]
 
 
 @dataclass

@@ -22,11 +22,11 @@ def ring_sum(parts: Sequence[Tensor]) -> Tensor:
     total = torch.empty_like(flat[0])
     run = _run_elements(first, size)
     for rank in range(size):
-        here = slice(rank * run, (rank + 1) * run)
-        if total[here].numel():
-            torch.add(flat[rank - 1][here], flat[rank - 2][here], out=total[here])
+        segments = slice(rank * run, (rank + 1) * run)
+        if total[segments].numel():
+            torch.add(flat[rank - 1][segments], flat[rank - 2][segments], out=total[segments])
             for back in range(3, size + 1):
-                total[here].add_(flat[rank - back][here])
+                total[segments].add_(flat[rank - back][segments])
     return total.view(first.shape)
 
 

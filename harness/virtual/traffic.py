@@ -151,13 +151,13 @@ class Traffic:
 
     def _path(self, sender: int, receiver: int) -> Path:
         own = self.costs.workers_per_node
-        known = sender // own, receiver // own
-        if known not in self._paths:
-            ends = np.array([known[0]]), np.array([known[1]])
+        nodes = sender // own, receiver // own
+        if nodes not in self._paths:
+            ends = np.array([nodes[0]]), np.array([nodes[1]])
             routes = self._link_states.routes
             there, back = routes.paths(*ends), routes.paths(*reversed(ends))
-            if known[0] == known[1]:
+            if nodes[0] == nodes[1]:
                 there = back = np.full_like(there, VOID)
-            crossed = tuple(int(each) for each in there[0] if each != VOID)
-            self._paths[known] = Path(there, back, crossed)
-        return self._paths[known]
+            crossed = tuple(int(direction) for direction in there[0] if direction != VOID)
+            self._paths[nodes] = Path(there, back, crossed)
+        return self._paths[nodes]

@@ -101,10 +101,10 @@ def overlap_s(spans: Sequence[Interval], others: Sequence[Interval]) -> float:
 
 def merged(spans: Iterable[Interval]) -> list[Interval]:
     """Union of the spans, as disjoint spans in order."""
-    found: list[Interval] = []
+    union: list[Interval] = []
     for start_s, end_s in sorted(spans):
-        if found and start_s <= found[-1][1]:
-            found[-1] = found[-1][0], max(end_s, found[-1][1])
+        if union and start_s <= union[-1][1]:
+            union[-1] = union[-1][0], max(end_s, union[-1][1])
         else:
-            found.append((start_s, end_s))
-    return found
+            union.append((start_s, end_s))
+    return union
