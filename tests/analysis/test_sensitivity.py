@@ -66,11 +66,11 @@ def test_points_are_run_judged_and_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With 8 workers an all-gather costs top-k more than a ring costs a gradient, with 2 less."""
-    asked = "+experiment=netsense_table1 network=simulated profile.of.rate_mbit=500 seed=0 steps=4"
+    asked = "+experiment=netsense_table1 network=simulated profile.of.rate_mbit=500 seed=0,1,2 steps=4"
     command = [*asked.split(), "--claim", "500 Mbit/s: TopK-0.1 loses", "--results", str(tmp_path)]
     main([*command, "--grid", "workers=2,8,0"])
     told = capsys.readouterr().out
-    assert "2 points, 10 runs, 1 refused" in told and "refused: workers=0: workers must be" in told
+    assert "2 points, 30 runs, 1 refused" in told and "refused: workers=0: workers must be" in told
     assert "holds in 50% of 2 admissible settings (1 more are refused)" in told
     assert "border: workers between 2 and 8, on 1 of 1 lines" in told
     [table] = (tmp_path / "sensitivity").glob("*.csv")
