@@ -27,7 +27,8 @@ from harness.config.network import NetworkChoice
 from harness.config.parallel import Data, Split
 from harness.config.run import Run
 from harness.config.server import Server
-from harness.config.settings import BadSetting, Settings, leaves
+from harness.config.settings import BadSetting, Settings
+from harness.config.typed import leaves
 from harness.emulation.dumbbell import Dumbbell
 from harness.engine.exchange.exchange_stats import Exchanged
 from harness.engine.training.train import UNSETTLED_STEPS, Loop

@@ -33,7 +33,7 @@ BUCKETS = [{"m.weight": (120, 100), "v": (90,)}, {"t": (16, 8, 3, 3)}, {"w": (30
 STATIC = {"_target_": "profiles.static.Static", "rate_mbit": 100.0}
 WAVE = {"_target_": "profiles.square.Square", "high_mbit": 80, "low_mbit": 10, "period_s": 5}
 DELAYED = {**STATIC, "delay_ms": 2.0}
-RUN = {"seed": 3, "profile": WAVE, "workers": 4, "workers_per_node": 1}
+RUN = {"seed": 3, "network_seed": 3, "profile": WAVE, "workers": 4, "workers_per_node": 1}
 
 # What else a choice has to be for its fields to matter.
 SCENES: dict[str, dict[str, Any]] = {

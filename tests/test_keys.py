@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from harness.config.settings import NOT_IDENTITY, BadSetting, Settings, leaves
+from harness.config.settings import NOT_IDENTITY, BadSetting, Settings
+from harness.config.typed import leaves
 from harness.preview import composed
 from harness.validation import checked
 from harness.virtual.run import simulate

@@ -13,11 +13,13 @@ from harness.preview import composed
 
 ROOT = Path(__file__).resolve().parents[1]
 EDGE = (  # who composes configurations, or keeps one with what follows from it
-    "harness/__main__.py", "harness/announce.py", "harness/calibrate/compression.py",
+    "harness/__main__.py", "harness/advise/", "harness/sensitivity.py", "harness/announce.py",
+    "harness/calibrate/compression.py",
     "harness/doctor/__main__.py", "harness/doctor/composition.py",
     "harness/help.py",
     "harness/config/label.py", "harness/config/parts.py", "harness/plan.py", "harness/preview.py",
     "harness/config/refused.py", "harness/reproduce/", "harness/runner/run.py",
+    "harness/runner/previous_result.py",
     "harness/runner/supervise.py", "harness/runner/fork_server.py", "harness/config/scales.py",
     "harness/config/settings.py", "harness/config/fallback.py", "harness/config/sweep.py",
     "harness/config/typed.py", "harness/validation.py",

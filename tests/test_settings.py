@@ -4,7 +4,8 @@ import pytest
 
 from harness.config import sweep
 from harness.config.search_path import choices
-from harness.config.settings import BadSetting, leaves
+from harness.config.settings import BadSetting
+from harness.config.typed import leaves
 from harness.validation import checked
 
 EXPERIMENTS = choices("experiment")

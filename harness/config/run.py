@@ -160,7 +160,7 @@ class Run:
     timeouts: Timeouts
     reuse_training: bool  # of an equal run, where the network has no say in it
     deciding: Mapping[str, Any]  # what a run that goes on from this one has to have equal
-    training: Callable[[], Mapping[str, Any]]  # likewise one that reuses its training
+    training: Callable[[], Mapping[str, object]]  # likewise one that reuses its training
 
     model: Architecture
     times: Times | None  # of the model's computation

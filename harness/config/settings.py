@@ -194,15 +194,6 @@ def deciding(config: Mapping[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps({k: v for k, v in config.items() if k not in FREE}))
 
 
-def leaves(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every value of nested mappings, with the keys that lead to it."""
-    if isinstance(value, dict) and value:
-        for key, inner in value.items():
-            yield from leaves(inner, (*keys, str(key)))
-    else:
-        yield keys, value
-
-
 def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 

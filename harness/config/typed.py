@@ -153,3 +153,18 @@ def _told(kind: Any) -> str:
     if origin is not None and issubclass(origin, Sequence):
         return f"a list, each {_told(arguments[0])}"
     return "a section with _target_"
+
+
+def leaves(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every value of nested mappings, with the keys that lead to it."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from leaves(inner, (*keys, str(key)))
+    else:
+        yield keys, value
+
+
+def class_paths(value: Any) -> set[str]:
+    """What nested mappings name as the classes of their parts."""
+    named = (found for keys, found in leaves(value) if keys[-1:] == ("_target_",))
+    return {each for each in named if isinstance(each, str)}

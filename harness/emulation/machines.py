@@ -75,7 +75,7 @@ class HostNetwork(Network):
 
     def ceiling(self) -> Ceiling:
         """Ceiling without a measurement: interfaces that others use are not opened up."""
-        needed_mbit = self.settings["busiest_mbit"] / self.settings["dilation"]
+        needed_mbit = self.options["busiest_mbit"] / self.options["dilation"]
         return Ceiling(needed_mbit, None)
 
     def probe(self) -> list[Probe]:
@@ -85,7 +85,7 @@ class HostNetwork(Network):
     def _probe(self, sender: int, receiver: int) -> Probe:
         up = self.profile.link(0.0, sender, "up").rate_mbit
         planned_mbit = min(up, self.profile.link(0.0, receiver, "down").rate_mbit)
-        dilation = self.settings["dilation"]
+        dilation = self.options["dilation"]
         mtu_bytes = min(self._known[n].mtu_bytes for n in (sender, receiver))
         for _ in range(_TRIES):
             real_mbit = self._flow(sender, receiver, planned_mbit / dilation)
@@ -111,11 +111,11 @@ class HostNetwork(Network):
             if listener:
                 end = held.enter_context(_accepted(listener, self._known[sender].addresses))
                 probe.make_ready(end, None)
-                measured = probe.received_mbit(end, rate_mbit, self.settings["probe_s"])
+                measured = probe.received_mbit(end, rate_mbit, self.options["probe_s"])
                 end.shutdown(socket.SHUT_RDWR)
             elif here == sender:
                 end = held.enter_context(socket.socket())
-                window = probe.window_bytes(rate_mbit, self.settings["queue_bytes"])
+                window = probe.window_bytes(rate_mbit, self.options["queue_bytes"])
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, window)
                 end.settimeout(_CONNECT_S)
                 end.connect((address, port))
@@ -130,7 +130,7 @@ class HostNetwork(Network):
         except NetworkError as error:
             raise NetworkError(
                 f"{self.interface} is no longer shaped: network.time_limit_s = "
-                f"{self.settings['time_limit_s']} is over, or somebody removed it"
+                f"{self.options['time_limit_s']} is over, or somebody removed it"
             ) from error
 
     def bytes(self) -> dict[str, int]:
@@ -150,7 +150,7 @@ class HostNetwork(Network):
         }
         machines = self.gather("description", here)
         links = {name: held for machine in machines for name, held in machine["links"].items()}
-        return self.settings | {"links": links, "machines": machines}
+        return self.options | {"links": links, "machines": machines}
 
 
 def _accepted(listener: socket.socket, sender: Sequence[str]) -> socket.socket:

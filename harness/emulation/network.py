@@ -37,7 +37,7 @@ class Network:
         tours: Sequence[RttPath] = (),
         pairs: Sequence[CompetingPath] = (),
     ) -> None:
-        self._ip, self.nodes, self.settings = ip, nodes, settings
+        self._ip, self.nodes, self.options = ip, nodes, settings
         self.directions, self._tours = directions, tours
         self.profile, self.pairs = profile, pairs
         self.size = len(nodes)
@@ -71,8 +71,8 @@ class Network:
         size = min(self.size, MOST_AT_ONCE)
         ring = [(self.nodes[n], self.nodes[(n + 1) % self.size]) for n in range(size)]
         ends = [Ends(a.namespace, b.namespace, b.address) for a, b in ring]
-        carried_mbit = capacity_mbit(ends, self.settings["probe_s"]) if self.size > 1 else None
-        needed_mbit = self.settings["busiest_mbit"] / self.settings["dilation"]
+        carried_mbit = capacity_mbit(ends, self.options["probe_s"]) if self.size > 1 else None
+        needed_mbit = self.options["busiest_mbit"] / self.options["dilation"]
         self._restore()
         return Ceiling(needed_mbit, carried_mbit)
 
@@ -85,7 +85,7 @@ class Network:
             together = [d for d in self.directions if way in d.name]
             flows = [ProbePath(*d.ends, d.real(d.intended).rate_mbit) for d in together]
             queue_bytes = min(d.queue_bytes for d in together)
-            rates = measure_in_turn(flows, self.settings["probe_s"], queue_bytes)
+            rates = measure_in_turn(flows, self.options["probe_s"], queue_bytes)
             found |= {d.name: rate for d, rate in zip(together, rates, strict=True)}
         self._restore()
         return [
@@ -125,7 +125,7 @@ class Network:
         """Settings and kernel read-back, for the record of a run."""
         with self.nodes[0].namespace.entered(), IPRoute() as inside:
             node = veth.describe(inside)
-        return self.settings | {
+        return self.options | {
             "links": {d.name: d.describe(self._ip) for d in self.directions},  # real
             "switch": veth.describe(self._ip),
             "node0": node,  # all nodes are made alike

@@ -63,12 +63,12 @@ class Player:
     ) -> None:
         self._network, self._clock = network, clock
         self._table, self._events = Table(run_dir, "links.csv"), events
-        self._update_s = network.settings["update_s"] / clock.dilation  # emulated
+        self._update_s = network.options["update_s"] / clock.dilation  # emulated
         # the last moment of the plan that was looked at
         self._moment = int(clock.begins_s / self._update_s + 1e-6) - 1
         self._told: dict[str, Link] = {}  # what the events so far say of each link
         self._seen_s: float | None = None  # of the clock, when it was last looked at
-        self._samples = Deadlines(network.settings["sample_s"])
+        self._samples = Deadlines(network.options["sample_s"])
         self._contention, self._wanted = self._competing(run_dir), 0
         self.flows: list[FlowRecord] = []  # the competing flows there were, once stopped
         self.audit = Audit(network.directions)
@@ -97,7 +97,7 @@ class Player:
         network = self._network
         if not network.profile.extremes().flows:
             return None
-        chosen = network.settings["cross_congestion_control"]
+        chosen = network.options["cross_congestion_control"]
         folder = run_dir / "contention"
         return Contention(folder, network.pairs, self._events, self._clock.time_s, chosen)
 

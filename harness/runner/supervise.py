@@ -17,7 +17,8 @@ from typing import Any
 
 from harness.clock import Clock
 from harness.config.run import Run
-from harness.config.settings import Settings, leaves
+from harness.config.settings import Settings
+from harness.config.typed import leaves
 from harness.emulation.audit import worst
 from harness.emulation.choices import Packets
 from harness.emulation.network import Network

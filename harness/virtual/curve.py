@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from harness.config.parallel import Data
 from harness.config.run import Run
-from harness.config.settings import leaves
+from harness.config.typed import class_paths
 from harness.records import environment, manifest
 from harness.records.run_directory import CURVE, Lines, read_json
 from harness.virtual.exchange import Repeated
@@ -46,9 +46,10 @@ def is_apart(run: Run) -> bool:
 def key_of(run: Run) -> str:
     """Hash of all that the training of `run` depends on."""
     training = run.training()
-    named = {value for keys, value in leaves(training) if keys[-1:] == ("_target_",)}
     machine = environment.machine(), environment.versions()
-    told = json.dumps([training, _code(frozenset(named)), machine], sort_keys=True, default=str)
+    told = json.dumps(
+        [training, _code(frozenset(class_paths(training))), machine], sort_keys=True, default=str
+    )
     return hashlib.sha256(told.encode()).hexdigest()
 
 

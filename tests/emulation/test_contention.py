@@ -219,7 +219,7 @@ def test_an_ordinary_user_gets_the_same_flows() -> None:
     if not python:
         pytest.skip(f"no user namespace with a python in it: {reason}")
     law = test_counts_agree_with_the_shaper_and_every_flow_has_its_json
-    arguments = ["-m", "tests.emulation.inside", law.__module__, law.__name__]
+    arguments = ["-m", "tests.emulation.inside", law.__module__, law.__name__, "root"]
     done = start(python, arguments, before=as_user(), mapped=True)
     assert done.returncode == 0, done.stderr
 

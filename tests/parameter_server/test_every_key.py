@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from harness.config.settings import BadSetting, leaves
+from harness.config.settings import BadSetting
+from harness.config.typed import leaves
 from tests.virtual.runs import DETERMINED, settings_of, simulated, weights
 
 TINY = ("parallel=server", "model=mlp", "model.hidden=[8]", "steps=3", "workers=2", "eval_every=3")
@@ -30,7 +31,10 @@ CHANGED = {  # of what another value, beside what
     "accumulate": ("accumulate=2",),
     "precision": ("precision=bf16",),
     "seed": ("seed=1",),
-    "target.metric": ("target.metric=loss", (*ENDS, "target.value=5")),
+    "network_seed": (
+        "network_seed=1", ("profile=noisy", "profile.hold_s=0.01", "profile.deviation=0.5"),
+    ),
+    "target.metric": ("target.metric=loss", (*ENDS, "target.value=0.01")),
     "target.value": ("target.value=0.01", ENDS),
     "target.ends_run": ("target.ends_run=true", ("eval_every=1", "target.value=0.01")),
     "device": ("device=cuda",),
@@ -92,6 +96,7 @@ CHANGED = {  # of what another value, beside what
 ELSEWHERE = {  # who reads it, or why there is nothing that it could change
     "experiment": "a folder's name", "results": "a folder's name", "method": "a label",
     "scale": "a label", "plan": "the command", "rerun": "the command", "report": "the command",
+    "reuse_training": "a server trains anew",
     "timeouts": "bounds of real seconds", "emulation.dilation": "real seconds",
     "network.real_seconds": "scales constants by the dilation", "network.threads": "this process",
     "network.operation_s": "of a collective", "network.burst_s": "of a collective",

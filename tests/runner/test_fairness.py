@@ -13,6 +13,7 @@ FLUCTUATING = (
     "model=convnet",
     "dataset=digits",
     "emulation.compute=replay",
+    "network_seed=0",
     "profile=fluctuating",
     "profile.low_mbit=20",
     "profile.high_mbit=200",

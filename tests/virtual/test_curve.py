@@ -13,7 +13,8 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from harness.config.run import Run
-from harness.config.settings import Settings, leaves
+from harness.config.settings import Settings
+from harness.config.typed import leaves
 from harness.records import manifest, status
 from harness.records.run_directory import CURVE, read_json
 from harness.runner import run as runner

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.config.run import Run
+from harness.config.typed import class_paths
 from harness.records import checkpoint
 from harness.records.checkpoint import Manifest
 from harness.records.run_directory import place_now
@@ -36,7 +37,7 @@ def check(run: Run, begin: Resumed, ranks: int) -> None:
     `ranks` is how many this machine has to find there.
     """
     now, then = run.deciding, begin.manifest.settings
-    if _names_old_places(then):
+    if any(place_now(each) != each for each in class_paths(then)):  # they have moved since
         anew = "begin anew with resume_from=null, or check out the commit in its environment.json"
         raise ValueError(f"{begin.folder} is of an older version and cannot be read: {anew}")
     differing = [f"{key}={was!r} (now {is_!r})" for key, was, is_ in _differences(then, now)]
@@ -48,14 +49,6 @@ def check(run: Run, begin: Resumed, ranks: int) -> None:
     everyone = map(checkpoint.rank_file, range(run.workers))
     needed = everyone if ranks == run.workers else ()
     checkpoint.check_files(begin.folder, begin.manifest, (checkpoint.MODEL, *needed))
-
-
-def _names_old_places(value: Any) -> bool:
-    """True if a class that settings name, at any depth, has moved since."""
-    if not isinstance(value, Mapping):
-        return False
-    target = value.get("_target_")
-    return place_now(target) != target or any(map(_names_old_places, value.values()))
 
 
 def _differences(
