@@ -62,11 +62,25 @@ def _title(run: Any) -> str:
 
 
 def differences(comparison: Comparison, others: list[Comparison]) -> list[str]:
-    """`key value` of the conditions that set a comparison apart from others."""
-    own, *rest = (each.runs.conditions.iloc[0] for each in [comparison, *others])
-    keys = {key for other in rest for key in {*own, *other} if own.get(key) != other.get(key)}
+    """`key value` of the conditions that set a comparison apart from others.
+
+    Of a network of the other kind no key is told, but that packets were sent, or none.
+    """
+    own, kind = comparison.runs.conditions.iloc[0], _kind(comparison)
+    keys = set()
+    for each in others:
+        other = each.runs.conditions.iloc[0]
+        differing = {key for key in {*own, *other} if own.get(key) != other.get(key)}
+        if _kind(each) != kind:
+            differing = {key for key in differing if not key.startswith("network.")}
+        keys |= differing
     told = {key: own[key] for key in sorted(keys) if key in own}
-    return [f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in told.items()]
+    said = [kind] if any(_kind(each) != kind for each in others) else []
+    return said + [f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in told.items()]
+
+
+def _kind(comparison: Comparison) -> str:
+    return "in virtual time" if comparison.runs.simulated.iloc[0] else "over packets"
 
 
 def notes(comparison: Comparison) -> list[str]:
