@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+
+from harness.reporting.analysis import statistics
 
 DROPPED_AT = 0.99  # confidence: a race looks several times at many methods, an answer once
 TESTED_PAIRS = 3  # fewer have no useful interval
 FAR_BEHIND = 2.0  # times the leader's time, before there is one; pairs scatter by tenths
 SPARED = 0.2  # share of dense's steps that no compression is believed to spare
-LEVEL = 0.95  # confidence of an answer
 
 Times = Sequence[float]  # s to the target, one a pair; inf where it was not reached
 
@@ -40,7 +40,7 @@ class Lead(NamedTuple):
         return self.low > 1 or self.mean == math.inf
 
 
-def lead(behind: Times, ahead: Times, confidence: float = LEVEL) -> Lead:
+def lead(behind: Times, ahead: Times, confidence: float = statistics.COVERS) -> Lead:
     """Times of `behind` over those of `ahead`, on the pairs that both have."""
     pairs = min(len(behind), len(ahead))
     if not all(map(math.isfinite, [*behind[:pairs], *ahead[:pairs]])):
@@ -50,7 +50,7 @@ def lead(behind: Times, ahead: Times, confidence: float = LEVEL) -> Lead:
     mean = float(logs.mean())
     if pairs < 2:
         return Lead(math.exp(mean), math.nan, math.nan, pairs)
-    half = float(stats.t.ppf((1 + confidence) / 2, pairs - 1) * logs.std(ddof=1) / pairs**0.5)
+    half = statistics.half_width(float(logs.std(ddof=1)), pairs, confidence)
     return Lead(math.exp(mean), math.exp(mean - half), math.exp(mean + half), pairs)
 
 

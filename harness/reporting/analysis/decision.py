@@ -13,9 +13,9 @@ import pandas as pd
 
 from harness.reporting.analysis import metrics, ratios, statistics
 from harness.reporting.analysis.grid import figure
-from harness.reporting.analysis.metrics import Interval
 from harness.reporting.analysis.ratios import Ratio
 from harness.reporting.analysis.regret import ORACLE
+from harness.reporting.analysis.statistics import Interval
 
 MOST_NAMED = 6  # methods in one sentence
 ALWAYS, SOMETIMES, NEVER = 0, 1, 2

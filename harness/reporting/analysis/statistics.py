@@ -39,9 +39,9 @@ def interval(values: pd.Series) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
-def half_width(scatter: float, pairs: int) -> float:
+def half_width(scatter: float, pairs: int, covers: float = COVERS) -> float:
     """Half of the interval of a mean of `pairs` >= 2 values of that standard deviation."""
-    return float(stdtrit(pairs - 1, (1 + COVERS) / 2)) * scatter / pairs**0.5
+    return float(stdtrit(pairs - 1, (1 + covers) / 2)) * scatter / pairs**0.5
 
 
 def pairs_needed(differences: pd.Series, wanted_half_width: float) -> int | None:
