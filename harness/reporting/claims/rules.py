@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
+from harness.reporting.analysis import load
 from harness.reporting.analysis.metrics import quality
 from harness.reporting.analysis.ratios import Ratio
 from harness.reporting.claims.base import (
@@ -114,7 +115,7 @@ def loses(experiment: str, method: str) -> Rule:
         group = runs.of(experiment)
         found = accuracies(group, method, group.dense)
         told = f"accuracy: {listed(found)}; far is {FAR:g}"
-        lost = found[group.dense] - accuracy_by_pair(group, method)
+        lost = accuracy_by_pair(group, group.dense) - accuracy_by_pair(group, method)
         return Found(is_above(group.spread(lost), FAR), told, easy(group))
 
     return decide
@@ -156,16 +157,18 @@ def accuracies(group: Group, *methods: str) -> dict[str, float]:
 
 
 def accuracy_by_pair(group: Group, method: str) -> pd.Series:
-    """Final accuracy of each run of a method; a diverged one has none."""
+    """Final accuracy of a method by pair of seeds; a diverged run has none."""
     group.seen.columns.add("final")
-    rows = group.rows(method)
+    rows = group.rows(method).set_index(load.PAIR)
     return rows.final.mask(rows.diverged, 0.0)
 
 
 def share_of_accuracy(group: Group, method: str) -> Ratio:
-    """Final accuracy over the mean of that without compression."""
-    dense = accuracy_by_pair(group, group.dense).mean()
-    return group.spread(accuracy_by_pair(group, method) / dense)
+    """Final accuracy over that without compression, pair by pair."""
+    rows = group.rows(method, group.dense)
+    group.seen.columns.add("final")
+    whole = rows.assign(final=rows.final.mask(rows.diverged, 0.0))
+    return group.paired(whole, "final", method, group.dense)
 
 
 def limits(group: Group, method: str, rival: str | None = None) -> str:
