@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.reporting.analysis import sensitivity
-from harness.reporting.claims.base import FAILS, HOLDS
+from harness.reporting.claims.base import FAILS, HOLDS, NOT_DECIDABLE
 from harness.sensitivity import main
 
 AXES = {"rate": ("10", "20", "50"), "workers": ("4", "8")}
@@ -26,7 +26,7 @@ def test_a_border_along_one_axis_is_told_on_every_line() -> None:
     found = verdicts(lambda rate, workers: rate < 20)
     assert sensitivity.crossings(AXES, found) == [("rate", ("10", "20"), 2, 2)]
     assert sensitivity.told(AXES, found, 1) == [
-        "holds in 33% of 6 admissible settings (1 more are refused)",
+        "holds in 33% of 6 settings that can decide it (1 more are refused)",
         "does not hold: 4",
         "border: rate between 10 and 20, on 2 of 2 lines",
         "no border along workers",
@@ -43,6 +43,20 @@ def test_a_border_across_both_axes_is_told_where_it_is() -> None:
         ("rate", ("20", "50"), 1, 2),
         ("workers", ("4", "8"), 1, 3),
     ]
+
+
+def test_settings_that_cannot_decide_a_claim_have_no_share_and_no_border() -> None:
+    found = verdicts(lambda rate, workers: rate < 50) | dict.fromkeys(
+        [("50", "4"), ("50", "8")], NOT_DECIDABLE
+    )
+    assert sensitivity.told(AXES, found, 0) == [
+        "holds in 100% of 4 settings that can decide it",
+        f"{NOT_DECIDABLE}: 2",
+        "no border along rate",
+        "no border along workers",
+    ]
+    nothing = dict.fromkeys(found, NOT_DECIDABLE)
+    assert sensitivity.told(AXES, nothing, 0)[0] == "holds in none of 0 settings that can decide it"
 
 
 @given(held=st.lists(st.booleans(), min_size=6, max_size=6), missing=st.sets(st.integers(0, 5)))
@@ -78,7 +92,7 @@ def test_points_are_run_judged_and_drawn(
     main([*command, "--grid", "workers=2,8,0"])
     told = capsys.readouterr().out
     assert "2 points, 30 runs, 1 refused" in told and "refused: workers=0: workers must be" in told
-    assert "holds in 50% of 2 admissible settings (1 more are refused)" in told
+    assert "holds in 50% of 2 settings that can decide it (1 more are refused)" in told
     assert "border: workers between 2 and 8, on 1 of 1 lines" in told
     [table] = (tmp_path / "sensitivity").glob("*.csv")
     assert list(csv.reader(table.open())) == [

@@ -1,7 +1,8 @@
 """How far a claim depends on settings that nobody knows: where on a grid it holds, and the border.
 
-A point of the grid has a value of every axis. A line of an axis is all points that differ in it
-alone; the border crosses it where a claim holds at one value and does not at the next.
+Only points whose runs can decide the claim count. A point of the grid has a value of every axis. A
+line of an axis is all points that differ in it alone; the border crosses it where a claim holds at
+one value and does not at the next.
 """
 
 from collections import Counter
@@ -9,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, product
 from typing import NamedTuple
 
-from harness.reporting.claims.base import HOLDS
+from harness.reporting.claims.base import FAILS, HOLDS, UNDECIDED
 
 Axes = Mapping[str, Sequence[str]]  # values of each key, in order
 Point = tuple[str, ...]  # a value of each
+DECIDABLE = (HOLDS, FAILS, UNDECIDED)
 
 
 class Crossing(NamedTuple):
@@ -30,8 +32,8 @@ def points(axes: Axes) -> list[Point]:
 
 
 def share(verdicts: Mapping[Point, str]) -> float:
-    """Share of the points at which the claim holds; nan without any."""
-    held = [verdict == HOLDS for verdict in verdicts.values()]
+    """Share of the points that can decide the claim at which it holds; nan without any."""
+    held = [verdict == HOLDS for verdict in verdicts.values() if verdict in DECIDABLE]
     return sum(held) / len(held) if held else float("nan")
 
 
@@ -53,15 +55,17 @@ def _pairs(
     """Whether the claim holds at each point with `value`, and at its neighbour."""
     for point, verdict in verdicts.items():
         neighbour = (*point[:at], following, *point[at + 1 :])
-        if point[at] == value and neighbour in verdicts:
+        both = (verdict, verdicts.get(neighbour))
+        if point[at] == value and all(each in DECIDABLE for each in both):
             yield verdict == HOLDS, verdicts[neighbour] == HOLDS
 
 
 def told(axes: Axes, verdicts: Mapping[Point, str], refused: int) -> list[str]:
     """Lines that say where the claim holds; `refused` points are none that a run can have."""
-    of = len(verdicts)
+    of = sum(verdict in DECIDABLE for verdict in verdicts.values())
     beside = f" ({refused} more are refused)" if refused else ""
-    lines = [f"holds in {share(verdicts):.0%} of {of} admissible settings{beside}"]
+    held = f"{share(verdicts):.0%} of {of}" if of else "none of 0"
+    lines = [f"holds in {held} settings that can decide it{beside}"]
     others = Counter(verdict for verdict in verdicts.values() if verdict != HOLDS)
     lines += [f"{verdict}: {count}" for verdict, count in sorted(others.items())]
     border = crossings(axes, verdicts)
