@@ -1,5 +1,8 @@
 """Settings: every experiment composes at both scales, and its run id names what decides it."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from harness.config import sweep
@@ -179,3 +182,20 @@ def test_every_seed_of_a_profile_follows_the_network_s(profile):
     drawn = settings(f"profile={profile}", "network_seed=41")["profile"]
     seeds = [value for keys, value in leaves(drawn) if keys[-1] == "seed"]
     assert all(value == 41 for value in seeds)
+
+
+def test_a_choice_that_is_changed_is_composed_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a process has read once it reads again, as in a notebook whose choices are edited."""
+    conf = shutil.copytree(sweep.CONF, tmp_path / "conf")
+    monkeypatch.setattr(sweep, "CONF", conf)
+
+    def rate_mbit() -> float:
+        with sweep.hydra():
+            return sweep.load(["profile=static"]).profile.rate_mbit
+
+    assert rate_mbit() == 1000
+    choice = conf / "profile" / "static.yaml"
+    choice.write_text(choice.read_text().replace("rate_mbit: 1000.0", "rate_mbit: 432.5"))
+    assert rate_mbit() == 432.5

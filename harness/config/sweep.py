@@ -4,19 +4,21 @@ What the command line says of a key is in place of what a line says of it. A met
 said whole: what lines say of a method's parts goes.
 """
 
+import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 from hydra import initialize_config_dir
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
@@ -48,17 +50,37 @@ OF_A_METHOD = (
 
 
 class KeptFiles(ConfigRepository):
-    """Hydra's repository, which reads a file of its search path once for all compositions."""
+    """Hydra's repository, which reads a file of its search path once for all compositions.
 
-    known: dict[tuple[str, ...], ConfigResult | None] = {}
+    What was read and composed is forgotten as soon as a file there has come, gone or changed.
+    """
+
+    files: ClassVar[dict[str, tuple[int, int]]] = {}  # when last looked at, by path
+    known: ClassVar[dict[str, ConfigResult | None]] = {}
+
+    def __init__(self, search_path: ConfigSearchPath) -> None:
+        super().__init__(search_path)
+        files = dict(_yaml_files(str(source.path) for source in self.sources))
+        if files != KeptFiles.files:
+            KeptFiles.files = files
+            self.known.clear()
+            _composed.cache_clear()
 
     def load_config(self, config_path: str) -> ConfigResult | None:
         """The file's content, for the caller to change; its list of defaults is not for that."""
-        key = (*(str(source.path) for source in self.sources), config_path)
-        if key not in self.known:
-            self.known[key] = super().load_config(config_path)
-        kept = self.known[key]
+        if config_path not in self.known:
+            self.known[config_path] = super().load_config(config_path)
+        kept = self.known[config_path]
         return kept and replace(kept, config=deepcopy(kept.config))
+
+
+def _yaml_files(folders: Iterable[str]) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Path, and time of the last change in ns and size in bytes, of all yaml below `folders`."""
+    for folder in filter(None, folders):
+        for place, _, names in os.walk(folder):
+            for path in (os.path.join(place, name) for name in names if name.endswith(".yaml")):
+                told = os.stat(path)
+                yield path, (told.st_mtime_ns, told.st_size)
 
 
 @contextmanager
