@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import hydra
 from omegaconf import DictConfig
 
-from harness import signals
+from harness import __version__, signals
 from harness.config import sweep
 from harness.config.refused import keys, refused, replaced_group
 from harness.config.scales import AUTO, chosen, describe
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from harness.plan import Plan
 
 HELP = {"-h", "--help"}
-SHOWING = {"--hydra-help", "--version", "-c", "--cfg", "-i", "--info"}
+SHOWING = {"--hydra-help", "-c", "--cfg", "-i", "--info"}
 SHOWING |= {"-sc", "--shell-completion", "-p", "--package", "--resolve"}
 SECTIONS = ("target", "optimizer", "emulation", "timeouts")
 log = logging.getLogger("harness")
@@ -40,6 +40,9 @@ def main() -> NoReturn:
     try:
         if HELP & set(arguments):
             print(shown(next((each for each in arguments if each[0] != "-"), None)))
+            sys.exit()
+        if "--version" in arguments:
+            print(f"gradnet {__version__}")
             sys.exit()
         if any(each.partition("=")[0] in SHOWING for each in arguments):
             _show_composition(arguments)

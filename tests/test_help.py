@@ -6,10 +6,12 @@ import sys
 import pytest
 from omegaconf import OmegaConf
 
+import harness
 from harness import help as shown_help
 from harness.config.search_path import CONF, choices, groups
 from harness.config.settings import BadSetting
 from harness.help import shown
+from tests.launching import completed
 
 SCREEN = 60  # lines
 GROUPS = groups()
@@ -57,3 +59,9 @@ def test_who_reads_may_stop_reading():
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("python -m harness")
+
+
+@pytest.mark.parametrize("module", ["harness", "gradnet"])
+def test_version_is_the_project_s(module):
+    told = completed([sys.executable, "-m", module, "--version"])
+    assert told.stdout == f"gradnet {harness.__version__}\n"

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("compressors", "controllers", "profiles", "harness", "papers", "tests")
+PACKAGES = ("gradnet", "compressors", "controllers", "profiles", "harness", "papers", "tests")
 COMPOSES = "harness/config/settings.py"  # stands for what is in a conf/
 EVERYTHING = ("pyproject.toml", "constraints.txt", "tests/conftest.py")
 
