@@ -11,13 +11,14 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-OURS = {"compressors", "controllers", "profiles", "harness", "papers"}
+OURS = {"compressors", "controllers", "profiles", "harness", "papers", "gradnet"}
 MAY_IMPORT = {
     "compressors": set(),
     "controllers": set(),
     "profiles": set(),
     "harness": {"compressors", "controllers", "profiles"},  # studies only as it finds them
     "papers": {"harness"},
+    "gradnet": {"controllers", "harness"},
 }
 OWNERS = {
     "pyroute2": {"harness/emulation"},

@@ -1,0 +1,1 @@
+"""Laws of the library for one's own training script."""
