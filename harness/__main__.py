@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from harness import __version__, signals
 from harness.config import sweep
-from harness.config.refused import keys, refused, replaced_group
+from harness.config.refused import keys, refused, replaced
 from harness.config.scales import AUTO, chosen, describe
 from harness.config.search_path import CONF
 from harness.config.settings import BadSetting, Settings
@@ -78,7 +78,7 @@ def _checked_or_refused(arguments: list[str]) -> list[Settings]:
     try:
         return _checked(arguments)
     except BadSetting as error:
-        raise BadSetting(replaced_group(arguments) or str(error)) from error
+        raise BadSetting(replaced(arguments) or str(error)) from error
     except Exception as error:
         raise BadSetting(refused(error, arguments)) from error
 

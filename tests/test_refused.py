@@ -13,10 +13,18 @@ from tests.launching import completed
 BAD: dict[str, str] = {
     "method=nosuch": "method has no choice 'nosuch'",
     "methd=topk": "nearest: method",
-    "optimizer.lrr=3": "nearest: optimizer.lr",
-    "optimizer=null": "optimizer must be a section with kind, got None",
-    "target=null": "target must be a section",
-    "emulation=3": "emulation must be a section",
+    "optimizer.lrr=3": "optimizer has no key 'lrr'; nearest: lr",
+    "optimizer=null": "optimizer=null: a section takes its keys one by one: optimizer.kind, optim",
+    "optimizer=adam": "optimizer=adam: a section takes its keys one by one: optimizer.kind, optim",
+    "target=0.9": "target=0.9: a section takes its keys one by one: target.metric, target.value",
+    "emulation=3": "emulation=3: a section takes its keys one by one: emulation.dilation, emul",
+    "lr=0.1": "lr=0.1: there is no key 'lr'; write optimizer.lr=",
+    "density=0.1": "density=0.1: there is no key 'density'; write controller.density=",
+    "controller.densty=0.1": "controller=fixed has no key 'densty'; nearest: density",
+    "profile.rate_mbit=200Mbit": "profile: rate_mbit must be a finite number or a list",
+    "network.dilation=2": "network=netns has no key 'dilation'; keys: queue_ms, ",
+    "timeouts.start=3": "timeouts has no key 'start'; nearest: start_s",
+    "seed=0,1": "seed=0,1: several values are a sweep, which needs -m",
     "profile=null": "profile=null: a group takes the name of a choice",
     "+foo=1": "foo is no key of a run",
     "+emulation.foo=1": "emulation.foo is no key of a run",
@@ -29,9 +37,9 @@ BAD: dict[str, str] = {
     "steps=1.5": "steps must be",
     "target.value=abc": "target.value must be a finite number or null, got 'abc'",
     "optimizer.nesterov=maybe": "optimizer.nesterov must be true or false, got 'maybe'",
-    "compressor.densityy=3": "compressor.densityy=3: there is no key",
-    "steps=[": "OverrideParseException",
-    "a b": "OverrideParseException",
+    "compressor.densityy=3": "compressor=dense has no key 'densityy'; keys: none",
+    "steps=[": "steps=[ cannot be read as KEY=VALUE",
+    "a b": "a b cannot be read as KEY=VALUE",
     "--nosuch": "options must be of",
     "network._target_=os.getcwd": "network",
     "parallel._target_=os.getcwd": "parallel._target_ must be a class with program, which str has",
@@ -41,7 +49,7 @@ BAD: dict[str, str] = {
     "compressor=-inf": "compressor=-inf: a group takes the name of a choice",
     "~optimizer.momentum": "optimizer.momentum must be given",
     "network=[]": "network=[]: a group takes the name of a choice",
-    "target=[]": "target=[]: it takes a value of another kind",
+    "target=[]": "target=[]: a section takes its keys one by one: target.metric",
     "initial_weights=-1": "initial_weights must be a path or null, got -1",
     "model.times=-inf": "model: times must be a section with _target_ or null, got -inf",
     "model.name=null": "model: name must be text, got None",
@@ -78,6 +86,12 @@ def test_a_bad_word_is_answered_by_one_line_and_leaves_nothing(bad: str, tmp_pat
 def test_a_bad_word_in_one_line_of_a_sweep_ends_all_of_it(tmp_path: Path) -> None:
     said = refusal(tmp_path / "results", "-m", "method=allreduce", "optimizer.lr=0.1,inf")
     assert said == "harness: optimizer.lr must be a number >= 0, got inf"
+
+
+def test_a_key_of_another_choice_is_answered_by_the_keys_of_the_one_that_is(tmp_path: Path) -> None:
+    said = refusal(tmp_path / "results", "profile=fluctuating", "profile.rate_mbit=200")
+    near = "profile=fluctuating has no key 'rate_mbit'; nearest: low_mbit, high_mbit"
+    assert said == f"harness: profile.rate_mbit=200: {near}"
 
 
 def test_as_a_command_it_ends_with_1_and_says_it_alone(tmp_path: Path) -> None:
