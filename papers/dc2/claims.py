@@ -237,11 +237,16 @@ def da1_jumps(runs: Runs) -> Found:
     """Mean change of the density from step to step, of one worker."""
     group = runs.of(IMAGENET, WITH_DA1)
     found = {
-        method: float(np.mean([s.groupby("rank").density.diff().abs().mean() for s in each]))
+        method: float(np.mean([_change(steps) for steps in each]))
         for method, each in group.steps("dc2_da1", *DC2).items()
     }
     most = max(found, key=lambda method: found[method])
     return Found(most == "dc2_da1", f"mean change a step: {listed(found, 2)}", f"{most} does")
+
+
+def _change(steps: pd.DataFrame) -> float:
+    """Mean change of what a worker sends from step to step."""
+    return float(timeseries.sent_density(steps).groupby(steps["rank"]).diff().abs().mean())
 
 
 def wins(experiment: str, *rivals: str) -> rules.Rule:

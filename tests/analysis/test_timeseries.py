@@ -81,6 +81,13 @@ def test_a_run_that_never_communicates_has_no_goodput():
     assert timeseries.running_goodput(steps(comm_s=0.0)).goodput_mbit.isna().all()
 
 
+def test_a_density_is_what_was_sent_where_that_is_known():
+    rows = [by_hand.step(0, density=0.005, achieved_density=0.027), by_hand.step(1, density=0.005)]
+    steps = pd.DataFrame(rows, columns=[*columns.of(Step)])
+    for found in (timeseries.density(steps), timeseries.by_step(steps)):
+        assert found.density.tolist() == pytest.approx([0.027, 0.005])
+
+
 def test_by_step_is_the_mean_density_and_the_samples_of_each_step():
     table = steps(3)
     table.loc[table["rank"] == 1, "density"] = 0.3

@@ -23,6 +23,7 @@ def row(experiment: str, method: str, seed: int = 0, **known: Any) -> dict[str, 
     }
     usual |= {"time_s": 100.0, "throughput": 50.0, "time_to_target_s": 80.0, "reached": True}
     usual |= {"convergence_s": 80.0, "converged": True, "diverged": False, "density": 1.0}
+    usual["asked_density"] = known.get("density", 1.0)
     usual |= {
         "volume_ratio": 1.0,
         "steps": 10_000,

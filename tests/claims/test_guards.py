@@ -95,6 +95,15 @@ def test_inputs_and_arithmetic_are_by_construction():
     assert judged(*chosen, column="volume_ratio").verdict == FAILS
 
 
+def test_a_method_is_judged_by_what_it_sent():
+    at = {"controller": guards.FIXED, "asked_density": 0.005}
+    more, less = (pairs("fast", 9.0, 9.1, 9.2, **at | {"density": sent}) for sent in (0.027, 0.004))
+    assert "fast sent 0.027 of the entries, not 0.005" in judged(*more, *SLOW).reason
+    assert judged(*less, *SLOW).verdict == HOLDS
+    chosen = [each | {"controller": "covap"} for each in more]
+    assert judged(*chosen, *SLOW).verdict == HOLDS
+
+
 def control(method: str, *finals: float, **known) -> list[dict]:
     return [row("controls", method, seed, final=x, **known) for seed, x in enumerate(finals)]
 

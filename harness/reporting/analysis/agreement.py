@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import pandas as pd
 
 from controllers.base import Column
-from harness.reporting.analysis import load, metrics
+from harness.reporting.analysis import load, metrics, timeseries
 
 OF_NO_RESULT = ("network", "results", "rerun", "report")
 SHAPE = ("left", "access", "sites", "site_delays_ms", "flows_between")  # of a network
@@ -108,7 +108,7 @@ def by(pairs: pd.DataFrame, *columns: str) -> pd.DataFrame:
 def _pair(name: str, condition: str, real: Any, virtual: Any) -> Pair:
     steps = [load.steps(run.path) for run in (real, virtual)]
     real_s, virtual_s = (metrics.total_time_s(each) / each.step.nunique() for each in steps)
-    densities = [float(each.density.mean()) for each in steps]
+    densities = [float(timeseries.sent_density(each).mean()) for each in steps]
     return Pair(
         virtual=name,
         condition=condition,

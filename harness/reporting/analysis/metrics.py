@@ -12,7 +12,7 @@ from controllers.base import Column
 from harness.records import columns
 from harness.records.metrics import lower_is_better
 from harness.records.run_directory import Step
-from harness.reporting.analysis import load
+from harness.reporting.analysis import load, timeseries
 from harness.reporting.analysis.statistics import Interval, interval
 from harness.workloads import form
 
@@ -64,9 +64,8 @@ class RunMetrics(NamedTuple):
     normalised_throughput: Annotated[
         float, Column("over the baseline's", "norm. samples/s", shown=True)
     ]
-    density: Annotated[
-        float, Column("share of gradient entries asked for", "mean density", shown=True)
-    ]
+    density: Annotated[float, Column("share of gradient entries sent", "mean density", shown=True)]
+    asked_density: float  # of the controller, which a threshold may miss
     volume_ratio: Annotated[
         float, Column("bytes sent over those of dense all-reduce", "volume ratio", shown=True)
     ]
@@ -108,7 +107,8 @@ def measure(run: Any, steps: pd.DataFrame, evaluations: pd.DataFrame) -> RunMetr
         converged=settled.reached,
         speedup=float("nan"),  # `normalise` knows the baseline
         normalised_throughput=float("nan"),
-        density=float(steps.density.mean()),
+        density=float(timeseries.sent_density(steps).mean()),
+        asked_density=float(steps.density.mean()),
         volume_ratio=volume_ratio(steps),
         ccr=ccr(steps),
         goodput_mbit=goodput_mbit(steps),

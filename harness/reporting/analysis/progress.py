@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from harness.reporting.analysis import load, metrics, ratios
+from harness.reporting.analysis import load, metrics, ratios, timeseries
 from harness.reporting.analysis.comparison import Comparison
 from harness.reporting.analysis.regret import ORACLE
 
@@ -10,8 +10,8 @@ from harness.reporting.analysis.regret import ORACLE
 def over_oracle(comparison: Comparison) -> pd.DataFrame:
     """method, progress, progress_low, progress_high: means over seeds, over the oracle's.
 
-    Progress of a step is its density to the power that the oracle was set to weigh it by (`eps`);
-    of a run it is the sum over its settled steps, over their time. Methods of another compressor
+    Progress of a step is the density it sent to the power of the oracle's `eps`; of a run it is the
+    sum over its settled steps, over their time. Methods of another compressor
     send other bytes at a density, and are left out, as is an oracle that hides and weighs nothing.
     """
     runs, measured = comparison.runs.reset_index(drop=True), comparison.measured
@@ -37,7 +37,7 @@ def over_oracle(comparison: Comparison) -> pd.DataFrame:
 
 def per_second(steps: pd.DataFrame, eps: float) -> float:
     """Sum of density to the power of `eps` over settled steps, over the seconds they took."""
-    by_step = steps.groupby("step")
+    by_step = steps.assign(density=timeseries.sent_density(steps)).groupby("step")
     ends, progress = by_step.time_s.max(), by_step.density.mean() ** eps
     settled = progress.iloc[metrics.UNSTABLE_STEPS :]
     before = ends.iloc[metrics.UNSTABLE_STEPS - 1 : metrics.UNSTABLE_STEPS]

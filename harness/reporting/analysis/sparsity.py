@@ -11,6 +11,7 @@ import pandas as pd
 
 from harness.config import label
 from harness.records.metrics import lower_is_better
+from harness.reporting.analysis import timeseries
 from harness.reporting.analysis.load import PAIR
 from harness.reporting.analysis.statistics import Interval, interval
 
@@ -39,6 +40,13 @@ def asked(method: str, config: dict[str, Any]) -> RequestedSparsity:
         density=float(density) if isinstance(density, int | float) else float("nan"),
         lifespan=float(lifespan) if lifespan else float("nan"),
     )
+
+
+def sent(steps: pd.DataFrame) -> float:
+    """Mean share of activations that crossed cuts; without cuts, of gradient entries sent."""
+    crossed = steps.achieved_activation_density
+    found = crossed if crossed.notna().any() else timeseries.sent_density(steps)
+    return float(found.mean())
 
 
 def vary(table: pd.DataFrame, column: str, least: int) -> bool:

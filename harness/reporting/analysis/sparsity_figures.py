@@ -1,6 +1,7 @@
 """Figures of a sweep over sparsity or over the life-span of thresholds."""
 
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import pandas as pd
@@ -51,6 +52,19 @@ def _asked(comparison: Comparison) -> pd.DataFrame:
     paths = comparison.runs.drop_duplicates("method").set_index("method").path
     rows = [sparsity.asked(str(method), load.config(path)) for method, path in paths.items()]
     return pd.DataFrame(rows, columns=list(sparsity.RequestedSparsity._fields))
+
+
+def _sent(comparison: Comparison) -> pd.DataFrame:
+    """`_asked`, and the density that was sent in its place, to two digits: of thresholds it drifts.
+
+    Steps of a method whose activations are whole say what it sent of gradients.
+    """
+    table, runs = _asked(comparison), comparison.runs
+    sent = [
+        fmean(sparsity.sent(comparison.steps[path]) for path in runs.path[runs.method == method])
+        for method in table.method
+    ]
+    return table.assign(density=[float(f"{each:.2g}") for each in sent])
 
 
 def _by_seed(comparison: Comparison, column: str, most: int) -> dict[str, pd.DataFrame]:
@@ -111,12 +125,15 @@ def _losses(comparison: Comparison, base: str | None) -> Drawing:
 def _times(comparison: Comparison, table: pd.DataFrame, column: str) -> Drawing:
     """Step times against `column` of `Asked`, a bar per method; the baseline comes first."""
     base = sparsity.baseline(table, comparison.baseline)
-    label = {"density": "sparsity, 1 − density", "lifespan": "life-span of thresholds (steps)"}
+    label = {"density": "sparsity sent, 1 − density", "lifespan": "life-span of thresholds (steps)"}
 
     def draw() -> Figure:
         shown = table[table[column].notna() | (table.method == base)]
         shown = shown.assign(first=shown.method != base).sort_values(
             ["first", "family", column], ascending=[True, True, column == "lifespan"]
+        )
+        shown = shown.assign(
+            density=shown.method.map(_sent(comparison).set_index("method").density)
         )
         families = shown.family[shown["first"]].nunique() > 1
         places = [_place(row, column, base, families) for row in _rows(shown)]
@@ -175,9 +192,11 @@ def _changes(comparisons: dict[str, Comparison]) -> dict[str, dict[str, pd.DataF
     for setting, comparison in comparisons.items():
         table, rows = _asked(comparison), _evaluations(comparison)
         base = sparsity.baseline(table, comparison.baseline)
+        sent = _sent(comparison).set_index("method").density
         for metric in sorted(rows.metric.unique(), key=lambda name: ("loss" not in name, name)):
             changed = table.merge(sparsity.changes(rows, metric, base), on="method")
             swept = changed.groupby("family").density.transform("nunique") >= 2
+            changed = changed.assign(density=changed.method.map(sent))
             label = sparsity.unit(metric, base)
             found.setdefault(label, {})[setting] = changed[swept]
     return found

@@ -36,9 +36,14 @@ def _rate(
     return pd.DataFrame({"time_s": times, name: gained / window_s})
 
 
+def sent_density(steps: pd.DataFrame) -> pd.Series:
+    """Share of gradient entries that each row sent; what was asked for, where that is the same."""
+    return steps.achieved_density.fillna(steps.density)
+
+
 def density(steps: pd.DataFrame) -> pd.DataFrame:
-    """time_s, density of every step of one run, mean over workers."""
-    by_step = steps.groupby("step")
+    """time_s, density of every step of one run as it was sent, mean over workers."""
+    by_step = steps.assign(density=sent_density(steps)).groupby("step")
     return pd.DataFrame({"time_s": by_step.time_s.max(), "density": by_step.density.mean()})
 
 
@@ -63,8 +68,8 @@ def running_goodput(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_step(steps: pd.DataFrame) -> pd.DataFrame:
-    """step, density (mean over workers) and throughput (samples/s) of every step of one run."""
-    groups = steps.groupby("step")
+    """step, density (as sent, mean over workers) and throughput (samples/s) of every step."""
+    groups = steps.assign(density=sent_density(steps)).groupby("step")
     took_s = groups.time_s.max().diff().fillna(groups.time_s.max().iloc[0])
     table = pd.DataFrame(
         {"density": groups.density.mean(), "throughput": groups.samples.sum() / took_s}

@@ -196,6 +196,7 @@ class Runs:
         """Reason why the runs that were looked at decide nothing; "" where they do."""
         rows = self.rows
         doubts = [guards.too_few(rows), *self.seen.doubts, regime.differs(rows)]
+        doubts.append(guards.sent_more(rows))
         doubts += [controls.insensitive(self._table)] if controls else []
         if self.seen.columns & guards.BY_QUALITY:
             doubts.append(guards.untrained(rows))

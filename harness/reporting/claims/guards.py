@@ -10,8 +10,10 @@ import pandas as pd
 from harness.reporting.analysis import load, statistics
 
 LEAST_PAIRS = 3  # fewer say nothing of scatter
+FIXED = "fixed"  # the controller of a density that is set
 UNTRAINED = 0.05  # of the first step's loss, which is chance's: less was learnt
 BY_QUALITY = {"final", "best", "time_to_target_s", "convergence_s", "speedup"}  # columns
+AS_ASKED = 1.25  # times the density asked for, which a claim names its method by
 OF_SETTINGS = {"volume_ratio", "density"}  # columns that a fixed density decides
 CURVE = ["final", "best", "best_s", "loss_left"]
 WHERE_AND_WHEN = ["overlap", "parallel"]  # two that differ in them may do the same at other times
@@ -114,8 +116,22 @@ def untrained(rows: pd.DataFrame) -> str:
     return f"untrained: without compression {left:.3g} of the first loss are left"
 
 
+def sent_more(rows: pd.DataFrame) -> str:
+    """Methods at a fixed density that sent more than that, as thresholds may.
+
+    Less is sent where there is nothing more: zeros never are.
+    """
+    fixed = rows[rows.controller == FIXED]
+    means = fixed.groupby("method")[["density", "asked_density"]].mean()
+    said = [
+        f"{row.Index} sent {row.density:.2g} of the entries, not {row.asked_density:.2g}"
+        for row in means[means.density > AS_ASKED * means.asked_density].itertuples()
+    ]
+    return "; ".join(said)
+
+
 def arithmetic(rows: pd.DataFrame, columns: set[str]) -> str:
     """Bytes at fixed densities follow from the settings, whatever the runs do."""
-    fixed = len(rows) and (rows.controller == "fixed").all()
+    fixed = len(rows) and (rows.controller == FIXED).all()
     told = bool(columns) and columns <= OF_SETTINGS
     return "arithmetic: bytes at a fixed density are set, not found" if fixed and told else ""

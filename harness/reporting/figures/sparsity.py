@@ -115,7 +115,7 @@ def quality_sparsity(metrics: Mapping[str, Tables], title: str = "") -> Figure:
     for axes in panels[-1]:
         said = [f"{100 * (1 - density):.4g}" for density in densities]
         axes.set_xticks(range(len(densities)), said)
-        axes.set_xlabel("sparsity, 1 − density (%)")
+        axes.set_xlabel("sparsity sent, 1 − density (%)")
     return legend_of(figure, entries)
 
 
