@@ -4,15 +4,18 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import pandas as pd
+
 from harness.advise import race
 from harness.advise.race import Lead, Times
+from harness.reporting.analysis import statistics
 from harness.reporting.analysis.decision import factor
 
 MOST_FINALISTS = 3  # beside dense: runs over packets take as long as training does
 
 
 class Advice(NamedTuple):
-    """Who is first by mean log time over all pairs, and the others over it, the nearest first."""
+    """Who is first by mean time over all pairs, and the others over it, the nearest first."""
 
     first: str | None  # None: no method reaches the target in every pair
     leads: dict[str, Lead]  # of those that reach it, by method
@@ -100,8 +103,7 @@ def _lead(found: Lead) -> str:
 
 
 def _seconds(times: Times) -> str:
-    """Geometric mean with its interval, from ratios to one second."""
-    found = race.lead(times, [1.0] * len(times))
+    found = statistics.interval(pd.Series(times))
     ends = "" if math.isnan(found.low) else f" ({found.low:.3g} to {found.high:.3g})"
     return f"{found.mean:.3g} s{ends}"
 

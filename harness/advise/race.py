@@ -1,16 +1,16 @@
 """The rule of the race: which methods go on after each pair of runs, and how sure a lead is.
 
-Racing (Maron and Moore, 1994; F-Race: Birattari et al., 2002) with t-intervals of paired log
-ratios: all methods run on the same seeds, and one is dropped as soon as its interval lies behind
-the leader's. Differs from Hyperband's successive halving: what is dropped is what is clearly
-behind, however many that are, as half of the methods may be equally good.
+Racing (Maron and Moore, 1994; F-Race: Birattari et al., 2002) with t-intervals of paired ratios,
+which are a report's: all methods run on the same seeds, and one is dropped as soon as its interval
+lies behind the leader's. Differs from Hyperband's successive halving: what is dropped is what is
+clearly behind, however many that are, as half of the methods may be equally good.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
+import pandas as pd
 
 from harness.reporting.analysis import statistics
 
@@ -23,7 +23,7 @@ Times = Sequence[float]  # s to the target, one a pair; inf where it was not rea
 
 
 class Lead(NamedTuple):
-    """Times of one method over another's, pair by pair: their geometric mean and its interval.
+    """Times of one method over another's, pair by pair: their mean and its interval.
 
     Below two pairs the interval is nan, and a method that missed the target takes inf times as
     long.
@@ -46,17 +46,13 @@ def lead(behind: Times, ahead: Times, confidence: float = statistics.COVERS) -> 
     if not all(map(math.isfinite, [*behind[:pairs], *ahead[:pairs]])):
         ends = math.inf if all(map(math.isfinite, ahead[:pairs])) else math.nan
         return Lead(ends, math.nan, math.nan, pairs)
-    logs = np.log(behind[:pairs]) - np.log(ahead[:pairs])
-    mean = float(logs.mean())
-    if pairs < 2:
-        return Lead(math.exp(mean), math.nan, math.nan, pairs)
-    half = statistics.half_width(float(logs.std(ddof=1)), pairs, confidence)
-    return Lead(math.exp(mean), math.exp(mean - half), math.exp(mean + half), pairs)
+    values = pd.Series([one / other for one, other in zip(behind, ahead, strict=False)])
+    return Lead(*statistics.interval(values, confidence), pairs)
 
 
 def leader(times: Mapping[str, Times]) -> str | None:
-    """Who has the lowest mean log time of those that reached the target in every pair."""
-    whole = {name: sum(map(math.log, each)) for name, each in times.items() if reached(each)}
+    """Who has the lowest mean time of those that reached the target in every pair."""
+    whole = {name: sum(each) for name, each in times.items() if reached(each)}
     return min(whole, key=lambda name: (whole[name], name), default=None)
 
 

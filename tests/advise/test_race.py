@@ -4,12 +4,15 @@ import math
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.advise import race
 from harness.advise.answer import answered, finalists, regret, sentences
+from harness.reporting.analysis.decision import decide
+from tests.claims.tables import row
 
 INF = math.inf
 TIMES = st.one_of(st.just(INF), st.floats(0.01, 1e4))
@@ -111,6 +114,24 @@ def test_what_is_equal_is_undecided_and_all_of_it_is_a_finalist():
     assert first.startswith("Undecided between a and b: a reaches accuracy 0.9 after 11 s (")
     assert rest[0].startswith("b takes 1.01 times as long (")
     assert rest[1].startswith("dense takes 3.74 times as long (")
+
+
+def test_a_report_of_the_same_runs_says_the_same():
+    """First, its time, and what the next takes: 5.26 and 5.32 were once said of one race."""
+    times = {"a": [10.0, 25.0, 12.0], "b": [52.0, 90.0, 75.0]}
+    runs = pd.DataFrame(
+        [
+            row("r", name, pair, time_to_target_s=time_s)
+            for name, each in times.items()
+            for pair, time_s in enumerate(each)
+        ]
+    )
+    reported = decide(runs, 0.8, "b").standings
+    found = answered(times)
+    assert [each.method for each in reported] == [found.first, *found.leads]
+    assert found.leads["b"][:3] == pytest.approx(reported[1].over_first[:3])
+    told = f"{reported[0].time_s.mean:.3g} s ({reported[0].time_s.low:.3g} to "
+    assert told in sentences(found, times, "accuracy 0.8", "b", {})[0]
 
 
 def test_packets_that_say_another_leave_it_undecided():

@@ -29,13 +29,13 @@ class Interval(NamedTuple):
     high: float
 
 
-def interval(values: pd.Series) -> Interval:
+def interval(values: pd.Series, covers: float = COVERS) -> Interval:
     """Of the known values; where one is infinite so is the mean, and there is no interval."""
     known = values.dropna().to_numpy(float)
     mean = float(known.mean()) if len(known) else NAN
     if len(known) < 2 or not np.isfinite(known).all():
         return Interval(mean, NAN, NAN)
-    half = half_width(float(known.std(ddof=1)), len(known))
+    half = half_width(float(known.std(ddof=1)), len(known), covers)
     return Interval(mean, mean - half, mean + half)
 
 
