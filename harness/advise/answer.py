@@ -96,6 +96,18 @@ def regret(chosen: Times, every: Mapping[str, Times]) -> tuple[str, float]:
     return best, race.lead(chosen, every[best]).mean - 1
 
 
+def regretted(chosen: str, every: Mapping[str, Times], seeds: str) -> str:
+    """The regret of a choice in words; `seeds` names those that it was not chosen by."""
+    best, lost = regret(every[chosen], every)
+    if not best:
+        return f"Regret of {chosen}: unknown, as no method reaches the target with all {seeds}."
+    if math.isinf(lost):
+        return f"Regret of {chosen}: it misses the target with one of {seeds}; {best} does not."
+    return (
+        f"Regret of {chosen}: {lost:.1%} against {best}, the best of all {len(every)} by {seeds}."
+    )
+
+
 def _lead(found: Lead) -> str:
     """`1.3 times as long (1.2 to 1.4, 6 pairs)`."""
     ends = "" if math.isnan(found.low) else f"{factor(found.low)} to {factor(found.high)}, "

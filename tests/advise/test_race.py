@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.advise import race
-from harness.advise.answer import answered, finalists, regret, sentences
+from harness.advise.answer import answered, finalists, regret, regretted, sentences
 from harness.reporting.analysis.decision import decide
 from tests.claims.tables import row
 
@@ -156,6 +156,15 @@ def test_nobody_at_the_target_is_no_winner():
 def test_regret_is_of_the_same_pairs():
     best, lost = regret([11.0, 22.0], {"a": [11.0, 22.0], "b": [10.0, 20.0], "c": [1.0, INF]})
     assert best == "b" and lost == pytest.approx(0.1)
+
+
+def test_regret_is_told_of_what_misses_too():
+    seeds = "seeds 10 to 11"
+    assert regretted("a", {"a": [11.0, 22.0], "b": [10.0, 20.0]}, seeds).startswith(
+        "Regret of a: 10.0% against b, the best of all 2 by seeds 10 to 11"
+    )
+    assert "misses the target" in regretted("a", {"a": [1.0, INF], "b": [10.0, 20.0]}, seeds)
+    assert "unknown" in regretted("a", {"a": [1.0, INF], "b": [INF, 20.0]}, seeds)
 
 
 def test_a_step_as_long_as_dense_s_may_win_by_a_fifth_of_its_steps_and_no_more():
