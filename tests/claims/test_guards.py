@@ -29,7 +29,7 @@ def pairs(method: str, *values: float, column: str = "throughput", **known) -> l
 
 
 def judged(*rows: dict, column: str = "throughput", **says):
-    made = PaperClaims("by_hand", workers=4, controls=says.pop("controls", None))
+    made = PaperClaims("by_hand", workers=4, controls=says.pop("controls", ()))
 
     def decide(runs):
         found = runs.of("runs").ratio(column, "fast", "slow")
@@ -109,7 +109,7 @@ def control(method: str, *finals: float, **known) -> list[dict]:
 
 
 def test_a_testbed_has_to_lose_by_what_loses():
-    asked = Controls("controls", losing={"no_feedback": 0.2})
+    asked = [Controls("convnet", "digits", "controls", losing={"no_feedback": 0.2})]
     dense = control("allreduce", 0.9, 0.91, 0.9)
     bad, fine = control("no_feedback", 0.3, 0.31, 0.3), control("no_feedback", 0.9, 0.9, 0.89)
     assert judged(*FAST, *SLOW, *dense, *bad, controls=asked).verdict == HOLDS
@@ -117,6 +117,23 @@ def test_a_testbed_has_to_lose_by_what_loses():
     late = [each | {"reached": False} for each in dense]
     assert "target" in judged(*FAST, *SLOW, *late, *bad, controls=asked).reason
     assert "no runs of controls" in judged(*FAST, *SLOW, controls=asked).reason
+
+
+def test_a_claim_is_gated_by_the_controls_of_its_own_workload():
+    losing = {"no_feedback": 0.2}
+    images = Controls("convnet", "digits", "controls", losing)
+    words = Controls("lstm", "pydoc", "controls", losing)
+    dense, bad = control("allreduce", 0.9, 0.91, 0.9), control("no_feedback", 0.3, 0.31, 0.3)
+    others = [
+        each | {"model": "lstm", "dataset": "pydoc", "setting": "words", "run_id": f"w{at}"}
+        for at, each in enumerate(control("allreduce", 0.9, 0.91, 0.9, reached=False))
+    ]
+    rows = [*FAST, *SLOW, *dense, *bad, *others]
+    assert judged(*rows, controls=[images, words]).verdict == HOLDS
+    assert "no controls" in judged(*rows, controls=[words]).reason
+    of_words = [each | {"model": "lstm", "dataset": "pydoc"} for each in FAST + SLOW]
+    found = judged(*of_words, *dense, *bad, *others, controls=[images, words])
+    assert found.verdict == NOT_DECIDABLE and "does not reach the target" in found.reason
 
 
 def ratio(mean: float, half: float = 0.01, bound: str = "") -> Ratio:

@@ -6,7 +6,7 @@ what `guards` say of them, makes its claim not decidable here. A verdict is of t
 the p of flipped signs, and that for all claims together (Holm), stand beside it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -192,12 +192,13 @@ class Runs:
             raise NoSuchRuns(f"no runs of {' and '.join(experiments)}{told}{alike}")
         return Group(max(whole, key=self._standing), self.seen)
 
-    def in_the_way(self, regime: Regime, controls: Controls | None) -> str:
+    def in_the_way(self, regime: Regime, controls: Sequence[Controls]) -> str:
         """Reason why the runs that were looked at decide nothing; "" where they do."""
         rows = self.rows
         doubts = [guards.too_few(rows), *self.seen.doubts, regime.differs(rows)]
         doubts.append(guards.sent_more(rows))
-        doubts += [controls.insensitive(self._table)] if controls else []
+        if controls:
+            doubts.append(guards.insensitive(rows, self._table, controls))
         if self.seen.columns & guards.BY_QUALITY:
             doubts.append(guards.untrained(rows))
         return "; ".join(dict.fromkeys(filter(None, [*doubts, self._unlike(rows)])))
@@ -239,10 +240,10 @@ class Declared(NamedTuple):
 class PaperClaims:
     """Claims in the order in which they are declared."""
 
-    def __init__(self, name: str, workers: int, controls: Controls | None = None) -> None:
+    def __init__(self, name: str, workers: int, controls: Sequence[Controls] = ()) -> None:
         self.name = name  # of its file of published numbers
         self.workers = workers
-        self.controls = controls  # what its runs must show before any claim is decided
+        self.controls = controls  # of each workload, what its runs must show; none: nothing
         self._declared: list[Declared] = []
 
     def says(
@@ -276,7 +277,7 @@ class PaperClaims:
         return [claim._replace(p_holm=p) for claim, p in zip(judged, adjusted, strict=True)]
 
 
-def _decided(declared: Declared, runs: Runs, controls: Controls | None) -> Claim:
+def _decided(declared: Declared, runs: Runs, controls: Sequence[Controls]) -> Claim:
     claim = Claim(declared.id, declared.text, NOT_DECIDABLE, "")
     try:
         found = declared.decide(runs)

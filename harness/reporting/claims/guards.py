@@ -3,6 +3,7 @@
 Rows are of `metrics.table`.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -45,17 +46,21 @@ class Regime(NamedTuple):
 
 
 class Controls(NamedTuple):
-    """What runs of a workload must show before claims on it are decided."""
+    """What runs of one workload must show before claims on it are decided."""
 
+    model: str
+    dataset: str
     experiment: str  # has all methods below and the dense one, which has to reach its target
     losing: dict[str, float]  # method: share of the dense quality that it has to lose, at least
 
     def insensitive(self, table: pd.DataFrame) -> str:
         """Say which control failed; of rows of one network kind and scale."""
         rows = table[table.experiment == self.experiment]
+        rows = rows[(rows.model == self.model) & (rows.dataset == self.dataset)]
         dense = rows[rows.dense.astype(bool)]
         if dense.empty:
-            return f"testbed insensitive: no runs of {self.experiment}, its controls"
+            where = f"{self.experiment}, the controls of {self.model} on {self.dataset}"
+            return f"testbed insensitive: no runs of {where}"
         failed = [] if dense.reached.all() else ["no compression does not reach the target"]
         for method, least in self.losing.items():
             lost = self._lost(rows[rows.method == method], dense)
@@ -70,6 +75,17 @@ class Controls(NamedTuple):
         kept = rows.goal.mask(rows.diverged, 0.0).to_numpy() / base.to_numpy()
         found = statistics.interval(pd.Series(1 - kept))
         return found.low
+
+
+def insensitive(rows: pd.DataFrame, table: pd.DataFrame, controls: Sequence[Controls]) -> str:
+    """Say of the workloads of `rows` which controls failed in `table`, or that one has none."""
+    known = {(each.model, each.dataset): each for each in controls}
+    said = []
+    for model, dataset in rows[["model", "dataset"]].drop_duplicates().itertuples(index=False):
+        of_workload = known.get((model, dataset))
+        lacks = f"testbed insensitive: {model} on {dataset} has no controls"
+        said.append(of_workload.insensitive(table) if of_workload else lacks)
+    return "; ".join(filter(None, said))
 
 
 def too_few(rows: pd.DataFrame) -> str:
