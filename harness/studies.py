@@ -7,6 +7,7 @@ one's own needs no entry in a list and no new installation. A study says by its 
     conf/           choices of the configuration's groups, beside those of the harness
     claims.py       `PAPER`, what the paper says, decided by runs
     published.csv   the paper's numbers as they are printed
+    fitted.yaml     which settings of runs were read from these numbers
     measured.py     which runs say these numbers: `WORKERS`, `cells` and `notes`
     timing.py       `TIMING`, by which its timing tables are predicted
     words.yaml      what its paper calls a figure of a report, by the figure's name

@@ -14,8 +14,9 @@ import pandas as pd
 
 from harness.reporting.analysis import load, metrics, ratios, statistics
 from harness.reporting.analysis.ratios import Ratio
-from harness.reporting.claims import guards
+from harness.reporting.claims import guards, origins
 from harness.reporting.claims.guards import Controls, Regime
+from harness.reporting.claims.origins import PublishedCell
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
 NOT_DECIDABLE, BY_CONSTRUCTION = "not decidable here", "by construction"
@@ -32,7 +33,7 @@ class Claim(NamedTuple):
     measured: str  # the numbers that decide it
     reason: str = ""  # of every verdict but that it holds
     runs: tuple[str, ...] = ()  # ids of those that were looked at
-    network: str = ""  # packets | virtual; empty: no runs at all, or predicted
+    network: str = ""  # packets | virtual | predicted, by replays alone; empty: no runs at all
     scale: str = ""  # of the runs: paper | laptop
     ours: bool = False  # the project says it, not the paper
     repeats: str = ""  # id of the claim that the same decision is counted for
@@ -235,6 +236,7 @@ class Declared(NamedTuple):
     repeats: str
     by_construction: str
     regime: Regime
+    cells: Sequence[PublishedCell]
 
 
 class PaperClaims:
@@ -244,7 +246,7 @@ class PaperClaims:
         self.name = name  # of its file of published numbers
         self.workers = workers
         self.controls = controls  # of each workload, what its runs must show; none: nothing
-        self._declared: list[Declared] = []
+        self.declared: list[Declared] = []
 
     def says(
         self,
@@ -256,19 +258,22 @@ class PaperClaims:
         repeats: str = "",
         by_construction: str = "",
         regime: Regime = ANY_REGIME,
+        cells: Sequence[PublishedCell] | None = None,
     ) -> None:
         """Adds a claim, and the function that decides it.
 
         `ours`: the project's, not the paper's. `repeats`: id of a claim with the same decision.
         `by_construction`: why no run could say otherwise. `regime`: which runs are comparable.
+        `cells`: what is published of it, which may be input of the runs; all of `id` without.
         """
-        declared = Declared(id, text, decide, ours, repeats, by_construction, regime)
-        self._declared.append(declared)
+        on = [{"id": id}] if cells is None else cells
+        declared = Declared(id, text, decide, ours, repeats, by_construction, regime, on)
+        self.declared.append(declared)
 
     def judge(self, table: pd.DataFrame, network: str, scale: str) -> list[Claim]:
         """Every claim, by the runs of one network kind and one scale."""
         judged = []
-        for declared in self._declared:
+        for declared in self.declared:
             runs = Runs(table, self.workers, scale)
             claim = _decided(declared, runs, self.controls)
             claim = claim._replace(runs=tuple(runs.seen.runs), network=network, scale=scale)
@@ -283,9 +288,10 @@ def _decided(declared: Declared, runs: Runs, controls: Sequence[Controls]) -> Cl
         found = declared.decide(runs)
     except NotDecidable as missing:
         return claim._replace(reason=str(missing))
+    given = origins.inputs(runs.rows, origins.fitted())
+    found = found._replace(measured=found.measured + origins.partly(declared.cells, given))
     claim = claim._replace(measured=found.measured)
-    arithmetic = guards.arithmetic(runs.rows, runs.seen.columns)
-    if made := declared.by_construction or arithmetic:
+    if made := declared.by_construction or _made(declared, runs, given):
         return claim._replace(verdict=BY_CONSTRUCTION, reason=made)
     if doubts := runs.in_the_way(declared.regime, controls):
         return claim._replace(reason=doubts)
@@ -293,21 +299,16 @@ def _decided(declared: Declared, runs: Runs, controls: Sequence[Controls]) -> Cl
     return judged._replace(p=max(runs.seen.p_values, default=float("nan")))
 
 
-def judged_claim(
-    id: str,
-    text: str,
-    holds: bool | None,
-    measured: str,
-    reason: str = "",
-    *,
-    by_construction: str = "",
-    repeats: str = "",
-) -> Claim:
+def _made(declared: Declared, runs: Runs, given: Sequence[PublishedCell]) -> str:
+    """Why these runs could not say otherwise; "" where they could."""
+    arithmetic = guards.arithmetic(runs.rows, runs.seen.columns)
+    return origins.calibrated(declared.cells, given) or arithmetic
+
+
+def judged_claim(id: str, text: str, holds: bool | None, measured: str, reason: str = "") -> Claim:
     """A claim that numbers decided; or did not, where `holds` is None."""
     verdict = UNDECIDED if holds is None else HOLDS if holds else FAILS
-    verdict = BY_CONSTRUCTION if by_construction else verdict
-    why = by_construction or ("" if holds else reason)
-    return Claim(id, text, verdict, measured, why, repeats=repeats)
+    return Claim(id, text, verdict, measured, "" if holds else reason)
 
 
 def above(found: Ratio, limit: float = 1.0) -> bool | None:
