@@ -21,10 +21,15 @@ MOST_FLOWS = 128  # of iperf3 --parallel
 
 @dataclass(frozen=True)
 class Contended:
-    """`parallel` flows for about `on_s`, none for about `off_s`, and so on."""
+    """`parallel` flows for about `on_s`, none for about `off_s`, and so on.
+
+    With `up_to` each time one flow more than the time before comes, and after so many as that
+    `parallel` again.
+    """
 
     of: Profile
     parallel: int  # flows at a time, in [0, 128]
+    up_to: int | None = None  # in [parallel, 128]; None: as many every time
     on_s: float = 60.0
     off_s: float = 10.0
     start_s: float = 0.0  # when the first come
@@ -35,6 +40,8 @@ class Contended:
     def __post_init__(self) -> None:
         check_profile(of=self.of)
         check_whole(0, MOST_FLOWS, parallel=self.parallel)
+        if self.up_to is not None:
+            check_whole(self.parallel, MOST_FLOWS, up_to=self.up_to)
         check_lasting(on_s=self.on_s, off_s=self.off_s)
         check_between(0, MOST_S, start_s=self.start_s)
         if self.cycles is not None:
@@ -58,11 +65,16 @@ class Contended:
         yield self.start_s, 0
         done = 0
         while self.cycles is None or done < self.cycles:
-            for mean_s, flows in ((self.on_s, self.parallel), (self.off_s, 0)):
+            coming = self.parallel + done % (self._most - self.parallel + 1)
+            for mean_s, flows in ((self.on_s, coming), (self.off_s, 0)):
                 yield mean_s * random.uniform(1 - self.spread, 1 + self.spread), flows
             done += 1
         yield float("inf"), 0
 
     def extremes(self) -> Extremes:
         of = self.of.extremes()
-        return of._replace(flows=of.flows + self.parallel)
+        return of._replace(flows=of.flows + self._most)
+
+    @property
+    def _most(self) -> int:
+        return self.parallel if self.up_to is None else self.up_to

@@ -140,6 +140,7 @@ OTHERS: dict[str, Any] = {
     "spacing": 1.5,
     "controller.oracle.profile": STATIC,
     "profile.contended.cycles": 2,
+    "profile.contended.up_to": 6,
     "profile.ornstein_uhlenbeck.high_mbit": 300.0,
     "end": "hold",
     "profile.trace.path": "lte_drive.csv",

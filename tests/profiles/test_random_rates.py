@@ -183,6 +183,12 @@ def test_competing_flows_come_and_go_on_schedule() -> None:
     assert Contended(exact, parallel=2).flows(10.0) == 10
 
 
+def test_one_flow_more_comes_each_time_up_to_the_most_and_then_as_at_first() -> None:
+    rising = Contended(Static(100), parallel=2, up_to=4, on_s=60, off_s=10)
+    assert [rising.flows(70.0 * coming + 30) for coming in range(5)] == [2, 3, 4, 2, 3]
+    assert rising.flows(65.0) == 0 and rising.extremes().flows == 4
+
+
 def test_spread_lengths_stay_within_their_share() -> None:
     runs = lengths_s([float(COMPETING.flows(tick / 10)) for tick in range(100_000)])
     for flows, mean_s in ((4, 60), (0, 10)):

@@ -144,6 +144,7 @@ BAD: dict[type, dict[str, Values]] = {
     | SEEDED,
     Contended: {"of": PROFILE, "parallel": whole(0, 128), "on_s": LASTING, "off_s": LASTING}
     | {"start_s": SINCE, "spread": SHARE, "seed": whole(0)}
+    | {"up_to": whole(4, 128).filter(lambda value: value is not None)}
     | {"cycles": whole(1).filter(lambda value: value is not None)},
 }
 FIELDS = [(kind, field) for kind, by_field in BAD.items() for field in by_field]
