@@ -33,7 +33,12 @@ PROGRAMS = {
     "server": ("parallel=server", "bucket_mb=null"),
     "asynchronous": ("parallel=server", "parallel.mode=async", "bucket_mb=null"),
 }
-OF_COLLECTIVES = ("network.operation_s", "network.burst_s", "network.packet_s")
+OF_COLLECTIVES = (
+    "network.operation_s",
+    "network.burst_s",
+    "network.packet_s",
+    "network.exchange_noise",
+)
 WITHOUT_EFFECT = {  # keys that a program has no use for, and whose values belong to the machine
     "pipeline": ("emulation.compression",),  # what waits for backward's end is in one order anyway
     "server": OF_COLLECTIVES,

@@ -195,7 +195,7 @@ class Costs:
         """
         if workers == 1:
             return start_s
-        stretch, messages = self.noise.factor(), rounds * (workers - 1)
+        stretch, messages = self._stretch(), rounds * (workers - 1)
         latency_s, wakes_s = self._handled(self.operation_s, messages, stretch, posted)
         nodes = self.link_states.routes.nodes
         if nodes == 1:
@@ -215,6 +215,10 @@ class Costs:
         carried = self._beyond_bursts(self.link_states.at(begin_s), carried, pieces, nodes - 1)
         end_s = self.link_states.finish(begin_s, stretch * carried, rates)
         return max(end_s, start_s + wakes_s + delay_s)
+
+    def _stretch(self) -> float:
+        """Factor by noise on all that the next collective takes."""
+        return self.noise.of_exchange * self.noise.factor()
 
     def _beyond_bursts(
         self, state: LinkState, carried: np.ndarray, pieces: float | np.ndarray, hops: int
@@ -259,7 +263,7 @@ class Costs:
 
         A rank handles `messages` of them.
         """
-        stretch = self.noise.factor()
+        stretch = self._stretch()
         latency_s, wakes_s = self._handled(operation_s, messages, stretch, posted=True)
         begin_s, least_s = start_s + latency_s, start_s + wakes_s
         senders, receivers = np.nonzero(connections * ~np.eye(len(connections), dtype=bool))

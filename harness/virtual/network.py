@@ -29,8 +29,9 @@ class Simulated:
 
     in_process: ClassVar[bool] = True
     only_times: ClassVar[frozenset[str]] = frozenset(  # depend on these fields, not compression
-        "alpha_s operation_s wake_s burst_s packet_s efficiency noise latency_noise queue_ms "
-        "queue_bytes update_s sample_s timeline_steps fitted_on in_place_of left access".split()
+        "alpha_s operation_s wake_s burst_s packet_s efficiency noise exchange_noise latency_noise "
+        "queue_ms queue_bytes update_s sample_s timeline_steps fitted_on in_place_of left "
+        "access".split()
     )
 
     alpha_s: float = 0.0002
@@ -40,6 +41,7 @@ class Simulated:
     packet_s: float = 0.0
     efficiency: float = 0.956
     noise: float = 0.0
+    exchange_noise: float = 0.0
     latency_noise: float = 0.0
     compress_scale: float = 1.0
     device: Any = None
@@ -60,7 +62,7 @@ class Simulated:
         for name in ("alpha_s", "operation_s", "wake_s", "burst_s", "packet_s"):
             check_between(0, MOST_LATENCY_S, **{name: getattr(self, name)})
         check_between(0.01, 1, efficiency=self.efficiency)
-        check_between(0, MOST_NOISE, noise=self.noise)
+        check_between(0, MOST_NOISE, noise=self.noise, exchange_noise=self.exchange_noise)
         check_between(0, MOST_LATENCY_NOISE, latency_noise=self.latency_noise)
         check_between(0, MOST_SCALE, compress_scale=self.compress_scale)
         if self.device is not None:
@@ -112,7 +114,7 @@ class Simulated:
             operation_s=scale * self.operation_s,
             efficiency=self.efficiency,
             queue_bytes=self._queue_bytes(profile),
-            noise=Noise(self.noise, seed, self.latency_noise),
+            noise=Noise(self.noise, seed, self.latency_noise, self.exchange_noise),
             wake_s=scale * self.wake_s,
             cpu_oversubscription=oversubscription,
             burst_s=scale * self.burst_s,

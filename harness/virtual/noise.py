@@ -1,5 +1,6 @@
 """How much longer collectives take than the cost model says, or less long: seeded, 1 in the mean.
 
+An exchange may have a factor for all its collectives, beside that which each has of its own.
 Factors are log-normal: never below 0, and skewed as stalls are. With s^2 = ln(1 + relative^2), the
 exponential of a normal of mean -s^2 / 2 and standard deviation s has mean 1 and standard deviation
 `relative`, both exactly. Half of what messages take beside their bytes is sure: the other half has
@@ -17,7 +18,9 @@ MOST_LATENCY_NOISE = 3.0  # of what messages take beside their bytes
 
 @dataclass
 class Noise:
-    """Factors of a run's collectives, one for all workers; `relative` 0: each is 1.
+    """Factors of a run's collectives, one for all workers; deviations of 0: each is 1.
+
+    A collective's own is of deviation `relative`, an exchange's of `exchange`.
 
     What messages take beside their bytes is the work of processors that are busy otherwise, and
     has a factor more: of one message of deviation `latency`, and of n, which are late independently
@@ -29,21 +32,26 @@ class Noise:
     relative: float = 0.0
     seed: int = 0
     latency: float = 0.0
+    exchange: float = 0.0
     _exchange: int = field(default=-1, init=False)
+    of_exchange: float = field(default=1.0, init=False)  # factor of the one that goes on
 
     def __post_init__(self) -> None:
         self.begin(0)
 
     def begin(self, exchange: int) -> None:
         """The next factors are the first of this exchange; no change when it has begun."""
-        if (self.relative or self.latency) and exchange != self._exchange:
+        if (self.relative or self.latency or self.exchange) and exchange != self._exchange:
             self._exchange = exchange
             self._draws = np.random.default_rng([self.seed, exchange])
             self._latency_draws = np.random.default_rng([self.seed, exchange, 1])
             self._rank_draws = np.random.default_rng([self.seed, exchange, 2])
+            if self.exchange:
+                draws = np.random.default_rng([self.seed, exchange, 3])
+                self.of_exchange = _drawn(self.exchange, draws)
 
     def factor(self) -> float:
-        """Draw a factor on the time of one collective."""
+        """Draw a factor on the time of one collective, beside that of its exchange."""
         return _drawn(self.relative, self._draws) if self.relative else 1.0
 
     def latency_factor(self, messages: int) -> float:

@@ -7,6 +7,7 @@ import pytest
 from harness.config.settings import BadSetting
 from harness.virtual.costs import Costs
 from harness.virtual.noise import Noise
+from profiles.static import Static
 from tests.virtual.runs import DETERMINED, settings_of, simulated, weights
 from tests.virtual.test_costs import ASKED, MB, Made
 from tests.virtual.threads import costs_of
@@ -46,6 +47,19 @@ def test_a_factor_is_told_by_seed_exchange_and_number():
     gone_on.begin(4)  # as every worker says
     assert [gone_on.factor() for _ in range(2)] == list(whole[4, 2:])
     assert not (factors(Noise(0.1, seed=4), exchanges=5, each=4) == whole).any()
+
+
+def test_collectives_of_an_exchange_have_its_factor_together():
+    noise, drawn, ends = Noise(seed=3, exchange=0.3), [], []
+    costs = costs_of(Static(rate_mbit=8.0), 4, noise=noise)
+    for exchange in range(5000):
+        noise.begin(exchange)
+        drawn.append(noise.of_exchange)
+        ends.append([costs.all_reduce(0.0, MB, 4), costs.all_gather(0.0, [MB] * 4)])
+    assert np.mean(drawn) == pytest.approx(1, abs=0.02)
+    assert np.std(drawn) == pytest.approx(0.3, rel=0.1)
+    for took in np.transpose(ends):
+        assert list(took) == pytest.approx(list(took[0] / drawn[0] * np.array(drawn)))
 
 
 @pytest.mark.parametrize("messages", [1, 4, 25])
@@ -225,7 +239,9 @@ def test_one_who_stands_for_all_and_what_is_repeated_have_the_noise_of_everybody
         assert (run / "steps.csv").read_bytes() == (everybody / "steps.csv").read_bytes()
 
 
-@pytest.mark.parametrize(("key", "most"), [("noise", 1), ("latency_noise", 3)])
+@pytest.mark.parametrize(
+    ("key", "most"), [("noise", 1), ("exchange_noise", 1), ("latency_noise", 3)]
+)
 @pytest.mark.parametrize("value", ["-0.1", "3.5", "true", ".nan"])
 def test_what_is_no_share_of_a_time_is_refused(key, most, value):
     with pytest.raises(
