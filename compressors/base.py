@@ -1,6 +1,6 @@
 """What a compression algorithm sees: the bucket to reduce, the other workers, what it returns."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple, Protocol
@@ -137,6 +137,16 @@ class Compressor(Protocol):
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
         """Mean of what the workers contribute of `bucket.grad`; `density` in (0, 1] is kept."""
         ...
+
+    def searches(
+        self, sizes: Mapping[str, int], density: float, step: int
+    ) -> Mapping[str, Sequence[int]]:
+        """Sizes of the parameters whose thresholds a `reduce` of `step` seeks anew, by how.
+
+        `sizes` are those of a bucket's parameters by name. Where compression is charged what it
+        costs a device, this comes on top of what every step costs.
+        """
+        return {}
 
     def elements(self, shape: Size, step: int) -> int | None:
         """Elements of the one all-reduce of a step for a gradient of this shape; None: unknown.

@@ -16,7 +16,7 @@ for a parameter server, in that
   effect, and when it is zero, which would let everything pass.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -77,16 +77,29 @@ class DCTDP(Compressor):
         self.sent_entries = index.numel()
         return Reduced(mean, unsent=bucket.grad)
 
+    def searches(
+        self, sizes: Mapping[str, int], density: float, step: int
+    ) -> Mapping[str, Sequence[int]]:
+        due = [size for name, size in sizes.items() if self._is_due(name, density, step)]
+        return {self.selection: due}
+
     def _renew(self, name: str, part: Buffers, density: float, step: int) -> None:
         """Compute the threshold of parameter `name`, [n], where it is due."""
-        if name.endswith(tuple(self.whole)):
+        if self._is_whole(name):
             zero = torch.zeros((), device=part.device)
             self.thresholds[name] = Threshold(zero, density)
-            return
+        elif self._is_due(name, density, step):
+            self.thresholds[name] = Threshold(self._kept(part.grad, density), density)
+
+    def _is_due(self, name: str, density: float, step: int) -> bool:
+        if self._is_whole(name):
+            return False
         known = self.thresholds.get(name)
         due = step % self.lifespan == 0 or (self.refresh == "warmup" and step in WARMUP)
-        if known is None or due or known.density != density or known.value == 0:
-            self.thresholds[name] = Threshold(self._kept(part.grad, density), density)
+        return known is None or due or known.density != density or bool(known.value == 0)
+
+    def _is_whole(self, name: str) -> bool:
+        return name.endswith(tuple(self.whole))
 
     def _kept(self, grad: Tensor, density: float) -> Tensor:
         """The magnitude, float32 [], that n - floor(n (1 - density)) of `grad`, [n], reach."""

@@ -1,5 +1,7 @@
 """What a device's compression is said to take: of each compressor its own, by what it works on."""
 
+from math import log2
+
 import pandas as pd
 import pytest
 
@@ -9,6 +11,7 @@ from harness.preview import composed
 from tests.virtual.runs import simulated
 
 ASKED = ("steps=4", "workers=2", "emulation.compute=replay", "network/device=v100")
+PLACE = "network.device.costs.dct_dp"
 COSTS = {"costs": {"dense": {"element_ns": 0}, "topk": {"element_ns": 10, "bucket_us": 5}}}
 
 
@@ -49,6 +52,32 @@ def test_a_stand_in_is_charged_for_the_elements_that_it_represents(tmp_path):
     assert took_s.to_numpy() == pytest.approx(
         10.9e-9 * 25557032, rel=0.005
     )  # a row of weights more or less
+
+
+@pytest.mark.parametrize("way", ["data", "server"])
+def test_a_threshold_costs_a_search_in_the_steps_that_seek_it_anew(way, tmp_path):
+    """A sort grows with n log n; without, a step costs the passes over its elements alone."""
+    of = {"element_ns": 1.0, "sort_ns": 4.0, "partition_ns": 2.0}
+    asked = ("steps=6", "workers=1", "emulation.compute=paced", "model=mlp", "method=dct_dp")
+    asked += (f"parallel={way}", "compressor.refresh=paper", "compressor.lifespan=3")
+    asked += ("network/device=v100", *(f"++{PLACE}.{key}={value}" for key, value in of.items()))
+    sizes = [64 * 256, 256, 256 * 256, 256, 256 * 256, 256, 256 * 10, 10]
+    passes = 1e-9 * sum(sizes)
+    for selection, search in (
+        ("sort", 4e-9 * sum(n * log2(n) for n in sizes)),
+        ("partition", 2e-9 * sum(sizes)),
+        ("sample", 0.0),
+    ):
+        run = simulated(tmp_path / selection, *asked, f"compressor.selection={selection}")
+        took_s = pd.read_csv(run / "steps.csv").compress_s
+        expected = [passes + (search if step % 3 == 0 else 0.0) for step in range(6)]
+        assert took_s.to_numpy() == pytest.approx(expected), selection
+
+
+def test_a_stand_ins_sorts_are_of_the_elements_that_they_represent():
+    cost = Given(Cost(sort_ns=1.0), represented=1 << 20)
+    assert cost.search_s({"sort": [1 << 10]}, of=1 << 10) == pytest.approx(20e-9 * (1 << 20))
+    assert cost.search_s({}, of=1 << 10) == 0
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import log2, prod
 from typing import Any, NamedTuple
 
 from profiles.limits import check_between
@@ -25,6 +25,9 @@ class Cost(NamedTuple):
     column_us: float = 0.0  # for each column of a factor: its part of a QR decomposition
     element_ns: float = 0.0  # for each element of the gradient: passes over memory
     rank_ns: float = 0.0  # for each element of a matrix, times r: its products with factors
+    # Of a parameter of n elements whose threshold is sought anew, for each element:
+    sort_ns: float = 0.0  # times log2(n), where all are sorted
+    partition_ns: float = 0.0  # where they are partitioned
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,24 @@ class Given:
         ns = cost.element_ns * elements + cost.rank_ns * products
         return self.scale * (1e-6 * us + 1e-9 * stands_for * ns)
 
-    def charge(self, compressor: Any, shapes: Sequence[Shape], density: float, of: int) -> float:
+    def search_s(self, searched: Mapping[str, Sequence[int]], of: int | None = None) -> float:
+        """Seconds to seek thresholds among so many elements each, by `sort` or `partition`."""
+        stands_for = self.represented / of if self.represented and of else 1.0
+        sizes = {how: [stands_for * size for size in each] for how, each in searched.items()}
+        ns = self.cost.sort_ns * sum(n * log2(n) for n in sizes.get("sort", ()))
+        ns += self.cost.partition_ns * sum(sizes.get("partition", ()))
+        return self.scale * 1e-9 * ns
+
+    def charge(
+        self, compressor: Any, shapes: Mapping[str, Shape], density: float, step: int, of: int
+    ) -> float:
         """Seconds of a bucket with parameters of these `shapes`, of a gradient of `of` elements."""
-        rank = getattr(compressor, "rank", 0)
+        rank, each = getattr(compressor, "rank", 0), list(shapes.values())
         if rank is None:
-            rank = nearest_rank(shapes, density)
-        return self.seconds(sum(prod(shape) for shape in shapes), shapes, rank, of)
+            rank = nearest_rank(each, density)
+        sizes = {name: prod(shape) for name, shape in shapes.items()}
+        sought_s = self.search_s(compressor.searches(sizes, density, step), of)
+        return self.seconds(sum(sizes.values()), each, rank, of) + sought_s
 
 
 def nearest_rank(shapes: Sequence[Shape], density: float) -> int:

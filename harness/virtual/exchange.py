@@ -208,7 +208,7 @@ class VirtualExchange:
         """Seconds before a bucket's first call, the second...; None: measured."""
         if self.charge is None:
             return None
-        return self.reduction.phases_s(self.charge(laid.gradients, self.reduction.density))
+        return self.reduction.phases_s(self.charge(laid, self.reduction.density, self.step))
 
     def _ops(self) -> list[LaneOp]:
         """Costed operations since the last call."""

@@ -132,8 +132,8 @@ class Case:
         parts_s = [share * self.backward_s for share in self.shares]
         return Work(self.begin_s, self.forward_s, parts_s, opening, buckets)
 
-    def charge(self, gradients: list[torch.Tensor], density: float) -> float:
-        return self.element_s * sum(gradient.numel() for gradient in gradients)
+    def charge(self, laid: BucketBuffers, density: float, step: int) -> float:
+        return self.element_s * laid.buffer.numel()
 
     def exchanged(self, lanes: Lanes, after: bool) -> tuple[list[LaneSpan], float, Any]:
         """What the threads of a real exchange did, and when the training thread went on."""

@@ -10,6 +10,7 @@ import torch
 from harness.clock import Clock
 from harness.config.lanes import Lanes
 from harness.config.settings import BadSetting
+from harness.engine.exchange.reduction import BucketBuffers
 from harness.engine.training.build import exchange_of
 from harness.engine.training.rank_context import anew
 from harness.workloads.models.stand_in import represented
@@ -66,12 +67,13 @@ def test_over_packets_compression_is_charged_what_it_costs_the_device(stands_for
     place = SimpleNamespace(exchange=SimpleNamespace, **given)
     exchange = exchange_of(real, place, model, {})
     assert exchange.lanes == Lanes()
-    gradients = [parameter for parameter in model.parameters()][:3]
+    names, gradients = zip(*[*model.named_parameters()][:3], strict=True)
+    laid = BucketBuffers(torch.empty(0), names, gradients)
     given = virtual.network.compression("topk", 1, 1.0, partial(represented, virtual.model))
     of = sum(parameter.numel() for parameter in model.parameters())
     elements = sum(gradient.numel() for gradient in gradients)
     expected = dilation * given.seconds(elements, of=of)
-    assert expected > 0 and exchange.charge(gradients, 0.1) == pytest.approx(expected)
+    assert expected > 0 and exchange.charge(laid, 0.1, 0) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from torch import Tensor
 from torch.futures import Future
 
 from controllers.base import Observation
@@ -22,8 +21,8 @@ from harness.engine.exchange.stream import Stream
 from harness.engine.exchange.wire import CollectiveThread
 from harness.engine.exchange.workers import Workers
 
-# What compression of a bucket with these gradients, at this density, takes on an emulated device.
-Charge = Callable[[list[Tensor], float], float]
+# What compression of a bucket, at this density and in this step, takes on an emulated device.
+Charge = Callable[[BucketBuffers, float, int], float]
 
 
 class ExchangeStart(NamedTuple):
@@ -145,7 +144,7 @@ class Runner:
     def _start(self, started: Started, start: ExchangeStart) -> None:
         job, stats = started.job, start.stats
         density = self.reduction.density
-        seconds = self.charge(job.laid.gradients, density) if self.charge else None
+        seconds = self.charge(job.laid, density, start.step) if self.charge else None
         stats.begins()
         if seconds is None:  # what takes as long as here is not begun before its time
             self.clock.sleep_until(stats.clocks.now_s)

@@ -111,7 +111,7 @@ class Pushing:
             with self.clock.compressing(self.entries):
                 return self.gradient.compress(self.step, self._held)
         density = self.reduction.density
-        took_s = sum(self.charge(laid.gradients, density) for laid in self._held)
+        took_s = sum(self.charge(laid, density, self.step) for laid in self._held)
         self.clock.sleep_until(self.clock.now() + took_s)
         return self.gradient.compress(self.step, self._held)
 

@@ -13,7 +13,7 @@ from harness.config.device_costs import file_of
 from harness.config.parallel import Split
 from harness.config.run import Optimizer, Run
 from harness.engine.exchange.feedback import NoFeedback, Residual
-from harness.engine.exchange.reduction import AgreeingWorkers, Reduction
+from harness.engine.exchange.reduction import AgreeingWorkers, BucketBuffers, Reduction
 from harness.engine.exchange.runner import Charge
 from harness.engine.pipeline.device import StageTimes
 from harness.engine.pipeline.operators import before_cuts, cut_in_place, schemes
@@ -138,8 +138,10 @@ def _charge(run: Run, model: nn.Module, compressor: Any) -> Charge | None:
         return None
     of = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
-    def charge(gradients: list[torch.Tensor], density: float) -> float:
-        return given.charge(compressor, [gradient.shape for gradient in gradients], density, of)
+    def charge(laid: BucketBuffers, density: float, step: int) -> float:
+        pairs = zip(laid.names, laid.gradients, strict=True)
+        shapes = {name: gradient.shape for name, gradient in pairs}
+        return given.charge(compressor, shapes, density, step, of)
 
     return charge
 
