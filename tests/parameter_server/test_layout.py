@@ -16,6 +16,8 @@ BAD = {
     "parallel.consistent_pull=3": "consistent_pull must be true or false, got 3",
     "compressor=powersgd": "compressor must be one that sends each worker's gradient by itself .* "
                            "no second message after the mean of the first, got PowerSGD",
+    "activations=dct_mp": "activations must be dense with parallel=server, whose trainers have the "
+                          "whole model: the server's weights have one version",
     "overlap=per_tensor": "overlap must be per_bucket, its default, with parallel=server",
     "emulation.hooks=wait": "emulation.hooks must be null with parallel=server",
     "parallel.drain=flush": "parallel.drain must be zero with parallel=server, which drains",

@@ -5,6 +5,7 @@ from dataclasses import is_dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
+from compressors.activations.dense import Dense
 from compressors.base import Compressor
 from harness.config.run import Run
 from harness.config.server import Server
@@ -53,6 +54,10 @@ CONSTRAINTS = (
                _is_not("workers_per_node", 1)),
     Constraint("device", "cpu or auto", "whose processes know no GPU",
                lambda a: a.run.device == "cuda"),
+    Constraint("activations", "dense",
+               "whose trainers have the whole model: the server's weights have one version, and "
+               "stages would each push a part of another",
+               lambda a: not isinstance(a.run.activations(), Dense)),
     Constraint("compressor", "one that sends each worker's gradient by itself",
                "which has no all-to-all, and no second message after the mean of the first",
                lambda a: not a.compressor.pushes),
@@ -92,9 +97,10 @@ def check_server(run: Run, compressor: Compressor) -> None:
     if not isinstance(run.parallel, Server):
         return
     server_run = ServerRun(run, run.parallel, compressor)
+    made: dict[str, object] = {"controller.agree": run.agree, "compressor": compressor}
+    made["activations"] = run.activations()
     for key, must, reason, breaks in CONSTRAINTS:
         if breaks(server_run):
-            value = {"controller.agree": run.agree, "compressor": compressor}.get(key)
-            value = attrgetter(key)(run) if value is None else value
+            value = made[key] if key in made else attrgetter(key)(run)
             told = type(value) if is_dataclass(value) else value
             require(False, key, told, f"{must} with parallel=server, {reason}")
