@@ -22,7 +22,7 @@ EDGE = (  # who composes configurations, or keeps one with what follows from it
     "harness/runner/previous_result.py",
     "harness/runner/supervise.py", "harness/runner/fork_server.py", "harness/config/scales.py",
     "harness/config/settings.py", "harness/config/fallback.py", "harness/config/sweep.py",
-    "harness/config/typed.py", "harness/validation.py",
+    "harness/config/typed.py", "harness/config/own.py", "harness/validation.py",
 )  # fmt: skip
 REFUSE = ("harness/doctor/data.py", "harness/runner/locks.py")  # by the error of the edge
 RESULTS = ("harness/reporting/", "harness/claims.py")  # read

@@ -15,12 +15,13 @@ from typing import Annotated, Any, get_type_hints
 
 import yaml
 from hydra.errors import InstantiationException
-from hydra.utils import get_object, instantiate
+from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+from harness.config.own import as_part
 from harness.config.run import Emulation, Optimizer, Run, Target, Timeouts
 from harness.config.typed import BadSetting as BadSetting
-from harness.config.typed import Must, as_declared, is_section, mistyped, require, unfit
+from harness.config.typed import Must, as_declared, is_section, located, mistyped, require, unfit
 from harness.records import checkpoint
 from profiles import recordings
 
@@ -129,6 +130,7 @@ class Settings:
         """
         section = self._section(part)
         try:
+            section = as_part(part, section)
             wrong = _unknown_key(part, section) or mistyped(section)
         except Exception as error:  # of importing whatever _target_ names
             raise BadSetting(f"{part}._target_ must name a class: {_first_line(error)}") from error
@@ -200,7 +202,7 @@ def _first_line(error: BaseException) -> str:
 
 def _unknown_key(part: str, section: dict[str, Any]) -> str:
     """Complaint about a key that the part's class does not have; "" when it has all."""
-    target = get_object(section["_target_"])
+    target = located(section["_target_"])
     known = inspect.signature(target).parameters
     unknown = [key for key in section if key not in known and not key.startswith("_")]
     if not unknown or any(each.kind is each.VAR_KEYWORD for each in known.values()):

@@ -7,7 +7,7 @@ from math import isfinite
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from hydra.utils import get_object
+from hydra._internal.utils import _locate
 
 MOST_WHOLE = 2**53  # what a float of JSON holds exactly
 PLAIN = {
@@ -93,9 +93,18 @@ def is_section(value: Any) -> bool:
     return isinstance(value, Mapping) and isinstance(value.get("_target_"), str)
 
 
+def located(path: str) -> Any:
+    """What a dotted path leads to; ImportError, in one line, if nothing."""
+    try:
+        return _locate(path)
+    except Exception as error:  # of importing whatever lies on the way
+        said = str(error.__cause__ or error).strip() or type(error).__name__
+        raise ImportError(f"{path}: {said.splitlines()[0]}") from error
+
+
 def _declared(target: str) -> dict[str, Any]:
     """Types of the arguments of what `target` names."""
-    made = get_object(target)
+    made = located(target)
     called = made.__init__ if inspect.isclass(made) else made
     try:
         return get_type_hints(called)
