@@ -10,7 +10,9 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "papers").glob("*.md")]
 TOPS = "compressors|conf|controllers|docs|benchmarks|harness|papers|profiles|scripts|tests"
 FILE = re.compile(rf"\b(?:{TOPS})/[\w/]+\.(?:py|md|yaml)\b")
-EXAMPLE = re.compile(r"/(x|NAME|cyclic|valley)\b")  # that a reader is to make
+EXAMPLE = re.compile(
+    r"/(x|NAME|cyclic|valley|net|stripes|rounded|halving|sunset)\b"
+)  # that a reader is to make
 MODULE = re.compile(r"python -m (harness[\w.]*)")
 FAULTS = "pytest.mark.faults"
 

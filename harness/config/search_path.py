@@ -1,14 +1,17 @@
-"""Where Hydra finds choices: conf/, then the conf/ of every study; importing it tells Hydra so."""
+"""Where Hydra finds choices: conf/, every study's, one's own; importing it tells Hydra so."""
 
+import os
 from pathlib import Path
 
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
+from harness.config.typed import BadSetting
 from harness.studies import studies
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
+OWN = "GRADNET_CONFIG"  # in the environment: a folder of one's own choices, as --config-dir says
 
 
 class StudiesSearchPath(SearchPathPlugin):
@@ -18,11 +21,33 @@ class StudiesSearchPath(SearchPathPlugin):
         for study in studies():
             if folder := study.file("conf"):
                 search_path.append(f"study {study.name}", f"file://{folder}")
+        for folder in _own():
+            search_path.append("one's own", f"file://{folder}")
 
 
 def folders() -> list[Path]:
     """Folders of configuration in Hydra's order: of two choices of one name the first counts."""
-    return [CONF, *(found for study in studies() if (found := study.file("conf")))]
+    ours = [CONF, *(found for study in studies() if (found := study.file("conf")))]
+    return [*ours, *_own()]
+
+
+def _own() -> list[Path]:
+    return [Path(os.environ[OWN])] if os.environ.get(OWN) else []
+
+
+def add(folder: str) -> None:
+    """Find choices in `folder` too, in this process and those that it starts.
+
+    BadSetting where it is no folder, or a choice there has the name of another.
+    """
+    own = Path(folder).absolute()
+    if not own.is_dir():
+        raise BadSetting(f"--config-dir must be a folder, got {folder}")
+    os.environ.pop(OWN, None)
+    for path in sorted(each.relative_to(own) for each in own.rglob("*.yaml")):
+        if any((there / path).is_file() for there in folders()):
+            raise BadSetting(f"--config-dir: {folder}/{path} has the name of a choice; rename it")
+    os.environ[OWN] = str(own)
 
 
 def choices(group: str) -> dict[str, Path]:

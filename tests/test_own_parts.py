@@ -1,0 +1,70 @@
+"""docs/own_parts.md, done as it says; and what is said of parts that do not fit."""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.launching import afresh
+from tests.test_how_to import COMMANDS, FILE
+
+ROOT = Path(__file__).resolve().parents[1]
+DOC = (ROOT / "docs/own_parts.md").read_text()
+STARTED = ("steps.csv", "status.json")
+
+
+@pytest.fixture
+def mine(tmp_path):
+    """A folder with the files of the how-to."""
+    for name, content in FILE.findall(DOC):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    return tmp_path
+
+
+def told(where: Path, *words: str) -> tuple[int, str]:
+    known = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = afresh([sys.executable, "-m", "harness", *words], cwd=where, env=known)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_parts_of_one_s_own_are_trained_and_named(mine):
+    [block] = COMMANDS.findall(DOC)
+    names = []
+    for command in block.splitlines():
+        _, _, _, *words = command.split()
+        status, said = told(mine, *words, "report=false", "steps=4")
+        assert status == 0, said
+        names += re.findall(r"succeeded: (\S+) seed 0", said)
+    assert names == ["allreduce", "rounded_1_no_ef", "topk_halving"]
+
+
+OWN = ("model=net", "dataset=stripes", "network=simulated", "emulation.compute=measured")
+BAD = {
+    "+model.hiden=3": "model: mine.Net takes no 'hiden'; it takes hidden, num_classes",
+    "model._target_=mine.Nett": "model._target_ must name a class: mine.Nett: No module named",
+    "model._target_=gone.Net": "model._target_ must name a class: gone.Net: No module named 'gone'",
+    "model._target_=os.getcwd ~model.hidden": "os.getcwd must make a torch.nn.Module, got str",
+    "dataset=digits dataset.size=16": "model Net does not go with data set digits: ",
+    "dataset.classes=3": "dataset: a sample of mine.Stripes must be a float32 tensor and a class",
+    "emulation.compute=paced": "emulation.compute must be measured for model Net",
+    "+dataset.train_arguments.length=0": "dataset: mine.Stripes has no sample for",
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_what_does_not_fit_is_said_before_anything_starts(mine, bad, monkeypatch):
+    status, said = told(mine, "--config-dir=conf", *OWN, *bad.split())
+    assert status == 1 and BAD[bad] in said and len(said.splitlines()) == 1
+    assert [path for name in STARTED for path in mine.rglob(name)] == []
+
+
+def test_a_folder_of_choices_has_none_of_another_s_name(mine):
+    (mine / "conf/profile/static.yaml").write_text("_target_: mine.Sunset\n")
+    _, said = told(mine, "--config-dir", "conf")
+    name = "conf/profile/static.yaml has the name of a choice; rename it"
+    assert said == f"harness: --config-dir: {name}\n"
+    _, said = told(mine, "--config-dir", "nowhere")
+    assert said == "harness: --config-dir must be a folder, got nowhere\n"
