@@ -20,6 +20,7 @@ from harness.reporting.claims.origins import PublishedCell
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
 NOT_DECIDABLE, BY_CONSTRUCTION = "not decidable here", "by construction"
+PREDICTED = "predicted"  # in place of a network, by replays alone
 ANY_REGIME = Regime()
 OVER_DENSE = ("speedup", "normalised_throughput")  # columns
 
@@ -162,6 +163,8 @@ class Group:
             guards.missing(rows, column, over, under),
             guards.identical_work(rows, over, under),
         ]
+        if guards.exact(rows):
+            return found._replace(low=found.mean, high=found.mean)
         self.seen.p_values.append(found.p)
         return found
 
@@ -289,10 +292,10 @@ def _decided(declared: Declared, runs: Runs, controls: Sequence[Controls]) -> Cl
     except NotDecidable as missing:
         return claim._replace(reason=str(missing))
     given = origins.inputs(runs.rows, origins.fitted())
+    if made := declared.by_construction or _made(declared, runs, given):
+        return claim._replace(verdict=BY_CONSTRUCTION, measured=found.measured, reason=made)
     found = found._replace(measured=found.measured + origins.partly(declared.cells, given))
     claim = claim._replace(measured=found.measured)
-    if made := declared.by_construction or _made(declared, runs, given):
-        return claim._replace(verdict=BY_CONSTRUCTION, reason=made)
     if doubts := runs.in_the_way(declared.regime, controls):
         return claim._replace(reason=doubts)
     judged = judged_claim(declared.id, declared.text, *found)
