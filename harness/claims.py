@@ -1,6 +1,8 @@
 """Judges the papers' claims by runs: `python -m harness.claims [FOLDER] [--paper NAME]`.
 
-Published numbers stand beside measured ones below. FOLDER is as for `harness.report`.
+Beside them is what replays on the papers' testbeds predict, as `python -m harness.fidelity` tells.
+Published numbers stand beside measured ones below. FOLDER is as for `harness.report`; with a paper
+that has timing tables it may hold no runs.
 """
 
 import argparse
@@ -14,45 +16,73 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from harness.fidelity.timing import predicted, timings
 from harness.reporting.analysis import load, metrics
 from harness.reporting.claims import Claim, counted, judge, lines, papers
+from harness.reporting.claims.base import PREDICTED
 from harness.reporting.claims.published import side_by_side
 
 WIDTH = 160  # where the output is no terminal
+COLUMNS = ("id", "by", "claim", "packets", "virtual", "predicted", "measured", "because", "p")
 
 
 def main() -> int:
     """0, or 2 where there are no runs."""
     parser = argparse.ArgumentParser(prog="python -m harness.claims", description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=Path("results"))
-    parser.add_argument("--paper", choices=[paper.name for paper in papers()])
+    names = [paper.name for paper in papers()]
+    parser.add_argument("--paper", choices=names)
     told = parser.parse_args()
     try:
-        table = metrics.table(load.runs(told.folder))
+        table = metrics.table(_runs(told.folder, needed=told.paper not in timings()))
     except load.NoRuns as error:
         print(error, file=sys.stderr)
         return 2
-    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
-    claims = judge(table, told.paper)
-    seen = [claim for claim in claims if claim.runs] or claims
-    console.print(_claims(seen))
+    claims = [claim for name in names for claim in _judged(table, name, told.paper)]
     sides = side_by_side(table)
-    sides = sides[sides.paper == told.paper] if told.paper else sides
+    _show(claims, sides[sides.paper == told.paper] if told.paper else sides, told.folder)
+    return 0
+
+
+def _runs(folder: Path, needed: bool) -> pd.DataFrame:
+    """Runs below a folder; none where there are none and none are `needed`."""
+    try:
+        return load.runs(folder)
+    except load.NoRuns:
+        if needed:
+            raise
+        return pd.DataFrame(columns=list(load.RunRow._fields))
+
+
+def _judged(table: pd.DataFrame, name: str, asked: str | None) -> list[Claim]:
+    """A paper's claims by runs, and by replays where it is asked for or has runs."""
+    if asked not in (None, name):
+        return []
+    by_runs = judge(table, name)
+    told = asked == name or any(claim.runs for claim in by_runs)
+    return by_runs + (predicted(name) if told else [])
+
+
+def _show(claims: list[Claim], sides: pd.DataFrame, folder: Path) -> None:
+    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+    seen = [claim for claim in claims if claim.runs or claim.network == PREDICTED] or claims
+    console.print(_claims(seen))
     if len(sides):
         console.print(_sides(sides))
-    if absent := Counter(claim.id for claim in claims if claim not in seen):
-        console.print(f"not shown, as {told.folder} has no runs for them: {', '.join(absent)}")
+    told = {(claim.id, claim.text) for claim in seen}
+    absent = Counter(claim.id for claim in claims if (claim.id, claim.text) not in told)
+    if absent:
+        console.print(f"not shown, as {folder} has no runs for them: {', '.join(absent)}")
     counts = ", ".join(f"{count} {verdict}" for verdict, count in counted(seen).items())
     console.print(f"Of papers' claims, each decision once: {counts}")
-    return 0
 
 
 def _claims(claims: list[Claim]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("id", "by", "claim", "packets", "virtual", "measured", "because", "p"):
+    for name in COLUMNS:
         table.add_column(name, overflow="fold")
     for line in lines(claims):
-        told = (line.packets, line.virtual, line.measured, line.reason, line.p_holm)
+        told = (line.packets, line.virtual, line.predicted, line.measured, line.reason, line.p_holm)
         table.add_row(line.id, line.by, line.text, *told)
     return table
 

@@ -87,9 +87,9 @@ def orders(console: Console, found: dict[tuple[str, str], float]) -> None:
 
 def claims(console: Console, found: Iterable[Claim]) -> None:
     """Print every claim with its verdict and the numbers behind it."""
-    table = _table("what the papers say of time", "id", "claim", "", "because")
+    table = _table("what the papers say of time", "id", "claim", "", "measured", "because")
     for claim in found:
-        table.add_row(claim.id, claim.text, claim.verdict, claim.measured)
+        table.add_row(claim.id, claim.text, claim.verdict, claim.measured, claim.reason)
     console.print(table, markup=False)
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from harness.fidelity.timing import predicted
 from harness.report import Comparison, compare, draw
 from harness.reporting import claims
 from harness.reporting.analysis import agreement, load, metrics, proof
@@ -83,6 +84,7 @@ def gather(paper: Paper, results: Path) -> PaperTables:
 def _judged(paper: Paper, table: pd.DataFrame) -> pd.DataFrame:
     known = {each.name for each in claims.papers()}
     judged = claims.judge(table, paper.claims) if paper.claims in known else []
+    judged += predicted(paper.claims)
     found = pd.DataFrame(judged, columns=list(claims.Claim._fields))
     return found.assign(runs=found.runs.map(" ".join))
 

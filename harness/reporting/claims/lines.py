@@ -1,12 +1,13 @@
-"""One line a claim: what packets and what virtual time say of it, beside each other."""
+"""One line a claim: what packets, virtual time and predictions say of it, beside each other."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from harness.reporting.claims.base import Claim
+from harness.reporting.claims.base import PREDICTED, Claim
 
-OVER = {"packets": "over packets", "virtual": "in virtual time", "": "predicted"}
+OVER = {"packets": "over packets", "virtual": "in virtual time", PREDICTED: "by prediction"}
+OVER |= {"": "without runs"}
 
 
 class Line(NamedTuple):
@@ -16,6 +17,7 @@ class Line(NamedTuple):
     text: str
     packets: str  # verdicts
     virtual: str
+    predicted: str  # by replays of the published sizes
     measured: str
     reason: str
     p_holm: str  # of flipped signs, for all claims of the study together
@@ -26,9 +28,15 @@ class Line(NamedTuple):
 
 def lines(judged: Sequence[Claim]) -> list[Line]:
     """In the order of `judged`; those of the paper first, then the project's own."""
+    replays = {(each.id, each.text): each for each in judged if each.network == PREDICTED}
     groups: dict[tuple[str, str, str], list[Claim]] = {}
     for claim in judged:
-        groups.setdefault((claim.id, claim.text, claim.scale), []).append(claim)
+        if claim.network != PREDICTED:
+            groups.setdefault((claim.id, claim.text, claim.scale), []).append(claim)
+    for (id, text, _), claims in groups.items():
+        claims += [replays[id, text]] if (id, text) in replays else []
+    alone = replays.keys() - {key[:2] for key in groups}
+    groups |= {(*key, ""): [claim] for key, claim in replays.items() if key in alone}
     found = [_line(claims) for claims in groups.values()]
     return sorted(found, key=lambda line: line.by == "ours")
 
@@ -41,6 +49,7 @@ def _line(claims: list[Claim]) -> Line:
         text=first.text,
         packets=verdicts.get("packets", ""),
         virtual=verdicts.get("virtual", alone),
+        predicted=verdicts.get(PREDICTED, ""),
         measured=_joined((claim.network, claim.measured) for claim in claims),
         reason=_joined((claim.network, claim.reason) for claim in claims),
         p_holm=_joined((c.network, f"{c.p_holm:.2g}") for c in claims if c.p_holm == c.p_holm),
