@@ -12,7 +12,7 @@ class Watch:
 
     every: int = 10  # steps
     densities: Sequence[float] = (0.25, 0.1, 0.05)  # thresholds are of what such shares reach
-    gradients: Sequence[str] = ()  # names of parameters
+    gradients: Sequence[str] = ()  # names of parameters: of what is compressed, residual included
     histogram_at: Sequence[int] = ()  # steps, of all activations of a batch before each cut
 
     def __post_init__(self) -> None:

@@ -100,11 +100,14 @@ class Pushed(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """One row of watched.csv: what a share of a gradient's or of each row's magnitudes reach."""
+    """One row of watched.csv: the magnitude that a share of a gradient or of each row reaches.
+
+    A gradient is as it was compressed: with error feedback the residual is in it.
+    """
 
     step: int
     rank: int
-    of: Annotated[str, Column("name of a parameter, or cut and its number")]
+    of: Annotated[str, Column("name of a parameter, residual included, or cut and its number")]
     density: Annotated[float, Column("the share")]
     threshold: Annotated[float, Column("that it reaches; of activations the mean over rows")]
     laplace: Annotated[float, Column("likewise, by a Laplace fit of these entries")] = nan

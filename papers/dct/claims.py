@@ -31,7 +31,7 @@ COIN = 0.693  # cross-entropy of a model that gives every click an even chance
 TABLE1, TABLE2, TABLE3, TABLE4 = "dct_table1", "dct_table2", "dct_table3", "dct_table4"
 TABLE6, TABLE7, TABLE8 = "dct_table6", "dct_table7", "dct_table8"
 CUT, LAPLACE, SKETCH = "dct_mp_{0:g}", "dct_mp_laplace_{0:g}", "sketch_{0:g}"
-PUSHED = "dct_dp_{0:g}_lifespan=1_whole=embedding.weight"
+PUSHED = thresholds.PUSHED
 BOTH = PUSHED + "+" + CUT
 GRADIENT, NO_FEEDBACK = "topk_grad_{0:g}", "topk_grad_no_ef_{0:g}"
 IN_BOTH = (0.25, 0.1)  # densities of tables 7 and 8 that table 1 has too

@@ -18,6 +18,8 @@ DEVIATION = 0.26  # published: the most that a threshold is off its running mean
 DRIFTS = 1 / 1.2  # times what it was, or less
 FEWEST = 50  # watched steps of which a running mean says something
 GRADIENT, CUTS, LAPLACE = "dct_fig2", "dct_fig5", "dct_table6"
+PUSHED = "dct_dp_{0:g}_lifespan=1_whole=embedding.weight"
+OF_GRADIENT = (0.5, 0.25, 0.1, 0.05, 0.02)  # densities of figure 2
 WITHOUT = "dct_mp_1"  # all but zeros crosses cuts
 DENSITIES = (0.25, 0.1, 0.05)
 DRIFTING = "dct_mp_laplace_0.25"
@@ -29,18 +31,17 @@ def sparse(density: float) -> str:
 
 
 def grows_with_sparsity(runs: Runs) -> Found:
-    """Mean over the steps of a gradient's threshold, from one sparsity to the next."""
-    rows = pd.concat(_of_gradient(runs))
-    means = rows.groupby("density").threshold.mean().sort_index(ascending=False)
-    told = listed(dict(zip(map(sparse, means.index), means, strict=True)))
-    least = (means / means.shift()).min()
+    """Mean over the steps of the threshold that DCT-DP uses, from one sparsity to the next."""
+    means = {d: pd.concat(_of_gradient(runs, d)).threshold.mean() for d in OF_GRADIENT}
+    told = listed({sparse(density): mean for density, mean in means.items()})
+    least = (pd.Series(means) / pd.Series(means).shift()).min()
     reason = f"{least:.3g} times from one to the next"
     return Found(bool(least >= GROWS), f"{told}; growing is {GROWS:g} times", reason)
 
 
 def deviation(runs: Runs) -> float:
-    """The most that a gradient's threshold at 95 % is off its mean over the tenth before."""
-    tables = _of_gradient(runs)
+    """The most that DCT-DP's threshold at 95 % is off its mean over the tenth before."""
+    tables = _of_gradient(runs, 0.05)
     seen = min(table.step.nunique() for table in tables)
     if seen < FEWEST:
         raise NotDecidable(f"needs {FEWEST} watched steps of {GRADIENT}, has {seen}")
@@ -55,17 +56,17 @@ def varies_little(runs: Runs) -> Found:
     return Found(found <= limit, told, "a batch here is one of few of the model's training")
 
 
-def _of_gradient(runs: Runs) -> list[pd.DataFrame]:
-    """Table of a watch of each run."""
-    group = runs.of(GRADIENT)
-    found = [load.watched(path) for path in group.rows(group.dense).path]
-    if any(table.empty for table in found):
-        raise NoSuchRuns(f"no watched.csv of {group.dense} in {group.experiment}")
-    return found
+def _of_gradient(runs: Runs, density: float) -> list[pd.DataFrame]:
+    """What a watch saw at `density` of gradient and residual, in each run that sends so much."""
+    method = PUSHED.format(density)
+    tables = [load.watched(path) for path in runs.of(GRADIENT).rows(method).path]
+    if any(table.empty for table in tables):
+        raise NoSuchRuns(f"no watched.csv of {method} in {GRADIENT}")
+    return [table[np.isclose(table.density, density)] for table in tables]
 
 
 def _off_running_mean(rows: pd.DataFrame) -> float:
-    threshold = rows[np.isclose(rows.density, 0.05)].threshold
+    threshold = rows.threshold
     window = round(TENTH * len(threshold))
     off = threshold / threshold.rolling(window).mean() - 1
     return float(off.iloc[window:].abs().max())

@@ -63,6 +63,18 @@ def test_a_density_is_with_dct_mp_only_where_just_it_is_kept() -> None:
     ]  # fmt: skip
 
 
+def test_a_gradients_threshold_is_of_the_density_that_is_sent() -> None:
+    """Where runs send less than all; else of the one that is asked for, at all densities."""
+    both = table((0, 0, "w", 0.1, 2.0), (0, 0, "w", 0.25, 1.0), (0, 0, "cut0", 0.1, 9.0))
+    whole, other = Saw("whole", 0, 1.0, both), Saw("other", 0, 1.0, both)
+    sent = [Saw(f"dct_dp_{d}", 0, 1.0, both.assign(threshold=10 * d), d) for d in (0.1, 0.25)]
+    again = Saw("dct_dp_0.1_lifespan=1", 0, 1.0, both.assign(threshold=7.0), 0.1)
+    found = watched.of_gradients(watched.together([whole, *sent, again]), "whole")
+    assert sorted(zip(found.density, found.threshold, strict=True)) == [(0.1, 1.0), (0.25, 2.5)]
+    found = watched.of_gradients(watched.together([other, whole]), "whole")
+    assert found.method.tolist() == ["whole"] * 2 and found.threshold.tolist() == [2.0, 1.0]
+
+
 def test_what_a_fit_gives_is_beside_what_was_found() -> None:
     rows = watched.together([Saw("m", 0, 1.0, table((0, 0, "cut0", 0.1, 2.0, 1.5)))])
     found = watched.measured_and_fitted(rows)

@@ -8,12 +8,15 @@ from torch import nn
 
 from compressors.activations.dct_mp import DCTMP
 from compressors.activations.rows import row_mask, row_thresholds
+from compressors.dct_dp import DCTDP
 from compressors.threshold_topk import ThresholdTopK
 from harness.config.settings import BadSetting
 from harness.config.watch import Watch
+from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.training.watch import BINS, Watching
 from harness.records.run_directory import Bin, Watched
 from harness.reporting.analysis import load
+from tests.exchange.test_reduction import LAYOUTS, exchange, grads, reduction
 from tests.virtual.runs import DETERMINED, over_gloo, settings_of, simulated, weights
 
 RUN = ("workers=1", "batch_size=16", "model=mlp", "model.hidden=[40]", "parallel=split",
@@ -30,52 +33,67 @@ def test_a_rows_threshold_is_what_its_mask_keeps(density: float) -> None:
     assert torch.equal(reached, row_mask(rows, density))
 
 
-def test_numbers_are_those_of_the_steps_own_gradient_and_activations(tmp_path) -> None:
-    """Of micro-batches together where there are several; the cut comes after the look."""
+def test_numbers_are_those_of_the_steps_own_activations(tmp_path) -> None:
+    """Of the last micro-batch of a step; the cut comes after the look."""
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
-    watch = Watch(every=2, densities=[0.25], gradients=["0.weight"], histogram_at=[1])
-    Watching(watch, tmp_path, rank=0, accumulate=2, first=4).of(model, {0: model[1]})
+    watch = Watch(every=2, densities=[0.25], histogram_at=[1])
+    Watching(watch, tmp_path, 0, accumulate=2, first=4, looks=lambda: True).of({0: model[1]})
     model[1].register_forward_hook(lambda layer, inputs, output: 2 * output)
     expected = []
     for step in range(4, 7):
         for part in range(2):
             inputs = torch.randn(5, 6, generator=torch.Generator().manual_seed(2 * step + part))
             before = inputs @ model[0].weight.T + model[0].bias
-            model(inputs).square().sum().backward()
-        gradient = model[0].weight.grad.abs().flatten().sort().values
+            model(inputs)
         if step % 2 == 0:
             tau = row_thresholds(before.detach().relu(), 0.25).mean().item()
-            expected += [("cut0", step, tau), ("0.weight", step, gradient[36].item())]
-        model.zero_grad()
+            expected.append(("cut0", step, pytest.approx(tau, rel=1e-5)))
     model.eval()
     model(inputs)
     found = load.watched(tmp_path)
     assert list(found.columns) == list(Watched._fields) and (found.density == 0.25).all()
-    rows = list(zip(found.of, found.step, found.threshold, strict=True))
-    assert [row[:2] for row in rows] == [row[:2] for row in expected]
-    for (*_, threshold), (*_, wanted) in zip(rows, expected, strict=True):
-        assert threshold == pytest.approx(wanted, rel=1e-5)
+    assert list(zip(found.of, found.step, found.threshold, strict=True)) == expected
     assert load.histograms(tmp_path).empty
 
 
+@pytest.mark.parametrize("feedback", [Residual(), Residual(0.5), NoFeedback()])
+def test_of_a_gradient_it_sees_what_the_compressor_takes(tmp_path, feedback) -> None:
+    """Each threshold of DCT-DP is the watch's of that step: of gradient and residual together.
+
+    In any bucket layout.
+    """
+    compressor = DCTDP(lifespan=1)
+    worker = reduction(compressor, feedback, density=0.05)
+    watch = Watch(every=2, densities=[0.05], gradients=["weight", "bias"])
+    watching = Watching(watch, tmp_path, rank=3, accumulate=1, first=0, looks=lambda: True)
+    worker.look = watching.gradients
+    expected = {}
+    for step in range(5):
+        exchange(worker, step, LAYOUTS[min(step, 1)], grads(step))
+        for name in ("weight", "bias") if step % 2 == 0 else ():
+            expected[step, name] = float(compressor.thresholds[name].value)
+    text = (tmp_path / "watched.csv").read_text().splitlines()
+    rows = [dict(zip(Watched._fields, line.split(","), strict=True)) for line in text]
+    assert {(int(row["step"]), row["of"]): float(row["threshold"]) for row in rows} == expected
+    assert {row["rank"] for row in rows} == {"3"}
+
+
 def test_a_fitted_threshold_is_the_one_that_dct_mp_s_laplace_lets_through(tmp_path) -> None:
-    """Of all entries of a batch, not row by row; and of a gradient likewise."""
+    """Of all entries of a batch, not row by row."""
     model = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 3))
-    watch = Watch(every=1, densities=[0.5, 0.1], gradients=["1.weight"])
-    Watching(watch, tmp_path, rank=0, accumulate=1, first=0).of(model, {0: model[0]})
+    watch = Watch(every=1, densities=[0.5, 0.1])
+    Watching(watch, tmp_path, 0, accumulate=1, first=0, looks=lambda: True).of({0: model[0]})
     inputs = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
     activations = inputs @ model[0].weight.T.detach() + model[0].bias.detach()
-    model(inputs).square().sum().backward()
-    entries = {"cut0": activations, "1.weight": model[1].weight.grad}
+    model(inputs)
     found = load.watched(tmp_path)
-    assert len(found) == 4
+    assert found.density.tolist() == [0.5, 0.1]
     for row in found.itertuples():
-        wanted = ThresholdTopK("laplace").threshold(entries[row.of].flatten(), row.density)
+        wanted = ThresholdTopK("laplace").threshold(activations.flatten(), row.density)
         assert row.laplace == pytest.approx(wanted, rel=1e-5)
     scheme = DCTMP(0.1, "laplace")
     scheme.mask(activations, training=True)
-    fitted = found[(found.of == "cut0") & (found.density == 0.1)].laplace.item()
-    assert scheme.average == pytest.approx(fitted, rel=1e-5)
+    assert scheme.average == pytest.approx(found.laplace[1], rel=1e-5)
 
 
 def test_a_watched_run_is_the_run_that_was_not_watched(tmp_path) -> None:

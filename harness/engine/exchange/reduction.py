@@ -3,7 +3,7 @@
 The same over packets, where it runs beside backward, and in virtual time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import nan
@@ -29,6 +29,10 @@ class BucketBuffers(NamedTuple):
     parameters: Sequence[Tensor] = ()  # in the same order; none where they have only a shape
 
 
+# At a bucket in an exchange of that number, and its residual, [n], before they are compressed.
+Look = Callable[[int, BucketBuffers, Tensor | None], None]
+
+
 class AgreeingWorkers(Workers, Protocol):
     """Workers that can also settle on one value."""
 
@@ -51,6 +55,7 @@ class Reduction:
     feedback: Feedback
     workers: AgreeingWorkers
     density: float = field(default=1.0, init=False)  # of the exchange in progress
+    look: Look | None = field(default=None, init=False)  # of a watch, at what is compressed
     _squares: SquaredNorms | None = field(default=None, init=False)  # None: nobody asked for norms
     _sent: int | None = field(default=None, init=False)  # entries; None: the compressor tells none
     _entries: int = field(default=0, init=False)
@@ -123,6 +128,8 @@ class Reduction:
         buffer, names, gradients, parameters = laid
         sizes = [gradient.numel() for gradient in gradients]
         residual = self.feedback.recall(names, sizes, buffer)
+        if self.look is not None:
+            self.look(step, laid, residual)
         if self._squares is not None:
             self._squares.add_input(buffer, residual)
         # What was not sent is measured after the mean is written, which may then not lie there.

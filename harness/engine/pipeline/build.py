@@ -25,11 +25,11 @@ from harness.engine.training.build import (
     exchange_of,
     loop_of,
     times_of,
+    watch_with,
 )
 from harness.engine.training.course import course_of
 from harness.engine.training.rank_context import RankContext, anew
 from harness.engine.training.train import Loop
-from harness.engine.training.watch import Watching
 from harness.workloads.models.base import backward_shares
 
 
@@ -77,9 +77,8 @@ def stage_loop(run: Run, context: RankContext) -> Loop:
         run, alone, model.to(context.device), course, exchange, PipelineStage, engine=engine
     )
     if run.watch:
-        where = context.run_dir, context.rank, run.accumulate, course.first
         cut = {} if position.is_last else {position.stage: model.last_layer}
-        Watching(run.watch, *where).of(model, cut)
+        watch_with(run, context, gradients).of(cut)
     stateful = {type(end).__name__.lower(): end.scheme for end in engine.ends()}
     return loop_of(run, context, gradients, engine.device, meter, stateful)
 

@@ -22,7 +22,6 @@ from harness.engine.training.course import Course, course_of
 from harness.engine.training.gradients import Replayed, Trained
 from harness.engine.training.pace import MeasuredPace, Pace, Paced
 from harness.engine.training.rank_context import RankContext, anew
-from harness.engine.training.replica import Replica
 from harness.engine.training.rest import Rest
 from harness.engine.training.saving import go_on, saver_of, with_state
 from harness.engine.training.stopping import StopSchedule
@@ -51,7 +50,7 @@ def whole_model_loop(run: Run, context: RankContext) -> Loop:
         replayed = Replayed(parameters, course, exchange, run.bucket_mb, run.seed)
         return loop_of(run, context, replayed, pace, TrafficMeter([]))
     gradients = build_gradients(run, context, model, course, exchange)
-    cuts = _cuts(run, context, model, gradients.replica, course.first)
+    cuts = _cuts(run, context, model, gradients)
     return loop_of(run, context, gradients, pace, TrafficMeter(cuts), schemes(cuts))
 
 
@@ -188,9 +187,7 @@ def build_gradients(
     return gradients
 
 
-def _cuts(
-    run: Run, context: RankContext, model: nn.Module, replica: Replica, first: int
-) -> list[Cut]:
+def _cuts(run: Run, context: RankContext, model: nn.Module, gradients: Trained) -> list[Cut]:
     """Cuts of the model, each with this rank's scheme; a watch is put before them."""
     shape, parallel = context.data.shape, run.parallel
 
@@ -199,12 +196,20 @@ def _cuts(
 
     there = context.once("layers", layers)  # by a look at the model while nothing is in its cuts
     if run.watch:
-        where = context.run_dir, context.rank, run.accumulate, first
-        Watching(run.watch, *where, replica.is_at_work).of(model, dict(enumerate(there)))
+        watch_with(run, context, gradients).of(dict(enumerate(there)))
     cuts = context.once("cuts", lambda: cut_in_place(run, model, shape))
     own = [Cut(run.activations()) for _ in cuts]
-    replica.cut(cuts, own)
+    gradients.replica.cut(cuts, own)
     return own
+
+
+def watch_with(run: Run, context: RankContext, gradients: Trained) -> Watching:
+    """The run's watch of one rank, which looks at `gradients` where they are compressed."""
+    assert run.watch is not None
+    where = context.run_dir, context.rank, run.accumulate, gradients.course.first
+    watching = Watching(run.watch, *where, gradients.replica.is_at_work)
+    gradients.exchange.reduction.look = watching.gradients
+    return watching
 
 
 def optimizer_of(asked: Optimizer, model: nn.Module) -> torch.optim.Optimizer:

@@ -1,8 +1,9 @@
 """What compressions at several densities would keep of gradients and activations, over the steps.
 
-Looks and changes nothing: thresholds of the magnitudes of a parameter's gradient, and of the rows
-of activations before a cut, whether or not they are compressed there; beside them the thresholds
-that a Laplace fit gives; and histograms of these activations.
+Looks and changes nothing: thresholds of the magnitudes of what a compressor takes of a parameter,
+its gradient and with error feedback the residual; and of the rows of activations before a cut,
+whether or not they are compressed there; beside them the thresholds that a Laplace fit gives; and
+histograms of these activations.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,14 +18,11 @@ from compressors.activations.rows import row_thresholds
 from compressors.threshold_topk import ThresholdTopK
 from compressors.topk_select import reached_at
 from harness.config.watch import Watch
+from harness.engine.exchange.reduction import BucketBuffers
 from harness.records.run_directory import Bin, Table, Watched
 
 BINS = 100
 LAPLACE = ThresholdTopK("laplace")
-
-
-def always() -> bool:
-    return True
 
 
 @dataclass
@@ -34,40 +32,39 @@ class Watching:
     watch: Watch
     run_dir: Path
     rank: int
-    accumulate: int  # micro-batches of a step: of a gradient the sum is looked at
+    accumulate: int  # micro-batches of a step
     first: int  # step
-    looks: Callable[[], bool] = always  # whether it is this rank that computes with the model
+    looks: Callable[[], bool]  # whether it is this rank that computes with the model
     _tables: dict[str, Table] = field(default_factory=dict, init=False)
 
-    def of(self, model: nn.Module, before_cuts: Mapping[int, nn.Module]) -> None:
-        """Look at `model` from now on; layers `before_cuts`, by cut, before what else looks there.
-
-        Where ranks share it, each looks while it computes. Parameters of other stages are theirs.
-        """
+    def __post_init__(self) -> None:
         for name in ("watched.csv", "histograms.csv"):
             self._tables[name] = Table(self.run_dir, name)
             if self.rank == 0:
                 self._tables[name].header()
-        parameters = dict(model.named_parameters())
-        for name in self.watch.gradients:
-            if name in parameters:
-                parameters[name].register_post_accumulate_grad_hook(self._gradient(name))
+
+    def of(self, before_cuts: Mapping[int, nn.Module]) -> None:
+        """Look at activations from now on: of layers, by cut, before what else looks there.
+
+        Where ranks share a model, each looks while it computes.
+        """
         for number, layer in before_cuts.items():
             layer.register_forward_hook(self._activations(f"cut{number}"), prepend=True)
 
-    def _gradient(self, name: str) -> Callable[[Tensor], None]:
-        counted = Counted(self.accumulate, self.first)
+    def gradients(self, step: int, laid: BucketBuffers, residual: Tensor | None) -> None:
+        """Look at the parameters in a bucket as a compressor is about to take them.
 
-        def look(parameter: Tensor) -> None:
-            if not self.looks():
-                return
-            step, is_last = counted.next()
-            if is_last and step % self.watch.every == 0 and parameter.grad is not None:
-                grad = parameter.grad.flatten().cpu()
-                found = [float(reached_at(grad, density)) for density in self.watch.densities]
-                self._tell(step, name, found, grad)
-
-        return look
+        `residual`, [n], is what will be added to them; None: nothing.
+        """
+        if step % self.watch.every:
+            return
+        sizes = [gradient.numel() for gradient in laid.gradients]
+        left = laid.buffer.new_zeros(sum(sizes)) if residual is None else residual
+        for name, gradient, part in zip(laid.names, laid.gradients, left.split(sizes), strict=True):
+            if name in self.watch.gradients:
+                taken = (gradient.flatten() + part).cpu()
+                found = [float(reached_at(taken, density)) for density in self.watch.densities]
+                self._tell(step, name, found, taken)
 
     def _activations(self, name: str) -> Callable[[nn.Module, Any, Tensor], None]:
         counted = Counted(self.accumulate, self.first)

@@ -32,10 +32,12 @@ def _thresholds(rows: pd.DataFrame, title: str) -> dict[str, Drawing]:
     of_one = rows[rows.method == one]
     found: dict[str, Drawing] = {}
     if not cuts.all():
-        lines = watched.lines(of_one[~watched.is_cut(of_one)])
+        of_gradients = watched.of_gradients(rows, one)
+        methods = " and ".join(sorted(set(of_gradients.method)))
         found["thresholds_gradient"] = Drawing(
-            f"Magnitude that a share of a layer's gradient reaches, with {one}. {MEANS}.",
-            lambda: thresholds.thresholds(lines, "threshold", f"{title}\n{one}"),
+            "Magnitude that a share of a layer's gradient and residual reaches, as they are "
+            f"compressed, with {methods}. {MEANS}.",
+            lambda: thresholds.thresholds(watched.lines(of_gradients), "threshold", title),
         )
     if not cuts.any():
         return found
@@ -86,8 +88,14 @@ def _all(comparison: Comparison, read: Callable[[str], pd.DataFrame]) -> pd.Data
     for run in runs:
         table = read(run.path)
         if len(table):
-            found.append(Saw(run.method, run.seed, _kept(load.config(run.path)), table))
+            config = load.config(run.path)
+            found.append(Saw(run.method, run.seed, _kept(config), table, _sent(config)))
     return watched.together(found)
+
+
+def _sent(config: dict[str, Any]) -> float:
+    """Density of gradients that a controller of one density asks for; 1 of any other."""
+    return float((config.get("controller") or {}).get("density", 1.0))
 
 
 def _kept(config: dict[str, Any]) -> float:

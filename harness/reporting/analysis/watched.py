@@ -25,6 +25,7 @@ class Saw(NamedTuple):
     seed: int
     kept: float  # density of what crosses cuts; 1 where all does
     table: pd.DataFrame
+    sent: float = 1.0  # density of gradients that was asked for; 1 where it was not one number
 
 
 class Fit(NamedTuple):
@@ -37,14 +38,29 @@ class Fit(NamedTuple):
 
 
 def together(seen: Iterable[Saw]) -> pd.DataFrame:
-    """Rows of all tables, with the columns method, seed and kept of their runs."""
-    tables = [saw.table.assign(method=saw.method, seed=saw.seed, kept=saw.kept) for saw in seen]
+    """Rows of all tables, with the columns method, seed, kept and sent of their runs."""
+    tables = [
+        saw.table.assign(method=saw.method, seed=saw.seed, kept=saw.kept, sent=saw.sent)
+        for saw in seen
+    ]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
 def is_cut(rows: pd.DataFrame) -> pd.Series:
     """Mask of the rows about activations, not about a parameter's gradient."""
     return rows.of.str.fullmatch(r"cut\d+")
+
+
+def of_gradients(rows: pd.DataFrame, whole: str) -> pd.DataFrame:
+    """`rows` of gradients at the density that is sent of them; of one method for each density.
+
+    Where all of them are sent, of method `whole` at all densities.
+    """
+    rows = rows[~is_cut(rows)]
+    used = rows[np.isclose(rows.density, rows.sent) & (rows.sent < 1)]
+    if used.empty:
+        return rows[rows.method == whole]
+    return used[used.method == used.groupby("density").method.transform("min")]
 
 
 def with_and_without(rows: pd.DataFrame) -> pd.DataFrame:

@@ -51,12 +51,15 @@ def verdict(folder: Path, text: str) -> tuple[str, str]:
     ],
 )
 def test_a_gradients_threshold(tmp_path, exponent, swing, steps, grows, steady):
-    rows = [
-        Watched(n, 0, "12.weight", d, d**-exponent * (1 + (swing if n % 10 == 9 else 0)))
-        for n in range(steps)
-        for d in (0.5, 0.25, 0.1, 0.05, 0.02)
-    ]
-    run(tmp_path, thresholds.GRADIENT, "allreduce", 0, *rows)
+    """Of each run at the density that it sends; what it would be at others does not count."""
+    for sent in thresholds.OF_GRADIENT:
+        rows = [
+            Watched(n, 0, "12.weight", d, (1 + (swing if n % 10 == 9 else 0)) * sent**-exponent
+                    if d == sent else 1e9 * n)
+            for n in range(steps)
+            for d in thresholds.OF_GRADIENT
+        ]  # fmt: skip
+        run(tmp_path, thresholds.GRADIENT, thresholds.PUSHED.format(sent), 0, *rows)
     assert verdict(tmp_path, "threshold grows with sparsity")[0] == grows
     assert verdict(tmp_path, "at 95 % it varies little")[0] == steady
 
@@ -130,10 +133,11 @@ def test_what_a_laplace_threshold_lets_through_drifts(tmp_path, end, expected):
 
 
 def test_what_was_not_watched_is_not_told(tmp_path):
-    run(tmp_path, thresholds.GRADIENT, "allreduce", 0)
+    for sent in thresholds.OF_GRADIENT:
+        run(tmp_path, thresholds.GRADIENT, thresholds.PUSHED.format(sent), 0)
     run(tmp_path, thresholds.LAPLACE, thresholds.DRIFTING, 0)
     assert verdict(tmp_path, "threshold grows with sparsity") == (
         NOT_DECIDABLE,
-        "no watched.csv of allreduce in dct_fig2",
+        "no watched.csv of dct_dp_0.5_lifespan=1_whole=embedding.weight in dct_fig2",
     )
     assert verdict(tmp_path, "lets ever less through")[0] == NOT_DECIDABLE
