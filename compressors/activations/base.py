@@ -28,7 +28,7 @@ class Activations(Protocol):
         """Choose the entries of `rows`, [rows, d], to send, and keep what `returned` will need."""
         ...
 
-    def received(self, piece: Piece, shape: tuple[int, int]) -> tuple[Tensor, Any]:
+    def received(self, piece: Piece, shape: tuple[int, int], training: bool) -> tuple[Tensor, Any]:
         """The activations behind the cut, [rows, d], and what `backward` will need."""
         ...
 

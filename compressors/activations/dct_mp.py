@@ -43,7 +43,9 @@ class DCTMP(Activations):
         mask = self.mask(rows, training)
         return Piece(entries(rows, mask), mask), mask
 
-    def received(self, piece: Piece, shape: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    def received(
+        self, piece: Piece, shape: tuple[int, int], training: bool
+    ) -> tuple[Tensor, Tensor]:
         assert piece.mask is not None
         return spread(piece.values, piece.mask), piece.mask
 

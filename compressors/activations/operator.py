@@ -44,7 +44,7 @@ class _Crossing(torch.autograd.Function):
         piece, ctx.before = cut.scheme.forward(rows, training)
         if training:
             cut.crossed.add(piece, rows)
-        behind, ctx.after = cut.scheme.received(piece, shape)
+        behind, ctx.after = cut.scheme.received(piece, shape, training)
         ctx.scheme = cut.scheme
         return behind.view(x.shape)
 

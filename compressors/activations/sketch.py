@@ -1,8 +1,11 @@
 """A Gaussian sketch of activations (Gupta et al., 2021, Appendix C): made to be compared with.
 
-Every row x, [d], is sent as x S, S of s = round(density d) columns of independent N(0, 1/s), drawn
-once for a cut; behind it, it is x S S'. The gradient g crosses whole, and becomes g S S' before the
-cut, the derivative of that. The paper does not say how a sketch is decoded.
+Every row x, [d], is sent as x S, S of s = round(density d) columns of independent N(0, 1/s); behind
+it, it is x S S'. The gradient g crosses whole, and becomes g S S' before the cut, the derivative of
+that. The paper does not say how a sketch is decoded, nor how often it is drawn: here anew for every
+micro-batch, or once (`fresh: false`), and then training goes around it. Nothing of S crosses: both
+sides draw it from the seed and the number of the micro-batch. In evaluation it is a function of
+this and of how many batches have been evaluated since, so it does not matter how often one is.
 """
 
 from dataclasses import dataclass, field
@@ -12,6 +15,23 @@ from torch import Tensor
 
 from compressors.activations.base import Activations, Piece
 from compressors.activations.rows import check_density
+from compressors.rng import generator
+
+ONCE = (0, 0)
+
+
+@dataclass
+class Seen:
+    """Batches that one side of a cut has seen."""
+
+    trained: int = 0
+    evaluated: int = 0  # since the last of training
+
+    def next(self, training: bool) -> tuple[int, int]:
+        """The number of another batch."""
+        self.trained += training
+        self.evaluated = 0 if training else self.evaluated + 1
+        return self.trained, self.evaluated
 
 
 @dataclass
@@ -20,39 +40,38 @@ class GaussianSketch(Activations):
 
     density: float  # s / d, in (0, 1]
     seed: int
-    sketches: dict[int, Tensor] = field(default_factory=dict, init=False, repr=False)  # [d, s]
+    fresh: bool = True  # drawn anew for every micro-batch; false: once
+    before: Seen = field(default_factory=Seen, init=False)
+    behind: Seen = field(default_factory=Seen, init=False)
 
     def __post_init__(self) -> None:
         check_density(self.density)
 
-    def forward(self, rows: Tensor, training: bool) -> tuple[Piece, None]:
-        return Piece((rows @ self._sketch(rows)).flatten()), None
+    def forward(self, rows: Tensor, training: bool) -> tuple[Piece, Tensor]:
+        sketch = self._sketch(rows.shape[1], self.before.next(training), rows.device)
+        return Piece((rows @ sketch).flatten()), sketch
 
-    def received(self, piece: Piece, shape: tuple[int, int]) -> tuple[Tensor, None]:
+    def received(self, piece: Piece, shape: tuple[int, int], training: bool) -> tuple[Tensor, None]:
         narrow = piece.values.view(shape[0], self._width(shape[1]))
-        return narrow @ self._sketch(narrow, shape[1]).T, None
+        sketch = self._sketch(shape[1], self.behind.next(training), narrow.device)
+        return narrow @ sketch.T, None
 
     def backward(self, grad: Tensor, kept: None) -> Piece:
         return Piece(grad.flatten())
 
-    def returned(self, piece: Piece, kept: None, shape: tuple[int, int]) -> Tensor:
-        grad = piece.values.view(shape)
-        sketch = self._sketch(grad)
-        return (grad @ sketch) @ sketch.T
+    def returned(self, piece: Piece, kept: Tensor, shape: tuple[int, int]) -> Tensor:
+        return (piece.values.view(shape) @ kept) @ kept.T
 
     def count(self, shape: tuple[int, int]) -> int | None:
         return shape[0] * self._width(shape[1])
 
-    def count_back(self, kept: None, shape: tuple[int, int]) -> int | None:
+    def count_back(self, kept: Tensor, shape: tuple[int, int]) -> int | None:
         return shape[0] * shape[1]
 
     def _width(self, d: int) -> int:
         return max(1, round(self.density * d))
 
-    def _sketch(self, like: Tensor, d: int | None = None) -> Tensor:
-        """S for rows of `d`, or of `like`'s, entries; the same at either side of a cut."""
-        d = d or like.shape[1]
-        if d not in self.sketches:
-            s, source = self._width(d), torch.Generator().manual_seed(self.seed)
-            self.sketches[d] = torch.randn(d, s, generator=source).div_(s**0.5).to(like.device)
-        return self.sketches[d]
+    def _sketch(self, d: int, batch: tuple[int, int], device: torch.device) -> Tensor:
+        """S for rows of `d` entries; the same at either side of a cut."""
+        s, source = self._width(d), generator(self.seed, *(batch if self.fresh else ONCE))
+        return torch.randn(d, s, generator=source).div_(s**0.5).to(device)

@@ -27,7 +27,7 @@ class TopKGrad(Activations):
     def forward(self, rows: Tensor, training: bool) -> tuple[Piece, None]:
         return Piece(rows.flatten()), None
 
-    def received(self, piece: Piece, shape: tuple[int, int]) -> tuple[Tensor, None]:
+    def received(self, piece: Piece, shape: tuple[int, int], training: bool) -> tuple[Tensor, None]:
         return piece.values.view(shape), None
 
     def backward(self, grad: Tensor, kept: None) -> Piece:

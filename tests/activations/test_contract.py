@@ -20,7 +20,7 @@ def there_and_back(
     count = before.count(SHAPE)
     assert (count is None) == (piece.mask is not None)
     assert piece.values.numel() == (count if piece.mask is None else piece.mask.sum())
-    behind, held = after.received(piece, SHAPE)
+    behind, held = after.received(piece, SHAPE, True)
     back = after.backward(torch.randn(SHAPE, generator=torch.Generator().manual_seed(seed)), held)
     expected = before.count_back(kept, SHAPE)
     assert (expected is None) == (back.mask is not None)
@@ -69,7 +69,7 @@ def test_the_operator_is_at_work_in_evaluation(name: str) -> None:
         plain, evaluated, again = head(x), head(cut(x, False)), head(cut(x, False))
     changes = not name.startswith("topk_grad")  # these are of the backward pass alone
     assert torch.equal(plain, evaluated) is not changes
-    assert torch.equal(evaluated, again)
+    assert torch.equal(evaluated, again) is not (name == "sketch")  # which is drawn anew
 
 
 @pytest.mark.parametrize("name", NAMES)

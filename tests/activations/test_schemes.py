@@ -40,18 +40,42 @@ def test_evaluation_uses_the_average_of_the_thresholds_of_training() -> None:
 
 
 def test_a_sketch_is_unbiased_and_its_backward_its_derivative() -> None:
-    x = laplace(3, 20)
-    mean = sum(_through(GaussianSketch(0.5, seed), x) for seed in range(600)) / 600
+    """Over the draws of one scheme."""
+    x, scheme = laplace(3, 20), GaussianSketch(0.5, 1)
+    mean = sum(_through(scheme, x) for _ in range(600)) / 600
     assert torch.allclose(mean, x, atol=0.25)
-    scheme = GaussianSketch(0.5, 1)
-    jacobian = _through(scheme, torch.eye(20))
+    piece, kept = scheme.forward(torch.eye(20), True)
+    jacobian, _ = scheme.received(piece, (20, 20), True)
     g = laplace(3, 20, 5)
-    back = scheme.returned(scheme.backward(g, None), None, (3, 20))
+    back = scheme.returned(scheme.backward(g, None), kept, (3, 20))
     assert torch.allclose(back, g @ jacobian.T, atol=1e-5)
 
 
-def _through(scheme: GaussianSketch, x: torch.Tensor) -> torch.Tensor:
-    return scheme.received(scheme.forward(x, True)[0], (x.shape[0], x.shape[1]))[0]
+def _through(scheme: GaussianSketch, x: torch.Tensor, training: bool = True) -> torch.Tensor:
+    piece, _ = scheme.forward(x, training)
+    return scheme.received(piece, (x.shape[0], x.shape[1]), training)[0]
+
+
+def test_a_fresh_sketch_is_another_for_every_batch_and_evaluations_change_none_of_training() -> (
+    None
+):
+    x = torch.eye(20)
+    often, never = GaussianSketch(0.5, 1), GaussianSketch(0.5, 1)
+    trained, evaluated = [], []
+    for number in range(3):
+        trained.append(_through(often, x))
+        assert torch.equal(trained[-1], _through(never, x))
+        evaluated += [_through(often, x, training=False) for _ in range(number)]
+    different = [*trained, *evaluated]
+    assert len({tuple(each.flatten().tolist()) for each in different}) == len(different) == 6
+    assert torch.equal(_through(never, x, training=False), evaluated[1])
+
+
+def test_a_sketch_that_is_drawn_once_is_the_same_for_all() -> None:
+    x, once = torch.eye(20), GaussianSketch(0.5, 1, fresh=False)
+    first = _through(once, x)
+    assert torch.equal(first, _through(once, x)) and torch.equal(first, _through(once, x, False))
+    assert not torch.equal(first, _through(GaussianSketch(0.5, 2, fresh=False), x))
 
 
 @pytest.mark.parametrize("feedback", [True, False])

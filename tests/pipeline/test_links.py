@@ -43,7 +43,7 @@ def _both_ways(sizes: list[int]) -> list[np.ndarray]:
         found = [leaf.grad for leaf in leaves]
     else:
         for samples in sizes:
-            end.expect(samples)
+            end.expect(samples, True)
         arrivals = [end.receive() for _ in sizes]
         for arrival in arrivals:
             end.send_back(arrival, 2 * arrival.inputs.detach())
@@ -67,7 +67,7 @@ def test_micro_batches_of_any_size_cross_and_their_gradients_come_back() -> None
 def _wait_for_nothing() -> str:
     end = _end(2)
     if isinstance(end, Inlet):
-        end.expect(4)
+        end.expect(4, True)
         with pytest.raises(RuntimeError) as failure:
             end.receive()
         end.close()

@@ -60,7 +60,7 @@ class PipelineEngine:
     def run(self, stage: Computing, begin_backward: Callable[[], None]) -> None:
         """All micro-batches, both ways; what leaves may not have left when it returns."""
         if self.inlet:
-            self.inlet.expect(self.batch_size, self.parts)
+            self.inlet.expect(self.batch_size, True, self.parts)
         order = SCHEDULES[self.schedule](self.position.stage, self.position.stages, self.parts)
         for way, part in order:
             if way == "forward":

@@ -103,7 +103,7 @@ class PipelineStage(Trained):
         for inputs, labels in self.course.test_set():
             came = None
             if self.engine.inlet:
-                self.engine.inlet.expect(len(labels))
+                self.engine.inlet.expect(len(labels), False)
                 came = self.engine.inlet.receive().inputs
             outputs = self._scores(inputs, came)
             if self.engine.outlet:

@@ -151,15 +151,16 @@ class Inlet(End):
         super().__post_init__()
         self._expected: list[PendingResult] = []
 
-    def expect(self, samples: int, times: int = 1) -> None:
+    def expect(self, samples: int, training: bool, times: int = 1) -> None:
         """Announce that micro-batches of `samples` will arrive, while this process computes."""
         for _ in range(times):
-            self._expected.append(self._thread.submit(self._activations, self._rows(samples)))
+            shape = self._rows(samples)
+            self._expected.append(self._thread.submit(self._activations, shape, training))
 
-    def _activations(self, shape: Shape) -> Received[tuple[Tensor, Any]]:
+    def _activations(self, shape: Shape, training: bool) -> Received[tuple[Tensor, Any]]:
         piece, received_s = self._receive(shape, self.scheme.count(shape))
         with self.clock.compressing(0):
-            rows, kept = self.scheme.received(piece, shape)
+            rows, kept = self.scheme.received(piece, shape, training)
         return Received((rows.view(shape[0], *self.shape), kept), received_s, self.clock.now())
 
     def receive(self) -> Arrival:
