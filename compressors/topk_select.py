@@ -26,6 +26,7 @@ SIGMAS = 9.0  # by which a sampled bound lies below the estimate, so that it is 
 # 4.5, and as much again for the elements of a run, which are not independent
 USUAL = 64  # of this many elements one is above a bound; where more are, it takes 2 % longer
 LEAST_RANK = 160  # of the threshold in the sample; its count is then good to 1 / sqrt(160) = 8 %
+ROUNDING = 1e-15  # of n: 1000 x (1 - 0.9) is 99.99999999999997
 MAGNITUDE = 0x7FFFFFFF  # every bit of a float32 but its sign
 
 
@@ -128,8 +129,11 @@ def reached_by(x: Tensor, k: int) -> Tensor:
 
 
 def kept(n: int, density: float) -> int:
-    """Number of `n` entries that reach the threshold of a density; at least 1."""
-    return max(1, n - int(n * (1 - density)))
+    """Number of `n` entries that reach the threshold of a density, n - floor(n (1 - density)).
+
+    At least 1.
+    """
+    return max(1, n - int(n * (1 - density + ROUNDING)))
 
 
 def reached_at(x: Tensor, density: float) -> Tensor:

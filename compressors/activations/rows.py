@@ -7,15 +7,13 @@ or more, the printed test would keep all of them, and they carry nothing. Magnit
 bits, so that NaN is the largest and is seen behind the cut.
 """
 
-from math import floor, isfinite
+from math import isfinite
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.topk_select import bits
-
-ROUNDING = 1e-9  # of eta d: 0.29 x 100 is 28.999999999999996
+from compressors.topk_select import bits, kept
 
 
 def check_density(density: float) -> None:
@@ -31,7 +29,7 @@ def row_mask(rows: Tensor, density: float) -> Tensor:
     bool [rows, d]; at density 1 all but zeros are.
     """
     keys = bits(rows)
-    place = _place(keys.shape[1], density)
+    place = _place(keys, density)
     if place == 0 or not keys.numel():
         return keys > 0
     return keys >= _at(keys, place).clamp_(min=1)
@@ -40,11 +38,13 @@ def row_mask(rows: Tensor, density: float) -> Tensor:
 def row_thresholds(rows: Tensor, density: float) -> Tensor:
     """The magnitudes, float32 [rows], that the largest `density` d of each row reach."""
     keys = bits(rows)
-    return _at(keys, _place(keys.shape[1], density)).view(torch.float32).flatten()
+    return _at(keys, _place(keys, density)).view(torch.float32).flatten()
 
 
-def _place(d: int, density: float) -> int:
-    return min(floor((1 - density) * d + ROUNDING), d - 1)
+def _place(keys: Tensor, density: float) -> int:
+    """Number of entries of each row, [rows, d], below the threshold."""
+    d = keys.shape[1]
+    return d - kept(d, density)
 
 
 def _at(keys: Tensor, place: int) -> Tensor:

@@ -65,6 +65,14 @@ def test_capacity_bounds_what_is_sent_to_the_largest_of_it() -> None:
     assert torch.equal(unsent.nonzero().flatten(), torch.arange(60))
 
 
+@pytest.mark.parametrize("n", [1, 7, 100, 256, 1000, 131_072, 25_000_000, 10**9])
+@pytest.mark.parametrize("percent", [0.1, 0.5, 2, 5, 10, 25, 29, 71, 90, 100])
+def test_no_entry_is_kept_or_left_out_for_rounding(n: int, percent: float) -> None:
+    """Against whole numbers: the dropped are floor(n (1000 - permille) / 1000)."""
+    permille = round(10 * percent)
+    assert kept(n, percent / 100) == max(1, n - n * (1000 - permille) // 1000)
+
+
 @pytest.mark.parametrize("grad", [torch.zeros(9), torch.tensor([1.0, -1.0] * 50), torch.ones(1)])
 def test_at_least_one_entry_is_sent(grad: torch.Tensor) -> None:
     assert run(ThresholdTopK, [grad], 0.01)[0].contributed_bytes == 8
