@@ -67,7 +67,7 @@ class Target:
 class Optimizer:
     """Settings of the optimizer, of every rank or of the server."""
 
-    kind: Literal["sgd", "adam"]
+    kind: Literal["sgd", "adam", "adamw"]
     lr: NotNegative
     momentum: BelowOne
     beta_2: BelowOne
@@ -77,10 +77,10 @@ class Optimizer:
     schedule: Schedule
 
     def __post_init__(self) -> None:
-        adam, beta_2 = self.kind == "adam", self.beta_2
+        adam, beta_2 = self.kind != "sgd", self.beta_2
         only = f"{BETA_2} with sgd, which has none"
         require(adam or beta_2 == BETA_2, "optimizer.beta_2", beta_2, only)
-        require(not (adam and self.nesterov), "optimizer.nesterov", True, "false with adam")
+        require(not (adam and self.nesterov), "optimizer.nesterov", True, f"false with {self.kind}")
         told = f"one with factor(step, steps), which {type(self.schedule).__name__} has not"
         require(hasattr(self.schedule, "factor"), "optimizer.schedule", self.schedule, told)
 

@@ -92,11 +92,30 @@ def test_adam_has_its_own_checks_and_moves_by_its_rate(tmp_path):
     for override, said in {
         "optimizer.momentum=1": r"optimizer.momentum must be a number in \[0, 1\)",
         "optimizer.nesterov=true": "optimizer.nesterov must be false with adam",
-        "optimizer.kind=lamb": "optimizer.kind must be one of sgd, adam",
+        "optimizer.kind=lamb": "optimizer.kind must be one of sgd, adam, adamw",
         "optimizer.clip_norm=0": "optimizer.clip_norm must be a number > 0 or null",
     }.items():
         with pytest.raises(BadSetting, match=said):
             settings_of("steps=1", *adam, override)
+
+
+def test_decay_apart_from_the_gradient_shrinks_weights_whatever_the_gradient_is(tmp_path):
+    """By rate times decay a step; where decay is a part of it, Adam makes another step of it."""
+    adam = ("optimizer.lr=0.01", "optimizer.momentum=0.9", "workers=1", "steps=1", *DETERMINED)
+    made = {
+        f"{kind} {decay}": weights(
+            simulated(tmp_path / f"{kind}{decay}", *adam, f"optimizer.kind={kind}",
+                      f"optimizer.weight_decay={decay}")
+        )
+        for kind in ("adam", "adamw") for decay in (0, 0.1)
+    }  # fmt: skip
+    before = weights(simulated(tmp_path / "0", *adam, "optimizer.lr=0"))
+    for name, plain in made["adamw 0"].items():
+        assert torch.equal(plain, made["adam 0"][name])
+        shrunk = plain - 0.01 * 0.1 * before[name]
+        assert torch.allclose(made["adamw 0.1"][name], shrunk, rtol=0, atol=1e-6)
+    coupled = [(v - made["adamw 0.1"][n]).abs().max() for n, v in made["adam 0.1"].items()]
+    assert max(coupled) > 1e-4
 
 
 class Counts(torch.nn.Module):

@@ -213,10 +213,15 @@ def watch_with(run: Run, context: RankContext, gradients: Trained) -> Watching:
 
 
 def optimizer_of(asked: Optimizer, model: nn.Module) -> torch.optim.Optimizer:
-    """Build the optimizer of `model`'s parameters; the schedule sets its rate."""
+    """Build the optimizer of `model`'s parameters; the schedule sets its rate.
+
+    adamw shrinks weights by rate times decay each step (Loshchilov and Hutter, 2019), as fairseq's
+    Adam does; with the others decay is a part of the gradient.
+    """
     given: Any = {"params": model.parameters(), "lr": asked.lr, "weight_decay": asked.weight_decay}
-    if asked.kind == "adam":
-        return torch.optim.Adam(betas=(asked.momentum, asked.beta_2), **given)
+    if asked.kind != "sgd":
+        kind = torch.optim.AdamW if asked.kind == "adamw" else torch.optim.Adam
+        return kind(betas=(asked.momentum, asked.beta_2), **given)
     return torch.optim.SGD(momentum=asked.momentum, nesterov=asked.nesterov, **given)
 
 
