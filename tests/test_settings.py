@@ -4,15 +4,21 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hydra.errors import MissingConfigException
 
-from harness.config import sweep
+from harness.config import scales, sweep
 from harness.config.search_path import choices
 from harness.config.settings import BadSetting
 from harness.config.typed import leaves
 from harness.validation import checked
 
 EXPERIMENTS = choices("experiment")
-SCALED = [name for name, path in EXPERIMENTS.items() if "${scale}" in path.read_text()]
+STAND_INS = ["dct_fig8a", "dct_fig8c", "dct_hybrid", "dct_table5"]  # of what is not published
+SCALED = [
+    name
+    for name, path in EXPERIMENTS.items()
+    if "${scale}" in path.read_text() and name not in STAND_INS
+]
 METHODS = choices("method")
 CUT = {"dct_hybrid": ("parallel=pipeline",)}  # it needs a model in stages
 
@@ -41,6 +47,16 @@ def test_at_paper_scale_only_the_data_is_missing(experiment, monkeypatch) -> Non
         return
     with pytest.raises(BadSetting, match=r"/nowhere.*scale=laptop"):
         checked(found)
+
+
+@pytest.mark.parametrize("experiment", STAND_INS)
+def test_a_stand_in_is_refused_at_paper_scale_and_taken_where_none_is_said(experiment) -> None:
+    with pytest.raises(BadSetting, match=r"^scale must be laptop for .* write scale=laptop$"):
+        scales.compose([f"+experiment={experiment}", "scale=paper"])
+    runs, said = scales.describe([[f"+experiment={experiment}"]])
+    assert {run["scale.name"] for run in runs} == {"laptop"} and said.startswith("scale=laptop: ")
+    with pytest.raises(MissingConfigException):  # another mistake is not taken for it
+        settings("workload=digits_convnet_paper")
 
 
 @pytest.mark.parametrize("method", METHODS)

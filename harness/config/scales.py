@@ -52,7 +52,10 @@ def _chosen(commands: Sequence[Sequence[str]]) -> tuple[list[str], str]:
     asked = [[each for each in command if not _is_auto(each)] for command in commands]
     if any(_says_scale(each) for each in asked):
         return [], ""
-    paper = [kind for command in asked for kind in _kinds(command)]  # where none is said
+    try:
+        paper = [kind for command in asked for kind in _kinds(command)]  # where none is said
+    except sweep.OnlyAStandIn:
+        return [f"scale={LAPTOP}"], f"scale={LAPTOP}: the paper's model or data is not published"
     laptop = [kind for command in asked for kind in _kinds([*command, f"scale={LAPTOP}"])]
     if _without_scale(paper) == _without_scale(laptop):
         return [], ""
@@ -73,7 +76,11 @@ def _says_scale(arguments: Sequence[str]) -> bool:
     parsed = OverridesParser.create().parse_overrides(asked)
     if any(sweep.key_of(each) == "scale" for each in parsed):
         return True
-    return bool(sweep.load(asked, sweep.RunMode.MULTIRUN).hydra.runtime.choices["scale"] != PAPER)
+    try:
+        composed = sweep.load(asked, sweep.RunMode.MULTIRUN)
+    except sweep.OnlyAStandIn:
+        return False
+    return bool(composed.hydra.runtime.choices["scale"] != PAPER)
 
 
 def _kinds(arguments: Sequence[str]) -> list[Settings]:

@@ -22,6 +22,7 @@ from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
+from hydra.errors import MissingConfigException
 from hydra.plugins.config_source import ConfigResult
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -29,7 +30,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from harness.config import label
 from harness.config.fallback import fallback_of
 from harness.config.search_path import CONF
-from harness.config.settings import Settings
+from harness.config.settings import BadSetting, Settings
 
 MULTIRUN = ("-m", "--multirun")
 MAY_SWEEP = set(",(")  # what every override has that is swept: `a,b`, `range(0,3)`
@@ -47,6 +48,10 @@ OF_A_METHOD = (
     "bucket_mb",
     "fusion",
 )
+
+
+class OnlyAStandIn(BadSetting):
+    """A choice that there is at scale=laptop, and not at scale=paper."""
 
 
 class KeptFiles(ConfigRepository):
@@ -116,9 +121,21 @@ def comparison(overrides: Sequence[str]) -> list[list[str]]:
 
 
 def load(overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
-    """Hydra's configuration, not to be changed; with MULTIRUN, without the keys that are swept."""
+    """Hydra's configuration, not to be changed; with MULTIRUN, without the keys that are swept.
+
+    OnlyAStandIn for a choice that is missing at scale=paper alone.
+    """
     sweeps = any(MAY_SWEEP & set(each) for each in overrides)
-    return _composed(tuple(map(_as_key, overrides)), mode if sweeps else RunMode.RUN)
+    try:
+        return _composed(tuple(map(_as_key, overrides)), mode if sweeps else RunMode.RUN)
+    except MissingConfigException as missing:
+        group, _, choice = (missing.missing_cfg_file or "").rpartition("/")
+        if choice.removesuffix("_paper") + "_laptop" not in (missing.options or ()):
+            raise
+        raise OnlyAStandIn(
+            f"scale must be laptop for {group} {choice.removesuffix('_paper')}, which stands in "
+            "for what is not published, got paper: write scale=laptop"
+        ) from missing
 
 
 @lru_cache(MOST_KEPT)
