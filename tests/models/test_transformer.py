@@ -78,7 +78,7 @@ def test_words_are_told_apart_by_their_places() -> None:
 
 def test_what_is_translated_is_the_likeliest_word_each_time() -> None:
     model, source = network(), pairs()[:, 0]
-    found = model.translated(source, longest=5)
+    found = model.translated(source, longest=5, beam=1)
     assert found.shape[0] == 3 and 1 <= found.shape[1] <= 5
     begun = torch.cat([torch.full((3, 1), BEGIN), found[:, :-1]], dim=1)
     scores = model.decoded(begun, *model.encoded(source))
@@ -87,12 +87,13 @@ def test_what_is_translated_is_the_likeliest_word_each_time() -> None:
         assert row[:length] == likeliest[:length]
 
 
-def test_a_translation_goes_on_when_others_of_its_batch_have_ended() -> None:
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_translation_goes_on_when_others_of_its_batch_have_ended(beam: int) -> None:
     model, source = network(), pairs(8)[:, 0]
     with torch.no_grad():
         model.scores.weight[END] *= -4  # or none would end
-    together = [until_end(row) for row in model.translated(source, longest=9).tolist()]
-    alone = [until_end(model.translated(one[None], longest=9)[0].tolist()) for one in source]
+    together = [until_end(row) for row in model.translated(source, 9, beam).tolist()]
+    alone = [until_end(model.translated(one[None], 9, beam)[0].tolist()) for one in source]
     assert together == alone and len({len(row) for row in alone}) > 1
 
 

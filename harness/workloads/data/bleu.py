@@ -20,10 +20,11 @@ MORE = (
 
 @dataclass(frozen=True)
 class Bleu:
-    """Judges greedy translations, the likeliest word again and again, by their BLEU score."""
+    """Judges translations that a beam search finds by their BLEU score."""
 
     pieces: Callable[[], Any]  # the model of sentencepiece
     tokenize: str = "13a"
+    beam: int = 1
     size: int = 2 * ORDERS + 2
 
     def sums(self, model: Any, inputs: Tensor, labels: Tensor) -> Tensor:
@@ -34,7 +35,7 @@ class Bleu:
         pieces = self.pieces()
         source = inputs[:, 0].long()
         longest = int((source != PADDING).sum(1).max())
-        words = model.translated(source, MORE + 2 * longest)
+        words = model.translated(source, MORE + 2 * longest, self.beam)
         said = [pieces.decode(_until_end(row)) for row in words.tolist()]
         wanted = [pieces.decode(_until_end(row)) for row in labels.tolist()]
         found = BLEU(tokenize=self.tokenize).corpus_score(said, [wanted])

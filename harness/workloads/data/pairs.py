@@ -39,6 +39,7 @@ class Pairs:
     words: int = 100  # of a sentence, its end included
     vocabulary: int = 10_000  # pieces of both languages together
     label_smoothing: float = 0.1
+    beam: int = 5  # of translations that are judged; 1: the likeliest word again and again
     tokenize: str = "13a"  # of sacrebleu; none: for text that has been tokenised, as fairseq's is
     cache: str | None = None
     published: int | None = None  # training pairs, as its authors tell
@@ -51,6 +52,8 @@ class Pairs:
             raise ValueError(f"vocabulary must be in [300, {1 << 16}], got {self.vocabulary}")
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must be in [0, 1), got {self.label_smoothing}")
+        if not 1 <= self.beam <= 100:
+            raise ValueError(f"beam must be in [1, 100], got {self.beam}")
         if self.tokenize not in ("13a", "none", "intl", "char"):
             raise ValueError(f"tokenize must be 13a, none, intl or char, got {self.tokenize!r}")
 
@@ -95,7 +98,7 @@ class Pairs:
         """The BLEU scorer that `harness.engine.training.task` rates translations with."""
         from harness.workloads.data.bleu import Bleu
 
-        return Bleu(self.pieces, self.tokenize)
+        return Bleu(self.pieces, self.tokenize, self.beam)
 
     @property
     def _place(self) -> Path:

@@ -11,6 +11,7 @@ from math import log, sqrt
 import torch
 from torch import Tensor, nn
 
+from harness.workloads.models import beam_search
 from harness.workloads.models.base import Shape, Times
 
 PADDING, BEGIN, END = 0, 1, 2  # numbers of words, as harness.workloads.data.pairs has them
@@ -113,21 +114,18 @@ class Translator(nn.Module):
         return self.scores(x)
 
     @torch.no_grad()
-    def translated(self, source: Tensor, longest: int) -> Tensor:
-        """The likeliest words one by one, [n, at most `longest`], of `source` [n, words].
+    def translated(self, source: Tensor, longest: int, beam: int) -> Tensor:
+        """Words, [n, at most `longest`], of `source` [n, words]; END behind the last one.
 
-        What follows an END means nothing.
+        `beam` of the likeliest are followed at once.
         """
         memory, hidden = self.encoded(source)
-        words = torch.full((len(source), 1), BEGIN, device=source.device)
-        going = torch.arange(len(source), device=source.device)  # sentences without an END so far
-        while words.shape[1] <= longest and len(going):
-            scores = self.decoded(words[going], memory[going], hidden[going])
-            following = torch.full_like(words[:, :1], END)
-            following[going, 0] = scores[:, -1].argmax(-1)
-            words = torch.cat([words, following], dim=1)
-            going = going[following[going, 0] != END]
-        return words[:, 1:]
+
+        def following(begun: Tensor, of: Tensor) -> Tensor:
+            begun, of = begun.to(source.device), of.to(source.device)
+            return self.decoded(begun, memory[of], hidden[of])[:, -1]
+
+        return beam_search.search(following, len(source), longest, beam, BEGIN, END)
 
     def _placed(self, embedded: Tensor) -> Tensor:
         """[n, words, width], with their positions."""
