@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from harness.records.run_directory import Evaluation, write_json
-from harness.report import report
+from harness.report import compare, draw, report
 from harness.reporting.analysis import load, proof
 from tests import records_by_hand as by_hand
 from tests.launching import completed
@@ -115,6 +115,17 @@ def test_replay_has_no_quality_but_throughput(tmp_path, capsys):
     assert "diverged" not in text
     assert "no figure quality_curves" in text
     assert drawn(out) == {"throughput", *OF_STEPS}
+
+
+@pytest.mark.parametrize(("compute", "until_s"), [("replay", 20.0), ("paced", 40.0)])
+def test_replays_are_shown_over_time_until_the_first_is_done(tmp_path, compute, until_s):
+    for method, step_s in {"allreduce": 1.0, "dc2_da2": 0.5}.items():
+        rows = [by_hand.step(n, time_s=step_s * (n + 1)) for n in range(40)]
+        emulation = {"dilation": 1.0, "compute": compute}
+        by_hand.run(tmp_path / method, by_hand.config(method, emulation=emulation), rows)
+    figure = draw(compare(load.runs(tmp_path)))["throughput_time"]()
+    ends = [max(line.get_xdata()) for line in figure.axes[0].lines if len(line.get_xdata())]
+    assert max(ends) == until_s and min(ends) == 20.0
 
 
 def test_a_target_not_reached_is_shown_as_more_than_the_run(tmp_path, capsys):

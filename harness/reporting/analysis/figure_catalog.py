@@ -28,6 +28,9 @@ from harness.studies import studies
 __all__ = ["Drawing", "of_comparison", "of_experiment", "quality"]
 
 
+FEW_STEPS = 10  # of a method: a line of fewer shows nothing
+
+
 class _Shown(NamedTuple):
     """One run per method of a comparison, that of the lowest seed."""
 
@@ -111,7 +114,7 @@ def _of_choices(comparison: Comparison) -> pd.DataFrame:
 def _of_runs(comparison: Comparison) -> dict[str, Drawing]:
     """Figures that show one run of each method, or one run."""
     shown, longest = _shown(comparison), _longest(comparison)
-    steps = {str(method): comparison.steps[path] for method, path in shown.paths.items()}
+    steps = _compared(comparison, shown.paths)
     given = (shown.rate, shown.title, shown.spans)
     one = comparison.baseline if comparison.baseline in shown.paths else shown.paths.index[0]
     run = comparison.runs.set_index("path").loc[shown.paths[one]]
@@ -159,6 +162,21 @@ def _of_runs(comparison: Comparison) -> dict[str, Drawing]:
             lambda: _timeline(shown.paths, shown.title),
         )
     return found
+
+
+def _compared(comparison: Comparison, paths: pd.Series) -> dict[str, pd.DataFrame]:
+    """Steps of the run of each method; of replays until the first is done.
+
+    What is trained is shown to its end. A replay learns nothing, and how long it goes on is no
+    result: the network is the same for all until the first is done.
+    """
+    steps = {str(method): comparison.steps[path] for method, path in paths.items()}
+    if (comparison.runs.compute != "replay").any():
+        return steps
+    end_s = min(metrics.total_time_s(table) for table in steps.values())
+    within = {method: table[table.time_s <= end_s] for method, table in steps.items()}
+    enough = all(table.step.nunique() >= FEW_STEPS for table in within.values())
+    return within if enough else steps
 
 
 def of_experiment(comparisons: list[Comparison]) -> dict[str, Drawing]:
