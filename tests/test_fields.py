@@ -124,7 +124,6 @@ OTHERS: dict[str, Any] = {
     "controller.oracle.workers": 40,
     "controller.pace.boost_window": 2,
     "delay_source": {"_target_": "controllers.delay_source.FromProfile", "profile": WAVE},
-    "profile.netsense_contended_resnet18_laptop.delay_factor": 0.5,
     "reorder": 0.1,
     "controller.covap.max_interval": 2,
     "d_var_mode": "absolute",

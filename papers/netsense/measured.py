@@ -6,7 +6,7 @@ import pandas as pd
 
 from harness.reporting.analysis import ratios, statistics
 from harness.reporting.claims.base import Group, Runs
-from harness.reporting.claims.numbers import MeasuredCell, Number, fewer, mean, ratio
+from harness.reporting.claims.numbers import MeasuredCell, Number, fewer, ratio
 from papers.netsense import claims
 
 WORKERS = claims.PUBLISHED_WORKERS
@@ -61,13 +61,19 @@ def _of_table(row: Any, rows: list[Any]) -> list[MeasuredCell]:
         return claims.telling_throughput(runs, experiment, mbit)
 
     return [
-        MeasuredCell(row, lambda runs: mean(telling(runs), "throughput", method), True),
+        MeasuredCell(row, lambda runs: _throughput(telling(runs), method), True),
         MeasuredCell(follows, lambda runs: _over_dense(telling(runs), method), False),
     ][: 1 if method == claims.DENSE else 2]
 
 
+def _throughput(group: Group, method: str) -> Number:
+    """Samples/s after start-up."""
+    return Number(*statistics.interval(claims.settled(group, method).throughput))
+
+
 def _over_dense(group: Group, method: str) -> Number:
-    return ratio(group, "throughput", method, claims.DENSE)
+    found = claims.settled_ratio(group, method, claims.DENSE)
+    return Number(found.mean, found.low, found.high, found.bound)
 
 
 def _accuracy(group: Group, method: str) -> Number:
