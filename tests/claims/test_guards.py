@@ -139,6 +139,7 @@ def test_a_claim_is_gated_by_the_controls_of_its_own_workload():
     rows = [*FAST, *SLOW, *dense, *bad, *others]
     assert judged(*rows, controls=[images, words]).verdict == HOLDS
     assert "no controls" in judged(*rows, controls=[words]).reason
+    assert judged(*[each | {"loss_left": nan} for each in rows], controls=[words]).verdict == HOLDS
     of_words = [each | {"model": "lstm", "dataset": "pydoc"} for each in FAST + SLOW]
     found = judged(*of_words, *dense, *bad, *others, controls=[images, words])
     assert found.verdict == NOT_DECIDABLE and "does not reach the target" in found.reason

@@ -84,10 +84,14 @@ class Controls(NamedTuple):
 
 
 def insensitive(rows: pd.DataFrame, table: pd.DataFrame, controls: Sequence[Controls]) -> str:
-    """Say of the workloads of `rows` which controls failed in `table`, or that one has none."""
+    """Say of the workloads of `rows` which controls failed in `table`, or that one has none.
+
+    A replay learns nothing, and needs none.
+    """
     known = {(each.model, each.dataset): each for each in controls}
     said = []
-    for model, dataset in rows[["model", "dataset"]].drop_duplicates().itertuples(index=False):
+    trained = rows[rows.loss_left.notna()]
+    for model, dataset in trained[["model", "dataset"]].drop_duplicates().itertuples(index=False):
         of_workload = known.get((model, dataset))
         lacks = f"testbed insensitive: {model} on {dataset} has no controls"
         said.append(of_workload.insensitive(table) if of_workload else lacks)
