@@ -35,6 +35,7 @@ HALF = torch.finfo(torch.float16)
 @dataclass
 class NetSenseML(Compressor):
     uniform_density = True  # at 1 everybody takes part in an all-reduce
+    by_shape = True
     tr_q: float = 0.1  # density below which values may travel as float16, in [0, 1]
     tr_d: float | str = AUTO  # norm above which they do, >= 0; auto: 2^-14 sqrt(n)
     keep_pruned_residual: bool = False  # keep what was pruned, as what was not sent
@@ -73,7 +74,12 @@ class NetSenseML(Compressor):
         return Reduced(mean, unsent=grad)
 
     def _is_dense(self, grad: Tensor) -> bool:
-        """True if float16 can hold `grad`, [n]: its norm neither vanishes nor overflows."""
+        """True if float16 can hold `grad`, [n]: its norm neither vanishes nor overflows.
+
+        Without values, in a replay, `grad` stands for noise of root mean square 1.
+        """
+        if grad.is_meta:
+            return True
         root = grad.numel() ** 0.5
         norm = root * mean_square(grad) ** 0.5
         least = HALF.smallest_normal * root if self.tr_d == AUTO else float(self.tr_d)

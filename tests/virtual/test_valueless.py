@@ -10,7 +10,8 @@ ASKED = ("steps=6", "workers=4", "emulation.compute=replay", "network/device=v10
          "network.alike=true", "bucket_mb=0.02")  # fmt: skip
 QUARTER = ("controller.density=0.25",)
 COMPRESSORS = {"dense": (), "fp16": (), "powersgd": (), "ef_signsgd": (), "signsgd": (),
-               "topk": QUARTER, "acp_sgd": (), "covap": QUARTER, "randomk": QUARTER}  # fmt: skip
+               "topk": QUARTER, "acp_sgd": (), "covap": QUARTER, "randomk": QUARTER,
+               "netsense": ("controller.density=0.05",)}  # fmt: skip
 
 
 @pytest.fixture
