@@ -5,6 +5,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
+
+import harness
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "papers").glob("*.md")]
@@ -42,3 +45,9 @@ def test_make_faults_runs_what_has_a_long_form() -> None:
     assert named and [name for name in sorted(named) if not (ROOT / name).is_file()] == []
     long = {path for path in (ROOT / "tests").rglob("test_*.py") if FAULTS in path.read_text()}
     assert {str(path.relative_to(ROOT)) for path in long - {Path(__file__)}} <= named
+
+
+def test_one_version_is_told_everywhere() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"]
+    [latest, *_] = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert cited == latest == harness.__version__
