@@ -133,6 +133,7 @@ class Compressor(Protocol):
     by_shape: bool = False  # what it sends follows from shapes, density and step: values may lack
     phases: tuple[float, ...] = (1.0,)  # shares of its work before the first collective, the 2nd...
     sent_entries: int | None = None  # of the last bucket, set when sent; None: as density says
+    sent_of: int | None = None  # entries that these are of; None: all of the bucket's
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
         """Mean of what the workers contribute of `bucket.grad`; `density` in (0, 1] is kept."""

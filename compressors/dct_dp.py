@@ -53,7 +53,8 @@ class DCTDP(Compressor):
     index_dtype: str = "int32"  # of positions on the wire; int64 makes an entry 12 bytes, not 8
     whole: Sequence[str] = ()  # ends of names of parameters, as in `embedding.weight`
     thresholds: dict[str, Threshold] = field(default_factory=dict, init=False, repr=False)
-    sent_entries: int = field(default=0, init=False)  # of the last bucket
+    sent_entries: int = field(default=0, init=False)  # of the last bucket, but for the `whole`
+    sent_of: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self._wire_dtype = index_dtype(self.index_dtype)
@@ -73,8 +74,9 @@ class DCTDP(Compressor):
             self._renew(name, part, density, bucket.step)
         thresholds = [self.thresholds[name].value for name in bucket.names]
         index, values = add_and_take_reaching_each(bucket.buffers, thresholds)
+        counts = self._counts(bucket, index)  # before others may write over it
         mean = scatter_mean(bucket.buffers, values, index.to(self._wire_dtype), workers)
-        self.sent_entries = index.numel()
+        self.sent_entries, self.sent_of = counts
         return Reduced(mean, unsent=bucket.grad)
 
     def searches(
@@ -97,6 +99,19 @@ class DCTDP(Compressor):
         known = self.thresholds.get(name)
         due = step % self.lifespan == 0 or (self.refresh == "warmup" and step in WARMUP)
         return known is None or due or known.density != density or bool(known.value == 0)
+
+    def _counts(self, bucket: Bucket, index: Tensor) -> tuple[int, int]:
+        """Entries among `index`, [K] ascending, of parameters that are not whole; and of how many.
+
+        What a density is asked for is these alone.
+        """
+        sent, of, first = index.numel(), bucket.n, 0
+        for name, size in zip(bucket.names, bucket.sizes, strict=True):
+            if self._is_whole(name):
+                ends = torch.searchsorted(index, index.new_tensor([first, first + size])).tolist()
+                sent, of = sent - (ends[1] - ends[0]), of - size
+            first += size
+        return sent, of
 
     def _is_whole(self, name: str) -> bool:
         return name.endswith(tuple(self.whole))

@@ -47,7 +47,7 @@ class Measurement:
     dense_bytes: Annotated[int, Column("4 n, the uncompressed gradient")]
     density: Annotated[float, Column("share of gradient entries that was asked for")]
     achieved_density: Annotated[
-        float, Column("share of entries contributed; nan: as density says")
+        float, Column("share sent of entries that are compressed; nan: as density says")
     ] = nan
     grad_norm: Annotated[float, Column("|g|, before the residual e is added", recorded=False)] = nan
     residual_norm: Annotated[float, Column("|e|, before it is added", recorded=False)] = nan

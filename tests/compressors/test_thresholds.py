@@ -144,6 +144,7 @@ def test_dct_sends_the_whole_of_what_it_is_told_to_but_for_zeros() -> None:
             assert not outcome.reduced.unsent[100:].any()
             sent = outcome.reduced.mean[:100].count_nonzero()
             assert 0 < sent < 100 and outcome.contributed_bytes == 8 * (150 + sent)
+            assert (replica.compressor.sent_entries, replica.compressor.sent_of) == (sent, 100)
 
     together(1, work)
 

@@ -106,11 +106,13 @@ class Reduction:
 
     def _count(self, entries: int) -> None:
         if (sent := self.compressor.sent_entries) is not None:
-            self._sent, self._entries = (self._sent or 0) + sent, self._entries + entries
+            of = self.compressor.sent_of
+            self._sent = (self._sent or 0) + sent
+            self._entries += entries if of is None else of
 
     def achieved_density(self) -> float:
         """Share of entries contributed in the exchange in progress; nan: as density says."""
-        return nan if self._sent is None else self._sent / self._entries
+        return nan if self._sent is None or not self._entries else self._sent / self._entries
 
     def norms(self) -> Norms:
         """Norms of the exchange in progress, for a controller that needs them; nan for others."""
