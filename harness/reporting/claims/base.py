@@ -201,10 +201,10 @@ class Runs:
         rows = self.rows
         doubts = [guards.too_few(rows), *self.seen.doubts, regime.differs(rows)]
         doubts.append(guards.sent_more(rows))
-        if controls:
-            doubts.append(guards.insensitive(rows, self._table, controls))
         if self.seen.columns & guards.BY_QUALITY:
             doubts.append(guards.untrained(rows))
+            if controls:
+                doubts.append(guards.insensitive(rows, self._table, controls))
         return "; ".join(dict.fromkeys(filter(None, [*doubts, self._unlike(rows)])))
 
     @property
@@ -248,7 +248,7 @@ class PaperClaims:
     def __init__(self, name: str, workers: int, controls: Sequence[Controls] = ()) -> None:
         self.name = name  # of its file of published numbers
         self.workers = workers
-        self.controls = controls  # of each workload, what its runs must show; none: nothing
+        self.controls = controls  # of each workload, before its quality decides; none: nothing
         self.declared: list[Declared] = []
 
     def says(

@@ -14,6 +14,7 @@ from papers.dct import claims as dct
 from papers.dct.measured import ENDED, SCHEMES
 from tests import records_by_hand as by_hand
 from tests.claims.tables import copied, row, table
+from tests.papers.dct import controls
 
 SEEDS = (0, 1, 2)
 STAGES = {dct.TABLE2: [1], dct.TABLE3: [3], dct.TABLE8: [3]}
@@ -31,6 +32,7 @@ def runs(experiment: str, method: str, final: float, stages: int = 1, **known) -
     """Three, scattered a little around `final`."""
     conditions = {"parallel.stages": float(stages)} if stages > 1 else {}
     usual = {"workers": 1, "metric": "loss", "world": "virtual", "conditions": conditions}
+    usual |= controls.WORDS if experiment == dct.TABLE4 else controls.CLICKS
     return [
         row(experiment, method, seed, **usual | {"final": final * (1 + SCATTER * seed)} | known)
         for seed in SEEDS
@@ -81,8 +83,11 @@ def uncompressed(method: str) -> bool:
     return method == "allreduce" or "_1_" in f"{method}_"
 
 
+LOSING = [*controls.of_clicks(world="virtual"), *controls.of_words(world="virtual")]
+
+
 def verdicts(rows: list[dict], start: str = "dct_table") -> dict[str, str]:
-    found = claims.judge(table(*rows, copies=3), "dct")
+    found = claims.judge(table(*rows, *LOSING, copies=3), "dct")
     told = [claim for claim in found if claim.id.startswith(start)]
     return {claim.text: claim.verdict for claim in told if "12 cuts" not in claim.text}
 
@@ -116,14 +121,16 @@ DENSE, SPARSEST = dct.PUSHED.format(1), dct.PUSHED.format(0.005)
 
 def of_table_2(finals: dict[str, list[float]], **known) -> list[dict]:
     return [
-        row(dct.TABLE2, method, seed, metric="loss", final=final, world="virtual", **known)
+        row(dct.TABLE2, method, seed, metric="loss", final=final, world="virtual",
+            **controls.CLICKS, **known)
         for method, each in finals.items()
         for seed, final in enumerate(each)
-    ]
+    ]  # fmt: skip
 
 
-def claim_of(rows: list[dict], text: str) -> claims.Claim:
-    (found,) = (claim for claim in claims.judge(table(*rows), "dct") if text in claim.text)
+def claim_of(rows: list[dict], text: str, losing: list[dict] = LOSING) -> claims.Claim:
+    judged = claims.judge(table(*rows, *losing), "dct")
+    (found,) = (claim for claim in judged if text in claim.text)
     return found
 
 
@@ -142,6 +149,19 @@ def test_the_scatter_over_seeds_decides(finals, verdict, told):
     assert claim.verdict == verdict and claim.reason.startswith(told)
     assert claim.measured.startswith("loss, % worse: 99.5 %") or len(finals) < 3
     assert len(claim.runs) == 3 + len(finals)
+
+
+@pytest.mark.parametrize(
+    ("losing", "said"),
+    [
+        (controls.of_clicks(0.5, world="virtual"), "testbed insensitive: sketch_0.1 loses 0.019"),
+        ([], "testbed insensitive: no runs of dct_controls"),
+    ],
+)
+def test_where_nothing_loses_that_should_no_loss_is_decided(losing, said):
+    rows = of_table_2({DENSE: [0.4538] * 3, SPARSEST: [0.4600, 0.4602, 0.4601]})
+    claim = claim_of(rows, "99.5 % sparse, it is worse", losing)
+    assert claim.verdict == NOT_DECIDABLE and claim.reason.startswith(said)
 
 
 def test_a_run_that_diverged_is_as_bad_as_can_be():

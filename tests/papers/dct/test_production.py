@@ -6,6 +6,7 @@ from harness.reporting import claims
 from harness.reporting.claims.base import BY_CONSTRUCTION, FAILS, HOLDS, NOT_DECIDABLE
 from papers.dct import production
 from tests.claims.tables import row, table
+from tests.papers.dct import controls
 
 PIPELINE = production.PIPELINE
 # seconds of a step over those without compression, as the paper has it where it tells
@@ -91,10 +92,11 @@ def test_cuts_in_one_process_say_nothing_of_time():
 def with_losses(experiment: str, factors: dict[str, float]) -> list[dict]:
     return [
         each | {"seed": seed, "metric": "loss", "run_id": f"{each['run_id']}-{seed}",
+                **controls.CLICKS,
                 "final": 0.3 * factors.get(each["method"], 1.0) * (1 + seed / 1e5)}
         for each in runs(experiment)
         for seed in range(3)
-    ]  # fmt: skip
+    ] + controls.of_clicks()  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,31 @@
+"""Runs of DCT's controls that lose what they have to."""
+
+from typing import Any
+
+from papers.dct import claims
+from tests.claims.tables import row
+
+CLICKS = {"model": "dlrm", "dataset": "clicks"}
+WORDS = {"model": "transformer_small", "dataset": "catalogues"}
+LOST = 1.1  # times as much as has to be
+
+
+def of_clicks(lost: float = LOST, **known: Any) -> list[dict[str, Any]]:
+    return _runs(claims.CONTROLS, claims.LOSING, "loss", lost, **CLICKS, **known)
+
+
+def of_words(**known: Any) -> list[dict[str, Any]]:
+    return _runs(claims.IN_WORDS, claims.LOSING_WORDS, "bleu", LOST, **WORDS, **known)
+
+
+def _runs(
+    experiment: str, losing: dict[str, float], metric: str, lost: float, **known: Any
+) -> list[dict[str, Any]]:
+    """The dense ones at a quality of 1, the others at what is left; three seeds."""
+    left = {"allreduce": 1.0} | {method: 1 - lost * least for method, least in losing.items()}
+    return [
+        row(experiment, method, seed, metric=metric,
+            final=1 / quality if metric == "loss" else quality, **known)
+        for method, quality in left.items()
+        for seed in range(3)
+    ]  # fmt: skip
