@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from harness.reporting.analysis import ratios, statistics
+from harness.reporting.analysis.ratios import Ratio
 from harness.reporting.claims.base import Group, NoSuchRuns, Runs
 from harness.reporting.claims.changes import TRAIN_LOSS, ended
 from harness.reporting.claims.numbers import Measure, MeasuredCell, Number
@@ -157,6 +158,10 @@ def _most_off(experiment: str, methods: list[str]) -> Measure:
     return measure
 
 
+def _spread(found: Ratio) -> Number:
+    return Number(found.mean, found.low, found.high)
+
+
 def _alone(value: float) -> Number:
     return Number(value, float("nan"), float("nan"))
 
@@ -172,13 +177,13 @@ HYBRID_SAVES = _saved(production.HYBRID, production.TOGETHER)
 # id, method and metric of a published row: what measures it
 MEASURES: dict[tuple[str, str, str], Measure] = {
     ("dct_fig2", "", "max_threshold_deviation_at_95%"): (
-        lambda runs: _alone(100 * thresholds.deviation(runs))
+        lambda runs: _spread(thresholds.deviation(runs))
     ),
     ("dct_fig6b", "Laplace sparsity=75%", "occupancy_start"): (
-        lambda runs: _alone(100 * thresholds.achieved_density(runs)[0])
+        lambda runs: _spread(Group.spread(thresholds.achieved_density(runs)[0]))
     ),
     ("dct_fig6b", "Laplace sparsity=75%", "occupancy_end"): (
-        lambda runs: _alone(100 * thresholds.achieved_density(runs)[1])
+        lambda runs: _spread(Group.spread(thresholds.achieved_density(runs)[1]))
     ),
     ("dct_fig8a", L.format(1), "time_increase"): _saved(production.LIFESPAN, production.L1, sign=1),
     ("dct_fig8a", L.format(1000), "time_reduction"): _saved(production.LIFESPAN, production.L1000),

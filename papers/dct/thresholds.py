@@ -10,7 +10,18 @@ import pandas as pd
 from harness.reporting.analysis import load, ratios, statistics, watched
 from harness.reporting.analysis.ratios import Ratio
 from harness.reporting.claims import changes, rules
-from harness.reporting.claims.base import Found, NoSuchRuns, NotDecidable, Runs, listed
+from harness.reporting.claims.base import (
+    Found,
+    Group,
+    NoSuchRuns,
+    NotDecidable,
+    Runs,
+    above,
+    all_of,
+    below,
+    listed,
+    spoken,
+)
 
 TENTH = 0.1  # of a run
 GROWS = 1.2  # times from one sparsity to the next, at least
@@ -32,37 +43,41 @@ def sparse(density: float) -> str:
 
 def grows_with_sparsity(runs: Runs) -> Found:
     """Mean over the steps of the threshold that DCT-DP uses, from one sparsity to the next."""
-    means = {d: pd.concat(_of_gradient(runs, d)).threshold.mean() for d in OF_GRADIENT}
-    told = listed({sparse(density): mean for density, mean in means.items()})
-    least = (pd.Series(means) / pd.Series(means).shift()).min()
-    reason = f"{least:.3g} times from one to the next"
-    return Found(bool(least >= GROWS), f"{told}; growing is {GROWS:g} times", reason)
+    means = pd.DataFrame(
+        {d: {pair: table.threshold.mean() for pair, table in _of_gradient(runs, d).items()}
+         for d in OF_GRADIENT}
+    ).dropna()  # fmt: skip
+    told = listed({sparse(density): means[density].mean() for density in OF_GRADIENT})
+    least = Group.spread((means / means.shift(axis=1)).min(axis=1))
+    reason = f"{spoken(least)} times from one to the next, at least"
+    return Found(above(least, GROWS), f"{told}; growing is {GROWS:g} times", reason)
 
 
-def deviation(runs: Runs) -> float:
+def deviation(runs: Runs) -> Ratio:
     """The most that DCT-DP's threshold at 95 % is off its mean over the tenth before."""
-    tables = _of_gradient(runs, 0.05)
+    tables = _of_gradient(runs, 0.05).values()
     seen = min(table.step.nunique() for table in tables)
     if seen < FEWEST:
         raise NotDecidable(f"needs {FEWEST} watched steps of {GRADIENT}, has {seen}")
-    return float(np.mean([_off_running_mean(rows) for rows in tables]))
+    return Group.spread(100 * pd.Series([_off_running_mean(rows) for rows in tables]))
 
 
 def varies_little(runs: Runs) -> Found:
     """Test that thresholds vary little after the start."""
-    found = deviation(runs)
-    limit = rules.FACTOR * DEVIATION
-    told = f"{100 * found:.3g} % at most after the start; little is up to {100 * limit:g} %"
-    return Found(found <= limit, told, "a batch here is one of few of the model's training")
+    found, limit = deviation(runs), 100 * rules.FACTOR * DEVIATION
+    told = f"{spoken(found)} % at most after the start; little is up to {limit:g} %"
+    return Found(below(found, limit), told, "a batch here is one of few of the model's training")
 
 
-def _of_gradient(runs: Runs, density: float) -> list[pd.DataFrame]:
-    """What a watch saw at `density` of gradient and residual, in each run that sends so much."""
+def _of_gradient(runs: Runs, density: float) -> dict[tuple[int, ...], pd.DataFrame]:
+    """What a watch saw at `density` of gradient and residual, in runs that send it, by pair."""
     method = PUSHED.format(density)
-    tables = [load.watched(path) for path in runs.of(GRADIENT).rows(method).path]
-    if any(table.empty for table in tables):
+    rows = runs.of(GRADIENT).rows(method)
+    pairs = rows[load.PAIR].itertuples(index=False, name=None)
+    tables = dict(zip(pairs, map(load.watched, rows.path), strict=True))
+    if any(table.empty for table in tables.values()):
         raise NoSuchRuns(f"no watched.csv of {method} in {GRADIENT}")
-    return [table[np.isclose(table.density, density)] for table in tables]
+    return {pair: table[np.isclose(table.density, density)] for pair, table in tables.items()}
 
 
 def _off_running_mean(rows: pd.DataFrame) -> float:
@@ -135,19 +150,23 @@ def _distance(bins: pd.DataFrame, model: str) -> float:
     return float(np.mean([fit.distance for fit in fits if fit.model == model]))
 
 
-def achieved_density(runs: Runs) -> tuple[float, float]:
-    """Share of activations over the Laplace threshold that 25 % should reach: start and end."""
+def achieved_density(runs: Runs) -> tuple[pd.Series, pd.Series]:
+    """Percent of activations over the Laplace threshold that 25 % should reach: start and end.
+
+    Of each run.
+    """
     steps = runs.of(LAPLACE, parallel__stages=2).steps(DRIFTING)[DRIFTING]
     shares = [each.groupby("step").achieved_activation_density.mean() for each in steps]
-    start, end = np.mean([_ends(each) for each in shares], axis=0)
-    if not np.isfinite([start, end]).all():
+    ends = 100 * pd.DataFrame([_ends(each) for each in shares], columns=["start", "end"])
+    if not np.isfinite(ends).all(axis=None):
         raise NoSuchRuns(f"no achieved_activation_density of {DRIFTING} in {LAPLACE}")
-    return float(start), float(end)
+    return ends.start, ends.end
 
 
 def occupancy_drifts(runs: Runs) -> Found:
     """Over the steps."""
     start, end = achieved_density(runs)
-    told = f"{100 * start:.3g} % at the start, {100 * end:.3g} % at the end"
+    told = f"{spoken(Group.spread(start))} % at the start, {spoken(Group.spread(end))} % at the end"
     reason = f"drifting is by {1 / DRIFTS:g} times at least, below 25 %"
-    return Found(end <= DRIFTS * start and end < 0.25, told, reason)
+    drifts = below(Group.spread(end / start), DRIFTS), below(Group.spread(end), 25)
+    return Found(all_of(drifts), told, reason)

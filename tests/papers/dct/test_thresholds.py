@@ -64,6 +64,20 @@ def test_a_gradients_threshold(tmp_path, exponent, swing, steps, grows, steady):
     assert verdict(tmp_path, "at 95 % it varies little")[0] == steady
 
 
+def test_the_scatter_over_seeds_leaves_thresholds_undecided(tmp_path):
+    """Paired: a seed's thresholds are compared with its own, in whatever order runs are found."""
+    for seed, exponent in ((2, 1.0), (0, 0.1), (1, 1.0)):
+        for sent in thresholds.OF_GRADIENT[:: 1 if seed else -1]:
+            scale = 10.0**seed * sent**-exponent
+            rows = [
+                Watched(n, 0, "12.weight", sent, scale * (1 + seed * (n % 10 == 9)))
+                for n in range(STEPS)
+            ]
+            run(tmp_path, thresholds.GRADIENT, thresholds.PUSHED.format(sent), seed, *rows)
+    assert verdict(tmp_path, "threshold grows with sparsity")[0] == UNDECIDED
+    assert verdict(tmp_path, "at 95 % it varies little")[0] == UNDECIDED
+
+
 def falling(folder: Path, seed: int, end: float, zero: tuple[float, ...] = ()) -> None:
     """Thresholds that fall to `end` where used, to 0.8 without; to 0 at densities `zero`."""
     for kept, last in [(1, 0.8), *((d, end) for d in thresholds.DENSITIES)]:
