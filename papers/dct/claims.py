@@ -37,7 +37,8 @@ BOTH = PUSHED + "+" + CUT
 GRADIENT, NO_FEEDBACK = "topk_grad_{0:g}", "topk_grad_no_ef_{0:g}"
 IN_BOTH = (0.25, 0.1)  # densities of tables 7 and 8 that table 1 has too
 # What has to lose, and how much: as in tables 7 and 8 at 90 %; of what diverges there without
-# feedback, at least what is lost with it. The paper has none for translation: BLEU loses as clicks.
+# feedback, at least what is lost with it. The paper has none for translation, which has to lose as
+# clicks do.
 CONTROLS, IN_WORDS = "dct_controls", "dct_controls_translation"
 LOSING = {SKETCH.format(0.1): 1 - 0.4538 / 0.4721, NO_FEEDBACK.format(0.1): 1 - 0.4538 / 0.4789}
 LOSING_WORDS = {SKETCH.format(0.1): LOSING[SKETCH.format(0.1)]}
