@@ -1,10 +1,13 @@
 """Where on a grid of settings a claim holds: each point is run in virtual time, and judged.
 
 python -m harness.sensitivity +experiment=NAME --claim TEXT --grid KEY=V1,V2 [--grid ...]
+python -m harness.sensitivity --ranges FILE [KEY=VALUE]
 
 TEXT is a piece of `id: text` of a claim. Keys are those of `python -m harness`; the first two have
-the axes of the map. Runs are kept below results/sensitivity, so that the same command goes on, and
-a method whose controller does not react to the network is trained once for all networks.
+the axes of the map. FILE is a yaml with claim, overrides and axes, of each key its admissible
+values and why, to be written before the runs. Runs are kept below results/sensitivity, so that the
+same command goes on, and a method whose controller does not react to the network is trained once
+for all networks.
 """
 
 import argparse
@@ -17,9 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import yaml
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
+from harness.announce import minutes_of
 from harness.config.scales import describe
 from harness.config.settings import BadSetting, Settings
 from harness.preview import Parser
@@ -27,11 +32,22 @@ from harness.reporting.analysis import load, metrics, sensitivity
 from harness.reporting.analysis.sensitivity import Axes, Point
 from harness.reporting.claims import judge
 from harness.reporting.figures.sensitivity import holds_map
-from harness.runner import run
+from harness.reproduce.estimate import Estimate
+from harness.reproduce.perform import is_virtual, perform
+from harness.runner.run import Outcome, failure_report
 from harness.validation import checked
 
 OF_MAPS = ("network=calibrated", "scale=laptop", "checkpoint_every=null", "report=false")
 FOLDER = "sensitivity"
+TOLD_EVERY = 20  # runs
+
+
+class Ranges(NamedTuple):
+    """A map that was decided on before its runs."""
+
+    claim: str
+    overrides: Sequence[str]
+    axes: dict[str, tuple[str, ...]]
 
 
 class Judged(NamedTuple):
@@ -51,14 +67,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _map(wanted: argparse.Namespace) -> None:
-    axes: Axes = dict(map(_axis, wanted.grid))
+    ranges = _ranges(wanted.ranges) if wanted.ranges else Ranges("", (), {})
+    wanted.overrides = [*ranges.overrides, *wanted.overrides]
+    wanted.claim = wanted.claim or ranges.claim
+    axes: Axes = ranges.axes | dict(map(_axis, wanted.grid))
+    if not (wanted.claim and axes and wanted.overrides):
+        raise BadSetting("say overrides, --claim and --grid, or --ranges FILE, which has them")
     given = {each.partition("=")[0].lstrip("+") for each in wanted.overrides}
+    if is_virtual(describe([["-m", *wanted.overrides]]).runs[0]):
+        given.add("network")  # by the experiment
     usual = [each for each in OF_MAPS if each.partition("=")[0] not in given]
     results = f"results={wanted.results / FOLDER}"
     asked, refused = _asked([*wanted.overrides, *usual, results], axes)
-    print(f"{len(asked)} points, {sum(map(len, asked.values()))} runs, {len(refused)} refused")
-    for point, why in refused.items():
-        print(f"refused: {_said(axes, point)}: {why}")
+    print(f"{len(asked)} points, {len(refused)} refused; {_cost(asked)}", flush=True)
+    for line in _refusals(axes, refused):
+        print(line)
     judged = _judged(asked, wanted.claim)
     for number, claim in enumerate(judged):
         print(claim.name)
@@ -66,6 +89,37 @@ def _map(wanted: argparse.Namespace) -> None:
             "\n".join(f"  {line}" for line in sensitivity.told(axes, claim.verdicts, len(refused)))
         )
         print(f"  {_draw(wanted.results / FOLDER, number, claim, axes)}")
+
+
+def _cost(asked: dict[Point, list[Settings]]) -> str:
+    """Number of runs, and how long those take that are to be done."""
+    estimate, runs = Estimate(), [settings for each in asked.values() for settings in each]
+    for settings in runs:
+        estimate.add(settings)
+    return f"{len(runs)} runs, {estimate.runs(True)} to do, about {minutes_of(estimate.left_s())}"
+
+
+def _refusals(axes: Axes, refused: dict[Point, str]) -> list[str]:
+    """A line for each reason, with the first point that it is of."""
+    points: dict[str, list[Point]] = {}
+    for point, why in refused.items():
+        points.setdefault(why, []).append(point)
+    return [
+        f"refused, {len(each)} points, such as {_said(axes, each[0])}: {why}"
+        for why, each in points.items()
+    ]
+
+
+def _ranges(file: Path) -> Ranges:
+    """The grid of a file; BadSetting for one without these keys, or an axis without a reason."""
+    told: Any = yaml.safe_load(file.read_text())
+    if not isinstance(told, dict) or set(told) != set(Ranges._fields):
+        raise BadSetting(f"{file} must have the keys {', '.join(Ranges._fields)} and no other")
+    for key, axis in told["axes"].items():
+        if not isinstance(axis, dict) or set(axis) != {"values", "why"} or not axis["why"]:
+            raise BadSetting(f"{file}: axes.{key} must have values and why, got {axis!r}")
+    axes = [_axis(f"{k}={','.join(map(str, axis['values']))}") for k, axis in told["axes"].items()]
+    return Ranges(told["claim"], told["overrides"], dict(axes))
 
 
 def _axis(told: str) -> tuple[str, tuple[str, ...]]:
@@ -99,8 +153,9 @@ def _asked(
 def _judged(asked: dict[Point, list[Settings]], wanted: str) -> list[Judged]:
     """Claims with `wanted` in them that these runs are of; BadSetting if there is none."""
     found: dict[str, dict[Point, str]] = {}
+    _perform([settings for runs in asked.values() for settings in runs])
     for point, runs in asked.items():
-        done = [run.perform(settings).run_dir for settings in runs]
+        done = [settings.run_dir() for settings in runs]
         rows = pd.concat(map(load.runs, done), ignore_index=True)
         for claim in judge(metrics.table(rows)):
             if wanted in (name := f"{claim.id}: {claim.text}") and claim.runs:
@@ -109,6 +164,22 @@ def _judged(asked: dict[Point, list[Settings]], wanted: str) -> list[Judged]:
         wrong = f"--claim must be a piece of `id: text` of a claim on these runs, got {wanted!r}"
         raise BadSetting(wrong)
     return [Judged(name, verdicts) for name, verdicts in found.items()]
+
+
+def _perform(runs: list[Settings]) -> None:
+    """Do them, as many at a time as there are cores; the others of a failed one still decide."""
+    ended = failed = 0
+
+    def tell(settings: Settings, outcome: Outcome) -> None:
+        nonlocal ended, failed
+        ended += 1
+        if outcome.state != "succeeded":
+            failed += 1
+            print(failure_report(outcome), file=sys.stderr)
+        if ended % TOLD_EVERY == 0:
+            print(f"{ended} of {len(runs)} runs done, {failed} failed", flush=True)
+
+    perform(runs, tell)
 
 
 def _said(axes: Axes, point: Point) -> str:
@@ -134,9 +205,10 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog="python -m harness.sensitivity", description=__doc__, formatter_class=usage
     )
-    parser.add_argument("overrides", nargs="+", help="as for python -m harness")
-    parser.add_argument("--claim", required=True, help="a piece of its `id: text`")
-    parser.add_argument("--grid", action="append", required=True, help="KEY=V1,V2,...")
+    parser.add_argument("overrides", nargs="*", help="as for python -m harness")
+    parser.add_argument("--claim", help="a piece of its `id: text`")
+    parser.add_argument("--grid", action="append", default=[], help="KEY=V1,V2,...")
+    parser.add_argument("--ranges", type=Path, help="yaml of claim, overrides, axes with reasons")
     parser.add_argument("--results", type=Path, default=Path("results"))
     return parser.parse_intermixed_args(arguments)
 

@@ -28,6 +28,12 @@ def faster_than_dense(runs: Runs) -> Found:
     return Found(rules.meets(found, 266 / 248), f"{spoken(found)} times as long")
 
 
+def faster_than_power(runs: Runs) -> Found:
+    """A step of Power-SGD, as its authors have it, over one of ACP-SGD."""
+    found = runs.of(TIMELINES).ratio("iteration_s", PACKED, ACP)
+    return Found(above(found), f"{spoken(found)} times as long")
+
+
 def power_is_slower(runs: Runs) -> Found:
     """Steps of both ways of Power-SGD over S-SGD's: each longer, their mean about as published."""
     group = runs.of(TIMELINES)
@@ -59,6 +65,12 @@ PAPER.says(
     "ResNet-50: ACP-SGD is faster than S-SGD (266 ms)",
     faster_than_dense,
     cells=[table3_cell(MODEL, method) for method in ("ACP-SGD", "S-SGD")],
+)
+PAPER.says(
+    "acp_table3",
+    "ResNet-50: ACP-SGD is faster than Power-SGD (302 ms)",
+    faster_than_power,
+    cells=[table3_cell(MODEL, method) for method in ("ACP-SGD", "Power-SGD")],
 )
 PAPER.says(
     "acp_table3_text",

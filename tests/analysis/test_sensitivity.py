@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.config.scales import describe
 from harness.reporting.analysis import sensitivity
+from harness.reporting.claims import papers
 from harness.reporting.claims.base import FAILS, HOLDS, NOT_DECIDABLE
-from harness.sensitivity import main
+from harness.sensitivity import _ranges, main
 
+ROOT = Path(__file__).resolve().parents[2]
 AXES = {"rate": ("10", "20", "50"), "workers": ("4", "8")}
 
 
@@ -76,6 +79,31 @@ def test_there_is_a_border_just_where_verdicts_differ(held: list[bool], missing:
         assert sensitivity.share(found) == sum(v == HOLDS for v in found.values()) / len(found)
 
 
+def test_ranges_of_a_study_name_a_claim_and_have_a_reason_each() -> None:
+    files = list((ROOT / "papers").glob("*/ranges/*.yaml"))
+    known = [f"{each.id}: {each.text}" for paper in papers() for each in paper.declared]
+    for file in files:
+        found = _ranges(file)
+        assert any(found.claim in name for name in known), file
+        (first, *_) = describe([["-m", *found.overrides]]).runs
+        assert all(isinstance(first[key], int | float) for key in found.axes), file
+    assert files
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ("claim: x", "must have the keys claim, overrides, axes and no other"),
+        ("{claim: x, overrides: [], axes: {seed: {values: [1, 2]}}}", "axes.seed must have values"),
+        ("{claim: x, overrides: [], axes: {seed: {values: [1], why: so}}}", "two values or more"),
+    ],
+)
+def test_ranges_without_reasons_are_refused(tmp_path: Path, told: str, message: str) -> None:
+    (tmp_path / "ranges.yaml").write_text(told)
+    with pytest.raises(SystemExit, match=message):
+        main(["--ranges", str(tmp_path / "ranges.yaml")])
+
+
 def test_points_are_run_judged_and_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,7 +119,8 @@ def test_points_are_run_judged_and_drawn(
     ]
     main([*command, "--grid", "workers=2,8,0"])
     told = capsys.readouterr().out
-    assert "2 points, 30 runs, 1 refused" in told and "refused: workers=0: workers must be" in told
+    assert "2 points, 1 refused; 30 runs, 30 to do, about " in told
+    assert "refused, 1 points, such as workers=0: workers must be" in told
     assert "holds in 50% of 2 settings that can decide it (1 more are refused)" in told
     assert "border: workers between 2 and 8, on 1 of 1 lines" in told
     [table] = (tmp_path / "sensitivity").glob("*.csv")
