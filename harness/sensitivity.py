@@ -7,7 +7,8 @@ TEXT is a piece of `id: text` of a claim. Keys are those of `python -m harness`;
 the axes of the map. FILE is a yaml with claim, overrides and axes, of each key its admissible
 values and why, to be written before the runs. Runs are kept below results/sensitivity, so that the
 same command goes on, and a method whose controller does not react to the network is trained once
-for all networks.
+for all networks. With `testbed`, a paper's, in the place of overrides the axes are its constants,
+and points are replayed as `harness.fidelity` does.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from omegaconf.errors import OmegaConfBaseException
 from harness.announce import minutes_of
 from harness.config.scales import describe
 from harness.config.settings import BadSetting, Settings
+from harness.fidelity.timing import timings
 from harness.preview import Parser
 from harness.reporting.analysis import load, metrics, sensitivity
 from harness.reporting.analysis.sensitivity import Axes, Point
@@ -46,8 +48,9 @@ class Ranges(NamedTuple):
     """A map that was decided on before its runs."""
 
     claim: str
-    overrides: Sequence[str]
+    overrides: Sequence[str]  # of runs; none with a testbed
     axes: dict[str, tuple[str, ...]]
+    testbed: str = ""  # the paper's, whose constants the axes are, in place of runs
 
 
 class Judged(NamedTuple):
@@ -68,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _map(wanted: argparse.Namespace) -> None:
     ranges = _ranges(wanted.ranges) if wanted.ranges else Ranges("", (), {})
+    if ranges.testbed:
+        return _predicted(ranges, wanted.results / FOLDER)
     wanted.overrides = [*ranges.overrides, *wanted.overrides]
     wanted.claim = wanted.claim or ranges.claim
     axes: Axes = ranges.axes | dict(map(_axis, wanted.grid))
@@ -84,11 +89,31 @@ def _map(wanted: argparse.Namespace) -> None:
         print(line)
     judged = _judged(asked, wanted.claim)
     for number, claim in enumerate(judged):
-        print(claim.name)
-        print(
-            "\n".join(f"  {line}" for line in sensitivity.told(axes, claim.verdicts, len(refused)))
-        )
-        print(f"  {_draw(wanted.results / FOLDER, number, claim, axes)}")
+        _tell(claim, axes, number, len(refused), wanted.results / FOLDER)
+
+
+def _predicted(ranges: Ranges, folder: Path) -> None:
+    """Map a claim that replays on a testbed decide; each is a second, and nothing is kept."""
+    if ranges.testbed not in (known := timings()):
+        raise BadSetting(f"testbed must be one of {', '.join(known)}, got {ranges.testbed!r}")
+    timing, points = known[ranges.testbed], sensitivity.points(ranges.axes)
+    values = [dict(zip(ranges.axes, map(float, point), strict=True)) for point in points]
+    print(f"{len(points)} points of {timing.title}", flush=True)
+    found = []
+    for claim in timing.verdicts(ranges.claim, values):
+        found.append(claim)
+        if len(found) % TOLD_EVERY == 0:
+            print(f"{len(found)} of {len(points)} done", flush=True)
+    verdicts = {point: claim.verdict for point, claim in zip(points, found, strict=True)}
+    folder.mkdir(parents=True, exist_ok=True)
+    _tell(Judged(f"{found[0].id}: {found[0].text}", verdicts), ranges.axes, 0, 0, folder)
+
+
+def _tell(claim: Judged, axes: Axes, number: int, refused: int, folder: Path) -> None:
+    """Where a claim holds, in words and as a map."""
+    print(claim.name)
+    print("\n".join(f"  {line}" for line in sensitivity.told(axes, claim.verdicts, refused)))
+    print(f"  {_draw(folder, number, claim, axes)}")
 
 
 def _cost(asked: dict[Point, list[Settings]]) -> str:
@@ -113,13 +138,14 @@ def _refusals(axes: Axes, refused: dict[Point, str]) -> list[str]:
 def _ranges(file: Path) -> Ranges:
     """The grid of a file; BadSetting for one without these keys, or an axis without a reason."""
     told: Any = yaml.safe_load(file.read_text())
-    if not isinstance(told, dict) or set(told) != set(Ranges._fields):
-        raise BadSetting(f"{file} must have the keys {', '.join(Ranges._fields)} and no other")
+    kinds = [{"claim", "axes", kind} for kind in ("overrides", "testbed")]
+    if not isinstance(told, dict) or set(told) not in kinds:
+        raise BadSetting(f"{file} must have the keys claim, axes, and overrides or testbed")
     for key, axis in told["axes"].items():
         if not isinstance(axis, dict) or set(axis) != {"values", "why"} or not axis["why"]:
             raise BadSetting(f"{file}: axes.{key} must have values and why, got {axis!r}")
     axes = [_axis(f"{k}={','.join(map(str, axis['values']))}") for k, axis in told["axes"].items()]
-    return Ranges(told["claim"], told["overrides"], dict(axes))
+    return Ranges(**told | {"overrides": told.get("overrides", ()), "axes": dict(axes)})
 
 
 def _axis(told: str) -> tuple[str, tuple[str, ...]]:

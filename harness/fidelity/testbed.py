@@ -1,6 +1,7 @@
 """A testbed: what is told of one paper's machines, and which published cells told it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -9,6 +10,7 @@ import yaml
 
 from harness.config.device_costs import SOURCE
 from harness.config.search_path import choices
+from harness.config.typed import BadSetting
 from harness.fidelity.cells import Cell, Selector, Unpredictable
 
 Standing = Literal["counts", "input", "left out", "repeat"]
@@ -80,6 +82,23 @@ class Testbed:
 
     def __getitem__(self, name: str) -> float:
         return self.constants[name].value
+
+    def changed(self, values: Mapping[str, float]) -> "Testbed":
+        """A copy with other constants; `costs.FILE.FIELD` is one of what compression costs.
+
+        BadSetting for a name that this testbed has no number of.
+        """
+        constants, costs = dict(self.constants), {k: dict(v) for k, v in self.costs.items()}
+        for name, value in values.items():
+            _, file, field = (name.split(".") + ["", ""])[:3]
+            if name in constants:
+                constants[name] = constants[name]._replace(value=value)
+            elif field in costs.get(file, {}):
+                costs[file][field] = value
+            else:
+                known = [*constants, *(f"costs.{k}.{key}" for k, v in costs.items() for key in v)]
+                raise BadSetting(f"an axis must be one of {', '.join(known)}, got {name!r}")
+        return replace(self, constants=constants, costs=costs)
 
     def cluster(self, workers: int | None = None, rate_mbit: float | None = None) -> Cluster:
         """The testbed's, or the same with other sizes or cards."""

@@ -88,6 +88,18 @@ def _sections_2_and_3(acp: AcpSgd) -> list[TimingClaim]:
     ]
 
 
+def before_power(acp: AcpSgd) -> TimingClaim:
+    """On the one model of table III whose step compression hardly shortens."""
+    ours, power = (_ms(acp, method, "ResNet-50") for method in ("ACP-SGD", "Power-SGD"))
+    return TimingClaim(
+        "acp_table3",
+        "ResNet-50: ACP-SGD is faster than Power-SGD (302 ms)",
+        ours < power,
+        f"{power / ours:.3g} times as long",
+        cells=[table3_cell("ResNet-50", method) for method in ("ACP-SGD", "Power-SGD")],
+    )
+
+
 def _table3(acp: AcpSgd) -> list[TimingClaim]:
     times = {method: _each(acp, method) for method in ALL_METHODS}
     best = all(times["ACP-SGD"][m] == min(each[m] for each in times.values()) for m in MODELS)
@@ -104,6 +116,7 @@ def _table3(acp: AcpSgd) -> list[TimingClaim]:
             f"ms: {_told(times['ACP-SGD'])}; S-SGD {_told(times['S-SGD'])}",
             cells=[table3_cell(model, method) for model in PRINTED for method in ALL_METHODS],
         ),
+        before_power(acp),
         TimingClaim(
             "acp_table3",
             "Power-SGD* beats Power-SGD on the ResNets and loses on the BERTs",

@@ -24,7 +24,7 @@ def advised(folder: Path, *more: str) -> tuple[int, str, str]:
 @pytest.mark.long
 def test_the_answer_of_a_race_with_its_regret_and_a_second_call_that_runs_nothing(tmp_path):
     """On a slow link, where dense is last: in a step it sends ten times as much as any other."""
-    asked = ("method=topk,qsgd", "--pairs", "2", "--exhaustive")
+    asked = ("method=topk", "--pairs", "2", "--exhaustive")
     status, out, err = advised(tmp_path, *asked)
     assert status == 0, out + err
     stages = [line[:2] for line in out.splitlines() if re.match(r"\d\. ", line)]

@@ -1,6 +1,8 @@
 """Where on a grid a claim holds: shares, borders, and the command that runs the points."""
 
 import csv
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.config.scales import describe
+from harness.fidelity.timing import timings
 from harness.reporting.analysis import sensitivity
-from harness.reporting.claims import papers
 from harness.reporting.claims.base import FAILS, HOLDS, NOT_DECIDABLE
 from harness.sensitivity import _ranges, main
 
@@ -81,19 +82,34 @@ def test_there_is_a_border_just_where_verdicts_differ(held: list[bool], missing:
 
 def test_ranges_of_a_study_name_a_claim_and_have_a_reason_each() -> None:
     files = list((ROOT / "papers").glob("*/ranges/*.yaml"))
-    known = [f"{each.id}: {each.text}" for paper in papers() for each in paper.declared]
     for file in files:
         found = _ranges(file)
-        assert any(found.claim in name for name in known), file
-        (first, *_) = describe([["-m", *found.overrides]]).runs
-        assert all(isinstance(first[key], int | float) for key in found.axes), file
+        bed = timings()[found.testbed]
+        own = {key: float(values[0]) for key, values in found.axes.items()}
+        (claim,) = bed.verdicts(found.claim, [own])
+        assert found.claim in f"{claim.id}: {claim.text}"
     assert files
+
+
+def test_constants_of_a_testbed_are_mapped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = {"claim": "ACP-SGD is faster than Power-SGD", "testbed": "acpsgd"}
+    axis = {"values": [0, 518.7], "why": "nothing, and its own"}
+    ranges = tmp_path / "ranges.yaml"
+    ranges.write_text(json.dumps(told | {"axes": {"costs.powersgd.matrix_us": axis}}))
+    main(["--ranges", str(ranges), "--results", str(tmp_path)])
+    assert re.search(r"holds in \d+% of 2 settings", capsys.readouterr().out)
+    assert list((tmp_path / "sensitivity").glob("*.svg"))
+    ranges.write_text(json.dumps(told | {"axes": {"matrix_us": axis}}))
+    with pytest.raises(SystemExit, match="axis must be one of workers, .*got 'matrix_us'"):
+        main(["--ranges", str(ranges), "--results", str(tmp_path)])
 
 
 @pytest.mark.parametrize(
     ("told", "message"),
     [
-        ("claim: x", "must have the keys claim, overrides, axes and no other"),
+        ("claim: x", "must have the keys claim, axes, and overrides or testbed"),
         ("{claim: x, overrides: [], axes: {seed: {values: [1, 2]}}}", "axes.seed must have values"),
         ("{claim: x, overrides: [], axes: {seed: {values: [1], why: so}}}", "two values or more"),
     ],
