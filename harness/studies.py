@@ -10,6 +10,7 @@ one's own needs no entry in a list and no new installation. A study says by its 
     fitted.yaml     which settings of runs were read from these numbers
     measured.py     which runs say these numbers: `WORKERS`, `cells` and `notes`
     timing.py       `TIMING`, by which its timing tables are predicted
+    ranges/         between which values of what nobody knows a claim is mapped
     words.yaml      what its paper calls a figure of a report, by the figure's name
     reproduce.yaml  its experiments, for `python -m harness.reproduce`
 """

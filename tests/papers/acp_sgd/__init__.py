@@ -1,0 +1,1 @@
+"""Tests of ACP-SGD's study."""
