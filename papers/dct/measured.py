@@ -123,10 +123,8 @@ def _saved(experiment: str, method: str, under: str = "", sign: int = -1) -> Mea
     """Percent of a step's time that `method` saves; sign 1: that it takes more."""
 
     def measure(runs: Runs) -> Number:
-        if experiment == production.LIFESPAN:
-            group = production.life_spans(runs)
-        else:
-            group = runs.of(experiment, **production.PIPELINE)
+        cut = {} if experiment == production.LIFESPAN else production.PIPELINE
+        group = runs.of(experiment, **cut)
         found = group.ratio("iteration_s", method, under or group.dense)
         return _percent(Number(found.mean, found.low, found.high), sign)
 
@@ -191,7 +189,7 @@ MEASURES: dict[tuple[str, str, str], Measure] = {
         production.LIFESPAN, production.L10000, production.L1000
     ),
     ("dct_fig8b", "DCT-DP 95% all L", "loss_deviation_max"): _most_off(
-        production.LIFESPAN_LOSS, list(production.LIFESPANS.values())
+        production.LIFESPAN, list(production.LIFESPANS.values())
     ),
     ("dct_hybrid_prod", HYBRID, "time_reduction"): HYBRID_SAVES,
     ("dct_hybrid_prod", HYBRID, "loss_deviation_max"): _most_off(
