@@ -56,6 +56,19 @@ def test_network_seeds_share_a_setting_and_a_seed_of_the_profile_s_own_does_not(
     assert found.setting["own"] != found.setting["two"]
 
 
+def test_a_servers_drains_are_of_the_method_its_threads_of_the_setting(tmp_path):
+    server = {"_target_": "harness.config.server.Server", "mode": "async", "threads": 2}
+    drained = server | {"drain_period": 100.0, "drain": "flush"}
+    for name, parallel in (
+        ("dense", server | {"drain_period": None}),
+        ("drained", drained),
+        ("other", drained | {"threads": 3}),
+    ):
+        by_hand.run(tmp_path / name, by_hand.config(name, parallel=parallel))
+    setting = load.runs(tmp_path).set_index("run_id").setting
+    assert setting["dense"] == setting["drained"] != setting["other"]
+
+
 def test_conditions_deep_in_a_profile_or_network_tell_settings_apart(tmp_path):
     def contended(rate_mbit, nodes, sites):
         static = {"_target_": "profiles.static.Static", "rate_mbit": rate_mbit}

@@ -23,6 +23,7 @@ STANDS |= {"metric": "target.metric", "target": "target.value"}
 OF_A_MACHINE = {
     f"network.{key}" for key in ("machine", "interface", "ledger", "in_place_of", "fitted_on")
 }
+OF_A_RESIDUAL = {"parallel.drain", "parallel.drain_period"}  # a method's: the dense one has none
 
 
 class NoRuns(ValueError):
@@ -262,7 +263,8 @@ def _conditions(config: dict[str, Any]) -> dict[str, Any]:
     return {
         key: value
         for key, value in flat.items()
-        if key not in OF_A_MACHINE and not (is_network_seed(key) and value == follows)
+        if key not in OF_A_MACHINE | OF_A_RESIDUAL
+        and not (is_network_seed(key) and value == follows)
     }
 
 
