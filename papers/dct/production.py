@@ -36,7 +36,6 @@ PARTITION_1000 = f"{PUSHED}_selection=partition"
 LONGEST = 10_000  # steps
 LIFESPANS = {"L 1": L1, "L 1000": L1000}
 ASKED = {f"{PUSHED}_{d:g}": d for d in (0.25, 0.1, 0.02, 0.01, 0.005)} | {PUSHED: 0.05}  # density
-WITH_POSITION = 2  # bytes of a value with its position over those of a value
 BEND = 0.05  # density from which on the gain is flat, as published
 CUT_90, CUT_95 = "dct_mp_0.1", "dct_mp_0.05"
 UP_TO_90 = {"75 %": "dct_mp_0.25", "90 %": CUT_90}
@@ -62,7 +61,6 @@ def of_sparsities(methods: dict[str, float], metric: str = "loss") -> Pairs:
     def pairs(runs: Runs) -> list[MethodPair]:
         group = runs.of(SPARSITY)
         sent = realised(group, *methods)
-        as_asked(group, methods)
         return [
             MethodPair(f"{sparse(asked)} ({100 * (1 - sent[name]):.3g} % realised)",
                        group, name, group.dense, metric)
@@ -126,16 +124,8 @@ def little_without_sorts(runs: Runs) -> Found:
 
 
 def realised(group: Group, *methods: str) -> dict[str, float]:
-    """Mean share of the entries that were pushed, by method: by bytes, over those of all values."""
-    sent = group.mean("volume_ratio", group.dense, *methods)
-    return {method: sent[method] / sent[group.dense] / WITH_POSITION for method in methods}
-
-
-def as_asked(group: Group, methods: dict[str, float]) -> None:
-    """Doubt what the runs say where a method sent far more or less than was asked for."""
-    for method, sent in realised(group, *methods).items():
-        if not methods[method] / OFF <= sent <= methods[method] * OFF:
-            group.seen.doubts.append(f"{sparse(methods[method])} sparse sent {100 * sent:.3g} %")
+    """Mean share of the entries that were sent, by method."""
+    return group.mean("density", *methods)
 
 
 def grows_with_sparsity(runs: Runs) -> Found:
