@@ -169,6 +169,15 @@ def test_refuses_with_value_and_range(make, message):
         make()
 
 
+def test_rectified_weights_keep_the_scale_of_activations_through_many_layers():
+    inputs, spread = torch.randn(64, *DIGITS), {}
+    for rectified in (True, False):
+        torch.manual_seed(0)
+        model = MLP(hidden=[128] * 12, rectified=rectified).build(DIGITS, 10)
+        spread[rectified] = float((model(inputs) - model[-1].bias).std())
+    assert 0.3 < spread[True] < 5 and spread[False] < 0.05
+
+
 def test_what_an_mlp_refuses():
     with pytest.raises(ValueError, match=r"hidden must be whole numbers >= 1, got \[64, 0\]"):
         MLP(hidden=[64, 0])
