@@ -70,8 +70,9 @@ def test_of_what_is_not_random_one_run_says_all():
     once = [*pairs("fast", 9.0), *pairs("slow", 3.0)]
     replays = [each | {"conditions": dict(guards.CERTAIN)} for each in once]
     assert judged(*replays).verdict == HOLDS and judged(*replays).p != judged(*replays).p
-    noisy = [each | {"conditions": guards.CERTAIN | {"network.noise": 0.1}} for each in once]
-    assert "1 pair of seeds, needs 3" in judged(*noisy).reason
+    for kind in ("network.noise", "network.exchange_noise", "network.latency_noise"):
+        noisy = [each | {"conditions": guards.CERTAIN | {kind: 0.1}} for each in once]
+        assert "1 pair of seeds, needs 3" in judged(*noisy).reason
 
 
 def test_what_overlaps_otherwise_may_do_the_same():

@@ -19,6 +19,7 @@ OF_SETTINGS = {"volume_ratio", "density"}  # columns that a fixed density decide
 CERTAIN = {  # conditions
     "emulation.compute": "replay",
     "network.noise": 0.0,
+    "network.exchange_noise": 0.0,
     "network.latency_noise": 0.0,
     "profile._target_": "profiles.static.Static",
 }
