@@ -7,16 +7,16 @@ import pandas as pd
 from harness.reporting.analysis import ratios, statistics
 from harness.reporting.claims.base import Group, Runs
 from harness.reporting.claims.numbers import MeasuredCell, Number, fewer, ratio
-from papers.netsense import claims
+from papers.netsense import groups
 
-WORKERS = claims.PUBLISHED_WORKERS
+WORKERS = groups.PUBLISHED_WORKERS
 METHODS = {
-    "NetSenseML": claims.NETSENSE,
-    "AllReduce": claims.DENSE,
-    "TopK-0.1": claims.TOP_K,
+    "NetSenseML": groups.NETSENSE,
+    "AllReduce": groups.DENSE,
+    "TopK-0.1": groups.TOP_K,
 }
 MBIT = {"Mbps": 1.0, "Gbps": 1000.0}
-TABLES = {"netsense_table1": claims.RESNET18, "netsense_table2": claims.VGG16}
+TABLES = {"netsense_table1": groups.RESNET18, "netsense_table2": groups.VGG16}
 
 
 def cells(rows: list[Any]) -> list[MeasuredCell]:
@@ -43,7 +43,7 @@ def _of_table(row: Any, rows: list[Any]) -> list[MeasuredCell]:
     mbit = float(row.network[:-4]) * MBIT[row.network[-4:]]
 
     def group(runs: Runs) -> Group:
-        return claims.at_rate(runs, experiment, mbit)
+        return groups.at_rate(runs, experiment, mbit)
 
     if row.metric == "best_test_accuracy":
         return [MeasuredCell(row, lambda runs: _accuracy(group(runs), method), True)]
@@ -58,28 +58,28 @@ def _of_table(row: Any, rows: list[Any]) -> list[MeasuredCell]:
     follows = row._replace(metric="throughput over AllReduce", value=over, unit="x")
 
     def telling(runs: Runs) -> Group:
-        return claims.telling_throughput(runs, experiment, mbit)
+        return groups.telling_throughput(runs, experiment, mbit)
 
     return [
         MeasuredCell(row, lambda runs: _throughput(telling(runs), method), True),
         MeasuredCell(follows, lambda runs: _over_dense(telling(runs), method), False),
-    ][: 1 if method == claims.DENSE else 2]
+    ][: 1 if method == groups.DENSE else 2]
 
 
 def _throughput(group: Group, method: str) -> Number:
     """Samples/s after start-up."""
-    return Number(*statistics.interval(claims.settled(group, method).throughput))
+    return Number(*statistics.interval(groups.settled(group, method).throughput))
 
 
 def _over_dense(group: Group, method: str) -> Number:
-    found = claims.settled_ratio(group, method, claims.DENSE)
+    found = groups.settled_ratio(group, method, groups.DENSE)
     return Number(found.mean, found.low, found.high, found.bound)
 
 
 def _accuracy(group: Group, method: str) -> Number:
     """Best accuracy in percent, competitors stopped when NetSenseML has its own."""
-    rows = group.rows(*{method, claims.NETSENSE})
-    found = ratios.stopped(rows, claims.NETSENSE)
+    rows = group.rows(*{method, groups.NETSENSE})
+    found = ratios.stopped(rows, groups.NETSENSE)
     return Number(*statistics.interval(100 * found[found.method == method].best))
 
 
@@ -94,5 +94,5 @@ def _time(group: Group, method: str) -> Number:
 
 def _time_ratio(runs: Runs) -> Number:
     """Ratio of times to the target at 500 Mbit/s."""
-    group = claims.at_rate(runs, claims.RESNET18, 500.0)
-    return ratio(group, "time_to_target_s", claims.TOP_K, claims.NETSENSE)
+    group = groups.at_rate(runs, groups.RESNET18, 500.0)
+    return ratio(group, "time_to_target_s", groups.TOP_K, groups.NETSENSE)

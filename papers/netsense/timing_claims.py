@@ -7,7 +7,7 @@ from harness.fidelity.cells import rate_mbit
 from harness.fidelity.timing import TimingClaim
 from harness.reporting.claims.base import listed
 from harness.reporting.claims.origins import PublishedCell
-from papers.netsense.claims import FALLS, STABLE
+from papers.netsense.over_time import FALLS, STABLE
 from papers.netsense.predictor import TABLES, TOP_K, NetSenseMl
 
 METHODS = ("NetSenseML", "AllReduce", TOP_K)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from papers.netsense.claims import SETTLED
+from papers.netsense.groups import SETTLED
 
 STEPS: dict[str, pd.DataFrame] = {}  # by the path of a row
 

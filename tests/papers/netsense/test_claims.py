@@ -9,7 +9,7 @@ from harness.reporting import claims
 from harness.reporting.analysis import load, metrics
 from harness.reporting.claims.base import FAILS, HOLDS, NOT_DECIDABLE, Claim
 from papers.netsense import measured
-from papers.netsense.claims import (
+from papers.netsense.groups import (
     CONTENDED,
     DEGRADING,
     OVERHEAD,

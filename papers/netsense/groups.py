@@ -1,0 +1,129 @@
+"""Runs of NetSenseML's experiments by rate and by reading of its overhead, pair by pair.
+
+TopK-0.1 sends int64 positions, as the paper's volumes have it.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+import pandas as pd
+
+from harness.reporting.analysis import load, metrics, statistics
+from harness.reporting.analysis.ratios import Ratio
+from harness.reporting.claims import rules
+from harness.reporting.claims.base import (
+    Group,
+    NoSuchRuns,
+    Runs,
+    listed,
+)
+from harness.reporting.claims.guards import Regime
+from harness.reporting.claims.origins import PublishedCell
+
+SETTLED = 100  # first exchanges, left out: start-up takes 20 at most, 8 halvings lead to the floor
+
+NETSENSE, BDP, DENSE, TOP_K = "netsense", "netsense_bdp_gain=2", "allreduce", "topk_0.1_int64"
+METHODS = (NETSENSE, DENSE, TOP_K)
+RIVALS = (DENSE, TOP_K)
+AS_FLOOR, FLOOR = "topk_0.005_int64", 0.005
+RESNET18, VGG16 = "netsense_resnet18_static", "netsense_vgg16_static"
+TABLE1 = "netsense_table1"
+DEGRADING, CONTENDED = "netsense_resnet18_degrading", "netsense_resnet18_contended"
+RATES = {RESNET18: (200.0, 500.0, 800.0), VGG16: (2500.0, 5000.0, 10_000.0)}  # Mbit/s
+PUBLISHED_WORKERS = 8
+WITHOUT, OVERHEAD = "A40", "A40 with an overhead of 0.168 s"  # devices
+READINGS = {WITHOUT: "without an overhead of its own", OVERHEAD: "with one of 0.168 s a step"}
+REGIME = Regime(workers=PUBLISHED_WORKERS)
+OF_RESNET18 = REGIME._replace(ccr=(5.0, 70.0))  # table 1's AllReduce has 9, 14 and 64
+
+
+def throughputs(mbit: float, *methods: str) -> list[PublishedCell]:
+    """Cells of table 1 at a rate, of methods by their published names."""
+    row = {"id": "netsense_table1", "model": "ResNet18", "network": f"{mbit:g}Mbps"}
+    return [row | {"method": m, "metric": "training_throughput"} for m in methods]
+
+
+def at_rate(runs: Runs, experiment: str, mbit: float) -> Group:
+    """Runs at one of `RATES`, which profiles scale to a stand-in's size."""
+    return runs.of(experiment, profile__of__rate_mbit=mbit)
+
+
+def by_reading(runs: Runs, experiment: str, reading: str, **conditions: float) -> Group:
+    """Runs of a replay whose device is that `reading` of NetSenseML's overhead."""
+    return runs.of(experiment, network__device__name=reading, **conditions)
+
+
+def telling_throughput(runs: Runs, experiment: str, mbit: float) -> Group:
+    """Runs at one of `RATES`; of ResNet18 those of table 1, where there are any."""
+    if experiment == RESNET18:
+        with suppress(NoSuchRuns):
+            return by_reading(runs, TABLE1, WITHOUT, profile__of__rate_mbit=mbit)
+    return at_rate(runs, experiment, mbit)
+
+
+def at_rates(runs: Runs, experiment: str) -> dict[float, Group]:
+    """`at_rate` for each of its `RATES`."""
+    return {mbit: at_rate(runs, experiment, mbit) for mbit in RATES[experiment]}
+
+
+def settled(group: Group, *methods: str) -> pd.DataFrame:
+    """Rows of `methods` with the throughput after the first `SETTLED` exchanges."""
+    group.seen.columns.add("throughput")
+    rows = group.rows(*methods)
+    tables = [load.steps(path) for path in rows.path]
+    speeds = [metrics.throughput(table[table.step >= SETTLED]) for table in tables]
+    return rows.assign(throughput=speeds)
+
+
+def settled_ratio(group: Group, over: str, under: str) -> Ratio:
+    """Ratio of two methods' throughputs after start-up, pair by pair."""
+    return group.paired(settled(group, over, under), "throughput", over, under)
+
+
+def means(rows: pd.DataFrame, column: str = "throughput") -> dict[str, float]:
+    """Mean of a column by method."""
+    return {str(method): float(x) for method, x in rows.groupby("method")[column].mean().items()}
+
+
+def by_pair(rows: pd.DataFrame, values: Iterable[float]) -> pd.Series:
+    """One value a row, indexed by its pair of seeds."""
+    return pd.Series(list(values), pd.MultiIndex.from_frame(rows[load.PAIR]), dtype=float)
+
+
+def compared(group: Group, over: pd.Series, under: pd.Series) -> Ratio:
+    """Ratio of two values pair by pair; its p is noted. Pairs that lack one are told of."""
+    both = pd.concat([over, under], axis=1, keys=["over", "under"])
+    lost = int(both.isna().any(axis=1).sum())
+    group.seen.doubts.append(f"{lost} of {len(both)} pairs lack a value" if lost else "")
+    known = both.dropna()
+    found = statistics.interval(known.over / known.under)
+    p = statistics.sign_flip_p(known.over - known.under)
+    group.seen.p_values.append(p)
+    return Ratio(*found, len(known), p=p)
+
+
+def told_of(found: dict[str, pd.Series]) -> str:
+    """Means over pairs, as `listed`."""
+    return listed({method: float(values.mean()) for method, values in found.items()})
+
+
+def exposed(group: Group) -> str:
+    """Say why NetSenseML's throughput follows the network."""
+    rows = group.rows(NETSENSE)
+    share = (rows.exposed_s / rows.iteration_s).mean()
+    told = f"{NETSENSE} waits for the network in {share:.2g} of its time"
+    return f"{told}, it {rules.sends(group, NETSENSE)}"
+
+
+def gathers(group: Group) -> str:
+    """Say what an all-gather of TopK-0.1 costs over a ring, here and on the paper's workers."""
+    row = group.rows(TOP_K).iloc[0]
+    ring = 2 * (row.workers - 1) / row.workers
+    told = (
+        f"an all-gather sends P - 1 = {row.workers - 1} pieces, a ring {ring:.3g} gradients: TopK "
+        f"sends {row.volume_ratio:.3g} of allreduce's bytes on {row.workers} workers"
+    )
+    if row.workers == PUBLISHED_WORKERS:
+        return told
+    published = row.volume_ratio * PUBLISHED_WORKERS / row.workers
+    return f"{told} and would send {published:.3g} on {PUBLISHED_WORKERS}"

@@ -1,0 +1,136 @@
+"""NetSenseML's tables 1 and 2: throughput on static bottlenecks, and what it sends there."""
+
+import pandas as pd
+
+from harness.reporting.analysis import load
+from harness.reporting.analysis.ratios import Ratio
+from harness.reporting.claims import rules
+from harness.reporting.claims.base import (
+    Found,
+    Runs,
+    above,
+    all_of,
+    below,
+    listed,
+    spoken,
+    within,
+)
+from papers.netsense.groups import (
+    DENSE,
+    FLOOR,
+    METHODS,
+    NETSENSE,
+    PUBLISHED_WORKERS,
+    RATES,
+    RESNET18,
+    RIVALS,
+    SETTLED,
+    TABLE1,
+    TOP_K,
+    by_pair,
+    by_reading,
+    compared,
+    exposed,
+    gathers,
+    means,
+    settled,
+    settled_ratio,
+    telling_throughput,
+    told_of,
+)
+
+SLOWLY = 2.0  # times as much at four times the rate, or less
+AT_FLOOR = 1.5  # times the floor, as a mean over a run
+
+
+def grows_slowly(reading: str) -> rules.Rule:
+    """NetSenseML's throughput with four times the rate: more at each, and `SLOWLY` at most."""
+
+    def decide(runs: Runs) -> Found:
+        groups, speeds = {}, {}
+        for mbit in RATES[RESNET18]:
+            groups[mbit] = by_reading(runs, TABLE1, reading, profile__of__rate_mbit=mbit)
+            rows = settled(groups[mbit], NETSENSE)
+            speeds[mbit] = by_pair(rows, rows.throughput)
+        low, middle, high = RATES[RESNET18]
+        group = groups[low]
+        more = [(middle, low), (high, middle), (high, low)]
+        *steps, whole = [compared(group, speeds[one], speeds[other]) for one, other in more]
+        found = {f"{mbit:g}": float(each.mean()) for mbit, each in speeds.items()}
+        told = f"samples/s at Mbit/s: {listed(found)}; {spoken(whole)} times as much; "
+        told += f"slowly is up to {SLOWLY:g}"
+        holds = all_of([*map(above, steps), within(whole, 1.0, SLOWLY)])
+        return Found(holds, told, exposed(group))
+
+    return decide
+
+
+def highest_throughput(experiment: str, mbit: float) -> rules.Rule:
+    """NetSenseML's, of the paper's three."""
+
+    def decide(runs: Runs) -> Found:
+        group = telling_throughput(runs, experiment, mbit)
+        told = f"samples/s: {listed(means(settled(group, *METHODS)))}"
+        over = [settled_ratio(group, NETSENSE, rival) for rival in RIVALS]
+        return Found(all_of(map(above, over)), told, f"{NETSENSE} {rules.sends(group, NETSENSE)}")
+
+    return decide
+
+
+def top_k_wins(experiment: str, mbit: float, wins: bool) -> rules.Rule:
+    """Throughput of TopK-0.1 over AllReduce's, above 1 where it `wins`."""
+
+    def decide(runs: Runs) -> Found:
+        group = telling_throughput(runs, experiment, mbit)
+        found = settled_ratio(group, TOP_K, DENSE)
+        told = f"{spoken(found)} times; {gathers(group)}"
+        row = group.rows(TOP_K).iloc[0]
+        reason = f"its communication is {row.volume_ratio:.3g} of allreduce's by volume alone"
+        if row.workers < PUBLISHED_WORKERS:
+            reason += f"; workers={PUBLISHED_WORKERS} is the paper's network"
+        elif wins:
+            reason += "; the paper's AllReduce is at half of what a ring of its links allows there"
+        return Found(above(found) if wins else below(found), told, reason)
+
+    return decide
+
+
+def gains_over_top_k(runs: Runs) -> Found:
+    """Throughput of NetSenseML over TopK-0.1's: the range over all rates of both models."""
+    found: dict[str, pd.Series] = {}
+    for experiment, rates in RATES.items():
+        for mbit in rates:
+            group = telling_throughput(runs, experiment, mbit)
+            rows = settled(group, NETSENSE, TOP_K)
+            ours, theirs = (rows[rows.method == method] for method in (NETSENSE, TOP_K))
+            speeds = [by_pair(each, each.throughput) for each in (ours, theirs)]
+            found[f"{experiment.split('_')[1]} {mbit:g}"] = speeds[0] / speeds[1]
+    every = pd.DataFrame(found)
+    low, high = (group.spread(each) for each in (every.min(axis=1), every.max(axis=1)))
+    told = f"{low.mean:.3g} to {high.mean:.3g} times: {told_of(found)}"
+    return Found(all_of([_about(low, 1.55), _about(high, 9.84)]), told, gathers(group))
+
+
+def _about(found: Ratio, published: float) -> bool | None:
+    return within(found, published / rules.FACTOR, published * rules.FACTOR)
+
+
+def at_floor(reading: str) -> rules.Rule:
+    """The ratio of the published rule after start-up, at every rate of ResNet18."""
+
+    def decide(runs: Runs) -> Found:
+        asked, sent, near = {}, {}, []
+        for mbit in RATES[RESNET18]:
+            group = by_reading(runs, TABLE1, reading, profile__of__rate_mbit=mbit)
+            rows = group.rows(NETSENSE)
+            steps = [load.steps(path) for path in rows.path]
+            later = [table[table.step >= SETTLED] for table in steps]
+            ratio = by_pair(rows, (table.density.mean() for table in later))
+            asked[f"{mbit:g}"] = ratio
+            sent[f"{mbit:g}"] = by_pair(rows, (t.achieved_density.mean() for t in later))
+            near.append(below(group.spread(ratio), AT_FLOOR * FLOOR))
+        told = f"mean ratio at Mbit/s: {told_of(asked)}; near the floor is up to {AT_FLOOR:g} times"
+        told += f"; as float16 twice as many entries are sent: {told_of(sent)}"
+        return Found(all_of(near), told, "it rises again wherever an exchange was fast")
+
+    return decide
