@@ -22,6 +22,7 @@ from harness.reporting.claims.base import (
     listed,
     spoken,
 )
+from harness.reporting.claims.guards import Controls
 from papers.netsense.groups import (
     AS_FLOOR,
     BDP,
@@ -155,7 +156,15 @@ def is_more_accurate(runs: Runs) -> Found:
     return Found(all_of(map(above, found.values())), told, f"not so at {', '.join(worse)}")
 
 
-PAPER = PaperClaims("netsenseml", workers=PUBLISHED_WORKERS)
+FORGETS = {  # method: share of the dense accuracy that it has to lose
+    "randomk_0.1_no_ef": 0.5,  # does not train, as in DC2's figures 4 and 9
+    "topk_0.001_no_ef": 0.15,  # as DC2's Top-k-0.001 on CIFAR-10
+}
+CONTROLS = [
+    Controls(f"mlp_as_{model}", "glyphs", f"netsense_{model}_controls", FORGETS)
+    for model in ("resnet18", "vgg16")
+]
+PAPER = PaperClaims("netsenseml", workers=PUBLISHED_WORKERS, controls=CONTROLS)
 for panel, mbit in zip("abc", RATES[RESNET18], strict=True):
     PAPER.says(
         f"netsense_fig5{panel}",

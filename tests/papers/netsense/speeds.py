@@ -15,5 +15,5 @@ def at(speed: float) -> dict[str, Any]:
     lengths = [10.0 if step < SETTLED else 1.0 for step in range(SETTLED + 20)]
     ends = pd.Series(lengths).cumsum() / speed
     columns = {"step": range(len(lengths)), "time_s": ends, "samples": 1, "density": 0.005}
-    STEPS[path] = pd.DataFrame(columns | {"achieved_density": 0.01})
+    STEPS[path] = pd.DataFrame(columns)
     return {"throughput": speed, "path": path}

@@ -9,6 +9,7 @@ from harness.reporting import claims
 from harness.reporting.analysis import load, metrics
 from harness.reporting.claims.base import FAILS, HOLDS, NOT_DECIDABLE, Claim
 from papers.netsense import measured
+from papers.netsense.claims import CONTROLS, FORGETS
 from papers.netsense.groups import (
     CONTENDED,
     DEGRADING,
@@ -29,7 +30,7 @@ BYTES = {"NetSenseML": 0.06, "AllReduce": 1.0, "TopK-0.1": 1.2}
 
 
 def as_published() -> list[dict]:
-    """Runs of 8 workers that do what table 1 says, and such of VGG16."""
+    """Runs of 8 workers that do what table 1 says, such of VGG16, and controls that lose."""
     read = pd.read_csv(Path(measured.__file__).with_name("published.csv"), keep_default_na=False)
     cells = read[read.id.isin(TABLES)]
     found = []
@@ -44,12 +45,23 @@ def as_published() -> list[dict]:
             row(TABLES[id], METHODS[method], conditions=rate, workers=8, reached=reached, **known)
         )
     speeds = {"netsense": 155.0, "allreduce": 50.0, "topk_0.1_int64": 100.0}
-    return found + [
+    found += [
         row(VGG16, method, conditions={"profile.of.rate_mbit": mbit}, workers=8,
             time_to_target_s=1e4 / speed, **at(speed))
         for mbit in RATES[VGG16]
         for method, speed in speeds.items()
     ]  # fmt: skip
+    finals = {"allreduce": 0.9} | dict.fromkeys(FORGETS, 0.1)
+    found += [
+        row(each.experiment, method, workers=8, final=final)
+        for each in CONTROLS
+        for method, final in finals.items()
+    ]
+    stands_for = {True: "mlp_as_vgg16", False: "mlp_as_resnet18"}
+    return [
+        each | {"model": stands_for["vgg16" in each["experiment"]], "dataset": "glyphs"}
+        for each in found
+    ]
 
 
 def verdicts(rows: list[dict], start: str) -> dict[str, str]:
@@ -84,6 +96,15 @@ def test_a_competitor_that_is_faster_takes_the_claims():
     assert told[f"VGG16, {RATES[VGG16][0]:g} Mbit/s: TopK-0.1 beats AllReduce"] == FAILS
 
 
+def test_of_a_workload_that_loses_nothing_no_quality_is_compared():
+    rows = [each for each in as_published() if each["method"] not in FORGETS]
+    rows += [each | {"final": 0.89} for each in as_published() if each["method"] in FORGETS]
+    found = claims.judge(table(*rows, copies=3), "netsenseml")
+    told = {claim.id: claim for claim in found}
+    assert told["netsense_fig5a"].verdict == told["netsense_fig6"].verdict == NOT_DECIDABLE
+    assert "topk_0.001_no_ef loses 0.011, not 0.15" in told["netsense_fig6"].reason
+
+
 def test_without_evaluations_no_accuracy_is_compared():
     found = claims.judge(table(*as_published(), copies=3), "netsenseml")
     (claim,) = (c for c in found if "most accurate" in c.text)
@@ -91,7 +112,7 @@ def test_without_evaluations_no_accuracy_is_compared():
 
 
 def test_a_target_that_was_missed_is_not_reached_first():
-    rows = [each | {"reached": False} for each in as_published()]
+    rows = [each | {"reached": each["method"] == "allreduce"} for each in as_published()]
     assert set(verdicts(rows, "netsense_fig6").values()) == {FAILS}
 
 
@@ -108,8 +129,10 @@ def test_fewer_workers_are_told_with_what_eight_would_send():
 def of_table_1() -> list[dict]:
     """The paper's numbers of ResNet18 in the replays, by both readings of the overhead."""
     rows = [each for each in as_published() if each["experiment"] == RESNET18]
+    replayed = {"model": "resnet18", "dataset": "cifar", "loss_left": float("nan")}
     return [
         each
+        | replayed
         | {"experiment": TABLE1, "conditions": each["conditions"] | {"network.device.name": device}}
         | {key: f"{device} {each[key]}" for key in ("setting", "run_id")}
         for device in (WITHOUT, OVERHEAD)
@@ -135,10 +158,14 @@ def test_throughput_is_judged_on_the_papers_workers_where_they_ran():
 
 def replay(folder: Path, method: str, ends: list[float], experiment: str) -> None:
     """A run of 8 workers whose steps end then, without an overhead of its own."""
-    rows = [by_hand.step(n, rank, time_s=t) for n, t in enumerate(ends) for rank in range(2)]
+    told = {"loss": float("nan")}  # nothing is trained
+    rows = [
+        by_hand.step(n, rank, time_s=t, **told) for n, t in enumerate(ends) for rank in range(2)
+    ]
     links = [by_hand.LinkSample(0.0, "up0", 9.0, 9.0, 0, 0, 0)]
     network = {"_target_": "harness.virtual.network.Simulated", "device": {"name": WITHOUT}}
     of_run = {"experiment": experiment, "network": network, "workers": 8}
+    of_run["emulation"] = {"dilation": 1.0, "compute": "replay"}
     by_hand.run(folder / method, by_hand.config(method, **of_run), rows, links=links)
 
 
@@ -189,7 +216,7 @@ def test_the_ratio_at_the_floor_is_that_after_start_up():
     found = claims.judge(table(*of_table_1(), copies=3), "netsenseml")
     floor = {claim.text: claim for claim in found if "floor" in claim.text}
     assert len(floor) == 2 and {claim.verdict for claim in floor.values()} == {HOLDS}
-    assert all("sent: 200 0.01" in claim.measured for claim in floor.values())
+    assert all("200 0.005, 500 0.005" in claim.measured for claim in floor.values())
     fast = [each | at(1e3 * (each["conditions"]["profile.of.rate_mbit"])) for each in of_table_1()]
     grows = [c for c in claims.judge(table(*fast, copies=3), "netsenseml") if "slowly" in c.text]
     assert [claim.verdict for claim in grows] == [FAILS, FAILS]

@@ -47,7 +47,7 @@ def test_absolute_numbers_of_a_stand_in_are_not_comparable_ratios_are():
     assert kinds["training_throughput"] == {False} and kinds["convergence_time"] == {False}
     assert kinds["throughput over AllReduce"] == {True}
     assert "4 workers, published with 8" in found.note.iloc[0]
-    assert "absolute, of convnet on digits" in found.note.iloc[0]
+    assert "absolute, of mlp_as_resnet18 on glyphs" in found.note.iloc[0]
 
 
 def test_accuracies_are_those_when_netsenseml_had_its_best(tmp_path):
