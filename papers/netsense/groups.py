@@ -20,7 +20,8 @@ from harness.reporting.claims.base import (
 from harness.reporting.claims.guards import Regime
 from harness.reporting.claims.origins import PublishedCell
 
-SETTLED = 100  # first exchanges, left out: start-up takes 20 at most, 8 halvings lead to the floor
+SETTLED, SHARE = 100, 4  # first exchanges, left out, of a shorter run a quarter: start-up takes
+# 20 at most, and 8 halvings lead to the floor
 
 NETSENSE, BDP, DENSE, TOP_K = "netsense", "netsense_bdp_gain=2", "allreduce", "topk_0.1_int64"
 METHODS = (NETSENSE, DENSE, TOP_K)
@@ -58,6 +59,8 @@ def telling_throughput(runs: Runs, experiment: str, mbit: float) -> Group:
     if experiment == RESNET18:
         with suppress(NoSuchRuns):
             return by_reading(runs, TABLE1, WITHOUT, profile__of__rate_mbit=mbit)
+        with suppress(NoSuchRuns):  # on another network, as a map of sensitivity has it
+            return at_rate(runs, TABLE1, mbit)
     return at_rate(runs, experiment, mbit)
 
 
@@ -66,12 +69,16 @@ def at_rates(runs: Runs, experiment: str) -> dict[float, Group]:
     return {mbit: at_rate(runs, experiment, mbit) for mbit in RATES[experiment]}
 
 
+def later(steps: pd.DataFrame) -> pd.DataFrame:
+    """Rows after start-up and the way down from there."""
+    return steps[steps.step >= min(SETTLED, steps.step.nunique() // SHARE)]
+
+
 def settled(group: Group, *methods: str) -> pd.DataFrame:
-    """Rows of `methods` with the throughput after the first `SETTLED` exchanges."""
+    """Rows of `methods` with the throughput after start-up."""
     group.seen.columns.add("throughput")
     rows = group.rows(*methods)
-    tables = [load.steps(path) for path in rows.path]
-    speeds = [metrics.throughput(table[table.step >= SETTLED]) for table in tables]
+    speeds = [metrics.throughput(later(load.steps(path))) for path in rows.path]
     return rows.assign(throughput=speeds)
 
 

@@ -24,7 +24,6 @@ from papers.netsense.groups import (
     RATES,
     RESNET18,
     RIVALS,
-    SETTLED,
     TABLE1,
     TOP_K,
     by_pair,
@@ -32,6 +31,7 @@ from papers.netsense.groups import (
     compared,
     exposed,
     gathers,
+    later,
     means,
     settled,
     settled_ratio,
@@ -124,7 +124,7 @@ def at_floor(reading: str) -> rules.Rule:
             group = by_reading(runs, TABLE1, reading, profile__of__rate_mbit=mbit)
             rows = group.rows(NETSENSE)
             steps = [load.steps(path) for path in rows.path]
-            ratio = by_pair(rows, (t[t.step >= SETTLED].density.mean() for t in steps))
+            ratio = by_pair(rows, (later(table).density.mean() for table in steps))
             asked[f"{mbit:g}"] = ratio
             near.append(below(group.spread(ratio), AT_FLOOR * FLOOR))
         told = f"mean ratio at Mbit/s: {told_of(asked)}; near the floor is up to {AT_FLOOR:g} times"

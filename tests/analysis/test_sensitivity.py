@@ -124,7 +124,7 @@ def test_points_are_run_judged_and_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With 8 workers an all-gather costs top-k more than a ring costs a gradient, with 2 less."""
-    asked = "+experiment=netsense_table1 network=simulated profile.of.rate_mbit=500 steps=4"
+    asked = "+experiment=netsense_table1 profile.of.rate_mbit=500 steps=4"
     command = [
         *asked.split(),
         "seed=0,1,2",

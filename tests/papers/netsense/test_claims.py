@@ -143,7 +143,8 @@ def of_table_1() -> list[dict]:
 def on_4_workers() -> list[dict]:
     """TopK-0.1 is the fastest there, at every rate."""
     speeds = {METHODS["TopK-0.1"]: 500.0}
-    rows = [each for each in as_published() if each["experiment"] == RESNET18]
+    of_resnet18 = (RESNET18, CONTROLS[0].experiment)
+    rows = [each for each in as_published() if each["experiment"] in of_resnet18]
     return [each | at(speeds.get(each["method"], 100.0)) | {"workers": 4} for each in rows]
 
 
@@ -152,7 +153,7 @@ def test_throughput_is_judged_on_the_papers_workers_where_they_ran():
         found = verdicts(rows, "netsense_table1")
         return [found[text] for text in found if "loses" in text or "highest" in text]
 
-    assert told(on_4_workers()) == [NOT_DECIDABLE] * 5
+    assert told(on_4_workers()) == [NOT_DECIDABLE] * 3 + [FAILS] * 2
     assert told(on_4_workers() + of_table_1()) == [HOLDS] * 5
 
 
