@@ -98,8 +98,11 @@ def sum_(
 ) -> Tensor:
     """Total, [n], becomes the sum of (values, index), times `factor`, with 0 elsewhere.
 
-    `is_zero` says that it holds zeros already. IndexError for a position outside.
+    `is_zero` says that it holds zeros already. IndexError for a position outside. To a tensor
+    without values nothing is added.
     """
+    if total.is_meta:
+        return total
     native = kernels.of(total)
     if native is None or not all(_adds(*pair) for pair in entries):
         if not is_zero:
