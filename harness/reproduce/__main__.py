@@ -1,6 +1,7 @@
 """Runs all experiments of a paper: `python -m harness.reproduce PAPER [scale=laptop] [KEY=VALUE]`.
 
-The same command goes on where it was stopped.
+scale=quick is a part of scale=laptop: fewer experiments, methods and seeds, whose runs are kept for
+the whole. The same command goes on where it was stopped.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from harness.records import environment
 from harness.reporting.analysis.load import NoRuns
 from harness.reproduce import page, reference
 from harness.reproduce.estimate import Estimate
-from harness.reproduce.paper import Paper, check, results_of
+from harness.reproduce.paper import OF_QUICK, QUICK, Paper, check, results_of
 from harness.reproduce.perform import ATTEMPTS, perform
 from harness.runner.run import Outcome, failure_report
 
@@ -27,14 +28,17 @@ def main() -> int:
     asked = _arguments()
     signals.stop_in_order()
     try:
-        whole = Paper.read(asked.paper)
-        paper = whole.only(asked.only)
+        whole, overrides = Paper.read(asked.paper), asked.overrides
+        paper = whole
+        if QUICK in overrides:
+            paper, overrides = whole.quickly(), [_at_scale(each) for each in overrides]
+        paper = paper.only(asked.only)
         if asked.reference:
-            results = results_of(asked.overrides)
+            results = results_of(overrides)
             written = reference.write(paper, results, asked.overrides, paper != whole)
             print(*written, sep="\n")
             return 0
-        runs, scale = paper.described(asked.overrides)
+        runs, scale = paper.described(overrides)
         if scale:
             print(scale)
         check(runs)
@@ -46,6 +50,10 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from here", file=sys.stderr)
         return 130
+
+
+def _at_scale(override: str) -> str:
+    return OF_QUICK if override == QUICK else override
 
 
 def _arguments() -> argparse.Namespace:

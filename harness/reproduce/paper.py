@@ -1,6 +1,6 @@
 """A paper as its experiments and the sweeps of each: reproduce.yaml of a study."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,29 @@ from harness.studies import studies
 from harness.validation import checked
 
 KEYS = ("title", "claims", "experiments", "sweeps")
+QUICK = "scale=quick"  # fewer runs of scale=laptop
+OF_QUICK = "scale=laptop"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Overrides of some experiments of a paper; of all, where none is named."""
+
+    overrides: list[str]
+    experiments: list[str] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, told: Any) -> "Sweep":
+        """A list is of every experiment; BadSetting for what is no sweep."""
+        if isinstance(told, list):
+            return cls(told)
+        if not isinstance(told, dict) or set(told) != {"overrides", "experiments"}:
+            parts = "a list of overrides, or overrides and experiments"
+            raise BadSetting(f"a sweep must be {parts}, got {told!r}")
+        return cls(**told)
+
+    def covers(self, experiment: str) -> bool:
+        return not self.experiments or experiment in self.experiments
 
 
 @dataclass(frozen=True)
@@ -23,7 +46,8 @@ class Paper:
     title: str
     claims: str  # what claims.py and published.csv call it
     experiments: list[str]
-    sweeps: list[list[str]]  # overrides, each of every experiment
+    sweeps: list[Sweep]
+    quick: list[Sweep] = field(default_factory=list)  # in their place for who tries it
 
     @classmethod
     def read(cls, name: str) -> "Paper":
@@ -35,9 +59,21 @@ class Paper:
                 f"PAPER must be one of {', '.join(known)}, or a yaml file, got {name!r}"
             )
         told: Any = yaml.safe_load(path.read_text())
-        if not isinstance(told, dict) or set(told) != set(KEYS):
-            raise BadSetting(f"{path} must have the keys {', '.join(KEYS)} and no other")
-        return cls(path.stem if name.endswith(".yaml") else name, **told)
+        if not isinstance(told, dict) or set(told) - {"quick"} != set(KEYS):
+            raise BadSetting(
+                f"{path} must have the keys {', '.join(KEYS)} and at most quick beside"
+            )
+        sweeps = {key: list(map(Sweep.read, told.get(key, []))) for key in ("sweeps", "quick")}
+        return cls(path.stem if name.endswith(".yaml") else name, **(told | sweeps))
+
+    def quickly(self) -> "Paper":
+        """Restrict the paper to its quick sweeps and their experiments; BadSetting without any."""
+        if not self.quick:
+            raise BadSetting(
+                f"scale must be laptop or paper for {self.name}, which has no quick form"
+            )
+        named = [e for e in self.experiments if any(sweep.covers(e) for sweep in self.quick)]
+        return replace(self, experiments=named, sweeps=self.quick)
 
     def only(self, experiments: list[str]) -> "Paper":
         """Restrict the paper to these experiments, all if empty; BadSetting for an unknown one."""
@@ -51,9 +87,10 @@ class Paper:
     def commands(self, overrides: list[str]) -> list[list[str]]:
         """Arguments of `python -m harness`, one list for each sweep of each experiment."""
         return [
-            [f"+experiment={experiment}", *sweep, *overrides]
+            [f"+experiment={experiment}", *sweep.overrides, *overrides]
             for sweep in self.sweeps
             for experiment in self.experiments
+            if sweep.covers(experiment)
         ]
 
     def described(self, overrides: list[str]) -> Described:

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from harness.reproduce import page as paper_page
-from harness.reproduce.paper import Paper
+from harness.reproduce.paper import Paper, Sweep
 from tests import records_by_hand as by_hand
 
-PAPER = Paper("own", "A paper & its runs", "dc2", ["by_hand", "trunk", "twins"], [["seed=0"]])
+EXPERIMENTS = ["by_hand", "trunk", "twins"]
+PAPER = Paper("own", "A paper & its runs", "dc2", EXPERIMENTS, [Sweep(["seed=0"])])
 TWINS = {
     "real": {"_target_": "harness.emulation.star.Star"},
     "virtual": {"_target_": "harness.virtual.network.Simulated"},
