@@ -82,16 +82,16 @@ BOTH = (*dc2.DC2, *dc2.RANDOM_DC2)
 # id, method and metric of a published row: what measures it, and whether that is absolute
 MEASURES: dict[tuple[str, str, str], tuple[Measure, bool]] = {
     ("dc2_fig4a", "DC2 Random-k vs Random-k-0.1", "normalized_training_speedup_ratio"): (
-        _speedup(dc2.RESNET20, dc2.RANDOM_DC2, "randomk_0.1"),
+        _speedup(dc2.RESNET20, dc2.RANDOM_DC2, dc2.RANDOM_MODERATE),
         False,
     ),
     ("dc2_fig4a", "Random-k-0.001", "normalized_training_speedup"): (
-        lambda runs: mean(runs.of(dc2.RESNET20), "speedup", dc2.NO_EF["randomk_0.001"]),
+        lambda runs: mean(runs.of(dc2.RESNET20), "speedup", dc2.NO_EF[dc2.RANDOM_EXTREME]),
         False,
     ),
-    ("dc2_fig4a", EXTREME, "accuracy"): (_percent(dc2.RESNET20, "topk_0.001"), True),
+    ("dc2_fig4a", EXTREME, "accuracy"): (_percent(dc2.RESNET20, dc2.EXTREME), True),
     ("dc2_fig4a", EXTREME, "accuracy_drop_vs_baseline"): (
-        _drop(dc2.RESNET20, "topk_0.001"),
+        _drop(dc2.RESNET20, dc2.EXTREME),
         True,
     ),
     ("dc2_fig4d", "DC2 vs no-compression", UP_TO): (
@@ -99,28 +99,28 @@ MEASURES: dict[tuple[str, str, str], tuple[Measure, bool]] = {
         False,
     ),
     ("dc2_fig4d", "DC2 vs uniform 0.1", OVER): (
-        _speedup(dc2.VGG16, dc2.DC2, "topk_0.1"),
+        _speedup(dc2.VGG16, dc2.DC2, dc2.MODERATE),
         False,
     ),
-    ("dc2_fig4d", "Top-k-0.001", "accuracy"): (_percent(dc2.VGG16, "topk_0.001"), True),
+    ("dc2_fig4d", "Top-k-0.001", "accuracy"): (_percent(dc2.VGG16, dc2.EXTREME), True),
     ("dc2_fig4d", "Top-k-0.001", "accuracy_drop_vs_baseline"): (
-        _drop(dc2.VGG16, "topk_0.001"),
+        _drop(dc2.VGG16, dc2.EXTREME),
         True,
     ),
     ("dc2_fig4d", "Random-k-0.001", "normalized_training_speedup"): (
-        lambda runs: mean(runs.of(dc2.VGG16), "speedup", dc2.NO_EF["randomk_0.001"]),
+        lambda runs: mean(runs.of(dc2.VGG16), "speedup", dc2.NO_EF[dc2.RANDOM_EXTREME]),
         False,
     ),
     ("dc2_fig4e", "ratio 0.001 vs DA2", "throughput_ratio_approx"): (
-        _throughput(dc2.VGG16, "topk_0.001", "dc2_da2"),
+        _throughput(dc2.VGG16, dc2.EXTREME, "dc2_da2"),
         False,
     ),
     ("dc2_fig5a", "DC2 vs uniform 0.1", OVER): (
-        _speedup(dc2.IMAGENET, dc2.DC2, "topk_0.1"),
+        _speedup(dc2.IMAGENET, dc2.DC2, dc2.MODERATE),
         False,
     ),
     ("dc2_fig5a", "DC2 vs uniform 0.001", OVER): (
-        _speedup(dc2.IMAGENET, dc2.DC2, "topk_0.001"),
+        _speedup(dc2.IMAGENET, dc2.DC2, dc2.EXTREME),
         False,
     ),
     ("dc2_fig6a", "DC2 Top-k vs no-compression", UP_TO): (
@@ -144,11 +144,11 @@ MEASURES: dict[tuple[str, str, str], tuple[Measure, bool]] = {
         False,
     ),
     ("dc2_fig9b", "Random-k-0.001", "test_accuracy_approx"): (
-        _percent(dc2.LONG, "randomk_0.001"),
+        _percent(dc2.LONG, dc2.RANDOM_EXTREME),
         True,
     ),
     ("dc2_fig9b", "Random-k-0.001", "accuracy_drop_vs_baseline"): (
-        _drop(dc2.LONG, "randomk_0.001"),
+        _drop(dc2.LONG, dc2.RANDOM_EXTREME),
         True,
     ),
     **{

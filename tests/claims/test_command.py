@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from harness import claims as command
+from harness.config.parts import presets
 from papers.dc2 import claims as dc2
 from tests import records_by_hand as by_hand
 
@@ -25,6 +26,8 @@ def folder(tmp_path):
         end = by_hand.Evaluation(10, step_s * 10, "accuracy", 0.9)
         for seed in range(3):
             told = {"experiment": dc2.VGG16, "error_feedback": False, "workers": 8}
+            if method == "topk_0.001":
+                told["compressor"] = presets()["dc2_da2"]["compressor"]
             config = by_hand.config(method, seed, **told)
             by_hand.run(tmp_path / "runs" / f"{method}-{seed}", config, rows, [end])
     return tmp_path

@@ -129,7 +129,7 @@ def test_runs_that_do_not_decide_are_told_with_their_numbers():
 def test_packets_and_virtual_time_are_judged_apart():
     name = "dc2_cifar10_vgg16_dynamic"
     real = [
-        row(name, "topk_0.001_no_ef", throughput=100.0, workers=8),
+        row(name, "sampled_topk_0.001_no_ef", throughput=100.0, workers=8),
         row(name, "dc2_da2_no_ef", throughput=50.0, workers=8),
     ]
     virtual = [
@@ -155,7 +155,7 @@ def test_without_runs_every_claim_of_every_paper_is_told_once_as_not_testable():
 
 def test_a_kind_that_tests_nothing_of_a_paper_is_not_told():
     name = "dc2_cifar10_vgg16_dynamic"
-    real = [row(name, each) for each in ("topk_0.001_no_ef", "dc2_da2_no_ef", "allreduce")]
+    real = [row(name, each) for each in ("sampled_topk_0.001_no_ef", "dc2_da2_no_ef", "allreduce")]
     other = row("adhoc", "allreduce", world="virtual", setting="other")
     assert {claim.network for claim in claims.judge(table(*real, other), "dc2")} == {"packets"}
 

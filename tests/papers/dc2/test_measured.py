@@ -13,9 +13,9 @@ def sides(rows: list[dict]) -> pd.DataFrame:
 
 
 def test_dc2_numbers_of_the_text():
-    speeds = {"allreduce": 1.0, "topk_0.1": 2.0, "topk_0.001": 10.0, "randomk_0.001": 1.0}
+    speeds = {"allreduce": 1.0, dc2.MODERATE: 2.0, dc2.EXTREME: 10.0, dc2.RANDOM_EXTREME: 1.0}
     speeds |= {method: 4.0 for method in (*dc2.DC2, *dc2.RANDOM_DC2)} | {"dc2_da2": 5.0}
-    finals = {"topk_0.001": 0.82, "allreduce": 0.9}
+    finals = {dc2.EXTREME: 0.82, "allreduce": 0.9}
     rows = [
         row(
             dc2.VGG16,
