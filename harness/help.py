@@ -9,6 +9,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import NamedTuple
 
+from harness import constraints
 from harness.config.search_path import CONF, choices, groups
 from harness.config.settings import BadSetting
 
@@ -16,6 +17,7 @@ USAGE = """\
 python -m harness [GROUP=CHOICE ...] [KEY=VALUE ...] [+experiment=NAME] [-m]
 
   --help NAME   choices of a group, keys of a section, or of a choice: GROUP=CHOICE
+  --help constraints  which settings do not go together, and why
   --cfg job     what the command line composes, without running it
   -m            one run for each of several values: seed=0,1,2
 """
@@ -53,7 +55,9 @@ def _one(name: str) -> Iterator[str]:
     group, _, choice = name.partition("=")
     files = choices(group)
     sections = {line.name: inner for line, inner in _blocks(_config()[1]) if inner}
-    if choice in files:
+    if name == "constraints":
+        yield from constraints.reference()
+    elif choice in files:
         yield files[choice].read_text().rstrip()
     elif choice:
         raise BadSetting(f"{group} has no choice {choice!r}; --help {group} lists those it has")

@@ -14,11 +14,11 @@ import numpy as np
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
+from harness import constraints
 from harness.config import sweep
 from harness.config.scales import chosen
 from harness.config.settings import BadSetting, Settings
 from harness.reporting.figures.conditions import NodeConditions, conditions, names
-from harness.validation import check_nodes
 from profiles.base import Profile
 
 MOST_S = 100_000  # a day and some; random profiles are drawn up to there
@@ -52,7 +52,7 @@ def preview(wanted: argparse.Namespace) -> None:
     if out.suffix not in FORMATS:
         raise BadSetting(f"--out must end in one of {', '.join(FORMATS)}, got {str(out)!r}")
     run = settings.run()
-    check_nodes(run)
+    constraints.check(run, "workers_per_node", "profile")
     profile, nodes = run.profile, run.nodes
     times_s = looks_s(wanted.seconds)
     seen = look(profile, nodes, times_s)

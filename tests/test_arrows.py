@@ -47,7 +47,8 @@ ROOMS = {  # of harness/, below the commands: what each may import of the others
     "virtual": "clock config engine records workloads",
     "reporting": "config records studies workloads",
     "runner": "clock config emulation engine records virtual workloads",
-    "validation": "config emulation engine virtual workloads",
+    "constraints": "config emulation engine records workloads",
+    "validation": "config constraints",
 }
 
 

@@ -23,7 +23,6 @@ from harness.config.schedules import Schedule
 from harness.config.server import Server
 from harness.config.typed import Must, require
 from harness.config.watch import Watch
-from harness.records.metrics import beyond
 from harness.workloads.buckets import BUCKET_MB, BucketMb, scaled
 from harness.workloads.data.base import DataSet
 from harness.workloads.fusion import Fusion
@@ -53,15 +52,6 @@ class Target:
     value: float | None
     ends_run: bool  # at the first evaluation that meets it
 
-    def __post_init__(self) -> None:
-        given = not self.ends_run or self.value is not None
-        require(given, "target.value", self.value, "a number with target.ends_run")
-
-    def check_against(self, metric: str) -> None:
-        """BadSetting where `metric` cannot come to the value."""
-        told = "" if self.value is None else beyond(metric, self.value)
-        require(not told, "target.value", self.value, told)
-
 
 @dataclass(frozen=True)
 class Optimizer:
@@ -77,10 +67,6 @@ class Optimizer:
     schedule: Schedule
 
     def __post_init__(self) -> None:
-        adam, beta_2 = self.kind != "sgd", self.beta_2
-        only = f"{BETA_2} with sgd, which has none"
-        require(adam or beta_2 == BETA_2, "optimizer.beta_2", beta_2, only)
-        require(not (adam and self.nesterov), "optimizer.nesterov", True, f"false with {self.kind}")
         told = f"one with factor(step, steps), which {type(self.schedule).__name__} has not"
         require(hasattr(self.schedule, "factor"), "optimizer.schedule", self.schedule, told)
 
@@ -172,15 +158,6 @@ class Run:
     compressor: Callable[[], Compressor]  # makes one, as do the two below
     controller: Callable[[], Controller]
     activations: Callable[[], Activations]
-
-    def __post_init__(self) -> None:
-        workers, shared = self.workers, self.workers_per_node
-        divisor = f"a divisor of workers={workers}"
-        require(workers % shared == 0, "workers_per_node", shared, divisor)
-        both = (self.steps, self.epochs)
-        require(both.count(None) == 1, "steps, epochs", both, "one number and one null")
-        decay, part = self.residual_decay, "1 without error_feedback, which it is a part of"
-        require(self.error_feedback or decay == 1, "residual_decay", decay, part)
 
     @property
     def server(self) -> Server:

@@ -42,15 +42,6 @@ class Server:
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and not (number and value >= lowest):
                 raise ValueError(f"{key} must be a number >= {lowest}, or null, got {value!r}")
-        self._check_sync()
-
-    def _check_sync(self) -> None:
-        """Refuse, with mode=sync, options for trainers that do not wait for each other."""
-        off = {"threads": 1, "staleness_bound": None, "restarts": 0}
-        for key, value in off.items():
-            if self.mode == "sync" and (got := getattr(self, key)) != value:
-                said = "null" if value is None else value
-                raise ValueError(f"{key} must be {said} with mode=sync, got {got}")
 
     @property
     def is_sync(self) -> bool:

@@ -98,5 +98,5 @@ def test_a_composition_is_refused_in_one_line_that_names_both(model, data):
     with pytest.raises(BadSetting) as refused:
         checked(asked)
     said = str(refused.value)
-    assert said.startswith(f"model {model} does not go with data set ") and "\n" not in said
+    assert said.startswith(f"model: {model} does not go with data set ") and "\n" not in said
     assert asked.build("dataset").name in said

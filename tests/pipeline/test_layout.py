@@ -125,14 +125,6 @@ def test_a_value_out_of_range_is_refused(make, said) -> None:
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["activations=dct_mp"], "activations must be dense with parallel=data.*DCTMP"),
-        (["parallel=pipeline", "workers=3"], "stages must be a divisor of workers=3, got 2"),
-        (["parallel=pipeline", "workers_per_node=2"], "workers_per_node must be 1 with"),
-        (["parallel=pipeline", "overlap=after_backward"], "overlap must be per_bucket or per_t"),
-        (["parallel=pipeline", "emulation.compute=paced", "model.times=null"],
-         "emulation.compute must be measured for model convnet"),
-        (["parallel=split", "model=mlp_as_resnet20", "emulation.compute=replay"],
-         "emulation.compute must be measured or paced with parallel=split.*got 'replay'"),
         (["parallel=split", "workload=dc2_ptb_laptop"], "parallel: only a chain .*got a WordM"),
         (["parallel=split", "parallel.stages=9"], "parallel: stages must be at most 5"),
         (["parallel=pipeline", "parallel.stages=1"], "parallel: stages must be a whole number >="),

@@ -172,9 +172,9 @@ def test_what_fails_fails_for_every_tensor_of_its_buffer():
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        ("method=topk", "TopK that does not say what it makes of a tensor"),
-        ("method=powersgd", "PowerSGD that does not say what it makes of a tensor"),
-        ("method=acp_sgd compressor.rank=null", "ACPSGD of a rank that follows from a density"),
+        ("method=topk", "TopK, which does not say what it makes of a tensor"),
+        ("method=powersgd", "PowerSGD, which does not say what it makes of a tensor"),
+        ("method=acp_sgd compressor.rank=null", "ACPSGD, whose rank follows from a density"),
     ],
 )
 def test_what_cannot_be_known_before_is_refused(asked, why):

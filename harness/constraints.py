@@ -1,0 +1,346 @@
+"""Settings that do not go together: one table, with a reason for each.
+
+`python -m harness --help constraints` shows it. Every row is checked before anything starts. It has
+what relates keys of a run to each other, to the data and to this machine; the range of a value
+stands beside its field, and a compressor, controller, profile or network says itself which of its
+own fields exclude each other.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from re import sub
+from typing import Any, NamedTuple
+
+import torch
+from torch import Size
+
+from compressors.activations.base import Activations
+from compressors.activations.dense import Dense
+from compressors.base import Compressor
+from controllers.base import Controller
+from controllers.fixed import Fixed
+from harness.config.parallel import Data, Pipeline, Split
+from harness.config.run import BETA_2, Run
+from harness.config.server import MODES, Server
+from harness.config.typed import of_part, require
+from harness.emulation.errors import NetworkError
+from harness.emulation.shaping import Shaping
+from harness.engine.pipeline.operators import before_cuts
+from harness.engine.pipeline.stages import cuts_of
+from harness.engine.training import resume
+from harness.records.metrics import beyond
+from harness.workloads.models.tried import misfit
+from profiles.base import WAYS
+
+_tried: dict[str, str] = {}  # what was said of each model and data set: a sweep has the same
+
+
+class Combination(NamedTuple):
+    """A run, and what is looked at of it on this machine."""
+
+    run: Run
+    compressor: Compressor
+    controller: Controller
+    activations: Activations
+    workers_here: int
+    gpus_needed: int
+    gpus_here: int
+
+    @classmethod
+    def of(cls, run: Run) -> "Combination":
+        workers = run.workers // run.network.machines_of_run()
+        gpus = run.network.gpus(workers), torch.cuda.device_count()
+        return cls(run, run.compressor(), run.controller(), run.activations(), workers, *gpus)
+
+    @property
+    def attainable(self) -> str:
+        """Values that the target's metric can come to, in words; "" if its value is one."""
+        target = self.run.target
+        metric = target.metric or self.run.dataset.metric
+        return "" if target.value is None else beyond(metric, target.value)
+
+    @property
+    def is_real(self) -> bool:
+        """Packets between devices that are not emulated."""
+        return not self.run.network.in_process and self.run.emulation.is_measured
+
+    def serves(self, *modes: str, virtual: bool | None = None) -> bool:
+        """True with a parameter server in one of these modes and, where it is told, world."""
+        layout, world = self.run.parallel, self.run.network.in_process
+        return isinstance(layout, Server) and layout.mode in modes and virtual in (None, world)
+
+
+Value = Callable[[Combination], Any]
+ELSEWHERE: dict[str, Value] = {  # values of keys that no field of a run is named after
+    "steps, epochs": lambda c: (c.run.steps, c.run.epochs),
+    "compressor": lambda c: c.compressor,
+    "controller": lambda c: c.controller,
+    "controller.density": lambda c: c.controller.density(None),
+    "controller.agree": lambda c: c.run.agree,
+    "activations": lambda c: c.activations,
+    "network/device": lambda c: (c.run.network.device or {}).get("name", "costs of its own"),
+    "network.alike": lambda c: getattr(c.run.network, "alike", False),
+}
+
+
+class Beside(NamedTuple):
+    """What a key goes together with or not, in words, and whether a combination has it."""
+
+    said: str
+    applies: Callable[[Combination], bool]
+
+
+class Constraint(NamedTuple):
+    """Beside that, `key` must be `must`, for that reason; {} in words stand for a run's values.
+
+    `breaks` tells by a combination and its value of the key. Where what is allowed has to be
+    computed it may raise an error instead, which says what is wrong.
+    """
+
+    beside: Beside
+    key: str
+    must: str
+    why: str
+    breaks: Callable[[Combination, Any], bool | None]
+
+    def said(self) -> str:
+        return ", ".join(filter(None, (f"{self.must} {self.beside.said}".strip(), self.why)))
+
+    def check(self, asked: Combination) -> None:
+        """BadSetting, naming what to change, where it is broken."""
+        if not self.beside.applies(asked):
+            return
+        value = ELSEWHERE.get(self.key, attrgetter(f"run.{self.key}"))(asked)
+        with of_part(self.key, ValueError, NetworkError, OSError):
+            is_broken = self.breaks(asked, value)
+        plain = value is None or isinstance(value, str | int | float | tuple)
+        told = value if plain else type(value)
+        require(not is_broken, self.key, told, self.said().format(c=asked))
+
+
+def _is_not(*allowed: object) -> Callable[[Combination, Any], bool]:
+    return lambda _, value: value not in allowed
+
+
+def _reaches_every_node(c: Combination, profile: Any) -> None:
+    for node in range(c.run.nodes):
+        for way in WAYS:
+            profile.link(0.0, node, way)
+
+
+def _can_come_up(c: Combination, network: Any) -> None:
+    asked = c.run.nodes, c.run.profile, c.run.emulation.dilation
+    network.check(*asked)
+    if isinstance(network, Shaping):
+        network.check_followed(*asked)
+
+
+def _fits_the_data(c: Combination, model: Any) -> None:
+    data = c.run.dataset
+    key = json.dumps([c.run.deciding[part] for part in ("model", "dataset")], sort_keys=True)
+    if key not in _tried:
+        _tried[key] = misfit(model, data)
+    if why := _tried[key]:
+        raise ValueError(f"{model.name} does not go with data set {data.name}: {why}")
+
+
+def _can_be_cut(c: Combination, parallel: Split) -> None:
+    shapes, shape = c.run.shapes(), c.run.dataset.shape
+    if parallel.ranks == 1:
+        before_cuts(shapes, shape, parallel)
+    else:
+        cuts_of(shapes, shape, parallel.stages, parallel.cuts)
+
+
+def _can_go_on(c: Combination, path: str) -> None:
+    begin = resume.resumed(path)
+    assert begin is not None  # a path is given
+    resume.check(c.run, begin, c.workers_here)
+    then, now = begin.manifest.device, c.run.device_type(c.gpus_needed)
+    if then != now:
+        raise ValueError(f"was trained on {then}, and here device is {now}")
+
+
+def _share(c: Combination, threads: int) -> bool:
+    """True if threads of a trainer would write over what the compressor keeps."""
+    keeps = any(isinstance(one, dict | list) for one in vars(c.compressor).values())
+    return threads > 1 and keeps and not c.compressor.shares_state
+
+
+def _is_uncharged(c: Combination, device: str) -> bool:
+    emulated = not c.is_real and isinstance(c.run.parallel, Data)
+    return bool((c.run.network.device or {}).get("costs")) and not emulated
+
+
+COMPRESSOR = "with {c.compressor.__class__.__name__}"
+RUN = Beside("", lambda c: True)
+ENDED = Beside("with target.ends_run", lambda c: c.run.target.ends_run)
+SGD = Beside("with optimizer.kind=sgd", lambda c: c.run.optimizer.kind == "sgd")
+ADAM = Beside("with optimizer.kind={c.run.optimizer.kind}", lambda c: not SGD.applies(c))
+FORGETS = Beside("without error_feedback", lambda c: not c.run.error_feedback)
+REPLAY = Beside("with emulation.compute=replay", lambda c: c.run.emulation.is_replay)
+TRAINS = Beside("with emulation.compute={c.run.emulation.compute}", lambda c: not REPLAY.applies(c))
+UNTIMED = Beside("for model {c.run.model.name}", lambda c: c.run.times is None)
+WATCHED = Beside("of model {c.run.model.name}", lambda c: c.run.watch is not None)
+RESUMED = Beside("of the same settings", lambda c: c.run.resume_from is not None)
+CUDA = Beside("for {c.workers_here} workers on {c.gpus_here} GPUs (they need {c.gpus_needed})",
+              lambda c: c.run.device == "cuda")  # fmt: skip
+CUT = Beside("for model {c.run.model.name}", lambda c: isinstance(c.run.parallel, Split))
+WHOLE = Beside("with parallel=data", lambda c: isinstance(c.run.parallel, Data))
+SPLIT = Beside("with parallel=split", lambda c: type(c.run.parallel) is Split)
+PIPELINE = Beside("with parallel=pipeline", lambda c: isinstance(c.run.parallel, Pipeline))
+SERVER = Beside("with parallel=server", lambda c: c.serves(*MODES))
+SYNC = Beside("with parallel.mode=sync", lambda c: c.serves("sync"))
+ASYNC = Beside("with parallel.mode=async", lambda c: c.serves("async"))
+VIRTUAL_SERVER = Beside("with parallel=server in virtual time",
+                        lambda c: c.serves(*MODES, virtual=True))  # fmt: skip
+REAL_SERVER = Beside("with parallel=server over packets",
+                     lambda c: c.serves(*MODES, virtual=False))  # fmt: skip
+UNFED = Beside(COMPRESSOR, lambda c: "error_feedback" in c.compressor.replaces)
+UNPUSHED = Beside(COMPRESSOR, lambda c: "optimizer.momentum" in c.compressor.replaces)
+UNSIZED = Beside(COMPRESSOR, lambda c: c.compressor.elements(Size([1]), 0) is None)
+LEVELLED = Beside(COMPRESSOR, lambda c: c.compressor.has_level)
+LEVELLESS = Beside(COMPRESSOR, lambda c: not c.compressor.has_level)
+UNIFORM = Beside(COMPRESSOR, lambda c: c.compressor.uniform_density and not c.serves("async"))
+PACKETS = Beside("over packets", lambda c: not c.run.network.in_process)
+MEASURED = Beside("over packets with emulation.compute=measured", lambda c: c.is_real)
+APART = Beside("where compression does not take turns with backward",
+               lambda c: c.is_real or c.run.emulation.compression == "own")  # fmt: skip
+
+CONSTRAINTS = (
+    Constraint(RUN, "steps, epochs", "one number and one null", "as either says how long to train",
+               lambda _, both: both.count(None) != 1),
+    Constraint(RUN, "workers_per_node", "a divisor of workers={c.run.workers}",
+               "as every node has as many", lambda c, shared: c.run.workers % shared > 0),
+    Constraint(RUN, "profile", "one with a link for each node", "up and down", _reaches_every_node),
+    Constraint(RUN, "network", "one that this machine can bring up",
+               "for these nodes, with a profile that it can follow", _can_come_up),
+    Constraint(RUN, "target.metric", "{c.run.dataset.metric} or loss",
+               "as data set {c.run.dataset.name} has it, or null for the first",
+               lambda c, metric: metric not in (None, c.run.dataset.metric, "loss")),
+    Constraint(RUN, "target.value", "{c.attainable}", "", lambda c, _: bool(c.attainable)),
+    Constraint(RUN, "model", "one for samples and classes of the data set",
+               "with a gradient for every parameter", _fits_the_data),
+    Constraint(ENDED, "target.value", "a number", "whose first evaluation is the end",
+               lambda _, value: value is None),
+    Constraint(SGD, "optimizer.beta_2", f"{BETA_2}", "which has none", _is_not(BETA_2)),
+    Constraint(ADAM, "optimizer.nesterov", "false", "which looks no step ahead", _is_not(False)),
+    Constraint(FORGETS, "residual_decay", "1", "which it is a part of", _is_not(1)),
+    Constraint(UNTIMED, "emulation.compute", "measured",
+               "which has no published times; or give model.times", _is_not("measured")),
+    Constraint(TRAINS, "network.alike", "false", "whose workers have gradients of their own",
+               _is_not(False)),
+    Constraint(WHOLE, "activations", "dense", "where the model has no cuts",
+               lambda _, scheme: not isinstance(scheme, Dense)),
+    Constraint(SPLIT, "emulation.compute", "measured or paced", "where nothing crosses a network",
+               _is_not("measured", "paced")),
+    Constraint(CUT, "parallel", "one with cuts that the model can have",
+               "a chain, or a transformer with parallel=split", _can_be_cut),
+    Constraint(PIPELINE, "parallel.stages", "a divisor of workers={c.run.workers}",
+               "as pipelines are of one length", lambda c, stages: c.run.workers % stages > 0),
+    Constraint(PIPELINE, "workers_per_node", "1", "whose stages have a node each", _is_not(1)),
+    Constraint(PIPELINE, "overlap", "per_bucket or per_tensor",
+               "whose gradients are exchanged after backward in any case",
+               _is_not("per_bucket", "per_tensor")),
+    Constraint(PIPELINE, "network.alike", "false", "whose stages differ", _is_not(False)),
+    Constraint(REPLAY, "watch", "null", "which trains nothing", _is_not(None)),
+    Constraint(REPLAY, "precision", "float32", "which trains nothing", _is_not("float32")),
+    Constraint(REPLAY, "resume_from", "null", "which trains nothing", _is_not(None)),
+    Constraint(WATCHED, "watch", "of names of its parameters", "if of gradients",
+               lambda c, watch: watch.check([n for n, _ in c.run.shapes().named_parameters()])),
+    Constraint(SERVER, "network", "on one machine", "whose server is started with its workers",
+               lambda _, network: network.machines_of_run() > 1),
+    Constraint(SERVER, "network.alike", "false", "whose workers are served one after the other",
+               _is_not(False)),
+    Constraint(REAL_SERVER, "emulation.compute", "measured or paced", "where there is a model",
+               _is_not("measured", "paced")),
+    Constraint(SERVER, "workers_per_node", "1", "whose workers have a node each", _is_not(1)),
+    Constraint(SERVER, "device", "cpu or auto", "whose processes know no GPU",
+               _is_not("cpu", "auto")),
+    Constraint(SERVER, "activations", "dense",
+               "whose trainers have the whole model: the server's weights have one version, and "
+               "stages would each push a part of another",
+               lambda _, scheme: not isinstance(scheme, Dense)),
+    Constraint(SERVER, "compressor", "one that sends each worker's gradient by itself",
+               "which has no all-to-all, and no second message after the mean of the first",
+               lambda _, compressor: not compressor.pushes),
+    Constraint(SERVER, "overlap", "per_bucket",
+               "whose pushes follow backward in any case", _is_not("per_bucket")),
+    Constraint(SERVER, "emulation.compression", "null",
+               "where nothing is compressed during backward", _is_not(None)),
+    Constraint(SERVER, "emulation.hooks", "null", "where nothing is sent during backward",
+               _is_not(None)),
+    Constraint(SERVER, "emulation.interference", "1",
+               "where nothing is compressed during backward", _is_not(1)),
+    Constraint(SYNC, "parallel.threads", "1", "whose workers wait for each other", _is_not(1)),
+    Constraint(SYNC, "parallel.staleness_bound", "null", "whose workers are never ahead",
+               _is_not(None)),
+    Constraint(SYNC, "parallel.restarts", "0", "which ends with the first that dies", _is_not(0)),
+    Constraint(ASYNC, "controller.agree", "local", "whose workers do not wait for each other",
+               _is_not("local")),
+    Constraint(SERVER, "parallel.threads", "1", "whose threads would share what a compressor keeps",
+               _share),
+    Constraint(SERVER, "parallel.threads", "1", "whose threads share a stream of text",
+               lambda c, threads: threads > 1 and c.run.dataset.metric == "perplexity"),
+    Constraint(SERVER, "watch", "null", "whose threads each see some of the steps",
+               lambda c, watch: watch is not None and c.run.server.threads > 1),
+    Constraint(SERVER, "parallel.drain_period", "null",
+               "which keeps nothing without error_feedback",
+               lambda c, period: period is not None and not c.run.error_feedback),
+    Constraint(SERVER, "parallel.drain", "zero", "which drains nothing while drain_period is null",
+               lambda c, drain: drain != "zero" and c.run.server.drain_period is None),
+    Constraint(SERVER, "parallel.drain", "zero",
+               "where a compressor that sends no positions cannot flush",
+               lambda c, drain: drain != "zero" and not c.compressor.sends_positions),
+    Constraint(VIRTUAL_SERVER, "parallel.restarts", "0", "of which nobody dies", _is_not(0)),
+    Constraint(VIRTUAL_SERVER, "parallel.session_timeout_s", "null", "of which nobody is silent",
+               _is_not(None)),
+    Constraint(VIRTUAL_SERVER, "parallel.consistent_pull", "false", "which copies at once",
+               _is_not(False)),
+    Constraint(UNFED, "error_feedback", "false", "which does its work", _is_not(False)),
+    Constraint(UNPUSHED, "optimizer.momentum", "0", "which does its work", _is_not(0)),
+    Constraint(UNSIZED, "fusion", "uncompressed", "which does not say what it makes of a tensor",
+               _is_not("uncompressed")),
+    Constraint(LEVELLED, "fusion", "uncompressed", "whose rank follows from a density",
+               _is_not("uncompressed")),
+    Constraint(LEVELLESS, "controller", "fixed", "which sends as many bytes at any density",
+               lambda _, controller: not isinstance(controller, Fixed)),
+    Constraint(LEVELLESS, "controller.density", "1", "which sends as many bytes at any density",
+               _is_not(1)),
+    Constraint(UNIFORM, "controller.agree", "min or mean", "which needs one density on all workers",
+               lambda c, agree: agree == "local" and not c.controller.same_everywhere),
+    Constraint(CUDA, "device", "cpu or auto", "", lambda c, _: c.gpus_here < c.gpus_needed),
+    Constraint(RESUMED, "resume_from", "a run or checkpoint", "made on such a device", _can_go_on),
+    Constraint(MEASURED, "emulation.compression", "own or null",
+               "where nobody says when the device is free", _is_not("own", None)),
+    Constraint(PACKETS, "network/device", "measured",
+               "where compression takes what it takes here, but for parallel=data with "
+               "emulation.compute=paced or replay", _is_uncharged),
+    Constraint(APART, "emulation.interference", "1",
+               "which it does with emulation.compression=device of an emulated device", _is_not(1)),
+)  # fmt: skip
+
+
+def check(run: Run, *keys: str) -> None:
+    """BadSetting at the first constraint that `run` breaks; with `keys`, of those alone."""
+    asked = Combination.of(run)
+    for row in CONSTRAINTS:
+        if not keys or row.key in keys:
+            row.check(asked)
+
+
+def reference() -> Iterator[str]:
+    """The table for a person to read; <> stand for a run's own values."""
+    width = max(len(row.key) for row in CONSTRAINTS)
+    groups: dict[str, list[str]] = {}
+    for row in CONSTRAINTS:
+        told = ", ".join(filter(None, (row.must, row.why)))
+        group = groups.setdefault(_open(row.beside.said) or "always", [])
+        group.append(f"  {row.key:{width}}  {_open(told)}")
+    for beside, lines in groups.items():
+        yield from (f"{beside}:", *lines)
+
+
+def _open(text: str) -> str:
+    return sub(r"\{c\.(?:run\.)?([\w.]+)\}", r"<\1>", text.replace(".__class__.__name__", ""))
