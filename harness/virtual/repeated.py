@@ -6,12 +6,10 @@ from typing import Any
 
 from harness.config.run import Run
 from harness.engine.pipeline.traffic_meter import TrafficMeter
-from harness.engine.training.build import pace_of
+from harness.engine.training.build import loop_of, pace_of
 from harness.engine.training.course import Course, without_data
 from harness.engine.training.gradients import Gradients
 from harness.engine.training.rank_context import RankContext
-from harness.engine.training.rest import Rest, no_checkpoint
-from harness.engine.training.stopping import StopSchedule
 from harness.engine.training.train import Loop
 from harness.virtual.curve import Curve
 from harness.virtual.exchange import VirtualExchange
@@ -67,25 +65,4 @@ def repeated(run: Run, context: RankContext, curve: Curve) -> Loop:
     )
     course = without_data(run.accumulate * run.batch_size, curve.steps)
     gradients = Recorded(course, exchange, curve, context.rank, decided)
-    rest = Rest(
-        stops=StopSchedule.of(run, curve.steps),
-        done=0,
-        clock=context.clock,
-        together=context.together,
-        evaluate=gradients.evaluate,
-        save=no_checkpoint,
-        table=context.table("evaluations") if context.tells else None,
-    )
-    return Loop(
-        rank=context.rank,
-        first=0,
-        steps=range(curve.steps),
-        table=context.table("steps"),
-        gradients=gradients,
-        exchange=exchange,
-        pace=pace_of(run, context.clock.dilation),
-        clock=context.clock,
-        begin=context.together.begin,
-        rest=rest,
-        stage_traffic=TrafficMeter([]).read,
-    )
+    return loop_of(run, context, gradients, pace_of(run, context.clock.dilation), TrafficMeter([]))

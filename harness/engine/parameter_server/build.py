@@ -76,10 +76,11 @@ def server_loop_of(run: Run, context: RankContext) -> ServerLoop:
     model = build_model(run, context)
     course = _course(run, context, 1 if layout.is_sync else workers)
     gradients: Any = Replayed({}, course, None, 0.0, 0)
-    if run.emulation.is_replay:
-        model = _zero(model)
-    else:
+    learns = not run.emulation.is_replay
+    if learns:
         gradients = build_gradients(run, context, model, course, None, ServerGradients)
+    else:
+        model = _zero(model)
     weights = ServerModel(
         model=model,
         update=gradients.update,
@@ -101,7 +102,8 @@ def server_loop_of(run: Run, context: RankContext) -> ServerLoop:
     )
     server_loop = gradients.server_loop = ServerLoop(store, transport)
     context = context._replace(together=server_loop)
-    server_loop.rest = rest_of(run, context, gradients, {"compressor": weights.compressor})
+    stateful = {"compressor": weights.compressor} if learns else {}
+    server_loop.rest = rest_of(run, context, gradients, stateful)
     store.is_due = server_loop.rest.is_due
     if layout.drain_period is not None:
         layers, steps = len(list(model.parameters())), store.steps

@@ -29,6 +29,7 @@ from harness.engine.training.build import (
 )
 from harness.engine.training.course import course_of
 from harness.engine.training.rank_context import RankContext, anew
+from harness.engine.training.saving import with_state
 from harness.engine.training.train import Loop
 from harness.workloads.models.base import backward_shares
 
@@ -79,8 +80,8 @@ def stage_loop(run: Run, context: RankContext) -> Loop:
     if run.watch:
         cut = {} if position.is_last else {position.stage: model.last_layer}
         watch_with(run, context, gradients).of(cut)
-    stateful = {type(end).__name__.lower(): end.scheme for end in engine.ends()}
-    return loop_of(run, context, gradients, engine.device, meter, stateful)
+    ends = {type(end).__name__.lower(): end.scheme for end in engine.ends()}
+    return loop_of(run, context, gradients, engine.device, meter, with_state(exchange) | ends)
 
 
 def _engine(

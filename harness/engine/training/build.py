@@ -51,7 +51,8 @@ def whole_model_loop(run: Run, context: RankContext) -> Loop:
         return loop_of(run, context, replayed, pace, TrafficMeter([]))
     gradients = build_gradients(run, context, model, course, exchange)
     cuts = _cuts(run, context, model, gradients)
-    return loop_of(run, context, gradients, pace, TrafficMeter(cuts), schemes(cuts))
+    stateful = with_state(exchange) | schemes(cuts)
+    return loop_of(run, context, gradients, pace, TrafficMeter(cuts), stateful)
 
 
 def build_model(run: Run, context: RankContext) -> nn.Module:
@@ -74,16 +75,15 @@ def loop_of(
     meter: TrafficMeter,
     stateful: Mapping[str, Any] = {},  # noqa: B006  read only
 ) -> Loop:
-    """`stateful` is kept beside what the exchange learns, `meter` is of all cuts."""
-    exchange = gradients.exchange
-    rest = rest_of(run, context, gradients, {**with_state(exchange), **stateful})
+    """`stateful` is kept in checkpoints, none of nothing; `meter` is of all cuts."""
+    rest = rest_of(run, context, gradients, stateful)
     return Loop(
         rank=context.rank,
         first=rest.done,
         steps=range(rest.done, rest.stops.steps),
         table=context.table("steps"),
         gradients=gradients,
-        exchange=exchange,
+        exchange=gradients.exchange,
         pace=pace,
         clock=context.clock,
         begin=context.together.begin,
@@ -92,7 +92,7 @@ def loop_of(
     )
 
 
-def rest_of(run: Run, context: RankContext, gradients: Any, stateful: dict[str, Any]) -> Rest:
+def rest_of(run: Run, context: RankContext, gradients: Any, stateful: Mapping[str, Any]) -> Rest:
     """Once all is where the course of `gradients` begins."""
     course: Course = gradients.course
     if course.begin is not None:

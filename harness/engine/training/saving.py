@@ -1,5 +1,6 @@
 """What a rank has learnt: written to checkpoints, and put back from one."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -17,7 +18,7 @@ from harness.records.run_directory import Events
 
 
 def go_on(
-    begin: Resumed, context: RankContext, gradients: Trained, stateful: dict[str, Any]
+    begin: Resumed, context: RankContext, gradients: Trained, stateful: Mapping[str, Any]
 ) -> None:
     """Put this rank where the checkpoint was taken; batches and clock begin there by themselves."""
     name = checkpoint.rank_file(context.rank, context.thread)
@@ -27,12 +28,14 @@ def go_on(
     gradients.load_state_dict(checkpoint.load(begin.folder, checkpoint.MODEL, context.device), own)
 
 
-def saver_of(run: Run, context: RankContext, gradients: Trained, stateful: dict[str, Any]) -> Save:
+def saver_of(
+    run: Run, context: RankContext, gradients: Trained, stateful: Mapping[str, Any]
+) -> Save:
     """A function that writes checkpoints of `gradients`, and of what is `stateful` beside them.
 
-    A replay has nothing to save.
+    Where nothing is, as in a replay, nothing is saved.
     """
-    if run.emulation.is_replay:
+    if not stateful:
         return no_checkpoint
     writer = checkpoint.Writer(
         run_dir=context.run_dir,
