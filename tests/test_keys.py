@@ -26,12 +26,13 @@ SCENE = (
     "reuse_training=false", "error_feedback=true", "residual_decay=0.9", "compressor=topk",
     "controller.density=0.1",
 )  # fmt: skip
+SERVER = ("parallel=server", "bucket_mb=null")
 PROGRAMS = {
     "data": (),
     "split": ("parallel=split", "activations=dct_mp"),
     "pipeline": ("parallel=pipeline", "activations=dct_mp", "accumulate=2"),
-    "server": ("parallel=server", "bucket_mb=null"),
-    "asynchronous": ("parallel=server", "parallel.mode=async", "bucket_mb=null"),
+    "server": SERVER,
+    "asynchronous": (*SERVER, "parallel.mode=async"),
 }
 OF_COLLECTIVES = (
     "network.operation_s",
@@ -44,14 +45,21 @@ WITHOUT_EFFECT = {  # keys that a program has no use for, and whose values belon
     "server": OF_COLLECTIVES,
     "asynchronous": OF_COLLECTIVES,
 }
-ELSEWHERE = {  # keys that have an effect in another scene alone, and what makes it that
-    "optimizer.beta_2": ("optimizer.kind=adam",),
-    "controller.agree": ("controller=dc2_da2", "network.latency_noise=1"),
-    "network.queue_ms": ("profile=contended",),
-    "network.update_s": ("profile=noisy", "profile.hold_s=0.01", "profile.deviation=0.5"),
-    "network.repeat": ("emulation.compute=replay", "network.alike=true", "compressor=covap",
-                       "controller.density=0.2", "steps=40", "network.repeat=1"),
-}  # fmt: skip
+STRAGGLER = ("profile=straggler", "profile.nodes.0.rate_mbit=1", "steps=8", "controller=netsense")
+ELSEWHERE = (  # keys that have an effect in another scene alone, and what makes it that
+    ("optimizer.beta_2", ("optimizer.kind=adam",)),
+    ("controller.agree", ("controller=dc2_da2", "network.latency_noise=1")),
+    ("controller.agree", (*SERVER, *STRAGGLER)),
+    ("network.queue_ms", ("profile=contended",)),
+    ("network.update_s", ("profile=noisy", "profile.hold_s=0.01", "profile.deviation=0.5")),
+    ("network.repeat", ("emulation.compute=replay", "network.alike=true", "compressor=covap",
+                        "controller.density=0.2", "steps=40", "network.repeat=1")),
+    ("optimizer.schedule._target_", SERVER),
+    ("parallel.mode", SERVER),
+    ("parallel.drain", (*SERVER, "parallel.drain_period=1")),
+    ("target.ends_run", (*SERVER, "eval_every=1", "target.value=0.01")),
+    ("watch", SERVER),
+)  # fmt: skip
 SHOWN = {  # keys that only say where, whether or how something is shown, or bound what may happen
     "results": "where runs are kept",
     "experiment": "the folder that a run is kept in: part of its id, as runs compared are of one",
@@ -82,10 +90,13 @@ OTHER: dict[str, Any] = {
     "precision": "bf16", "overlap": "after_backward", "controller.agree": "min", "seed": 1,
     "emulation.compute": "replay", "emulation.compression": "own", "emulation.hooks": "wait",
     "optimizer.kind": "adam", "target.ends_run": True, "workers": 3, "workers_per_node": 2,
-    "epochs": 1, "initial_weights": "nowhere.pt", "resume_from": "nowhere", "watch": {},
+    "epochs": 1, "initial_weights": "nowhere.pt", "resume_from": "nowhere",
     "residual_decay": 0.5, "bucket_mb": 0.1, "network.repeat": 12,
     "network.cores": 1, "network.queue_bytes": 1000, "activations.density": 0,
-    "network.bucket_us": 7.0, "network.alike": True,
+    "network.bucket_us": 7.0, "network.alike": True, "parallel.mode": "async",
+    "parallel.drain": "flush",
+    "optimizer.schedule._target_": "harness.config.schedules.Polynomial",
+    "watch": {"_target_": "harness.config.watch.Watch", "every": 1, "gradients": ["0.weight"]},
 }  # fmt: skip
 
 
@@ -135,7 +146,7 @@ def keys(base: Settings, under: str = "") -> Iterator[tuple[str, Any]]:
         key = ".".join(path)
         of_another = key.startswith("network.device.") and ".costs.topk." not in key
         if key.startswith(under) and not key.endswith(("_target_", ".name")) and not of_another:
-            if key not in SHOWN and key not in ELSEWHERE:
+            if key not in SHOWN and key not in dict(ELSEWHERE):
                 yield key, value
 
 
@@ -161,10 +172,11 @@ def test_every_key_of_a_run_changes_it(program, tmp_path):
     assert sorted(ignored) == sorted(WITHOUT_EFFECT.get(program, ()))
 
 
-@pytest.mark.parametrize("key", ELSEWHERE)
-def test_what_another_scene_needs_changes_it_there(key, tmp_path):
+@pytest.mark.parametrize(("key", "beside"), ELSEWHERE)
+def test_what_another_scene_needs_changes_it_there(key, beside, tmp_path):
     scene = [each for each in SCENE if key != "controller.agree" or "density" not in each]
-    base = settings(*scene, *ELSEWHERE[key])
+    base = settings(*scene, *beside)
+    checked(changed(base, key, other(key, base[key])))  # it is not refused
     assert not is_ignored(tmp_path, base, outcome(tmp_path, base), key)
 
 
