@@ -3,11 +3,13 @@
 import ast
 import sys
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from tests import fork_server
 from tests.launching import completed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,6 +46,11 @@ def notebook(request):
     return nbformat.read(request.param, as_version=4)
 
 
+def kernel(command: list[str], **options: Any) -> fork_server.Forked:
+    """A kernel by what has imported all that notebooks do."""
+    return fork_server.Forked(fork_server.server(), command, **options)
+
+
 def code(notebook) -> list:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
@@ -66,6 +73,7 @@ def test_a_notebook_has_no_logic_of_its_own(notebook):
 @pytest.mark.long
 def test_a_notebook_runs_from_top_to_bottom_and_shows_figures(notebook, results, monkeypatch):
     monkeypatch.setenv("GRADNET_RESULTS", str(results))
+    monkeypatch.setattr("jupyter_client.launcher.Popen", kernel)
     here = {"metadata": {"path": str(ROOT / "notebooks")}}
     NotebookClient(notebook, timeout=250, resources=here).execute()
     shown = [output.get("data", {}) for cell in code(notebook) for output in cell.outputs]
