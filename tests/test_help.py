@@ -1,6 +1,6 @@
 """What `--help` shows is all that can be composed, and says what it is."""
 
-import subprocess
+import os
 import sys
 
 import pytest
@@ -55,10 +55,11 @@ def test_what_is_not_there_is_told_in_a_line():
 
 
 def test_who_reads_may_stop_reading():
-    command = f"{sys.executable} -m harness --help | head -n 1"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = completed([sys.executable, "-m", "harness", "--help"], stdout=writing)
+    os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("python -m harness")
 
 
 @pytest.mark.parametrize("module", ["harness", "gradnet"])

@@ -92,12 +92,6 @@ def test_the_run_id_depends_on_what_is_in_the_files_that_are_named(tmp_path):
     assert "files" not in settings("profile=markov").identity()
 
 
-def test_what_a_compressor_does_itself_is_not_done_twice():
-    for key, value in (("error_feedback", "true"), ("optimizer.momentum", "0.9")):
-        with pytest.raises(BadSetting, match=rf"{key} must be (false|0) with DGC"):
-            checked(settings("method=dgc", f"{key}={value}"))
-
-
 @pytest.mark.parametrize("decay", [-0.1, 1.5, "null"])
 def test_a_decay_of_the_residual_is_a_share(decay):
     with pytest.raises(BadSetting, match=r"residual_decay must be a number in \[0, 1\]"):
@@ -131,12 +125,6 @@ def test_a_controller_that_chooses_needs_a_compressor_with_a_level(compressor):
     with pytest.raises(BadSetting, match=r"controller must be fixed with \w+, .* got DA1"):
         checked(settings(*parts))
     checked(settings(f"compressor={compressor}"))
-
-
-def test_a_density_needs_a_compressor_that_sends_less_by_it():
-    with pytest.raises(BadSetting, match=r"density must be 1 with Dense, .* density, got 0\.1"):
-        checked(settings("method=allreduce", "controller.density=0.1"))
-    checked(settings("method=allreduce", "controller.density=1"))
 
 
 def test_what_a_method_sets_for_its_own_controller_is_told_of_another():
