@@ -35,6 +35,7 @@ WORKLOADS = {
     "glyphs_vgg": Workload("vgg_small.SmallVGG", "glyphs.Glyphs"),
     "passages": Workload("text_conv.TextConv", "passages.Passages"),
     "stdlib_lstm": Workload("lstm.LSTM", "stdlib_text.StdlibText", is_cut=False),
+    "clicks_dlrm": Workload("dlrm.DLRM", "clicks.Clicks"),
 }
 
 
