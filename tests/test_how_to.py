@@ -14,7 +14,9 @@ from tests.launching import afresh
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-FOLDERS = ("compressors", "controllers", "profiles", "harness", "papers", "conf", "tests")
+FOLDERS = (
+    "compressors", "controllers", "profiles", "harness", "gradnet", "papers", "conf", "tests",
+)  # fmt: skip
 FILE = re.compile(r"^`([\w./]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -13,7 +13,9 @@ from harness.studies import studies
 from tests.launching import afresh
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("compressors", "controllers", "profiles", "harness", "papers", "conf", "tests")
+FOLDERS = (
+    "compressors", "controllers", "profiles", "harness", "gradnet", "papers", "conf", "tests",
+)  # fmt: skip
 COMPOSED = """
 from harness.config import sweep
 from harness.config.search_path import choices

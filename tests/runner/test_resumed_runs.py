@@ -56,5 +56,5 @@ def test_a_run_goes_on_from_another(tmp_path: Path) -> None:
         *RUN, "steps=16", f"resume_from={first}", "workers=4", results=tmp_path / "no"
     )
     assert refused.returncode == 1 and refused.stderr.count("\n") == 1, refused.stderr
-    assert "resume_from needs workers=2 (now 4), as" in refused.stderr
+    assert "resume_from: needs workers=2 (now 4), as" in refused.stderr
     assert not runs(tmp_path / "no")

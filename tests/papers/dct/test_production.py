@@ -97,7 +97,7 @@ def test_the_sparsity_that_was_realised_decides_not_the_one_asked_for():
     assert verdict(dense, "beyond 95 % it is flat") == NOT_DECIDABLE
     lossless = [each | {"final": 0.3, "metric": "loss"} for each in dense]
     assert verdict(lossless, "75 to 99.5 % sparse, L = 1000") == NOT_DECIDABLE
-    asked = [each | {"final": 0.3, "metric": "loss"} for each in runs(production.SPARSITY)]
+    asked = with_losses(production.SPARSITY, {})
     assert verdict(asked, "75 to 99.5 % sparse, L = 1000") == HOLDS
 
 
