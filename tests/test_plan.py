@@ -108,10 +108,15 @@ def test_epochs_without_data_are_those_of_as_many_samples_as_are_published(monke
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_is_planned_at_both_scales_without_its_data(name, monkeypatch, tmp_path):
-    """One of the runs that say the same keys."""
+    """One of the runs that say the same keys; what only stands in for something has one scale."""
     monkeypatch.setenv("GRADNET_DATA", str(tmp_path))
     for scale in ("laptop", "paper"):
-        for settings in first_of_each_line(name, scale):
+        try:
+            lines = first_of_each_line(name, scale)
+        except sweep.OnlyAStandIn:
+            assert scale == "paper"
+            continue
+        for settings in lines:
             assert plan.total_steps(checked(settings)) > 0
         found = plan.predict(replace(settings.run(), steps=2, epochs=None))
         assert found.time_s > 0 and found.compute_s > 0
