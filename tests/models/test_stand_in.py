@@ -16,7 +16,9 @@ from tests.test_settings import settings
 from tests.virtual.runs import DETERMINED, over_gloo, prepare, simulated, weights
 
 WORKLOADS = [
-    name.removesuffix("_laptop") for name in choices("workload") if name.endswith("_laptop")
+    name.removesuffix("_laptop")
+    for name in choices("workload")
+    if name.endswith("_laptop") and name.replace("_laptop", "_paper") in choices("workload")
 ]
 ALONE = ("dct_dlrm", "dct_translation")  # of one worker: no gradient is exchanged
 STAND_INS = [name for name in WORKLOADS if name not in ALONE]
