@@ -179,7 +179,7 @@ def test_what_cannot_be_is_refused_in_one_line():
         "controller: density must be in (0, 1], got 2",
         "fusion must be uncompressed with gradnet.attach, as buckets are DDP's, got",
         "overlap must be per_bucket or after_backward with gradnet.attach",
-        "controller.agree must be min or mean for a compressor that needs one density",
+        "controller.agree must be min or mean with RandomK",
         "controller must be one that knows no profile",
         "error_feedback must be true or false, got 3",
     ]
