@@ -171,6 +171,9 @@ def _following(key: str, wanted: Flat, base: Flat) -> Any:
         return wanted.get("seed")
     if load.is_network_seed(key) and base.get(key) == base["network_seed"]:
         return wanted["network_seed"]
+    of_a_method = key.partition(".")[0] in sweep.OF_A_METHOD and key.endswith(".seed")
+    if of_a_method and base.get(key) == base["seed"]:
+        return wanted["seed"]
     return base.get(key)
 
 
