@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 import yaml
-from hydra.utils import get_object
 
 from harness.config import search_path
+from harness.config.typed import located
 
 CONTEXT = ("seed", "profile", "workers", "workers_per_node")  # of the run, not of a part
 OURS = ("compressors", "controllers", "profiles", "harness")
@@ -89,7 +89,7 @@ def _class(target: str) -> Any:
     if target.partition(".")[0] not in OURS:
         return None
     try:
-        return get_object(target)
+        return located(target)
     except (ImportError, AttributeError, ValueError):
         return None
 

@@ -6,12 +6,11 @@ from functools import cache, partial
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
-from hydra.utils import get_object
-
 from controllers.fixed import Fixed
 from harness import plan
 from harness.config import scales
 from harness.config.run import Run
+from harness.config.typed import located
 from harness.fidelity.layers import Layers
 from harness.fidelity.testbed import Cluster, Compute, Cost
 from harness.virtual.costs import Costs
@@ -103,7 +102,7 @@ def _run(job: ReplayJob, method: ReplayedMethod) -> Run:
         cost[name] = method.part * cost.get(name, 0.0)
     forward_s, backward_s, where = job.compute.forward_s, job.compute.backward_s, "of the testbed"
     times = Times(forward_s, backward_s, run.batch_size, where, where)
-    compressor = get_object(f"compressors.{method.target}")
+    compressor = located(f"compressors.{method.target}")
     lanes = replace(run.emulation, hooks=method.hooks, interference=method.interference)
     mb: float | None = 0.0 if method.overlap == "per_tensor" else method.bucket_mb
     return replace(

@@ -202,7 +202,7 @@ for mbit in RATES[RESNET18]:
 for reading, said in READINGS.items():
     PAPER.says(
         "netsense_table1",
-        f"{said}: its throughput grows slowly with the rate",
+        f"{said}: NetSenseML's throughput grows slowly with the rate",
         grows_slowly(reading),
         regime=REGIME,
         cells=[cell for mbit in RATES[RESNET18] for cell in throughputs(mbit, "NetSenseML")],

@@ -33,7 +33,10 @@ DEGRADING, CONTENDED = "netsense_resnet18_degrading", "netsense_resnet18_contend
 RATES = {RESNET18: (200.0, 500.0, 800.0), VGG16: (2500.0, 5000.0, 10_000.0)}  # Mbit/s
 PUBLISHED_WORKERS = 8
 WITHOUT, OVERHEAD = "A40", "A40 with an overhead of 0.168 s"  # devices
-READINGS = {WITHOUT: "without an overhead of its own", OVERHEAD: "with one of 0.168 s a step"}
+READINGS = {
+    WITHOUT: "without an overhead of its own",
+    OVERHEAD: "with an overhead of 0.168 s a step",
+}
 REGIME = Regime(workers=PUBLISHED_WORKERS)
 OF_RESNET18 = REGIME._replace(ccr=(5.0, 70.0))  # table 1's AllReduce has 9, 14 and 64
 

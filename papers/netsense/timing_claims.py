@@ -40,7 +40,7 @@ def _tables(netsense: NetSenseMl) -> list[TimingClaim]:
     ours = [found["ResNet18", network]["NetSenseML"] for network in TABLES["ResNet18"]]
     slowly = TimingClaim(
         "netsense_table1",
-        f"{READING}: its throughput grows slowly with the rate",
+        f"{READING}: NetSenseML's throughput grows slowly with the rate",
         ours == sorted(ours) and ours[-1] < 2 * ours[0],
         f"{ours[-1] / ours[0]:.2f} times with 4 times the rate",
         cells=_cells("ResNet18", TABLES["ResNet18"], ["NetSenseML"]),

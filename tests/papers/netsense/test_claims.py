@@ -193,7 +193,7 @@ def test_stability_is_compared_over_the_time_all_have(tmp_path, last_s, stable, 
     kept = told["degrading, without an overhead of its own: then it is stable"]
     assert kept.verdict == stable and len(kept.runs) == 9
     assert told["degrading: TopK-0.1 and AllReduce fall"].verdict == falling
-    other = told["degrading, with one of 0.168 s a step: then it is stable"]
+    other = told["degrading, with an overhead of 0.168 s a step: then it is stable"]
     assert other.verdict == NOT_DECIDABLE and "no runs" in other.reason
 
 
