@@ -155,9 +155,10 @@ def _is_kin(name: str, base: Method, method: Method) -> bool:
     """True if `method` varies a preset: same controller, same compressor.
 
     A preset that is called as its controller has any compressor; one that compresses activations
-    too is a whole, or it is none.
+    too is a whole, or it is none; so is a dense one at a server, which has nothing else to vary.
     """
-    if base.activations["_target_"] != ALL_CROSSES:
+    is_dense = base.compressor["_target_"] == DENSE
+    if base.activations["_target_"] != ALL_CROSSES or (base.server and is_dense):
         return base == method
     same = [base.controller["_target_"] == method.controller["_target_"]]
     same += [bool(base.server) == bool(method.server)]
