@@ -12,8 +12,9 @@ from harness.config.settings import Settings
 from tests.launching import completed
 
 NAME = "+experiment=dc2_imagenet_dynamic"
-METHODS = ["allreduce", "topk_0.1", "topk_0.001", "dc2_da2", "dc2_da3", "dc2_da4", "dc2_da5"]
-METHODS += ["oracle", "pace", "randomk_0.1", "randomk_0.001"]
+METHODS = ["allreduce", "sampled_topk_0.1", "sampled_topk_0.001", "oracle_sampled_topk"]
+METHODS += ["dc2_da2", "dc2_da3", "dc2_da4", "dc2_da5"]
+METHODS += ["randomk_0.1_no_shared", "randomk_0.001_no_shared"]
 METHODS += [f"dc2_da{n}_randomk_no_shared" for n in (2, 3, 4, 5)]
 EXPERIMENTS = list(choices("experiment"))
 
@@ -24,7 +25,7 @@ def asked(runs: list[Settings]) -> list[tuple[str, int]]:
 
 def test_an_experiment_is_all_lines_of_its_comparison_times_its_seeds() -> None:
     found = compose([NAME, "scale=laptop"])
-    assert sorted(asked(found)) == sorted((m, seed) for m in METHODS for seed in (0, 1, 2))
+    assert sorted(asked(found)) == sorted((m, seed) for m in METHODS for seed in range(6))
     assert asked(compose(["-m", NAME, "scale=laptop"])) == asked(found)
 
 

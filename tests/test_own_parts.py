@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.config import parts
+from harness.config.search_path import OWN as OWN_CHOICES
 from tests.launching import afresh
 from tests.test_how_to import COMMANDS, FILE
+from tests.test_refused import refusal
 
 ROOT = Path(__file__).resolve().parents[1]
 DOC = (ROOT / "docs/own_parts.md").read_text()
@@ -47,24 +50,43 @@ BAD = {
     "model._target_=mine.Nett": "model._target_ must name a class: mine.Nett: No module named",
     "model._target_=gone.Net": "model._target_ must name a class: gone.Net: No module named 'gone'",
     "model._target_=os.getcwd ~model.hidden": "os.getcwd must make a torch.nn.Module, got str",
-    "dataset=digits dataset.size=16": "model Net does not go with data set digits: ",
+    "dataset=digits dataset.size=16": "model: Net does not go with data set digits: ",
     "dataset.classes=3": "dataset: a sample of mine.Stripes must be a float32 tensor and a class",
     "emulation.compute=paced": "emulation.compute must be measured for model Net",
     "+dataset.train_arguments.length=0": "dataset: mine.Stripes has no sample for",
 }
 
 
+@pytest.fixture
+def here(mine, monkeypatch):
+    """In that folder, as the working directory of this process; forgotten afterwards."""
+    monkeypatch.chdir(mine)
+    monkeypatch.syspath_prepend(mine)
+    monkeypatch.setenv(OWN_CHOICES, "")
+    yield mine
+    sys.modules.pop("mine", None)
+    search_path_changed()
+
+
+def search_path_changed() -> None:
+    """What was found of choices is looked for again."""
+    parts.choices.cache_clear()
+    parts._files.cache_clear()
+    parts.presets.cache_clear()
+
+
 @pytest.mark.parametrize("bad", BAD)
-def test_what_does_not_fit_is_said_before_anything_starts(mine, bad, monkeypatch):
-    status, said = told(mine, "--config-dir=conf", *OWN, *bad.split())
-    assert status == 1 and BAD[bad] in said and len(said.splitlines()) == 1
-    assert [path for name in STARTED for path in mine.rglob(name)] == []
+def test_what_does_not_fit_is_said_before_anything_starts(here, bad):
+    search_path_changed()
+    said = refusal(here / "results", "--config-dir=conf", *OWN, *bad.split())
+    assert BAD[bad] in said and "\n" not in said
+    assert [path for name in STARTED for path in here.rglob(name)] == []
 
 
-def test_a_folder_of_choices_has_none_of_another_s_name(mine):
-    (mine / "conf/profile/static.yaml").write_text("_target_: mine.Sunset\n")
-    _, said = told(mine, "--config-dir", "conf")
+def test_a_folder_of_choices_has_none_of_another_s_name(here):
+    (here / "conf/profile/static.yaml").write_text("_target_: mine.Sunset\n")
+    said = refusal(here / "results", "--config-dir", "conf")
     name = "conf/profile/static.yaml has the name of a choice; rename it"
-    assert said == f"harness: --config-dir: {name}\n"
-    _, said = told(mine, "--config-dir", "nowhere")
-    assert said == "harness: --config-dir must be a folder, got nowhere\n"
+    assert said == f"harness: --config-dir: {name}"
+    said = refusal(here / "results", "--config-dir", "nowhere")
+    assert said == "harness: --config-dir must be a folder, got nowhere"

@@ -33,7 +33,7 @@ def test_it_draws_and_starts_nothing(tmp_path):
     assert path == str(tmp_path / "preview_dc2_dynamic_imagenet_laptop.png")
     assert Path(path).read_bytes().startswith(PNG)
     assert head.split() == "lowest mean highest Mbit/s delay ms loss % flows".split()
-    assert [row.split()[:2] for row in rows] == [["node", str(node)] for node in range(4)]
+    assert [row.split()[:2] for row in rows] == [["node", str(node)] for node in range(8)]
     assert not list(tmp_path.glob("*/*/status.json"))
 
 
