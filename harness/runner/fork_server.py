@@ -12,8 +12,9 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,7 +22,7 @@ from setproctitle import setproctitle
 
 from harness.config.settings import Settings
 from harness.emulation import user_namespace
-from harness.records import environment, status
+from harness.records import status
 
 STOP_S = 8.0  # for a supervisor to end after `stop`, before it is killed
 POLL_S = 0.02
@@ -31,24 +32,26 @@ MOST_BYTES = 4096  # of a path
 class _Loaded:
     """The process that forks, and what it has of this one: a change there is not seen by it."""
 
-    def __init__(self, run_dir: Path, log: int) -> None:
+    def __init__(self, run_dir: Path, log: int, program: str, variables: Mapping[str, str]) -> None:
         """Imports write to `log`, and make temporary files where those of the run are."""
-        self.of = _surroundings()
+        self.of, self.program = _surroundings(), program
         self.busy = False  # with a run whose end has not been told yet
         of_run = {"TMPDIR": str(status.temporary(run_dir))}
         self.socket, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "harness.runner.fork_server"],
+                [sys.executable, "-m", "harness.runner.fork_server", program],
                 stdin=theirs.fileno(),
                 stdout=log,
                 stderr=log,
-                env=os.environ | environment.ALLOCATOR | of_run,
+                env=os.environ | variables | of_run,
                 start_new_session=True,  # Ctrl-C is ours to pass on
             )
 
-    def is_ours(self) -> bool:
-        return not self.busy and self.process.poll() is None and self.of == _surroundings()
+    def forks(self, program: str) -> bool:
+        """True if it can fork the next supervisor, of `program`."""
+        ready = not self.busy and self.process.poll() is None
+        return ready and self.program == program and self.of == _surroundings()
 
     def close(self) -> None:
         """End the fork server, as the death of this process does."""
@@ -77,12 +80,17 @@ def _end() -> None:
 class Supervisor:
     """Supervisor process of one run, as its runner sees it."""
 
-    def __init__(self, run_dir: Path, log: int, lock: int) -> None:
-        """Start it; it writes to `log` and holds `lock`, both descriptors."""
-        if _loaded and not _loaded[0].is_ours():
+    def __init__(
+        self, run_dir: Path, log: int, lock: int, program: str, variables: Mapping[str, str]
+    ) -> None:
+        """Start it; it writes to `log` and holds `lock`, both descriptors.
+
+        Its process 1 calls `supervise` of the module `program`; `variables` are of its environment.
+        """
+        if _loaded and not _loaded[0].forks(program):
             _loaded.pop().close()
         if not _loaded:
-            _loaded.append(_Loaded(run_dir, log))
+            _loaded.append(_Loaded(run_dir, log, program, variables))
         self._by = _loaded[0]
         self._by.busy = True
         theirs, ours = os.pipe()
@@ -132,8 +140,7 @@ class Supervisor:
 def main() -> None:
     """The process that forks: runs are asked for on the socket that is its standard input."""
     before = set(os.environ)
-    from harness.runner.supervise import supervise  # torch: not before it is needed
-
+    supervise = import_module(sys.argv[1]).supervise
     for told in set(os.environ) - before:
         del os.environ[told]  # places for temporary files, which are of one run
     runner = socket.socket(fileno=os.dup(0))

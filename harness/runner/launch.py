@@ -15,9 +15,7 @@ from torch.distributed.launcher.api import LaunchConfig, launch_agent
 
 from harness.engine.training.worker import log_to, main
 from harness.records.run_directory import Events
-from harness.runner import store
-
-PORT = 29500  # of the rendezvous, inside the first node's namespace
+from harness.runner import store, transport
 
 
 class Node(NamedTuple):
@@ -57,7 +55,7 @@ def _run_agent(node: Node, job: Job) -> None:
     try:
         setproctitle(f"harness: torchrun agent of node {node.number}")
         log_to(job.run_dir / "logs" / f"node{node.number}.log")
-        os.environ.update(_transport(node))
+        os.environ.update(transport.environment(node.interface))
         launch_agent(_config(node, job), _worker, [str(job.run_dir), *job.arguments])
         status = 0
     except ChildFailedError as error:
@@ -83,7 +81,7 @@ def _config(node: Node, job: Job) -> LaunchConfig:
         nproc_per_node=job.workers_per_node,
         run_id="run",  # equal on all machines; the rendezvous is of one run anyway
         rdzv_backend=store.BACKEND,
-        rdzv_endpoint=f"{job.first_address}:{PORT}",
+        rdzv_endpoint=f"{job.first_address}:{transport.PORT}",
         rdzv_configs={"rank": node.number, "timeout": job.start_s},
         local_addr=node.address,
         max_restarts=0,
@@ -92,15 +90,3 @@ def _config(node: Node, job: Job) -> LaunchConfig:
         shutdown_timeout=1,
         logs_specs=DefaultLogsSpecs(log_dir=str(job.run_dir / "logs" / "agents")),
     )
-
-
-def _transport(node: Node) -> dict[str, str]:
-    """Environment that keeps gloo and NCCL on the shaped interface."""
-    return {
-        "GLOO_SOCKET_IFNAME": node.interface,
-        "NCCL_SOCKET_IFNAME": node.interface,
-        "NCCL_P2P_DISABLE": "1",
-        "NCCL_SHM_DISABLE": "1",
-        "NCCL_IB_DISABLE": "1",
-        "TP_SOCKET_IFNAME": node.interface,
-    }

@@ -4,16 +4,18 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, Self
 
 import yaml
 
 from harness.config.run import Run
 from harness.config.settings import BadSetting, Settings
 from harness.emulation.user_namespace import SHELL_SIGNAL
-from harness.records import checkpoint, status
+from harness.records import checkpoint, environment, status
 from harness.records.run_directory import TABLES, Table, read_events, read_json, refusal
 from harness.runner import previous_result
 from harness.runner.fork_server import Supervisor
@@ -21,6 +23,21 @@ from harness.runner.locks import directory_to_ourselves, machine_to_ourselves
 from harness.runner.progress import Progress
 
 POLL_S = 0.1
+PROGRAM = "harness.runner.supervise"  # module of process 1, by its `supervise`
+
+Doing = Callable[[Path, int | None], None]  # in a run directory, with the machine's lock if any
+
+
+class Shown(Protocol):
+    """What the user sees of a run while it goes on."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *failure: object) -> None: ...
+
+    def update(self) -> None:
+        """Show what has been written since; FileNotFoundError where it was removed."""
+        ...
 
 
 class Outcome(NamedTuple):
@@ -33,13 +50,19 @@ class Outcome(NamedTuple):
 
 
 def perform(settings: Settings) -> Outcome:
-    """Run `settings` (checked already) unless a succeeded result exists; returns how it ended.
+    """Run `settings` (checked already) unless a succeeded result exists; returns how it ended."""
+    asked = settings.run()
+    return done_once(settings, partial(_do, asked), alone=not asked.network.in_process)
+
+
+def done_once(settings: Settings, do: Doing, alone: bool) -> Outcome:
+    """Let `do` make the run unless a succeeded result exists; `alone` on this machine, if so.
 
     KeyboardInterrupt ends the run in order, records it as interrupted, and is raised again.
     Waits while another process makes the same run. BadSetting when its directory cannot be written.
     An earlier result is replaced by one that succeeded, and by no other.
     """
-    run_dir, asked = settings.run_dir(), settings.run()
+    run_dir = settings.run_dir()
     if previous_result.is_kept(run_dir, settings):
         return Outcome(run_dir, "succeeded", None, skipped=True)
     with ExitStack() as held:
@@ -47,9 +70,7 @@ def perform(settings: Settings) -> Outcome:
             held.enter_context(directory_to_ourselves(run_dir))
         except OSError as error:
             raise BadSetting(f"results: {run_dir} cannot be written: {error}") from error
-        to_ourselves = (
-            nullcontext() if asked.network.in_process else machine_to_ourselves(f"in {run_dir}")
-        )
+        to_ourselves = machine_to_ourselves(f"in {run_dir}") if alone else nullcontext()
         lock = held.enter_context(to_ourselves)
         previous_result.put_back(run_dir)  # of a process that was killed
         # The run that we waited for may have been this one, or it was just put back.
@@ -60,7 +81,7 @@ def perform(settings: Settings) -> Outcome:
         else:
             previous_result.set_aside(run_dir)
         try:
-            _perform(run_dir, settings, asked, lock)
+            _perform(run_dir, settings, partial(do, run_dir, lock))
         finally:
             now_in = previous_result.put_back(run_dir)
     ended = read_json(now_in / "status.json")
@@ -70,18 +91,15 @@ def perform(settings: Settings) -> Outcome:
     return Outcome(now_in, ended["state"], ended.get("error"), skipped=False)
 
 
-def _perform(run_dir: Path, settings: Settings, asked: Run, lock: int | None) -> None:
-    """The run itself; however it ends, status.json tells it. No lock: it is done in here."""
+def _perform(run_dir: Path, settings: Settings, do: Callable[[], None]) -> None:
+    """The run itself; however it ends, status.json tells it."""
     try:
         try:
             _fresh(run_dir, settings)
         except OSError as error:
             status.end_if_running(run_dir, "failed", str(error))
             raise BadSetting(f"results: {run_dir} cannot be written: {error}") from error
-        if lock is None:
-            _simulated(run_dir, asked)
-        else:
-            _supervised(run_dir, asked, lock)
+        do()
     except KeyboardInterrupt:
         status.end_if_running(run_dir, "interrupted", "stopped by the user")
         raise
@@ -108,6 +126,14 @@ def _fresh(run_dir: Path, settings: Settings) -> None:
         table.close()
 
 
+def _do(run: Run, run_dir: Path, lock: int | None) -> None:
+    """No lock: it is done in here."""
+    if lock is None:
+        _simulated(run_dir, run)
+    else:
+        supervised(run_dir, lock, Progress(run_dir, run), PROGRAM, environment.ALLOCATOR)
+
+
 def _simulated(run_dir: Path, run: Run) -> None:
     """Do the run in this process."""
     from harness.virtual.run import simulate  # torch: not before it is needed
@@ -119,15 +145,20 @@ def _simulated(run_dir: Path, run: Run) -> None:
 _running: list[Supervisor] = []  # while there is one
 
 
-def _supervised(run_dir: Path, run: Run, lock: int) -> None:
-    """Start the supervisor and follow it to its end; afterwards status.json says the truth."""
+def supervised(
+    run_dir: Path, lock: int, shown: Shown, program: str, variables: Mapping[str, str]
+) -> None:
+    """Start the supervisor and follow it to its end; afterwards status.json says the truth.
+
+    Its process 1 is `program`'s, whose environment has `variables` beside our own.
+    """
     with (run_dir / "logs" / "supervisor.log").open("wb") as log:
-        supervisor = Supervisor(run_dir, log.fileno(), lock)
+        supervisor = Supervisor(run_dir, log.fileno(), lock, program, variables)
     _running.append(supervisor)
     try:
-        with Progress(run_dir, run) as progress:
+        with shown:
             while supervisor.poll() is None:
-                progress.update()
+                shown.update()
                 time.sleep(POLL_S)
     except FileNotFoundError as gone:
         supervisor.stop()

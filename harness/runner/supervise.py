@@ -1,17 +1,6 @@
-"""Process 1 of a run: brings its network up, starts and watches the agents, proves, tears down.
+"""Process 1 of a run: brings its network up, starts and watches the agents, proves, tears down."""
 
-Runs in namespaces of its own, so the kernel removes every process, interface and namespace of the
-run when this process ends, however it ends. Standard input is the runner's: its end means that
-the runner wants to stop, or is dead.
-"""
-
-import os
-import select
-import signal
 import time
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,54 +8,36 @@ from harness.clock import Clock
 from harness.config.run import Run
 from harness.config.settings import Settings
 from harness.config.typed import leaves
-from harness.emulation.audit import worst
 from harness.emulation.choices import Packets
 from harness.emulation.network import Network
 from harness.emulation.profile_player import Player
-from harness.emulation.rendezvous import RunEnded
 from harness.engine.training import forms
 from harness.engine.training.resume import resumed
 from harness.engine.training.worker import LocalRanks
-from harness.records import environment, status
-from harness.records.run_directory import Events, Table, read_events, refusal, write_json
+from harness.records import environment
+from harness.records.run_directory import Events, Table, read_events, write_json
 from harness.runner import launch, server, validity
 from harness.runner.agents import Agents, cause, is_ours
+from harness.runner.first_process import (
+    POLL_S,
+    RunFailed,
+    conclude,
+    look_for_the_end,
+    played,
+    proof_after,
+    proof_of,
+    require_played,
+    to_its_end,
+)
 from harness.runner.pauses import Pauses, processes
 from harness.workloads.buckets import largest_bucket_bytes
 
-POLL_S = 0.02
 LEAST_TIMEOUT_S, PATIENCE = 60.0, 10  # of a collective; times its bucket at the lowest rate
-
-
-class Interrupted(Exception):
-    """The runner asked to stop, or died."""
-
-    state = "interrupted"
-
-
-class RunFailed(Exception):
-    """A rank, an agent or the network failed; the message is the cause."""
-
-    state = "failed"
 
 
 def supervise(run_dir: Path) -> None:
     """The run, to its end, which status.json then tells; only in process 1 of a pid namespace."""
-    assert os.getpid() == 1  # of whose processes none is left afterwards
-    try:
-        _supervise(run_dir)
-    except (Interrupted, RunFailed, RunEnded) as end:
-        status.end(run_dir, end.state, _told(run_dir, str(end)))
-    except Exception as error:
-        status.end(run_dir, "failed", _told(run_dir, f"{type(error).__name__}: {error}"))
-        traceback.print_exc()  # last: there may be no room for it
-    finally:
-        _kill_everyone()
-
-
-def _told(run_dir: Path, error: str) -> str:
-    """`error`, after what may have kept the others from telling theirs: no room."""
-    return "; ".join(filter(None, [refusal(run_dir), error]))
+    to_its_end(run_dir, _supervise)
 
 
 def _supervise(run_dir: Path) -> None:
@@ -77,7 +48,7 @@ def _supervise(run_dir: Path) -> None:
     clock = Clock(run.emulation.dilation, begin.manifest.time_s if begin else 0.0)
     with run.network.up(run.nodes, run.profile, clock.dilation) as network:
         _require_same(network.gather("settings", settings.identity()))
-        proof = _proof(network)
+        proof = proof_of(network)
         # This also loads the compiled kernels, here, so that the ranks are forked with them.
         found = {**environment.describe(), "seed": run.seed, "dilation": clock.dilation}
         found |= {"network": network.describe(), "proof": proof, "forms": forms.told(run)}
@@ -87,7 +58,7 @@ def _supervise(run_dir: Path) -> None:
         Table(run_dir, "collectives.csv").header()
         events.append("network_up", nodes=run.nodes)
         agents = _start(run_dir, run, network, clock)
-        with _played(network, clock, run_dir, events) as player:
+        with played(network, clock, run_dir, events) as player:
             _reach_step_0(agents, clock, player, run.timeouts.start_s)
             network.gather("step 0", None)
             before = network.bytes()
@@ -100,11 +71,9 @@ def _supervise(run_dir: Path) -> None:
             for pause in pauses.end():
                 events.append("rank_paused", **pause._asdict())
         passed = {link: count - before[link] for link, count in network.bytes().items()}
-        proof["readback"] = sum(network.gather("readback", network.verify()), [])
-        proof["audit"] = worst(network.gather("audit", player.audit.summary()))
-        proof["flows"] = [flow._asdict() for flow in player.flows]
+        proof |= proof_after(network, player)
         summary = _judge(run_dir, run, network, agents, (proof, passed))
-    _conclude(run_dir, summary)
+    conclude(run_dir, summary)
 
 
 def _require_same(identities: list[dict[str, Any]]) -> None:
@@ -115,16 +84,6 @@ def _require_same(identities: list[dict[str, Any]]) -> None:
             here, there = flat[0].get(key), other.get(key)
             if here != there:
                 raise RunFailed(f"{key} is {here!r} on machine 0 and {there!r} on {machine}")
-
-
-def _proof(network: Network) -> dict[str, Any]:
-    """Measurements before step 0 that prove the network is as it is said to be."""
-    return {
-        "ceiling": network.ceiling()._asdict(),
-        "probe": [probe._asdict() for probe in network.probe()],
-        "round_trips": [trip._asdict() for trip in network.round_trips()],
-        "readback": sum(network.gather("readback", network.verify()), []),
-    }
 
 
 def exchange_timeout_s(run: Run) -> float:
@@ -157,21 +116,6 @@ def _start(run_dir: Path, run: Run, network: Network, clock: Clock) -> Agents:
     return agents
 
 
-@contextmanager
-def _played(network: Network, clock: Clock, run_dir: Path, events: Events) -> Iterator[Player]:
-    player = Player(network, clock, run_dir, events)
-    try:
-        yield player
-    except BaseException:
-        # The first failure is the cause; one of the player's own is only told.
-        try:
-            player.stop()
-        except Exception:
-            traceback.print_exc()
-        raise
-    player.stop()
-
-
 def _reach_step_0(agents: Agents, clock: Clock, player: Player, start_s: float) -> None:
     deadline = time.monotonic() + start_s
     while not clock.ready:
@@ -198,15 +142,10 @@ def _follow(agents: Agents, player: Player, pauses: Pauses, stop_s: float) -> No
 
 
 def _watch(agents: Agents, player: Player) -> None:
-    readable, _, _ = select.select([0], [], [], POLL_S)
-    if readable and not (said := os.read(0, 1)):
-        raise Interrupted("the runner stopped or died")
-    elif readable and said == b"s":
-        raise Interrupted("stopped by the user")
+    look_for_the_end()
     agents.look_elsewhere()
     agents.reap()
-    if player.error is not None:
-        raise RunFailed(f"the network's player failed: {player.error}")
+    require_played(player)
 
 
 def _fail(agents: Agents, wait_s: float) -> None:
@@ -236,19 +175,3 @@ def _judge(
         summary = validity.summarize(run_dir, run, proof, passed)
         summary["bad_exits_after_results"] = dict(sum(exits, []))
     return network.gather("summary", summary)[0]
-
-
-def _conclude(run_dir: Path, summary: dict[str, Any]) -> None:
-    """Write summary.json and the final state, when nobody is left who could write."""
-    _kill_everyone()
-    write_json(run_dir / "summary.json", summary)
-    reasons = summary["reasons"]
-    status.end(run_dir, "invalid" if reasons else "succeeded", "; ".join(reasons) or None)
-
-
-def _kill_everyone() -> None:
-    """End every other process of this pid namespace; as process 1, -1 reaches nothing else."""
-    try:
-        os.kill(-1, signal.SIGKILL)
-    except ProcessLookupError:
-        return

@@ -3,15 +3,26 @@
 from collections import defaultdict
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from harness.config.run import Run
+from harness.config.network import NetworkChoice
+from harness.config.run import Emulation, Run
 from harness.emulation.shaping import Shaping
 from harness.records import summary
 from harness.records.run_directory import read_events
 from harness.runner import byte_audit, delivery, validity_checks
 
 OVERRUN_STEPS = 0.01  # share of steps that may miss their pace
+
+
+class OnANetwork(Protocol):
+    """What a network's reasons depend on, whatever is run over it."""
+
+    @property
+    def emulation(self) -> Emulation: ...
+
+    @property
+    def network(self) -> NetworkChoice: ...
 
 
 def summarize(
@@ -34,12 +45,12 @@ def summarize(
         "sent_bytes_by_node": carried.sent,
         "received_bytes_by_node": carried.received,
     }
-    rows, more = _by_link(run_dir), _excess(run_dir, run, events)
+    rows, more = by_link(run_dir), _excess(run_dir, run, events)
     delivered = _delivered(run_dir, run, events, rows)
     proof["delivery"] = delivered._asdict()
     proof["pauses"] = sum(event["event"] == "rank_paused" for event in events)
     reasons = [
-        *_network_reasons(run, proof, events, rows, took_s),
+        *network_reasons(run, proof, events, rows, took_s),
         *validity_checks.of_delivery(proof["delivery"]),
         *byte_audit.reasons(carried, proof["flows"], passed, run.workers_per_node, loss, more),
         *validity_checks.of_pauses(events, steps),
@@ -51,7 +62,7 @@ def summarize(
     return summary.of(run_dir, events, reasons, proof)
 
 
-def _by_link(run_dir: Path) -> dict[str, list[dict[str, str]]]:
+def by_link(run_dir: Path) -> dict[str, list[dict[str, str]]]:
     """Rows of links.csv, in order of time, by link."""
     found: dict[str, list[dict[str, str]]] = defaultdict(list)
     for row in summary.rows(run_dir / "links.csv"):
@@ -83,13 +94,14 @@ def _excess(run_dir: Path, run: Run, events: list[dict]) -> byte_audit.Excess:
     )
 
 
-def _network_reasons(
-    run: Run,
+def network_reasons(
+    run: OnANetwork,
     proof: dict[str, Any],
     events: list[dict],
     rows: dict[str, list[dict[str, str]]],
     took_s: float,
 ) -> list[str]:
+    """Reasons not to believe what links did in `took_s` emulated seconds, from `proof` and rows."""
     audit, dilation = proof["audit"], run.emulation.dilation
     probed = [name for probe in proof["probe"] for name in validity_checks.names(probe)]
     expected = took_s * dilation / run.network.sample_s

@@ -71,7 +71,7 @@ def test_done_again_and_failed_the_result_is_still_there(
     def breaks(where: Path, *rest: object) -> None:
         status.end(where, "failed", "it broke")
 
-    monkeypatch.setattr(run, "_supervised", breaks)
+    monkeypatch.setattr(run, "supervised", breaks)
     outcome = run.perform(wanted)
     assert outcome.state == "failed" and outcome.error == "it broke"
     assert outcome.run_dir.name == f".{run_dir.name}.failed"

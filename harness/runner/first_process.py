@@ -1,0 +1,121 @@
+"""Process 1 of a run, whatever runs in it: how it ends, and what it asks of its network.
+
+Runs in namespaces of its own, so the kernel removes every process, interface and namespace of the
+run when this process ends, however it ends. Standard input is the runner's: its end means that
+the runner wants to stop, or is dead.
+"""
+
+import os
+import select
+import signal
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from harness.clock import Clock
+from harness.emulation.audit import worst
+from harness.emulation.network import Network
+from harness.emulation.profile_player import Player
+from harness.emulation.rendezvous import RunEnded
+from harness.records import status
+from harness.records.run_directory import Events, refusal, write_json
+
+POLL_S = 0.02
+
+
+class Interrupted(Exception):
+    """The runner asked to stop, or died."""
+
+    state = "interrupted"
+
+
+class RunFailed(Exception):
+    """A rank, an agent or the network failed; the message is the cause."""
+
+    state = "failed"
+
+
+def to_its_end(run_dir: Path, body: Callable[[Path], None]) -> None:
+    """The run, to its end, which status.json then tells; only in process 1 of a pid namespace."""
+    assert os.getpid() == 1  # of whose processes none is left afterwards
+    try:
+        body(run_dir)
+    except (Interrupted, RunFailed, RunEnded) as end:
+        status.end(run_dir, end.state, _told(run_dir, str(end)))
+    except Exception as error:
+        status.end(run_dir, "failed", _told(run_dir, f"{type(error).__name__}: {error}"))
+        traceback.print_exc()  # last: there may be no room for it
+    finally:
+        kill_everyone()
+
+
+def _told(run_dir: Path, error: str) -> str:
+    """`error`, after what may have kept the others from telling theirs: no room."""
+    return "; ".join(filter(None, [refusal(run_dir), error]))
+
+
+def proof_of(network: Network) -> dict[str, Any]:
+    """Measurements before step 0 that prove the network is as it is said to be."""
+    return {
+        "ceiling": network.ceiling()._asdict(),
+        "probe": [probe._asdict() for probe in network.probe()],
+        "round_trips": [trip._asdict() for trip in network.round_trips()],
+        "readback": sum(network.gather("readback", network.verify()), []),
+    }
+
+
+@contextmanager
+def played(network: Network, clock: Clock, run_dir: Path, events: Events) -> Iterator[Player]:
+    player = Player(network, clock, run_dir, events)
+    try:
+        yield player
+    except BaseException:
+        # The first failure is the cause; one of the player's own is only told.
+        try:
+            player.stop()
+        except Exception:
+            traceback.print_exc()
+        raise
+    player.stop()
+
+
+def look_for_the_end(wait_s: float = POLL_S) -> None:
+    """Wait so long; raise Interrupted when the runner asks to stop, or has died."""
+    readable, _, _ = select.select([0], [], [], wait_s)
+    if readable and not (said := os.read(0, 1)):
+        raise Interrupted("the runner stopped or died")
+    elif readable and said == b"s":
+        raise Interrupted("stopped by the user")
+
+
+def require_played(player: Player) -> None:
+    """RunFailed where the network does not follow its plan any more."""
+    if player.error is not None:
+        raise RunFailed(f"the network's player failed: {player.error}")
+
+
+def proof_after(network: Network, player: Player) -> dict[str, Any]:
+    """What the network and its stopped player tell at the end."""
+    return {
+        "readback": sum(network.gather("readback", network.verify()), []),
+        "audit": worst(network.gather("audit", player.audit.summary())),
+        "flows": [flow._asdict() for flow in player.flows],
+    }
+
+
+def conclude(run_dir: Path, summary: dict[str, Any]) -> None:
+    """Write summary.json and the final state, when nobody is left who could write."""
+    kill_everyone()
+    write_json(run_dir / "summary.json", summary)
+    reasons = summary["reasons"]
+    status.end(run_dir, "invalid" if reasons else "succeeded", "; ".join(reasons) or None)
+
+
+def kill_everyone() -> None:
+    """End every other process of this pid namespace; as process 1, -1 reaches nothing else."""
+    try:
+        os.kill(-1, signal.SIGKILL)
+    except ProcessLookupError:
+        return
