@@ -138,6 +138,8 @@ def _can_come_up(c: Combination, network: Any) -> None:
 
 def _fits_the_data(c: Combination, model: Any) -> None:
     data = c.run.dataset
+    if LISTED.applies(c):
+        return  # of which no data is asked
     key = json.dumps([c.run.deciding[part] for part in ("model", "dataset")], sort_keys=True)
     if key not in _tried:
         _tried[key] = misfit(model, data)
@@ -182,6 +184,8 @@ FORGETS = Beside("without error_feedback", lambda c: not c.run.error_feedback)
 REPLAY = Beside("with emulation.compute=replay", lambda c: c.run.emulation.is_replay)
 TRAINS = Beside("with emulation.compute={c.run.emulation.compute}", lambda c: not REPLAY.applies(c))
 UNTIMED = Beside("for model {c.run.model.name}", lambda c: c.run.times is None)
+LISTED = Beside("for model {c.run.model.name}",
+                lambda c: getattr(c.run.model, "has_no_forward", False))  # fmt: skip
 WATCHED = Beside("of model {c.run.model.name}", lambda c: c.run.watch is not None)
 RESUMED = Beside("of the same settings", lambda c: c.run.resume_from is not None)
 CUDA = Beside("for {c.workers_here} workers on {c.gpus_here} GPUs (they need {c.gpus_needed})",
@@ -229,6 +233,8 @@ CONSTRAINTS = (
     Constraint(FORGETS, "residual_decay", "1", "which it is a part of", _is_not(1)),
     Constraint(UNTIMED, "emulation.compute", "measured",
                "which has no published times; or give model.times", _is_not("measured")),
+    Constraint(LISTED, "emulation.compute", "replay", "which is a list of tensors",
+               _is_not("replay")),
     Constraint(TRAINS, "network.alike", "false", "whose workers have gradients of their own",
                _is_not(False)),
     Constraint(WHOLE, "activations", "dense", "where the model has no cuts",

@@ -33,6 +33,7 @@ BROKEN: tuple[tuple[str, ...], ...] = (  # a command line for each row, in the o
     ("optimizer.kind=adam", "optimizer.nesterov=true"),
     ("residual_decay=0.9",),
     ("model=convnet", "model.times=null", PACED),
+    ("model=bert_base",),
     (VIRTUAL, "network.alike=true"),
     ("activations=dct_mp",),
     (*TIMED, "parallel=split", REPLAY),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from math import prod
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import nn
@@ -53,6 +53,7 @@ class Layers:
     Of a parameter's rows one in `part` is there, and of a bucket's bytes likewise.
     """
 
+    has_no_forward: ClassVar[bool] = True
     name: str
     times: Times | None = None
     classes: int | None = None
@@ -78,7 +79,7 @@ def tensors(model: str, classes: int | None = None) -> tuple[Tensor, ...]:
 
     `classes` are those of an image network, 1000 unless told. Unpredictable for any other name.
     """
-    key = model.lower().replace("-", "")
+    key = model.lower().replace("-", "").replace("_", "")
     if key not in _TABLES:
         raise Unpredictable(f"model must be one of {', '.join(_TABLES)}, got {model!r}")
     return _TABLES[key](classes) if classes else _TABLES[key]()
@@ -185,5 +186,6 @@ _TABLES: dict[str, Callable[..., tuple[Tensor, ...]]] = {
     "bertbase": partial(_bert, 12, 768, PADDED_VOCABULARY, 64, True),
     "bertlarge": partial(_bert, 24, 1024, PADDED_VOCABULARY, 64, True),
     "bert": partial(_bert, 12, 768, CHINESE_VOCABULARY, 32, False),
+    "bertcn": partial(_bert, 12, 768, CHINESE_VOCABULARY, 32, False),
     "gpt2": partial(_gpt2, 10, 768, GPT2_VOCABULARY, 1024, 1024),
 }

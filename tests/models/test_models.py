@@ -10,7 +10,7 @@ from harness.workloads.models.convnet import ConvNet
 from harness.workloads.models.lstm import LSTM
 from harness.workloads.models.mlp import MLP
 from harness.workloads.models.resnet_cifar import Block, ResNetCifar
-from harness.workloads.models.torchvision_models import VGG16, ResNet
+from harness.workloads.models.torchvision_models import VGG, ResNet
 
 CIFAR, IMAGENET, DIGITS, TEXT = (3, 32, 32), (3, 224, 224), (1, 8, 8), (35,)
 
@@ -24,10 +24,13 @@ CIFAR, IMAGENET, DIGITS, TEXT = (3, 32, 32), (3, 224, 224), (1, 8, 8), (35,)
         (ResNet("resnet50", 50), IMAGENET, 1000, 25_557_032),
         (ResNet("resnet50", 50, spare_classes=1), IMAGENET, 1000, 25_559_081),  # DC2, table 2
         (ResNet("resnet18_cifar", 18, "cifar"), CIFAR, 10, 11_173_962),
-        (VGG16(), IMAGENET, 1000, 138_357_544),
-        (VGG16("vgg16_cifar", "cifar", spare_classes=1), CIFAR, 10, 14_982_987),  # DC2, table 2
+        (VGG(), IMAGENET, 1000, 138_357_544),
+        (VGG("vgg19", depth=19), IMAGENET, 1000, 143_667_240),  # COVAP, table 5
+        (ResNet("resnet101", 101), IMAGENET, 1000, 44_549_160),  # COVAP, table 6
+        (ResNet("resnet152", 152), IMAGENET, 1000, 60_192_808),  # ACP-SGD, table 1
+        (VGG("vgg16_cifar", "cifar", spare_classes=1), CIFAR, 10, 14_982_987),  # DC2, table 2
         (ResNet("resnet18", 18), IMAGENET, 100, 11_227_812),  # NetSenseML on CIFAR-100
-        (VGG16(), IMAGENET, 100, 134_670_244),
+        (VGG(), IMAGENET, 100, 134_670_244),
         (LSTM("lstm_ptb"), TEXT, 10_000, 66_034_000),  # DC2, table 2
         (LSTM(hidden=64), TEXT, 1_000, 195_560),  # conf/profile scales link rates by it
         (ConvNet(), DIGITS, 10, 159_850),  # conf/profile scales link rates by it
@@ -103,7 +106,7 @@ def test_an_lstm_goes_on_where_it_was():
     assert not torch.allclose(model(text[:, 3:])[0], second, atol=1e-6)
 
 
-@pytest.mark.parametrize("architecture", [ResNet("resnet18", 18), VGG16()])
+@pytest.mark.parametrize("architecture", [ResNet("resnet18", 18), VGG()])
 def test_published_weights_begin_all_layers_but_the_last(architecture, tmp_path, monkeypatch):
     monkeypatch.setenv("GRADNET_DATA", str(tmp_path))
     stored = architecture.build((3, 32, 32), 12).state_dict()
@@ -125,7 +128,7 @@ def test_missing_weights_are_named(tmp_path, monkeypatch):
 
 
 def test_images_and_texts_are_not_confused():
-    for architecture in (ConvNet(), MLP(), ResNetCifar(), ResNet("resnet18", 18), VGG16()):
+    for architecture in (ConvNet(), MLP(), ResNetCifar(), ResNet("resnet18", 18), VGG()):
         with pytest.raises(ValueError, match=r"takes images .* got samples of \(35,\)"):
             architecture.build(TEXT, 10)
     with pytest.raises(ValueError, match=r"lstm takes texts .* got samples of \(1, 8, 8\)"):
@@ -150,13 +153,14 @@ def test_times_are_proportional_to_the_batch():
         (lambda: ResNetCifar(depth=21), "depth must be 6 n .* 2 .* got 21"),
         (lambda: ResNet("resnet", 19), "depth must be one of 18, 34, 50, 101, 152, got 19"),
         (lambda: ResNet("resnet", 18, "mnist"), "stem must be one of imagenet, cifar, got 'mnist'"),
-        (lambda: VGG16(stem="mnist"), "stem must be one of imagenet, cifar, got 'mnist'"),
-        (lambda: VGG16(dropout=1.0), r"dropout must be in \[0, 1\), got 1.0"),
-        (lambda: VGG16(spare_classes=-1), "spare_classes must be >= 0, got -1"),
+        (lambda: VGG(stem="mnist"), "stem must be one of imagenet, cifar, got 'mnist'"),
+        (lambda: VGG(depth=18), "depth must be one of 16, 19, got 18"),
+        (lambda: VGG(dropout=1.0), r"dropout must be in \[0, 1\), got 1.0"),
+        (lambda: VGG(spare_classes=-1), "spare_classes must be >= 0, got -1"),
         (lambda: LSTM(layers=0), "layers must be >= 1, got 0"),
         (lambda: LSTM(spread=0.0), "spread must be > 0, got 0.0"),
         (lambda: LSTM(dropout=1.0), r"dropout must be in \[0, 1\), got 1.0"),
-        (lambda: VGG16().build(DIGITS, 10), "needs 32 px"),
+        (lambda: VGG().build(DIGITS, 10), "needs 32 px"),
         (lambda: ConvNet(width=12), "width must be a multiple of 8, got 12"),
         (lambda: ConvNet().build((1, 4, 4), 10), "needs images of 8 px or more"),
         (lambda: Times(0.0, 1.0, 16, "", ""), "times.forward_s must be .* > 0, got 0.0"),

@@ -7,14 +7,14 @@ from torch import nn
 from harness.engine.pipeline.chain import chain
 from harness.engine.pipeline.stages import cuts_of, parts, shapes, share
 from harness.workloads.models.base import backward_shares
-from harness.workloads.models.torchvision_models import VGG16, ResNet
+from harness.workloads.models.torchvision_models import VGG, ResNet
 
 NETWORKS = {
     "resnet18": (ResNet("resnet18", 18), (3, 32, 32)),
     "resnet18_cifar": (ResNet("resnet18_cifar", 18, "cifar"), (1, 8, 8)),
     "resnet50": (ResNet("resnet50", 50), (3, 32, 32)),
-    "vgg16": (VGG16(dropout=0.0), (3, 32, 32)),
-    "vgg16_cifar": (VGG16(stem="cifar", batch_norm=True), (3, 32, 32)),
+    "vgg16": (VGG(dropout=0.0), (3, 32, 32)),
+    "vgg16_cifar": (VGG(stem="cifar", batch_norm=True), (3, 32, 32)),
 }
 
 

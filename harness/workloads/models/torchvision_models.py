@@ -1,4 +1,4 @@
-"""torchvision's ResNets (He et al., 2016) and VGG16 (Simonyan and Zisserman, 2015)."""
+"""torchvision's ResNets (He et al., 2016) and VGGs (Simonyan and Zisserman, 2015)."""
 
 from dataclasses import dataclass
 
@@ -23,6 +23,7 @@ OF_RESNET: tuple[str, ...] = (
 )
 OF_RESNET += ("avgpool", "flatten", "fc")
 OF_VGG = ("features", "avgpool", "flatten", "classifier")
+CONFIGURATIONS = {16: "D", 19: "E"}  # of a VGG, by its depth
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,12 @@ class ResNet:
 
 
 @dataclass(frozen=True)
-class VGG16:
-    """Configuration D; for CIFAR one hidden layer of 512 instead of two of 4096."""
+class VGG:
+    """Configuration D or E; for CIFAR one hidden layer of 512 instead of two of 4096."""
 
     name: str = "vgg16"
     stem: str = "imagenet"  # imagenet | cifar
+    depth: int = 16
     batch_norm: bool = False
     dropout: float = 0.5
     times: Times | None = None
@@ -72,6 +74,7 @@ class VGG16:
     weights: str | None = None
 
     def __post_init__(self) -> None:
+        one_of("depth", self.depth, tuple(CONFIGURATIONS))
         one_of("stem", self.stem, ("imagenet", "cifar"))
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
@@ -81,17 +84,17 @@ class VGG16:
         published.check(self.name, self.weights)
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
-        from torchvision.models.vgg import VGG, cfgs, make_layers
+        from torchvision.models import vgg
 
         require_images(self.name, shape)
         if min(shape[1:]) < 32:
             raise ValueError(f"{self.name} halves its input five times: needs 32 px, got {shape}")
         classes += self.spare_classes
-        features = make_layers(cfgs["D"], batch_norm=self.batch_norm)
+        features = vgg.make_layers(vgg.cfgs[CONFIGURATIONS[self.depth]], batch_norm=self.batch_norm)
         if shape[0] != 3:
             features[0] = nn.Conv2d(shape[0], 64, 3, padding=1)
         if self.stem == "imagenet":
-            network = VGG(features, num_classes=classes, dropout=self.dropout)
+            network = vgg.VGG(features, num_classes=classes, dropout=self.dropout)
             return published.begin(_in_order(network, OF_VGG), self.name, self.weights)
         network = nn.Sequential(
             features,
