@@ -7,7 +7,6 @@ that has timing tables it may hold no runs.
 
 import argparse
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,7 @@ from rich.table import Table
 
 from harness.fidelity.timing import predicted, timings
 from harness.reporting.analysis import load, metrics
-from harness.reporting.claims import Claim, counted, judge, lines, papers
-from harness.reporting.claims.base import PREDICTED
+from harness.reporting.claims import Claim, counted, judge, lines, papers, split
 from harness.reporting.claims.published import side_by_side
 
 WIDTH = 160  # where the output is no terminal
@@ -65,12 +63,10 @@ def _judged(table: pd.DataFrame, name: str, asked: str | None) -> list[Claim]:
 
 def _show(claims: list[Claim], sides: pd.DataFrame, folder: Path) -> None:
     console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
-    seen = [claim for claim in claims if claim.runs or claim.network == PREDICTED] or claims
+    seen, absent = split(claims)
     console.print(_claims(seen))
     if len(sides):
         console.print(_sides(sides))
-    told = {(claim.id, claim.text) for claim in seen}
-    absent = Counter(claim.id for claim in claims if (claim.id, claim.text) not in told)
     if absent:
         console.print(f"not shown, as {folder} has no runs for them: {', '.join(absent)}")
     counts = ", ".join(f"{count} {verdict}" for verdict, count in counted(seen).items())

@@ -13,7 +13,7 @@ from harness.reporting.analysis import tables as shown
 from harness.reporting.analysis.comparison import NO_BASELINE
 from harness.reporting.analysis.grid import Grid
 from harness.reporting.analysis.load import NoRuns
-from harness.reporting.claims import Claim, counted
+from harness.reporting.claims import Claim, counted, split
 from harness.reporting.figures.agreement import agreement as agreement_figure
 from harness.reporting.page import html, pictures
 from harness.reproduce.gather import PaperTables, gather
@@ -26,6 +26,7 @@ class PaperPage(NamedTuple):
 
     decisions: Grid | None  # who reaches the target first, of each setting that has one
     judged: dict[str, int]  # claims of the paper, each decision once
+    without_runs: dict[str, int]  # claims that nothing says anything of, by their id
     claims: Grid | None
     published: Grid | None
     counts: Grid
@@ -85,11 +86,12 @@ def _reported(folder: Path) -> bool:
 
 
 def _page(tables: PaperTables, reported: list[str]) -> PaperPage:
-    pairs = tables.agreement
+    pairs, told = tables.agreement, split(_claims(tables.claims))
     return PaperPage(
         decisions=_of(decisions(tables.runs), shown.grid),
-        judged=counted(_claims(tables.claims)),
-        claims=_of(tables.claims, lambda rows: shown.claims(_claims(rows))),
+        judged=counted(told.decided),
+        without_runs=told.without_runs,
+        claims=shown.claims(told.decided) if told.decided else None,
         published=_of(tables.published, shown.published),
         counts=shown.grid(counts(tables.runs)),
         reports=reported,

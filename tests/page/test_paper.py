@@ -55,6 +55,14 @@ def test_the_page_has_all_tables_and_each_section_its_link(page, written):
         assert (written.parent / str(link.get_attribute("href"))).stat().st_size
 
 
+def test_claims_without_runs_are_counted_and_no_verdict_of_theirs(page, written):
+    page.goto(written.as_uri(), wait_until="load")
+    section = page.locator("#claims")
+    assert "Without runs, and not shown: " in section.inner_text()
+    assert "dc2_fig3 (2 claims)" in section.inner_text()
+    assert section.locator("tbody tr", has_text="dc2_fig3").count() == 0
+
+
 def test_who_reaches_the_target_first_is_told_before_the_claims(page, written):
     page.goto(written.as_uri(), wait_until="load")
     section = page.locator("#decision")

@@ -5,10 +5,10 @@ from typing import Any
 import pandas as pd
 
 from harness.reporting.claims.base import Claim, PaperClaims
-from harness.reporting.claims.lines import counted, lines
+from harness.reporting.claims.lines import counted, lines, split
 from harness.studies import modules
 
-__all__ = ["Claim", "counted", "judge", "lines", "papers"]
+__all__ = ["Claim", "counted", "judge", "lines", "papers", "split"]
 
 
 def papers() -> list[PaperClaims]:
