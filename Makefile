@@ -17,7 +17,7 @@ FAULTS := tests/test_bad_settings.py tests/test_refused.py tests/test_manifest.p
 	tests/training/test_state_dict.py $(foreach of,causes clock_step damage faults fooled kills locks \
 	machine_lock signals storage,tests/runner/test_$(of).py)
 
-.PHONY: setup quickstart reproduce test faults check lint bench clean
+.PHONY: setup quickstart reproduce test faults check docs lint bench clean
 
 setup: $(INSTALLED)
 
@@ -52,6 +52,11 @@ check: setup
 	test -n "$$touched" || { echo "no test is touched"; exit 0; }; \
 	$(RUN) -m pytest -q $(SIDE_BY_SIDE) -m "$(SHORT)" $$touched
 
+# The site: build/docs/index.html, which opens without a network. A warning is an error.
+docs: setup
+	$(RUN) -m sphinx -q -W --keep-going -b html -c docs -d build/doctrees . build/docs
+	@echo build/docs/index.html
+
 lint: setup
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
@@ -62,4 +67,4 @@ bench: setup
 		echo "== $$name"; $(RUN) benchmarks/$$name.py || exit 1; done
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache *.egg-info
+	rm -rf $(VENV) build docs/reference .pytest_cache .ruff_cache .mypy_cache *.egg-info

@@ -40,21 +40,36 @@ def shown(name: str | None) -> str:
     return "\n".join(_all() if name is None else _one(name))
 
 
+def of_groups() -> list[HelpEntry]:
+    """The groups of a run, each with the choice that is the default."""
+    found = filter(None, map(GROUP.fullmatch, _config()[0].splitlines()[1:]))
+    return [HelpEntry(m["name"] or m["other"], m["choice"] or "", m["about"]) for m in found]
+
+
+def of_keys() -> list[HelpEntry]:
+    """The keys of a run that belong to no group; a section is told by the keys in it."""
+    return [line for line, _ in _blocks(_config()[1]) if line.name not in NOT_OF_A_RUN]
+
+
+def of_sections() -> dict[str, list[HelpEntry]]:
+    """The keys of every section of a run that is no choice of a group."""
+    found = [(line.name, inner) for line, inner in _blocks(_config()[1]) if inner]
+    return {name: [line for line, _ in _blocks(inner)] for name, inner in found}
+
+
+def of_choices(group: str) -> list[HelpEntry]:
+    """The choices of a group, and what each is."""
+    return [HelpEntry(name, "", _about(file)) for name, file in choices(group).items()]
+
+
 def _all() -> Iterator[str]:
-    head, keys = _config()
-    yield from (USAGE, "Groups")
-    found = filter(None, map(GROUP.fullmatch, head.splitlines()[1:]))
-    yield from _table(
-        HelpEntry(m["name"] or m["other"], m["choice"] or "", m["about"]) for m in found
-    )
-    yield from ("", "Keys")
-    yield from _table(line for line, _ in _blocks(keys) if line.name not in NOT_OF_A_RUN)
+    yield from (USAGE, "Groups", *_table(of_groups()), "", "Keys", *_table(of_keys()))
 
 
 def _one(name: str) -> Iterator[str]:
     group, _, choice = name.partition("=")
     files = choices(group)
-    sections = {line.name: inner for line, inner in _blocks(_config()[1]) if inner}
+    sections = of_sections()
     if name == "constraints":
         yield from constraints.reference()
     elif choice in files:
@@ -62,10 +77,10 @@ def _one(name: str) -> Iterator[str]:
     elif choice:
         raise BadSetting(f"{group} has no choice {choice!r}; --help {group} lists those it has")
     elif files:
-        yield from _table(HelpEntry(each, "", _about(file)) for each, file in files.items())
+        yield from _table(of_choices(group))
         yield from _table(HelpEntry(each, "", "a group of its own") for each in groups(group))
     elif name in sections:
-        yield from _table(line for line, _ in _blocks(sections[name]))
+        yield from _table(sections[name])
     else:
         raise BadSetting(f"--help {name}: there is no such group or section; --help lists them")
 

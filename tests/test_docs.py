@@ -14,7 +14,7 @@ DOCS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "papers").gl
 TOPS = "compressors|conf|controllers|docs|benchmarks|harness|papers|profiles|scripts|tests"
 FILE = re.compile(rf"\b(?:{TOPS})/[\w/]+\.(?:py|md|yaml)\b")
 EXAMPLE = re.compile(
-    r"/(x|NAME|cyclic|valley|net|stripes|rounded|halving|sunset)\b"
+    r"/(x|NAME|cyclic|valley|net|stripes|rounded|halving|sunset|blocks)\b"
 )  # that a reader is to make
 MODULE = re.compile(r"python -m (harness[\w.]*)")
 FAULTS = "pytest.mark.faults"
