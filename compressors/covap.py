@@ -36,6 +36,7 @@ class COVAP(Compressor):
     uniform_density = True
     is_mean = False  # of gradient and residual: 1 - c of the residual is dropped
     median_scope: str = "all"  # all | non_oversized
+    sharding: bool = True  # false: every bucket is one unit, however large
     init: float | None = None  # c of the first steps, in [0, 1]; None: 0.5, or 0.2 where I > 8
     ascend_range: float = 0.1  # c grows by it, >= 0
     ascend_steps: int | None = None  # after so many steps each, >= 1; None: 50, or 100 where I > 8
@@ -86,7 +87,7 @@ class COVAP(Compressor):
             self._last, self._sizes = self._sizes, []
         self._sizes.append(n)
         unit, parts = index, 1
-        if self._sizes == self._last[: index + 1]:
+        if self.sharding and self._sizes == self._last[: index + 1]:
             counts = shards(self._last, every, self.median_scope)
             unit, parts = sum(counts[:index]), counts[index]
         part = -(unit + bucket.step) % every

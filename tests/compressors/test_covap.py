@@ -111,6 +111,14 @@ def test_the_filter_takes_turns_as_in_the_papers_formula() -> None:
     assert went == [[0, 4], [3], [2], [1, 5]] * 2
 
 
+def test_without_sharding_a_bucket_goes_whole_in_its_turn() -> None:
+    layout: Layout = [{f"p{index}": (n,)} for index, n in enumerate([4, 90, 4, 4])]
+    make = lambda: COVAP(sharding=False)  # noqa: E731
+    (steps,) = train(1, [layout] * 8, lambda step: 0.25, make, NoFeedback)
+    went = [[one.contributed_bytes // 4 for one in step] for step in steps]
+    assert went == [[4, 0, 0, 0], [0, 0, 0, 4], [0, 0, 4, 0], [0, 90, 0, 0]] * 2
+
+
 @pytest.mark.parametrize("scope", ["all", "non_oversized"])
 @pytest.mark.parametrize("every", [1, 2, 3, 7])
 @pytest.mark.parametrize("of", [[1], [5], [9, 9], [1, 2, 40, 7, 8], [300, 3, 4, 1, 2, 3, 11, 3]])
