@@ -25,15 +25,16 @@ def verdicts(**steps_s: float) -> dict[str, str]:
         )
         for method, step_s in {**dict.fromkeys(covap.OTHERS, 0.7), **STEPS_S, **steps_s}.items()
     ]  # fmt: skip
-    return {claim.text: claim.verdict for claim in claims.judge(table(*rows), "covap")}
+    found = claims.judge(table(*rows), "covap")
+    return {claim.text: claim.verdict for claim in found if claim.runs}
 
 
 def test_claims_hold_for_the_papers_steps_and_what_was_read_is_by_construction():
     found = verdicts()
     assert found.pop("ResNet-101: communication takes 2.1 times backward") == BY_CONSTRUCTION
-    assert len(found) == 5 and set(found.values()) == {HOLDS}
+    assert len(found) == 3 and set(found.values()) == {HOLDS}
 
 
 def test_claims_fall_with_other_steps():
     found = verdicts(**{covap.COVAP: 0.3, covap.POWER: 0.2, covap.SERIAL: 0.3})
-    assert [verdict for verdict in found.values()].count(FAILS) == 5
+    assert [verdict for verdict in found.values()].count(FAILS) == 3

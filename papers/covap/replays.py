@@ -1,0 +1,172 @@
+"""What COVAP's replays at true size say: tables I, III and VII, figures 4, 5, 7 to 11."""
+
+import json
+from collections.abc import Mapping
+
+from harness.reporting.analysis import load
+from harness.reporting.claims.base import Found, Group, Runs, listed
+from harness.reporting.claims.rules import Rule
+from papers.covap.timing_claims import BELOW, FLAT, LITTLE, WITHIN
+
+DENSE, SERIAL, PROFILED = "allreduce", "allreduce_after_backward", "covap"
+POWER = "powersgd_rank=1_vectors_apart"
+MODELS = {"resnet101": "ResNet-101", "vgg19": "VGG-19", "bert_cn": "Bert", "gpt2": "GPT-2"}
+OF_TABLE1 = tuple(MODELS)[:3]
+BY_INTERVAL = {"resnet101": "covap_0.34"}  # I = 3; of the others 4
+RIVALS = {
+    "DDPovlp": DENSE,
+    "Top-k": "topk_0.01_int64",
+    "DGC": "dgc_0.01",
+    "EFsignSGD": "ef_signsgd",
+    "FP16": "fp16",
+    "PowerSGD": POWER,
+    "Ok-topk": "oktopk_0.01_int64",
+}
+SWEPT = {f"covap_{density}": every for every, density in enumerate(
+    ("1", "0.5", "0.34", "0.25", "0.2", "0.17", "0.145", "0.125"), 1
+)}  # fmt: skip
+INTERVALS = {"resnet101": 3, "vgg19": 4, "bert_cn": 4, "gpt2": 4}
+TURN = 4  # steps in which every part goes once, at I = 4
+
+
+def of_model(runs: Runs, experiment: str, model: str, **conditions: object) -> Group:
+    """Replays of one model."""
+    return runs.of(experiment, model__name=model, **conditions)
+
+
+def covap_of(model: str) -> str:
+    """COVAP's name at the interval that the paper gives the model."""
+    return BY_INTERVAL.get(model, "covap_0.25")
+
+
+def said(found: Mapping[str, float], digits: int = 3) -> str:
+    return listed({MODELS[model]: value for model, value in found.items()}, digits)
+
+
+def seconds(group: Group, method: str, part: str = "iteration_s") -> float:
+    return group.mean(part, method)[method]
+
+
+def ratios_of_communication(runs: Runs) -> Found:
+    """Communication over backward without overlap: twice and more, the most on VGG-19."""
+    found = {}
+    for model in OF_TABLE1:
+        group = of_model(runs, "covap_table1", model)
+        row = group.rows(SERIAL).iloc[0]
+        found[model] = row.ccr * row.compute_s / row.conditions["model.times.backward_s"]
+    holds = min(found.values()) >= 2 and max(found, key=lambda m: found[m]) == "vgg19"
+    return Found(holds, said(found))
+
+
+def gain_falls(runs: Runs) -> Found:
+    """What overlap gains, by how much communication there is."""
+    gains, ratios = {}, {}
+    for model in OF_TABLE1:
+        group = of_model(runs, "covap_table1", model)
+        gains[model] = seconds(group, SERIAL) / seconds(group, DENSE)
+        row = group.rows(SERIAL).iloc[0]
+        ratios[model] = row.ccr * row.compute_s / row.conditions["model.times.backward_s"]
+    order = sorted(ratios, key=lambda model: ratios[model])
+    ranked = [gains[model] for model in order]
+    return Found(ranked == sorted(ranked, reverse=True), said(gains))
+
+
+def profiled_interval(runs: Runs) -> Found:
+    """I that COVAP's profiler has at the end of a replay of each model."""
+    found = {}
+    for model in MODELS:
+        group = of_model(runs, "covap_table1", model)
+        steps = load.steps(group.rows(PROFILED).path.iloc[0])
+        found[model] = float(json.loads(steps.controller.iloc[-1])["interval"])
+    return Found(found == INTERVALS, said(found))
+
+
+def balances(runs: Runs) -> Found:
+    """Bytes of the largest step of a turn over those of the smallest, with sharding and without."""
+    spread = {}
+    group = of_model(runs, "covap_fig4", "vgg19")
+    for method in ("covap_0.25", "covap_0.25_no_sharding"):
+        steps = load.steps(group.rows(method).path.iloc[0])
+        sent = steps.groupby("step").sent_bytes.mean().tail(TURN)
+        spread[method] = float(sent.max() / max(1.0, sent.min()))
+    sharded, whole = spread.values()
+    return Found(sharded < whole / 2, f"largest over smallest step: {listed(spread)}")
+
+
+def speeds(runs: Runs, model: str) -> dict[int, float]:
+    """Share of linear scaling by interval."""
+    group = of_model(runs, "covap_fig5", model)
+    return {
+        every: seconds(group, method, "compute_s") / seconds(group, method)
+        for method, every in SWEPT.items()
+    }
+
+
+def flat_beyond_3(runs: Runs) -> Found:
+    found = speeds(runs, "resnet101")
+    most = max(found.values())
+    told = f"of 64 times: at 3 {64 * found[3]:.1f}, at most {64 * most:.1f}"
+    return Found(most <= FLAT * found[3], told)
+
+
+def fastest_at_4(runs: Runs) -> Found:
+    found = {model: speeds(runs, model) for model in ("vgg19", "bert_cn")}
+    best = {model: float(max(each, key=lambda i: each[i])) for model, each in found.items()}
+    reason = "sending less always saves time here"
+    return Found(set(best.values()) == {4.0}, f"fastest at {said(best)}", reason)
+
+
+def hides(runs: Runs) -> Found:
+    """What COVAP leaves exposed over computation, on all four models."""
+    found = {}
+    for model in MODELS:
+        group, method = of_model(runs, "covap_fig7", model), covap_of(model)
+        found[model] = seconds(group, method, "exposed_s") / seconds(group, method, "compute_s")
+    told = f"exposed over computation: {said(found)}; little is {LITTLE:g} or less"
+    reason = "VGG-19's first linear layer is a quarter of all communication in every step"
+    return Found(max(found.values()) <= LITTLE, told, reason)
+
+
+def ranked(runs: Runs, model: str) -> list[str]:
+    """Published names from the fastest."""
+    group = of_model(runs, "covap_fig7", model)
+    names = RIVALS | {"COVAP": covap_of(model)}
+    took = {name: seconds(group, method) for name, method in names.items()}
+    return sorted(took, key=lambda name: took[name])
+
+
+def fastest_of_all(runs: Runs) -> Found:
+    found = {model: ranked(runs, model) for model in MODELS}
+    told = "; ".join(f"{MODELS[m]}: {' > '.join(order[:3])}" for m, order in found.items())
+    return Found(all(order[0] == "COVAP" for order in found.values()), told)
+
+
+def second(runs: Runs) -> Found:
+    found = {model: ranked(runs, model)[1] for model in MODELS}
+    told = ", ".join(f"{MODELS[model]}: {name}" for model, name in found.items())
+    wanted = {model: "FP16" if model == "resnet101" else "PowerSGD" for model in MODELS}
+    return Found(found == wanted, told)
+
+
+def below_linear(method: str, least: float, most: float) -> Rule:
+    """Share of a step of ResNet-101 on 64 workers that is no computation, in [least, most]."""
+
+    def decide(runs: Runs) -> Found:
+        group = of_model(runs, "covap_fig11", "resnet101", workers=64)
+        found = 1 - seconds(group, method, "compute_s") / seconds(group, method)
+        return Found(least <= found <= most, f"{100 * found:.1f} % below")
+
+    return decide
+
+
+def gathers_grow_little(runs: Runs) -> Found:
+    """Speed-up with 8 times the workers."""
+    few, many = (of_model(runs, "covap_fig11", "resnet101", workers=w) for w in (8, 64))
+    methods = {"Random-k": "randomk_0.01_int64_no_shared", "EFsignSGD": "ef_signsgd"}
+    found = {n: 8 * seconds(few, m) / seconds(many, m) for n, m in methods.items()}
+    told = f"{listed(found)} times, signs as bits, without any cost inside a node"
+    return Found(max(found.values()) < 4, told)
+
+
+COVAP_BELOW = below_linear("covap_0.34", 0.0, WITHIN)
+POWER_BELOW = below_linear(POWER, BELOW, 1.0)
