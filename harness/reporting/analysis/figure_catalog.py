@@ -76,7 +76,8 @@ def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
             lambda: methods.quality_density(table, title, target),
         ),
         "breakdown": Drawing(
-            "Mean parts of a step; exposed communication is what backward did not hide.",
+            "Mean parts of a step; exposed communication is what backward did not hide"
+            f"{in_studies('breakdown')}.",
             lambda: methods.breakdown_bars(table, title),
         ),
     } | (

@@ -18,7 +18,7 @@ def verdicts(**steps_s: float) -> list[str]:
         )
         for method, step_s in (STEPS_S | steps_s).items()
     ]  # fmt: skip
-    return [claim.verdict for claim in claims.judge(table(*rows), "acpsgd")]
+    return [claim.verdict for claim in claims.judge(table(*rows), "acpsgd") if claim.runs]
 
 
 def test_claims_hold_for_the_papers_steps_and_what_was_read_is_by_construction():
