@@ -54,7 +54,7 @@ def quality_density(
     comparison: pd.DataFrame, title: str = "", target: float | None = None
 ) -> Figure:
     """Final quality against mean density, one point per method."""
-    shown = _known(comparison, "final").dropna(subset=["density"])
+    shown = _known(_known(comparison, "final"), "density")
     figure = _points(shown, comparison.method, "density", title, target)
     axes = figure.axes[0]
     if shown.density.max() > NARROW * shown.density.min() > 0:
@@ -66,7 +66,7 @@ def quality_density(
 @mpl.rc_context(LOOK)
 def breakdown_bars(comparison: pd.DataFrame, title: str = "") -> Figure:
     """Compute, compression and exposed communication of an iteration, from `metrics.compare`."""
-    shown = _known(comparison, "iteration_s")
+    shown = _known(_known(comparison, "iteration_s"), "compute_s")
     figure, axes = _figure(title, height=1.6 + 0.42 * len(shown))
     places, left = np.arange(len(shown)), np.zeros(len(shown))
     parts = {"compute_s": "0.75", "compress_s": ORANGE, "exposed_s": BLUE}
