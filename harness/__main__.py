@@ -16,8 +16,9 @@ from harness.config.refused import keys, refused, replaced
 from harness.config.scales import AUTO, chosen, describe
 from harness.config.search_path import CONF
 from harness.config.settings import BadSetting, Settings
+from harness.endings import show_report, tell
 from harness.help import shown
-from harness.records.run_directory import read_json, refusal
+from harness.records.run_directory import refusal
 from harness.runner import run
 from harness.validation import checked
 
@@ -165,29 +166,13 @@ def _perform(runs: list[Settings]) -> int:
     states, folders = [], dict[Path, None]()  # in order, each once
     for settings in todo:
         outcome = run.perform(settings)
-        _tell(settings, outcome)
+        tell(settings, outcome)
         states.append(outcome.state)
         if settings["report"] and not outcome.run_dir.parent.name.startswith("."):
             folders[outcome.run_dir.parent] = None
     for folder in folders:
-        _report(folder)
+        show_report(folder)
     return 1 if set(states) - {"succeeded"} else 0
-
-
-def _tell(settings: Settings, outcome: run.Outcome) -> None:
-    label = f"{settings['method.name']} seed {settings['seed']}: {outcome.run_dir}"
-    if outcome.skipped:
-        log.info("skipped, succeeded before: %s (rerun=true to run again)", label)
-    elif outcome.state == "succeeded":
-        log.info("succeeded: %s%s", label, _resting(outcome.run_dir))
-    else:
-        log.error("%s\n%s", label, run.failure_report(outcome))
-
-
-def _resting(run_dir: Path) -> str:
-    """Whose training a run in virtual time rests on; empty: its own."""
-    curve = (read_json(run_dir / "summary.json") or {}).get("curve")
-    return f", timed by the training of {curve['run']} (reuse_training)" if curve else ""
 
 
 def _plan(runs: list[Settings]) -> None:
@@ -216,18 +201,6 @@ def _show(plan: "Plan") -> None:
     if assumed := plan.assumed():
         console.print(assumed, markup=False)
     console.print(terminal.plan_in_all(rows), markup=False)
-
-
-def _report(folder: Path) -> None:
-    from harness.report import report
-    from harness.reporting.analysis.load import (
-        NoRuns,  # pandas and matplotlib: not before they are needed
-    )
-
-    try:
-        report(folder)
-    except NoRuns as nothing:
-        print(f"no report: {nothing}", file=sys.stderr)
 
 
 if __name__ == "__main__":
