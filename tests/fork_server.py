@@ -53,6 +53,8 @@ IMPORTED = (
     "harness.clean",
     "harness.claims",
     "harness.calibrate.__main__",
+    "harness.around.__main__",
+    "harness.around.supervise",
 )
 LIBRARIES = (
     "torch",

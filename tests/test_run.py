@@ -13,7 +13,8 @@ from harness.preview import composed
 
 ROOT = Path(__file__).resolve().parents[1]
 EDGE = (  # who composes configurations, or keeps one with what follows from it
-    "harness/__main__.py", "harness/advise/", "harness/sensitivity.py", "harness/announce.py",
+    "harness/__main__.py", "harness/advise/", "harness/around/", "harness/endings.py",
+     "harness/sensitivity.py", "harness/announce.py",
     "harness/calibrate/compression.py",
     "harness/doctor/__main__.py", "harness/doctor/composition.py",
     "harness/help.py",

@@ -47,7 +47,7 @@ PLAIN = {  # keys of no section, and what they are in a Run
     )
 } | {"bucket_mb": "full_bucket_mb", "controller.agree": "agree"}  # fmt: skip
 # where, whether and how shown, and what follows from the rest
-NOT_IDENTITY = ("results", "plan", "rerun", "report", "method", "reuse_training")
+NOT_IDENTITY = ("results", "plan", "rerun", "report", "method", "reuse_training", "typed")
 # what training does not depend on where its densities do not; of `target` see `training`
 NOT_TRAINING = ("experiment", "scale", "profile", "network_seed", "timeouts", "checkpoint_every",
                 "target")  # fmt: skip
@@ -158,11 +158,11 @@ class Settings:
     def run(self) -> Run:
         """Build the run; BadSetting at the first value that cannot be, whatever the others."""
         hints = get_type_hints(Run, include_extras=True)
-        self._require_fit("", {key: hints[name] for key, name in PLAIN.items()} | OF_THE_EDGE)
+        self.require_fit("", {key: hints[name] for key, name in PLAIN.items()} | OF_THE_EDGE)
         values = {name: self[key] for key, name in PLAIN.items()}
         if values["overlap"] == "per_tensor":
             values["full_bucket_mb"] = 0.0
-        sections = {name: self._section_of(name, kind) for name, kind in SECTIONS.items()}
+        sections = {name: self.section_of(name, kind) for name, kind in SECTIONS.items()}
         values["reuse_training"] = values["reuse_training"] and not self["rerun"]
         parts = {part: self.build(part) for part in PARTS}
         makers = {part: partial(self.build, part) for part in WITH_STATE}
@@ -177,16 +177,17 @@ class Settings:
             training=partial(self.training, getattr(parts["network"], "only_times", ())),
         )
 
-    def _section_of(self, name: str, kind: type) -> Any:
+    def section_of(self, name: str, kind: type) -> Any:
         """Build a section that is no part; the optimizer has one, its schedule."""
         kinds = get_type_hints(kind, include_extras=True)
         plain = {key: each for key, each in kinds.items() if key != "schedule"}
-        self._require_fit(f"{name}.", plain)
+        self.require_fit(f"{name}.", plain)
         parts = {key: self.build(f"{name}.{key}") for key in kinds if key not in plain}
         values = {key: as_declared(self[f"{name}.{key}"], plain[key]) for key in plain}
         return kind(**values, **parts)
 
-    def _require_fit(self, prefix: str, kinds: dict[str, Any]) -> None:
+    def require_fit(self, prefix: str, kinds: dict[str, Any]) -> None:
+        """BadSetting unless the keys of `kinds`, after `prefix`, have values of these types."""
         if wrong := unfit({key: self[prefix + key] for key in kinds}, kinds, prefix):
             raise BadSetting(wrong)
 

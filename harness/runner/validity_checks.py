@@ -11,6 +11,7 @@ LEAST_HEADROOM = 2.0  # what the machine carries unshaped, over what the links m
 # longer, the longer the more processes wanted one; so much is not to be told from the rest.
 LEAST_IDLE_SHARE = 0.02
 MOST_OTHERS_SHARE = 0.05  # of them, by which measured computation may be longer than it is alone
+OR_PACED = ", or use emulation.compute=paced or replay"  # where computation is ours
 MOST_STEAL_SHARE = 0.02  # of them, taken by the machine that this one is a guest of
 OUTLIER, OUTLIER_S = 10.0, 0.5  # x a rank's median step, and real seconds above it: it stood still
 UNSETTLED_STEPS = 2  # of a run: caches fill
@@ -105,8 +106,8 @@ def _of_others(audit: dict[str, Any]) -> list[str]:
         return []
     return [
         f"other processes took {others_share:.1%} of the processors, more than "
-        f"{MOST_OTHERS_SHARE:.0%}, while computation was measured; end what else runs here, or "
-        "use emulation.compute=paced or replay"
+        f"{MOST_OTHERS_SHARE:.0%}, while computation was measured; end what else runs here"
+        f"{OR_PACED}"
     ]
 
 

@@ -39,11 +39,18 @@ class Commands(NamedTuple):
 
 def of_runs(paths: Sequence[str]) -> Commands:
     """Commands that repeat the run directories `paths`, except those with unknown parts."""
-    found = {path: overrides(path) for path in paths}
+    typed = {path: said for path in paths if (said := _typed(path))}
+    found = {path: overrides(path) for path in paths if path not in typed}
     known = {path: told for path, told in found.items() if told}
-    commands = {path: command(told) for path, told in known.items()}
-    whole = len(known) == len(found)
+    commands = {path: command(told) for path, told in known.items()} | typed
+    whole = len(known) == len(paths)
     return Commands(_sweep(known) if whole else "", commands)
+
+
+def _typed(path: str) -> str:
+    """The command as its run has it, of one around a foreign command; "" for one of ours."""
+    config = _config(path)
+    return str(config.get("typed") or "") if "around" in config else ""
 
 
 def command(overrides: dict[str, str], multirun: bool = False) -> str:

@@ -1,0 +1,152 @@
+"""A foreign command on every node: started, read line by line, waited for."""
+
+import os
+import re
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from harness.around.settings import Asked
+from harness.emulation import seclusion
+from harness.emulation.network import Network
+from harness.emulation.user_namespace import shell_status
+from harness.records import status
+from harness.runner import transport
+from harness.runner.agents import OWN_CHILDREN
+
+READ_BYTES = 1 << 16
+MOST_LINE_BYTES = 1 << 16  # of output without an end of line
+ENDS = re.compile(rb"[\r\n]")  # of a line; progress bars have the first
+TELLS = re.compile(r"\w")
+
+
+class OutputLine(NamedTuple):
+    """A line of output and the node that it came from."""
+
+    node: int
+    text: str
+
+
+def environment(asked: Asked, network: Network, node: int) -> dict[str, str]:
+    """Variables of the command on `node`: all ways in which launchers and libraries are told.
+
+    torchrun takes its options' defaults from PET_...; one's own number of threads stays.
+    """
+    rank, world, master = str(node), str(network.size), network.addresses[0]
+    port, threads = str(transport.PORT), max(1, (os.cpu_count() or 1) // network.size)
+    return {
+        "OMP_NUM_THREADS": str(threads),
+        **os.environ,
+        **transport.environment(network.interface),
+        "MASTER_ADDR": master,
+        "MASTER_PORT": port,
+        "NODE_RANK": rank,
+        "RANK": rank,
+        "WORLD_SIZE": world,
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "PET_NNODES": world,
+        "PET_NODE_RANK": rank,
+        "PET_NPROC_PER_NODE": str(asked.workers_per_node),
+        "PET_MASTER_ADDR": master,
+        "PET_MASTER_PORT": port,
+        "PET_LOCAL_ADDR": network.addresses[node],
+        "HOSTNAME": f"node{node}",
+        "PYTHONUNBUFFERED": "1",  # a line is timed when it comes
+        "TMPDIR": seclusion.TEMPORARY,
+    }
+
+
+class Nodes:
+    """The command's process on every node, each in namespaces of its own."""
+
+    def __init__(self, run_dir: Path, asked: Asked, network: Network) -> None:
+        self._run_dir = run_dir
+        self.running: dict[int, int] = {}  # process -> node
+        self.endings: dict[int, int] = {}  # node -> status as a shell has it, in order
+        self._pipes: dict[int, int] = {}  # descriptor -> node
+        self._rest: dict[int, bytes] = {}  # of a line, by node
+        self._logs = [self.log(run_dir, node).open("wb", buffering=0) for node in network.local]
+        self._last: dict[int, str] = {}  # line that says something, by node
+        hosts = status.temporary(run_dir) / "hosts"
+        seclusion.write_hosts(hosts, network.addresses)
+        for node in network.local:
+            self._start(asked, network, node, hosts)
+
+    @staticmethod
+    def log(run_dir: Path, node: int) -> Path:
+        """All that the command writes on `node`."""
+        return run_dir / "logs" / f"node{node}.log"
+
+    def _start(self, asked: Asked, network: Network, node: int, hosts: Path) -> None:
+        temporary = status.temporary(self._run_dir) / f"node{node}"
+        temporary.mkdir()
+        address, port = network.addresses[0], transport.PORT
+        with network.entered(node):
+            process = subprocess.Popen(
+                asked.command.of_node(node, network.size, address, port, asked.seed),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=environment(asked, network, node),
+                start_new_session=True,
+                preexec_fn=lambda: seclusion.seclude(node, hosts, temporary),
+            )
+        process.returncode = 0  # `reap` waits for it, with all orphans
+        assert process.stdout
+        pipe = os.dup(process.stdout.fileno())
+        process.stdout.close()
+        os.set_blocking(pipe, False)
+        self.running[process.pid], self._pipes[pipe], self._rest[node] = node, node, b""
+
+    def lines(self, wait_s: float) -> Iterator[OutputLine]:
+        """Whole lines of output that have come, or come within `wait_s`."""
+        if not self._pipes:
+            time.sleep(wait_s)
+            return
+        ready, _, _ = select.select(list(self._pipes), [], [], wait_s)
+        for pipe in ready:
+            node = self._pipes[pipe]
+            try:
+                came = os.read(pipe, READ_BYTES)
+            except BlockingIOError:
+                continue
+            if not came:
+                os.close(pipe)
+                del self._pipes[pipe]
+            self._logs[node].write(came)
+            yield from self._split(node, came or b"\n")
+
+    def _split(self, node: int, came: bytes) -> Iterator[OutputLine]:
+        *whole, rest = ENDS.split(self._rest[node] + came)
+        if len(rest) > MOST_LINE_BYTES:
+            whole, rest = [*whole, rest], b""
+        self._rest[node] = rest
+        for each in filter(None, whole):
+            text = each.decode(errors="replace")
+            if TELLS.search(text):
+                self._last[node] = text.strip()
+            yield OutputLine(node, text)
+
+    def reap(self) -> None:
+        """Collect every child that ended, orphans of the commands included."""
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG | OWN_CHILDREN))[0]:
+                if (node := self.running.pop(ended[0], None)) is not None:
+                    self.endings[node] = shell_status(ended[1])
+
+    def failure(self) -> str:
+        """How the first of the commands that failed did; "" while none has."""
+        for node, code in self.endings.items():
+            if code:
+                how = f"exited with status {code}"
+                if code > 128 and code - 128 in {each.value for each in signal.Signals}:
+                    how = f"was killed by {signal.Signals(code - 128).name}"
+                last = self._last.get(node, "it said nothing")
+                return f"node {node}: the command {how}: {last[:200]}"
+        return ""

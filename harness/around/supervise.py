@@ -1,0 +1,168 @@
+"""Process 1 of a foreign command's run: a network proved, the command on every node, a verdict."""
+
+import re
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.around.nodes import Nodes, OutputLine
+from harness.around.processes import NodeProcess, of_nodes
+from harness.around.settings import FIRST_BYTE, Asked, asked
+from harness.around.told import LinkTraffic, ToldSteps, write
+from harness.around.verdict import Evidence, Interfaces, summarize
+from harness.clock import Clock
+from harness.config.settings import Settings
+from harness.emulation.network import Network
+from harness.emulation.profile_player import Player
+from harness.records import environment
+from harness.records.run_directory import Events, write_json
+from harness.runner.first_process import (
+    POLL_S,
+    RunFailed,
+    conclude,
+    look_for_the_end,
+    played,
+    proof_after,
+    proof_of,
+    require_played,
+    to_its_end,
+)
+from harness.runner.pauses import Pauses
+
+LOOK_S = 1.0  # between looks at the nodes' interfaces and processes
+QUIET_S = 0.05  # without a byte on any link: what proved them has left
+
+
+def supervise(run_dir: Path) -> None:
+    """The run, to its end, which status.json then tells; only in process 1 of a pid namespace."""
+    to_its_end(run_dir, _supervise)
+
+
+def _supervise(run_dir: Path) -> None:
+    run = asked(Settings.read(run_dir))
+    clock, events = Clock(run.emulation.dilation), Events(run_dir)
+    with run.network.up(run.nodes, run.profile, clock.dilation) as network:
+        proof = proof_of(network)
+        found = {**environment.describe(), "seed": run.seed, "dilation": clock.dilation}
+        found |= {"folder": str(Path.cwd()), "network": network.describe(), "proof": proof}
+        write_json(run_dir / "environment.json", found)
+        if proof["readback"]:
+            raise RunFailed("network is not as intended: " + "; ".join(proof["readback"]))
+        events.append("network_up", nodes=run.nodes)
+        _wait_until_quiet(network)
+        course = UnderWay(run, network, clock, events)
+        nodes = Nodes(run_dir, run, network)
+        with played(network, clock, run_dir, events) as player:
+            course.follow(nodes, player)
+            evidence = course.evidence(proof)
+        proof |= proof_after(network, player)
+        write(run_dir, evidence.readings, course.traffic, run.nodes, run.target.metric or "")
+        summary = summarize(run_dir, run, evidence)
+    conclude(run_dir, summary)
+
+
+def _wait_until_quiet(network: Network) -> None:
+    last: dict[str, int] = {}
+    while (now := network.bytes()) != last:
+        last = now
+        time.sleep(QUIET_S)
+
+
+@dataclass
+class UnderWay:
+    """A run while its command goes on: when its clock starts, what it tells, what it sends."""
+
+    run: Asked
+    network: Network
+    clock: Clock
+    events: Events
+    traffic: LinkTraffic = field(init=False)
+    interfaces: Interfaces = field(init=False)
+    readings: ToldSteps = field(init=False)
+    pauses: Pauses = field(init=False)
+    processes: dict[int, NodeProcess] = field(default_factory=dict, init=False)
+    ended_s: float | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.traffic = LinkTraffic(self.network, self.clock)
+        self.interfaces = Interfaces(self.network)
+        self.readings = ToldSteps(self.run.command)
+        self._numbers: dict[int, int] = {}
+        self.pauses = Pauses(self._numbers, self.clock.time_s)
+
+    def follow(self, nodes: Nodes, player: Player) -> None:
+        """Return when the command has ended well on every node; RunFailed where it has not."""
+        began = looked = time.monotonic()
+        failed_by: float | None = None
+        while nodes.running:
+            self._once(nodes, player)
+            now = time.monotonic()
+            if now - looked > LOOK_S:
+                self._look_at_nodes()
+                looked = now
+            if not self.clock.running and now - began > self.run.timeouts.start_s:
+                raise RunFailed(self._never_started())
+            if nodes.failure() and failed_by is None:
+                failed_by = now + self.run.timeouts.stop_s
+            if failed_by is not None and now > failed_by:
+                break
+        self._once(nodes, player)  # what is left of its output
+        if failure := nodes.failure():
+            raise RunFailed(failure)
+        self.ended_s = self.clock.time_s()
+        self.interfaces.look()
+        if self.ended_s is not None:
+            self.traffic.look()
+            self.readings.close(self.ended_s)
+
+    def evidence(self, proof: dict) -> Evidence:
+        """What the run is judged by; `proof` is what its network has told and will tell."""
+        return Evidence(
+            proof=proof,
+            traffic=self.traffic,
+            interfaces=self.interfaces,
+            readings=self.readings.all,
+            took_s=self.ended_s,
+            lost=self.readings.lost,
+            pauses=[(self.processes[each.rank], each) for each in self.pauses.end()],
+        )
+
+    def _once(self, nodes: Nodes, player: Player) -> None:
+        for line in nodes.lines(POLL_S):
+            self._take(line)
+        look_for_the_end(0.0)
+        nodes.reap()
+        require_played(player)
+        if self.clock.running:
+            self.traffic.look_if_time()
+            self.pauses.look()
+        elif self.run.command.start == FIRST_BYTE and any(self.traffic.passed().values()):
+            self._start()
+
+    def _take(self, line: OutputLine) -> None:
+        start = self.run.command.start
+        if not self.clock.running and start != FIRST_BYTE and re.search(start, line.text):
+            self._start()
+        now_s = self.clock.time_s()
+        if line.node == 0 and now_s is not None:
+            if self.readings.take(line.text, now_s, self.clock.dilation):
+                self.traffic.look()
+
+    def _start(self) -> None:
+        self.clock.start()
+        self.events.append("step_0", 0.0)
+        self.traffic.look()
+
+    def _look_at_nodes(self) -> None:
+        self.interfaces.look()
+        self.processes |= {each.pid: each for each in of_nodes(self.network)}
+        self._numbers.update({pid: pid for pid in self.processes})
+
+    def _never_started(self) -> str:
+        sent = self.interfaces.sent_bytes
+        told = "; ".join(
+            f"node {node} sent " + ", ".join(f"{n} bytes by {name}" for name, n in seen.items())
+            for node, seen in sent.items()
+        )
+        within = f"within timeouts.start_s = {self.run.timeouts.start_s:g} s"
+        return f"start={self.run.command.start} did not come {within}: {told}"

@@ -1,0 +1,142 @@
+"""Whether a foreign command's traffic went over its links, and the summary of its run."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from harness.around.processes import NodeProcess
+from harness.around.settings import FIRST_BYTE, Asked
+from harness.around.told import LOOK_S, LinkTraffic, ToldStep
+from harness.emulation.network import Network
+from harness.records import summary
+from harness.records.run_directory import read_events
+from harness.runner import validity
+from harness.runner.byte_audit import BYPASS_SHARE
+from harness.runner.pauses import Pause
+from harness.runner.validity_checks import MOST_TOLD, OR_PACED
+
+INTERFACES = Path("/proc/thread-self/net/dev")
+LOOPBACK = "lo"
+PACKET_BYTES = 66  # the smallest of TCP: of nodes that train together each sends one in a step
+
+
+class Interfaces:
+    """Bytes sent by every interface of every node, at most seen: one may be gone at the end."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self.sent_bytes: dict[int, dict[str, int]] = defaultdict(dict)
+        self.look()
+
+    def look(self) -> None:
+        """Read all counters; a few system calls a node."""
+        for node in self._network.local:
+            with self._network.entered(node):
+                text = INTERFACES.read_text()
+            for line in text.splitlines()[2:]:
+                name, _, counts = line.partition(":")
+                seen = self.sent_bytes[node]
+                seen[name.strip()] = max(seen.get(name.strip(), 0), int(counts.split()[8]))
+
+    def beside(self, node: int) -> dict[str, int]:
+        """Of those that no link is shaped at, but for the loopback."""
+        usual = (LOOPBACK, self._network.interface)
+        seen = self.sent_bytes[node].items()
+        return {name: count for name, count in seen if count and name not in usual}
+
+
+class Evidence(NamedTuple):
+    """What there is to judge a run by, beside its files."""
+
+    proof: dict[str, Any]
+    traffic: LinkTraffic
+    interfaces: Interfaces
+    readings: list[ToldStep]
+    took_s: float | None  # emulated; None: the clock never started
+    lost: int  # lines with the pattern, and no numbers
+    pauses: list[tuple[NodeProcess, Pause]]
+
+
+def summarize(run_dir: Path, asked: Asked, found: Evidence) -> dict[str, Any]:
+    """The content of summary.json: final numbers, reasons not to believe them, proof."""
+    events = read_events(run_dir)
+    passed = found.traffic.passed()
+    seen = {str(node): counts for node, counts in found.interfaces.sent_bytes.items()}
+    proof = {**found.proof, "passed_bytes": passed, "interfaces_sent_bytes": seen}
+    proof["pauses"] = len(found.pauses)
+    reasons = _beside(asked, found.interfaces)
+    if found.took_s is None:
+        what = "no byte crossed a link" if asked.command.start == FIRST_BYTE else "no line matched"
+        silent = _silent(asked, found.interfaces, dict.fromkeys(range(asked.nodes), 0), "in all")
+        reasons += [f"{what}: start={asked.command.start} never came", *silent]
+    else:
+        rows = validity.by_link(run_dir)
+        of_network = validity.network_reasons(asked, proof, events, rows, found.took_s)
+        reasons += [reason.removesuffix(OR_PACED) for reason in of_network]
+        reasons += [*_around(asked, found), *_untold(asked, found), *_paused(found)]
+    return summary.of(run_dir, events, reasons, proof)
+
+
+def _beside(asked: Asked, interfaces: Interfaces) -> list[str]:
+    return [
+        f"node {node} sent {count} bytes by {name}, which no profile shapes: a path around its link"
+        for node in range(asked.nodes)
+        for name, count in interfaces.beside(node).items()
+    ]
+
+
+def _around(asked: Asked, found: Evidence) -> list[str]:
+    """Nodes that sent less over their links than they must have."""
+    if asked.nodes < 2 or not found.readings:
+        return []
+    first, last = found.readings[0], found.readings[-1]
+    steps, took_s = last.step - first.step, last.time_s - first.time_s
+    when = f"in {steps} steps" if steps else "in all"
+    passed, sent = found.traffic.passed(), {}
+    for node in range(asked.nodes):
+        upto, since = (found.traffic.at(told.time_s, f"up{node}") for told in (last, first))
+        is_short = took_s * asked.emulation.dilation < 2 * LOOK_S  # to tell what was sent in it
+        sent[node] = round(upto if is_short else upto - since)
+    reasons = _silent(asked, found.interfaces, sent, when, max(1, steps))
+    least = (asked.command.sends_bytes or 0) * (last.step + 1)
+    for node in range(asked.nodes):
+        if passed[f"up{node}"] < BYPASS_SHARE * least:
+            reasons.append(
+                f"{least} bytes were to cross up{node} (sends_bytes), its counter saw "
+                f"{passed[f'up{node}']}, less than {BYPASS_SHARE:g} x: there is a path around it"
+            )
+    return reasons
+
+
+def _silent(
+    asked: Asked, interfaces: Interfaces, sent: Mapping[int, int], when: str, packets: int = 1
+) -> list[str]:
+    """Nodes that do not train with the others, or not over their links."""
+    if asked.nodes < 2:
+        return []
+    return [
+        f"node {node} sent {count} bytes over its link {when}, and "
+        f"{interfaces.sent_bytes[node].get(LOOPBACK, 0)} by {LOOPBACK}, which no profile shapes: "
+        "it does not train with the others over the links"
+        for node, count in sent.items()
+        if count < PACKET_BYTES * packets
+    ][:MOST_TOLD]
+
+
+def _untold(asked: Asked, found: Evidence) -> list[str]:
+    if found.readings:
+        return []
+    more = f", {found.lost} had it with no numbers" if found.lost else ""
+    return [f"no line of node 0 told of a step by metrics={asked.command.metrics}{more}"]
+
+
+def _paused(found: Evidence) -> Iterable[str]:
+    """Processes that stood still, but for those of the start, before the first step."""
+    begins_s = found.readings[0].time_s if len(found.readings) > 1 else 0.0
+    late = [(process, pause) for process, pause in found.pauses if pause.time_s >= begins_s]
+    return [
+        f"process {process.pid} ({process.name}) of node {process.node} {pause.cause} for "
+        f"{pause.length_s:.1f} s, from {pause.time_s:.2f} s on"
+        for process, pause in late[:MOST_TOLD]
+    ]

@@ -1,0 +1,1 @@
+"""Laws on foreign commands over proven links."""

@@ -1,0 +1,116 @@
+"""Trainers that know nothing of us, and `python -m harness.around` over them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.launching import ROOT, popen
+
+DDP = """
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(20, 1000), nn.ReLU(), nn.Linear(1000, 10)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(12):
+    inputs = torch.randn(32, 20)
+    loss = nn.functional.cross_entropy(model(inputs), inputs[:, :10].argmax(1))
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if dist.get_rank() == 0:
+        print(f"step {step} loss {loss.item():.4f}")
+if dist.get_rank() == 0:
+    print("test accuracy 0.25")
+dist.destroy_process_group()
+"""
+GRADIENT_BYTES = 4 * (20 * 1000 + 1000 + 1000 * 10 + 10)
+PATTERN = r"metrics=step (?P<step>\d+) loss (?P<loss>\S+)|accuracy (?P<accuracy>\S+)"
+
+PLAIN = """
+import os, socket, sys, time
+
+def exchange(count):
+    if os.environ["RANK"] == "0":
+        peer.sendall(bytes(count))
+        peer.recv(1)
+    else:
+        left = count
+        while left:
+            left -= len(peer.recv(min(left, 1 << 16)))
+        peer.sendall(b".")
+
+address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if os.environ["RANK"] == "0":
+    peer, _ = socket.create_server(address).accept()
+else:
+    while True:
+        try:
+            peer = socket.create_connection(address)
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+"""
+WARMS_UP = (
+    PLAIN
+    + """
+began = time.monotonic()
+exchange(1_000_000)
+print("begin", flush=True)
+for step in range(5):
+    exchange(100)
+    print(f"step {step} loss 1 took {time.monotonic() - began}", flush=True)
+"""
+)
+GOES_ASIDE = (
+    PLAIN
+    + """
+from pyroute2 import IPRoute
+
+exchange(100)
+if os.environ["RANK"] == "1":
+    with IPRoute() as ip:
+        ip.link("add", ifname="aside", kind="veth", peer="beyond")
+        index = socket.if_nametoindex("aside")
+        for name in ("aside", "beyond"):
+            ip.link("set", index=socket.if_nametoindex(name), state="up")
+        ip.addr("add", index=index, address="192.0.2.1", prefixlen=24)
+        ip.neigh("add", dst="192.0.2.2", lladdr="02:00:00:00:00:01", ifindex=index, state=128)
+        socket.socket(type=socket.SOCK_DGRAM).sendto(bytes(1000), ("192.0.2.2", 9))
+for step in range(3):
+    print(f"step {step} loss 1", flush=True)
+    time.sleep(0.4)  # it computes
+"""
+)
+WAITS = (
+    PLAIN
+    + """
+exchange(100)
+print("step 0 loss 1", flush=True)
+time.sleep(3600)
+"""
+)
+
+
+def start(results: Path, script: str, *said: str, words: tuple[str, ...] = ()) -> subprocess.Popen:
+    """Start the command over two nodes; its script is written beside `results`."""
+    results.mkdir(parents=True, exist_ok=True)
+    path = results / "train.py"
+    path.write_text(script)
+    links = ("workers=2", "profile.rate_mbit=8", "network.probe_s=0.2", f"results={results}")
+    ours = [sys.executable, "-m", "harness.around", *links, "report=false", *said]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    theirs = [sys.executable, *words, str(path)]
+    return popen([*ours, "--", *theirs], cwd=ROOT, env=dict(os.environ), process_group=0, **pipes)
+
+
+def ended(results: Path, script: str, *said: str, words: tuple[str, ...] = ()) -> str:
+    """What it said, to its end."""
+    with start(results, script, *said, words=words) as process:
+        output, _ = process.communicate(timeout=280)
+    return str(output)
