@@ -112,7 +112,7 @@ class UnderWay:
         self.ended_s = self.clock.time_s()
         self.interfaces.look()
         if self.ended_s is not None:
-            self.traffic.look()
+            self.traffic.look(self.ended_s)
             self.readings.close(self.ended_s)
 
     def evidence(self, proof: dict) -> Evidence:
@@ -146,12 +146,12 @@ class UnderWay:
         now_s = self.clock.time_s()
         if line.node == 0 and now_s is not None:
             if self.readings.take(line.text, now_s, self.clock.dilation):
-                self.traffic.look()
+                self.traffic.look(now_s)
 
     def _start(self) -> None:
         self.clock.start()
         self.events.append("step_0", 0.0)
-        self.traffic.look()
+        self.traffic.look(0.0)
 
     def _look_at_nodes(self) -> None:
         self.interfaces.look()

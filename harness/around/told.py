@@ -87,16 +87,15 @@ class LinkTraffic:
         """Bytes since the beginning, by link."""
         return {link: n - self._before[link] for link, n in self._network.bytes().items()}
 
-    def look(self) -> None:
-        """Note what has passed by now; only while the clock runs."""
-        if (now_s := self._clock.time_s()) is not None:
-            self._times.append(now_s)
-            self._passed.append(self.passed())
+    def look(self, now_s: float) -> None:
+        """Note what has passed by now, on the clock."""
+        self._times.append(now_s)
+        self._passed.append(self.passed())
 
     def look_if_time(self) -> None:
-        now_s = self._clock.time_s()
-        if not self._times or (now_s or 0.0) - self._times[-1] >= LOOK_S / self._clock.dilation:
-            self.look()
+        now_s = self._clock.time_s() or 0.0
+        if now_s - self._times[-1] >= LOOK_S / self._clock.dilation:
+            self.look(now_s)
 
     def at(self, time_s: float, link: str) -> float:
         """Bytes that had passed `link` at `time_s`, between two looks by a straight line."""
