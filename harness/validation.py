@@ -11,6 +11,7 @@ from harness.config.typed import of_part, require
 def checked(settings: Settings) -> Run:
     """Build the run and check that it can work; BadSetting at the first value that cannot."""
     run = settings.run()
+    settings.build("tracker").check()
     check_fit(run)
     return run
 

@@ -23,6 +23,9 @@ MAY_IMPORT = {
 OWNERS = {
     "pyroute2": {"harness/emulation"},
     "matplotlib": {"harness/reporting/figures"},
+    "torch.utils.tensorboard": {"harness/trackers/tensorboard.py"},
+    "wandb": {"harness/trackers/wandb.py"},
+    "mlflow": {"harness/trackers/mlflow.py"},
     "torch.distributed": {
         "harness/engine/exchange/workers.py",  # collectives
         "harness/engine/training/worker.py",  # start-up and leaving
@@ -44,6 +47,7 @@ ROOMS = {  # of harness/, below the commands: what each may import of the others
     "config": "records studies workloads",
     "engine": "clock config records workloads",
     "emulation": "config records",
+    "trackers": "config records",
     "virtual": "clock config engine records workloads",
     "reporting": "config records studies workloads",
     "runner": "clock config emulation engine records virtual workloads",

@@ -66,6 +66,7 @@ SHOWN = {  # keys that only say where, whether or how something is shown, or bou
     "plan": "whether there is a run",
     "rerun": "whether a run is made again",
     "report": "whether a report follows",
+    "tracker._target_": "where records are written besides",
     "reuse_training": "whether only times are computed anew, with the same result",
     "method.name": "how the curve is called",
     "scale.name": "which of two workloads was composed: its keys are here",

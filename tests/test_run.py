@@ -26,7 +26,7 @@ EDGE = (  # who composes configurations, or keeps one with what follows from it
     "harness/config/typed.py", "harness/config/own.py", "harness/validation.py",
 )  # fmt: skip
 REFUSE = ("harness/doctor/data.py", "harness/runner/locks.py")  # by the error of the edge
-RESULTS = ("harness/reporting/", "harness/claims.py")  # read
+RESULTS = ("harness/reporting/", "harness/claims.py", "harness/trackers/")  # read
 CONFIGURATIONS = {"settings", "self.settings", "config", "self.config", "settings.config"}
 
 

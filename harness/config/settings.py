@@ -29,6 +29,7 @@ PARTS = {  # of a run, each with what its class must have to be one
     "model": "build", "dataset": "train", "compressor": "reduce", "controller": "density",
     "activations": "forward", "parallel": "program", "profile": "link", "network": "check",
 }  # fmt: skip
+OUTPUT = {"tracker": "write"}  # likewise; what a run is not told
 WITH_STATE = ("compressor", "controller", "activations")  # every rank has its own
 FILE_KEYS = ("path", "initial_weights")  # whose values are files that decide a result
 SECTIONS = {"target": Target, "emulation": Emulation, "timeouts": Timeouts, "optimizer": Optimizer}
@@ -47,7 +48,16 @@ PLAIN = {  # keys of no section, and what they are in a Run
     )
 } | {"bucket_mb": "full_bucket_mb", "controller.agree": "agree"}  # fmt: skip
 # where, whether and how shown, and what follows from the rest
-NOT_IDENTITY = ("results", "plan", "rerun", "report", "method", "reuse_training", "typed")
+NOT_IDENTITY = (
+    "results",
+    "plan",
+    "rerun",
+    "report",
+    "tracker",
+    "method",
+    "reuse_training",
+    "typed",
+)
 # what training does not depend on where its densities do not; of `target` see `training`
 NOT_TRAINING = ("experiment", "scale", "profile", "network_seed", "timeouts", "checkpoint_every",
                 "target")  # fmt: skip
@@ -61,7 +71,8 @@ NOT_IDENTITY_OF_NETWORK = (
 FREE = {"experiment", "method", "steps", "epochs", "target", "eval_every", "checkpoint_every"}
 FREE |= {"initial_weights", "resume_from", "device", "workers_per_node", "profile", "network"}
 FREE |= {"network_seed"}
-FREE |= {"emulation", "timeouts", "results", "plan", "rerun", "report", "reuse_training"}
+FREE |= {"emulation", "timeouts", "results", "plan", "rerun", "report", "tracker"}
+FREE |= {"reuse_training"}
 
 
 @dataclass(frozen=True)
@@ -140,9 +151,9 @@ class Settings:
             made = instantiate(OmegaConf.create(section), _convert_="all")
         except InstantiationException as error:
             raise BadSetting(f"{part}: {_first_line(error.__cause__ or error)}") from error
-        if part in PARTS:
-            wanted = f"a class with {PARTS[part]}, which {type(made).__name__} has not"
-            require(hasattr(made, PARTS[part]), f"{part}._target_", section["_target_"], wanted)
+        if asked := (PARTS | OUTPUT).get(part):
+            wanted = f"a class with {asked}, which {type(made).__name__} has not"
+            require(hasattr(made, asked), f"{part}._target_", section["_target_"], wanted)
         return made
 
     def _section(self, part: str) -> dict[str, Any]:

@@ -16,7 +16,14 @@ from harness.config.run import Run
 from harness.config.settings import BadSetting, Settings
 from harness.emulation.user_namespace import SHELL_SIGNAL
 from harness.records import checkpoint, environment, status
-from harness.records.run_directory import TABLES, Table, read_events, read_json, refusal
+from harness.records.run_directory import (
+    TABLES,
+    Table,
+    read_events,
+    read_json,
+    refusal,
+    write_json,
+)
 from harness.runner import previous_result
 from harness.runner.fork_server import Supervisor
 from harness.runner.locks import directory_to_ourselves, machine_to_ourselves
@@ -56,6 +63,25 @@ def perform(settings: Settings) -> Outcome:
 
 
 def done_once(settings: Settings, do: Doing, alone: bool) -> Outcome:
+    """Do as `_done_once` does, and write the run by its tracker, unless that was done before.
+
+    What a tracker writes is of a run that has ended, so that it takes no time of a step.
+    BadSetting where it cannot; the same command then writes it without another run.
+    """
+    outcome = _done_once(settings, do, alone)
+    run_dir = outcome.run_dir
+    note, section = run_dir / "tracked.json", dict(settings["tracker"])
+    if run_dir.name.startswith(".") or not run_dir.is_dir() or read_json(note) == section:
+        return outcome
+    try:
+        settings.build("tracker").write(run_dir)
+        write_json(note, section)
+    except Exception as error:  # whatever the package of a tracker raises
+        raise BadSetting(f"tracker: {run_dir} was not written: {error}") from error
+    return outcome
+
+
+def _done_once(settings: Settings, do: Doing, alone: bool) -> Outcome:
     """Let `do` make the run unless a succeeded result exists; `alone` on this machine, if so.
 
     KeyboardInterrupt ends the run in order, records it as interrupted, and is raised again.

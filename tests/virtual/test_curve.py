@@ -161,7 +161,7 @@ def test_training_depends_on_every_key_but_those_of_the_clock() -> None:
         if changed(base, key, other(key, value)).training(only_times) == expected:
             free.add(key)
     shown = {"results", "plan", "rerun", "report", "reuse_training", "experiment", "method.name"}
-    shown |= {"network_seed"} & set(base.config)
+    shown |= {"network_seed"} & set(base.config) | {"tracker._target_"}
     shown |= {"scale.name", "target.value", "target.metric", "checkpoint_every"}
     shown |= {f"timeouts.{name}_s" for name in ("start", "exchange", "stop")}
     of_network = {f"network.{name}" for name in only_times & set(base["network"])}

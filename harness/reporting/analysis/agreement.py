@@ -13,7 +13,7 @@ import pandas as pd
 from controllers.base import Column
 from harness.reporting.analysis import load, metrics, timeseries
 
-OF_NO_RESULT = ("network", "results", "rerun", "report")
+OF_NO_RESULT = ("network", "results", "rerun", "report", "tracker")
 SHAPE = ("left", "access", "sites", "site_delays_ms", "flows_between")  # of a network
 FIXED = "fixed"  # a controller that chooses nothing
 OF_METHOD = ("compressor", "controller", "error_feedback", "overlap", "parallel")

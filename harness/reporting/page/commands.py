@@ -23,7 +23,7 @@ from harness.reporting.analysis import load
 GROUPS: tuple[str, ...] = ("network", "parallel", "activations", "profile", "model", "dataset")
 GROUPS += ("compressor", "controller")
 NOT_TOLD: tuple[str, ...] = ("results", "plan", "rerun", "report", "method", "network.in_place_of")
-NOT_TOLD += ("network.fitted_on",)
+NOT_TOLD += ("network.fitted_on", "tracker")
 PROGRAM = "python -m harness"
 LAPTOP = "laptop"
 MOST_KEPT = 1000  # configurations

@@ -1,0 +1,1 @@
+"""Trackers: where the records of a run are written besides its directory."""
