@@ -37,7 +37,7 @@ from setproctitle import setproctitle
 
 ROOT = Path(__file__).resolve().parents[1]
 FORK_SERVER = "harness.runner.fork_server"
-POOLS = "harness.reproduce"  # has pools of processes
+POOLS = ("harness.reproduce", "harness.advise")  # have pools of processes
 FORKS_POOLS = "multiprocessing.forkserver"
 ABOVE_ALL = 512  # descriptors that a command has
 IMPORTED = (
@@ -47,6 +47,8 @@ IMPORTED = (
     "harness.announce",
     "harness.report",
     "harness.reproduce.__main__",
+    "harness.reproduce.preload",
+    "harness.advise.__main__",
     "harness.fidelity.__main__",
     "harness.preview",
     "harness.doctor.__main__",
@@ -61,6 +63,7 @@ LIBRARIES = (
     "torch._dynamo",
     "torchvision",
     "sklearn.datasets",
+    "sklearn.model_selection",
     "scipy.stats",
     "numba",
     "hydra",
@@ -236,7 +239,7 @@ def _command(asked: dict[str, Any], streams: list[int], writing: int) -> NoRetur
         torch.set_num_threads(int(threads))  # the fork server itself has one
     if product and spare:
         product.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": spare.become})
-    if asked["command"][2].split(".")[:2] == POOLS.split("."):
+    if asked["command"][2] in POOLS:
         util.spawnv_passfds = _SparePool(asked, streams, int(threads)).become
     _run(asked, streams)
 

@@ -18,7 +18,7 @@ from harness.runner.run import Outcome
 
 ATTEMPTS = 2  # what the machine's other work disturbed is done once more
 MOST_AT_A_TIME = 8  # each takes about a gigabyte
-IMPORTED = ("harness.virtual.run", "harness.report")  # once for all processes of the pools
+IMPORTED = "harness.reproduce.preload"  # once for all processes of the pools
 STOP_S = 8.0  # for a run to end in order, before its process does
 Tell = Callable[[Settings, Outcome], None]
 Ended = Generator[tuple[int, Outcome], None, None]
@@ -70,7 +70,7 @@ def pool_of(most: int) -> Iterator[ProcessPoolExecutor]:
     processes = max(1, min(most, os.cpu_count() or 1, MOST_AT_A_TIME))
     # Torch's threads do not survive a fork: all pools come from one process that has none yet.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(IMPORTED))
+    context.set_forkserver_preload([IMPORTED])
     pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_quietly)
     try:
         yield pool
