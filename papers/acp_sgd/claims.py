@@ -7,7 +7,7 @@ from statistics import fmean
 
 from harness.reporting.claims import rules
 from harness.reporting.claims.base import Found, PaperClaims, Runs, above, all_of, listed, spoken
-from papers.acp_sgd import replays
+from papers.acp_sgd import replays, trained
 from papers.acp_sgd.timing_claims import ALL_METHODS, PRINTED, table3_cell
 
 TIMELINES = "acp_fig4"
@@ -54,7 +54,7 @@ def hides(runs: Runs) -> Found:
     return Found(all_of([exposed <= HIDDEN * compute, *map(above, over.values())]), told)
 
 
-PAPER = PaperClaims("acpsgd", workers=32)
+PAPER = PaperClaims("acpsgd", workers=32, controls=trained.CONTROLS)
 PAPER.says(
     "acp_table3",
     "ResNet-50: a step of ACP-SGD takes 248 ms",
@@ -161,3 +161,21 @@ PAPER.says(
     "over 100 Gbit/s ACP-SGD still gains, about 40 % on BERT-Base",
     replays.gains_at_100_gbit,
 )
+for model in trained.STAND_INS:
+    for rival, name in ((trained.DENSE, "S-SGD"), (trained.POWER, "Power-SGD")):
+        PAPER.says(
+            "acp_fig6",
+            f"{model}: ACP-SGD ends as accurate as {name}",
+            trained.ends_as(model, rival),
+            cells=[],
+        )
+    for ablated, name in (
+        (trained.NO_FEEDBACK, "error feedback"),
+        (trained.NO_REUSE, "reuse of the last factor"),
+    ):
+        PAPER.says(
+            "acp_fig7",
+            f"{model}: ACP-SGD is worse without {name}",
+            trained.loses(model, ablated),
+            cells=[],
+        )

@@ -5,7 +5,7 @@ The same is predicted on its testbed, where an all-gather has a rate of its own:
 
 from harness.reporting.claims import rules
 from harness.reporting.claims.base import Found, PaperClaims, Runs, spoken
-from papers.covap import replays
+from papers.covap import replays, trained
 from papers.covap.timing_claims import LITTLE
 
 TIMELINES = "covap_fig1"
@@ -37,7 +37,7 @@ def hides(runs: Runs) -> Found:
     return Found(exposed <= LITTLE * compute, told, rules.limits(group, COVAP))
 
 
-PAPER = PaperClaims("covap", workers=64)
+PAPER = PaperClaims("covap", workers=64, controls=trained.CONTROLS)
 PAPER.says(
     "covap_table1",
     "ResNet-101: communication takes 2.1 times backward",
@@ -131,4 +131,35 @@ PAPER.says(
     "covap_fig11a",
     "with 8 times the GPUs methods that gather grow less than half as much",
     replays.gathers_grow_little,
+)
+for model in trained.STAND_INS:
+    PAPER.says(
+        "covap_fig6",
+        f"{model}: COVAP is the first to reach the target",
+        trained.is_first(model),
+        regime=trained.REGIMES[model],
+        cells=[],
+    )
+    PAPER.says(
+        "covap_table7",
+        f"{model}: COVAP's accuracy is within 0.2 points of that without compression",
+        trained.is_close(model),
+        cells=[
+            {"id": "covap_table7", "model": model, "method": method, "metric": "accuracy"}
+            for method in ("DDPovlp", "COVAP")
+        ],
+    )
+PAPER.says(
+    "covap_table7",
+    "ResNet-101: with its scheduler error feedback ends more accurate than plain",
+    trained.scheduler_is_better(trained.PLAIN),
+    ours=True,
+    cells=[],
+)
+PAPER.says(
+    "covap_table7",
+    "ResNet-101: it ends more accurate than without error feedback",
+    trained.scheduler_is_better(trained.WITHOUT),
+    ours=True,
+    cells=[],
 )

@@ -1,0 +1,45 @@
+"""What ACP-SGD's trained stand-ins say: figures 6 and 7."""
+
+from harness.reporting.claims import rules
+from harness.reporting.claims.base import Found, Group, Runs, above, below, listed
+from harness.reporting.claims.guards import Controls
+from harness.reporting.claims.rules import Rule
+
+TRAINED = "acp_fig6"
+DENSE, POWER, ACP = "allreduce", "powersgd", "acp_sgd"
+NO_FEEDBACK, NO_REUSE = "acp_sgd_no_ef", "acp_sgd_no_reuse"
+STAND_INS = {"ResNet-18": "mlp_as_resnet18_cifar", "VGG-16": "mlp_as_vgg16_bn_cifar"}
+FORGETS = {  # method: share of the dense accuracy that it has to lose, as in DC2's figures 4 and 9
+    "randomk_0.1_no_ef_no_shared": 0.5,
+    "topk_0.001_no_ef": 0.15,
+}
+CONTROLS = [Controls(model, "glyphs", TRAINED, FORGETS) for model in STAND_INS.values()]
+
+
+def of_model(runs: Runs, model: str) -> Group:
+    return runs.of(TRAINED, model__name=STAND_INS[model])
+
+
+def ends_as(model: str, rival: str) -> Rule:
+    """ACP-SGD ends at most `rules.NEAR` below `rival`, pair by pair."""
+
+    def decide(runs: Runs) -> Found:
+        group = of_model(runs, model)
+        one, other = (rules.accuracy_by_pair(group, method) for method in (rival, ACP))
+        told = f"accuracy: {listed(rules.accuracies(group, ACP, rival))}"
+        told += f"; as accurate is up to {rules.NEAR:g} below"
+        return Found(below(group.spread(one - other), rules.NEAR), told, rules.sends(group, ACP))
+
+    return decide
+
+
+def loses(model: str, ablated: str) -> Rule:
+    """ACP-SGD without one of its two parts ends below it, pair by pair."""
+
+    def decide(runs: Runs) -> Found:
+        group = of_model(runs, model)
+        one, other = (rules.accuracy_by_pair(group, method) for method in (ACP, ablated))
+        told = f"accuracy: {listed(rules.accuracies(group, ACP, ablated))}"
+        return Found(above(group.spread(one - other), 0.0), told, rules.easy(group))
+
+    return decide
