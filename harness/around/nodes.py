@@ -23,6 +23,7 @@ READ_BYTES = 1 << 16
 MOST_LINE_BYTES = 1 << 16  # of output without an end of line
 ENDS = re.compile(rb"[\r\n]")  # of a line; progress bars have the first
 TELLS = re.compile(r"\w")
+WHY = re.compile(r"(Error|Exception): \S")
 
 
 class OutputLine(NamedTuple):
@@ -73,6 +74,7 @@ class Nodes:
         self._rest: dict[int, bytes] = {}  # of a line, by node
         self._logs = [self.log(run_dir, node).open("wb", buffering=0) for node in network.local]
         self._last: dict[int, str] = {}  # line that says something, by node
+        self._why: dict[int, bool] = {}  # whether that is an error, which launchers' tables follow
         hosts = status.temporary(run_dir) / "hosts"
         seclusion.write_hosts(hosts, network.addresses)
         for node in network.local:
@@ -129,8 +131,9 @@ class Nodes:
         self._rest[node] = rest
         for each in filter(None, whole):
             text = each.decode(errors="replace")
-            if TELLS.search(text):
-                self._last[node] = text.strip()
+            is_why = WHY.search(text) is not None
+            if TELLS.search(text) and (is_why or not self._why.get(node)):
+                self._last[node], self._why[node] = text.strip(), is_why
             yield OutputLine(node, text)
 
     def reap(self) -> None:

@@ -103,6 +103,15 @@ def test_an_interface_beside_the_link_is_named(tmp_path: Path) -> None:
     assert "by aside, which no profile shapes" in told
 
 
+def test_a_command_that_fails_is_named_with_its_error(tmp_path: Path) -> None:
+    ended(
+        tmp_path, "import atexit\natexit.register(print, 'a table')\nraise ValueError('so it is')"
+    )
+    [run] = runs(tmp_path)
+    assert _status(run)["state"] == "failed"
+    assert _status(run)["error"].endswith("exited with status 1: ValueError: so it is")
+
+
 @pytest.mark.parametrize("victim", ["command", "runner"])
 def test_kill_9_leaves_nothing(victim: str, tmp_path: Path) -> None:
     process = start(tmp_path, WAITS, STEPS)
