@@ -22,7 +22,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from controllers.base import Observation
 from harness.clock import Clock
 from harness.config import sweep
-from harness.config.refused import refused
+from harness.config.refused import in_a_line
 from harness.config.run import Run
 from harness.config.sweep import OF_A_METHOD
 from harness.config.typed import BadSetting, require
@@ -189,11 +189,8 @@ def _method(overrides: list[str], model: DistributedDataParallel) -> Run:
         known = key.split(".")[0].split("/")[0] in KEYS
         require(known, "a setting of gradnet.attach", each, f"of {', '.join(KEYS)}")
     size = dist.get_world_size(model.process_group)
-    with sweep.hydra():
-        try:
-            settings = sweep.plain_settings(sweep.load([*ALONE, f"workers={size}", *overrides]))
-        except Exception as error:
-            raise BadSetting(refused(error, overrides)) from error
+    with in_a_line(overrides), sweep.hydra():
+        settings = sweep.plain_settings(sweep.load([*ALONE, f"workers={size}", *overrides]))
     unknown = "one that knows no profile: a network of one's own has none"
     require("profile" not in settings["controller"], "controller", settings["method.name"], unknown)
     run = checked(settings)

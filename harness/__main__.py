@@ -12,15 +12,14 @@ from omegaconf import DictConfig
 
 from harness import __version__, signals
 from harness.config import search_path, sweep
-from harness.config.refused import keys, refused, replaced
+from harness.config.refused import in_a_line, keys
 from harness.config.scales import AUTO, chosen, describe
 from harness.config.search_path import CONF
 from harness.config.settings import BadSetting, Settings
 from harness.endings import show_report, tell
 from harness.help import shown
-from harness.records.run_directory import refusal
 from harness.runner import run
-from harness.validation import checked
+from harness.validation import check_folder, checked
 
 if TYPE_CHECKING:
     from harness.plan import Plan
@@ -83,7 +82,8 @@ def _show_composition(arguments: list[str]) -> None:
     """The configuration and the like, as Hydra shows them."""
     if "--cfg" in arguments or "-c" in arguments:
         overrides = [each for each in arguments if "=" in each and each[0] != "-"]
-        scale = [each for each in chosen(overrides) if each not in overrides]
+        with in_a_line(overrides):
+            scale = [each for each in chosen(overrides) if each not in overrides]
         arguments = [each for each in arguments if each != f"scale={AUTO}"] + scale
     sys.argv[1:] = arguments
     hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(_nothing)()
@@ -95,25 +95,33 @@ def _nothing(config: DictConfig) -> None:
 
 def _checked_or_refused(arguments: list[str]) -> list[Settings]:
     """Whatever is wrong is said in one line, and nothing has started."""
-    try:
+    with in_a_line(arguments):
         return _checked(arguments)
-    except BadSetting as error:
-        raise BadSetting(replaced(arguments) or str(error)) from error
-    except Exception as error:
-        raise BadSetting(refused(error, arguments)) from error
 
 
 def _checked(arguments: list[str]) -> list[Settings]:
     """Every run of the command line; BadSetting before any has cost anything."""
     options = [each for each in arguments if each[:1] == "-" and each not in sweep.MULTIRUN]
     if options:
-        raise BadSetting(f"options must be of --help, --cfg job and -m, got {options[0]}")
+        raise BadSetting(
+            f"options must be of --help, --cfg job, --config-dir and -m, got {_written(options[0])}"
+        )
     runs, scale = describe([arguments])
     for settings in runs:
         _check(settings)
+    for settings in runs:  # when all are right: this makes the folder
+        if not settings["plan"]:
+            check_folder(settings)
     if scale:
         log.info(scale)
     return runs
+
+
+def _written(option: str) -> str:
+    """An option that is none, and how it is written where it is a key."""
+    key, sign, value = option.lstrip("-").replace("-", "_").partition("=")
+    usual = {"plan": "true", "rerun": "true"}.get(key, "VALUE")
+    return f"{option}; write {key}={value if sign else usual}" if key in keys() else option
 
 
 def _check(settings: Settings) -> None:
@@ -126,7 +134,6 @@ def _check(settings: Settings) -> None:
         plan.check(settings.run())
         return
     checked(settings)
-    _check_folder(Path(settings["results"]).absolute())
 
 
 def _of_sections(settings: Settings) -> list[str]:
@@ -134,17 +141,6 @@ def _of_sections(settings: Settings) -> list[str]:
     sections = {name: settings.config.get(name) for name in SECTIONS}
     found = {name: each for name, each in sections.items() if isinstance(each, dict)}
     return [f"{name}.{key}" for name, each in found.items() for key in each]
-
-
-def _check_folder(results: Path) -> None:
-    """Results can be written; BadSetting when they cannot."""
-    wanted = "results must be a folder that can be written"
-    try:
-        results.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadSetting(f"{wanted}, got {results}: {error.strerror}") from error
-    if why := refusal(results):
-        raise BadSetting(f"{wanted}, got {why}")
 
 
 def _perform(runs: list[Settings]) -> int:

@@ -5,6 +5,7 @@ What it says of a group, a key or a choice is the comment that stands beside it 
 
 import re
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from textwrap import dedent
 from typing import NamedTuple
@@ -70,6 +71,8 @@ def _one(name: str) -> Iterator[str]:
     group, _, choice = name.partition("=")
     files = choices(group)
     sections = of_sections()
+    keys = {line.name: line for line, _ in _blocks(_config()[1])}
+    keys |= {f"{name}.{line.name}": line for name, lines in sections.items() for line in lines}
     if name == "constraints":
         yield from constraints.reference()
     elif choice in files:
@@ -81,8 +84,12 @@ def _one(name: str) -> Iterator[str]:
         yield from _table(HelpEntry(each, "", "a group of its own") for each in groups(group))
     elif name in sections:
         yield from _table(sections[name])
+    elif name in keys:
+        yield from _table([keys[name]._replace(name=name)])
     else:
-        raise BadSetting(f"--help {name}: there is no such group or section; --help lists them")
+        near = get_close_matches(name, [*groups(), *keys, "constraints"], 1)
+        more = "".join(f"; write --help {each}" for each in near)
+        raise BadSetting(f"--help {name}: there is no such group or key; --help lists them{more}")
 
 
 def _config() -> tuple[str, str]:

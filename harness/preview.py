@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from harness import constraints
 from harness.config import sweep
+from harness.config.refused import in_a_line
 from harness.config.scales import chosen
 from harness.config.settings import BadSetting, Settings
 from harness.reporting.figures.conditions import NodeConditions, conditions, names
@@ -31,16 +31,15 @@ class Parser(argparse.ArgumentParser):
     """Command line parser that ends with one line and status 1, as for every other bad value."""
 
     def error(self, message: str) -> NoReturn:
-        sys.exit(f"harness.preview: {message}")
+        sys.exit(f"{self.prog.removeprefix('python -m ')}: {message}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Draw, print the figure's path and the table; one line and exit status 1 for a bad value."""
     try:
         preview(_parsed(arguments))
-    except (BadSetting, HydraException, OmegaConfBaseException, OSError) as error:
-        said = " ".join(str(error).split("Config search path")[0].split())
-        sys.exit(f"harness.preview: {said}")
+    except (BadSetting, OSError) as error:
+        sys.exit(f"harness.preview: {error}")
 
 
 def preview(wanted: argparse.Namespace) -> None:
@@ -58,17 +57,25 @@ def preview(wanted: argparse.Namespace) -> None:
     seen = look(profile, nodes, times_s)
     flows = np.array([profile.flows(time_s) for time_s in times_s])
     figure = conditions(times_s, seen, flows, f"profile {name}, {nodes} nodes")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, dpi=150)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(out, dpi=150)
+    except OSError as error:
+        told = "--out, or results, must be in a folder that can be written"
+        raise BadSetting(f"{told}, got {out}: {error.strerror}") from error
     print(out)
     print(table(seen, int(flows.max())))
 
 
 def composed(overrides: Sequence[str]) -> tuple[Settings, str]:
     """The settings of one run, and the name of its profile; what a sweep would vary stays out."""
-    found = chosen(overrides)
-    with sweep.hydra():
-        config = sweep.load(found)
+    with in_a_line(overrides):
+        for each in OverridesParser.create().parse_overrides(list(overrides)):
+            if each.is_sweep_override():
+                raise BadSetting(f"{each.input_line}: a preview is of one run, so say one value")
+        found = chosen(overrides)
+        with sweep.hydra():
+            config = sweep.load(found)
     return sweep.plain_settings(config), str(config.hydra.runtime.choices["profile"])
 
 

@@ -22,12 +22,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import yaml
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
 
 from harness.announce import minutes_of
+from harness.config.refused import in_a_line
 from harness.config.scales import describe
+from harness.config.search_path import readable
 from harness.config.settings import BadSetting, Settings
+from harness.config.typed import require
 from harness.fidelity.timing import timings
 from harness.preview import Parser
 from harness.reporting.analysis import load, metrics, sensitivity
@@ -64,9 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run, judge, print and draw; one line and exit status 1 for a bad value."""
     try:
         _map(_parsed(arguments))
-    except (BadSetting, HydraException, OmegaConfBaseException, OSError) as error:
-        said = " ".join(str(error).split("Config search path")[0].split())
-        sys.exit(f"harness.sensitivity: {said}")
+    except (BadSetting, OSError) as error:
+        sys.exit(f"harness.sensitivity: {error}")
 
 
 def _map(wanted: argparse.Namespace) -> None:
@@ -79,7 +79,9 @@ def _map(wanted: argparse.Namespace) -> None:
     if not (wanted.claim and axes and wanted.overrides):
         raise BadSetting("say overrides, --claim and --grid, or --ranges FILE, which has them")
     given = {each.partition("=")[0].lstrip("+") for each in wanted.overrides}
-    if is_virtual(describe([["-m", *wanted.overrides]]).runs[0]):
+    with in_a_line(wanted.overrides):
+        first = describe([["-m", *wanted.overrides]]).runs[0]
+    if is_virtual(first):
         given.add("network")  # by the experiment
     usual = [each for each in OF_MAPS if each.partition("=")[0] not in given]
     results = f"results={wanted.results / FOLDER}"
@@ -137,7 +139,9 @@ def _refusals(axes: Axes, refused: dict[Point, str]) -> list[str]:
 
 def _ranges(file: Path) -> Ranges:
     """The grid of a file; BadSetting for one without these keys, or an axis without a reason."""
-    told: Any = yaml.safe_load(file.read_text())
+    require(file.is_file(), "--ranges", str(file), "a yaml file")
+    with readable(file):
+        told: Any = yaml.safe_load(file.read_text())
     kinds = [{"claim", "axes", kind} for kind in ("overrides", "testbed")]
     if not isinstance(told, dict) or set(told) not in kinds:
         raise BadSetting(f"{file} must have the keys claim, axes, and overrides or testbed")
@@ -164,7 +168,8 @@ def _asked(
     for point in sensitivity.points(axes):
         own = [f"{key}={value}" for key, value in zip(axes, point, strict=True)]
         try:
-            runs = describe([["-m", *overrides, *own]]).runs
+            with in_a_line([*overrides, *own]):
+                runs = describe([["-m", *overrides, *own]]).runs
             for settings in runs:
                 if not checked(settings).network.in_process:
                     raise BadSetting("network must be of virtual time, simulated or calibrated")

@@ -5,7 +5,8 @@ from pathlib import Path
 from harness import constraints
 from harness.config.run import Run
 from harness.config.settings import Settings
-from harness.config.typed import of_part, require
+from harness.config.typed import BadSetting, of_part, require
+from harness.records.run_directory import refusal
 
 
 def checked(settings: Settings) -> Run:
@@ -26,3 +27,17 @@ def check_fit(run: Run) -> None:
         with of_part("dataset", FileNotFoundError, ValueError):
             run.find_files()
             getattr(run.dataset, "check_content", lambda: None)()
+
+
+def check_folder(settings: Settings) -> None:
+    """Results can be written; BadSetting when they cannot."""
+    results, wanted = (
+        Path(settings["results"]).absolute(),
+        "results must be a folder that can be written",
+    )
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadSetting(f"{wanted}, got {results}: {error.strerror}") from error
+    if why := refusal(results):
+        raise BadSetting(f"{wanted}, got {why}")

@@ -29,6 +29,9 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+SHOWN = 20  # bytes of a line that is no text
+
+
 def read(path: Any) -> Recording:
     """The file's lines, blank ones at its end left out; ValueError names file and line."""
     place = find(path)
@@ -40,7 +43,9 @@ def read(path: Any) -> Recording:
         try:
             lines.append(line.decode("utf-8-sig").strip())
         except UnicodeDecodeError as error:
-            raise ValueError(f"{path}:{number}: must be UTF-8 text, got {line!r}") from error
+            raise ValueError(
+                f"{path}:{number}: must be UTF-8 text, got {line[:SHOWN]!r}"
+            ) from error
     return Recording(lines, hashlib.sha256(content).hexdigest())
 
 

@@ -52,7 +52,7 @@ ROOMS = {  # of harness/, below the commands: what each may import of the others
     "reporting": "config records studies workloads",
     "runner": "clock config emulation engine records virtual workloads",
     "constraints": "config emulation engine records workloads",
-    "validation": "config constraints",
+    "validation": "config constraints records",
 }
 
 

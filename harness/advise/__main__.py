@@ -17,6 +17,7 @@ from harness.advise.compositions import Question, question
 from harness.advise.stages import Plans, Race
 from harness.config.settings import BadSetting
 from harness.report import report
+from harness.validation import check_folder
 
 OTHER_SEEDS = 10  # the first of those that regret is judged by: none that an answer was found with
 PAIRS = 6  # seeds of a race: the fewest whose signs alone can tell a difference at 5 %
@@ -61,6 +62,7 @@ def advise(asked: argparse.Namespace) -> int:
     if asked.virtual_only:
         about = about.without_packets("--virtual-only was said")
     run = about.check()
+    check_folder(about.dense().settings)
     plans = stages.planned(about, _say)
     raced = stages.raced(about, plans, asked.pairs, _say)
     dense = plans.dense.composition.label

@@ -10,7 +10,7 @@ from hydra.core.override_parser.types import Override
 from harness.config import sweep
 from harness.config.label import ALLREDUCE, FIXED
 from harness.config.parts import has_level
-from harness.config.refused import refused
+from harness.config.refused import in_a_line, no_choice
 from harness.config.run import Run
 from harness.config.scales import chosen
 from harness.config.search_path import choices
@@ -51,11 +51,8 @@ class Question:
         if key not in self._known:
             shared = self.packets if over_packets else self.overrides
             asked = [*(shared or ()), *method, f"seed={seed}"]
-            try:
-                with sweep.hydra():
-                    self._known[key] = sweep.plain_settings(sweep.load(asked))
-            except Exception as error:
-                raise BadSetting(refused(error, asked)) from error
+            with in_a_line(asked), sweep.hydra():
+                self._known[key] = sweep.plain_settings(sweep.load(asked))
         return self._known[key]
 
     def without_packets(self, why_not: str) -> "Question":
@@ -112,7 +109,7 @@ def _is_uniform(settings: Settings) -> bool:
 
 def question(arguments: Sequence[str]) -> Question:
     """What `arguments`, overrides of a run, ask; BadSetting for what no race can answer."""
-    try:
+    with in_a_line(arguments):
         given = {sweep.key_of(each): each for each in _parsed(arguments)}
         _check_keys(given)
         asked = chosen(_without(arguments, "method"))
@@ -120,10 +117,6 @@ def question(arguments: Sequence[str]) -> Question:
             config = sweep.load(asked)
             named = config.hydra.runtime.choices
             settings = sweep.plain_settings(config)
-    except BadSetting:
-        raise
-    except Exception as error:
-        raise BadSetting(refused(error, arguments)) from error
     if settings["target.value"] is None:
         raise BadSetting("target.value must be given: write target.value= and what to reach")
     shared = _shared(asked, given, settings, f"{named.model}_{named.profile}")
@@ -188,5 +181,5 @@ def _presets(asked: object) -> tuple[str, ...]:
     names = [str(each) for each in getattr(asked, "list", [asked])]
     for each in names:
         if each not in known:
-            raise BadSetting(f"method has no choice {each!r}; choices: {', '.join(known)}")
+            raise BadSetting(no_choice(f"method/{each}", known))
     return tuple(names)

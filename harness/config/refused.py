@@ -1,45 +1,80 @@
 """What is wrong with a command line, in one line; Hydra says it in several, or in a hundred."""
 
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import OmegaConf
+from omegaconf.errors import InterpolationResolutionError, MissingMandatoryValue
 
-from harness.config import sweep
+from harness.config import search_path, sweep
 from harness.config.search_path import CONF, folders, groups
+from harness.config.typed import BadSetting
 
 NO_KEY = re.compile(r"Could not override '([^']*)'|Key '([^']*)' is not in struct")
-SWEPT = re.compile(r"Ambiguous value for argument '([^']*)'")
+SWEPT = re.compile(r"(?:Ambiguous value for argument|Sweep parameters) '([^']*)'")
+THERE = re.compile(
+    r"An item is already at '([^']*)'|Multiple values for ([\w/]+)\.|group.*'\+\+(.*)="
+)
+ABSENT = re.compile(r"Could not delete (?:from config\. )?'([^']*)'")
 NUMBER = re.compile(r"[-+]?(inf|nan|[0-9.]+(e[-+]?[0-9]+)?)|true|false")
+WORD = re.compile(r"[\w.-]+")
 LISTED = "`python -m harness --help` lists them"
 NEAR = 3  # that are named
+MOST_NAMED = 8  # choices in a line
+CALLED = {  # what other programs call it
+    "bandwidth": "profile.rate_mbit", "rate": "profile.rate_mbit", "mbit": "profile.rate_mbit",
+    "latency": "profile.delay_ms", "delay": "profile.delay_ms", "rtt": "profile.delay_ms",
+    "nodes": "workers", "world_size": "workers", "gpus": "workers", "ranks": "workers",
+    "learning_rate": "optimizer.lr", "iterations": "steps", "max_steps": "steps",
+    "ratio": "controller.density", "compression_ratio": "controller.density",
+    "sparsity": "controller.density", "k": "controller.density",
+}  # fmt: skip
+
+
+@contextmanager
+def in_a_line(arguments: Sequence[str]) -> Iterator[None]:
+    """Raise whatever composing or checking `arguments` raises as BadSetting, in one line."""
+    try:
+        yield
+    except BadSetting as error:
+        raise BadSetting(replaced(arguments) or str(error)) from error
+    except Exception as error:
+        raise BadSetting(refused(error, arguments)) from error
 
 
 def refused(error: Exception, arguments: Sequence[str]) -> str:
     """One line on an error of composing or checking `arguments`."""
     text = str(error)
     if isinstance(error, MissingConfigException) and error.options is not None:
-        group, _, choice = (error.missing_cfg_file or "").rpartition("/")
-        near = _nearest(choice, error.options) or f"; choices: {', '.join(error.options)}"
-        return f"{group} has no choice {choice!r}{near}; {LISTED}"
+        return no_choice(error.missing_cfg_file or "", error.options)
     if found := NO_KEY.search(text):
         return _no_key(found[1] or found[2], arguments)
     if said := replaced(arguments):
         return said
+    if nameless := next((each for each in arguments if each[:1] == "="), ""):
+        return _unread(nameless)
     if found := SWEPT.search(text):
-        return f"{found[1]}: several values are a sweep, which needs -m"
+        return f"{found[1]}: several values are a sweep, which needs -m; one list is [A,B]"
+    if found := THERE.search(text):
+        return _added(next(filter(None, found.groups())), arguments)
+    if found := ABSENT.search(text):
+        return f"~{found[1]}: there is no {found[1]!r} to take away"
     if isinstance(error, OverrideParseException):
-        return f"{error.override} cannot be read as KEY=VALUE; quote what has brackets or spaces"
+        return _unread(str(error.override))
     if text.startswith("Error merging override"):
         return f"{text.splitlines()[0].split()[-1]}: it takes a value of another kind; {LISTED}"
     if isinstance(error, KeyError):
         return str(error.args[0])
     first = (text.strip().splitlines() or [""])[0].strip()
+    if isinstance(error, MissingMandatoryValue):
+        return f"{first.split()[-1]} must be given"
+    if isinstance(error, InterpolationResolutionError):
+        return next(filter(lambda each: "${" in each, arguments), "${...}") + f": {first}"
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
@@ -48,12 +83,13 @@ def replaced(arguments: Sequence[str]) -> str:
 
     "" without one.
     """
-    return _replaced_group(arguments) or _replaced_section(arguments)
+    asked = [each for each in arguments if each.partition("=")[0]]
+    return _replaced_group(asked) or _replaced_section(asked)
 
 
 def _replaced_group(arguments: Sequence[str]) -> str:
     named = next(filter(_replaces_a_group, arguments), "")
-    return named and f"{named}: a group takes the name of a choice; {LISTED}"
+    return named and f"{named}: a group takes the name of a choice; {_listed(named)}"
 
 
 def _replaces_a_group(argument: str) -> bool:
@@ -76,20 +112,90 @@ def _is_in(section: str, key: str) -> bool:
     return key.rpartition(".")[0] == section
 
 
+def _listed(group: str) -> str:
+    """Where the choices of a group are told; `group` may have a value after it."""
+    return f"`python -m harness --help {group.partition('=')[0]}` lists them"
+
+
+def no_choice(missing: str, options: Sequence[str]) -> str:
+    """What to write in place of a choice that is not there."""
+    group, _, choice = missing.rpartition("/")
+    near = _nearest(choice, options, cutoff=0.6)
+    if not near and len(options) <= MOST_NAMED:
+        return f"{group} has no choice {choice!r}; choices: {', '.join(options)}"
+    return f"{group} has no choice {choice!r}{near}; {_listed(group)}"
+
+
 def _no_key(key: str, arguments: Sequence[str]) -> str:
     """What to write in place of a key that is not there: of the section, or of another."""
     given = _given(key, arguments)
+    if "@" in key and given == key:
+        head = "# @package _global_"
+        group, _, where = key.partition("@")
+        return (
+            f"a choice of {where.split('.')[0]} with `override /{group}` must begin with `{head}`"
+        )
     known, choices = _composed([each for each in arguments if each != given])
     section, _, last = key.rpartition(".")
-    if section in known:
-        inner = [each.rpartition(".")[2] for each in known if _is_in(section, each)]
-        near = _nearest(last, inner) or f"; keys: {', '.join(inner) or 'none'}"
-        there = f"{section}={choices[section]}" if section in choices else section
-        return f"{given}: {there} has no key {last!r}{near}"
+    if section in known or section in choices:
+        return f"{given}: {_not_in(section, last, known, choices, arguments)}"
     said = f"{given}: there is no key {key!r}"
-    if elsewhere := [each for each in known if each.rpartition(".")[2] == last]:
+    elsewhere = _elsewhere(last, known) or list(filter(None, [CALLED.get(key.lower())]))
+    if elsewhere:
         return f"{said}; write {' or '.join(f'{each}=' for each in elsewhere[:NEAR])}"
-    return f"{said}{_nearest(key, keys())}; {LISTED}"
+    return f"{said}{_nearest(key, keys(), cutoff=0.65)}; {LISTED}"
+
+
+def _not_in(
+    section: str,
+    last: str,
+    known: Sequence[str],
+    choices: Mapping[str, str],
+    arguments: Sequence[str],
+) -> str:
+    """Why there is no `last` in a section that is there, and what to write."""
+    inner = [each.rpartition(".")[2] for each in known if _is_in(section, each)]
+    there = f"{section}={choices[section]}" if section in choices else section
+    if last in inner:  # of a sweep some have it
+        swept = next((each for each in arguments if each.startswith(f"{section}=")), section)
+        return f"not all of {swept} have a key {last!r}: sweep them in two commands"
+    said = f"{there} has no key {last!r}"
+    if near := _nearest(last, inner):
+        return f"{said}{near}"
+    if elsewhere := _elsewhere(last, known):
+        return f"{said}; write {' or '.join(f'{each}=' for each in elsewhere[:NEAR])}"
+    if inner:
+        return f"{said}; keys: {', '.join(inner)}"
+    return f"{said}; keys: none" if section in choices else f"{said}: write {section}=VALUE"
+
+
+def _elsewhere(last: str, known: Sequence[str]) -> list[str]:
+    """Keys of a run that are called so in another section."""
+    own = [each for each in known if each.partition(".")[0] not in ("hydra", "scale")]
+    return [each for each in own if each.rpartition(".")[2] == last and last != "name"]
+
+
+def _added(key: str, arguments: Sequence[str]) -> str:
+    """What to write where + adds what is there already."""
+    given = [each for each in arguments if each.lstrip("+").partition("=")[0] == key]
+    if len(given) > 1:
+        return f"{key} is said twice, by {' and '.join(given)}: say one"
+    return f"{''.join(given) or key}: it is there already, so write it without +"
+
+
+def _unread(argument: str) -> str:
+    """What to write in place of what is no KEY=VALUE."""
+    said = f"{argument or repr('')} cannot be read as KEY=VALUE"
+    key, sign, value = (each.strip() for each in argument.partition("="))
+    if sign and key and WORD.fullmatch(value) and " " in argument:
+        return f"{said}; write {key}={value}"
+    if not sign and WORD.fullmatch(argument):
+        if argument in keys():
+            return f"{said}; write {argument}=VALUE"
+        of = [each for each in groups() if argument in search_path.choices(each)]
+        if of:
+            return f"{said}; write {' or '.join(f'{each}={argument}' for each in of[:NEAR])}"
+    return f"{said}; quote what has brackets or spaces"
 
 
 def _composed(arguments: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
@@ -108,9 +214,14 @@ def _given(key: str, arguments: Sequence[str]) -> str:
     return next((each for each in arguments if last in each.partition("=")[0]), key)
 
 
-def _nearest(word: str, known: Sequence[str]) -> str:
-    found = get_close_matches(word, known, NEAR, cutoff=0.5)
-    return f"; nearest: {', '.join(found)}" if found else ""
+def _nearest(word: str, known: Sequence[str], cutoff: float = 0.5) -> str:
+    """Those that begin with `word`, and those that are spelt nearly so."""
+    lower = {each.lower(): each for each in known}
+    begun = [each for each in lower if len(word) > 1 and each.startswith(word.lower())]
+    close = get_close_matches(word.lower(), lower, NEAR, cutoff=cutoff)
+    found = list(dict.fromkeys([*begun, *close] if len(begun) <= NEAR else begun))
+    more = ", ..." if len(found) > NEAR and len(begun) > NEAR else ""
+    return f"; nearest: {', '.join(lower[each] for each in found[:NEAR])}{more}" if found else ""
 
 
 @cache

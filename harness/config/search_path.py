@@ -1,8 +1,11 @@
 """Where Hydra finds choices: conf/, every study's, one's own; importing it tells Hydra so."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import yaml
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
@@ -41,13 +44,25 @@ def add(folder: str) -> None:
     BadSetting where it is no folder, or a choice there has the name of another.
     """
     own = Path(folder).absolute()
-    if not own.is_dir():
-        raise BadSetting(f"--config-dir must be a folder, got {folder}")
+    if not folder or not own.is_dir():
+        raise BadSetting(f"--config-dir must be a folder, got {folder or 'nothing'}")
     os.environ.pop(OWN, None)
     for path in sorted(each.relative_to(own) for each in own.rglob("*.yaml")):
         if any((there / path).is_file() for there in folders()):
             raise BadSetting(f"--config-dir: {folder}/{path} has the name of a choice; rename it")
     os.environ[OWN] = str(own)
+
+
+@contextmanager
+def readable(file: Path | str) -> Iterator[None]:
+    """Raise what YAML says of a file that it cannot read as BadSetting, in one line."""
+    try:
+        yield
+    except (yaml.YAMLError, UnicodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{file}:{mark.line + 1}" if mark else str(file)
+        said = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise BadSetting(f"{where} must be YAML, and {said}") from error
 
 
 def choices(group: str) -> dict[str, Path]:

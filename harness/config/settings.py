@@ -7,6 +7,7 @@ what a run's id, its label and the comparison with a checkpoint are of.
 import hashlib
 import inspect
 import json
+import re
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -38,6 +39,7 @@ OF_THE_EDGE = {  # what a run is not told
         str, Must("a folder name", lambda name: name not in ("", ".", "..") and "/" not in name)
     ],
     "plan": bool, "rerun": bool, "report": bool,
+    "results": Annotated[str, Must("a path", bool)],
 }  # fmt: skip
 PLAIN = {  # keys of no section, and what they are in a Run
     each: each
@@ -68,6 +70,7 @@ NOT_IDENTITY_OF_NETWORK = (
 )  # fmt: skip
 # May differ between a run and the one it goes on from: where, how long, how looked at, on what
 # network. Any other key must be equal.
+MISSING = re.compile(r"missing \d+ required .*?arguments?: (.*)")  # as Python says it
 FREE = {"experiment", "method", "steps", "epochs", "target", "eval_every", "checkpoint_every"}
 FREE |= {"initial_weights", "resume_from", "device", "workers_per_node", "profile", "network"}
 FREE |= {"network_seed"}
@@ -150,7 +153,10 @@ class Settings:
         try:
             made = instantiate(OmegaConf.create(section), _convert_="all")
         except InstantiationException as error:
-            raise BadSetting(f"{part}: {_first_line(error.__cause__ or error)}") from error
+            said = _first_line(error.__cause__ or error)
+            if missing := MISSING.search(said):
+                said = f"{missing[1]} must be given"
+            raise BadSetting(f"{part}: {said}") from error
         if asked := (PARTS | OUTPUT).get(part):
             wanted = f"a class with {asked}, which {type(made).__name__} has not"
             require(hasattr(made, asked), f"{part}._target_", section["_target_"], wanted)
@@ -163,7 +169,13 @@ class Settings:
         except KeyError:
             section = None
         if not is_section(section):
-            raise BadSetting(f"{part} must be a section with _target_, got {section!r}")
+            wanted = f"{part} must be a section with _target_"
+            if isinstance(section, Mapping) and "_target_" in section:
+                wanted, section = (
+                    f"{part}._target_ must be a class by its path",
+                    section["_target_"],
+                )
+            raise BadSetting(f"{wanted}, got {section!r}")
         return {key: value for key, value in section.items() if key != "agree"}
 
     def run(self) -> Run:
@@ -222,7 +234,7 @@ def _unknown_key(part: str, section: dict[str, Any]) -> str:
     there, first = ", ".join(known) or "none", unknown[0]
     return (
         f"{first} is no key of {target.__name__}, whose keys are {there}; "
-        f"a method sets it for its own {part}: ~{part}.{first} takes it away"
+        f"where a method sets it for its own {part}, ~{part}.{first} takes it away"
     )
 
 

@@ -29,13 +29,15 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from harness.config import label
 from harness.config.fallback import fallback_of
-from harness.config.search_path import CONF
+from harness.config.search_path import CONF, readable
 from harness.config.settings import BadSetting, Settings
+from harness.config.typed import unfit
 
 MULTIRUN = ("-m", "--multirun")
 MAY_SWEEP = set(",(")  # what every override has that is swept: `a,b`, `range(0,3)`
 MOST_KEPT = 128  # compositions, of 0.6 MB each
 NOT_OF_A_RUN = ("hydra", "comparison", "seeds", "folder")
+OF_A_COMPARISON = {"comparison": list[str], "seeds": list[int]}
 FOLDER = re.compile("experiment=")  # with a + before it, it is the choice
 OF_A_METHOD = (
     "method",
@@ -74,7 +76,8 @@ class KeptFiles(ConfigRepository):
     def load_config(self, config_path: str) -> ConfigResult | None:
         """The file's content, for the caller to change; its list of defaults is not for that."""
         if config_path not in self.known:
-            self.known[config_path] = super().load_config(config_path)
+            with readable(f"{config_path}.yaml"):
+                self.known[config_path] = super().load_config(config_path)
         kept = self.known[config_path]
         return kept and replace(kept, config=deepcopy(kept.config))
 
@@ -116,6 +119,9 @@ def choices(arguments: Sequence[str]) -> list[list[str]]:
 def comparison(overrides: Sequence[str]) -> list[list[str]]:
     """Lines of the experiment among `overrides`, each with its seeds; none without."""
     whole = load(overrides, RunMode.MULTIRUN)
+    told: Any = OmegaConf.to_container(OmegaConf.masked_copy(whole, list(OF_A_COMPARISON)))
+    if wrong := unfit(told, OF_A_COMPARISON):
+        raise BadSetting(wrong)
     seeds = ",".join(str(seed) for seed in whole.seeds)
     return [[*shlex.split(line), f"seed={seeds}"] for line in whole.comparison]
 

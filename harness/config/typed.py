@@ -1,8 +1,11 @@
 """Values of a section of the configuration against the types that its class declares for them."""
 
 import inspect
+import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from math import isfinite
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -17,6 +20,9 @@ PLAIN = {
     str: "text",
     NoneType: "null",
 }
+
+MEASURED = re.compile(r"([-+]?[0-9.]*[0-9](?:e[-+]?[0-9]+)?) ?(%|[a-z/]+)")  # with a unit
+SWITCHED = {"1": True, "yes": True, "on": True, "0": False, "no": False, "off": False}
 
 
 class BadSetting(ValueError):
@@ -61,19 +67,32 @@ def unfit(section: Mapping[str, Any], kinds: Mapping[str, Any], prefix: str = ""
         if key.startswith("_") or key not in kinds:
             continue
         if not _fits(value, kinds[key]):
-            return f"{prefix}{key} must be {_told(kinds[key])}, got {value!r}{_percent(value)}"
+            instead = _instead(key, value, kinds[key])
+            return f"{prefix}{key} must be {_told(kinds[key])}, got {value!r}{instead}"
         if is_section(value) and (wrong := mistyped(value, f"{prefix}{key}.")):
             return wrong
     return ""
 
 
-def _percent(value: Any) -> str:
-    """What to write instead of a percentage; "" for anything else."""
-    try:
-        share = float(str(value).removesuffix("%")) / 100
-    except ValueError:
-        return ""
-    return f"; write {share:g}" if isinstance(value, str) and value.endswith("%") else ""
+def _instead(key: str, value: Any, kind: Any) -> str:
+    """What to write for a value that means something else to a person; "" where nothing is."""
+    told = str(value).lower()
+    meant: list[object] = []
+    if isinstance(value, str) and (found := MEASURED.fullmatch(told)):
+        number, unit = float(found[1]), found[2]
+        if unit == "%":
+            meant = [number / 100]
+        elif unit.startswith(key.rpartition("_")[2].lower()):
+            meant = [number]
+    elif isinstance(value, float) and value.is_integer():
+        meant = [int(value)]
+    meant += [SWITCHED[told]] if told in SWITCHED else []
+    fit = [each for each in meant if _fits(each, kind)]
+    return (
+        f"; write {str(fit[0]).lower() if isinstance(fit[0], bool) else f'{fit[0]:g}'}"
+        if fit
+        else ""
+    )
 
 
 def as_declared(value: Any, kind: Any) -> Any:
@@ -98,8 +117,18 @@ def located(path: str) -> Any:
     try:
         return _locate(path)
     except Exception as error:  # of importing whatever lies on the way
-        said = str(error.__cause__ or error).strip() or type(error).__name__
+        said = _absent(path) or str(error.__cause__ or error).strip() or type(error).__name__
         raise ImportError(f"{path}: {said.splitlines()[0]}") from error
+
+
+def _absent(path: str) -> str:
+    """What a module that is there lacks of a dotted path; "" where it is not, or is whole."""
+    module, _, name = path.rpartition(".")
+    there = sys.modules.get(module)
+    if there is None or hasattr(there, name):
+        return ""
+    near = get_close_matches(name, [each for each in dir(there) if each[:1] != "_"], 1)
+    return f"there is no {name!r} in it{''.join(f'; nearest: {each}' for each in near)}"
 
 
 def _declared(target: str) -> dict[str, Any]:

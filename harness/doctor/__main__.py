@@ -6,9 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
-
+from harness.config.refused import in_a_line
 from harness.config.scales import describe
 from harness.config.settings import BadSetting, Settings
 from harness.doctor import accelerators, data, kernel, machine, permissions, programs
@@ -28,8 +26,9 @@ def main() -> None:
     arguments, overrides = parser.parse_known_args()
     command = shlex.join(["python", "-m", "harness", *overrides])
     try:
-        settings, scale = describe([overrides])
-    except (HydraException, OmegaConfBaseException) as error:
+        with in_a_line(overrides):
+            settings, scale = describe([overrides])
+    except BadSetting as error:
         sys.exit(f"harness.doctor: {error}")
     if scale:
         print(scale, file=sys.stderr)

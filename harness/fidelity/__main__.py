@@ -32,8 +32,14 @@ def main() -> int:
     try:
         cells = [cell for each in chosen for cell in each.cells()]
         further = read(told.cells, tuple(known)) if told.cells else []
+        if told.out:
+            told.out.mkdir(parents=True, exist_ok=True)
     except BadCell as error:
         print(error, file=sys.stderr)
+        return 2
+    except OSError as error:
+        wanted = "--out must be a folder that can be written"
+        print(f"{wanted}, got {told.out}: {error.strerror}", file=sys.stderr)
         return 2
     papers = [each.paper for each in chosen]
     report(chosen, cells, [cell for cell in further if cell.paper in papers], told.out)
@@ -52,7 +58,6 @@ def report(chosen: list[Timing], cells: list[Cell], further: list[Cell], out: Pa
     show.distances(console, found)
     show.orders(console, orders(found))
     if out:
-        out.mkdir(parents=True, exist_ok=True)
         frame(found).to_csv(out / "fidelity.csv", index=False)
         drawn = figure.scatter(frame(found), {each.paper: each.title for each in chosen})
         for path in [out / "fidelity.csv", *save(drawn, out / "fidelity")]:

@@ -8,9 +8,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from hydra.errors import HydraException
-
 from harness import signals
+from harness.config.refused import in_a_line
 from harness.config.settings import BadSetting, Settings
 from harness.records import environment
 from harness.reporting.analysis.load import NoRuns
@@ -19,6 +18,7 @@ from harness.reproduce.estimate import Estimate
 from harness.reproduce.paper import OF_QUICK, QUICK, Paper, check, results_of
 from harness.reproduce.perform import ATTEMPTS, perform
 from harness.runner.run import Outcome, failure_report
+from harness.validation import check_folder
 
 MINUTE_S = 60.0
 
@@ -38,13 +38,17 @@ def main() -> int:
             written = reference.write(paper, results, asked.overrides, paper != whole)
             print(*written, sep="\n")
             return 0
-        runs, scale = paper.described(overrides)
+        with in_a_line(asked.overrides):
+            runs, scale = paper.described(overrides)
         if scale:
             print(scale)
         check(runs)
         estimate = _announced(runs)
-        return 0 if asked.plan else _reproduced(whole, runs, estimate)
-    except (BadSetting, HydraException, NoRuns) as error:
+        if asked.plan:
+            return 0
+        check_folder(runs[0])
+        return _reproduced(whole, runs, estimate)
+    except (BadSetting, NoRuns) as error:
         print(f"reproduce: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from harness.config.scales import Described, compose, describe
+from harness.config.search_path import readable
 from harness.config.settings import BadSetting, Settings
 from harness.plan import deciding
 from harness.studies import studies
@@ -58,7 +59,8 @@ class Paper:
             raise BadSetting(
                 f"PAPER must be one of {', '.join(known)}, or a yaml file, got {name!r}"
             )
-        told: Any = yaml.safe_load(path.read_text())
+        with readable(path):
+            told: Any = yaml.safe_load(path.read_text())
         if not isinstance(told, dict) or set(told) - {"quick"} != set(KEYS):
             raise BadSetting(
                 f"{path} must have the keys {', '.join(KEYS)} and at most quick beside"

@@ -61,7 +61,10 @@ def test_the_answer_of_a_race_with_its_regret_and_a_second_call_that_runs_nothin
         (["controller.density=0.1"], "controller.density is what is looked for"),
         (["seed=3"], "seed is of the race, which runs several seeds: write --pairs"),
         (["profile=static,markov"], "profile=static,markov: one question at a time"),
-        (["method=topk,nosuch"], "method has no choice 'nosuch'; choices: accordion,"),
+        (
+            ["method=topk,nosuch"],
+            "method has no choice 'nosuch'; `python -m harness --help method` lists them",
+        ),
         (["profile=nosuch"], "profile has no choice 'nosuch'"),
         (["nosuch=1"], "nosuch=1: there is no key 'nosuch'"),
     ],
