@@ -27,7 +27,9 @@ class Interfaces:
     def __init__(self, network: Network) -> None:
         self._network = network
         self.sent_bytes: dict[int, dict[str, int]] = defaultdict(dict)
+        self._before: dict[int, dict[str, int]] = {}
         self.look()
+        self._before, self.sent_bytes = dict(self.sent_bytes), defaultdict(dict)
 
     def look(self) -> None:
         """Read all counters; a few system calls a node."""
@@ -36,8 +38,9 @@ class Interfaces:
                 text = INTERFACES.read_text()
             for line in text.splitlines()[2:]:
                 name, _, counts = line.partition(":")
-                seen = self.sent_bytes[node]
-                seen[name.strip()] = max(seen.get(name.strip(), 0), int(counts.split()[8]))
+                name, seen = name.strip(), self.sent_bytes[node]
+                before = self._before.get(node, {}).get(name, 0)  # of the links' proof
+                seen[name] = max(seen.get(name, 0), int(counts.split()[8]) - before)
 
     def beside(self, node: int) -> dict[str, int]:
         """Of those that no link is shaped at, but for the loopback."""

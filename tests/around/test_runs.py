@@ -101,6 +101,8 @@ def test_an_interface_beside_the_link_is_named(tmp_path: Path) -> None:
     told = "\n".join(reasons(run))
     assert "node 0 sent 0 bytes over its link in 2 steps" in told
     assert "by aside, which no profile shapes" in told
+    seen = json.loads((run / "summary.json").read_text())["proof"]["interfaces_sent_bytes"]
+    assert 100 < seen["0"]["eth0"] < 10_000 and seen["0"]["lo"] == 0  # without the probes'
 
 
 def test_a_command_that_fails_is_named_with_its_error(tmp_path: Path) -> None:
