@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from harness.config import sweep as sweep_of_runs
 from harness.config.scales import compose
 from harness.config.search_path import choices
 from harness.config.settings import BadSetting, Settings
@@ -95,7 +96,20 @@ def test_the_quick_form_is_a_part_of_the_whole(name):
     one = part.only(part.experiments[-1:])  # of all its runs, those of a seed
     whole = known.only(one.experiments)
     found, all_of_it = (each.described([OF_QUICK, "seed=0"]).runs for each in (one, whole))
-    assert set(map(Settings.run_dir, found)) < set(map(Settings.run_dir, all_of_it))
+    assert set() < set(map(Settings.run_dir, found)) <= set(map(Settings.run_dir, all_of_it))
+
+
+@pytest.mark.parametrize("name", sorted(reproducible()))
+def test_a_sweep_takes_no_choice_within_a_group_from_a_comparison(name):
+    known = Paper.read(name)
+    with sweep_of_runs.hydra():
+        for sweep in [*known.sweeps, *known.quick]:
+            named = {each.partition("=")[0] for each in sweep.overrides}
+            for experiment in filter(sweep.covers, known.experiments):
+                lines = sweep_of_runs.comparison([f"+experiment={experiment}", OF_QUICK])
+                groups = {each.partition("=")[0] for line in lines for each in line}
+                lost = {each for each in groups if "/" in each and each.split("/")[0] in named}
+                assert not lost - named, (experiment, sweep.overrides)
 
 
 @pytest.mark.parametrize("bad", ["seed=0", 3, {"overrides": []}, {"experiments": ["a"]}])
