@@ -23,6 +23,8 @@ RUNS = {  # some of each that the notebooks read: methods, and how many workers
     "dc2_imagenet_fed": (["allreduce", FED], 2),
     "netsense_resnet18_degrading": (["allreduce,netsense"], 2),
     "dct_fig2": (["dct_dp controller.density=0.5,0.05"], 1),
+    "covap_fig1": (["allreduce", "topk compressor=covap controller.density=0.34"], 16),
+    "acp_fig4": (["allreduce,acp_sgd"], 8),
     "dct_fig8c": (["hogwild", "dct_hogwild controller.density=0.25,0.1,0.05"], 2),
 }
 FEW = ("scale=laptop", "network=calibrated", "steps=12", "eval_every=4", "seed=0")
