@@ -71,8 +71,8 @@ def _one(name: str) -> Iterator[str]:
     group, _, choice = name.partition("=")
     files = choices(group)
     sections = of_sections()
-    keys = {line.name: line for line, _ in _blocks(_config()[1])}
-    keys |= {f"{name}.{line.name}": line for name, lines in sections.items() for line in lines}
+    keys = {line.name: line for line in of_keys()}
+    keys |= {f"{name}.{line.name}": line for name in sections for line in sections[name]}
     if name == "constraints":
         yield from constraints.reference()
     elif choice in files:

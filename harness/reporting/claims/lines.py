@@ -67,19 +67,19 @@ def _joined(told: Iterable[tuple[str, str]]) -> str:
     return "; ".join(f"{network}: {text}" for network, text in known.items())
 
 
-class Split(NamedTuple):
+class ClaimsSplit(NamedTuple):
     """Claims that have runs or a prediction, and how many others each id has."""
 
     decided: list[Claim]
     without_runs: Counter[str]
 
 
-def split(judged: Sequence[Claim]) -> Split:
+def split(judged: Sequence[Claim]) -> ClaimsSplit:
     """Where nothing has runs or a prediction, all claims are shown with the reason."""
     decided = [each for each in judged if each.runs or each.network == PREDICTED] or list(judged)
     told = {(each.id, each.text) for each in decided}
     others = {(each.id, each.text) for each in judged} - told
-    return Split(decided, Counter(id for id, _ in sorted(others)))
+    return ClaimsSplit(decided, Counter(id for id, _ in sorted(others)))
 
 
 def counted(judged: Sequence[Claim]) -> dict[str, int]:
