@@ -1,6 +1,6 @@
 """What the runs of a paper say, as tables: results on disk -> DataFrames."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -120,22 +120,42 @@ def _in_front(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _conditions(table: pd.DataFrame) -> pd.Series:
-    """`key value` of what sets the profile of a row apart from others of its experiment."""
+    """`key value` of what sets a row's profile, then its network, apart in its experiment.
+
+    The networks of packets and of virtual time are not held against each other.
+    """
+    profiles = _apart(table, ["experiment", "model"], _of_profile)
+    networks = _apart(table, ["experiment", "model", "world"], _of_network)
+    return pd.Series(
+        [", ".join(filter(None, each)) for each in zip(profiles, networks, strict=True)],
+        table.index,
+    )
+
+
+def _apart(
+    table: pd.DataFrame, by: list[str], part: Callable[[dict[str, Any]], dict[str, Any]]
+) -> pd.Series:
+    """`key value` of a `part` of each row's conditions that rows alike `by` do not share."""
     told = pd.Series("", index=table.index)
-    for _, rows in table.groupby(["experiment", "model"]):
-        profiles = [_of_profile(each) for each in rows.conditions]
-        keys = sorted({key for each in profiles for key in each})
-        apart = [key for key in keys if len({str(each.get(key)) for each in profiles}) > 1]
-        for index, profile in zip(rows.index, profiles, strict=True):
-            parts = [
-                f"{key.split('.')[-1]} {_said(profile[key])}" for key in apart if key in profile
-            ]
-            told[index] = ", ".join(parts)
+    for _, rows in table.groupby(by):
+        parts = [part(each) for each in rows.conditions]
+        keys = sorted({key for each in parts for key in each})
+        apart = [key for key in keys if len({str(each.get(key)) for each in parts}) > 1]
+        for index, own in zip(rows.index, parts, strict=True):
+            said = [f"{key.split('.')[-1]} {_said(own[key])}" for key in apart if key in own]
+            told[index] = ", ".join(said)
     return told
 
 
 def _of_profile(conditions: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in conditions.items() if key.startswith("profile.")}
+
+
+def _of_network(conditions: dict[str, Any]) -> dict[str, Any]:
+    """Of a device its name, which stands for its costs."""
+    named = {"network.device": conditions.get("network.device.name")}
+    keys = [key for key in conditions if key.startswith("network.")]
+    return named | {key: conditions[key] for key in keys if not key.startswith("network.device")}
 
 
 def _said(value: Any) -> str:
