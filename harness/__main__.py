@@ -4,7 +4,6 @@ import logging
 import os
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import hydra
@@ -16,7 +15,7 @@ from harness.config.refused import in_a_line, keys
 from harness.config.scales import AUTO, chosen, describe
 from harness.config.search_path import CONF
 from harness.config.settings import BadSetting, Settings
-from harness.endings import show_report, tell
+from harness.endings import in_turn
 from harness.help import shown
 from harness.runner import run
 from harness.validation import check_folder, checked
@@ -155,20 +154,13 @@ def _perform(runs: list[Settings]) -> int:
     if planned:
         _plan(planned)
     todo = [settings for settings in runs if not settings["plan"]]
+    estimate = None
     if len(todo) > 1:
         from harness.announce import announced  # torch: not before it is needed
 
-        log.info(announced(todo))
-    states, folders = [], dict[Path, None]()  # in order, each once
-    for settings in todo:
-        outcome = run.perform(settings)
-        tell(settings, outcome)
-        states.append(outcome.state)
-        if settings["report"] and not outcome.run_dir.parent.name.startswith("."):
-            folders[outcome.run_dir.parent] = None
-    for folder in folders:
-        show_report(folder)
-    return 1 if set(states) - {"succeeded"} else 0
+        said, estimate = announced(todo)
+        log.info(said)
+    return in_turn(todo, run.perform, estimate)
 
 
 def _plan(runs: list[Settings]) -> None:

@@ -1,14 +1,22 @@
 """What a command costs, in one line before it starts: runs, minutes, and how to run fewer."""
 
+from typing import NamedTuple
+
 from harness.config import label
 from harness.config.settings import Settings
+from harness.endings import minutes_of
 from harness.reproduce.estimate import Estimate
 
-MINUTE_S = 60.0
+
+class Announced(NamedTuple):
+    """The line, and what it was told by."""
+
+    said: str
+    estimate: Estimate
 
 
-def announced(runs: list[Settings]) -> str:
-    """The line; runs that succeeded before are counted apart."""
+def announced(runs: list[Settings]) -> Announced:
+    """Runs that succeeded before are counted apart."""
     estimate, unknown = Estimate(at_a_time=1), 0
     for settings in runs:
         try:
@@ -19,11 +27,8 @@ def announced(runs: list[Settings]) -> str:
     done = f", {len(runs) - todo} of them done before" if todo < len(runs) else ""
     minutes = f", about {minutes_of(estimate.left_s())}" if todo > unknown else ""
     more = f" and {unknown} of unknown length" if unknown and minutes else ""
-    return f"{len(runs)} runs{done}{minutes}{more}; fewer: {_fewer(runs)}"
-
-
-def minutes_of(seconds: float) -> str:
-    return f"{max(1, round(seconds / MINUTE_S))} min"
+    said = f"{len(runs)} runs{done}{minutes}{more}; fewer: {_fewer(runs)}"
+    return Announced(said, estimate)
 
 
 def _fewer(runs: list[Settings]) -> str:

@@ -1,25 +1,67 @@
-"""What a command says of a run that has ended, and of all of them together."""
+"""The runs of a command in turn, and what it says of each that has ended and of all together."""
 
 import logging
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.config.settings import Settings
 from harness.records.run_directory import read_json
 from harness.runner import run
 
+if TYPE_CHECKING:
+    from harness.reproduce.estimate import Estimate
+
+MINUTE_S = 60.0
 log = logging.getLogger("harness")
 
 
-def tell(settings: Settings, outcome: run.Outcome) -> None:
+def in_turn(
+    runs: list[Settings],
+    perform: Callable[[Settings], run.Outcome],
+    estimate: "Estimate | None" = None,
+) -> int:
+    """Perform every run, say how each ended and what is left, report; 1 where one did not succeed.
+
+    `estimate` is of all of them; without one no time is told.
+    """
+    states, folders = [], dict[Path, None]()  # in order, each once
+    if estimate:
+        estimate.begin()
+    for done, settings in enumerate(runs, 1):
+        outcome = perform(settings)
+        if estimate:
+            estimate.ended(settings)
+        _tell(settings, outcome, _progress(done, len(runs), estimate))
+        states.append(outcome.state)
+        if settings["report"] and not outcome.run_dir.parent.name.startswith("."):
+            folders[outcome.run_dir.parent] = None
+    for folder in folders:
+        _show_report(folder)
+    return 1 if set(states) - {"succeeded"} else 0
+
+
+def minutes_of(seconds: float) -> str:
+    return f"{max(1, round(seconds / MINUTE_S))} min"
+
+
+def _progress(done: int, of: int, estimate: "Estimate | None") -> str:
+    """`; 3 of 15, about 12 min left`; empty for a run that is alone."""
+    left_s = estimate.left_s() if estimate else 0.0
+    left = f", about {minutes_of(left_s)} left" if left_s else ""
+    return f"; {done} of {of}{left}" if of > 1 else ""
+
+
+def _tell(settings: Settings, outcome: run.Outcome, progress: str) -> None:
     """Say how the run ended, and where its results are."""
     label = f"{settings['method.name']} seed {settings['seed']}: {outcome.run_dir}"
     if outcome.skipped:
-        log.info("skipped, succeeded before: %s (rerun=true to run again)", label)
+        log.info("skipped, succeeded before: %s (rerun=true to run again)%s", label, progress)
     elif outcome.state == "succeeded":
-        log.info("succeeded: %s%s", label, _resting(outcome.run_dir))
+        log.info("succeeded: %s%s%s", label, _resting(outcome.run_dir), progress)
     else:
-        log.error("%s\n%s", label, run.failure_report(outcome))
+        log.error("%s%s\n%s", label, progress, run.failure_report(outcome))
 
 
 def _resting(run_dir: Path) -> str:
@@ -28,7 +70,7 @@ def _resting(run_dir: Path) -> str:
     return f", timed by the training of {curve['run']} (reuse_training)" if curve else ""
 
 
-def show_report(folder: Path) -> None:
+def _show_report(folder: Path) -> None:
     """Print the report of `folder`, or why there is none."""
     from harness.report import report
     from harness.reporting.analysis.load import (

@@ -100,5 +100,7 @@ def test_the_command_says_what_it_will_do_before_it_does_it(tmp_path: Path) -> N
     assert scale.startswith("scale=laptop: ") and announced.startswith("2 runs, about ")
     assert announced.endswith("fewer: method=allreduce")
     assert [line.split(":")[0] for line in ended] == ["succeeded", "succeeded"]
+    assert [line.split("; ")[1].split(", about")[0] for line in ended] == ["1 of 2", "2 of 2"]
+    assert ended[0].endswith(" min left")
     again = completed(command, 120)
     assert "2 runs, 2 of them done before" in again.stdout, again.stdout + again.stderr

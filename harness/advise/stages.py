@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from harness.advise import race
 from harness.advise.compositions import Contender, Question
-from harness.announce import announced, minutes_of
+from harness.announce import announced
 from harness.config.settings import BadSetting, Settings
+from harness.endings import minutes_of
 from harness.plan import Plan
 from harness.reporting.analysis import load, metrics
 from harness.reproduce.estimate import Estimate
@@ -187,7 +188,7 @@ def over_packets(question: Question, finalists: Sequence[Contender], say: Say) -
         say(f"3. finalists over packets: skipped, as {question.why_not}")
         return {}
     runs = [question.settings(each.overrides, 0, over_packets=True) for each in finalists]
-    say(f"3. finalists over packets, seed 0: {announced(runs).partition(';')[0]}")
+    say(f"3. finalists over packets, seed 0: {announced(runs).said.partition(';')[0]}")
     outcomes = perform(runs, lambda settings, outcome: None)
     for outcome in outcomes:
         if outcome.state != "succeeded":

@@ -10,14 +10,15 @@ command line finds its finished run.
 import logging
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Self
 
 from harness import signals
 from harness.around.nodes import Nodes
 from harness.around.settings import OWN, SHARED, composed
-from harness.config.settings import BadSetting, Settings
-from harness.endings import show_report, tell
+from harness.config.settings import BadSetting
+from harness.endings import in_turn
 from harness.runner import run
 
 PROGRAM = "harness.around.supervise"
@@ -63,7 +64,7 @@ def main() -> int:
         if {"-h", "--help"} & set(before):
             print(_help())
             return 0
-        return _perform(composed(arguments))
+        return in_turn(composed(arguments), partial(run.done_once, do=_do, alone=True))
     except BadSetting as error:
         print(f"around: {error}", file=sys.stderr)
         return 1
@@ -77,19 +78,6 @@ def _help() -> str:
     own = "\n".join(f"  {key}= {told}" for key, told in OWN.items())
     shared = f"and of `python -m harness --help`: {', '.join(SHARED)}, emulation.dilation"
     return f"{(__doc__ or '').strip()}\n\n{own}\n{shared}"
-
-
-def _perform(runs: list[Settings]) -> int:
-    states, folders = [], dict[Path, None]()
-    for settings in runs:
-        outcome = run.done_once(settings, _do, alone=True)
-        tell(settings, outcome)
-        states.append(outcome.state)
-        if settings["report"] and not outcome.run_dir.parent.name.startswith("."):
-            folders[outcome.run_dir.parent] = None
-    for folder in folders:
-        show_report(folder)
-    return 1 if set(states) - {"succeeded"} else 0
 
 
 def _do(run_dir: Path, lock: int | None) -> None:
