@@ -47,7 +47,7 @@ def test_parts_of_one_s_own_are_trained_and_named(mine):
 OWN = ("model=net", "dataset=stripes", "network=simulated", "emulation.compute=measured")
 BAD = {
     "+model.hiden=3": "model: mine.Net takes no 'hiden'; it takes hidden, num_classes",
-    "model._target_=mine.Nett": "model._target_ must name a class: mine.Nett: No module named",
+    "model._target_=mine.Nett": "model._target_ must name a class: mine.Nett: there is no 'Nett'",
     "model._target_=gone.Net": "model._target_ must name a class: gone.Net: No module named 'gone'",
     "model._target_=os.getcwd ~model.hidden": "os.getcwd must make a torch.nn.Module, got str",
     "dataset=digits dataset.size=16": "model: Net does not go with data set digits: ",

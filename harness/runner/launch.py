@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import sklearn.datasets  # noqa: F401  digits are in it; once here saves every rank a second
-import sklearn.model_selection  # noqa: F401  likewise
 import torch._dynamo  # noqa: F401  DDP imports it; once here saves every rank two seconds
 import torchvision  # noqa: F401  likewise
 from setproctitle import setproctitle

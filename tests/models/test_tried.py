@@ -21,9 +21,11 @@ OF |= {
     "lstm_as_lstm_ptb": OF["lstm_ptb"],
     "vgg16": IMAGES[1:6],
     "vgg16_cifar": IMAGES[1:6],
+    "vgg19": IMAGES[1:6],
 }
 OF |= dict.fromkeys(("transformer_small", "transformer_iwslt"), ("catalogues", "iwslt14_de_en"))
 OF |= {"text_conv": ("passages",)}
+OF |= dict.fromkeys(("bert_base", "bert_large", "bert_cn", "gpt2"), ())  # of replays alone
 MODELS = list(choices("model"))
 
 

@@ -160,7 +160,7 @@ def test_a_checkpoint_is_what_the_next_run_starts_from(trained, tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["method=no_such"], ["no_such", "method", "allreduce"]),
+        (["method=no_such"], ["no_such", "method", "--help method"]),
         (
             ["method=topk", "controller.density=0.1", "controller.density=0"],
             ["controller", "(0, 1]", "0"],
