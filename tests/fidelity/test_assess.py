@@ -27,7 +27,7 @@ from tests.fidelity.test_command import LAST
 # two hundred replays, 90 s of one core, which this process keeps
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 # Tables of which runs have one model, and predictions all.
-PARTS = {"covap_table1", "covap_fig11a", "acp_table3", "acp_fig4"}
+PARTS = {"acp_fig2", "covap_table1", "covap_fig11a", "acp_table3", "acp_fig4"}
 FITTED = "acp_fig5_text"  # three cells tell one latency
 
 
