@@ -4,23 +4,30 @@ import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from harness.config.settings import Settings
 from harness.records.run_directory import read_json
 from harness.runner import run
 
-if TYPE_CHECKING:
-    from harness.reproduce.estimate import Estimate
-
 MINUTE_S = 60.0
 log = logging.getLogger("harness")
+
+
+class TimeLeft(Protocol):
+    """How long runs take, by what those that ended took."""
+
+    def begin(self) -> None: ...
+
+    def ended(self, settings: Settings) -> None: ...
+
+    def left_s(self) -> float: ...
 
 
 def in_turn(
     runs: list[Settings],
     perform: Callable[[Settings], run.Outcome],
-    estimate: "Estimate | None" = None,
+    estimate: TimeLeft | None = None,
 ) -> int:
     """Perform every run, say how each ended and what is left, report; 1 where one did not succeed.
 
@@ -46,7 +53,7 @@ def minutes_of(seconds: float) -> str:
     return f"{max(1, round(seconds / MINUTE_S))} min"
 
 
-def _progress(done: int, of: int, estimate: "Estimate | None") -> str:
+def _progress(done: int, of: int, estimate: TimeLeft | None) -> str:
     """`; 3 of 15, about 12 min left`; empty for a run that is alone."""
     left_s = estimate.left_s() if estimate else 0.0
     left = f", about {minutes_of(left_s)} left" if left_s else ""

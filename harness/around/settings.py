@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from harness.config import sweep
-from harness.config.refused import keys, refused, replaced
+from harness.config.refused import in_a_line, keys
 from harness.config.run import Emulation, Run, Target, Timeouts
 from harness.config.settings import OF_THE_EDGE, BadSetting, Settings
 from harness.config.typed import is_section, located, of_part, require
@@ -180,21 +180,15 @@ def _require_known(override: str) -> None:
 
 
 def _choices(overrides: list[str]) -> list[list[str]]:
-    try:
-        with sweep.hydra():
-            return sweep.choices(overrides)
-    except Exception as error:
-        raise BadSetting(replaced(overrides) or refused(error, overrides)) from error
+    with in_a_line(overrides), sweep.hydra():
+        return sweep.choices(overrides)
 
 
 def _settings(choice: list[str], command: dict[str, Any], own: dict[str, str]) -> Settings:
     """One run: what links need of a configuration, and the command."""
-    try:
-        with sweep.hydra():
-            told = sweep.plain_settings(sweep.load(choice)).config
-            parsed = OverridesParser.create().parse_overrides(choice)
-    except Exception as error:
-        raise BadSetting(replaced(choice) or refused(error, choice)) from error
+    with in_a_line(choice), sweep.hydra():
+        told = sweep.plain_settings(sweep.load(choice)).config
+        parsed = OverridesParser.create().parse_overrides(choice)
     config = {key: told[key] for key in KEPT} | {"plan": False, "around": command}
     if "experiment" not in map(sweep.key_of, parsed):
         config["experiment"] = EXPERIMENT
@@ -206,10 +200,8 @@ def _settings(choice: list[str], command: dict[str, Any], own: dict[str, str]) -
     typed = shlex.join([*words, "--", *command["words"]])
     more = {"method": {"name": command["name"]}, "typed": f"python -m harness.around {typed}"}
     settings = Settings(config | more)
-    try:
+    with in_a_line(choice):
         checked(settings)
-    except BadSetting as error:
-        raise BadSetting(replaced(choice) or str(error)) from error
     return settings
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from harness import signals
 from harness.config.refused import in_a_line
 from harness.config.settings import BadSetting, Settings
+from harness.endings import minutes_of
 from harness.records import environment
 from harness.reporting.analysis.load import NoRuns
 from harness.reproduce import page, reference
@@ -19,8 +20,6 @@ from harness.reproduce.paper import OF_QUICK, QUICK, Paper, check, results_of
 from harness.reproduce.perform import ATTEMPTS, perform
 from harness.runner.run import Outcome, failure_report
 from harness.validation import check_folder
-
-MINUTE_S = 60.0
 
 
 def main() -> int:
@@ -83,7 +82,7 @@ def _announced(runs: list[Settings]) -> Estimate:
         estimate.add(settings)
     left = {True: "in virtual time", False: "over packets"}
     parts = [
-        f"{estimate.runs(kind)} {name}, about {_minutes(estimate.left_s(kind))}"
+        f"{estimate.runs(kind)} {name}, about {minutes_of(estimate.left_s(kind))}"
         for kind, name in left.items()
     ]
     todo = estimate.runs(True) + estimate.runs(False)
@@ -126,13 +125,9 @@ def _reproduced(paper: Paper, runs: list[Settings], estimate: Estimate) -> int:
 def _tell(settings: Settings, outcome: Outcome, estimate: Estimate) -> None:
     left = estimate.runs(True) + estimate.runs(False)
     label = f"{settings['experiment']} {settings['method.name']} seed {settings['seed']}"
-    more = f"{left} to do, about {_minutes(estimate.left_s())}"
+    more = f"{left} to do, about {minutes_of(estimate.left_s())}"
     why = "" if outcome.state == "succeeded" else f" ({outcome.error})"
     print(f"{label}: {outcome.state}{why}; {more}", flush=True)
-
-
-def _minutes(seconds: float) -> str:
-    return f"{max(1, round(seconds / MINUTE_S))} min"
 
 
 if __name__ == "__main__":

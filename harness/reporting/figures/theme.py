@@ -3,14 +3,12 @@
 import io
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import pandas as pd
-from fontTools.subset import Options
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -32,7 +30,6 @@ LOOK: Any = {
     "svg.hashsalt": "gradnet",  # the same figure is the same file
     "svg.fonttype": "none",  # text stays text, which can be searched and is a quarter as long
 }
-PLACING = ("GDEF", "GPOS", "GSUB")  # tables of a font that say where its letters go
 TARGET: Any = {"color": "0.25", "linewidth": 1.2, "linestyle": (0, (6, 2, 1, 2)), "zorder": 1.5}
 SHEET_LETTERS = 96  # of a legend, side by side
 HANDLE_LETTERS = 10  # that a legend's line takes before its label, with the gaps
@@ -121,20 +118,8 @@ def save(figure: Figure, path: Path) -> list[Path]:
     files = [path.with_name(path.name + suffix) for suffix in (".svg", ".pdf")]
     path.parent.mkdir(parents=True, exist_ok=True)
     files[0].write_bytes(svg(figure))
-    with _fonts_without_placing():
-        figure.savefig(files[1], metadata={"CreationDate": None})
+    figure.savefig(files[1], metadata={"CreationDate": None})
     return files
-
-
-@contextmanager
-def _fonts_without_placing() -> Iterator[None]:
-    """Fonts go into a pdf without PLACING, whose reading took a fifth of a report's time."""
-    before = Options._drop_tables_default  # matplotlib adds to it, and has no setting of its own
-    Options._drop_tables_default = [*before, *PLACING]
-    try:
-        yield
-    finally:
-        Options._drop_tables_default = before
 
 
 @mpl.rc_context(LOOK)
