@@ -242,8 +242,8 @@ def test_a_number_of_tensors_that_fits_no_model_ends_the_session_alone(tensors, 
     bench = Bench(tmp_path, workers=1, steps=8)
     with bench.running():
         pusher = Pusher(bench.port, 0, 8)
-        pusher.client.connection.send(Push(0, 0, tensors, 1.0, 8, 0.0, 0), torch.tensor(ROW))
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(ConnectionLost):  # before the row was sent, or after
+            pusher.client.connection.send(Push(0, 0, tensors, 1.0, 8, 0.0, 0), torch.tensor(ROW))
             pusher.client.connection.receive()
         steps_of(Pusher(bench.port, 0, 8), 8)
     assert bench.counts() == [[1] * 8]
