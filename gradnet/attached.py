@@ -210,10 +210,11 @@ def _workers(model: DistributedDataParallel, timeout: timedelta | None) -> Worke
     """The ranks of the model's group, in a group of their own, with an order of its own."""
     ranks = dist.get_process_group_ranks(model.process_group)
     device = next(model.parameters()).device
+    by_gloo = device.type == "cpu" or dist.get_backend(model.process_group) == "gloo"
     group = dist.new_group(
         ranks,
         timeout=timeout,
-        backend="nccl" if device.type == "cuda" else "gloo",
+        backend="gloo" if by_gloo else "nccl",
         use_local_synchronization=len(ranks) < dist.get_world_size(),
     )
     assert isinstance(group, dist.ProcessGroup)  # this rank is a member

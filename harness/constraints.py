@@ -50,7 +50,7 @@ class Combination(NamedTuple):
     @classmethod
     def of(cls, run: Run) -> "Combination":
         workers = run.workers // run.network.machines_of_run()
-        gpus = run.network.gpus(workers), torch.cuda.device_count()
+        gpus = run.gpus(workers), torch.cuda.device_count()
         return cls(run, run.compressor(), run.controller(), run.activations(), workers, *gpus)
 
     @property
@@ -159,7 +159,7 @@ def _can_go_on(c: Combination, path: str) -> None:
     begin = resume.resumed(path)
     assert begin is not None  # a path is given
     resume.check(c.run, begin, c.workers_here)
-    then, now = begin.manifest.device, c.run.device_type(c.gpus_needed)
+    then, now = begin.manifest.device, c.run.device_type(c.workers_here)
     if then != now:
         raise ValueError(f"was trained on {then}, and here device is {now}")
 
@@ -188,8 +188,9 @@ LISTED = Beside("for model {c.run.model.name}",
                 lambda c: getattr(c.run.model, "has_no_forward", False))  # fmt: skip
 WATCHED = Beside("of model {c.run.model.name}", lambda c: c.run.watch is not None)
 RESUMED = Beside("of the same settings", lambda c: c.run.resume_from is not None)
-CUDA = Beside("for {c.workers_here} workers on {c.gpus_here} GPUs (they need {c.gpus_needed})",
+CUDA = Beside("for {c.workers_here} workers on {c.gpus_here} GPUs",
               lambda c: c.run.device == "cuda")  # fmt: skip
+ON_CPUS = Beside("on CPUs", lambda c: c.run.device_type(c.workers_here) == "cpu")
 CUT = Beside("for model {c.run.model.name}", lambda c: isinstance(c.run.parallel, Split))
 WHOLE = Beside("with parallel=data", lambda c: isinstance(c.run.parallel, Data))
 SPLIT = Beside("with parallel=split", lambda c: type(c.run.parallel) is Split)
@@ -207,6 +208,7 @@ UNSIZED = Beside(COMPRESSOR, lambda c: c.compressor.elements(Size([1]), 0) is No
 LEVELLED = Beside(COMPRESSOR, lambda c: c.compressor.has_level)
 LEVELLESS = Beside(COMPRESSOR, lambda c: not c.compressor.has_level)
 UNIFORM = Beside(COMPRESSOR, lambda c: c.compressor.uniform_density and not c.serves("async"))
+VIRTUAL = Beside("in virtual time", lambda c: c.run.network.in_process)
 PACKETS = Beside("over packets", lambda c: not c.run.network.in_process)
 MEASURED = Beside("over packets with emulation.compute=measured", lambda c: c.is_real)
 APART = Beside("where compression does not take turns with backward",
@@ -316,7 +318,12 @@ CONSTRAINTS = (
                _is_not(1)),
     Constraint(UNIFORM, "controller.agree", "min or mean", "which needs one density on all workers",
                lambda c, agree: agree == "local" and not c.controller.same_everywhere),
-    Constraint(CUDA, "device", "cpu or auto", "", lambda c, _: c.gpus_here < c.gpus_needed),
+    Constraint(CUDA, "device", "cpu or auto", "one each, or one for all with backend=gloo",
+               lambda c, _: c.gpus_here < c.gpus_needed),
+    Constraint(VIRTUAL, "backend", "auto", "which sends nothing", _is_not("auto")),
+    Constraint(SERVER, "backend", "auto", "whose messages are its own", _is_not("auto")),
+    Constraint(ON_CPUS, "backend", "gloo or auto", "between which NCCL sends nothing",
+               _is_not("gloo", "auto")),
     Constraint(RESUMED, "resume_from", "a run or checkpoint", "made on such a device", _can_go_on),
     Constraint(MEASURED, "emulation.compression", "own or null",
                "where nobody says when the device is free", _is_not("own", None)),

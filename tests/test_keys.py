@@ -77,6 +77,7 @@ SHOWN = {  # keys that only say where, whether or how something is shown, or bou
     "target.value": "when a target was met is found afterwards, but for ends_run",
     "target.metric": "likewise",
     "device": "where it is computed, with the same result",
+    "backend": "what carries packets, of which virtual time has none: refused",
     "emulation.dilation": "real seconds of an emulated one, of which virtual time has none",
     "model.times.device": "where times were taken",
     "model.times.source": "who tells them",

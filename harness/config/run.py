@@ -130,6 +130,7 @@ class Run:
     accumulate: Count  # micro-batches of a step
     precision: Literal["float32", "bf16"]
     device: Literal["auto", "cpu", "cuda"]
+    backend: Literal["auto", "gloo", "nccl"]  # of collectives over packets
     eval_every: Count
     checkpoint_every: Whole | None  # 0: only at the end; None: never
     initial_weights: Path | None
@@ -194,9 +195,13 @@ class Run:
         self.dataset.check()
         getattr(self.model, "check_files", lambda: None)()
 
-    def device_type(self, needed: int) -> str:
-        """`cuda`, where so many GPUs are needed and this machine has them; or `cpu`."""
-        few = torch.cuda.device_count() < needed
+    def gpus(self, workers: int) -> int:
+        """GPUs that `workers` of one machine need: one each, or over gloo one for all."""
+        return 1 if self.backend == "gloo" else self.network.gpus(workers)
+
+    def device_type(self, workers: int) -> str:
+        """`cuda`, where this machine has the GPUs that `workers` on it need; or `cpu`."""
+        few = torch.cuda.device_count() < self.gpus(workers)
         return "cpu" if self.device == "cpu" or (self.device == "auto" and few) else "cuda"
 
     def total_steps(self, steps_per_epoch: int) -> int:

@@ -45,8 +45,9 @@ PLAIN = {  # keys of no section, and what they are in a Run
     each: each
     for each in (
         "seed", "network_seed", "workers", "workers_per_node", "steps", "epochs", "batch_size",
-        "accumulate", "precision", "device", "eval_every", "checkpoint_every", "initial_weights",
-        "resume_from", "error_feedback", "residual_decay", "overlap", "fusion", "reuse_training",
+        "accumulate", "precision", "device", "backend", "eval_every", "checkpoint_every",
+        "initial_weights", "resume_from", "error_feedback", "residual_decay", "overlap", "fusion",
+        "reuse_training",
     )
 } | {"bucket_mb": "full_bucket_mb", "controller.agree": "agree"}  # fmt: skip
 # where, whether and how shown, and what follows from the rest
@@ -72,7 +73,7 @@ NOT_IDENTITY_OF_NETWORK = (
 # network. Any other key must be equal.
 MISSING = re.compile(r"missing \d+ required .*?arguments?: (.*)")  # as Python says it
 FREE = {"experiment", "method", "steps", "epochs", "target", "eval_every", "checkpoint_every"}
-FREE |= {"initial_weights", "resume_from", "device", "workers_per_node", "profile", "network"}
+FREE |= {"initial_weights", "resume_from", "device", "backend", "workers_per_node", "profile", "network"}
 FREE |= {"network_seed"}
 FREE |= {"emulation", "timeouts", "results", "plan", "rerun", "report", "tracker"}
 FREE |= {"reuse_training"}

@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-import torch
 
 from harness.config.run import Run
 from harness.config.settings import Settings
@@ -35,8 +34,8 @@ class Composition(NamedTuple):
 
     @property
     def on_gpus(self) -> bool:
-        """True if every worker gets a GPU of its own here; otherwise all compute on the CPU."""
-        return self.run.device != "cpu" and torch.cuda.device_count() >= self.run.workers
+        """True if workers get GPUs here; otherwise all compute on the CPU."""
+        return self.run.device_type(self.run.workers) == "cuda"
 
     @property
     def impairments(self) -> dict[str, float]:

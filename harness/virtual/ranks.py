@@ -89,7 +89,7 @@ class VirtualRun:
         self._alike = workers if self._network.alike else 1  # for how many a rank stands
         self._size = workers // self._alike
         on_cpu = parallel.servers or run.emulation.is_replay
-        self._device = torch.device("cpu" if on_cpu else run.device_type(1))
+        self._device = torch.device("cpu" if on_cpu else run.device_type(run.workers))
         self._data: Any = SharedDataSet(run.dataset)
         traffic = Traffic(costs)
         self._message = traffic.begin

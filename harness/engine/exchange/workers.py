@@ -17,6 +17,9 @@ OPERATIONS = {"sum": dist.ReduceOp.SUM, "min": dist.ReduceOp.MIN}
 class Workers(Collectives):
     """One rank's view of a process group.
 
+    Tensors are on `device`. Where that is a GPU and the group is gloo's, they travel by way of the
+    host's memory, which is not time on the wire.
+
     `intervals` are when collectives were on the wire, monotonic; whoever reads them clears them.
     `counted` has begin, end, sent and received bytes of every collective; who records them takes
     them out.
@@ -30,20 +33,28 @@ class Workers(Collectives):
     def __post_init__(self) -> None:
         self.rank = self.group.rank()
         self.world_size = self.group.size()
+        by_nccl = self.device.type == "cuda" and dist.get_backend(self.group) == "nccl"
+        self._from = self.device if by_nccl else torch.device("cpu")  # that the group sends from
 
     def _all_reduce(self, tensor: Tensor, op: str) -> None:
+        sent = tensor.to(self._from)
         with _Timed(self):
-            dist.all_reduce(tensor, op=OPERATIONS[op], group=self.group)
+            dist.all_reduce(sent, op=OPERATIONS[op], group=self.group)
+        if sent is not tensor:
+            tensor.copy_(sent)
 
     def _all_gather_v(self, mine: Tensor, sizes: list[int]) -> list[Tensor]:
+        sent = mine.to(self._from)
         with _Timed(self):
-            return (self._padded if self.device.type == "cuda" else self._ring)(mine, sizes)
+            pieces = (self._padded if sent.is_cuda else self._ring)(sent, sizes)
+        return [piece.to(self.device) for piece in pieces]
 
     def _all_to_all(self, mine: Tensor, outgoing: list[int], incoming: list[int]) -> Tensor:
-        theirs = mine.new_empty(sum(incoming))
+        sent = mine.to(self._from)
+        theirs = sent.new_empty(sum(incoming))
         with _Timed(self):
-            dist.all_to_all_single(theirs, mine, incoming, outgoing, group=self.group)
-        return theirs
+            dist.all_to_all_single(theirs, sent, incoming, outgoing, group=self.group)
+        return theirs.to(self.device)
 
     def _count(self, sent: int, received: int) -> None:
         super()._count(sent, received)  # after each collective

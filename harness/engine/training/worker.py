@@ -64,7 +64,7 @@ def _run(
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // local.local_world_size))
     torch.manual_seed(run.seed)
     timeout = timedelta(seconds=exchange_timeout_s)
-    dist.init_process_group(_backend(device), timeout=timeout)
+    dist.init_process_group(_backend(run, device), timeout=timeout)
     loop, groups = build_rank(run, run_dir, clock, device, local, timeout)
     events.append("rank_ready", rank=rank, pid=os.getpid())
     loop.run()
@@ -135,16 +135,17 @@ def gather(mine: Any) -> list[Any]:
 
 
 def _device(run: Run, rank: int, local: LocalRanks) -> torch.device:
-    """A GPU of its own for every rank of this machine, or the CPU; NCCL cannot share one."""
+    """A GPU for every rank of this machine, shared where gloo lets them, or the CPU."""
     if run.device_type(local.local_world_size) == "cpu":
         return torch.device("cpu")
-    device = torch.device("cuda", local.local_rank(rank))
+    device = torch.device("cuda", local.local_rank(rank) % torch.cuda.device_count())
     torch.cuda.set_device(device)
     return device
 
 
-def _backend(device: torch.device) -> str:
-    return "nccl" if device.type == "cuda" else "gloo"
+def _backend(run: Run, device: torch.device) -> str:
+    fitting = "nccl" if device.type == "cuda" else "gloo"
+    return fitting if run.backend == "auto" else run.backend
 
 
 def _drifted(gradients: Gradients, group: dist.ProcessGroup) -> bool:
