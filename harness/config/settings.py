@@ -73,7 +73,15 @@ NOT_IDENTITY_OF_NETWORK = (
 # network. Any other key must be equal.
 MISSING = re.compile(r"missing \d+ required .*?arguments?: (.*)")  # as Python says it
 FREE = {"experiment", "method", "steps", "epochs", "target", "eval_every", "checkpoint_every"}
-FREE |= {"initial_weights", "resume_from", "device", "backend", "workers_per_node", "profile", "network"}
+FREE |= {
+    "initial_weights",
+    "resume_from",
+    "device",
+    "backend",
+    "workers_per_node",
+    "profile",
+    "network",
+}
 FREE |= {"network_seed"}
 FREE |= {"emulation", "timeouts", "results", "plan", "rerun", "report", "tracker"}
 FREE |= {"reuse_training"}

@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-
 from harness.config.run import Run
 from harness.config.settings import Settings
 from harness.emulation.topology import Topology
