@@ -13,6 +13,7 @@ from torch import Tensor
 
 from compressors import kernels
 from compressors.counter_rng import BITS, halves, uniform
+from compressors.kernels import gpu
 from compressors.packing import NOTHING, pack, packed_bytes, unpack
 from compressors.workspace import workspace
 
@@ -39,6 +40,8 @@ def add_measure_(total: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor]:
         other = NOTHING if added is None else added.numpy()
         largest, squares = native.quantise.add_measure(total.numpy(), other)
         return total.new_tensor(largest), torch.tensor(squares, dtype=torch.float64)
+    if total.is_cuda and (measured := gpu.add_measure_(total, added)) is not None:
+        return measured
     if added is not None:
         total.add_(added)
     largest = total.abs().max() if total.numel() else total.new_zeros(())
@@ -64,6 +67,8 @@ def add_round_(
     """
     n, device = total.numel(), total.device
     native = kernels.of(total)
+    if total.is_cuda and gpu.loops() is not None and n:
+        return _rounded_on_gpu(total, added, grid, steps, key, keep, norm)
     if native is None or (added is not None and kernels.of(added) is None):
         if added is not None:
             total.add_(added)
@@ -90,11 +95,39 @@ def average_(mean: Tensor, grid: Grid, rounded: list[tuple[Tensor, ...]]) -> Ten
         ends = grid.ends.numpy()
         native.quantise.average(*where, ends, grid.levels, grid.width, mean.numpy())
         return mean
+    if mean.is_cuda and gpu.loops() is not None and mean.numel():
+        blocks = gpu.Blocks.of(grid.ends, mean.device)
+        shares = [each / len(rounded) for _, each in rounded]
+        codes = [each for each, _ in rounded]
+        gpu.sum_rounded_(mean, blocks, grid.width, codes, shares)
+        return mean
     mean.zero_()
     for packed, steps in rounded:
-        codes = unpack(packed, grid.width, mean.numel())
-        mean.add_(_values(codes, grid, steps / len(rounded)))
+        levels = unpack(packed, grid.width, mean.numel())
+        mean.add_(_values(levels, grid, steps / len(rounded)))
     return mean
+
+
+def _rounded_on_gpu(
+    total: Tensor,
+    added: Tensor | None,
+    grid: Grid,
+    steps: Tensor,
+    key: tuple[int, ...],
+    keep: bool,
+    norm: str | None,
+) -> Tensor:
+    """`add_round_` in two passes, or one where the steps are given."""
+    blocks = gpu.Blocks.of(grid.ends, total.device)
+    if norm is None or not gpu.add_norms_(total, added, blocks, steps, grid.levels, norm):
+        if added is not None:
+            total.add_(added)
+        if norm is not None:
+            steps.copy_(_norms(total, int(grid.ends[0]), norm) / grid.levels)
+    least = steps.clamp(min=SMALLEST)
+    factors = (1 << BITS) / least
+    packed, rest = gpu.round_(total, blocks, factors, least, halves(key), grid.width, keep)
+    return torch.cat([packed, pack(rest, grid.width)]) if rest.numel() else packed
 
 
 def _codes(x: Tensor, grid: Grid, steps: Tensor, key: tuple[int, ...], keep: bool) -> Tensor:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from compressors import kernels
+from compressors.kernels import gpu
 from compressors.packing import NOTHING
 from compressors.workspace import workspace
 
@@ -111,7 +112,7 @@ def estimate(
 def kth_largest(x: Tensor, k: int) -> int:
     """The bits of the k-th largest magnitude of `x`, [n], all of which is looked at three times."""
     if x.is_cuda:
-        return int(bits(x).kthvalue(x.numel() - k + 1).values)
+        return int(bits(_search_on_gpu(x, k).values).min())
     if (native := kernels.of(x)) is not None:
         return int(native.ranking.kth_largest(x.numpy(), k)[0])
     rank = x.numel() - k
@@ -124,7 +125,7 @@ def reached_by(x: Tensor, k: int) -> Tensor:
         return x.new_zeros(())
     k = min(k, x.numel())
     if x.is_cuda:
-        return bits(x).topk(k, sorted=False).values.min().view(torch.float32)
+        return bits(_search_on_gpu(x, k).values).min().view(torch.float32)
     return bits(torch.from_numpy(_search(x, k).values)).min().view(torch.float32)
 
 
@@ -203,7 +204,7 @@ def largest(x: Tensor, k: int) -> Tensor:
     if x.is_meta:  # a replay: nothing but the size is known
         return x.new_empty(k, dtype=torch.int64)
     if x.is_cuda:
-        return _largest(bits(x), k)
+        return _search_on_gpu(x, k).index
     return torch.from_numpy(_search(x, k).where.astype(np.int64))
 
 
@@ -222,6 +223,12 @@ def take_largest_(x: Tensor, k: int, added: Tensor | None = None, clear: bool = 
     lies in this thread's memory until it searches again.
     """
     native = kernels.of(x)
+    if x.is_cuda:
+        largest_ = _search_on_gpu(x, k, added)
+        if added is not None and clear:
+            added.zero_()
+        x.index_fill_(0, largest_.index, 0)
+        return largest_
     if added is not None and (native is None or kernels.of(added) is None):
         x.add_(added)
         if clear:
@@ -242,6 +249,9 @@ def more_than(x: Tensor, k: int) -> tuple[Entries, int]:
 
     They are more than k, unless the bound is 0, and lie in this thread's memory.
     """
+    if x.is_cuda and (candidates := _candidates(x, k + 1)) is not None:
+        entries, least = candidates
+        return entries, max(0, int(least.view(torch.int32)) - 1)
     where = _bounding(x.numel())
     reach = _reach(where, k + 1, x.numel())
     while True:
@@ -272,6 +282,40 @@ def _search(x: Tensor, k: int, added: Tensor | None = None, clear: bool = False)
             both = np.sort(np.concatenate([found.where, ties.astype(np.int32)]))
             return kernels.Found(both, x.numpy()[both])
         reach *= 2
+
+
+def _search_on_gpu(x: Tensor, k: int, added: Tensor | None = None) -> Entries:
+    """The k largest magnitudes of x, or of x += added, [n], and their positions, int64.
+
+    What passes a bound from a sample is ranked; all is, where that is fewer than k or far more.
+    """
+    candidates = _candidates(x, k, added)
+    if candidates is None:
+        index = _largest(bits(x), k)
+        return Entries(index, x.index_select(0, index))
+    index, values = some(candidates[0], _largest(bits(candidates[0].values), k))
+    return Entries(index.long(), values)
+
+
+def _candidates(x: Tensor, k: int, added: Tensor | None = None) -> tuple[Entries, Tensor] | None:
+    """Entries of x, or of x += added, of a magnitude, float32 [], or more: k of them at least.
+
+    On a GPU; None where a sample bounds nothing, or did so badly. The sum is made in any case.
+    """
+    n = x.numel()
+    where = _bounding(n)
+    rank = int(_reach(where, k, n))
+    if rank >= where.size // 2:
+        if added is not None:
+            x.add_(added)
+        return None
+    least = sample(x, where, added).topk(rank).values[-1].view(torch.float32)
+    room = n * rank // where.size
+    selected = gpu.select_(x, least, min(n, 2 * room), added, erase=False)
+    passed = int(selected.passed)
+    if not k <= passed <= selected.values.numel():
+        return None
+    return Entries(selected.where[:passed], selected.values[:passed]), least
 
 
 def _bounding(n: int) -> Runs:

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-BYTE = 8  # bits
+BYTE, WORD = 8, 64  # bits; codes whose bits lie together, as in compressors.packing
+TOGETHER = 8  # workers whose contributions are added in one pass
 INDEX_END = 1 << 31  # positions are int32
 
 
@@ -32,17 +33,25 @@ def loops() -> ModuleType | None:
         from compressors.kernels import gpu_loops
     except ImportError:
         return None
-    interprets = gpu_loops.triton.knobs.runtime.interpret
-    return gpu_loops if interprets or any(map(shutil.which, ("cc", "gcc", "clang"))) else None
+    return (
+        gpu_loops
+        if gpu_loops.INTERPRETS or any(map(shutil.which, ("cc", "gcc", "clang")))
+        else None
+    )
 
 
 def select_(
-    total: Tensor, threshold: Tensor, capacity: int, added: Tensor | None = None
+    total: Tensor,
+    threshold: Tensor,
+    capacity: int,
+    added: Tensor | None = None,
+    erase: bool = True,
 ) -> Selected:
     """Take the entries of `total`, [n], of magnitude `threshold`, float32 [], or more out of it.
 
     With `added`, of total += added. NaN is taken, zeros are not. At most `capacity` leave, those of
-    lowest positions; they are zero in `total` afterwards. ValueError for n of 2^31 or more.
+    lowest positions; they are zero in `total` afterwards, or with `erase` false only copied.
+    ValueError for n of 2^31 or more.
     """
     n = total.numel()
     if n >= INDEX_END:
@@ -50,7 +59,7 @@ def select_(
     index = torch.zeros(capacity, dtype=torch.int32, device=total.device)
     values = torch.zeros(capacity, dtype=total.dtype, device=total.device)
     if (kernels := loops()) is None:
-        return _select_in_torch(total, threshold, index, values, added)
+        return _select_in_torch(total, threshold, index, values, added, erase)
     size = kernels.BLOCK
     blocks = -(-n // size)
     counts = torch.empty(blocks, dtype=torch.int32, device=total.device)
@@ -59,12 +68,19 @@ def select_(
         total, addend, n, threshold, counts, with_added=added is not None, size=size
     )
     ends = counts.cumsum(0)
-    kernels.take_out[(blocks,)](total, n, threshold, ends, index, values, capacity, size=size)
+    kernels.take_out[(blocks,)](
+        total, n, threshold, ends, index, values, capacity, erase=erase, size=size
+    )
     return Selected(index, values, ends[-1])
 
 
 def _select_in_torch(
-    total: Tensor, threshold: Tensor, index: Tensor, values: Tensor, added: Tensor | None
+    total: Tensor,
+    threshold: Tensor,
+    index: Tensor,
+    values: Tensor,
+    added: Tensor | None,
+    erase: bool,
 ) -> Selected:
     if added is not None:
         total.add_(added)
@@ -74,10 +90,173 @@ def _select_in_torch(
     where.clamp_(min=0)
     index.copy_(where)
     values.copy_(torch.where(filled, total.index_select(0, where), 0))
-    # Where nothing was found the first element is put back as it is, unless it was taken itself.
-    first_stays = torch.where(passed[0] & filled[0], 0, total[0])
-    total.index_put_((where,), torch.where(filled, 0, first_stays))
+    if erase:
+        # Where nothing was found the first element is put back as it is, unless it was taken.
+        first_stays = torch.where(passed[0] & filled[0], 0, total[0])
+        total.index_put_((where,), torch.where(filled, 0, first_stays))
     return Selected(index, values, passed.sum())
+
+
+class Blocks(NamedTuple):
+    """Adjacent parts of a vector: of `length` elements each, the last may have less, or by ends."""
+
+    length: int  # 0: unequal
+    ends: Tensor  # int64 [blocks], on the device; of no use where lengths are equal
+    number: int
+
+    @classmethod
+    def of(cls, ends: Tensor, device: torch.device) -> "Blocks":
+        """Those that end at `ends`, int64 [blocks] on the CPU, ascending."""
+        length, last, count = int(ends[0]), int(ends[-1]), ends.numel()
+        equal = torch.arange(length, length * count + 1, max(1, length)).clamp_(max=last)
+        if equal.numel() == count and torch.equal(equal, ends):
+            return cls(length, ends.new_empty(0, device=device), count)
+        return cls(0, ends.to(device), count)
+
+    @property
+    def rounds(self) -> int:
+        """Halvings in which a block is found by its end; 0: it is computed."""
+        return 0 if self.length else max(1, (self.number - 1).bit_length())
+
+
+def add_norms_(
+    total: Tensor, added: Tensor | None, blocks: Blocks, steps: Tensor, levels: int, norm: str
+) -> bool:
+    """Total += added, [n]; into `steps`, [blocks], each block's norm over the levels.
+
+    `norm` is max or l2. False, and nothing is done, where blocks are not of one power of two.
+    """
+    kernels, length = loops(), blocks.length
+    if kernels is None or not 0 < length <= kernels.BLOCK or length & (length - 1):
+        return False
+    rows, addend = kernels.BLOCK // length, total if added is None else added
+    kernels.add_norms[(-(-blocks.number // rows),)](
+        total, addend, total.numel(), steps, float(levels), with_added=added is not None,
+        squared=norm == "l2", rows=rows, block=length, **kernels.EXACT,
+    )  # fmt: skip
+    return True
+
+
+def round_(
+    x: Tensor,
+    blocks: Blocks,
+    factors: Tensor,
+    steps: Tensor,
+    key: tuple[int, int],
+    width: int,
+    keep: bool,
+) -> tuple[Tensor, Tensor]:
+    """Codes of `x`, [n], by stochastic rounding of x times its block's factor, as 16-bit fractions.
+
+    Of whole blocks of 64 packed, uint8, and codes of those left at the end, uint8 [n % 64]; with 8
+    bits all are in the first. `key` is two words; with `keep`, what codes times `steps` stand for
+    is taken from `x`.
+    """
+    kernels, n = loops(), x.numel()
+    assert kernels is not None  # the caller has another way
+    whole = n if width == BYTE else n // WORD * WORD
+    packed = torch.empty(width * whole // BYTE, dtype=torch.uint8, device=x.device)
+    rest = torch.empty(n - whole, dtype=torch.uint8, device=x.device)
+    size, levels = kernels.BYTES, (1 << width - 1) - 1
+    kernels.round_codes[(-(-n // (BYTE * size)),)](
+        x, n, whole, factors, steps, blocks.length, blocks.ends, blocks.number, *key, packed, rest,
+        levels=levels, rounds=blocks.rounds, width=width, keep=keep, size=size, **kernels.EXACT,
+    )  # fmt: skip
+    return packed, rest
+
+
+def sum_rounded_(
+    total: Tensor, blocks: Blocks, width: int, codes: list[Tensor], steps: list[Tensor]
+) -> None:
+    """Into `total`, [n]: the sum of what packed codes and steps of workers stand for, by rank."""
+    kernels, n = loops(), total.numel()
+    assert kernels is not None
+    size, whole = kernels.BLOCK, n if width == BYTE else n // WORD * WORD
+    for first in range(0, len(codes), TOGETHER):
+        some = slice(first, first + TOGETHER)
+        kernels.sum_codes[(-(-n // size),)](
+            total, n, whole, blocks.length, blocks.ends, blocks.number,
+            tuple(codes[some]), tuple(steps[some]), levels=(1 << width - 1) - 1, onto=first > 0,
+            rounds=blocks.rounds, width=width, size=size, **kernels.EXACT,
+        )  # fmt: skip
+
+
+def add_pack_signs_(
+    total: Tensor, added: Tensor | None, packed: Tensor, squared: bool
+) -> Tensor | None:
+    """Signs of total += added, [n], into `packed`; the sum of magnitudes or squares, float64 [].
+
+    None, and nothing is done, where there are no kernels.
+    """
+    kernels, n = loops(), total.numel()
+    if kernels is None or n == 0:
+        return None
+    programs = -(-n // (BYTE * kernels.BYTES))
+    sums = torch.empty(programs, dtype=torch.float64, device=total.device)
+    addend = total if added is None else added
+    kernels.add_pack_measure[(programs,)](
+        total, addend, n, packed, sums, with_added=added is not None, squared=squared,
+        size=kernels.BYTES,
+    )  # fmt: skip
+    return sums.sum()
+
+
+def sum_signs_(total: Tensor, packed: list[Tensor], scales: Tensor, onto: bool) -> bool:
+    """The sum of workers' signs times `scales`, [workers], to `total`, [n], or to 0; by rank.
+
+    False, and nothing is done, where there are no kernels.
+    """
+    kernels, n = loops(), total.numel()
+    if kernels is None or n == 0:
+        return False
+    size = kernels.BLOCK
+    for first in range(0, len(packed), TOGETHER):
+        kernels.sum_signs[(-(-n // size),)](
+            total, n, tuple(packed[first : first + TOGETHER]), scales[first:],
+            onto=onto or first > 0, size=size,
+        )  # fmt: skip
+    return True
+
+
+def add_cast_(
+    total: Tensor, added: Tensor | None, divisor: int, wire: Tensor, keep: bool
+) -> Tensor | None:
+    """(total += added) / divisor into `wire`, [n]; the largest magnitude of the sum, float32 [].
+
+    With `keep`, `total` is left with what the cast took. None, and nothing is done, where there
+    are no kernels.
+    """
+    kernels, n = loops(), total.numel()
+    if kernels is None or n == 0:
+        return None
+    size = kernels.BLOCK
+    programs = -(-n // size)
+    largest = torch.empty(programs, dtype=torch.int32, device=total.device)
+    addend = total if added is None else added
+    kernels.add_cast[(programs,)](
+        total, addend, n, 1 / divisor, float(divisor), wire, largest,
+        with_added=added is not None, keep=keep, size=size, **kernels.EXACT,
+    )  # fmt: skip
+    return largest.max().view(torch.float32)
+
+
+def add_measure_(total: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor] | None:
+    """Largest magnitude, float32 [], and sum of squares, float64 [], of total += added, [n].
+
+    None, and nothing is done, where there are no kernels.
+    """
+    kernels, n = loops(), total.numel()
+    if kernels is None or n == 0:
+        return None
+    size = kernels.BLOCK
+    programs = -(-n // size)
+    largest = torch.empty(programs, dtype=torch.int32, device=total.device)
+    squares = torch.empty(programs, dtype=torch.float64, device=total.device)
+    addend = total if added is None else added
+    kernels.add_measure[(programs,)](
+        total, addend, n, largest, squares, with_added=added is not None, size=size
+    )
+    return largest.max().view(torch.float32), squares.sum()
 
 
 def pack_signs(x: Tensor) -> Tensor:

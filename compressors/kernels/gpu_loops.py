@@ -5,6 +5,9 @@ import triton.language as tl
 
 BLOCK = 2048  # elements a program of the selection handles
 BYTES = 256  # packed bytes a program of the signs handles
+INTERPRETS = triton.knobs.runtime.interpret
+# Products are rounded before they are added, as everywhere else; the interpreter does so anyway.
+EXACT = {} if INTERPRETS else {"enable_fp_fusion": False}
 
 
 @triton.jit
@@ -27,10 +30,13 @@ def add_count(total, added, n, threshold, counts, with_added: tl.constexpr, size
 
 
 @triton.jit
-def take_out(total, n, threshold, ends, index, values, capacity, size: tl.constexpr):
-    """Move what passes to `index` and `values`, ascending; what is beyond `capacity` stays.
+def take_out(
+    total, n, threshold, ends, index, values, capacity, erase: tl.constexpr, size: tl.constexpr
+):  # fmt: skip
+    """Copy what passes to `index` and `values`, ascending; what is beyond `capacity` is left.
 
-    `ends` are the running sums of the counts, this block's included.
+    `ends` are the running sums of the counts, this block's included. With `erase`, what is copied
+    becomes zero.
     """
     block = tl.program_id(0)
     at = block.to(tl.int64) * size + tl.arange(0, size)
@@ -41,7 +47,8 @@ def take_out(total, n, threshold, ends, index, values, capacity, size: tl.conste
     kept = (hit != 0) & (slot < capacity)
     tl.store(index + slot, at.to(tl.int32), mask=kept)
     tl.store(values + slot, v, mask=kept)
-    tl.store(total + at, tl.zeros_like(v), mask=kept)
+    if erase:
+        tl.store(total + at, tl.zeros_like(v), mask=kept)
 
 
 @triton.jit
@@ -63,3 +70,195 @@ def add_signs(total, packed, scale, n, size: tl.constexpr):
     sign = 2 * ((byte >> (at % 8).to(tl.int32)) & 1) - 1
     v = tl.load(total + at, mask=inside, other=0.0)
     tl.store(total + at, v + sign.to(tl.float32) * tl.load(scale), mask=inside)
+
+
+@triton.jit
+def block_of(at, block, ends, blocks, rounds: tl.constexpr):
+    """The block that each element is in: of `block` elements each or, where that is 0, by `ends`.
+
+    Those are `blocks` ascending numbers, looked through by halves in `rounds`.
+    """
+    if rounds == 0:
+        return at // block
+    low = tl.zeros_like(at)
+    high = low + blocks - 1
+    for _ in tl.static_range(rounds):
+        middle = (low + high) // 2
+        beyond = at >= tl.load(ends + middle)
+        low = tl.where(beyond, tl.minimum(middle + 1, high), low)
+        high = tl.where(beyond, high, middle)
+    return low
+
+
+@triton.jit
+def drawn(at, first, second):
+    """The 16 bits of compressors.counter_rng at each position, int32."""
+    x = ((at // 2).to(tl.uint32) * 0x9E3779B1) ^ first.to(tl.uint32)
+    x = (x ^ (x >> 15)) * 0x846CA68B
+    x = x ^ second.to(tl.uint32)
+    x = (x ^ (x >> 16)) * 0x7FEB352D
+    x = x ^ (x >> 15)
+    return ((x >> (16 * (at % 2)).to(tl.uint32)) & 0xFFFF).to(tl.int32)
+
+
+@triton.jit
+def add_norms(
+    total, added, n, steps, levels, with_added: tl.constexpr, squared: tl.constexpr,
+    rows: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """Add `added` to `total`; of every `block` elements the norm, max or l2, over the levels."""
+    row = tl.program_id(0).to(tl.int64) * rows + tl.arange(0, rows)
+    at = row[:, None] * block + tl.arange(0, block)[None, :]
+    inside = at < n
+    v = tl.load(total + at, mask=inside, other=0.0)
+    if with_added:
+        v += tl.load(added + at, mask=inside, other=0.0)
+        tl.store(total + at, v, mask=inside)
+    if squared:
+        wide = v.to(tl.float64)
+        norm = tl.sqrt(tl.sum(wide * wide, 1)).to(tl.float32)
+    else:  # by bits, so that NaN is the largest
+        largest = tl.max(tl.abs(v).to(tl.int32, bitcast=True), 1)
+        norm = largest.to(tl.float32, bitcast=True)
+    tl.store(steps + row, tl.div_rn(norm, levels), mask=row * block < n)
+
+
+@triton.jit(do_not_specialize=["first", "second"])
+def round_codes(
+    x, n, whole, factors, steps, block, ends, blocks, first, second, packed, rest,
+    levels: tl.constexpr, rounds: tl.constexpr, width: tl.constexpr, keep: tl.constexpr,
+    size: tl.constexpr,
+):  # fmt: skip
+    """Codes of stochastic rounding, packed as compressors.packing does; of those beyond the
+    last 64 that are whole, codes in `rest`. With `keep`, x less what they stand for."""
+    row = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)
+    bit = tl.arange(0, 8)
+    at = row[:, None] * 8 + bit[None, :]
+    inside = at < n
+    of = block_of(at, block, ends, blocks, rounds)
+    v = tl.load(x + at, mask=inside, other=0.0)
+    part = v * tl.load(factors + of, mask=inside, other=0.0)
+    part = tl.minimum(tl.maximum(part, -65536.0 * levels), 65536.0 * levels)
+    low = tl.floor(part)
+    over = part - low
+    near = low.to(tl.int32)
+    near += ((over > 0.5) | ((over == 0.5) & (near % 2 != 0))).to(tl.int32)  # half to even
+    codes = (drawn(at, first, second) + near + 65536 * levels) >> 16
+    if width == 8:
+        tl.store(packed + at, codes.to(tl.uint8), mask=inside)
+    else:
+        for plane in tl.static_range(width):
+            byte = tl.sum(((codes >> plane) & 1) << bit[None, :], 1)
+            where = (row // 8) * (8 * width) + 8 * plane + row % 8
+            tl.store(packed + where, byte.to(tl.uint8), mask=row * 8 < whole)
+        tl.store(rest + (at - whole), codes.to(tl.uint8), mask=inside & (at >= whole))
+    if keep:
+        step = tl.load(steps + of, mask=inside, other=0.0)
+        known = tl.abs(step) < float("inf")  # of a block that is not finite nothing is taken
+        taken = (codes - levels).to(tl.float32) * tl.where(known, step, 0.0)
+        tl.store(x + at, v - taken, mask=inside)
+
+
+@triton.jit
+def code_at(packed, at, n, whole, inside, width: tl.constexpr):
+    """The code of each element, int32."""
+    if width == 8:
+        return tl.load(packed + at, mask=inside, other=0).to(tl.int32)
+    code = tl.zeros_like(at).to(tl.int32)
+    for plane in tl.static_range(width):
+        bit = (at // 64) * (64 * width) + 64 * plane + at % 64
+        behind = whole * width + plane * (n - whole) + (at - whole)
+        bit = tl.where(at < whole, bit, behind)
+        byte = tl.load(packed + bit // 8, mask=inside, other=0).to(tl.int32)
+        code += ((byte >> (bit % 8).to(tl.int32)) & 1) << plane
+    return code
+
+
+@triton.jit
+def sum_codes(
+    total, n, whole, block, ends, blocks, codes, steps, levels: tl.constexpr, onto: tl.constexpr,
+    rounds: tl.constexpr, width: tl.constexpr, size: tl.constexpr,
+):  # fmt: skip
+    """Add up what workers' `codes` and `steps`, a tuple each, stand for, in their order."""
+    at = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)
+    inside = at < n
+    of = block_of(at, block, ends, blocks, rounds)
+    v = tl.zeros([size], tl.float32)
+    if onto:
+        v = tl.load(total + at, mask=inside, other=0.0)
+    for worker in tl.static_range(len(codes)):
+        code = code_at(codes[worker], at, n, whole, inside, width) - levels
+        v += code.to(tl.float32) * tl.load(steps[worker] + of, mask=inside, other=0.0)
+    tl.store(total + at, v, mask=inside)
+
+
+@triton.jit
+def add_pack_measure(
+    total, added, n, packed, sums, with_added: tl.constexpr, squared: tl.constexpr,
+    size: tl.constexpr,
+):  # fmt: skip
+    """`pack_signs` of total += added; the sum of magnitudes or squares of each program, float64."""
+    byte = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)
+    bit = tl.arange(0, 8)
+    at = byte[:, None] * 8 + bit[None, :]
+    inside = at < n
+    v = tl.load(total + at, mask=inside, other=0.0)
+    if with_added:
+        v += tl.load(added + at, mask=inside, other=0.0)
+        tl.store(total + at, v, mask=inside)
+    positive = ((v >= 0) & inside).to(tl.int32)
+    tl.store(packed + byte, tl.sum(positive << bit[None, :], 1).to(tl.uint8), mask=byte * 8 < n)
+    wide = v.to(tl.float64)
+    tl.store(sums + tl.program_id(0), tl.sum(wide * wide if squared else tl.abs(wide)))
+
+
+@triton.jit
+def sum_signs(total, n, packed, scales, onto: tl.constexpr, size: tl.constexpr):
+    """Add up every worker's signs, of the tuple `packed`, times its scale, in their order."""
+    at = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)
+    inside = at < n
+    v = tl.zeros([size], tl.float32)
+    if onto:
+        v = tl.load(total + at, mask=inside, other=0.0)
+    for worker in tl.static_range(len(packed)):
+        byte = tl.load(packed[worker] + at // 8, mask=inside, other=0).to(tl.int32)
+        sign = 2 * ((byte >> (at % 8).to(tl.int32)) & 1) - 1
+        v += sign.to(tl.float32) * tl.load(scales + worker)
+    tl.store(total + at, v, mask=inside)
+
+
+@triton.jit
+def add_cast(
+    total, added, n, inverse, size_, wire, largest, with_added: tl.constexpr, keep: tl.constexpr,
+    size: tl.constexpr,
+):  # fmt: skip
+    """(total += added) times `inverse` in the type of `wire`; with `keep`, less what that took.
+
+    The bits of the largest magnitude of each program's sum, int32.
+    """
+    at = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)
+    inside = at < n
+    v = tl.load(total + at, mask=inside, other=0.0)
+    if with_added:
+        v += tl.load(added + at, mask=inside, other=0.0)
+    tl.store(largest + tl.program_id(0), tl.max(tl.abs(v).to(tl.int32, bitcast=True), 0))
+    half = (v * inverse).to(wire.dtype.element_ty)
+    tl.store(wire + at, half, mask=inside)
+    if keep:
+        tl.store(total + at, v - half.to(tl.float32) * size_, mask=inside)
+    elif with_added:
+        tl.store(total + at, v, mask=inside)
+
+
+@triton.jit
+def add_measure(total, added, n, largest, squares, with_added: tl.constexpr, size: tl.constexpr):
+    """Add; the bits of the largest magnitude and the sum of squares, float64, of each program."""
+    at = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)
+    inside = at < n
+    v = tl.load(total + at, mask=inside, other=0.0)
+    if with_added:
+        v += tl.load(added + at, mask=inside, other=0.0)
+        tl.store(total + at, v, mask=inside)
+    tl.store(largest + tl.program_id(0), tl.max(tl.abs(v).to(tl.int32, bitcast=True), 0))
+    wide = v.to(tl.float64)
+    tl.store(squares + tl.program_id(0), tl.sum(wide * wide, 0))

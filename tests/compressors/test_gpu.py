@@ -10,10 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from compressors import kernels
 from compressors.base import Bucket
 from compressors.buffers import Buffers
 from compressors.carried_topk import CarriedTopK
+from compressors.half import add_cast_
 from compressors.kernels import gpu
+from compressors.packing import pack, unpack
+from compressors.stochastic import Grid, _norms, _rounded_on_gpu, add_round_, average_
+from compressors.topk_select import _largest, _search_on_gpu, bits
 from tests.compressors.reductions import gradient
 
 SIZES = (1, 7, 8, 2047, 2048, 2049, 10_000)
@@ -115,6 +120,147 @@ def test_a_compressor_sends_its_capacity_and_keeps_the_rest(path: str) -> None:
     assert before.abs().topk(sent).values.min() == values[:sent].abs().min()
 
 
+GRIDS = {
+    "equal": lambda n: torch.arange(64, n + 64, 64).clamp_(max=n),
+    "odd": lambda n: torch.arange(100, n + 100, 100).clamp_(max=n),
+    "one": lambda n: torch.tensor([n]),
+    "unequal": lambda n: torch.tensor([*range(3, n, max(1, n // 5)), n]),
+}
+WIDTHS = (2, 3, 5, 8)
+
+
+def steps_of(grid: Grid) -> Tensor:
+    steps = gradient(grid.ends.numel(), 5).abs() / grid.levels
+    steps[::7] = torch.inf
+    return steps.to(DEVICE)
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch's way, on the CPU."""
+    monkeypatch.setattr(kernels, "compiled", lambda: None)
+
+
+@pytest.mark.parametrize("n", [1, 64, 1000])
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("ends", GRIDS)
+def test_codes_are_those_of_torch(n: int, width: int, ends: str, plain: None) -> None:
+    grid, key = Grid(GRIDS[ends](n), width), (3, n)
+    for keep in (True, False):
+        ours, theirs = vector(n), gradient(n, 0)
+        steps = steps_of(grid)
+        packed = _rounded_on_gpu(ours, None, grid, steps, key, keep, None)
+        expected = add_round_(theirs, None, grid, steps.cpu(), key, keep)
+        finite = steps.cpu().isfinite()[torch.bucketize(torch.arange(n), grid.ends, right=True)]
+        codes = (unpack(each.cpu(), width, n)[finite] for each in (packed, expected))
+        assert torch.equal(*codes)
+        assert torch.equal(ours.cpu(), theirs)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("ends", GRIDS)
+@pytest.mark.parametrize("workers", [1, 3, 9])
+def test_codes_are_added_as_torch_adds_them(
+    width: int, ends: str, workers: int, plain: None
+) -> None:
+    n = 1000
+    grid = Grid(GRIDS[ends](n), width)
+    random = torch.Generator().manual_seed(width)
+    codes = torch.randint(2 * grid.levels + 1, (workers, n), generator=random, dtype=torch.uint8)
+    rounded = [(pack(each, width), gradient(grid.ends.numel(), 1).abs()) for each in codes]
+    expected = average_(torch.empty(n), grid, rounded)
+    ours, blocks = torch.full((n,), torch.nan, device=DEVICE), gpu.Blocks.of(grid.ends, DEVICE)
+    steps = [(each / workers).to(DEVICE) for _, each in rounded]
+    gpu.sum_rounded_(ours, blocks, width, [each.to(DEVICE) for each, _ in rounded], steps)
+    assert torch.equal(ours.cpu(), expected)
+
+
+@pytest.mark.parametrize("norm", ["max", "l2"])
+@pytest.mark.parametrize("length", [1, 64, 2048])
+@pytest.mark.parametrize("with_added", [False, True])
+def test_steps_are_norms_over_levels(norm: str, length: int, with_added: bool) -> None:
+    n = 5000
+    total, added = vector(n, 0), vector(n, 1) if with_added else None
+    total[4000] = torch.nan
+    expected = total + added if added is not None else total.clone()
+    ends = torch.arange(length, n + length, length).clamp_(max=n)
+    steps = torch.empty(ends.numel(), device=DEVICE)
+    assert gpu.add_norms_(total, added, gpu.Blocks.of(ends, DEVICE), steps, 7, norm)
+    torch.testing.assert_close(steps, _norms(expected, length, norm) / 7, equal_nan=True)
+    assert torch.equal(total.nan_to_num(0), expected.nan_to_num(0))
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("squared", [False, True])
+@pytest.mark.parametrize("with_added", [False, True])
+def test_signs_are_packed_and_measured(n: int, squared: bool, with_added: bool) -> None:
+    total, added = vector(n, 0), vector(n, 1) if with_added else None
+    expected = total + added if added is not None else total.clone()
+    packed = torch.empty(-(-n // 8), dtype=torch.uint8, device=DEVICE)
+    found = gpu.add_pack_signs_(total, added, packed, squared)
+    wide = expected.double()
+    torch.testing.assert_close(found, (wide.square() if squared else wide.abs()).sum())
+    assert torch.equal(total, expected) and torch.equal(packed, gpu.pack_signs(expected))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 9])
+@pytest.mark.parametrize("onto", [False, True])
+def test_all_signs_are_added_in_order(workers: int, onto: bool) -> None:
+    n, scales = 2500, gradient(workers, 3).to(DEVICE)
+    signs = [vector(n, rank) for rank in range(workers)]
+    ours = vector(n, 20)
+    expected = ours.clone() if onto else torch.zeros_like(ours)
+    for each, scale in zip(signs, scales, strict=True):
+        expected += torch.where(each >= 0, scale, -scale)
+    assert gpu.sum_signs_(ours, [gpu.pack_signs(each) for each in signs], scales, onto)
+    assert torch.equal(ours, expected)
+
+
+HALVES = [torch.float16, *([torch.bfloat16] if DEVICE == "cuda" else [])]  # else it is cut off
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("with_added", [False, True])
+def test_casts_are_torchs(dtype: torch.dtype, keep: bool, with_added: bool, plain: None) -> None:
+    n, added = 5000, gradient(5000, 1) if with_added else None
+    ours, theirs = vector(n), gradient(n, 0)
+    wires = [torch.empty(n, dtype=dtype, device=where) for where in (DEVICE, "cpu")]
+    most = gpu.add_cast_(ours, None if added is None else added.to(DEVICE), 3, wires[0], keep)
+    assert float(most) == add_cast_(theirs, added, 3, wires[1], keep)
+    assert torch.equal(wires[0].cpu(), wires[1]) and torch.equal(ours.cpu(), theirs)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_a_sum_is_measured(n: int) -> None:
+    total, added = vector(n, 0), vector(n, 1)
+    expected = total + added
+    largest, squares = gpu.add_measure_(total, added)
+    assert torch.equal(total, expected) and largest == expected.abs().max()
+    torch.testing.assert_close(squares, expected.double().square().sum())
+
+
+@pytest.mark.parametrize("kind", ["heavy", "ties", "zeros", "nan"])
+@pytest.mark.parametrize("k", [1, 50, 500, 6000])
+@pytest.mark.parametrize("with_added", [False, True])
+def test_the_largest_are_found_by_a_sampled_bound(kind: str, k: int, with_added: bool) -> None:
+    n = 20_000
+    x, added = gradient(n, 0), gradient(n, 1) if with_added else None
+    if kind == "ties":
+        x = x.mul(2).round()
+    elif kind == "zeros":
+        x = x * (x > 3)
+    elif kind == "nan":
+        x[::1000] = torch.nan
+    summed = x if added is None else x + added
+    ours = x.to(DEVICE)
+    found = _search_on_gpu(ours, k, None if added is None else added.to(DEVICE))
+    where = _largest(bits(summed), k)
+    assert torch.equal(found.index.cpu(), where)
+    assert torch.equal(bits(found.values.cpu()), bits(summed[where]))
+    assert torch.equal(bits(ours.cpu()), bits(summed))
+
+
 COMPILE = """
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -124,9 +270,48 @@ from compressors.kernels import gpu_loops as loops
 FLOATS, COUNT = "*fp32", "i32"
 for kernel, types, constants in (
     (loops.add_count, [FLOATS, FLOATS, COUNT, FLOATS, "*i32"], {"with_added": True, "size": 2048}),
-    (loops.take_out, [FLOATS, COUNT, FLOATS, "*i64", "*i32", FLOATS, COUNT], {"size": 2048}),
+    (
+        loops.take_out,
+        [FLOATS, COUNT, FLOATS, "*i64", "*i32", FLOATS, COUNT],
+        {"erase": True, "size": 2048},
+    ),
     (loops.pack_signs, [FLOATS, COUNT, "*u8"], {"size": 256}),
     (loops.add_signs, [FLOATS, "*u8", FLOATS, COUNT], {"size": 2048}),
+    (
+        loops.add_norms,
+        [FLOATS, FLOATS, COUNT, FLOATS, "fp32"],
+        {"with_added": True, "squared": True, "rows": 4, "block": 512},
+    ),
+    (
+        loops.round_codes,
+        [FLOATS, COUNT, COUNT, FLOATS, FLOATS, COUNT, "*i64", COUNT, "i64", "i64", "*u8", "*u8"],
+        {"levels": 1, "rounds": 3, "width": 2, "keep": True, "size": 256},
+    ),
+    (
+        loops.sum_codes,
+        [FLOATS, COUNT, COUNT, COUNT, "*i64", COUNT, ("*u8", "*u8"), (FLOATS, FLOATS)],
+        {"levels": 1, "onto": False, "rounds": 0, "width": 2, "size": 2048},
+    ),
+    (
+        loops.add_pack_measure,
+        [FLOATS, FLOATS, COUNT, "*u8", "*fp64"],
+        {"with_added": True, "squared": True, "size": 256},
+    ),
+    (
+        loops.sum_signs,
+        [FLOATS, COUNT, ("*u8", "*u8"), FLOATS],
+        {"onto": True, "size": 2048},
+    ),
+    (
+        loops.add_cast,
+        [FLOATS, FLOATS, COUNT, "fp32", "fp32", "*bf16", "*i32"],
+        {"with_added": True, "keep": True, "size": 2048},
+    ),
+    (
+        loops.add_measure,
+        [FLOATS, FLOATS, COUNT, "*i32", "*fp64"],
+        {"with_added": True, "size": 2048},
+    ),
 ):
     signature = dict(zip(kernel.arg_names, [*types, *["constexpr"] * len(constants)], strict=True))
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants)

@@ -1,6 +1,7 @@
 """Compressors on a GPU, against the CPU; collected where there is one."""
 
 import pytest
+import torch
 from torch import Tensor
 
 from compressors.base import Reduced
@@ -10,7 +11,13 @@ from tests.compressors.threads import ThreadWorkers, together
 
 STEPS, WORKERS, SIZE = 3, 3, 20_000
 # Other entries are sent: those that reach the threshold of another sample, or find room first.
-SAMPLES_ALIKE = ("carried_topk",)
+OTHER_ENTRIES = ("carried_topk",)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _first_decomposition() -> None:
+    """At first use torch loads what decomposes matrices; threads must not at once."""
+    torch.linalg.qr(torch.eye(2, device="cuda"))
 
 
 def outcomes(variant: str, device: str, kept: bool, density: float) -> list[list[Outcome]]:
@@ -42,22 +49,16 @@ def test_a_gpu_reduces_as_a_cpu_does(variant: str) -> None:
     theirs = outcomes(variant, "cpu", True, density)
     for mine, other in zip(sum(ours, []), sum(theirs, []), strict=True):
         assert mine.reduced.mean.isfinite().all()
-        if variant.split()[0] in SAMPLES_ALIKE:
+        if variant.split()[0] in OTHER_ENTRIES:
             continue
         assert mine.contributed_bytes == other.contributed_bytes
         assert apart(mine.reduced.mean, other.reduced.mean) < 1e-4
 
 
-@pytest.mark.parametrize("variant", variants())
+@pytest.mark.parametrize("variant", OTHER_ENTRIES)
 def test_what_is_not_sent_is_kept_on_a_gpu(variant: str) -> None:
-    """The mean and what stays make up what workers had, where error feedback is for that."""
-    if "error_feedback" in build(variant).replaces:
-        return
-    density = 1.0 if not build(variant).has_level else 0.05
-    by_worker = outcomes(variant, "cuda", True, density)
+    by_worker = outcomes(variant, "cuda", True, 0.05)
     for step in range(STEPS):
         each = [found[step] for found in by_worker]
-        if any(one.reduced.unsent is None for one in each):
-            return
         sent = sum(one.grad - one.reduced.unsent for one in each) / WORKERS
         assert apart(sent, each[0].reduced.mean) < 1e-4
