@@ -8,7 +8,9 @@ import argparse
 import os
 import sys
 
-from harness.calibrate import choice, compression, fit, links
+import torch
+
+from harness.calibrate import choice, compression, device, fit, links
 from harness.emulation.links import BURST_US
 from harness.emulation.topology import PACKET_S
 
@@ -18,6 +20,8 @@ BUSY = 1.0  # load average beyond which a warning is due
 
 def main() -> int:
     asked = _parsed()
+    if asked.device:
+        return _device(asked.device, asked.name, asked.force)
     file = choice.path_of(asked.name)
     if not asked.name.isidentifier():
         print(f"--name must be letters, digits and _, got {asked.name!r}", file=sys.stderr)
@@ -35,6 +39,25 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     print(f"{file}: network={asked.name}")
+    return 0
+
+
+def _device(kind: str, name: str, force: bool) -> int:
+    if kind == "cuda" and not torch.cuda.is_available():
+        print("--device cuda needs an NVIDIA GPU and its driver; or --device cpu", file=sys.stderr)
+        return 1
+    file, where = device.path_of(name), torch.device(kind)
+    if file.exists() and not force:
+        print(f"{file} is there already: give another --name, or --force", file=sys.stderr)
+        return 1
+    torch.set_num_threads(1)
+    samples = []
+    for each in device.measured(where):
+        samples.append(each)
+        print(f"{each.compressor:18} rank {each.rank:2} {each.layout.matrices:3} matrices of side "
+              f"{each.layout.side:5}: {1e6 * each.seconds:10.1f} us", flush=True)  # fmt: skip
+    file.write_text(device.text(device.name_of(where), device.fitted(samples)))
+    print(f"{file}: network/device={name}")
     return 0
 
 
@@ -70,6 +93,9 @@ def _compression() -> dict[str, fit.Compression]:
 def _parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m harness.calibrate", description=__doc__)
     parser.add_argument("--name", default="calibrated", help="of the choice, in conf/network/")
+    parser.add_argument(
+        "--device", choices=("cuda", "cpu"), help="what compression costs it, for network/device"
+    )
     parser.add_argument("--force", action="store_true", help="replace the file")
     parser.add_argument(
         "--only", nargs="+", choices=PARTS, default=PARTS, help="measure this alone"

@@ -34,12 +34,12 @@ class Timed(NamedTuple):
     seconds: float
 
 
-def compositions() -> Iterator[list[str]]:
+def compositions(densities: Sequence[float] = DENSITIES) -> Iterator[list[str]]:
     """Every compressor with error feedback, where it has none of its own, at its densities."""
     for name, section in choices("compressor").items():
         target = section["_target_"]
         feedback = "error_feedback" not in replaces(target)
-        for density in DENSITIES if has_level(target) else (1.0,):
+        for density in densities if has_level(target) else (1.0,):
             yield [f"compressor={name}", f"controller.density={density}",
                    f"error_feedback={str(feedback).lower()}"]  # fmt: skip
 
@@ -69,18 +69,18 @@ def _measured(composed_of: Iterable[Sequence[str]], elements: Sequence[int]) -> 
             continue
         known.add(same)
         for size in elements:
-            seconds = _seconds(run, size)
+            seconds = seconds_of(run, *_bucket(size), torch.device("cpu"))
             yield Timed(file_of(compressor), run.label, size, seconds)
 
 
-def _seconds(run: Run, elements: int) -> float:
-    """Mean of several steps, as compressors differ between theirs."""
+def seconds_of(
+    run: Run, gradient: torch.Tensor, bucket: BucketBuffers, device: torch.device
+) -> float:
+    """Mean of several steps on a bucket of `device`, as compressors differ between theirs."""
     costs = Simulated().costs(Static(rate_mbit=1e6), WORKERS, 1)
-    cpu = torch.device("cpu")
-    circle = Circle(World(cpu), 1)
-    workers = HomogeneousWorkers(0, WORKERS, circle, costs, cpu, seconds_per_second=1.0)
+    circle = Circle(World(device), 1)
+    workers = HomogeneousWorkers(0, WORKERS, circle, costs, device, seconds_per_second=1.0)
     reduction = reduction_of(run, workers)
-    gradient, bucket = _bucket(elements)
     began, done = 0.0, 0
     while done < WARM + FEWEST or time.perf_counter() - began < BUDGET_S:
         if done == WARM:

@@ -72,7 +72,7 @@ def links(
     bucket = bucket or Bucket()
     rows = [_row(each, cores, bucket) for each in long]
     paid_s = [each.seconds + bucket.burst_s for each in long]
-    operation_s, alpha_s, slowness = _solved(rows, paid_s)[0]
+    operation_s, alpha_s, slowness = solved(rows, paid_s)[0]
     if not slowness:
         raise ValueError("no sample whose time grows with its bytes: the links' rate is not known")
     latency = latency_noise(short)
@@ -148,7 +148,7 @@ def predicted_s(constants: Links, sample: Sample, cores: int | None = None) -> f
 
 def compression(elements: Sequence[int], seconds: Sequence[float]) -> Compression:
     """Time = bucket + elements x element."""
-    (bucket_s, element_s), errors = _solved([(1.0, n) for n in elements], seconds)
+    (bucket_s, element_s), errors = solved([(1.0, n) for n in elements], seconds)
     return Compression(
         bucket_us=float(1e6 * bucket_s),
         element_ns=float(1e9 * element_s),
@@ -182,10 +182,10 @@ def _cpu_oversubscription(sample: Sample, cores: int | None) -> float:
     return max(1.0, sample.nodes / cores) if cores else 1.0
 
 
-def _solved(
+def solved(
     rows: Sequence[tuple[float, ...]], seconds: Sequence[float]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients, none below 0, and the absolute relative error of each row."""
+    """Coefficients, none below 0, by which `rows` come to `seconds`; each row's relative error."""
     matrix, times = np.array(rows), np.array(seconds)
     if len(times) < matrix.shape[1]:
         raise ValueError(f"{matrix.shape[1]} samples at least are needed, got {len(times)}")
