@@ -14,7 +14,7 @@ from torch import Tensor
 from compressors import kernels
 from compressors.counter_rng import BITS, halves, uniform
 from compressors.kernels import gpu
-from compressors.packing import NOTHING, pack, packed_bytes, unpack
+from compressors.packing import BYTE, NOTHING, pack, packed_bytes, unpack
 from compressors.workspace import workspace
 
 NORMS = ("max", "l2")  # that a step may be derived from
@@ -67,7 +67,7 @@ def add_round_(
     """
     n, device = total.numel(), total.device
     native = kernels.of(total)
-    if total.is_cuda and gpu.loops() is not None and n:
+    if gpu.takes(total):
         return _rounded_on_gpu(total, added, grid, steps, key, keep, norm)
     if native is None or (added is not None and kernels.of(added) is None):
         if added is not None:
@@ -95,7 +95,7 @@ def average_(mean: Tensor, grid: Grid, rounded: list[tuple[Tensor, ...]]) -> Ten
         ends = grid.ends.numpy()
         native.quantise.average(*where, ends, grid.levels, grid.width, mean.numpy())
         return mean
-    if mean.is_cuda and gpu.loops() is not None and mean.numel():
+    if gpu.takes(mean):
         blocks = gpu.Blocks.of(grid.ends, mean.device)
         shares = [each / len(rounded) for _, each in rounded]
         codes = [each for each, _ in rounded]
@@ -117,16 +117,14 @@ def _rounded_on_gpu(
     keep: bool,
     norm: str | None,
 ) -> Tensor:
-    """`add_round_` in two passes, or one where the steps are given."""
+    """`add_round_` in one pass, or two where blocks are of an odd size."""
     blocks = gpu.Blocks.of(grid.ends, total.device)
-    if norm is None or not gpu.add_norms_(total, added, blocks, steps, grid.levels, norm):
+    if norm is not None and blocks.power < BYTE:  # a block's norm is not found beside its codes
         if added is not None:
             total.add_(added)
-        if norm is not None:
-            steps.copy_(_norms(total, int(grid.ends[0]), norm) / grid.levels)
-    least = steps.clamp(min=SMALLEST)
-    factors = (1 << BITS) / least
-    packed, rest = gpu.round_(total, blocks, factors, least, halves(key), grid.width, keep)
+        steps.copy_(_norms(total, int(grid.ends[0]), norm) / grid.levels)
+        added = norm = None
+    packed, rest = gpu.add_round_(total, added, blocks, steps, halves(key), grid.width, keep, norm)
     return torch.cat([packed, pack(rest, grid.width)]) if rest.numel() else packed
 
 

@@ -355,10 +355,9 @@ def _ranked(found: kernels.Found, k: int) -> kernels.Found:
 def _largest(keys: Tensor, k: int) -> Tensor:
     """Positions of the k largest of `keys`, int32 [n]; of equal ones those of lowest index."""
     if keys.is_cuda:
-        kth = keys.topk(k, sorted=False).values.min()
-    else:
-        rank = keys.numel() - k
-        kth = torch.tensor(np.partition(keys.numpy(), rank)[rank])
+        return keys.sort(descending=True, stable=True).indices[:k].sort().values
+    rank = keys.numel() - k
+    kth = torch.tensor(np.partition(keys.numpy(), rank)[rank])
     kept = keys > kth
     ties = _where(keys == kth)[: k - int(kept.count_nonzero())]
     return _where(kept.index_fill_(0, ties, True))

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 BYTE, WORD = 8, 64  # bits; codes whose bits lie together, as in compressors.packing
+NORMS = ("max", "l2")  # of a block, as in compressors.stochastic
 TOGETHER = 8  # workers whose contributions are added in one pass
-INDEX_END = 1 << 31  # positions are int32
+INDEX_END = (1 << 31) - (1 << 12)  # positions are int32, beyond the end too
 
 
 class Selected(NamedTuple):
@@ -51,11 +52,13 @@ def select_(
 
     With `added`, of total += added. NaN is taken, zeros are not. At most `capacity` leave, those of
     lowest positions; they are zero in `total` afterwards, or with `erase` false only copied.
-    ValueError for n of 2^31 or more.
+    ValueError for n of about 2^31 or more.
     """
     n = total.numel()
     if n >= INDEX_END:
-        raise ValueError(f"total must have fewer than 2**31 elements, got {n}; use more buckets")
+        raise ValueError(
+            f"total must have fewer than {INDEX_END} elements, got {n}; use more buckets"
+        )
     index = torch.zeros(capacity, dtype=torch.int32, device=total.device)
     values = torch.zeros(capacity, dtype=total.dtype, device=total.device)
     if (kernels := loops()) is None:
@@ -64,13 +67,19 @@ def select_(
     blocks = -(-n // size)
     counts = torch.empty(blocks, dtype=torch.int32, device=total.device)
     addend = total if added is None else added
-    kernels.add_count[(blocks,)](
-        total, addend, n, threshold, counts, with_added=added is not None, size=size
+    places, found = (
+        torch.empty(blocks * kernels.SLOTS, dtype=kind, device=total.device)
+        for kind in (torch.int32, total.dtype)
     )
+    kernels.add_count[(blocks,)](
+        total, addend, n, threshold, counts, places, found, with_added=added is not None,
+        slots=kernels.SLOTS, size=size,
+    )  # fmt: skip
     ends = counts.cumsum(0)
     kernels.take_out[(blocks,)](
-        total, n, threshold, ends, index, values, capacity, erase=erase, size=size
-    )
+        total, n, threshold, ends, places, found, index, values, capacity, erase=erase,
+        slots=kernels.SLOTS, size=size,
+    )  # fmt: skip
     return Selected(index, values, ends[-1])
 
 
@@ -114,53 +123,49 @@ class Blocks(NamedTuple):
         return cls(0, ends.to(device), count)
 
     @property
+    def power(self) -> int:
+        """The length, where that is a power of two and a block fits in a program; or 0."""
+        fits = 0 < self.length <= 2048 and not self.length & (self.length - 1)
+        return self.length if fits else 0
+
+    @property
     def rounds(self) -> int:
         """Halvings in which a block is found by its end; 0: it is computed."""
         return 0 if self.length else max(1, (self.number - 1).bit_length())
 
 
-def add_norms_(
-    total: Tensor, added: Tensor | None, blocks: Blocks, steps: Tensor, levels: int, norm: str
-) -> bool:
-    """Total += added, [n]; into `steps`, [blocks], each block's norm over the levels.
-
-    `norm` is max or l2. False, and nothing is done, where blocks are not of one power of two.
-    """
-    kernels, length = loops(), blocks.length
-    if kernels is None or not 0 < length <= kernels.BLOCK or length & (length - 1):
-        return False
-    rows, addend = kernels.BLOCK // length, total if added is None else added
-    kernels.add_norms[(-(-blocks.number // rows),)](
-        total, addend, total.numel(), steps, float(levels), with_added=added is not None,
-        squared=norm == "l2", rows=rows, block=length, **kernels.EXACT,
-    )  # fmt: skip
-    return True
+def takes(x: Tensor) -> bool:
+    """Whether `x` is something that the kernels here work on."""
+    return x.is_cuda and 0 < x.numel() < INDEX_END and loops() is not None
 
 
-def round_(
-    x: Tensor,
+def add_round_(
+    total: Tensor,
+    added: Tensor | None,
     blocks: Blocks,
-    factors: Tensor,
     steps: Tensor,
     key: tuple[int, int],
     width: int,
     keep: bool,
+    norm: str | None,
 ) -> tuple[Tensor, Tensor]:
-    """Codes of `x`, [n], by stochastic rounding of x times its block's factor, as 16-bit fractions.
+    """Codes of total += added, [n], by stochastic rounding; see compressors.stochastic.
 
     Of whole blocks of 64 packed, uint8, and codes of those left at the end, uint8 [n % 64]; with 8
-    bits all are in the first. `key` is two words; with `keep`, what codes times `steps` stand for
-    is taken from `x`.
+    bits all are in the first. With `norm`, `steps` become blocks' norms, which needs `power`.
+    `key` is two words; with `keep`, what codes stand for is taken from `total`.
     """
-    kernels, n = loops(), x.numel()
+    kernels, n = loops(), total.numel()
     assert kernels is not None  # the caller has another way
     whole = n if width == BYTE else n // WORD * WORD
-    packed = torch.empty(width * whole // BYTE, dtype=torch.uint8, device=x.device)
-    rest = torch.empty(n - whole, dtype=torch.uint8, device=x.device)
-    size, levels = kernels.BYTES, (1 << width - 1) - 1
-    kernels.round_codes[(-(-n // (BYTE * size)),)](
-        x, n, whole, factors, steps, blocks.length, blocks.ends, blocks.number, *key, packed, rest,
-        levels=levels, rounds=blocks.rounds, width=width, keep=keep, size=size, **kernels.EXACT,
+    packed = torch.empty(width * whole // BYTE, dtype=torch.uint8, device=total.device)
+    rest = torch.empty(n - whole, dtype=torch.uint8, device=total.device)
+    size = kernels.BYTES
+    kernels.add_round[(-(-n // (BYTE * size)),)](
+        total, total if added is None else added, n, whole, steps, blocks.length, blocks.ends,
+        blocks.number, *key, packed, rest, levels=(1 << width - 1) - 1, block=blocks.power,
+        rounds=blocks.rounds, norm=0 if norm is None else 1 + NORMS.index(norm), width=width,
+        with_added=added is not None, keep=keep, size=size, **kernels.EXACT,
     )  # fmt: skip
     return packed, rest
 
@@ -171,14 +176,17 @@ def sum_rounded_(
     """Into `total`, [n]: the sum of what packed codes and steps of workers stand for, by rank."""
     kernels, n = loops(), total.numel()
     assert kernels is not None
-    size, whole = kernels.BLOCK, n if width == BYTE else n // WORD * WORD
+    size, whole = kernels.BYTES, n if width == BYTE else n // WORD * WORD
     for first in range(0, len(codes), TOGETHER):
         some = slice(first, first + TOGETHER)
-        kernels.sum_codes[(-(-n // size),)](
-            total, n, whole, blocks.length, blocks.ends, blocks.number,
-            tuple(codes[some]), tuple(steps[some]), levels=(1 << width - 1) - 1, onto=first > 0,
-            rounds=blocks.rounds, width=width, size=size, **kernels.EXACT,
-        )  # fmt: skip
+        given = blocks.length, blocks.ends, blocks.number, tuple(codes[some]), tuple(steps[some])
+        how = dict(levels=(1 << width - 1) - 1, onto=first > 0, rounds=blocks.rounds, width=width)
+        if whole:
+            kernels.sum_codes[(-(-whole // (BYTE * size)),)](
+                total, whole, *given, block=blocks.power, size=size, **how, **kernels.EXACT
+            )
+        if whole < n:
+            kernels.sum_rest[(1,)](total, n, whole, *given, size=WORD, **how, **kernels.EXACT)
 
 
 def add_pack_signs_(
@@ -209,9 +217,9 @@ def sum_signs_(total: Tensor, packed: list[Tensor], scales: Tensor, onto: bool) 
     kernels, n = loops(), total.numel()
     if kernels is None or n == 0:
         return False
-    size = kernels.BLOCK
+    size = kernels.BYTES
     for first in range(0, len(packed), TOGETHER):
-        kernels.sum_signs[(-(-n // size),)](
+        kernels.sum_signs[(-(-n // (BYTE * size)),)](
             total, n, tuple(packed[first : first + TOGETHER]), scales[first:],
             onto=onto or first > 0, size=size,
         )  # fmt: skip

@@ -5,6 +5,7 @@ import triton.language as tl
 
 BLOCK = 2048  # elements a program of the selection handles
 BYTES = 256  # packed bytes a program of the signs handles
+SLOTS = 256  # of a block's selection: one in eight
 INTERPRETS = triton.knobs.runtime.interpret
 # Products are rounded before they are added, as everywhere else; the interpreter does so anyway.
 EXACT = {} if INTERPRETS else {"enable_fp_fusion": False}
@@ -17,44 +18,65 @@ def passes(v, threshold):
 
 
 @triton.jit
-def add_count(total, added, n, threshold, counts, with_added: tl.constexpr, size: tl.constexpr):
-    """Add `added` to `total`; how many of every `size` elements pass."""
+def add_count(
+    total, added, n, threshold, counts, places, found, with_added: tl.constexpr,
+    slots: tl.constexpr, size: tl.constexpr,
+):  # fmt: skip
+    """Add `added` to `total`; how many of every `size` elements pass, and the first `slots`."""
     block = tl.program_id(0)
-    at = block.to(tl.int64) * size + tl.arange(0, size)
+    at = block * size + tl.arange(0, size)
     inside = at < n
     v = tl.load(total + at, mask=inside, other=0.0)
     if with_added:
         v += tl.load(added + at, mask=inside, other=0.0)
         tl.store(total + at, v, mask=inside)
-    tl.store(counts + block, tl.sum(passes(v, tl.load(threshold)), 0))
+    hit = passes(v, tl.load(threshold))
+    tl.store(counts + block, tl.sum(hit, 0))
+    slot = tl.cumsum(hit, 0) - hit
+    kept = (hit != 0) & (slot < slots)
+    first = block.to(tl.int64) * slots
+    tl.store(places + first + slot, at, mask=kept)
+    tl.store(found + first + slot, v, mask=kept)
 
 
 @triton.jit
 def take_out(
-    total, n, threshold, ends, index, values, capacity, erase: tl.constexpr, size: tl.constexpr
+    total, n, threshold, ends, places, found, index, values, capacity, erase: tl.constexpr,
+    slots: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
     """Copy what passes to `index` and `values`, ascending; what is beyond `capacity` is left.
 
     `ends` are the running sums of the counts, this block's included. With `erase`, what is copied
-    becomes zero.
+    becomes zero. A block that had more than its slots is looked through again.
     """
     block = tl.program_id(0)
-    at = block.to(tl.int64) * size + tl.arange(0, size)
-    inside = at < n
-    v = tl.load(total + at, mask=inside, other=0.0)
-    hit = passes(v, tl.load(threshold))
-    slot = tl.load(ends + block) - tl.sum(hit, 0) + tl.cumsum(hit, 0) - hit
-    kept = (hit != 0) & (slot < capacity)
-    tl.store(index + slot, at.to(tl.int32), mask=kept)
-    tl.store(values + slot, v, mask=kept)
-    if erase:
-        tl.store(total + at, tl.zeros_like(v), mask=kept)
+    begin = tl.load(ends + block - 1, mask=block > 0, other=0)
+    count = tl.load(ends + block) - begin
+    if count <= slots:
+        slot = tl.arange(0, slots)
+        source = block.to(tl.int64) * slots + slot
+        fits = (slot < count) & (begin + slot < capacity)
+        place = tl.load(places + source, mask=fits, other=0)
+        tl.store(index + begin + slot, place, mask=fits)
+        tl.store(values + begin + slot, tl.load(found + source, mask=fits, other=0.0), mask=fits)
+        if erase:
+            tl.store(total + place, tl.zeros([slots], tl.float32), mask=fits)
+    else:
+        at = block * size + tl.arange(0, size)
+        v = tl.load(total + at, mask=at < n, other=0.0)
+        hit = passes(v, tl.load(threshold))
+        to = begin + tl.cumsum(hit, 0) - hit
+        kept = (hit != 0) & (to < capacity)
+        tl.store(index + to, at, mask=kept)
+        tl.store(values + to, v, mask=kept)
+        if erase:
+            tl.store(total + at, tl.zeros([size], tl.float32), mask=kept)
 
 
 @triton.jit
 def pack_signs(x, n, packed, size: tl.constexpr):
     """The bits of x >= 0, eight to a byte, the first element in the lowest."""
-    byte = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)
+    byte = tl.program_id(0) * size + tl.arange(0, size)
     bit = tl.arange(0, 8)
     at = byte[:, None] * 8 + bit[None, :]
     positive = (tl.load(x + at, mask=at < n, other=-1.0) >= 0).to(tl.int32)
@@ -64,24 +86,27 @@ def pack_signs(x, n, packed, size: tl.constexpr):
 @triton.jit
 def add_signs(total, packed, scale, n, size: tl.constexpr):
     """Add `scale` to `total` where the bit is set, -scale elsewhere."""
-    at = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)
+    at = tl.program_id(0) * size + tl.arange(0, size)
     inside = at < n
     byte = tl.load(packed + at // 8, mask=inside, other=0).to(tl.int32)
-    sign = 2 * ((byte >> (at % 8).to(tl.int32)) & 1) - 1
+    sign = 2 * ((byte >> (at % 8)) & 1) - 1
     v = tl.load(total + at, mask=inside, other=0.0)
     tl.store(total + at, v + sign.to(tl.float32) * tl.load(scale), mask=inside)
 
 
 @triton.jit
-def block_of(at, block, ends, blocks, rounds: tl.constexpr):
-    """The block that each element is in: of `block` elements each or, where that is 0, by `ends`.
+def block_of(at, length, ends, blocks, block: tl.constexpr, rounds: tl.constexpr):
+    """The block that each element is in.
 
-    Those are `blocks` ascending numbers, looked through by halves in `rounds`.
+    Of `block` elements each or, where that is 0, of `length`; with `rounds`, by `ends`, `blocks`
+    ascending numbers that are looked through by halves.
     """
-    if rounds == 0:
+    if block > 0:
         return at // block
+    if rounds == 0:
+        return at // length
     low = tl.zeros_like(at)
-    high = low + blocks - 1
+    high = low + (blocks - 1)
     for _ in tl.static_range(rounds):
         middle = (low + high) // 2
         beyond = at >= tl.load(ends + middle)
@@ -102,42 +127,48 @@ def drawn(at, first, second):
 
 
 @triton.jit
-def add_norms(
-    total, added, n, steps, levels, with_added: tl.constexpr, squared: tl.constexpr,
-    rows: tl.constexpr, block: tl.constexpr,
-):  # fmt: skip
-    """Add `added` to `total`; of every `block` elements the norm, max or l2, over the levels."""
-    row = tl.program_id(0).to(tl.int64) * rows + tl.arange(0, rows)
-    at = row[:, None] * block + tl.arange(0, block)[None, :]
-    inside = at < n
-    v = tl.load(total + at, mask=inside, other=0.0)
-    if with_added:
-        v += tl.load(added + at, mask=inside, other=0.0)
-        tl.store(total + at, v, mask=inside)
+def norms(v, levels, block: tl.constexpr, squared: tl.constexpr, size: tl.constexpr):
+    """Of every `block` elements of v, [size, 8], the norm over the levels; [8 size / block]."""
+    parts = tl.reshape(v, [8 * size // block, block])
     if squared:
-        wide = v.to(tl.float64)
+        wide = parts.to(tl.float64)
         norm = tl.sqrt(tl.sum(wide * wide, 1)).to(tl.float32)
     else:  # by bits, so that NaN is the largest
-        largest = tl.max(tl.abs(v).to(tl.int32, bitcast=True), 1)
+        largest = tl.max(tl.abs(parts).to(tl.int32, bitcast=True), 1)
         norm = largest.to(tl.float32, bitcast=True)
-    tl.store(steps + row, tl.div_rn(norm, levels), mask=row * block < n)
+    return tl.div_rn(norm, tl.zeros_like(norm) + levels)
 
 
 @triton.jit(do_not_specialize=["first", "second"])
-def round_codes(
-    x, n, whole, factors, steps, block, ends, blocks, first, second, packed, rest,
-    levels: tl.constexpr, rounds: tl.constexpr, width: tl.constexpr, keep: tl.constexpr,
-    size: tl.constexpr,
+def add_round(
+    x, added, n, whole, steps, length, ends, blocks, first, second, packed, rest,
+    levels: tl.constexpr, block: tl.constexpr, rounds: tl.constexpr, norm: tl.constexpr,
+    width: tl.constexpr, with_added: tl.constexpr, keep: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
-    """Codes of stochastic rounding, packed as compressors.packing does; of those beyond the
-    last 64 that are whole, codes in `rest`. With `keep`, x less what they stand for."""
-    row = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)
+    """Codes of x += added by stochastic rounding, packed as compressors.packing does.
+
+    Of elements beyond the last 64 that are whole, codes in `rest`. `steps` are given or, where
+    `norm` is 1 or 2, become the max or l2 norm of a block over the levels. With `keep`, x is left
+    with the sum less what codes stand for.
+    """
+    row = tl.program_id(0) * size + tl.arange(0, size)
     bit = tl.arange(0, 8)
     at = row[:, None] * 8 + bit[None, :]
     inside = at < n
-    of = block_of(at, block, ends, blocks, rounds)
     v = tl.load(x + at, mask=inside, other=0.0)
-    part = v * tl.load(factors + of, mask=inside, other=0.0)
+    if with_added:
+        v += tl.load(added + at, mask=inside, other=0.0)
+    if norm > 0:
+        own = norms(v, levels, block, norm == 2, size)
+        number = tl.program_id(0) * (8 * size // block) + tl.arange(0, 8 * size // block)
+        tl.store(steps + number, own, mask=number < blocks)
+        spread = tl.broadcast_to(own[:, None], [8 * size // block, block])
+        step = tl.reshape(spread, [size, 8])
+    else:
+        of = block_of(at, length, ends, blocks, block, rounds)
+        step = tl.load(steps + of, mask=inside, other=1.0)
+    step = tl.where(step < 7.888609052210118e-31, 7.888609052210118e-31, step)  # 2**-100
+    part = v * tl.div_rn(tl.full([size, 8], 65536.0, tl.float32), step)
     part = tl.minimum(tl.maximum(part, -65536.0 * levels), 65536.0 * levels)
     low = tl.floor(part)
     over = part - low
@@ -153,42 +184,63 @@ def round_codes(
             tl.store(packed + where, byte.to(tl.uint8), mask=row * 8 < whole)
         tl.store(rest + (at - whole), codes.to(tl.uint8), mask=inside & (at >= whole))
     if keep:
-        step = tl.load(steps + of, mask=inside, other=0.0)
         known = tl.abs(step) < float("inf")  # of a block that is not finite nothing is taken
-        taken = (codes - levels).to(tl.float32) * tl.where(known, step, 0.0)
-        tl.store(x + at, v - taken, mask=inside)
-
-
-@triton.jit
-def code_at(packed, at, n, whole, inside, width: tl.constexpr):
-    """The code of each element, int32."""
-    if width == 8:
-        return tl.load(packed + at, mask=inside, other=0).to(tl.int32)
-    code = tl.zeros_like(at).to(tl.int32)
-    for plane in tl.static_range(width):
-        bit = (at // 64) * (64 * width) + 64 * plane + at % 64
-        behind = whole * width + plane * (n - whole) + (at - whole)
-        bit = tl.where(at < whole, bit, behind)
-        byte = tl.load(packed + bit // 8, mask=inside, other=0).to(tl.int32)
-        code += ((byte >> (bit % 8).to(tl.int32)) & 1) << plane
-    return code
+        v -= (codes - levels).to(tl.float32) * tl.where(known, step, 0.0)
+    if keep or with_added:
+        tl.store(x + at, v, mask=inside)
 
 
 @triton.jit
 def sum_codes(
-    total, n, whole, block, ends, blocks, codes, steps, levels: tl.constexpr, onto: tl.constexpr,
+    total, n, length, ends, blocks, codes, steps, levels: tl.constexpr, onto: tl.constexpr,
+    block: tl.constexpr, rounds: tl.constexpr, width: tl.constexpr, size: tl.constexpr,
+):  # fmt: skip
+    """Add up what workers' `codes` and `steps`, a tuple each, stand for, in their order.
+
+    Of n elements, a multiple of 64 where codes have fewer than 8 bits.
+    """
+    row = tl.program_id(0) * size + tl.arange(0, size)
+    bit = tl.arange(0, 8)
+    at = row[:, None] * 8 + bit[None, :]
+    inside = at < n
+    of = block_of(at, length, ends, blocks, block, rounds)
+    v = tl.zeros([size, 8], tl.float32)
+    if onto:
+        v = tl.load(total + at, mask=inside, other=0.0)
+    for worker in tl.static_range(len(codes)):
+        if width == 8:
+            code = tl.load(codes[worker] + at, mask=inside, other=0).to(tl.int32)
+        else:
+            code = tl.zeros([size, 8], tl.int32)
+            for plane in tl.static_range(width):
+                where = (row // 8) * (8 * width) + 8 * plane + row % 8
+                byte = tl.load(codes[worker] + where, mask=row * 8 < n, other=0).to(tl.int32)
+                code += ((byte[:, None] >> bit[None, :]) & 1) << plane
+        step = tl.load(steps[worker] + of, mask=inside, other=0.0)
+        v += (code - levels).to(tl.float32) * step
+    tl.store(total + at, v, mask=inside)
+
+
+@triton.jit
+def sum_rest(
+    total, n, whole, length, ends, blocks, codes, steps, levels: tl.constexpr, onto: tl.constexpr,
     rounds: tl.constexpr, width: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
-    """Add up what workers' `codes` and `steps`, a tuple each, stand for, in their order."""
-    at = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)
+    """As `sum_codes`, of the elements from `whole` on, whose bits are not in bytes of their own."""
+    at = whole + tl.arange(0, size)
     inside = at < n
-    of = block_of(at, block, ends, blocks, rounds)
+    of = block_of(at, length, ends, blocks, 0, rounds)
     v = tl.zeros([size], tl.float32)
     if onto:
         v = tl.load(total + at, mask=inside, other=0.0)
     for worker in tl.static_range(len(codes)):
-        code = code_at(codes[worker], at, n, whole, inside, width) - levels
-        v += code.to(tl.float32) * tl.load(steps[worker] + of, mask=inside, other=0.0)
+        code = tl.zeros([size], tl.int32)
+        for plane in tl.static_range(width):
+            bit = plane * (n - whole) + (at - whole)
+            byte = tl.load(codes[worker] + whole // 8 * width + bit // 8, mask=inside, other=0)
+            code += ((byte.to(tl.int32) >> (bit % 8)) & 1) << plane
+        step = tl.load(steps[worker] + of, mask=inside, other=0.0)
+        v += (code - levels).to(tl.float32) * step
     tl.store(total + at, v, mask=inside)
 
 
@@ -198,7 +250,7 @@ def add_pack_measure(
     size: tl.constexpr,
 ):  # fmt: skip
     """`pack_signs` of total += added; the sum of magnitudes or squares of each program, float64."""
-    byte = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)
+    byte = tl.program_id(0) * size + tl.arange(0, size)
     bit = tl.arange(0, 8)
     at = byte[:, None] * 8 + bit[None, :]
     inside = at < n
@@ -215,14 +267,16 @@ def add_pack_measure(
 @triton.jit
 def sum_signs(total, n, packed, scales, onto: tl.constexpr, size: tl.constexpr):
     """Add up every worker's signs, of the tuple `packed`, times its scale, in their order."""
-    at = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)
+    byte = tl.program_id(0) * size + tl.arange(0, size)
+    bit = tl.arange(0, 8)
+    at = byte[:, None] * 8 + bit[None, :]
     inside = at < n
-    v = tl.zeros([size], tl.float32)
+    v = tl.zeros([size, 8], tl.float32)
     if onto:
         v = tl.load(total + at, mask=inside, other=0.0)
     for worker in tl.static_range(len(packed)):
-        byte = tl.load(packed[worker] + at // 8, mask=inside, other=0).to(tl.int32)
-        sign = 2 * ((byte >> (at % 8).to(tl.int32)) & 1) - 1
+        signs = tl.load(packed[worker] + byte, mask=byte * 8 < n, other=0).to(tl.int32)
+        sign = 2 * ((signs[:, None] >> bit[None, :]) & 1) - 1
         v += sign.to(tl.float32) * tl.load(scales + worker)
     tl.store(total + at, v, mask=inside)
 
@@ -236,7 +290,7 @@ def add_cast(
 
     The bits of the largest magnitude of each program's sum, int32.
     """
-    at = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)
+    at = tl.program_id(0) * size + tl.arange(0, size)
     inside = at < n
     v = tl.load(total + at, mask=inside, other=0.0)
     if with_added:
@@ -253,7 +307,7 @@ def add_cast(
 @triton.jit
 def add_measure(total, added, n, largest, squares, with_added: tl.constexpr, size: tl.constexpr):
     """Add; the bits of the largest magnitude and the sum of squares, float64, of each program."""
-    at = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)
+    at = tl.program_id(0) * size + tl.arange(0, size)
     inside = at < n
     v = tl.load(total + at, mask=inside, other=0.0)
     if with_added:
