@@ -153,17 +153,18 @@ def add_round_(
 
     Of whole blocks of 64 packed, uint8, and codes of those left at the end, uint8 [n % 64]; with 8
     bits all are in the first. With `norm`, `steps` become blocks' norms, which needs `power`.
-    `key` is two words; with `keep`, what codes stand for is taken from `total`.
+    `key` is two words of 32 bits; with `keep`, what codes stand for is taken from `total`.
     """
     kernels, n = loops(), total.numel()
     assert kernels is not None  # the caller has another way
+    words = (word - (1 << 32) if word >> 31 else word for word in key)  # of one type: compiled once
     whole = n if width == BYTE else n // WORD * WORD
     packed = torch.empty(width * whole // BYTE, dtype=torch.uint8, device=total.device)
     rest = torch.empty(n - whole, dtype=torch.uint8, device=total.device)
     size = kernels.BYTES
     kernels.add_round[(-(-n // (BYTE * size)),)](
         total, total if added is None else added, n, whole, steps, blocks.length, blocks.ends,
-        blocks.number, *key, packed, rest, levels=(1 << width - 1) - 1, block=blocks.power,
+        blocks.number, *words, packed, rest, levels=(1 << width - 1) - 1, block=blocks.power,
         rounds=blocks.rounds, norm=0 if norm is None else 1 + NORMS.index(norm), width=width,
         with_added=added is not None, keep=keep, size=size, **kernels.EXACT,
     )  # fmt: skip

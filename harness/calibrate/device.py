@@ -25,7 +25,7 @@ RANKS = (1, 4, 16)  # of compressors that have one
 VECTOR = 64  # elements of each matrix's bias
 
 
-class Layout(NamedTuple):
+class MatrixLayout(NamedTuple):
     """Matrices of a bucket, square, each with a vector beside it."""
 
     matrices: int
@@ -38,17 +38,17 @@ class Layout(NamedTuple):
 
 
 LAYOUTS = (
-    Layout(1, 64), Layout(1, 512), Layout(1, 2048), Layout(1, 4096),
-    Layout(16, 64), Layout(16, 512), Layout(16, 1024), Layout(64, 256),
+    MatrixLayout(1, 64), MatrixLayout(1, 512), MatrixLayout(1, 2048), MatrixLayout(1, 4096),
+    MatrixLayout(16, 64), MatrixLayout(16, 512), MatrixLayout(16, 1024), MatrixLayout(64, 256),
 )  # fmt: skip
 
 
-class Timed(NamedTuple):
+class TimedLayout(NamedTuple):
     """Seconds of a bucket's compression, the mean of several steps."""
 
     compressor: str  # the file it is in
     rank: int  # 0: it has none
-    layout: Layout
+    layout: MatrixLayout
     seconds: float
 
     @property
@@ -65,7 +65,7 @@ COEFFICIENTS = ("bucket_us", "matrix_us", "element_ns", "column_us", "rank_ns")
 SCALES = {"us": 1e6, "ns": 1e9}  # of one second
 
 
-class Fitted(NamedTuple):
+class FittedCost(NamedTuple):
     """A compressor's cost, and how far it is off."""
 
     cost: Cost
@@ -73,7 +73,9 @@ class Fitted(NamedTuple):
     worst: float
 
 
-def measured(device: torch.device, layouts: Sequence[Layout] = LAYOUTS) -> Iterator[Timed]:
+def measured(
+    device: torch.device, layouts: Sequence[MatrixLayout] = LAYOUTS
+) -> Iterator[TimedLayout]:
     """Every compressor of conf/compressor, on each of `layouts`."""
     for overrides in compositions():
         run = composed(overrides)[0].run()
@@ -82,7 +84,7 @@ def measured(device: torch.device, layouts: Sequence[Layout] = LAYOUTS) -> Itera
         for layout in layouts:
             gradient, bucket = laid_out(layout, device)
             seconds = compression.seconds_of(run, gradient, bucket, device)
-            yield Timed(file_of(compressor), rank, layout, seconds)
+            yield TimedLayout(file_of(compressor), rank, layout, seconds)
 
 
 def compositions() -> Iterator[list[str]]:
@@ -96,9 +98,9 @@ def compositions() -> Iterator[list[str]]:
             yield overrides
 
 
-def fitted(samples: Sequence[Timed]) -> dict[str, Fitted]:
+def fitted(samples: Sequence[TimedLayout]) -> dict[str, FittedCost]:
     """The cost of each compressor among `samples`, by the name of its file."""
-    by_file: dict[str, list[Timed]] = {}
+    by_file: dict[str, list[TimedLayout]] = {}
     for each in samples:
         by_file.setdefault(each.compressor, []).append(each)
     found = {}
@@ -107,11 +109,11 @@ def fitted(samples: Sequence[Timed]) -> dict[str, Fitted]:
         named = zip(COEFFICIENTS, solution, strict=False)
         cost = Cost(**{name: float(SCALES[name[-2:]] * value) for name, value in named})
         ranked = sorted(errors)
-        found[file] = Fitted(cost, float(ranked[len(ranked) // 2]), float(ranked[-1]))
+        found[file] = FittedCost(cost, float(ranked[len(ranked) // 2]), float(ranked[-1]))
     return found
 
 
-def text(name: str, costs: dict[str, Fitted]) -> str:
+def text(name: str, costs: dict[str, FittedCost]) -> str:
     """The choice: costs by compressor, with where they are from."""
     told = environment.describe()
     commit = (told["git"] or {"commit": "none"})["commit"][:12]
@@ -140,7 +142,7 @@ def name_of(device: torch.device) -> str:
     return f"one core of {environment.machine()}"
 
 
-def laid_out(layout: Layout, device: torch.device) -> tuple[torch.Tensor, BucketBuffers]:
+def laid_out(layout: MatrixLayout, device: torch.device) -> tuple[torch.Tensor, BucketBuffers]:
     """A gradient, and a bucket for it, with parameters."""
     shapes = list(layout.shapes.values())
     sizes = [prod(shape) for shape in shapes]

@@ -287,7 +287,7 @@ for kernel, types, constants in (
     (loops.add_signs, [FLOATS, "*u8", FLOATS, COUNT], {"size": 2048}),
     (
         loops.add_round,
-        [FLOATS, FLOATS, COUNT, COUNT, FLOATS, COUNT, "*i64", COUNT, "i64", "i64", "*u8", "*u8"],
+        [FLOATS, FLOATS, COUNT, COUNT, FLOATS, COUNT, "*i64", COUNT, COUNT, COUNT, "*u8", "*u8"],
         {
             "levels": 1, "block": 512, "rounds": 0, "norm": 2, "width": 2, "with_added": True,
             "keep": True, "size": 256,
