@@ -55,7 +55,7 @@ def _supervise(run_dir: Path) -> None:
         with played(network, clock, run_dir, events) as player:
             course.follow(nodes, player)
             evidence = course.evidence(proof)
-        proof |= proof_after(network, player)
+        proof |= proof_after(network, player, course.pauses)
         write(run_dir, evidence.readings, course.traffic, run.nodes, run.target.metric or "")
         summary = summarize(run_dir, run, evidence)
     conclude(run_dir, summary)

@@ -21,6 +21,7 @@ from harness.emulation.profile_player import Player
 from harness.emulation.rendezvous import RunEnded
 from harness.records import status
 from harness.records.run_directory import Events, refusal, write_json
+from harness.runner.pauses import Pauses
 
 POLL_S = 0.02
 
@@ -96,11 +97,12 @@ def require_played(player: Player) -> None:
         raise RunFailed(f"the network's player failed: {player.error}")
 
 
-def proof_after(network: Network, player: Player) -> dict[str, Any]:
-    """What the network and its stopped player tell at the end."""
+def proof_after(network: Network, player: Player, pauses: Pauses) -> dict[str, Any]:
+    """What the network, its stopped player and the ranks' pauses tell at the end."""
+    audit = player.audit.summary() | {"cpu_waited_share": pauses.waited_share}
     return {
         "readback": sum(network.gather("readback", network.verify()), []),
-        "audit": worst(network.gather("audit", player.audit.summary())),
+        "audit": worst(network.gather("audit", audit)),
         "flows": [flow._asdict() for flow in player.flows],
     }
 

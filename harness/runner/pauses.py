@@ -1,11 +1,11 @@
-"""Ranks that stood still: stopped by a signal, or waiting for a processor, by the kernel's word.
+"""Ranks that stood still or waited for a processor, by the kernel's word.
 
 The supervisor looks at every process of its ranks; a look costs time, so where there are many they
 are rarer, and never take more than a hundredth of one processor.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -24,10 +24,11 @@ class Pause(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """State of one process: if it is stopped, and how long its threads waited for a processor."""
+    """State of one process: if it is stopped, and what its threads have had of processors."""
 
     stopped: bool
     waited_s: Mapping[int, float]  # for a processor since its beginning, by thread
+    ran_s: Mapping[int, float]  # likewise, on one
 
 
 @dataclass
@@ -37,6 +38,8 @@ class Pauses:
     processes: Mapping[int, int]  # rank -> process
     time_s: Callable[[], float | None]  # emulated
     over: list[Pause] = field(default_factory=list, init=False)
+    _waited_s: float = field(default=0.0, init=False)  # of all threads
+    _ran_s: float = field(default=0.0, init=False)
     _before: dict[int, Seen] = field(default_factory=dict, init=False)
     _now: dict[int, Pause] = field(default_factory=dict, init=False)  # that go on, by rank
     _looked: tuple[float, float | None] = field(default=(0.0, None), init=False)
@@ -57,6 +60,11 @@ class Pauses:
         self._looked = now, time_s
         self._next = now + max(LOOK_S, _SHARE * (time.monotonic() - now))
 
+    @property
+    def waited_share(self) -> float | None:
+        """Of the time that threads wanted a processor, that they waited for it; None: untold."""
+        return self._waited_s / (self._waited_s + self._ran_s) if self._ran_s else None
+
     def end(self) -> list[Pause]:
         """All that there were; those that go on end now."""
         for rank in list(self._now):
@@ -67,9 +75,12 @@ class Pauses:
         """Judge if `rank` stood still in `since_s` real seconds, from `then_s` on the clock."""
         cause, before = "", self._before.get(rank)
         self._before[rank] = seen
+        waited_s = list(_grown(before.waited_s, seen.waited_s)) if before else []
+        self._waited_s += sum(waited_s)
+        self._ran_s += sum(_grown(before.ran_s, seen.ran_s)) if before else 0.0
         if before and seen.stopped:
             cause = "was stopped by a signal"
-        elif before and _waited(before, seen) > WAITED_SHARE * since_s:
+        elif max(waited_s, default=0.0) > WAITED_SHARE * since_s:
             cause = "waited for a processor"
         paused = self._now.get(rank)
         if paused and paused.cause != cause:
@@ -83,11 +94,9 @@ class Pauses:
             self.over.append(paused)
 
 
-def _waited(before: Seen, now: Seen) -> float:
-    """Seconds of the thread that waited longest in between."""
-    then = before.waited_s
-    grown = (waited - then.get(thread, waited) for thread, waited in now.waited_s.items())
-    return max(grown, default=0.0)
+def _grown(then: Mapping[int, float], now: Mapping[int, float]) -> Iterator[float]:
+    """Seconds of each thread in between, if it was there before."""
+    return (value - then.get(thread, value) for thread, value in now.items())
 
 
 def look_at(process: int) -> Seen | None:
@@ -98,16 +107,18 @@ def look_at(process: int) -> Seen | None:
         threads = [each.name for each in (folder / "task").iterdir()]
     except OSError:
         return None
-    waited = {int(thread): _waited_s(folder / "task" / thread / "schedstat") for thread in threads}
-    return Seen(state in "Tt", waited)
+    times_s = {int(thread): _times_s(folder / "task" / thread / "schedstat") for thread in threads}
+    ran_s = {thread: ran for thread, (ran, _) in times_s.items()}
+    return Seen(state in "Tt", {thread: waited for thread, (_, waited) in times_s.items()}, ran_s)
 
 
-def _waited_s(path: Path) -> float:
-    """0 where the thread has ended or the kernel does not count."""
+def _times_s(path: Path) -> tuple[float, float]:
+    """Seconds that a thread ran and waited; 0 where it has ended or the kernel does not count."""
     try:
-        return int(path.read_text().split()[1]) / 1e9
-    except (OSError, IndexError):
-        return 0.0
+        ran_ns, waited_ns = path.read_text().split()[:2]
+        return int(ran_ns) / 1e9, int(waited_ns) / 1e9
+    except (OSError, ValueError):
+        return 0.0, 0.0
 
 
 def processes(events: Iterable[Mapping]) -> dict[int, int]:

@@ -71,7 +71,7 @@ def _supervise(run_dir: Path) -> None:
             for pause in pauses.end():
                 events.append("rank_paused", **pause._asdict())
         passed = {link: count - before[link] for link, count in network.bytes().items()}
-        proof |= proof_after(network, player)
+        proof |= proof_after(network, player, pauses)
         summary = _judge(run_dir, run, network, agents, (proof, passed))
     conclude(run_dir, summary)
 

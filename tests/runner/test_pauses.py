@@ -50,6 +50,10 @@ def test_a_rank_that_is_gone_is_no_pause(ranks):
 
 def judged(monkeypatch, seen, times_s):
     """Pauses of one rank that is `seen` so at these monotonic times, with a clock that runs."""
+    return watched(monkeypatch, seen, times_s).end()
+
+
+def watched(monkeypatch, seen, times_s):
     each, now = iter(seen), iter(times_s)
     monkeypatch.setattr(pauses, "look_at", lambda process: next(each))
     watch = Pauses({0: 1}, lambda: clock[0])
@@ -58,24 +62,35 @@ def judged(monkeypatch, seen, times_s):
         at = next(now)
         monkeypatch.setattr(pauses.time, "monotonic", lambda at=at: at)
         watch.look()
-    return watch.end()
+    return watch
 
 
 def test_a_thread_that_waits_for_a_processor_is_told_and_one_that_shares_it_is_not(monkeypatch):
     times_s = [1.0, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5]
-    starved = [Seen(False, {7: 0.0, 8: 0.9 * (at - 1)}) for at in times_s]
+    starved = [Seen(False, {7: 0.0, 8: 0.9 * (at - 1)}, {}) for at in times_s]
     [pause] = judged(monkeypatch, starved, times_s)
     assert pause.cause == "waited for a processor" and pause.length_s == pytest.approx(1.5)
-    shares = [Seen(False, {7: 0.6 * (at - 1), 8: 0.6 * (at - 1)}) for at in times_s]
+    shares = [Seen(False, {7: 0.6 * (at - 1), 8: 0.6 * (at - 1)}, {}) for at in times_s]
     assert judged(monkeypatch, shares, times_s) == []
+
+
+def test_what_threads_waited_is_told_of_what_they_wanted(monkeypatch):
+    """Of what they had before the first look, and before their own, nothing is said."""
+    times_s = [1.0, 1.25, 1.5]
+    seen = [Seen(False, {7: 2.0}, {7: 5.0}), Seen(False, {7: 2.1, 8: 9.0}, {7: 5.1, 8: 9.0})]
+    seen.append(Seen(False, {7: 2.1, 8: 9.1}, {7: 5.3, 8: 9.5}))
+    watch = watched(monkeypatch, seen, times_s)
+    assert watch.waited_share == pytest.approx(0.2 / (0.2 + 0.8))
+    uncounted = [Seen(False, {7: 0.0}, {7: 0.0}) for _ in times_s]
+    assert watched(monkeypatch, uncounted, times_s).waited_share is None
 
 
 def test_a_short_wait_and_one_while_the_clock_stands_still_are_not_told(monkeypatch):
     times_s = [1.0, 1.25, 1.5, 1.75, 2.0]
-    short = [Seen(at == 1.5, {}) for at in times_s]
+    short = [Seen(at == 1.5, {}, {}) for at in times_s]
     assert judged(monkeypatch, short, times_s) == []
     watch = Pauses({0: os.getpid()}, lambda: 3.0)
-    monkeypatch.setattr(pauses, "look_at", lambda process: Seen(True, {}))
+    monkeypatch.setattr(pauses, "look_at", lambda process: Seen(True, {}, {}))
     for at in times_s:
         monkeypatch.setattr(pauses.time, "monotonic", lambda at=at: at)
         watch.look()

@@ -33,6 +33,15 @@ class Proof(NamedTuple):
     others_share: Annotated[
         float, _told("of the processors, by what is not the run's", "others (%)", percent=True)
     ]
+    waited_share: Annotated[
+        float,
+        _told(
+            "for a processor, of the time that ranks wanted one",
+            "waited (%)",
+            percent=True,
+            wide=True,
+        ),
+    ]
     pressure: Annotated[
         float,
         _told("share of time some process waited for one", "pressure (%)", percent=True, wide=True),
@@ -82,6 +91,7 @@ def of_run(run: Any) -> Proof:
         headroom=_over(ceiling.get("carried_mbit"), ceiling.get("needed_mbit")),
         idle_share=_number(audit.get("cpu_idle_share")),
         others_share=_number(audit.get("cpu_others_share")),
+        waited_share=_number(audit.get("cpu_waited_share")),
         pressure=_number(audit.get("cpu_pressure")),
         pauses=_number(proof.get("pauses")),
         changed_outside=_number(audit.get("changed_outside")),
@@ -101,7 +111,7 @@ def by_method(proofs: pd.DataFrame, methods: list[str]) -> pd.DataFrame:
     worst = {"headroom": "min", "idle_share": "min", "late_ms": "max", "over_rate": "max"}
     worst |= {"drops": "max", "retransmits": "max", "bytes_low": "min", "bytes_high": "max"}
     worst |= {"delivered": "min", "delivered_worst": "min", "pressure": "max", "pauses": "max"}
-    worst |= {"changed_outside": "max", "others_share": "max"}
+    worst |= {"changed_outside": "max", "others_share": "max", "waited_share": "max"}
     groups = proofs.groupby("method", sort=False)
     probe = groups.probe.agg(lambda ratios: max(ratios, key=lambda ratio: abs(ratio - 1)))
     return groups.agg(worst).assign(probe=probe, runs=groups.size()).loc[methods].reset_index()
