@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -39,11 +40,14 @@ OWN = {
     "name": "what the command is called in results",
     "start": "first_byte, or a pattern: the profile's clock starts at the first line that has it",
     "metrics": "a pattern of node 0's lines, with named groups: step, loss, time, samples, others",
+    "tensorboard": "a folder of event files that the command writes: metrics is looked for in each "
+    "of node 0's scalars, as `train/loss 0.25`; without it whatever is called loss counts",
     "samples": "of a step, of all nodes together; else throughput counts steps",
     "sends_bytes": "that every node sends at least in a step, if you know: fewer are a way around",
 }
 WORDS = re.compile(r"\{(rank|node|world|nodes|master|port|seed)\}")
 OPTION = re.compile(r"-+\w[\w-]*=?")
+LOSS = r"loss\S* (?P<loss>\S+)"  # of a scalar's tag and value
 MOST_LABEL = 60  # characters
 NEAR = 3
 
@@ -55,6 +59,7 @@ class Command:
     words: tuple[str, ...]
     start: str  # FIRST_BYTE or a pattern
     metrics: str | None
+    tensorboard: str | None  # folder of event files, of which metrics are then taken
     samples: int | None
     sends_bytes: int | None
 
@@ -108,6 +113,9 @@ def composed(arguments: Sequence[str]) -> list[Settings]:
 def _command(words: list[str], own: dict[str, str]) -> dict[str, Any]:
     """The section `around` of a configuration."""
     start, metrics = own.get("start", FIRST_BYTE), own.get("metrics")
+    if "tensorboard" in own:
+        metrics = metrics or LOSS
+        _require_event_files(own["tensorboard"], metrics)
     for key, pattern in (("start", start), ("metrics", metrics)):
         try:
             found = re.compile(pattern or "")
@@ -127,9 +135,26 @@ def _command(words: list[str], own: dict[str, str]) -> dict[str, Any]:
         "name": own.get("name") or _name(words),
         "start": start,
         "metrics": metrics,
+        "tensorboard": own.get("tensorboard"),
         **more,
         "files": {word: recordings.digest(path) for word, path in files.items()},
     }
+
+
+def _require_event_files(folder: str, metrics: str) -> None:
+    """BadSetting where event files cannot be read, or `metrics` asks them for what they have."""
+    if find_spec("tensorboard") is None:
+        raise BadSetting(
+            "tensorboard= needs the package tensorboard, which is not installed; write "
+            "pip install 'gradnet[tensorboard]'"
+        )
+    if not folder or (Path(folder).exists() and not Path(folder).is_dir()):
+        raise BadSetting(f"tensorboard must be a folder, which may be made yet, got {folder!r}")
+    if known := re.findall(r"\?P<(step|time)>", metrics):
+        raise BadSetting(
+            f"metrics must have no group {known[0]} with tensorboard, whose files have it, got "
+            f"{metrics!r}"
+        )
 
 
 def _file(word: str) -> Path | None:
@@ -206,7 +231,7 @@ def _settings(choice: list[str], command: dict[str, Any], own: dict[str, str]) -
 
 
 def _fields(section: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: section[key] for key in ("start", "metrics", "samples", "sends_bytes")}
+    kept = {key: section[key] for key in OWN if key != "name"}
     return {"words": tuple(section["words"])} | kept
 
 

@@ -5,6 +5,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.around.event_files import EventFiles, told
 from harness.around.nodes import Nodes, OutputLine
 from harness.around.processes import NodeProcess, of_nodes
 from harness.around.settings import FIRST_BYTE, Asked, asked
@@ -82,11 +83,14 @@ class UnderWay:
     pauses: Pauses = field(init=False)
     processes: dict[int, NodeProcess] = field(default_factory=dict, init=False)
     ended_s: float | None = field(default=None, init=False)
+    unread: str = field(default="", init=False)  # why event files were not
 
     def __post_init__(self) -> None:
         self.traffic = LinkTraffic(self.network, self.clock)
         self.interfaces = Interfaces(self.network)
         self.readings = ToldSteps(self.run.command)
+        where = self.run.command.tensorboard
+        self.event_files = None if where is None else EventFiles(Path(where))
         self._numbers: dict[int, int] = {}
         self.pauses = Pauses(self._numbers, self.clock.time_s)
 
@@ -113,7 +117,10 @@ class UnderWay:
         self.interfaces.look()
         if self.ended_s is not None:
             self.traffic.look(self.ended_s)
-            self.readings.close(self.ended_s)
+            if self.event_files is None:
+                self.readings.close(self.ended_s)
+            else:
+                self._read(self.event_files, self.ended_s)
 
     def evidence(self, proof: dict) -> Evidence:
         """What the run is judged by; `proof` is what its network has told and will tell."""
@@ -124,6 +131,7 @@ class UnderWay:
             readings=self.readings.all,
             took_s=self.ended_s,
             lost=self.readings.lost,
+            unread=self.unread,
             pauses=[(self.processes[each.rank], each) for each in self.pauses.end()],
         )
 
@@ -144,9 +152,23 @@ class UnderWay:
         if not self.clock.running and start != FIRST_BYTE and re.search(start, line.text):
             self._start()
         now_s = self.clock.time_s()
-        if line.node == 0 and now_s is not None:
+        if line.node == 0 and now_s is not None and self.event_files is None:
             if self.readings.take(line.text, now_s, self.clock.dilation):
                 self.traffic.look(now_s)
+
+    def _read(self, files: EventFiles, ended_s: float) -> None:
+        """Take steps from event files; the command has ended."""
+        began_s = time.time() - time.monotonic() + self.clock.monotonic(0.0)  # since the epoch
+        try:
+            scalars = files.scalars()
+        except ValueError as error:
+            self.unread = str(error)
+            return
+        self.readings.all = told(
+            scalars,
+            self.run.command,
+            lambda wall_s: min(ended_s, (wall_s - began_s) / self.clock.dilation),
+        )
 
     def _start(self) -> None:
         self.clock.start()

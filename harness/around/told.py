@@ -50,9 +50,9 @@ class ToldSteps:
             self.lost += 1
             return False
         last = self.all[-1].step if self.all else -1
-        alone = set(told) <= set(_metrics(told))  # a metric is of the step before
+        alone = set(told) <= set(metrics_of(told))  # a metric is of the step before
         step = int(told.get("step", last if alone else last + 1))
-        if step < last or (step == last and not _metrics(told)):
+        if step < last or (step == last and not metrics_of(told)):
             return False  # another of this node's processes
         time_s = now_s
         if "time" in told:
@@ -61,7 +61,7 @@ class ToldSteps:
             time_s = self._offset_s + told["time"] / dilation
         per_step = (self.command.samples or 1) * (step - last)
         samples = int(told.get("samples", per_step)) if step > last else 0
-        self.all.append(ToldStep(time_s, step, told.get("loss", nan), samples, _metrics(told)))
+        self.all.append(ToldStep(time_s, step, told.get("loss", nan), samples, metrics_of(told)))
         return True
 
     def close(self, now_s: float) -> None:
@@ -70,7 +70,7 @@ class ToldSteps:
             self.all.append(ToldStep(now_s, 0, nan, self.command.samples or 1, {}))
 
 
-def _metrics(told: dict[str, float]) -> dict[str, float]:
+def metrics_of(told: dict[str, float]) -> dict[str, float]:
     return {name: value for name, value in told.items() if name not in OF_A_STEP}
 
 

@@ -58,6 +58,7 @@ class Evidence(NamedTuple):
     readings: list[ToldStep]
     took_s: float | None  # emulated; None: the clock never started
     lost: int  # lines with the pattern, and no numbers
+    unread: str  # why event files were not, or ""
     pauses: list[tuple[NodeProcess, Pause]]
 
 
@@ -130,8 +131,13 @@ def _silent(
 def _untold(asked: Asked, found: Evidence) -> list[str]:
     if found.readings:
         return []
+    where, pattern = asked.command.tensorboard, asked.command.metrics
+    if found.unread:
+        return [f"{found.unread}: not read"]
+    if where is not None:
+        return [f"no scalar in new event files of node 0 in {where} was of metrics={pattern}"]
     more = f", {found.lost} had it with no numbers" if found.lost else ""
-    return [f"no line of node 0 told of a step by metrics={asked.command.metrics}{more}"]
+    return [f"no line of node 0 told of a step by metrics={pattern}{more}"]
 
 
 def _paused(found: Evidence) -> Iterable[str]:

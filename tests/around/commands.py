@@ -59,12 +59,17 @@ else:
 WARMS_UP = (
     PLAIN
     + """
+from torch.utils.tensorboard import SummaryWriter
+
+exchange(1)
 began = time.monotonic()
 exchange(1_000_000)
 print("begin", flush=True)
-for step in range(5):
-    exchange(100)
-    print(f"step {step} loss 1 took {time.monotonic() - began}", flush=True)
+with SummaryWriter(sys.argv[1]) as writer:
+    for step in range(5):
+        exchange(100)
+        writer.add_scalar("train/loss", 1, step)
+        writer.add_scalar("train/took", time.monotonic() - began, step)
 """
 )
 GOES_ASIDE = (
@@ -98,14 +103,14 @@ time.sleep(3600)
 
 
 def start(results: Path, script: str, *said: str, words: tuple[str, ...] = ()) -> subprocess.Popen:
-    """Start the command over two nodes; its script is written beside `results`."""
+    """Start the command over two nodes; its script and event files are beside `results`."""
     results.mkdir(parents=True, exist_ok=True)
     path = results / "train.py"
     path.write_text(script)
     links = ("workers=2", "profile.rate_mbit=8", "network.probe_s=0.2", f"results={results}")
     ours = [sys.executable, "-m", "harness.around", *links, "report=false", *said]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    theirs = [sys.executable, *words, str(path)]
+    theirs = [sys.executable, *words, str(path), str(results / "events")]
     return popen([*ours, "--", *theirs], cwd=ROOT, env=dict(os.environ), process_group=0, **pipes)
 
 
