@@ -31,7 +31,7 @@ from harness.engine.exchange.workers import Workers
 from harness.engine.training.course import without_data
 from harness.engine.training.gradients import Replayed
 from harness.engine.training.pace import Paced
-from harness.engine.training.train import observed
+from harness.engine.training.step import observed
 
 WIDTH, LAYERS = 256, 32  # 8.4 MB of gradients
 BUCKET_MB = 0.25  # one layer

@@ -32,7 +32,7 @@ from harness.engine.training.build import reduction_of
 from harness.engine.training.load_state_dict import load_state_dict
 from harness.engine.training.saving import with_state
 from harness.engine.training.state_dict import state_dict
-from harness.engine.training.train import observed
+from harness.engine.training.step import StepExchange
 from harness.validation import checked
 
 KEYS = ("seed", *(key for key in OF_A_METHOD if key not in ("activations", "bucket_mb")))
@@ -51,11 +51,11 @@ class Attached:
     model: DistributedDataParallel
     run: Run  # of which only the method counts
     exchange: Exchange
-    _began: float | None = field(default=None, init=False)  # real seconds on the clock
     _handed_over: bool = field(default=False, init=False)  # all buckets of the exchange
     _seen: Observation | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
+        self._step = StepExchange(self.exchange, self.exchange.clock)
         self._parameters = {id(each) for each in self.model.parameters()}
         self._hooks = [
             self.model.register_forward_pre_hook(self._before_forward),
@@ -107,13 +107,12 @@ class Attached:
                 self._begin()
 
     def _after_forward(self, model: nn.Module, inputs: object, outputs: object) -> None:
-        if self._began is not None and not self._handed_over:
+        if self._step.under_way and not self._handed_over:
             self.exchange.begin_backward()
 
     def _begin(self) -> None:
-        if self._began is None:
-            self.exchange.begin(None)
-            self._began = self.exchange.clock.now()
+        if not self._step.under_way:
+            self._step.begin(self.exchange.clock.now())
 
     def _hand_over(self, state: object, bucket: dist.GradBucket) -> Future[Tensor]:
         """DDP's communication hook."""
@@ -136,15 +135,10 @@ class Attached:
 
     def _finish(self) -> None:
         """Sum up the exchange that backward has ended with, and show the controller."""
-        if self._began is None or not self._handed_over:
-            return
-        exchange, began = self.exchange, self._began
-        self._began, self._handed_over = None, False
-        took = exchange.finish()
-        exchange.workers.counted.clear()
-        end, size = exchange.clock.now(), exchange.workers.world_size
-        self._seen = observed(exchange.step, began, end, took, size, exchange.clock.dilation)
-        exchange.observe(self._seen)
+        if self._step.under_way and self._handed_over:
+            self._handed_over = False
+            self._seen = self._step.end(self.exchange.step).seen
+            self.exchange.workers.counted.clear()  # a row each, which nobody here writes
 
 
 def attach(

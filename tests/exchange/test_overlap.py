@@ -21,7 +21,7 @@ from harness.engine.exchange.thread import Exchange
 from harness.engine.exchange.workers import Workers
 from harness.engine.training.course import without_data
 from harness.engine.training.gradients import Replayed
-from harness.engine.training.train import observed
+from harness.engine.training.step import observed
 from tests.compressors.reductions import build
 from tests.launching import until
 from tests.ranks import run_ranks

@@ -2,6 +2,9 @@
 
 import io
 import threading
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,7 +13,16 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import gradnet
+from controllers.base import Observation
+from harness.clock import Clock
 from harness.config.typed import BadSetting
+from harness.engine.exchange.thread import Exchange
+from harness.engine.exchange.workers import Workers
+from harness.engine.training.build import reduction_of
+from harness.engine.training.pace import MeasuredPace
+from harness.engine.training.replica import Distributed
+from harness.engine.training.train import Loop
+from harness.records.run_directory import Table
 from tests.ranks import run_ranks
 
 STEPS, BATCH, CLASSES = 6, 8, 10
@@ -91,6 +103,73 @@ def test_topk_sends_the_largest_and_keeps_the_rest():
         torch.testing.assert_close(Tensor(found), weights(models[0]), rtol=1e-4, atol=1e-6)
         assert told["density"] == DENSITY
         assert told["sent"] >= 8 * kept  # a value and a position each
+
+
+@dataclass
+class InALoop:
+    """Gradients of the same model on the same batches, as a loop of the harness asks for them."""
+
+    replica: Distributed
+    exchange: Exchange
+
+    def __post_init__(self) -> None:
+        self.course = SimpleNamespace(samples=BATCH)
+        self.batches = batches(dist.get_rank())
+        self.optimizer = torch.optim.SGD(self.replica.model.parameters(), LR)
+
+    def compute(self, step: int) -> float:
+        inputs, labels = self.batches[step]
+        loss = nn.functional.cross_entropy(self.replica.model(inputs), labels)
+        self.exchange.begin_backward()
+        self.replica.backward(loss)
+        return loss.item()
+
+    def update(self, step: int) -> None:
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+def in_both(folder: Path) -> tuple[list[float], list[float], Observation, Observation]:
+    (folder / str(dist.get_rank())).mkdir()
+    model = distributed()
+    handle = gradnet.attach(model, method="accordion")
+    found = trained(model, batches(dist.get_rank()))
+    handle.close()
+
+    workers, clock, whole = (
+        Workers(dist.new_group(backend="gloo"), found.device),
+        Clock(),
+        a_model(),
+    )
+    names = {id(each): name for name, each in whole.named_parameters()}
+    exchange = Exchange(reduction_of(handle.run, workers), workers, clock, names, shares={})
+    gradients = InALoop(Distributed(whole, exchange, 25), exchange)
+    gradients.replica.settle(lambda model, some: model(some).sum().backward(), torch.zeros(2, 20))
+    clock.start()
+    loop = Loop(
+        rank=dist.get_rank(),
+        first=0,
+        steps=range(STEPS),
+        table=Table(folder / str(dist.get_rank()), "steps.csv"),
+        gradients=gradients,
+        exchange=exchange,
+        pace=MeasuredPace(),
+        clock=clock,
+        begin=clock.now,
+        rest=lambda done, seen: None,
+    )
+    loop.run()
+    exchange.close()
+    assert handle.seen is not None
+    return found.tolist(), weights(whole).tolist(), handle.seen, loop.seen
+
+
+def test_a_step_is_what_it_is_in_a_loop_of_the_harness_bit_for_bit(tmp_path: Path) -> None:
+    """Accordion's densities follow from gradients, not from times."""
+    for found, ours, seen, loops in run_ranks(2, in_both, tmp_path):
+        assert found == ours
+        for name in ("step", "density", "sent_bytes", "received_bytes", "dense_bytes", "workers"):
+            assert getattr(seen, name) == getattr(loops, name), name
 
 
 def accumulated() -> list[int]:

@@ -26,7 +26,7 @@ class Trainers(NamedTuple):
 
 @dataclass
 class Pushing:
-    """A `harness.engine.training.train.Exchanging` by way of a server, which `join` makes known."""
+    """A `harness.engine.training.step.Exchanging` by way of a server, which `join` makes known."""
 
     gradient: Gradient
     workers: Trainers

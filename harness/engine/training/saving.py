@@ -12,7 +12,7 @@ from harness.engine.training.rank_context import RankContext
 from harness.engine.training.rest import Save, no_checkpoint
 from harness.engine.training.resume import Resumed
 from harness.engine.training.state_dict import state_dict
-from harness.engine.training.train import Exchanging
+from harness.engine.training.step import Exchanging
 from harness.records import checkpoint
 from harness.records.run_directory import Events
 

@@ -3,37 +3,18 @@
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
-from controllers.base import Controller, Measurement, Observation
+from controllers.base import Controller, Observation
 from harness.clock import RankClock
-from harness.engine.exchange.exchange_stats import Exchanged
-from harness.engine.exchange.reduction import Reduction
 from harness.engine.pipeline.stage_traffic import StageTraffic
 from harness.engine.training.gradients import Gradients
-from harness.engine.training.pace import Pace, Release
+from harness.engine.training.pace import Pace
+from harness.engine.training.step import Exchanging, StepExchange
 from harness.records import columns
 from harness.records.run_directory import Step, Table
 
 UNSETTLED_STEPS = 2  # of a run: caches fill
 OVERRUN_SHARE = 0.01  # of its step: a bucket later than that was not paced
-
-
-class Exchanging(Protocol):
-    """Exchange of a rank's gradients, as its loop uses it."""
-
-    workers: Any  # those that it is with: their `world_size` counts
-
-    @property
-    def reduction(self) -> Reduction: ...
-
-    def begin(self, release: Release | None) -> None: ...
-
-    def finish(self) -> Exchanged: ...
-
-    def observe(self, seen: Observation) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def at_once(time: float) -> float:
@@ -79,39 +60,28 @@ class Loop:
 
     def run(self) -> int:
         """Train; returns how many steps overran their pace. Goes on where it was left."""
-        begin = self.begin()
+        exchanged, begin = StepExchange(self.exchange, self.clock), self.begin()
         for step in self.steps:
             began = self.pull(begin)
-            self.exchange.begin(self.pace.release(began))
+            exchanged.begin(began, self.pace.release(began))
             loss = self.gradients.compute(step)
-            took = self.exchange.finish()
-            end = self.clock.now()
-            crossed = self.stage_traffic()
-            self._record(step, loss, began, end, took, crossed)
-            overrun = took.late_s + crossed.late_s > OVERRUN_SHARE * (end - began)
+            ended, crossed = exchanged.end(step), self.stage_traffic()
+            self._record(ended.seen, loss, crossed)
+            late_s, took = ended.took.late_s + crossed.late_s, ended.end - began
+            overrun = late_s > OVERRUN_SHARE * took
             self.overruns += overrun and step >= self.first + UNSETTLED_STEPS
-            begin = self.told(end)
+            begin = self.told(ended.end)
             self.gradients.update(step)  # counted in the next step, as is its batch
             self.done += 1
             if self._rests():
                 break
         return self.overruns
 
-    def _record(
-        self,
-        step: int,
-        loss: float,
-        begin: float,
-        end: float,
-        took: Exchanged,
-        crossed: StageTraffic,
-    ) -> None:
-        workers, controller = self.exchange.workers.world_size, self.exchange.reduction.controller
-        self.seen = observed(step, begin, end, took, workers, self.clock.dilation)
-        row = recorded(self.seen, self.rank, loss, self.gradients.course.samples, controller)
+    def _record(self, seen: Observation, loss: float, crossed: StageTraffic) -> None:
+        self.seen, controller = seen, self.exchange.reduction.controller
+        row = recorded(seen, self.rank, loss, self.gradients.course.samples, controller)
         row = crossed.added_to(row, self.clock.dilation)
         self.table.append_alike(row, range(self.rank, self.rank + self.alike))
-        self.exchange.observe(self.seen)
 
     def close(self) -> None:
         """End the threads of the exchange, and then of the gradients."""
@@ -126,20 +96,6 @@ class Loop:
             self.aside_bytes[0] += crossed.activation_bytes
             self.aside_bytes[1] += crossed.received_bytes
         return bool(ends)
-
-
-def observed(
-    step: int, begin: float, end: float, took: Exchanged, workers: int, dilation: float
-) -> Observation:
-    """Observation for the controller, of a step from `begin` to `end` in real seconds."""
-    emulated = 1 / dilation
-    return Observation(
-        **columns.emulated(took, Measurement, dilation),
-        step=step,
-        time_s=end * emulated,
-        compute_s=(took.compute_end - begin) * emulated,
-        workers=workers,
-    )
 
 
 def recorded(
