@@ -1,7 +1,7 @@
 """Kernels on the CPU in machine code, where numba can make it, checked against numpy at first use.
 
 What cannot be compiled here, or is not right, is not used: callers then take numpy, with equal
-results. Compiled code is cached on disk; the first use on a machine takes some seconds.
+results. Compiled code is cached on disk; the first use on a machine takes half a minute of a core.
 """
 
 import functools
@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -127,6 +128,14 @@ def addresses(tensors: Sequence[Tensor], nbytes: int) -> np.ndarray:
 def path() -> str:
     """Name of the active code path, with the reason when it is numpy."""
     return _loaded()[1]
+
+
+def to_compile() -> bool:
+    """True where the first use of a kernel will compile them all: half a minute of one core."""
+    if os.environ.get(CHOICE) == "numpy" or find_spec("numba") is None:
+        return False
+    cache = _cache()
+    return cache is None or not any(cache.rglob("*.nbi"))
 
 
 @functools.cache

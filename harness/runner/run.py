@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, Self
 
 import yaml
 
+from compressors import kernels
 from harness.config.run import Run
 from harness.config.settings import BadSetting, Settings
 from harness.emulation.user_namespace import SHELL_SIGNAL
@@ -30,6 +31,9 @@ from harness.runner.locks import directory_to_ourselves, machine_to_ourselves
 from harness.runner.progress import Progress
 
 POLL_S = 0.1
+COMPILES = (
+    "compiling the kernels of compressors first, once on this machine: half a minute of one core"
+)
 PROGRAM = "harness.runner.supervise"  # module of process 1, by its `supervise`
 
 Doing = Callable[[Path, int | None], None]  # in a run directory, with the machine's lock if any
@@ -106,6 +110,8 @@ def _done_once(settings: Settings, do: Doing, alone: bool) -> Outcome:
             print(f"{run_dir}: {damaged}: its run is done again", file=sys.stderr)
         else:
             previous_result.set_aside(run_dir)
+        if kernels.to_compile():
+            print(COMPILES, file=sys.stderr)
         try:
             _perform(run_dir, settings, partial(do, run_dir, lock))
         finally:

@@ -1,6 +1,7 @@
 """The compiled kernels have the results of numpy, bit for bit, on every path and when they fail."""
 
 from collections.abc import Callable
+from pathlib import Path
 from threading import Thread
 
 import numpy as np
@@ -227,3 +228,17 @@ def test_a_cache_that_fails_is_done_without(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(kernels, "_imported", imported)
     assert load(monkeypatch)[1].startswith("numba")
+
+
+def test_it_is_known_before_whether_there_is_something_to_compile(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv(kernels.CHOICE, raising=False)
+    assert kernels.to_compile()
+    monkeypatch.setenv(kernels.CHOICE, "numpy")
+    assert not kernels.to_compile()
+    monkeypatch.delenv(kernels.CHOICE)
+    [kept] = (tmp_path / "gradnet").iterdir()
+    (kept / "a.nbi").touch()
+    assert not kernels.to_compile()

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from harness.preview import composed
 from harness.records import status
 from harness.records.run_directory import write_json
 from harness.runner import previous_result, run
@@ -79,3 +80,19 @@ def test_done_again_and_failed_the_result_is_still_there(
     assert told(run_dir) == "first"
     again = run.perform(settings(f"results={tmp_path}"))
     assert again.skipped and again.run_dir == run_dir
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_first_compilation_is_told_before_the_run_that_waits_for_it(
+    first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(run.kernels, "to_compile", lambda: first)
+    asked, _ = composed(["network=simulated", f"results={tmp_path}"])
+    said = []
+
+    def do(run_dir: Path, lock: int | None) -> None:
+        said.extend(capsys.readouterr().err.splitlines())
+        status.end(run_dir, "failed", "not tried")
+
+    assert run.done_once(asked, do, alone=False).state == "failed"
+    assert said == [run.COMPILES] * first
