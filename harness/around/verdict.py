@@ -92,12 +92,15 @@ def _beside(asked: Asked, interfaces: Interfaces) -> list[str]:
 
 def _around(asked: Asked, found: Evidence) -> list[str]:
     """Nodes that sent less over their links than they must have."""
-    if asked.nodes < 2 or not found.readings:
+    if asked.nodes < 2:
         return []
+    passed, sent = found.traffic.passed(), dict[int, int]()
+    if not found.readings:  # what passed is known without
+        sent = {node: passed[f"up{node}"] for node in range(asked.nodes)}
+        return _silent(asked, found.interfaces, sent, "in all")
     first, last = found.readings[0], found.readings[-1]
     steps, took_s = last.step - first.step, last.time_s - first.time_s
     when = f"in {steps} steps" if steps else "in all"
-    passed, sent = found.traffic.passed(), {}
     for node in range(asked.nodes):
         upto, since = (found.traffic.at(told.time_s, f"up{node}") for told in (last, first))
         is_short = took_s * asked.emulation.dilation < 2 * LOOK_S  # to tell what was sent in it
