@@ -7,6 +7,7 @@ controller chooses a density, and has ended when the optimizer steps or the mode
 again. What the last one took is `handle.seen`.
 """
 
+import logging
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -19,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from compressors import kernels
 from controllers.base import Observation
 from harness.clock import Clock
 from harness.config import sweep
@@ -35,6 +37,7 @@ from harness.engine.training.state_dict import state_dict
 from harness.engine.training.step import StepExchange
 from harness.validation import checked
 
+log = logging.getLogger("gradnet")
 KEYS = ("seed", *(key for key in OF_A_METHOD if key not in ("activations", "bucket_mb")))
 # What there is no network of ours for, and no model: only the method of this run counts.
 ALONE = ("network=simulated", "workload=digits_convnet", "profile=static")
@@ -162,6 +165,8 @@ def attach(
         raise BadSetting(f"model must be {wanted}, got {type(model).__name__}; wrap it first")
     kinds = {each.dtype for each in model.parameters() if each.requires_grad}
     require(kinds == {torch.float32}, "model's parameters", sorted(map(str, kinds)), "float32")
+    if dist.get_rank(model.process_group) == 0 and kernels.to_compile():
+        log.warning(kernels.COMPILES)
     run = _method([*overrides, *(f"{key}={_said(value)}" for key, value in choices.items())], model)
     workers = _workers(model, timeout)
     exchange = Exchange(

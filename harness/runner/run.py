@@ -31,9 +31,6 @@ from harness.runner.locks import directory_to_ourselves, machine_to_ourselves
 from harness.runner.progress import Progress
 
 POLL_S = 0.1
-COMPILES = (
-    "compiling the kernels of compressors first, once on this machine: half a minute of one core"
-)
 PROGRAM = "harness.runner.supervise"  # module of process 1, by its `supervise`
 
 Doing = Callable[[Path, int | None], None]  # in a run directory, with the machine's lock if any
@@ -111,7 +108,7 @@ def _done_once(settings: Settings, do: Doing, alone: bool) -> Outcome:
         else:
             previous_result.set_aside(run_dir)
         if kernels.to_compile():
-            print(COMPILES, file=sys.stderr)
+            print(kernels.COMPILES, file=sys.stderr)
         try:
             _perform(run_dir, settings, partial(do, run_dir, lock))
         finally:

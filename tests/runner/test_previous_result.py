@@ -95,4 +95,4 @@ def test_a_first_compilation_is_told_before_the_run_that_waits_for_it(
         status.end(run_dir, "failed", "not tried")
 
     assert run.done_once(asked, do, alone=False).state == "failed"
-    assert said == [run.COMPILES] * first
+    assert said == [run.kernels.COMPILES] * first
