@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.around.settings import Command
-from harness.around.told import ToldStep, metrics_of
+from harness.around.told import ToldStep, metrics_of, numbers
 
 OF_NODE_0 = ".node0."  # a writer puts the host's name into the file's
 MOST_FILES, MOST_BYTES, MOST_SCALARS = 64, 1 << 28, 1 << 20
@@ -117,11 +117,12 @@ def told(
     at_s: dict[int, float] = {}
     for each in scalars:
         found = re.search(command.metrics or "", f"{each.tag} {each.value}")
-        if found is None or (came_s := time_s(each.wall_s)) < 0:
+        if found is None or (named := numbers(found)) is None:
+            continue
+        if each.step < 0 or not (came_s := time_s(each.wall_s)) >= 0:  # it may be nan
             continue
         at_s.setdefault(each.step, came_s)
-        named = {name: value for name, value in found.groupdict().items() if value is not None}
-        values.setdefault(each.step, {}).update({n: _number(v) for n, v in named.items()})
+        values.setdefault(each.step, {}).update(named)
     steps: list[ToldStep] = []
     last = -1
     for step in sorted(values):
@@ -132,10 +133,3 @@ def told(
         steps.append(ToldStep(came_s, step, loss, samples, metrics_of(of_step)))
         last = step
     return steps
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return nan

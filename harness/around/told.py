@@ -44,9 +44,8 @@ class ToldSteps:
         found = re.search(self.command.metrics, text) if self.command.metrics else None
         if found is None:
             return False
-        try:
-            told = {name: float(value) for name, value in found.groupdict().items() if value}
-        except ValueError:
+        told = numbers(found)
+        if told is None:
             self.lost += 1
             return False
         last = self.all[-1].step if self.all else -1
@@ -68,6 +67,16 @@ class ToldSteps:
         """Without a pattern the whole is one step, which ends now."""
         if self.command.metrics is None:
             self.all.append(ToldStep(now_s, 0, nan, self.command.samples or 1, {}))
+
+
+def numbers(found: re.Match[str]) -> dict[str, float] | None:
+    """Values of the groups that took part; None where one is no number, or cannot be counted."""
+    try:
+        told = {name: float(value) for name, value in found.groupdict().items() if value}
+    except ValueError:
+        return None
+    counts = (told.get(name, 0.0) for name in ("step", "time", "samples"))
+    return told if all(map(isfinite, counts)) else None
 
 
 def metrics_of(told: dict[str, float]) -> dict[str, float]:

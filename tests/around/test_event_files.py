@@ -10,7 +10,7 @@ import pytest
 from torch.utils.tensorboard import SummaryWriter
 
 from harness.around import event_files
-from harness.around.event_files import EventFiles, told
+from harness.around.event_files import EventFiles, Scalar, told
 from harness.around.settings import LOSS, Command, composed
 from harness.config.settings import BadSetting
 
@@ -44,6 +44,20 @@ def test_scalars_become_steps_at_their_times(tmp_path: Path, writer: SummaryWrit
     assert first == (1.0, 10, 0.5, 8 * 11, {"accuracy": 0.25})
     assert second == (3.0, 20, 0.125, 8 * 10, {})
     assert third.step == 30 and isnan(third.loss) and third.metrics == {"accuracy": 0.5}
+
+
+def test_what_cannot_be_counted_is_passed_over() -> None:
+    nan = float("nan")
+    crafted = [
+        Scalar("loss", -1, 1.0, 1.0),
+        Scalar("loss", 1, 1.0, nan),
+        Scalar("samples", 2, nan, 1.0),
+        Scalar("named", 3, 1.0, 1.0),
+        Scalar("loss", 4, nan, 1.0),
+    ]
+    pattern = r"loss (?P<loss>\S+)|samples (?P<samples>\S+)|(?P<named>named)"
+    [only] = told(crafted, command(pattern), lambda wall_s: wall_s)
+    assert only.step == 4 and isnan(only.loss)  # a training that diverges says so
 
 
 def test_a_tensor_without_dimensions_is_a_scalar_and_another_is_none() -> None:
