@@ -17,6 +17,8 @@ EXAMPLE = re.compile(
     r"/(x|NAME|cyclic|valley|net|stripes|rounded|halving|sunset|blocks)\b"
 )  # that a reader is to make
 MODULE = re.compile(r"python -m (harness[\w.]*)")
+WRITTEN = re.compile(r"^`([\w./]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FAULTS = "pytest.mark.faults"
 
 
@@ -51,3 +53,17 @@ def test_one_version_is_told_everywhere() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"]
     [latest, *_] = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert cited == latest == harness.__version__
+
+
+def test_the_tutorials_cost_the_lines_and_commands_that_the_first_page_says() -> None:
+    """Of one's own script only the lines that are not plain torch count."""
+    row = re.compile(r"\| (\d+) lines, (\d+) commands \| \[.*\]\((tutorial_\w+)\.md\)")
+    rows = row.findall((ROOT / "docs/index.md").read_text())
+    assert len(rows) == 3
+    for lines, commands, tutorial in rows:
+        text = (ROOT / f"docs/{tutorial}.md").read_text()
+        written = [line for _, file in WRITTEN.findall(text) for line in file.split("\n") if line]
+        if tutorial == "tutorial_script":
+            written = [line for line in written if re.search(r"gradnet|handle\.close", line)]
+        assert len(written) == int(lines), tutorial
+        assert len("".join(COMMANDS.findall(text)).splitlines()) == int(commands), tutorial
