@@ -14,10 +14,11 @@ from torch import Tensor
 
 from compressors.base import Workers
 from compressors.buffers import Buffers
+from compressors.chunks import Chunks, add_find_
 from compressors.half import add_cast_
 from compressors.kernels import gpu
 from compressors.packing import add_pack_signs_, add_signs_
-from compressors.sparse import add_take_out_, sum_
+from compressors.sparse import add_at_, add_take_out_, sum_
 from compressors.stochastic import Grid, add_measure_, add_round_, average_
 from compressors.topk_select import Entries, add_reaching_, estimate, take_largest_
 from compressors.workspace import workspace
@@ -61,6 +62,20 @@ def add_and_find_reaching(buffers: Buffers, threshold: Tensor) -> Entries:
     found = add_reaching_(buffers.total, threshold, addend, zeroes)
     buffers.check_finite(float(found.values.sum()))
     return found
+
+
+def add_and_find_largest_of_chunks(buffers: Buffers, chunks: Chunks) -> Entries:
+    """The largest entries of every chunk, at positions in the chunks as `add_find_`; they stay."""
+    addend, zeroes = buffers.take_zeroed_addend()
+    found = add_find_(buffers.total, addend, zeroes, chunks)
+    buffers.check_finite(float(found.values.sum()))
+    return found
+
+
+def subtract(buffers: Buffers, values: Tensor, index: Tensor) -> None:
+    """Take `values` [k] at `index` [k] away, if a residual is needed."""
+    if buffers.needs_residual:
+        add_at_(buffers.total, index, values, -1.0)
 
 
 def add_and_take_capacity(buffers: Buffers, threshold: Tensor, capacity: int) -> Entries:
@@ -131,9 +146,13 @@ def add_and_measure(part: Buffers) -> tuple[Tensor, Tensor]:
 
 
 def add_and_round(
-    buffers: Buffers, grid: Grid, steps: Tensor, key: tuple[int, ...], norm: str | None = None
+    buffers: Buffers,
+    grid: Grid,
+    steps: Tensor,
+    key: tuple[int, ...] | None,
+    norm: str | None = None,
 ) -> Tensor:
-    """Packed codes of stochastic rounding, as `add_round_`; what was rounded to is taken away.
+    """Packed codes of rounding by `key`, as `add_round_`; what was rounded to is taken away.
 
     With `norm`, `steps` become the blocks'; without, they were given by who has read the gradient.
     """

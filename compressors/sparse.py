@@ -9,6 +9,7 @@ from torch import Tensor
 from compressors import kernels
 from compressors.packing import NOTHING
 from compressors.topk_select import Entries
+from compressors.workspace import workspace
 
 INDEX_DTYPES = {"int32": torch.int32, "int64": torch.int64}
 
@@ -115,6 +116,16 @@ def sum_(
     if not native.scatter.add_all(total.numpy(), places, sources, counts, factor, not is_zero):
         raise IndexError(f"an index is outside a vector of {total.numel()}")
     return total
+
+
+def mean_of_contributors_(
+    total: Tensor, entries: Sequence[tuple[Tensor, ...]], is_zero: bool = False
+) -> Tensor:
+    """As `sum_`, over how many of `entries` have a value there: 0 where none has."""
+    counts = workspace("contributors", total.numel(), total.dtype, total.device)
+    ones = [torch.ones_like(values) for values, _ in entries]
+    sum_(counts, [(one, index) for one, (_, index) in zip(ones, entries, strict=True)], 1.0)
+    return sum_(total, entries, 1.0, is_zero).div_(counts.clamp_(min=1))
 
 
 def _adds(values: Tensor, index: Tensor) -> bool:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 # Modules here, in the order of Compiled.
-NAMES = ("native", "ranking", "signs", "quantise", "casts", "scatter", "lowrank")
+NAMES = ("native", "ranking", "signs", "quantise", "casts", "scatter", "lowrank", "chunks")
 INDEX_END = 1 << 31  # positions are counted in int32
 COMPILES = (
     "kernels of compressors are compiled at their first use, once on this machine: "
@@ -49,6 +49,7 @@ class Compiled(NamedTuple):
     casts: Any
     scatter: Any
     lowrank: Any
+    chunks: Any
     compress: bool  # whether the processor has an instruction for it
 
     def collect(

@@ -62,7 +62,7 @@ def _compress(builder: Any, vector: Any, mask: Any) -> Any:
 
 
 @intrinsic
-def _add_block(_: Any, total: Any, x: Any, first: Any) -> Any:
+def add_block(_: Any, total: Any, x: Any, first: Any) -> Any:
     """Add x to total for the BLOCK elements from `first`."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -78,7 +78,7 @@ def _add_block(_: Any, total: Any, x: Any, first: Any) -> Any:
 
 
 @intrinsic
-def _clear_block(_: Any, x: Any, first: Any) -> Any:
+def clear_block(_: Any, x: Any, first: Any) -> Any:
     """Set the BLOCK elements from `first` to zero."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -94,7 +94,7 @@ def _clear_block(_: Any, x: Any, first: Any) -> Any:
 
 
 @intrinsic
-def _exceeding(_: Any, x: Any, first: Any, bound: Any) -> Any:
+def exceeding(_: Any, x: Any, first: Any, bound: Any) -> Any:
     """A bit for each of the BLOCK elements from `first`: whether its magnitude exceeds `bound`."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -166,7 +166,7 @@ def _scan_block(x, first, bound, erase, index, values, count):  # type: ignore[n
 
     With `erase` that is set to zero.
     """
-    found = _exceeding(x, first, bound)  # type: ignore[call-arg,var-annotated]
+    found = exceeding(x, first, bound)  # type: ignore[call-arg,var-annotated]
     while found != 0:
         here = first + _trailing_zeros(found)  # type: ignore[call-arg]
         index[count] = here
@@ -221,9 +221,9 @@ def add_collect(total, x, clear, bound, compress, erase, first, index, values, c
     """
     room = min(index.size, values.size) - BLOCK
     while first + BLOCK <= x.size and count <= room:
-        _add_block(total, x, first)  # type: ignore[call-arg]
+        add_block(total, x, first)  # type: ignore[call-arg]
         if clear:
-            _clear_block(x, first)  # type: ignore[call-arg]
+            clear_block(x, first)  # type: ignore[call-arg]
         if compress:
             count = _compress_block(total, first, bound, erase, index, values, count)  # type: ignore[call-arg]
         else:

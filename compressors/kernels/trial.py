@@ -12,7 +12,8 @@ KEY = np.array([5, 7], np.uint32)
 
 def agrees(native: Any) -> bool:
     """True if every kernel that does not select gives numpy's results."""
-    return all(test(native) for test in (_signs, _votes, _levels, _casts, _positions, _products))
+    tests = (_signs, _votes, _levels, _casts, _positions, _products, _chunks)
+    return all(test(native) for test in tests)
 
 
 def _normal(seed: int) -> np.ndarray:
@@ -199,3 +200,36 @@ def _past_cache(kernels: Any) -> list[tuple[np.ndarray, np.ndarray]]:
     out, total = np.empty((n, m), np.float32), np.ones((n, m), np.float32)
     kernels.product(out, left, right, total, True)
     return [(out, left.T @ right), (total, 1 - left.T @ right)]
+
+
+def _chunks(native: Any) -> bool:
+    """True for chunks of 64 x 64, by bounds, of 4 x 9, and of 9 elements of a vector."""
+    rows = (0, 64, 64, 64, 1, 1), (4096, 4, 9, 18, 2, 11), (4888, 1, 9, 9, 1, 12)
+    k, end = 10, 4996
+    total, added = (_normal(seed).round(1)[:end] for seed in (10, 11))
+    both, spent, expected, where = total + added, added.copy(), [], []
+    for first, height, width, _, across, down in rows:
+        size = height * width
+        part = both[first : first + across * down * size].reshape(down, height, across, width)
+        chunks = part.swapaxes(1, 2).reshape(-1, size)
+        order = np.argsort(-np.abs(chunks), axis=1, kind="stable")[:, : min(k, size)]
+        expected.append(np.sort(order).ravel())
+        place = np.arange(both.size)[first : first + part.size].reshape(part.shape).swapaxes(1, 2)
+        where.append(np.take_along_axis(place.reshape(-1, size), np.sort(order), 1).ravel())
+    wanted, at = np.concatenate(expected), np.concatenate(where)
+    layout, found, values = np.array(rows, np.int64), np.empty(wanted.size, np.int32), both[at] * 0
+    native.chunks.add_find(total, spent, True, layout, k, native.compress, found, values)
+    packed, again = np.empty(-(-3 * found.size // 2), np.uint8), np.empty_like(found)
+    native.chunks.pack(found, packed)
+    native.chunks.unpack(packed, again)
+    positions = np.empty_like(found)
+    return (
+        np.array_equal(found, wanted)
+        and np.array_equal(values, both[at])
+        and np.array_equal(total, both)
+        and not spent.any()
+        and np.array_equal(again, wanted)
+        and native.chunks.positions(layout, k, again, positions)
+        and np.array_equal(positions, at)
+        and not native.chunks.positions(layout, k, again + 4000, positions)
+    )

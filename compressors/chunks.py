@@ -1,0 +1,212 @@
+"""Chunks of a gradient: blocks of its matrices, the largest entries of each, where these are.
+
+A matrix [n, m] is cut into blocks h x w, h and w the largest divisors of n and m that are not above
+a side; a vector into runs of w. A parameter of more dimensions is [n, rest]. Chunks are in order by
+rows of blocks; a position in one counts its elements row by row, below 64 x 64 = 4096: 12 bits.
+"""
+
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Size, Tensor
+
+from compressors import kernels
+from compressors.packing import NOTHING
+from compressors.topk_select import Entries, bits
+from compressors.workspace import workspace
+
+MOST_SIDE = 64  # so that positions have 12 bits
+POSITION_BITS = 12
+LAYOUTS = 256  # that are kept: buckets of a few models
+
+
+class Block(NamedTuple):
+    """How one parameter is cut; `down` rows of `across` chunks of h x w elements."""
+
+    first: int  # element of the bucket
+    height: int
+    width: int
+    stride: int  # elements of a row of the matrix
+    across: int
+    down: int
+
+    @property
+    def size(self) -> int:
+        """Elements of a chunk."""
+        return self.height * self.width
+
+    @property
+    def chunks(self) -> int:
+        return self.across * self.down
+
+    @property
+    def elements(self) -> slice:
+        return slice(self.first, self.first + self.chunks * self.size)
+
+    def rows(self, x: Tensor) -> Tensor:
+        """Copy of the parameter's chunks of `x`, [n]; [chunks, size]."""
+        four = x[self.elements].view(self.down, self.height, self.across, self.width)
+        return four.transpose(1, 2).reshape(self.chunks, self.size)
+
+
+class Chunks(NamedTuple):
+    """The chunks of a bucket, and how many entries each may send."""
+
+    blocks: tuple[Block, ...]
+    k: int  # of a chunk; all of one that has no more
+
+    @property
+    def counts(self) -> list[int]:
+        """Entries of every parameter."""
+        return [block.chunks * min(self.k, block.size) for block in self.blocks]
+
+    @property
+    def entries(self) -> int:
+        return sum(self.counts)
+
+
+def check_side(side: int) -> None:
+    """Raises ValueError unless positions in a chunk of `side` x `side` have 12 bits."""
+    whole = isinstance(side, int) and not isinstance(side, bool)
+    if not (whole and 1 <= side <= MOST_SIDE):
+        raise ValueError(f"chunk must be a whole number in [1, {MOST_SIDE}], got {side!r}")
+
+
+def chunks_of(shapes: Sequence[Size], side: int, k: int) -> Chunks:
+    """The chunks of parameters of these `shapes`, of which each sends `k` entries or all."""
+    return Chunks(_blocks(tuple(shapes), side), k)
+
+
+@lru_cache(LAYOUTS)
+def _blocks(shapes: tuple[Size, ...], side: int) -> tuple[Block, ...]:
+    found, first = [], 0
+    for shape in shapes:
+        n = prod(shape)
+        if n == 0:
+            continue
+        if len(shape) < 2:
+            width = _divisor(n, side)
+            found.append(Block(first, 1, width, width, 1, n // width))
+        else:
+            rows, columns = shape[0], n // shape[0]
+            height, width = _divisor(rows, side), _divisor(columns, side)
+            across, down = columns // width, rows // height
+            found.append(Block(first, height, width, columns, across, down))
+        first += n
+    return tuple(found)
+
+
+@cache
+def _divisor(n: int, most: int) -> int:
+    """The largest divisor of n that is not above `most`."""
+    return next(each for each in range(min(n, most), 0, -1) if n % each == 0)
+
+
+@lru_cache(LAYOUTS)
+def _table(blocks: tuple[Block, ...]) -> np.ndarray:
+    return np.array(blocks, np.int64).reshape(len(blocks), len(Block._fields))
+
+
+def add_find_(total: Tensor, added: Tensor | None, clear: bool, chunks: Chunks) -> Entries:
+    """The largest entries of every chunk of total += added, [n] both; `clear` zeroes `added`.
+
+    Of equal magnitudes those of lowest position; NaN counts as the largest. `index`, int32, are
+    positions in the chunk, ascending. Both lie in this thread's memory until it looks again.
+    """
+    where = workspace("places in chunks", chunks.entries, torch.int32, total.device)
+    values = workspace("values of chunks", chunks.entries, torch.float32, total.device)
+    native = kernels.of(total)
+    if native is not None and (added is None or kernels.of(added) is not None):
+        other, table = NOTHING if added is None else added.numpy(), _table(chunks.blocks)
+        native.chunks.add_find(
+            total.numpy(), other, clear, table, chunks.k, native.compress,
+            where.numpy(), values.numpy(),
+        )  # fmt: skip
+        return Entries(where, values)
+    if added is not None:
+        total.add_(added)
+        if clear:
+            added.zero_()
+    parts = zip(chunks.blocks, where.split(chunks.counts), values.split(chunks.counts), strict=True)
+    for block, places, kept in parts:
+        rows = block.rows(total)
+        best = _largest(rows, min(chunks.k, block.size))
+        places.copy_(best.flatten())
+        kept.copy_(rows.gather(1, best).flatten())
+    return Entries(where, values)
+
+
+def _largest(rows: Tensor, k: int) -> Tensor:
+    """Positions of the k largest magnitudes in every row, ascending; the first of equal ones."""
+    last = rows.shape[1] - 1
+    ranked = bits(rows).long() * (last + 1) + torch.arange(last, -1, -1, device=rows.device)
+    return (last - ranked.topk(k, 1).values.remainder_(last + 1)).sort(1).values
+
+
+def positions(chunks: Chunks, where: Tensor) -> Tensor:
+    """Where in the bucket entries are that are at `where` in their chunks; int32 [entries].
+
+    IndexError for one that is outside of its chunk.
+    """
+    index = torch.empty_like(where)
+    native = kernels.compiled() if where.is_cpu else None
+    if native is not None:
+        inside = native.chunks.positions(
+            _table(chunks.blocks), chunks.k, where.numpy(), index.numpy()
+        )
+    else:
+        inside = True
+        pairs = zip(
+            chunks.blocks, where.split(chunks.counts), index.split(chunks.counts), strict=True
+        )
+        for block, places, out in pairs:
+            inside = inside and not bool(((places < 0) | (places >= block.size)).any())
+            number = torch.arange(block.chunks, device=where.device, dtype=torch.int32)
+            down, across = number // block.across, number % block.across
+            corner = block.first + down * block.height * block.stride + across * block.width
+            within = places // block.width * block.stride + places % block.width
+            out.copy_((corner[:, None] + within.view(block.chunks, -1)).flatten())
+    if not inside:
+        raise IndexError("a position is outside of its chunk")
+    return index
+
+
+def packed_positions_bytes(count: int) -> int:
+    """Bytes of so many positions in chunks: three of two."""
+    return -(-POSITION_BITS * count // 8)
+
+
+def pack_positions(where: Tensor) -> Tensor:
+    """Positions in chunks, int32 [k], in 12 bits each: uint8 [packed_positions_bytes(k)].
+
+    Two in three bytes: the lower 8 bits of the first, its upper 4 and the lower 4 of the second,
+    the upper 8 of that.
+    """
+    count = where.numel()
+    packed = where.new_empty(packed_positions_bytes(count), dtype=torch.uint8)
+    if where.is_cpu and (native := kernels.compiled()) is not None:
+        native.chunks.pack(where.numpy(), packed.numpy())
+        return packed
+    one, two = where[::2], where[1::2]
+    packed[::3] = (one & 255).byte()
+    middle = one >> 8
+    middle[: two.numel()] |= (two & 15) << 4
+    packed[1::3] = middle.byte()
+    packed[2::3] = (two >> 4).byte()
+    return packed
+
+
+def unpack_positions(packed: Tensor, count: int) -> Tensor:
+    """The positions, int32 [count], that `pack_positions` packed."""
+    where = packed.new_empty(count, dtype=torch.int32)
+    if packed.is_cpu and (native := kernels.compiled()) is not None:
+        native.chunks.unpack(packed.numpy(), where.numpy())
+        return where
+    low, middle, high = (packed[first::3].int() for first in range(3))
+    where[::2] = low | (middle & 15) << 8
+    where[1::2] = (middle >> 4)[: high.numel()] | high << 4
+    return where

@@ -1,0 +1,295 @@
+"""The largest magnitudes of every chunk of a bucket, and where they are, in machine code.
+
+A chunk is h x w adjacent elements of a matrix, as compressors.chunks lays them out; a layout has a
+row of first element, h, w, elements of a row of the matrix, chunks side by side and below each
+other for every parameter. Magnitudes are the bits of |x| as an integer, as in
+compressors.topk_select. Memory is read once, in long lines: what may be among the largest of a
+chunk is collected by a bound from some of its rows, and only that is ranked.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from compressors.kernels.native import add_block, clear_block, collect, exceeding
+from compressors.kernels.vectors import BLOCK, OPTIONS, bits_of, ones, trailing_zeros
+
+MAGNITUDE = np.int32(0x7FFFFFFF)  # every bit of a float32 but its sign
+MOST = 4096  # elements of a chunk
+GROUPS = 4  # per entry that is sought: then a few more than these reach the bound
+PANEL = 64  # chunks side by side that are added together: memory is read in long lines
+ROOM = MOST + BLOCK  # for what is collected of a chunk
+SAMPLED = 4  # rows of a chunk
+SIGMAS = 2.0  # by which a sampled bound lies below the estimate
+AT_ONCE = 4  # entries of a line that are collected without a look at how many there are
+LAST = np.uint64(1 << 63)
+SPARE = 8  # one in so many entries more than these does no harm: they are ranked
+WHOLE: Any = np.int32  # every sum is cut to 32 bits
+
+
+@njit(**OPTIONS)
+def _add(total, added, clear):  # type: ignore[no-untyped-def]
+    for here in range(total.size):
+        total[here] += added[here]
+    if clear:
+        for here in range(total.size):
+            added[here] = 0
+
+
+@njit(**OPTIONS)
+def _copy(source, into):  # type: ignore[no-untyped-def]
+    for here in range(into.size):
+        into[here] = source[here]
+
+
+@njit(**OPTIONS)
+def _maxima(values, keys):  # type: ignore[no-untyped-def]
+    """The largest key of each of keys.size groups; group j has every keys.size-th element."""
+    for here in range(keys.size):
+        keys[here] = np.int32(bits_of(values[here]) & MAGNITUDE)
+    for first in range(keys.size, values.size, keys.size):
+        part = values[first : first + keys.size]
+        own = keys[: part.size]
+        for here in range(part.size):
+            key = np.int32(bits_of(part[here]) & MAGNITUDE)
+            own[here] = key if key > own[here] else own[here]
+
+
+@njit(**OPTIONS)
+def _reached(keys, k, most):  # type: ignore[no-untyped-def]
+    """A bound that k keys reach, and at most `most` where ties allow; and how many do.
+
+    Between two that too many and too few reach, every other is where k would if keys were even.
+    """
+    least, largest = MAGNITUDE, np.int32(0)
+    for here in range(keys.size):
+        key = keys[here]
+        least = key if key < least else least
+        largest = key if key > largest else largest
+    low, high, count = np.int64(least), np.int64(largest) + 1, np.int64(keys.size)
+    above, halves = np.int64(0), False
+    while count > most and high - low > 1:
+        span = high - low
+        if halves:
+            middle = low + span // 2
+        else:
+            share = np.float32(count - k) / np.float32(count - above)
+            middle = min(max(low + np.int64(np.float32(span) * share), low + 1), high - 1)
+        halves = not halves
+        bound, reach = np.int32(middle), WHOLE(0)
+        for here in range(keys.size):
+            reach = WHOLE(reach + WHOLE(keys[here] >= bound))
+        if reach >= k:
+            low, count = middle, np.int64(reach)
+        else:
+            high, above = middle, np.int64(reach)
+    return low, count
+
+
+@njit(**OPTIONS)
+def _keep(index, values, keys, k, best, where, kept):  # type: ignore[no-untyped-def]
+    """The k of largest magnitude of some entries, in their order; of equal ones the first.
+
+    `best` has room for one more than there are.
+    """
+    for here in range(keys.size):
+        keys[here] = np.int32(bits_of(values[here]) & MAGNITUDE)
+    kth, reach = _reached(keys, k, k)
+    last = keys.size - 1
+    while reach > k:  # too many equal ones
+        if keys[last] == kth:
+            keys[last] = -1
+            reach -= 1
+        last -= 1
+    count = 0
+    for here in range(keys.size):
+        best[count] = here
+        count += keys[here] >= kth
+    for here in range(k):
+        where[here] = index[best[here]]
+        kept[here] = values[best[here]]
+
+
+@njit(**OPTIONS)
+def _gather(total, corner, shape, values):  # type: ignore[no-untyped-def]
+    """The chunk at `corner`, row by row."""
+    height, width, stride = shape
+    for row in range(height):
+        first = corner + row * stride
+        _copy(total[first : first + width], values[row * width : (row + 1) * width])
+
+
+@njit(**OPTIONS)
+def _find(values, keys, k, compress, index, found, best, where, kept):  # type: ignore[no-untyped-def]
+    """The k of largest magnitude of a chunk, by a bound that at least k of its elements reach."""
+    if k == values.size:
+        _copy(values, kept)
+        for here in range(k):
+            where[here] = here
+        return
+    groups = keys[: min(values.size, GROUPS * k)]
+    _maxima(values, groups)
+    bound, _ = _reached(groups, k, k + k // SPARE)
+    _, count = collect(values, np.int32(bound - 1), compress, False, 0, index, found, 0)
+    _keep(index[:count], found[:count], keys[:count], k, best, where, kept)
+
+
+@njit(**OPTIONS)
+def _expect(total, added, corner, shape, k, keys, bounds):  # type: ignore[no-untyped-def]
+    """Bounds that k elements of each of a row of chunks of total + added reach, almost surely.
+
+    By the largest in every column of some of their rows, nearly as good as all that these have.
+    """
+    height, width, stride = shape
+    largest = keys[: bounds.size * width]
+    for number in range(SAMPLED):
+        first = corner + (2 * number + 1) * height // (2 * SAMPLED) * stride
+        line = total[first : first + largest.size]
+        if added.size:
+            other = added[first : first + largest.size]
+            for here in range(largest.size):
+                key = np.int32(bits_of(np.float32(line[here] + other[here])) & MAGNITUDE)
+                before = largest[here] if number else np.int32(0)
+                largest[here] = key if key > before else before
+        else:
+            for here in range(largest.size):
+                key = np.int32(bits_of(line[here]) & MAGNITUDE)
+                before = largest[here] if number else np.int32(0)
+                largest[here] = key if key > before else before
+    expected = k * SAMPLED / height
+    reach = np.int64(expected + SIGMAS * np.sqrt(expected) + 1)
+    for x in range(bounds.size):
+        bounds[x] = -1
+        if reach < width:
+            own = largest[x * width : (x + 1) * width]
+            bounds[x] = _reached(own, reach, reach + reach // SPARE)[0] - 1
+
+
+@njit(**OPTIONS)
+def _add_rows(total, added, clear, corner, shape, bounds, index, found, counts):  # type: ignore[no-untyped-def]
+    """Add a row of chunks line by line, and collect of each what exceeds its bound."""
+    height, _, stride = shape
+    for x in range(counts.size):
+        counts[x] = 0
+    for row in range(height):
+        for x in range(counts.size):
+            first = corner + row * stride + x * BLOCK
+            if added.size:
+                add_block(total, added, first)  # type: ignore[call-arg]
+                if clear:
+                    clear_block(added, first)  # type: ignore[call-arg]
+            reached = exceeding(total, first, bounds[x])  # type: ignore[call-arg,var-annotated]
+            place = x * ROOM + counts[x]
+            counts[x] += ones(reached)  # type: ignore[call-arg]
+            for _ in range(AT_ONCE):  # of how many nobody asks: what is too much is written over
+                here = trailing_zeros(reached | LAST)  # type: ignore[call-arg]
+                index[place] = row * BLOCK + here
+                found[place] = total[first + here]
+                place += 1
+                reached &= reached - np.uint64(1)
+            while reached != 0:
+                here = trailing_zeros(reached)  # type: ignore[call-arg]
+                index[place] = row * BLOCK + here
+                found[place] = total[first + here]
+                place += 1
+                reached &= reached - np.uint64(1)
+
+
+@njit(
+    "void(float32[::1], float32[::1], boolean, int64[:, ::1], int64, boolean, int32[::1],"
+    " float32[::1])",
+    **OPTIONS,
+)
+def add_find(total, added, clear, layout, k, compress, where, kept):  # type: ignore[no-untyped-def]
+    """Positions in each chunk of total += added (which may be empty), ascending, and the values.
+
+    Of every chunk the k of largest magnitude, or all; `clear` sets `added` to zero.
+    """
+    values, keys = np.empty(MOST, np.float32), np.empty(ROOM, np.int32)
+    index, found = np.empty(PANEL * ROOM, np.int32), np.empty(PANEL * ROOM, np.float32)
+    bounds, counts = np.empty(PANEL, np.int32), np.empty(PANEL, np.int64)
+    samples, best = np.empty(PANEL * BLOCK, np.int32), np.empty(ROOM, np.int32)
+    done = 0
+    for parameter in range(layout.shape[0]):
+        begin, height, width, stride, across, down = layout[parameter]
+        shape, size = (height, width, stride), height * width
+        wanted = min(k, size)
+        bounded = width == BLOCK and height >= 4 * SAMPLED and wanted < size
+        for left in range(0, across, PANEL):
+            chunks = min(PANEL, across - left)
+            for y in range(down):
+                corner = begin + y * height * stride + left * width
+                if bounded:
+                    _expect(total, added, corner, shape, wanted, samples, bounds[:chunks])
+                    _add_rows(total, added, clear, corner, shape, bounds, index, found,
+                              counts[:chunks])  # fmt: skip
+                elif added.size:
+                    for row in range(height):
+                        first, length = corner + row * stride, chunks * width
+                        _add(total[first : first + length], added[first : first + length], clear)
+                for x in range(chunks):
+                    at = ((y * across) + left + x) * wanted + done
+                    own, out = where[at : at + wanted], kept[at : at + wanted]
+                    if bounded and counts[x] >= wanted:
+                        here, count = x * ROOM, counts[x]
+                        _keep(
+                            index[here : here + count], found[here : here + count], keys[:count],
+                            wanted, best, own, out,
+                        )  # fmt: skip
+                    else:
+                        chunk = values[:size]
+                        _gather(total, corner + x * width, shape, chunk)
+                        _find(chunk, keys, wanted, compress, index, found, best, own, out)
+        done += wanted * across * down
+
+
+@njit("boolean(int64[:, ::1], int64, int32[::1], int32[::1])", **OPTIONS)
+def positions(layout, k, where, out):  # type: ignore[no-untyped-def]
+    """Positions in the bucket of k entries of every chunk, or all, that are `where` in it.
+
+    False if one is outside of its chunk; what is written then means nothing.
+    """
+    offsets, done, inside = np.empty(MOST, np.int32), 0, True
+    for parameter in range(layout.shape[0]):
+        begin, height, width, stride, across, down = layout[parameter]
+        size = height * width
+        wanted = min(k, size)
+        for row in range(height):
+            for column in range(width):
+                offsets[row * width + column] = row * stride + column
+        for y in range(down):
+            for x in range(across):
+                corner = np.int32(begin + y * height * stride + x * width)
+                for here in range(done, done + wanted):
+                    place = np.uint32(where[here])
+                    inside = inside and place < size
+                    out[here] = corner + offsets[place % MOST]
+                done += wanted
+    return inside
+
+
+@njit("void(int32[::1], uint8[::1])", **OPTIONS)
+def pack(where, packed):  # type: ignore[no-untyped-def]
+    """Two positions below 4096 in three bytes; an odd last one in two."""
+    for pair in range(where.size // 2):
+        one, two, byte = where[2 * pair], where[2 * pair + 1], 3 * pair
+        packed[byte] = one & 255
+        packed[byte + 1] = (one >> 8) | ((two & 15) << 4)
+        packed[byte + 2] = two >> 4
+    if where.size % 2:
+        packed[packed.size - 2] = where[where.size - 1] & 255
+        packed[packed.size - 1] = where[where.size - 1] >> 8
+
+
+@njit("void(uint8[::1], int32[::1])", **OPTIONS)
+def unpack(packed, where):  # type: ignore[no-untyped-def]
+    """The positions that `pack` packed."""
+    for pair in range(where.size // 2):
+        byte = 3 * pair
+        one, two, three = np.int32(packed[byte]), np.int32(packed[byte + 1]), packed[byte + 2]
+        where[2 * pair] = one | ((two & 15) << 8)
+        where[2 * pair + 1] = (two >> 4) | (np.int32(three) << 4)
+    if where.size % 2:
+        low, high = np.int32(packed[packed.size - 2]), np.int32(packed[packed.size - 1])
+        where[where.size - 1] = low | ((high & 15) << 8)

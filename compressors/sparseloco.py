@@ -1,0 +1,126 @@
+"""SparseLoCo: the largest entries of every chunk in 12 + 2 bits (Sarfi et al., 2025).
+
+Its codec, of a gradient or of a pseudo-gradient D: e <- beta e + D; s = Q(top-k of each chunk of
+e); e <- e - s; the result is the mean of all workers' s. e is error feedback's, which beta is the
+`residual_decay` of, 0.95 in the paper: meant for `error_feedback: true`. Chunks are of 64 x 64
+elements, of which 64 are sent. Q is the authors': of a parameter's entries with mean mu and
+deviation sd, q = round((x - mu) / (6 sd / 4) + 2) in 0..3, and each code stands for the mean of the
+entries that have it. Five numbers a parameter tell what codes stand for. We differ:
+- in the authors' code a code of 2 bits travels as a byte; here four share one, as in the paper;
+- entries are in order of their positions, and of equal ones those of lowest position are sent;
+- an odd number of entries, of a chunk that has fewer, is sent as it is.
+`aggregate: contributors` is that of the authors' code: each worker's part of a parameter is clipped
+to the median of their norms, and an entry is the mean over the workers that sent one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from compressors.base import Bucket, Compressor, Reduced, Workers
+from compressors.chunks import (
+    Chunks,
+    check_side,
+    chunks_of,
+    pack_positions,
+    positions,
+    unpack_positions,
+)
+from compressors.fused import add_and_find_largest_of_chunks, scatter, subtract
+from compressors.packing import pack, unpack
+from compressors.sparse import mean_of_contributors_
+
+SIGMAS = 6  # that the codes span
+FEWEST_BITS, MOST_BITS = 1, 8
+AGGREGATES = ("workers", "contributors")
+
+
+@dataclass
+class SparseLoCo(Compressor):
+    by_shape = True
+    uniform_density = True  # all payloads are of one length
+    chunk: int = 64  # side of a chunk of a matrix, elements of one of a vector, at most; 1 to 64
+    bits: int | None = 2  # of a value, 1 to 8; null: float32, as it is
+    aggregate: str = "workers"  # workers: sum / P | contributors: clipped, over those who sent
+    sent_entries: int = field(default=0, init=False)  # of the last bucket
+    is_mean: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_side(self.chunk)
+        if self.bits is not None and not FEWEST_BITS <= self.bits <= MOST_BITS:
+            allowed = f"[{FEWEST_BITS}, {MOST_BITS}] or null"
+            raise ValueError(f"bits must be in {allowed}, got {self.bits}")
+        if self.aggregate not in AGGREGATES:
+            allowed = " or ".join(AGGREGATES)
+            raise ValueError(f"aggregate must be {allowed}, got {self.aggregate!r}")
+        self.is_mean = self.aggregate == "workers"
+
+    def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
+        """Mean of what the workers send of the gradient, [n]: k entries of every chunk.
+
+        k is `density` times the elements of a whole chunk, even, 2 at least; all of a chunk that
+        has no more. With K entries of L parameters each contributes ceil(3K / 2) + ceil(K / 4) +
+        20 L bytes to an all-gather. `unsent` is `bucket.grad`, less what codes stand for.
+        """
+        k = max(2, 2 * int(density * self.chunk**2 / 2))
+        chunks = chunks_of(bucket.shapes, self.chunk, k)
+        where, values = add_and_find_largest_of_chunks(bucket.buffers, chunks)
+        sent, payload = self._quantised(values, chunks)
+        subtract(bucket.buffers, sent, positions(chunks, where))
+        gathered = workers.all_gather(pack_positions(where), *payload, equal=True)
+        self.sent_entries = chunks.entries
+        entries = [
+            (self._values(theirs, chunks), positions(chunks, unpack_positions(packed, len(where))))
+            for packed, *theirs in gathered
+        ]
+        return Reduced(self._averaged(entries, chunks, bucket), unsent=bucket.grad)
+
+    def _quantised(self, values: Tensor, chunks: Chunks) -> tuple[Tensor, list[Tensor]]:
+        """What is sent in place of `values`, [K], and the tensors that tell it."""
+        if self.bits is None:
+            return values, [values]
+        levels, codes = 1 << self.bits, torch.empty_like(values, dtype=torch.uint8)
+        books = values.new_zeros(len(chunks.blocks), levels + 1)
+        parts = zip(values.split(chunks.counts), codes.split(chunks.counts), books, strict=True)
+        for part, own, book in parts:
+            mean = part.mean(dtype=torch.float64).float()
+            centred = part - mean
+            step = SIGMAS / levels * (centred.norm(dtype=torch.float64) / (len(part) - 1) ** 0.5)
+            step = torch.where(step.isfinite() & (step > 0), step, 1).float()
+            own.copy_((centred / step + levels // 2).round_().nan_to_num_(0).clamp_(0, levels - 1))
+            which, wide = own.long(), centred.double()
+            sums = wide.new_zeros(levels).index_add_(0, which, wide)
+            counts = wide.new_zeros(levels).index_add_(0, which, torch.ones_like(wide))
+            book[:levels], book[levels] = sums / counts.clamp_(min=1), mean
+        payload = [pack(codes, self.bits), books.flatten()]
+        return self._values(payload, chunks), payload
+
+    def _values(self, payload: Sequence[Tensor], chunks: Chunks) -> Tensor:
+        """What a worker's `payload` stands for, [K]."""
+        if self.bits is None:
+            return payload[0]
+        codes = unpack(payload[0], self.bits, chunks.entries).long()
+        books = payload[1].view(len(chunks.blocks), -1)
+        parts = zip(codes.split(chunks.counts), books, strict=True)
+        return torch.cat([(book[:-1] + book[-1])[which] for which, book in parts])
+
+    def _averaged(
+        self, entries: list[tuple[Tensor, Tensor]], chunks: Chunks, bucket: Bucket
+    ) -> Tensor:
+        if self.aggregate == "workers":
+            return scatter(bucket.buffers, entries, 1 / len(entries))
+        return mean_of_contributors_(bucket.empty_mean(), clipped(entries, chunks.counts))
+
+
+def clipped(entries: list[tuple[Tensor, Tensor]], counts: list[int]) -> list[tuple[Tensor, Tensor]]:
+    """Scale every worker's part of a parameter down to the median of their norms, at most."""
+    parts = [values.split(counts) for values, _ in entries]
+    norms = torch.stack([torch.stack([part.norm() for part in own]) for own in parts])
+    factors = (norms.median(0).values / norms).clamp_(max=1).nan_to_num_(1)
+    each = [
+        torch.cat([part * factor for part, factor in zip(own, theirs, strict=True)])
+        for own, theirs in zip(parts, factors, strict=True)
+    ]
+    return [(values, index) for values, (_, index) in zip(each, entries, strict=True)]
