@@ -1,0 +1,109 @@
+"""DeMo: momentum of which only the fast part leaves the worker (Peng, Quesnelle & Kingma, 2024).
+
+Decoupled momentum: d <- decay d + g; of the cosine transform of every 64 x 64 chunk of d the k
+largest coefficients are sent, and what they stand for is taken from d. The result is the sign of
+what the mean coefficients stand for, the mean being over the workers that sent one. The momentum is
+here, so the optimizer's must be 0, and `error_feedback` must be false: d has what is not sent. As
+the result has magnitude 1, the learning rate is the step of every weight, and weight decay by SGD
+is decoupled, as in the paper. We differ:
+- d has g where the paper's has the learning rate times g: the same while that is constant;
+- entries are in order of their positions, and of equal ones those of lowest position are sent;
+- local gradients are not clipped.
+Workers get equal bits where they run the same kernels: on processors of one kind.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from compressors.base import Bucket, Compressor, Reduced, Workers
+from compressors.buffers import Buffers
+from compressors.chunks import (
+    Chunks,
+    check_side,
+    chunks_of,
+    pack_positions,
+    positions,
+    unpack_positions,
+)
+from compressors.dct import transform
+from compressors.fused import add_and_find_largest_of_chunks
+from compressors.sparse import add_at_, mean_of_contributors_
+from compressors.workspace import workspace
+
+
+@dataclass
+class DeMo(Compressor):
+    """Keeps d of every parameter, by name: DDP may lay out its buckets anew."""
+
+    by_shape = True
+    uniform_density = True  # all payloads are of one length
+    is_mean = False  # a sign, of sums of past gradients
+    pushes = False  # a server has no chunks
+    replaces = ("error_feedback", "optimizer.momentum")
+    chunk: int = 64  # side of a chunk of a matrix, elements of one of a vector, at most; 1 to 64
+    decay: float = 0.999  # of the momentum, in [0, 1)
+    sign: bool = True  # false: the mean itself
+    packed: bool = False  # true: 12 bits for a position and 16 for a value, not 64 and 32
+    momenta: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)  # d
+    sent_entries: int = field(default=0, init=False)  # of the last bucket
+
+    def __post_init__(self) -> None:
+        check_side(self.chunk)
+        if not 0 <= self.decay < 1:
+            raise ValueError(f"decay must be in [0, 1), got {self.decay}")
+
+    def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
+        """Sign of the inverse transform of the mean coefficients, [n]; nothing is `unsent`.
+
+        k of every chunk are sent, `density` times the elements of a whole one, or all. With K
+        entries a worker contributes 12 K bytes to an all-gather, or, `packed`, ceil(3K / 2) + 2K.
+        """
+        k = max(1, int(density * self.chunk**2))
+        chunks = chunks_of(bucket.shapes, self.chunk, k)
+        momentum = self._accumulated(bucket)
+        spectrum = transform(momentum, chunks, self._memory("spectrum", bucket))
+        where, values = add_and_find_largest_of_chunks(Buffers(spectrum), chunks)
+        index = positions(chunks, where)
+        if self.packed:
+            values = values.bfloat16()
+        kept = self._memory("kept", bucket).zero_()
+        add_at_(kept, index, values.float(), 1.0)
+        self._keep(bucket, momentum.sub_(transform(kept, chunks, spectrum, inverse=True)))
+        payload = pack_positions(where) if self.packed else index.long()
+        gathered = workers.all_gather(payload, values, equal=True)
+        self.sent_entries = chunks.entries
+        entries = [(theirs.float(), self._positions(told, chunks)) for told, theirs in gathered]
+        mean = mean_of_contributors_(self._memory("mean spectrum", bucket), entries)
+        result = transform(mean, chunks, bucket.empty_mean(), inverse=True)
+        return Reduced(signs_(result) if self.sign else result, unsent=None)
+
+    def _positions(self, told: Tensor, chunks: Chunks) -> Tensor:
+        """Where in the bucket a worker's entries are, int32 [K]."""
+        if not self.packed:
+            return told.int()
+        return positions(chunks, unpack_positions(told, chunks.entries))
+
+    def _accumulated(self, bucket: Bucket) -> Tensor:
+        """The decayed momentum of the bucket's parameters, and its gradient; [n]."""
+        total = self._memory("momentum", bucket)
+        parts = zip(bucket.names, total.split(bucket.sizes), bucket.gradients, strict=True)
+        for name, part, grad in parts:
+            if name not in self.momenta:
+                self.momenta[name] = torch.zeros_like(part)
+            torch.add(grad.flatten(), self.momenta[name], alpha=self.decay, out=part)
+        return total
+
+    def _keep(self, bucket: Bucket, total: Tensor) -> None:
+        for name, part in zip(bucket.names, total.split(bucket.sizes), strict=True):
+            self.momenta[name].copy_(part)
+
+    def _memory(self, role: str, bucket: Bucket) -> Tensor:
+        return workspace(role, bucket.n, torch.float32, bucket.device)
+
+
+def signs_(x: Tensor) -> Tensor:
+    """The sign of every element, 0 of zeros; what is not finite becomes NaN, for all to see."""
+    unseen = x.sub(x)  # zeros, and NaN
+    return x.sign_().add_(unseen)
