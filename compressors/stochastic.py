@@ -1,4 +1,4 @@
-"""Stochastic rounding to levels of a step, so that the expectation is the value itself.
+"""Rounding to levels of a step, stochastically, so that the expectation is the value, or nearest.
 
 A vector is in blocks, each with a step of its own; an element becomes an integer number of steps,
 at most `levels` up or down, in `width` bits. It is rounded up with a probability that is a multiple
@@ -53,7 +53,7 @@ def add_round_(
     added: Tensor | None,
     grid: Grid,
     steps: Tensor,
-    key: tuple[int, ...],
+    key: tuple[int, ...] | None,
     keep: bool,
     norm: str | None = None,
 ) -> Tensor:
@@ -61,13 +61,13 @@ def add_round_(
 
     `steps`, [blocks], are given, or become a block's norm, `max` or `l2`, over the levels. With
     `keep`, `total` is left with the sum less what was rounded to; otherwise with the sum. The
-    numbers drawn follow from `key`. No step is below SMALLEST: of what is far below that, nothing
-    is sent. Of a block that is not all finite, and so has a step that is not, the codes are any,
-    and nothing is taken from it.
+    numbers drawn follow from `key`; None: to the nearest, and nothing is drawn. No step is below
+    SMALLEST: of what is far below that, nothing is sent. Of a block that is not all finite, and so
+    has a step that is not, the codes are any, and nothing is taken from it.
     """
     n, device = total.numel(), total.device
     native = kernels.of(total)
-    if gpu.takes(total):
+    if gpu.takes(total) and key is not None:
         return _rounded_on_gpu(total, added, grid, steps, key, keep, norm)
     if native is None or (added is not None and kernels.of(added) is None):
         if added is not None:
@@ -81,7 +81,7 @@ def add_round_(
         source = native.quantise.LARGEST if norm == "max" else native.quantise.LENGTH
     native.quantise.encode(
         total.numpy(), NOTHING if added is None else added.numpy(), grid.ends.numpy(), source,
-        grid.levels, grid.width, np.array(halves(key), np.uint32), keep,
+        grid.levels, grid.width, np.array(halves(key) if key is not None else (), np.uint32), keep,
         steps.numpy(), packed.numpy(),
     )  # fmt: skip
     return packed
@@ -128,10 +128,11 @@ def _rounded_on_gpu(
     return torch.cat([packed, pack(rest, grid.width)]) if rest.numel() else packed
 
 
-def _codes(x: Tensor, grid: Grid, steps: Tensor, key: tuple[int, ...], keep: bool) -> Tensor:
+def _codes(x: Tensor, grid: Grid, steps: Tensor, key: tuple[int, ...] | None, keep: bool) -> Tensor:
     most, unit = grid.levels, 1 << BITS
     parts = (x * _each(grid, unit / steps)).clamp_(-most * unit, most * unit).round_()
-    whole = uniform(x.numel(), key, x.device).add_(parts.int()).add_(most * unit)
+    drawn = unit // 2 if key is None else uniform(x.numel(), key, x.device)
+    whole = parts.int().add_(drawn).add_(most * unit)
     codes = whole.bitwise_right_shift_(BITS).to(torch.uint8)
     if keep:
         x.sub_(_values(codes, grid, steps.where(steps.isfinite(), 0)))
@@ -145,7 +146,8 @@ def _values(codes: Tensor, grid: Grid, steps: Tensor) -> Tensor:
 def _each(grid: Grid, steps: Tensor) -> Tensor:
     """The step of every element."""
     lengths = grid.ends.diff(prepend=grid.ends.new_zeros(1)).to(steps.device)
-    return steps.repeat_interleave(lengths)
+    n = int(grid.ends[-1]) if grid.ends.numel() else 0
+    return steps.repeat_interleave(lengths, output_size=n)
 
 
 def _norms(x: Tensor, block: int, norm: str) -> Tensor:

@@ -221,10 +221,11 @@ def encode(total, added, ends, norm, levels, width, keys, keep, steps, packed): 
     """Round total += added, [n], block by block, to multiples of a step in [-levels, levels].
 
     Block b ends at ends[b]; its step, steps[b], is `norm` / levels, or GIVEN. `packed` are the
-    multiples plus `levels`, in `width` bits. With `keep` what rounding took is left in `total`;
-    otherwise the sum is, and is not looked at again.
+    multiples plus `levels`, in `width` bits; the nearest, where there are no `keys`. With `keep`
+    what rounding took is left in `total`; otherwise the sum is, and is not looked at again.
     """
     words = np.empty(RAMP.size, np.uint32)
+    nearest = np.full(SEGMENT, 1 << PARTS - 1, np.uint16)
     waiting, held = np.empty(SEGMENT + BLOCK, np.uint8), 0  # codes that are not packed yet
     first = byte = 0
     for block in range(ends.size):
@@ -239,7 +240,9 @@ def encode(total, added, ends, norm, levels, width, keys, keep, steps, packed): 
             steps[block] = SMALLEST
         for here in range(first, stop, SEGMENT):
             some = total[here : min(here + SEGMENT, stop)]
-            drawn = _draw(here, some.size, keys, words)
+            drawn = nearest[: some.size]
+            if keys.size:
+                drawn = _draw(here, some.size, keys, words)
             codes = waiting[held : held + some.size] if width < BYTE else packed[here:stop]
             _round(some, codes, drawn, steps[block], levels, keep)
             if width < BYTE:

@@ -1,0 +1,119 @@
+"""Quantised all-reduce: codes and scales travel both ways, sums are float32 (Wang et al., 2024).
+
+ZeRO++'s qgZ on one level, as torchft has it: every worker sends each other worker its slice as
+codes of 8 or 4 bits, with a scale for each row of 256 elements, their largest magnitude; who has a
+slice adds in float32 what these stand for, quantises the mean, and sends it to all. Rounding is to
+the nearest code. So it is a reduce-scatter and an all-gather of codes, and a sum of codes is never
+made. What the first rounding took is `unsent`; what the second takes is dropped, or, with
+`server_feedback`, kept and added to the next mean of the slice.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from compressors.base import Bucket, Compressor, Reduced, Workers
+from compressors.buffers import Buffers
+from compressors.fused import add_and_round, mean_of_rounded
+from compressors.packing import packed_bytes
+from compressors.stochastic import Grid
+from compressors.workspace import workspace
+
+WIDTHS = (4, 8)
+PACKED_TOGETHER = 64  # codes: rows of so many can be cut apart
+
+
+@dataclass
+class QuantisedAllReduce(Compressor):
+    """Keeps, with `server_feedback`, a slice of float32 of every bucket."""
+
+    by_shape = True
+    has_level = False
+    pushes = False
+    bits: int = 8  # of a code: 8 | 4
+    row: int = 256  # elements that share a scale, a multiple of 64
+    server_feedback: bool = False  # keep what the second rounding took
+    server_errors: dict[tuple[str, ...], Tensor] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    rounding: float = field(init=False)
+    is_mean: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.bits not in WIDTHS:
+            raise ValueError(f"bits must be 4 or 8, got {self.bits}")
+        if not (self.row >= 1 and self.row % PACKED_TOGETHER == 0):
+            raise ValueError(f"row must be a multiple of {PACKED_TOGETHER} >= 64, got {self.row}")
+        self.is_mean = not self.server_feedback  # with it, what was kept comes in
+        self.rounding = 1 / (2 * Grid(torch.empty(0), self.bits).levels)  # of the second
+
+    def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
+        """Mean of the gradients, [n], rounded twice; `density` is ignored.
+
+        A slice has R = ceil(n / row / P) rows, of S = row bits / 8 + 4 bytes each. A worker sends
+        R S bytes to each other worker and contributes R S to an all-gather; of the last slices it
+        sends what there is. `unsent` is `bucket.grad`, less what was sent to who adds.
+        """
+        length = self.row * -(-bucket.n // (self.row * workers.world_size))
+        lengths = _lengths(bucket.n, length, workers.world_size)
+        codes, scales = self._rounded(bucket.buffers)
+        pieces = self._cut(codes, scales, lengths)
+        arrived = workers.all_to_all(*pieces, equal=True)
+        answer = self._answer(arrived, bucket, lengths[workers.rank])
+        answers = workers.all_gather(*self._padded(answer, length), equal=True)
+        mean = bucket.empty_mean()
+        for part, (codes, scales) in zip(mean.split(lengths), answers, strict=True):
+            filled = packed_bytes(len(part), self.bits), -(-len(part) // self.row)
+            rounded = codes[: filled[0]], scales[: filled[1]]
+            mean_of_rounded(Buffers(part, out=part), self._grid(len(part)), [rounded])
+        return Reduced(mean, unsent=bucket.grad)
+
+    def _grid(self, n: int) -> Grid:
+        return Grid(torch.arange(self.row, n + self.row, self.row).clamp_(max=n), self.bits)
+
+    def _rounded(self, buffers: Buffers) -> tuple[Tensor, Tensor]:
+        """Packed codes and the step of every row; what was rounded to is taken away."""
+        grid = self._grid(buffers.n)
+        steps = torch.empty(grid.ends.numel(), device=buffers.device)
+        return add_and_round(buffers, grid, steps, None, "max"), steps
+
+    def _cut(self, codes: Tensor, steps: Tensor, lengths: list[int]) -> list[list[Tensor]]:
+        """Codes and steps by slice; slices are whole rows, so that bytes of codes are whole."""
+        nbytes = [packed_bytes(n, self.bits) for n in lengths]
+        return [list(codes.split(nbytes)), list(steps.split([-(-n // self.row) for n in lengths]))]
+
+    def _answer(
+        self, arrived: list[tuple[Tensor, ...]], bucket: Bucket, length: int
+    ) -> tuple[Tensor, Tensor]:
+        """Codes and steps of the mean of this worker's slice."""
+        if length == 0:
+            return arrived[0][0], arrived[0][1]
+        total = workspace("slice", length, torch.float32, bucket.device)
+        mean_of_rounded(Buffers(total, out=total), self._grid(length), arrived)
+        if not self.server_feedback:
+            return self._rounded(Buffers(total, out=total))
+        return self._rounded(Buffers(total, self._error(bucket.names, total)))
+
+    def _padded(self, answer: tuple[Tensor, Tensor], length: int) -> list[Tensor]:
+        """As much as for a whole slice: all workers gather pieces of one length."""
+        codes, steps = answer
+        whole = packed_bytes(length, self.bits), length // self.row
+        return [
+            torch.nn.functional.pad(part, (0, most - part.numel()))
+            for part, most in zip((codes, steps), whole, strict=True)
+        ]
+
+    def _error(self, names: tuple[str, ...], total: Tensor) -> Tensor:
+        """What this worker's slice of the bucket of these parameters is owed; zeros when new."""
+        known = self.server_errors.get(names)
+        if known is None or known.numel() != total.numel():
+            for old in [old for old in self.server_errors if set(old) & set(names)]:
+                del self.server_errors[old]
+            known = self.server_errors[names] = torch.zeros_like(total)
+        return known
+
+
+def _lengths(n: int, length: int, count: int) -> list[int]:
+    """Elements of `count` slices of n, each of `length`; the last may be short or empty."""
+    return [min(length, max(0, n - first)) for first in range(0, count * length, length)]
