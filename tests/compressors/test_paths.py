@@ -25,7 +25,13 @@ VARIANTS = [
     "bf16",
     "randomk",
     "randomk shared=false",
+    "sparseloco",
+    "sparseloco aggregate=contributors bits=null",
+    "demo",
+    "int8",
+    "int4 server_feedback=true",
 ]
+SPARSE = ("randomk", "sparseloco", "demo")
 STEPS = 3
 
 
@@ -42,7 +48,7 @@ def outcomes(variant: str, n: int, kept: bool) -> list[list[Outcome]]:
         feedback = Residual() if kept else NoFeedback()
         replica = Replica(workers, build(variant), feedback, in_place=not kept)
         grads = [special(n, 10 * step + workers.rank) * 0.9**step for step in range(STEPS)]
-        density = 0.3 if variant.startswith("randomk") else 1.0
+        density = 0.3 if variant.startswith(SPARSE) else 1.0
         return [replica.reduce(grad, density, step) for step, grad in enumerate(grads)]
 
     return together(3, work)

@@ -38,6 +38,9 @@ METHODS = {
     "onebit": (),
     "topk compressor=oktopk": ("compressor.threshold_period=2", "compressor.region_period=4"),
     "dct_dp": ("precision=bf16",),
+    "demo": (),
+    "allreduce compressor=int4": ("compressor.server_feedback=true", "error_feedback=true"),
+    "topk compressor=lgreco": ("compressor.period=2",),
     "qsgd": ("error_feedback=true", "overlap=after_backward"),
     "allreduce": ("compressor=covap", "controller.density=0.25", "error_feedback=true"),
 }

@@ -11,7 +11,8 @@ ASKED = ("steps=6", "workers=4", "emulation.compute=replay", "network/device=v10
 QUARTER = ("controller.density=0.25",)
 COMPRESSORS = {"dense": (), "fp16": (), "powersgd": (), "ef_signsgd": (), "signsgd": (),
                "topk": QUARTER, "acp_sgd": (), "covap": QUARTER, "randomk": QUARTER,
-               "netsense": ("controller.density=0.05",)}  # fmt: skip
+               "netsense": ("controller.density=0.05",), "sparseloco": QUARTER, "int8": (),
+               "demo": (*QUARTER, "error_feedback=false", "optimizer.momentum=0")}  # fmt: skip
 
 
 @pytest.fixture
