@@ -20,7 +20,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from compressors import kernels
 from controllers.base import Observation
 from harness.clock import Clock
 from harness.config import sweep
@@ -35,6 +34,7 @@ from harness.engine.training.load_state_dict import load_state_dict
 from harness.engine.training.saving import with_state
 from harness.engine.training.state_dict import state_dict
 from harness.engine.training.step import StepExchange
+from harness.records import environment
 from harness.validation import checked
 
 log = logging.getLogger("gradnet")
@@ -165,8 +165,8 @@ def attach(
         raise BadSetting(f"model must be {wanted}, got {type(model).__name__}; wrap it first")
     kinds = {each.dtype for each in model.parameters() if each.requires_grad}
     require(kinds == {torch.float32}, "model's parameters", sorted(map(str, kinds)), "float32")
-    if dist.get_rank(model.process_group) == 0 and kernels.to_compile():
-        log.warning(kernels.COMPILES)
+    if dist.get_rank(model.process_group) == 0 and (told := environment.to_compile()):
+        log.warning(told)
     run = _method([*overrides, *(f"{key}={_said(value)}" for key, value in choices.items())], model)
     workers = _workers(model, timeout)
     exchange = Exchange(

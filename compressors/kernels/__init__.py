@@ -24,10 +24,6 @@ from torch import Tensor
 # Modules here, in the order of Compiled.
 NAMES = ("native", "ranking", "signs", "quantise", "casts", "scatter", "lowrank", "chunks")
 INDEX_END = 1 << 31  # positions are counted in int32
-COMPILES = (
-    "kernels of compressors are compiled at their first use, once on this machine: "
-    "half a minute of one core"
-)
 CHOICE = "GRADNET_KERNELS"  # environment variable; `numpy`: compile nothing, results are equal
 TEST_SIZE = 1000  # elements; not a multiple of a block
 

@@ -11,6 +11,10 @@ from compressors import kernels
 from harness.records.status import boot_id
 
 PACKAGES = ("torch", "torchvision", "numpy", "numba", "pyroute2", "hydra-core", "scikit-learn")
+COMPILES = (
+    "kernels of compressors are compiled at their first use, once on this machine: "
+    "half a minute of one core"
+)
 ALL_USERS = (1 << 32) - 1
 ALLOCATOR = {
     # Fresh tensors above 32 MB would be page-faulted at every use; the same for every method.
@@ -35,6 +39,11 @@ def describe() -> dict[str, Any]:
         "boot_id": boot_id(),
         "environment": {key: os.environ.get(key) for key in ALLOCATOR},
     }
+
+
+def to_compile() -> str:
+    """What the first use of a compressor will wait for on this machine; "" for nothing."""
+    return COMPILES if kernels.to_compile() else ""
 
 
 def versions() -> dict[str, str | None]:

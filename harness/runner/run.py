@@ -12,7 +12,6 @@ from typing import NamedTuple, Protocol, Self
 
 import yaml
 
-from compressors import kernels
 from harness.config.run import Run
 from harness.config.settings import BadSetting, Settings
 from harness.emulation.user_namespace import SHELL_SIGNAL
@@ -107,8 +106,8 @@ def _done_once(settings: Settings, do: Doing, alone: bool) -> Outcome:
             print(f"{run_dir}: {damaged}: its run is done again", file=sys.stderr)
         else:
             previous_result.set_aside(run_dir)
-        if kernels.to_compile():
-            print(kernels.COMPILES, file=sys.stderr)
+        if told := environment.to_compile():
+            print(told, file=sys.stderr)
         try:
             _perform(run_dir, settings, partial(do, run_dir, lock))
         finally:

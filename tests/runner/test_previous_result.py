@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from harness.preview import composed
-from harness.records import status
+from harness.records import environment, status
 from harness.records.run_directory import write_json
 from harness.runner import previous_result, run
 from tests.records_by_hand import seal
@@ -86,7 +86,7 @@ def test_done_again_and_failed_the_result_is_still_there(
 def test_a_first_compilation_is_told_before_the_run_that_waits_for_it(
     first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr(run.kernels, "to_compile", lambda: first)
+    monkeypatch.setattr(environment.kernels, "to_compile", lambda: first)
     asked, _ = composed(["network=simulated", f"results={tmp_path}"])
     said = []
 
@@ -95,4 +95,4 @@ def test_a_first_compilation_is_told_before_the_run_that_waits_for_it(
         status.end(run_dir, "failed", "not tried")
 
     assert run.done_once(asked, do, alone=False).state == "failed"
-    assert said == [run.kernels.COMPILES] * first
+    assert said == [environment.COMPILES] * first
