@@ -64,6 +64,9 @@ class Observation(Measurement):
     time_s: Annotated[float, Column("training clock at its end, evaluation excluded")]
     compute_s: Annotated[float, Column("forward and backward", averaged=True)]
     workers: Annotated[int, Column("how many exchange", recorded=False)]
+    local_steps: Annotated[
+        int, Column("steps whose computation this is, since the exchange before", recorded=False)
+    ] = 1
 
 
 class Controller(Protocol):

@@ -20,12 +20,14 @@ from compressors.activations.dense import Dense
 from compressors.base import Compressor
 from controllers.base import Controller
 from controllers.fixed import Fixed
+from harness.config.local_steps import LocalSteps
 from harness.config.parallel import Data, Pipeline, Split
 from harness.config.run import BETA_2, Run
 from harness.config.server import MODES, Server
 from harness.config.typed import of_part, require
 from harness.emulation.errors import NetworkError
 from harness.emulation.shaping import Shaping
+from harness.engine.local_steps.fragments import fragments_of
 from harness.engine.pipeline.operators import before_cuts
 from harness.engine.pipeline.stages import cuts_of
 from harness.engine.training import resume
@@ -155,6 +157,16 @@ def _can_be_cut(c: Combination, parallel: Split) -> None:
         cuts_of(shapes, shape, parallel.stages, parallel.cuts)
 
 
+def _can_be_dealt(c: Combination, fragments: int) -> None:
+    layout = c.run.parallel
+    assert isinstance(layout, LocalSteps)
+    fragments_of(c.run.shapes(), fragments, layout.pattern)
+
+
+def _lags(c: Combination) -> bool:
+    return isinstance(c.run.parallel, LocalSteps) and c.run.parallel.lag > 0
+
+
 def _can_go_on(c: Combination, path: str) -> None:
     begin = resume.resumed(path)
     assert begin is not None  # a path is given
@@ -171,7 +183,7 @@ def _share(c: Combination, threads: int) -> bool:
 
 
 def _is_uncharged(c: Combination, device: str) -> bool:
-    emulated = not c.is_real and isinstance(c.run.parallel, Data)
+    emulated = not c.is_real and isinstance(c.run.parallel, Data | LocalSteps)
     return bool((c.run.network.device or {}).get("costs")) and not emulated
 
 
@@ -196,6 +208,8 @@ WHOLE = Beside("with parallel=data", lambda c: isinstance(c.run.parallel, Data))
 SPLIT = Beside("with parallel=split", lambda c: type(c.run.parallel) is Split)
 PIPELINE = Beside("with parallel=pipeline", lambda c: isinstance(c.run.parallel, Pipeline))
 SERVER = Beside("with parallel=server", lambda c: c.serves(*MODES))
+LOCAL = Beside("with parallel=local", lambda c: isinstance(c.run.parallel, LocalSteps))
+LAGGING = Beside("with parallel.lag above 0", _lags)
 SYNC = Beside("with parallel.mode=sync", lambda c: c.serves("sync"))
 ASYNC = Beside("with parallel.mode=async", lambda c: c.serves("async"))
 VIRTUAL_SERVER = Beside("with parallel=server in virtual time",
@@ -204,6 +218,8 @@ REAL_SERVER = Beside("with parallel=server over packets",
                      lambda c: c.serves(*MODES, virtual=False))  # fmt: skip
 UNFED = Beside(COMPRESSOR, lambda c: "error_feedback" in c.compressor.replaces)
 UNPUSHED = Beside(COMPRESSOR, lambda c: "optimizer.momentum" in c.compressor.replaces)
+UNPUSHED_OUTSIDE = Beside(f"with parallel=local {COMPRESSOR}",
+                          lambda c: LOCAL.applies(c) and UNPUSHED.applies(c))  # fmt: skip
 UNSIZED = Beside(COMPRESSOR, lambda c: c.compressor.elements(Size([1]), 0) is None)
 LEVELLED = Beside(COMPRESSOR, lambda c: c.compressor.has_level)
 LEVELLESS = Beside(COMPRESSOR, lambda c: not c.compressor.has_level)
@@ -281,6 +297,18 @@ CONSTRAINTS = (
                _is_not(None)),
     Constraint(SERVER, "emulation.interference", "1",
                "where nothing is compressed during backward", _is_not(1)),
+    Constraint(LOCAL, "parallel.fragments", "at most the model's layers", "", _can_be_dealt),
+    Constraint(LOCAL, "activations", "dense", "where the model has no cuts",
+               lambda _, scheme: not isinstance(scheme, Dense)),
+    Constraint(LOCAL, "overlap", "per_bucket",
+               "whose fragments are sent after backward in any case; parallel.lag hides them",
+               _is_not("per_bucket")),
+    Constraint(LOCAL, "watch", "null", "where gradients are not what is compressed",
+               _is_not(None)),
+    Constraint(LAGGING, "emulation.compression", "own or null",
+               "where it goes on beside the steps that hide it", _is_not("own", None)),
+    Constraint(LAGGING, "emulation.interference", "1", "where it goes on beside computation",
+               _is_not(1)),
     Constraint(SYNC, "parallel.threads", "1", "whose workers wait for each other", _is_not(1)),
     Constraint(SYNC, "parallel.staleness_bound", "null", "whose workers are never ahead",
                _is_not(None)),
@@ -308,6 +336,8 @@ CONSTRAINTS = (
                _is_not(False)),
     Constraint(UNFED, "error_feedback", "false", "which does its work", _is_not(False)),
     Constraint(UNPUSHED, "optimizer.momentum", "0", "which does its work", _is_not(0)),
+    Constraint(UNPUSHED_OUTSIDE, "parallel.outer_momentum", "0", "which does its work",
+               _is_not(0)),
     Constraint(UNSIZED, "fusion", "uncompressed", "which does not say what it makes of a tensor",
                _is_not("uncompressed")),
     Constraint(LEVELLED, "fusion", "uncompressed", "whose rank follows from a density",

@@ -23,6 +23,7 @@ import pandas as pd
 from compressors.activations.dense import Dense
 from controllers.base import Column
 from harness.config import sweep
+from harness.config.local_steps import LocalSteps
 from harness.config.network import NetworkChoice
 from harness.config.parallel import Data, Split
 from harness.config.run import Run
@@ -109,17 +110,27 @@ def check(run: Run) -> None:
 def predict(run: Run, times: Times | None = None) -> Prediction:
     """Replay `run`; leaves nothing behind. `times` are those of measured computation."""
     steps = total_steps(run)
-    some = min(steps, FIRST + SPREAD)
+    first, spread = _looked_at(run)
+    some = min(steps, first + spread)
     known = replace(stand_in(run), steps=some, epochs=None)
     if is_measured(run):
         known = replace(known, times=times or times_here(run))
     weights = np.ones(some)
-    weights[FIRST:] = (steps - FIRST) / max(1, some - FIRST) if some > FIRST else 1.0
+    weights[first:] = (steps - first) / max(1, some - first) if some > first else 1.0
     with _for_a_while(known) as (folder, costs):
         world = virtual(known)(folder, known, costs, None, lambda: None, lambda step: weights[step])
         time_s = max(each.end_s for each in world.run())
         rows = load.steps(folder).groupby("step").mean(numeric_only=True)
     return _of(run, rows, weights, time_s)
+
+
+def _looked_at(run: Run) -> tuple[int, int]:
+    """Steps simulated at the beginning, and over the rest; of local steps they are whole rounds."""
+    layout = run.parallel
+    if not isinstance(layout, LocalSteps):
+        return FIRST, SPREAD
+    rounds = -(-SPREAD // layout.h)
+    return layout.warmup_rounds + layout.h, rounds * layout.h
 
 
 def replayed(known: Run) -> pd.DataFrame:

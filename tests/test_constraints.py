@@ -14,7 +14,7 @@ from harness.validation import checked
 from tests.test_settings import settings
 
 ROOT = Path(__file__).resolve().parents[1]
-VIRTUAL, SERVER = "network=simulated", "parallel=server"
+VIRTUAL, SERVER, LOCAL = "network=simulated", "parallel=server", "parallel=local"
 REPLAY, PACED = "emulation.compute=replay", "emulation.compute=paced"
 SERVED = (VIRTUAL, SERVER, "method=topk", "controller.density=0.1")
 ASYNC = (*SERVED, "parallel.mode=async")
@@ -57,6 +57,12 @@ BROKEN: tuple[tuple[str, ...], ...] = (  # a command line for each row, in the o
     (SERVER, "emulation.compression=own"),
     (SERVER, "emulation.hooks=wait"),
     (SERVER, "emulation.interference=2"),
+    (LOCAL, "parallel.fragments=16", "parallel.h=32"),
+    (LOCAL, "activations=dct_mp"),
+    (LOCAL, "overlap=after_backward"),
+    (LOCAL, "+watch._target_=harness.config.watch.Watch"),
+    (LOCAL, "parallel.lag=1", "emulation.compression=device", PACED, VIRTUAL),
+    (LOCAL, "parallel.lag=1", "emulation.interference=2", PACED, VIRTUAL),
     (SERVER, "parallel.threads=2"),
     (SERVER, "parallel.staleness_bound=1"),
     (SERVER, "parallel.restarts=1"),
@@ -73,6 +79,7 @@ BROKEN: tuple[tuple[str, ...], ...] = (  # a command line for each row, in the o
     (*SERVED, "parallel.consistent_pull=true"),
     ("method=dgc", "error_feedback=true"),
     ("method=dgc", "optimizer.momentum=0.9"),
+    (LOCAL, "method=dgc"),
     ("compressor=onebit", "fusion=compressed"),
     ("compressor=acp_sgd", "compressor.rank=null", "fusion=compressed"),
     ("controller=dc2_da1",),

@@ -28,6 +28,7 @@ DENSE = "compressors.dense.Dense"
 ALL_CROSSES = "compressors.activations.dense.Dense"
 SERVER = "harness.config.server.Server"
 DATA = "harness.config.parallel.Data"
+LOCAL = "harness.config.local_steps.LocalSteps"
 ALLREDUCE = "allreduce"  # of a dense gradient, but where a server takes it
 NUMBERS = ("int32", "int64", "float16", "bfloat16", "float32", "float64")  # types of numbers
 PLAIN = re.compile(r"[A-Za-z0-9._-]+")  # a word that a name may have as it is
@@ -41,6 +42,7 @@ class Method(NamedTuple):
     agree: str  # local | min | mean: whether workers agree on one density
     activations: Fields
     server: Fields  # empty without a parameter server
+    local: Fields  # empty where workers exchange at every step
     error_feedback: bool
     residual_decay: float  # unless it is bad, of which a check tells
     overlap: str
@@ -99,7 +101,7 @@ def columns(config: dict[str, Any]) -> Columns:
         error_feedback=method.error_feedback,
         overlap=method.overlap,
         parallel=named("parallel", canonical(_section(config, "parallel", DATA), config))[0],
-        dense=targets == (DENSE, ALL_CROSSES),
+        dense=targets == (DENSE, ALL_CROSSES) and not method.local,
     )
 
 
@@ -107,14 +109,14 @@ def method_of(config: dict[str, Any]) -> Method:
     """The part of a run's settings that makes its method; what is not said is as by default."""
     controller = dict(_section(config, "controller", FIXED))
     agree = controller.pop("agree", "local")
-    server = _section(config, "parallel", DATA)
-    server = server if server["_target_"] == SERVER else {}
+    layout = canonical(_section(config, "parallel", DATA), config)
     return Method(
         compressor=canonical(_section(config, "compressor", DENSE), config),
         controller=canonical(controller, config),
         agree=str(agree),
         activations=canonical(_section(config, "activations", ALL_CROSSES), config),
-        server=canonical(server, config) if server else {},
+        server=layout if layout["_target_"] == SERVER else {},
+        local=layout if layout["_target_"] == LOCAL else {},
         error_feedback=bool(config.get("error_feedback", False)),
         residual_decay=plain(config.get("residual_decay", 1.0), config),
         overlap=str(config.get("overlap", "per_bucket")),
@@ -141,7 +143,7 @@ def _prefix(method: Method) -> NamePrefix:
 def _made(name: str, told: dict[str, Any], served: bool) -> NamePrefix:
     """The preset `name`; where gradients are `served`, what it is over a parameter server."""
     base = method_of(told)
-    if not served or base.server or name == ALLREDUCE:
+    if not served or base.server or base.local or name == ALLREDUCE:
         return NamePrefix(name, base, preset=name)
     return NamePrefix(f"{name}_ps", method_of(told | _at_a_server()), preset=name)
 
@@ -154,15 +156,16 @@ def _at_a_server() -> dict[str, Any]:
 def _is_kin(name: str, base: Method, method: Method) -> bool:
     """True if `method` varies a preset: same controller, same compressor.
 
-    A preset that is called as its controller has any compressor; one that compresses activations
+    A preset that is called as its controller has any compressor, and so has one whose workers take
+    local steps; one that compresses activations
     too is a whole, or it is none; so is a dense one at a server, which has nothing else to vary.
     """
     is_dense = base.compressor["_target_"] == DENSE
     if base.activations["_target_"] != ALL_CROSSES or (base.server and is_dense):
         return base == method
     same = [base.controller["_target_"] == method.controller["_target_"]]
-    same += [bool(base.server) == bool(method.server)]
-    if name != named("controller", base.controller)[0]:
+    same += [bool(base.server) == bool(method.server), bool(base.local) == bool(method.local)]
+    if name != named("controller", base.controller)[0] and not base.local:
         same += [base.compressor["_target_"] == method.compressor["_target_"]]
     return all(same)
 
@@ -229,7 +232,7 @@ def _differing(method: Method, base: Method) -> Iterator[tuple[str, str]]:
     """Fields that are not as in the base; one that two parts have says which part's it is."""
     sections = {"compressor": (method.compressor, base.compressor)}
     sections |= {"controller": (method.controller, base.controller)}
-    sections |= {"parallel": (method.server, base.server)}
+    sections |= {"parallel": (method.server or method.local, base.server or base.local)}
     own = [key for ours, _ in sections.values() for key in ours]
     for part, (ours, theirs) in sections.items():
         for key in {*ours, *theirs} - {"_target_"}:

@@ -17,6 +17,7 @@ from compressors.activations.base import Activations
 from compressors.base import Compressor
 from controllers.base import Controller
 from harness.config.lanes import Lanes
+from harness.config.local_steps import LocalSteps
 from harness.config.network import NetworkChoice
 from harness.config.parallel import Data, Pipeline, Split
 from harness.config.schedules import Schedule
@@ -41,7 +42,7 @@ Share = Annotated[float, Must("a number in [0, 1]", lambda x: 0 <= x <= 1)]
 BelowOne = Annotated[float, Must("a number in [0, 1)", lambda x: 0 <= x < 1)]
 Path = Annotated[str, Must("a path", lambda path: True)]
 
-Parallel = Data | Split | Pipeline | Server
+Parallel = Data | Split | Pipeline | Server | LocalSteps
 
 
 @dataclass(frozen=True)

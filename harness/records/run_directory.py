@@ -25,7 +25,18 @@ class Activations:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step(Activations, Observation):
+class LocalRound(Activations):
+    """Where a step of local steps stands in its round; 0 of others."""
+
+    round: Annotated[int, Column("of local steps, that the step is of")] = 0
+    horizon: Annotated[int, Column("steps of that round; 0: gradients are exchanged")] = 0
+    fragment: Annotated[
+        int, Column("of the model, whose exchange ended in this step; -1: of none, or of all")
+    ] = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(LocalRound, Observation):
     """One row of steps.csv: one step at one rank; times are emulated seconds."""
 
     rank: Annotated[int, Column("", key=True)]

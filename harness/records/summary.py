@@ -1,6 +1,7 @@
 """summary.json: the final numbers of a finished run, from the rows and events that it left."""
 
 import csv
+from collections import deque
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,10 +26,16 @@ def of(
         "throughput": found.samples / took_s if took_s > 0 else None,
         "mean_density": found.mean_density,
         "sent_bytes": found.sent_bytes,
+        "compute_utilisation": utilisation(found, took_s, len(ends)),
+        "peak_mbit": peak_mbit(run_dir / "links.csv"),
         "server": next((e for e in events if e["event"] == "server_finished"), None),
         "overrun_steps": {event["rank"]: event["overruns"] for event in ends},
         "proof": proof,
     }
+
+
+PEAK_S = 1.0  # over which a peak rate is a mean
+BYTES_PER_MBIT = 125_000
 
 
 class Totals(NamedTuple):
@@ -39,25 +46,49 @@ class Totals(NamedTuple):
     samples: int = 0
     sent_bytes: int = 0
     mean_density: float | None = None
+    compute_s: float = 0.0
 
 
 def _totals(path: Path) -> Totals:
     """Sum up steps.csv at `path` row by row: there may be more than memory holds."""
-    time_s, steps, samples, sent, density, dense = 0.0, 0, 0, 0, 0.0, 0
+    time_s, steps, samples, sent, density, dense, compute_s = 0.0, 0, 0, 0, 0.0, 0, 0.0
     with path.open() as file:
         lines = csv.reader(file)
         header = next(lines)
         asked = [header.index(name) for name in ("time_s", "step", "samples", "sent_bytes")]
         at_time, at_step, at_samples, at_sent = asked
-        at_density = header.index("density")
+        at_density, at_compute = header.index("density"), header.index("compute_s")
         for row in lines:
             time_s = max(time_s, float(row[at_time]))
             steps = max(steps, int(row[at_step]) + 1)
             samples += int(row[at_samples])
             sent += int(row[at_sent])
+            compute_s += float(row[at_compute])
             if isfinite(this := float(row[at_density])):
                 density, dense = density + this, dense + 1
-    return Totals(time_s, steps, samples, sent, density / dense if dense else None)
+    mean = density / dense if dense else None
+    return Totals(time_s, steps, samples, sent, mean, compute_s)
+
+
+def utilisation(found: Totals, took_s: float, ranks: int) -> float | None:
+    """Compute utilisation: share of the time of all `ranks` in which they compute."""
+    return found.compute_s / (ranks * took_s) if ranks and took_s > 0 else None
+
+
+def peak_mbit(path: Path) -> float | None:
+    """Highest rate of any link over PEAK_S or more, from the samples at `path`; None: too few."""
+    peak: float | None = None
+    before: dict[str, deque[tuple[float, int]]] = {}
+    for row in rows(path):
+        seen = before.setdefault(row["link"], deque())
+        at_s, carried = float(row["time_s"]), int(row["bytes"])
+        while len(seen) > 1 and seen[1][0] <= at_s - PEAK_S:
+            seen.popleft()
+        if seen and at_s - seen[0][0] >= PEAK_S:
+            rate = (carried - seen[0][1]) / BYTES_PER_MBIT / (at_s - seen[0][0])
+            peak = rate if peak is None else max(peak, rate)
+        seen.append((at_s, carried))
+    return peak
 
 
 def rows(path: Path) -> list[dict[str, str]]:

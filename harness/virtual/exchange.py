@@ -19,7 +19,6 @@ from harness.engine.exchange.clocks import Clocks
 from harness.engine.exchange.exchange_stats import Exchanged
 from harness.engine.exchange.reduction import BucketBuffers, Reduction
 from harness.engine.exchange.runner import Charge
-from harness.engine.training.buckets import BucketHandle
 from harness.engine.training.pace import Release
 from harness.records.run_directory import Span
 from harness.virtual import valueless
@@ -48,6 +47,15 @@ class Repeated(NamedTuple):
     opening: list[LaneOp]
     buckets: list[list[LaneOp]]
     told: Mapping[str, Any]  # fields of `Exchanged` that are no times
+
+
+class PendingMean(NamedTuple):
+    """A bucket of the exchange that was handed over last; its mean is there, and not its time."""
+
+    exchange: "VirtualExchange"
+
+    def wait(self) -> None:
+        self.exchange.wait()
 
 
 Keep = Callable[[list[float], Sequence[Work]], None]  # when buckets are ready, and all ranks' work
@@ -94,20 +102,25 @@ class VirtualExchange:
 
     def submit(
         self, laid: BucketBuffers, last: bool = False, pattern: Tensor | None = None
-    ) -> BucketHandle:
+    ) -> "PendingMean":
         self._held.append((laid, pattern))
         if last:
             computed = self._computed()
             self._lay_out(self._perform(), computed)
             self._held = []
-        return BucketHandle()
+        return PendingMean(self)
 
     def repeat(self, done: Repeated) -> None:
         """Let an exchange that was done take its time, once backward has ended."""
         self._lay_out(done, self._computed())
+        self.wait()
+
+    def wait(self) -> None:
+        """Let the time go by until both computation and exchange are over."""
+        assert self._did is not None
+        self.clock.sleep_until(self._did.end_s)
 
     def _lay_out(self, done: Repeated, computed: Computed) -> None:
-        """The clock ends when both computation and exchange are over."""
         self._ready = done.ready
         parts_s = computed.parts_s(done.ready)
         begin_s, forward_s = computed.begin_s, computed.forward_s - computed.begin_s
@@ -124,7 +137,6 @@ class VirtualExchange:
             exposed_s=did.exposed_s(),
             **done.told,
         )
-        self.clock.sleep_until(did.end_s)
 
     def finish(self) -> Exchanged:
         assert self._took is not None
@@ -153,7 +165,7 @@ class VirtualExchange:
         workers, reduction = self.workers, self.reduction
         sent, received = workers.sent_bytes, workers.received_bytes
         reduction.open(self._seen, self._durations_s)
-        self.cache.begin(reduction.density, len(self._held))
+        self.cache.begin(reduction.density, [laid.names for laid, _ in self._held])
         opening = self._ops()
         ops = [self._reduce(index, *held) for index, held in enumerate(self._held)]
         told = {

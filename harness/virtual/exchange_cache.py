@@ -1,5 +1,6 @@
 """Exchanges done again from what they did: gradients of replay mean nothing, and cost the most."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -7,7 +8,7 @@ from harness.virtual.lanes import LaneOp
 
 SETTLING = 4  # exchanges: what is compiled, fetched and allocated once is no part of the others
 MOST_KEPT = 64  # densities
-Kind = tuple[float, int]  # of an exchange: its density, and how many buckets it has
+Kind = tuple[float, int, str]  # of an exchange: its density, how many buckets, and their first
 
 
 class RecordedExchange(NamedTuple):
@@ -33,13 +34,13 @@ class ExchangeCache:
     _now: list[RecordedExchange] | None = field(default=None, init=False)  # that are repeated
     _record: list[RecordedExchange] = field(default_factory=list, init=False)
 
-    def begin(self, density: float, buckets: int) -> None:
-        """An exchange of so many buckets at this density begins."""
+    def begin(self, density: float, buckets: Sequence[Sequence[str]]) -> None:
+        """An exchange at this density begins; of `buckets` by the names of their parameters."""
         self._now, self._record = None, []
         self._seen += 1
         if not self.after or self._seen <= SETTLING:
             return
-        kind = density, buckets
+        kind = density, len(buckets), buckets[0][0]
         if kind not in self._kept and len(self._kept) >= MOST_KEPT:
             self._kept.clear()
         kept = self._kept.setdefault(kind, [])

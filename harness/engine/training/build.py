@@ -109,13 +109,17 @@ def rest_of(run: Run, context: RankContext, gradients: Any, stateful: Mapping[st
 
 
 def exchange_of(
-    run: Run, context: RankContext, model: nn.Module, shares: Mapping[str, float]
+    run: Run,
+    context: RankContext,
+    model: nn.Module,
+    shares: Mapping[str, float],
+    kind: type[Reduction] = Reduction,
 ) -> Any:
-    """The exchange of the gradients of `model`.
+    """The exchange of the gradients of `model`, by a reduction of that `kind`.
 
     `shares` of backward are by parameter; empty: its gradients are there when it has ended.
     """
-    reduction = reduction_of(run, context.workers, context.shared)
+    reduction = reduction_of(run, context.workers, context.shared, kind)
     is_emulated = run.network.in_process or not run.emulation.is_measured
     return context.exchange(
         reduction=reduction,
@@ -146,11 +150,14 @@ def _charge(run: Run, model: nn.Module, compressor: Any) -> Charge | None:
 
 
 def reduction_of(
-    run: Run, workers: AgreeingWorkers, shared: Callable[..., Any] = anew
+    run: Run,
+    workers: AgreeingWorkers,
+    shared: Callable[..., Any] = anew,
+    kind: type[Reduction] = Reduction,
 ) -> Reduction:
     """Build a worker's compressor, controller and residual; `shared` is what its threads share."""
     feedback = partial(Residual, run.residual_decay) if run.error_feedback else NoFeedback
-    return Reduction(
+    return kind(
         compressor=shared("compressor", run.compressor),
         controller=run.controller(),
         agree=run.agree,

@@ -127,6 +127,10 @@ class Trained(Gradients):
         """Sums over this rank's share of the test set, for `Task.metrics`."""
         return self.task.tested(self.model, self.course.test_set())
 
+    def common(self) -> list[Tensor]:
+        """Weights that all ranks have, bit for bit."""
+        return list(self.model.parameters())
+
     def shared(self) -> dict[str, Any]:
         """State for a checkpoint from any one rank; use it before another rank is at work."""
         with self.replica.at_work():

@@ -1,8 +1,9 @@
 """The training loop of one rank: gradients, exchange, update, records."""
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from controllers.base import Controller, Observation
 from harness.clock import RankClock
@@ -44,6 +45,7 @@ class Loop:
     stage_traffic: Callable[[], StageTraffic] = (
         StageTraffic  # of cuts of the model, since the last call
     )
+    round: Callable[[], Mapping[str, Any]] = dict  # of local steps: columns of the row
     told: Callable[[float], float] = at_once  # a step has ended then: when the next one begins
     alike: int = 1  # ranks from `rank` on that it stands for
     overruns: int = field(default=0, init=False)  # steps that took longer than their pace
@@ -81,6 +83,8 @@ class Loop:
         self.seen, controller = seen, self.exchange.reduction.controller
         row = recorded(seen, self.rank, loss, self.gradients.course.samples, controller)
         row = crossed.added_to(row, self.clock.dilation)
+        if of_round := self.round():
+            row = replace(row, **of_round)
         self.table.append_alike(row, range(self.rank, self.rank + self.alike))
 
     def close(self) -> None:

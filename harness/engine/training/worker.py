@@ -153,18 +153,18 @@ def _drifted(gradients: Gradients, group: dist.ProcessGroup) -> bool:
     if not isinstance(gradients, Trained):
         return False
     total = checksum(gradients)
-    extremes = torch.tensor([total, -total], device=next(gradients.model.parameters()).device)
+    extremes = torch.tensor([total, -total], device=gradients.task.device)
     dist.all_reduce(extremes, op=dist.ReduceOp.MAX, group=group)
     return bool(extremes.sum() != 0)
 
 
 def checksum(gradients: Gradients) -> int:
-    """Checksum of the weights' bits; 0 where none are trained."""
+    """Checksum of the bits of the weights that ranks have in common; 0 where none are trained."""
     if not isinstance(gradients, Trained):
         return 0
     return sum(
         int(parameter.detach().cpu().view(torch.int32).sum(dtype=torch.int64))
-        for parameter in gradients.model.parameters()
+        for parameter in gradients.common()
     )
 
 

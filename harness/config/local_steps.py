@@ -1,0 +1,79 @@
+"""The choice `local` of `conf/parallel`: steps that workers take alone, and how they come together.
+
+Each worker trains its own weights; every `h` steps what these have moved is exchanged, and an outer
+optimizer moves weights that all have in common (Stich, 2019; Douillard et al., 2023).
+"""
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import ClassVar
+
+OUTER = ("nesterov", "momentum", "none")
+PATTERNS = ("strided", "sequential")
+
+
+@dataclass(frozen=True)
+class LocalSteps:
+    """Every worker has the whole model, with weights of its own between two exchanges.
+
+    Raises ValueError for a value out of its range, with the nearest good one where there is one.
+    """
+
+    stages: ClassVar[int] = 1
+    ranks: ClassVar[int] = 1  # that one model takes
+    servers: ClassVar[int] = 0  # that hold the model
+    program: ClassVar[str] = "harness.engine.local_steps.build:local_loop"
+
+    h: int = 32  # steps of a round, after which every fragment has been exchanged once
+    outer: str = "nesterov"  # nesterov | momentum | none: the outer optimizer, SGD
+    outer_lr: float = 0.7
+    outer_momentum: float = 0.9
+    fragments: int = 1  # parts of the model, exchanged in turn, h / fragments steps apart
+    pattern: str = "strided"  # strided | sequential: how layers are dealt to fragments
+    lag: int = 0  # steps between sending a fragment and applying its mean
+    blend: float = 0.0  # share of its own weights that a worker keeps of a fragment
+    warmup_rounds: int = 0  # rounds of one step at the beginning, exchanged dense
+
+    def __post_init__(self) -> None:
+        for key, least in (("h", 1), ("fragments", 1), ("lag", 0), ("warmup_rounds", 0)):
+            _check_whole(key, getattr(self, key), least)
+        for key, choices in (("outer", OUTER), ("pattern", PATTERNS)):
+            if (value := getattr(self, key)) not in choices:
+                raise ValueError(f"{key} must be {' or '.join(choices)}, got {value!r}")
+        _check_number("outer_lr", self.outer_lr, "a number > 0", lambda x: x > 0)
+        _check_number(
+            "outer_momentum", self.outer_momentum, "a number in [0, 1)", lambda x: 0 <= x < 1
+        )
+        _check_number("blend", self.blend, "a number in [0, 1]", lambda x: 0 <= x <= 1)
+        if self.outer == "none" and self.outer_momentum:
+            raise ValueError(f"outer_momentum must be 0 with outer=none, got {self.outer_momentum}")
+        self._check_fragments()
+
+    def _check_fragments(self) -> None:
+        if self.h % self.fragments:
+            nearest = max(1, round(self.h / self.fragments)) * self.fragments
+            raise ValueError(
+                f"h must be a multiple of fragments={self.fragments}, as one is exchanged every "
+                f"h / fragments steps, got {self.h}; nearest: {nearest}"
+            )
+        if self.lag >= self.steps_apart:
+            raise ValueError(
+                f"lag must be below h / fragments = {self.steps_apart}, as a fragment lands before "
+                f"the next one is sent, got {self.lag}; nearest: {self.steps_apart - 1}"
+            )
+
+    @property
+    def steps_apart(self) -> int:
+        """Steps from one exchange to the next."""
+        return self.h // self.fragments
+
+
+def _check_whole(key: str, value: object, least: int) -> None:
+    if type(value) is not int or value < least:
+        raise ValueError(f"{key} must be a whole number >= {least}, got {value!r}")
+
+
+def _check_number(key: str, value: object, allowed: str, holds: object) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    if not (number and holds(value)):  # type: ignore[operator]
+        raise ValueError(f"{key} must be {allowed}, got {value!r}")

@@ -1,0 +1,160 @@
+"""What a worker with weights of its own does in a step: a model on real data, or sizes alone."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from harness.engine.local_steps.exchange import OuterExchange
+from harness.engine.local_steps.outer import OuterModel
+from harness.engine.training.course import Course
+from harness.engine.training.gradients import Gradients, Trained
+from harness.engine.training.random_numbers import set_random_numbers
+from harness.engine.training.replica import Backward, Replica, put, unchanged
+from harness.engine.training.together import Together
+
+
+@dataclass
+class OwnReplica(Replica):
+    """A model that its rank alone trains; sums of an evaluation are over all."""
+
+    together: Together
+
+    def settle(self, backward: Backward, inputs: Tensor) -> None:
+        with unchanged(self.model):
+            backward(self.model, inputs)
+
+    def summed(self, sums: Tensor) -> Tensor:
+        """Added in order of rank, on all alike."""
+        return torch.stack([each.to(sums.device) for each in self.together.gather(sums)]).sum(0)
+
+
+@dataclass(kw_only=True)
+class LocalTrained(Trained):
+    """Steps of the optimizer on this worker's own gradients; `outer` moves what all have in common.
+
+    Clipping and schedule are of these steps, whose optimizer's state stays with the worker. What is
+    evaluated, and saved as the model, are the weights in common.
+    """
+
+    outer: OuterModel
+    blend: float
+
+    def compute(self, step: int) -> float:
+        exchange: OuterExchange = self.exchange
+        loss = super().compute(step)
+        with self.clock.computing():
+            self._step(step)
+        exchange.submit(self._fill)
+        return loss
+
+    def _fill(self, fragment: int) -> None:
+        with self.clock.computing():
+            self.outer.moved(fragment, self._views(fragment))
+
+    def update(self, step: int) -> None:
+        """Of what has landed."""
+        exchange: OuterExchange = self.exchange
+        blend = 0.0 if exchange.reduction.dense else self.blend
+        with self.clock.computing():
+            for fragment in exchange.landed:
+                self.outer.land(fragment, self._views(fragment), blend)
+
+    def _views(self, fragment: int) -> dict[str, Tensor]:
+        """The buckets of a fragment, by name of its tensors."""
+        exchange: OuterExchange = self.exchange
+        return {
+            name: view
+            for memory in exchange.laid[fragment]
+            for laid in memory.laid
+            for name, view in zip(laid.names, laid.gradients, strict=True)
+        }
+
+    @torch.no_grad()
+    def evaluate(self) -> dict[str, float]:
+        own = [each.clone() for each in self._tensors().values()]
+        put(self._tensors().values(), self._anchors())
+        self.model.eval()
+        sums = self.tested()
+        self.model.train()
+        put(self._tensors().values(), own)
+        return self.task.metrics(self.replica.summed(sums))
+
+    def common(self) -> list[Tensor]:
+        named = self.outer.anchors
+        return [named[name] for name, _ in self._parameters() if name in named]
+
+    def shared(self) -> dict[str, Any]:
+        """The weights in common, in place of this rank's."""
+        named = self.model.state_dict(keep_vars=True)
+        in_common = {id(each): self.outer.anchors[name] for name, each in self._tensors().items()}
+        return {
+            "model": {name: in_common.get(id(v), v.detach()) for name, v in named.items()},
+            "anchors": self.outer.anchors,
+            "velocities": self.outer.velocities,
+        }
+
+    def own(self) -> dict[str, Any]:
+        exchange: OuterExchange = self.exchange
+        weights = {name: each.detach() for name, each in self._parameters()}
+        told = {"weights": weights, "optimizer": self.optimizer.state_dict()}
+        told |= {"outer": exchange.state_dict(), "sent": self.outer.sent}
+        return super().own() | told
+
+    @torch.no_grad()
+    def load_state_dict(self, shared: dict[str, Any], own: dict[str, Any]) -> None:
+        exchange: OuterExchange = self.exchange
+        for kept, now in (
+            (own["weights"], dict(self._parameters())),
+            (own["buffers"], dict(self.model.named_buffers())),
+            (shared["anchors"], self.outer.anchors),
+            (shared["velocities"], self.outer.velocities),
+        ):
+            for name, value in now.items():
+                value.copy_(kept[name])
+        self.outer.sent = dict(own["sent"])
+        self.optimizer.load_state_dict(own["optimizer"])
+        self.memory.states = own["carried"]
+        exchange.load_state_dict(own["outer"], self.course.first)
+        if own["seen"]:
+            self.clock.sleep_until(own["seen"]["time_s"] * self.clock.dilation)
+        set_random_numbers(own, self.task.device)
+
+    def _parameters(self) -> list[tuple[str, nn.Parameter]]:
+        return list(self.model.named_parameters())
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Parameters and statistics that are exchanged, by name."""
+        named = dict(self.model.named_parameters()) | dict(self.model.named_buffers())
+        return {name: named[name] for name in self.outer.anchors}
+
+    def _anchors(self) -> list[Tensor]:
+        return list(self.outer.anchors.values())
+
+
+@dataclass
+class LocalReplayed(Gradients):
+    """True sizes and true traffic of rounds without computation: seeded noise in every bucket."""
+
+    course: Course
+    exchange: OuterExchange
+    seed: int
+    values: bool  # False: buckets are of shapes alone
+
+    def __post_init__(self) -> None:
+        noise = torch.Generator().manual_seed(self.seed)
+        every = [memory for each in self.exchange.laid for memory in each if self.values]
+        sizes = {id(each): sum(laid.buffer.numel() for laid in each.laid) for each in every}
+        self._patterns = {key: torch.randn(size, generator=noise) for key, size in sizes.items()}
+
+    def compute(self, step: int) -> float:
+        self.exchange.submit(lambda fragment: None, self._patterns)
+        return float("nan")
+
+
+def own_replica(together: Together) -> Any:
+    """What makes a rank's replica of a model."""
+    make = partial(OwnReplica, together=together)
+    return lambda model, exchange, bucket_mb: make(model)

@@ -1,0 +1,66 @@
+"""Which fragments are sent and land after which step."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from harness.config.local_steps import LocalSteps
+
+
+class Due(NamedTuple):
+    """What is to be done after a step."""
+
+    sends: tuple[int, ...] = ()  # fragments
+    lands: tuple[int, ...] = ()
+    dense: bool = False  # sent as they are
+    ends: bool = False  # the round does
+
+
+@dataclass
+class Rounds:
+    """The round in progress: its number, the step it began with, and how long it is.
+
+    Fragment p of P lands (p + 1) / P into the round, and is sent `lag` steps before. A round of the
+    warm-up is one step, in which all are exchanged.
+    """
+
+    layout: LocalSteps
+    number: int = field(default=0, init=False)
+    first: int = field(default=0, init=False)  # step
+    steps_apart: int = field(init=False)  # of this round's exchanges
+
+    def __post_init__(self) -> None:
+        self.steps_apart = self.layout.steps_apart
+
+    @property
+    def warms_up(self) -> bool:
+        return self.number < self.layout.warmup_rounds
+
+    @property
+    def steps(self) -> int:
+        """Steps of the round in progress."""
+        return 1 if self.warms_up else self.steps_apart * self.layout.fragments
+
+    def due(self, step: int) -> Due:
+        """What follows `step`, which is one of the round in progress."""
+        fragments = self.layout.fragments
+        if self.warms_up:
+            every = (*range(fragments),)
+            return Due(every, every, dense=True, ends=True)
+        done = step + 1 - self.first
+        return Due(
+            self._at(done + self.layout.lag),
+            self._at(done),
+            ends=done == self.steps_apart * fragments,
+        )
+
+    def _at(self, done: int) -> tuple[int, ...]:
+        turn, left = divmod(done, self.steps_apart)
+        return () if left or not 1 <= turn <= self.layout.fragments else (turn - 1,)
+
+    def begin(self, step: int, steps_apart: int | None = None) -> None:
+        """The next round begins with `step`; its exchanges are as far apart as can be of these.
+
+        None: as `h` says.
+        """
+        self.number, self.first = self.number + 1, step
+        self.steps_apart = max(self.layout.lag + 1, steps_apart or self.layout.steps_apart)
