@@ -79,10 +79,18 @@ class Controller(Protocol):
     needs_norms: bool = False  # it looks at the norms of `Measurement`
     # what exchanges take decides; False: on every network it chooses alike, and so training is too
     reacts_to_network: bool = True
+    chooses_horizon: bool = False  # it says how many local steps are taken between two exchanges
 
     def density(self, seen: Observation | None) -> float:
         """Density in (0, 1] for the next exchange; `seen` is the last, None before the first."""
         ...
+
+    def horizon(self, seen: Observation) -> int:
+        """Steps from the exchange `seen` to the next, >= 1; asked of one that `chooses_horizon`.
+
+        At the begin of each round of local steps, before the density of its exchange.
+        """
+        return seen.local_steps
 
     def state(self) -> dict[str, float]:
         """Quantities worth recording beside the density (one row per step); may be empty."""

@@ -163,6 +163,11 @@ def _can_be_dealt(c: Combination, fragments: int) -> None:
     fragments_of(c.run.shapes(), fragments, layout.pattern)
 
 
+def _keeps(controller: Any) -> bool:
+    """True if it chooses horizons, and no density but 1."""
+    return controller.chooses_horizon and getattr(controller, "d_min", 1.0) == 1
+
+
 def _lags(c: Combination) -> bool:
     return isinstance(c.run.parallel, LocalSteps) and c.run.parallel.lag > 0
 
@@ -209,6 +214,8 @@ SPLIT = Beside("with parallel=split", lambda c: type(c.run.parallel) is Split)
 PIPELINE = Beside("with parallel=pipeline", lambda c: isinstance(c.run.parallel, Pipeline))
 SERVER = Beside("with parallel=server", lambda c: c.serves(*MODES))
 LOCAL = Beside("with parallel=local", lambda c: isinstance(c.run.parallel, LocalSteps))
+UNROUNDED = Beside("with controller {c.controller.__class__.__name__}",
+                   lambda c: c.controller.chooses_horizon)  # fmt: skip
 LAGGING = Beside("with parallel.lag above 0", _lags)
 SYNC = Beside("with parallel.mode=sync", lambda c: c.serves("sync"))
 ASYNC = Beside("with parallel.mode=async", lambda c: c.serves("async"))
@@ -305,6 +312,10 @@ CONSTRAINTS = (
                _is_not("per_bucket")),
     Constraint(LOCAL, "watch", "null", "where gradients are not what is compressed",
                _is_not(None)),
+    Constraint(UNROUNDED, "parallel", "local", "which chooses how many steps workers take alone",
+               lambda _, layout: not isinstance(layout, LocalSteps)),
+    Constraint(UNROUNDED, "controller.agree", "min or mean", "whose rounds all take alike",
+               _is_not("min", "mean")),
     Constraint(LAGGING, "emulation.compression", "own or null",
                "where it goes on beside the steps that hide it", _is_not("own", None)),
     Constraint(LAGGING, "emulation.interference", "1", "where it goes on beside computation",
@@ -343,7 +354,7 @@ CONSTRAINTS = (
     Constraint(LEVELLED, "fusion", "uncompressed", "whose rank follows from a density",
                _is_not("uncompressed")),
     Constraint(LEVELLESS, "controller", "fixed", "which sends as many bytes at any density",
-               lambda _, controller: not isinstance(controller, Fixed)),
+               lambda _, controller: not (isinstance(controller, Fixed) or _keeps(controller))),
     Constraint(LEVELLESS, "controller.density", "1", "which sends as many bytes at any density",
                _is_not(1)),
     Constraint(UNIFORM, "controller.agree", "min or mean", "which needs one density on all workers",

@@ -61,6 +61,8 @@ BROKEN: tuple[tuple[str, ...], ...] = (  # a command line for each row, in the o
     (LOCAL, "activations=dct_mp"),
     (LOCAL, "overlap=after_backward"),
     (LOCAL, "+watch._target_=harness.config.watch.Watch"),
+    ("controller=cu_target", "controller.agree=min"),
+    (LOCAL, "controller=cu_target"),
     (LOCAL, "parallel.lag=1", "emulation.compression=device", PACED, VIRTUAL),
     (LOCAL, "parallel.lag=1", "emulation.interference=2", PACED, VIRTUAL),
     (SERVER, "parallel.threads=2"),

@@ -138,6 +138,10 @@ class VirtualExchange:
             **done.told,
         )
 
+    def agree(self, value: float, how: str) -> float:
+        """One value for all workers, between two exchanges; its time is the next one's."""
+        return self.workers.agree(value, how)
+
     def finish(self) -> Exchanged:
         assert self._took is not None
         return self._took

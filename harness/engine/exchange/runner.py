@@ -81,6 +81,11 @@ class Runner:
     def put(self, task: ExchangeStart | list[BucketJob]) -> None:
         self._tasks.put(task)
 
+    def agree(self, value: float, how: str) -> float:
+        """One value for all workers, by the network lane while no exchange goes on."""
+        asks = partial(self.workers.agree, value, how)
+        return float(self._wire.post(asks, self.clock.now()).result())
+
     def close(self, join_s: float) -> bool:
         """Finish what there is, end all threads; whether they did within `join_s`."""
         self._tasks.put(None)

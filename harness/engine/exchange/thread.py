@@ -123,6 +123,11 @@ class Exchange:
         self._seen = seen
         self.step = seen.step + 1
 
+    def agree(self, value: float, how: str) -> float:
+        """One value for all workers, who ask between two exchanges: the `min` or `mean`."""
+        self._raise_if_failed()
+        return self._runner.agree(value, how)
+
     def close(self) -> None:
         """End the threads; raises ExchangeError when one hangs in a collective."""
         if not self._runner.close(JOIN_S):

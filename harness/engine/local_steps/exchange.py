@@ -173,7 +173,23 @@ class OuterExchange:
             )
             self._since, self._waited_s = LocalSums(), 0.0
         if self._due.ends:
-            self.rounds.begin(self._step)
+            self.rounds.begin(self._step, self._horizon())
+
+    def _horizon(self) -> int | None:
+        """Steps between the exchanges of the next round, one number for all; None: as asked for.
+
+        Where workers agree on the least density they do on the largest horizon: both are the
+        answer of who is worst off.
+        """
+        reduction = self.reduction
+        if self.seen is None or not reduction.controller.chooses_horizon:
+            return None
+        steps = reduction.controller.horizon(self.seen)
+        if steps < 1:
+            raise ValueError(f"controller chose a horizon of {steps} steps, allowed >= 1")
+        if reduction.agree == "min":
+            return -round(self.exchange.agree(-steps, "min"))
+        return round(self.exchange.agree(steps, "mean"))
 
     def see(self, seen: Observation) -> None:
         """The controllers have seen this of the exchange that ended last."""

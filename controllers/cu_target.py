@@ -1,0 +1,52 @@
+"""Compute-utilisation target: the fewest local steps that keep workers computing.
+
+The measure is that of Streaming DiLoCo (Douillard et al., 2025), the share of time that workers
+compute; the rule is ours. What an exchange costs, o seconds exposed and compressing, is paid once
+in n steps of c seconds each: n c / (n c + o) >= target from n = target / (1 - target) o / c on.
+"""
+
+from dataclasses import dataclass, field
+from math import ceil
+
+from controllers.base import Controller, Observation
+from controllers.limits import check, check_share, check_whole, is_number
+
+
+@dataclass(kw_only=True)
+class CuTarget(Controller):
+    """Chooses the least horizon whose predicted compute utilisation is `target`, at one density.
+
+    What is predicted is that the next exchange costs what the last one did.
+    """
+
+    target: float = 0.9  # compute utilisation, in (0, 1)
+    at_density: float = 1.0  # of every exchange, in (0, 1]
+    h_min: int = 1  # steps, in [1, h_max]
+    h_max: int = 512  # steps, >= 1
+    same_everywhere = True
+    chooses_horizon = True
+    _steps: int | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check("target", self.target, is_number(self.target) and 0 < self.target < 1, "in (0, 1)")
+        check_share(at_density=self.at_density)
+        check_whole(1, h_max=self.h_max, h_min=self.h_min)
+        check("h_min", self.h_min, self.h_min <= self.h_max, f"at most {self.h_max} (h_max)")
+
+    def density(self, seen: Observation | None) -> float:
+        return self.at_density
+
+    def horizon(self, seen: Observation) -> int:
+        """In [h_min, h_max]."""
+        step_s, cost_s = seen.compute_s / seen.local_steps, seen.exposed_s + seen.compress_s
+        most = self.h_max * step_s * (1 - self.target) / self.target
+        affordable = cost_s <= most and step_s > 0
+        wanted = (
+            ceil(self.target / (1 - self.target) * cost_s / step_s) if affordable else self.h_max
+        )
+        self._steps = min(self.h_max, max(self.h_min, wanted))
+        return self._steps
+
+    def state(self) -> dict[str, float]:
+        """The horizon chosen last; empty before."""
+        return {} if self._steps is None else {"steps": float(self._steps)}
