@@ -1,0 +1,162 @@
+"""What is claimed of local steps, decided by replays at true size, by training, or by arithmetic.
+
+The published grid is of four L40S over NCCL and tbf: published.csv has its rows, README.md where
+they are from. A margin that is not published is a constant here, fixed before any run.
+"""
+
+import json
+from collections.abc import Callable
+from functools import cache
+from math import inf
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pandas as pd
+
+from harness.reporting.claims.base import Found, Group, PaperClaims, Runs, below, listed
+
+GRID, PEAK = "local_steps_utilisation", "local_steps_peak"
+RATES = (50.0, 200.0, 1000.0, 5000.0, 20_000.0, 100_000.0, 1_000_000.0)  # Mbit/s
+NEEDED = (0.5, 0.75, 0.9, 0.95)  # utilisations whose rate is told
+APART = 0.1  # median relative error of utilisations: what a prediction of times has to keep
+LIKE = 0.1  # relative, of what is "about" as large
+LOSS = 1.01  # final loss over another's that costs less than 1 %
+SPLIT = (1, 2, 4, 8)  # fragments
+TERA, GIGA, HOUR_S = 1e12, 1e9, 3600
+TRAINED = ("local_steps_images", "local_steps_text")
+
+
+@cache
+def published() -> pd.DataFrame:
+    return pd.read_csv(Path(__file__).with_name("published.csv"))
+
+
+def printed(id: str, **columns: str) -> pd.Series:
+    """Values of published rows by metric."""
+    rows = published()[published().id == id]
+    for column, value in columns.items():
+        rows = rows[rows[column] == value]
+    return rows.set_index("metric").value.astype(float)
+
+
+def steps_of(method: str) -> int | None:
+    """H of a method's published name; None: gradients are exchanged, in buckets."""
+    name, _, steps = method.partition(" H=")
+    return None if name == "ddp" else int(steps)
+
+
+def utilisation(group: Group, steps: int | None) -> float:
+    method = "allreduce" if steps is None else f"diloco_h={steps}"
+    parts = [group.mean(part, method)[method] for part in ("compute_s", "iteration_s")]
+    return parts[0] / parts[1]
+
+
+def near_the_grid(runs: Runs) -> Found:
+    """Utilisation of every published cell, against that of a replay of the same sizes."""
+    rows = published()[
+        (published().id == "dm_cu_grid") & (published().metric == "compute_utilisation")
+    ]
+    errors: dict[str, float] = {}
+    for row in rows.itertuples():
+        group = runs.of(GRID, profile__rate_mbit=float(str(row.network).split()[0]))
+        found = utilisation(group, steps_of(str(row.method)))
+        errors[f"{row.method}, {row.network}"] = abs(found / float(str(row.value)) - 1)
+    worst = max(errors, key=lambda key: errors[key])
+    told = f"median error {median(errors.values()):.1%} of {len(errors)} cells"
+    return Found(median(errors.values()) <= APART, f"{told}; worst {errors[worst]:.0%}, {worst}")
+
+
+def needed_mbit(runs: Runs, steps: int, wanted: float) -> float:
+    """Rate at which workers compute `wanted` of the time: between the grid's, of exchange over step.
+
+    inf: beyond the highest.
+    """
+    over = []
+    for rate in RATES:
+        found = utilisation(runs.of(GRID, profile__rate_mbit=rate), steps)
+        over.append(1 / found - 1)
+    most = 1 / wanted - 1
+    if over[-1] > most:
+        return inf
+    logs = np.interp(np.log(most), np.log(over[::-1]), np.log(RATES[::-1]))
+    return float(np.exp(logs))
+
+
+def needs_a_share_of_the_rate(runs: Runs) -> Found:
+    one, many = (needed_mbit(runs, steps, 0.5) for steps in (1, 32))
+    share = one / many
+    told = f"{one:,.0f} and {many:,.0f} Mbit/s for a half: 1/{share:.3g}"
+    return Found(abs(share / 32 - 1) <= LIKE, told)
+
+
+def needed(runs: Runs) -> Found:
+    """Required Mbit/s of each horizon, for information: more steps need less."""
+    found = {h: [needed_mbit(runs, h, each) for each in NEEDED] for h in (1, 8, 32, 128)}
+    falls = all(a > b for more, less in zip(list(found.values())[:-1], list(found.values())[1:],
+                strict=True) for a, b in zip(more, less, strict=True) if a < inf)  # fmt: skip
+    told = (f"H={h}: " + ", ".join(f"{each:,.0f}" for each in rates) for h, rates in found.items())
+    return Found(falls, "; ".join(told) + " Mbit/s for 50, 75, 90, 95 %")
+
+
+def peak_falls(runs: Runs) -> Found:
+    """Highest rate over a second, of a model of layers alike."""
+    group = runs.of(PEAK)
+    peaks: dict[str, float] = {}
+    for fragments in SPLIT:
+        rows = group.rows(group.method(**_fragments(group, fragments)))
+        told = [json.loads((Path(path) / "summary.json").read_text()) for path in rows.path]
+        peaks[str(fragments)] = float(np.mean([each["peak_mbit"] for each in told]))
+    shares = [peaks["1"] / peaks[str(fragments)] / fragments for fragments in SPLIT]
+    holds = all(abs(each - 1) <= LIKE for each in shares)
+    return Found(holds, f"Mbit/s by fragments: {listed(peaks)}")
+
+
+def _fragments(group: Group, fragments: int) -> dict[str, str]:
+    names = set(group.rows().method)
+    more = f"_fragments={fragments}" if fragments > 1 else ""
+    found = [name for name in names if (more in name if more else "fragments" not in name)]
+    return {"method": found[0] if len(found) == 1 else f"fragments {fragments}"}
+
+
+def overlap_costs_little(experiment: str) -> Callable[[Runs], Found]:
+    def decide(runs: Runs) -> Found:
+        """Final loss of fragments that lag, over that of DiLoCo of as many steps."""
+        group = runs.of(experiment)
+        streaming = [each for each in set(group.rows().method) if "streaming" in each]
+        found = group.ratio("loss_left", streaming[0], "diloco_h=32")
+        return Found(below(found, LOSS), f"{found.mean:.4g} times the loss")
+
+    return decide
+
+
+def wire_time(runs: Runs) -> Found:
+    told = printed("wire_time_text")
+    bits = told["parameters"] * GIGA * told["bits_per_parameter"]
+    up_s = bits / (told["uplink"] * 1e6)
+    down_s = told["peers"] * bits / (told["downlink"] * 1e6)
+    fits = max(up_s, down_s) <= told["communication_time"]
+    return Found(fits, f"{up_s:.0f} s up, {down_s:.0f} s down")
+
+
+def column_rate(runs: Runs) -> Found:
+    told = printed("rate_column")
+    rate = 8 * told["traffic"] * TERA / (told["time"] * HOUR_S) / GIGA
+    return Found(abs(rate / told["rate"] - 1) <= LIKE, f"{rate:.3g} Gbit/s")
+
+
+PAPER = PaperClaims("local_steps", workers=4)
+PAPER.says("dm_cu_grid", "replays have the utilisation of four L40S, within 10 % in the median",
+           near_the_grid, ours=True)  # fmt: skip
+PAPER.says("local_steps_rate", "H = 32 needs about 1/32 of the rate for equal utilisation",
+           needs_a_share_of_the_rate)  # fmt: skip
+PAPER.says("local_steps_rate", "more local steps need a lower rate, at every utilisation", needed,
+           ours=True)  # fmt: skip
+PAPER.says("local_steps_peak", "the peak rate falls as one over the fragments", peak_falls)
+PAPER.says("wire_time_text", "a round of 72.7 B parameters is sent and received in 70 s", wire_time,
+           by_construction="it is arithmetic of what is printed")  # fmt: skip
+PAPER.says("rate_column", "441 TB in 109 h are sent at 1 Gbit/s", column_rate,
+           by_construction="it is arithmetic of what is printed")  # fmt: skip
+for experiment in TRAINED:
+    PAPER.says(experiment, "fragments that lag cost less than 1 % of the loss",
+               overlap_costs_little(experiment))  # fmt: skip
