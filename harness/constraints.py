@@ -18,6 +18,7 @@ from torch import Size
 from compressors.activations.base import Activations
 from compressors.activations.dense import Dense
 from compressors.base import Compressor
+from compressors.dense import Dense as DenseGradient
 from controllers.base import Controller
 from controllers.fixed import Fixed
 from harness.config.local_steps import LocalSteps
@@ -214,6 +215,10 @@ SPLIT = Beside("with parallel=split", lambda c: type(c.run.parallel) is Split)
 PIPELINE = Beside("with parallel=pipeline", lambda c: isinstance(c.run.parallel, Pipeline))
 SERVER = Beside("with parallel=server", lambda c: c.serves(*MODES))
 LOCAL = Beside("with parallel=local", lambda c: isinstance(c.run.parallel, LocalSteps))
+GOSSIP = Beside(
+    "with parallel.peers=pair",
+    lambda c: isinstance(c.run.parallel, LocalSteps) and c.run.parallel.is_gossip,
+)
 UNROUNDED = Beside("with controller {c.controller.__class__.__name__}",
                    lambda c: c.controller.chooses_horizon)  # fmt: skip
 LAGGING = Beside("with parallel.lag above 0", _lags)
@@ -312,6 +317,14 @@ CONSTRAINTS = (
                _is_not("per_bucket")),
     Constraint(LOCAL, "watch", "null", "where gradients are not what is compressed",
                _is_not(None)),
+    Constraint(GOSSIP, "compressor", "dense", "whose workers send each other their weights",
+               lambda _, compressor: not isinstance(compressor, DenseGradient)),
+    Constraint(GOSSIP, "controller", "fixed", "whose rounds are of one length",
+               lambda _, controller: not isinstance(controller, Fixed)),
+    Constraint(GOSSIP, "workers_per_node", "1", "whose workers have a node each", _is_not(1)),
+    Constraint(GOSSIP, "network.alike", "false", "whose workers meet in pairs", _is_not(False)),
+    Constraint(GOSSIP, "emulation.compute", "measured or paced", "where there is a model",
+               _is_not("measured", "paced")),
     Constraint(UNROUNDED, "parallel", "local", "which chooses how many steps workers take alone",
                lambda _, layout: not isinstance(layout, LocalSteps)),
     Constraint(UNROUNDED, "controller.agree", "min or mean", "whose rounds all take alike",

@@ -19,6 +19,7 @@ REPLAY, PACED = "emulation.compute=replay", "emulation.compute=paced"
 SERVED = (VIRTUAL, SERVER, "method=topk", "controller.density=0.1")
 ASYNC = (*SERVED, "parallel.mode=async")
 PIPELINE = ("model=convnet", "dataset=digits", "parallel=pipeline")
+GOSSIP = (LOCAL, "parallel.peers=pair", "parallel.outer=momentum")
 TIMED = ("model=mlp_as_resnet20",)
 BROKEN: tuple[tuple[str, ...], ...] = (  # a command line for each row, in the order of the table
     ("steps=null",),
@@ -61,6 +62,11 @@ BROKEN: tuple[tuple[str, ...], ...] = (  # a command line for each row, in the o
     (LOCAL, "activations=dct_mp"),
     (LOCAL, "overlap=after_backward"),
     (LOCAL, "+watch._target_=harness.config.watch.Watch"),
+    (*GOSSIP, "method=topk"),
+    (*GOSSIP, "controller=warmup"),
+    (*GOSSIP, "workers_per_node=2"),
+    (*TIMED, *GOSSIP, VIRTUAL, REPLAY, "network.alike=true"),
+    (*TIMED, *GOSSIP, VIRTUAL, REPLAY),
     ("controller=cu_target", "controller.agree=min"),
     (LOCAL, "controller=cu_target"),
     (LOCAL, "parallel.lag=1", "emulation.compression=device", PACED, VIRTUAL),

@@ -125,6 +125,11 @@ def method_of(config: dict[str, Any]) -> Method:
     )
 
 
+def local_of(config: dict[str, Any]) -> bool:
+    """Whether workers of a run with these settings take local steps."""
+    return bool(_section(config, "parallel", DATA)["_target_"] == LOCAL)
+
+
 def _section(config: dict[str, Any], key: str, usual: str) -> dict[str, Any]:
     """Section `key` of a configuration, with `usual` as its class where it names none."""
     told = config.get(key)

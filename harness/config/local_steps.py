@@ -9,6 +9,7 @@ from math import isfinite
 from typing import ClassVar
 
 OUTER = ("nesterov", "momentum", "none")
+PEERS = ("all", "pair")
 PATTERNS = ("strided", "sequential")
 
 
@@ -32,12 +33,13 @@ class LocalSteps:
     pattern: str = "strided"  # strided | sequential: how layers are dealt to fragments
     lag: int = 0  # steps between sending a fragment and applying its mean
     blend: float = 0.0  # share of its own weights that a worker keeps of a fragment
+    peers: str = "all"  # all | pair: whose weights are averaged, all workers' or two at a time
     warmup_rounds: int = 0  # rounds of one step at the beginning, exchanged dense
 
     def __post_init__(self) -> None:
         for key, least in (("h", 1), ("fragments", 1), ("lag", 0), ("warmup_rounds", 0)):
             _check_whole(key, getattr(self, key), least)
-        for key, choices in (("outer", OUTER), ("pattern", PATTERNS)):
+        for key, choices in (("outer", OUTER), ("pattern", PATTERNS), ("peers", PEERS)):
             if (value := getattr(self, key)) not in choices:
                 raise ValueError(f"{key} must be {' or '.join(choices)}, got {value!r}")
         _check_number("outer_lr", self.outer_lr, "a number > 0", lambda x: x > 0)
@@ -47,7 +49,21 @@ class LocalSteps:
         _check_number("blend", self.blend, "a number in [0, 1]", lambda x: 0 <= x <= 1)
         if self.outer == "none" and self.outer_momentum:
             raise ValueError(f"outer_momentum must be 0 with outer=none, got {self.outer_momentum}")
+        asked = self.outer, self.fragments, self.warmup_rounds
+        if self.is_gossip and asked != ("momentum", 1, 0):
+            raise ValueError(
+                "peers=pair needs outer=momentum, fragments=1 and warmup_rounds=0, got "
+                f"outer={self.outer}, fragments={self.fragments}, "
+                f"warmup_rounds={self.warmup_rounds}"
+            )
+        if self.is_gossip and self.lag:
+            raise ValueError(f"lag must be 0 with peers=pair, got {self.lag}")
         self._check_fragments()
+
+    @property
+    def is_gossip(self) -> bool:
+        """Workers meet in pairs, and have no weights in common."""
+        return self.peers == "pair"
 
     def _check_fragments(self) -> None:
         if self.h % self.fragments:

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
+from harness.config.local_steps import LocalSteps
 from harness.config.network import NetworkChoice
 from harness.config.run import Emulation, Run
 from harness.emulation.shaping import Shaping
@@ -34,7 +35,7 @@ def summarize(
     """
     steps, events = summary.rows(run_dir / "steps.csv"), read_events(run_dir)
     ends = [event for event in events if event["event"] == "rank_finished"]
-    in_ring = run.parallel.ranks == 1 and not run.parallel.servers
+    in_ring = _in_ring(run)
     carried = byte_audit.payload(steps, run.workers_per_node, ends, in_ring)
     time_s = max((float(row["time_s"]) for row in steps), default=0.0)
     took_s = max(0.0, time_s - summary.began_s(events))
@@ -62,6 +63,12 @@ def summarize(
     return summary.of(run_dir, events, reasons, proof)
 
 
+def _in_ring(run: Run) -> bool:
+    """Whether all traffic is collectives of all workers, each of whom sends to the next."""
+    in_pairs = isinstance(run.parallel, LocalSteps) and run.parallel.is_gossip
+    return run.parallel.ranks == 1 and not run.parallel.servers and not in_pairs
+
+
 def by_link(run_dir: Path) -> dict[str, list[dict[str, str]]]:
     """Rows of links.csv, in order of time, by link."""
     found: dict[str, list[dict[str, str]]] = defaultdict(list)
@@ -74,7 +81,7 @@ def _delivered(
     run_dir: Path, run: Run, events: list[dict], rows: dict[str, list[dict[str, str]]]
 ) -> delivery.Delivery:
     """Judge delivery for runs that exchange gradients alone; other traffic is in no collective."""
-    profile, in_ring = run.profile, run.parallel.ranks == 1 and not run.parallel.servers
+    profile, in_ring = run.profile, _in_ring(run)
     assert isinstance(run.network, Shaping)
     if not in_ring or run.nodes < 2:
         return delivery.Delivery(0.0)

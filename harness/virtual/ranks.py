@@ -168,6 +168,7 @@ class VirtualRun:
             replica=partial(Borrowed, rank=rank, shared=self._shared, clock=clock),
             executor=partial(VirtualExecutor, self._world),
             once=self._once,
+            channel=partial(self._wires.channel, rank, device=self._device),
             **pipeline,
         )
 

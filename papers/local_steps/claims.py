@@ -46,7 +46,9 @@ def steps_of(method: str) -> int | None:
     return None if name == "ddp" else int(steps)
 
 
-def utilisation(group: Group, steps: int | None) -> float:
+def utilisation(runs: Runs, rate: float, steps: int | None) -> float:
+    """Share of a step in which workers compute; their optimizers differ, and cost nothing."""
+    group = runs.of(GRID, profile__rate_mbit=rate, optimizer__kind="adamw" if steps else "sgd")
     method = "allreduce" if steps is None else f"diloco_h={steps}"
     parts = [group.mean(part, method)[method] for part in ("compute_s", "iteration_s")]
     return parts[0] / parts[1]
@@ -59,8 +61,7 @@ def near_the_grid(runs: Runs) -> Found:
     ]
     errors: dict[str, float] = {}
     for row in rows.itertuples():
-        group = runs.of(GRID, profile__rate_mbit=float(str(row.network).split()[0]))
-        found = utilisation(group, steps_of(str(row.method)))
+        found = utilisation(runs, float(str(row.network).split()[0]), steps_of(str(row.method)))
         errors[f"{row.method}, {row.network}"] = abs(found / float(str(row.value)) - 1)
     worst = max(errors, key=lambda key: errors[key])
     told = f"median error {median(errors.values()):.1%} of {len(errors)} cells"
@@ -68,19 +69,16 @@ def near_the_grid(runs: Runs) -> Found:
 
 
 def needed_mbit(runs: Runs, steps: int, wanted: float) -> float:
-    """Rate at which workers compute `wanted` of the time: between the grid's, of exchange over step.
+    """Rate at which workers compute `wanted` of the time, between those of the grid.
 
-    inf: beyond the highest.
+    What an exchange takes over what steps do is a straight line in one over the rate. inf: beyond
+    the highest.
     """
-    over = []
-    for rate in RATES:
-        found = utilisation(runs.of(GRID, profile__rate_mbit=rate), steps)
-        over.append(1 / found - 1)
+    over = [1 / utilisation(runs, rate, steps) - 1 for rate in RATES]
     most = 1 / wanted - 1
     if over[-1] > most:
         return inf
-    logs = np.interp(np.log(most), np.log(over[::-1]), np.log(RATES[::-1]))
-    return float(np.exp(logs))
+    return float(1 / np.interp(most, over[::-1], [1 / rate for rate in RATES[::-1]]))
 
 
 def needs_a_share_of_the_rate(runs: Runs) -> Found:

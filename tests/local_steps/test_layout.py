@@ -9,6 +9,7 @@ from torch import nn
 
 from harness.config.local_steps import LocalSteps
 from harness.engine.local_steps.fragments import fragments_of
+from harness.engine.local_steps.gossip import partner
 from harness.engine.local_steps.rounds import Rounds
 
 
@@ -26,6 +27,11 @@ from harness.engine.local_steps.rounds import Rounds
         ({"outer": "adam"}, "outer must be nesterov or momentum or none, got 'adam'"),
         ({"pattern": "odd"}, "pattern must be strided or sequential"),
         ({"h": 0}, "h must be a whole number >= 1, got 0"),
+        ({"peers": "pair"}, "peers=pair needs outer=momentum"),
+        (
+            {"peers": "pair", "outer": "momentum", "lag": 1},
+            "lag must be 0 with peers=pair, got 1",
+        ),
         ({"lag": -1}, "lag must be a whole number >= 0"),
     ],
 )
@@ -98,3 +104,15 @@ def test_a_fragment_is_sent_and_lands_once_a_round_before_the_next_is_sent(h, fr
     ]
     assert landed[2 * fragments :] == expected
     assert sent[2 * fragments :] == [(step - lag, each) for step, each in expected]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5, 8])
+def test_partners_choose_each_other_and_change(workers):
+    met = set()
+    for number in range(40):
+        pairs = [partner(rank, workers, number, seed=3) for rank in range(workers)]
+        two = {(rank, other) for rank, other in enumerate(pairs) if other is not None}
+        assert all(rank != other and pairs[other] == rank for rank, other in two)
+        assert pairs.count(None) == workers % 2
+        met |= two
+    assert len(met) == workers * (workers - 1)

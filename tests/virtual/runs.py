@@ -1,6 +1,7 @@
 """Small runs: in virtual time, and by as many real ranks over gloo."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -15,7 +16,7 @@ from harness.engine.training.build import build_loop
 from harness.engine.training.rank_context import RankContext
 from harness.engine.training.resume import resumed
 from harness.engine.training.together import Machines
-from harness.engine.training.worker import barrier_min, gather
+from harness.engine.training.worker import barrier_min, gather, to_rank
 from harness.preview import composed
 from harness.records import status
 from harness.records.run_directory import TABLES, Table
@@ -73,6 +74,7 @@ def rank(folder: Path, run: Run) -> list[tuple[float, float, int, int]]:
     context = RankContext(
         folder, own, own == 0, clock, workers, torch.device("cpu"), together, run.dataset
     )
+    context = context._replace(channel=partial(to_rank, workers.group, device=context.device))
     loop = build_loop(run, context._replace(begin=resumed(run.resume_from)))
     clock.start()
     loop.run()

@@ -25,7 +25,10 @@ RUNS = {
                    "model=resnet20", "model.depth=8", "steps=6", "method=acp_sgd"),
     "agreed": ("parallel.h=2", "method=topk", "controller=warmup", "controller.agree=min",
                "parallel.outer=momentum", "accumulate=2"),
+    "gossip": ("parallel.h=3", "parallel.peers=pair", "parallel.outer=momentum",
+               "parallel.outer_momentum=0.3", "workers=3"),
 }  # fmt: skip
+RESUMED = [("diloco", 6), ("streaming top-k", 7), ("agreed", 5), ("gossip", 7)]
 EQUAL = ["step", "rank", "loss", "samples", "sent_bytes", "received_bytes", "dense_bytes",
          "density", "round", "horizon", "fragment"]  # fmt: skip
 
@@ -181,9 +184,10 @@ def test_weights_do_not_depend_on_network_and_are_those_of_real_ranks(name, tmp_
     pd.testing.assert_frame_equal(rows(ours)[EQUAL], rows(theirs)[EQUAL])
     told = [pd.read_csv(run / "evaluations.csv").value.tolist() for run in (ours, theirs)]
     assert told[0] == told[1]
+    assert name != "gossip" or 0 < distances(ours)[-1] < 1
 
 
-@pytest.mark.parametrize(("name", "stop"), [("diloco", 6), ("streaming top-k", 7), ("agreed", 5)])
+@pytest.mark.parametrize(("name", "stop"), RESUMED)
 def test_it_goes_on_in_mid_round_as_if_it_had_not_stopped(name, stop, tmp_path):
     """And the inner optimizer's state with it; of streaming a fragment is under way."""
     asked = (*LOCAL, "workers=2", *RUNS[name], "eval_every=1")
@@ -215,3 +219,42 @@ def test_a_horizon_is_one_for_all_workers_and_follows_the_network(tmp_path):
     assert found.groupby("step").horizon.nunique().eq(1).all() and found.horizon.mod(2).eq(0).all()
     assert 2 * found.horizon.min() < found.horizon.max()
     assert json.loads((run / "summary.json").read_text())["compute_utilisation"] > 0.8
+
+
+def test_pairs_take_the_published_step_and_their_distance_is_told(tmp_path):
+    """Kolehmainen et al., 2025, with both means as printed, one pair and momentum over 3 rounds."""
+    asked = (*LOCAL, *SGD, "workers=2", "parallel.h=4", "parallel.peers=pair",
+             "parallel.outer=momentum", "parallel.outer_momentum=0.3")  # fmt: skip
+    run = simulated(tmp_path / "run", *asked)
+    assert_close(weights(run), scripted(asked, gossiping))
+    assert distances(run) == [0, 0] and status(run) == "succeeded"  # two that meet every time
+    sent = rows(run).query("sent_bytes > 0")
+    assert len(sent) == 2 * 3 and sent.sent_bytes.eq(sent.dense_bytes).all()
+
+
+def distances(run: Path) -> list[float]:
+    told = pd.read_csv(run / "evaluations.csv").query("metric == 'replica_distance'")
+    return told.value.tolist()
+
+
+def gossiping(first, layout):
+    olds: list[list[torch.Tensor]] = []
+    momenta: list[list[torch.Tensor]] = []
+    eta, mu = layout.outer_lr, layout.outer_momentum
+
+    @torch.no_grad()
+    def together(models):
+        if not olds:
+            olds.extend([each.clone() for each in first.parameters()] for _ in models)
+            momenta.extend([torch.zeros_like(each) for each in first.parameters()] for _ in models)
+        for number, theirs in enumerate(tensors(*models)):
+            moved = sum(w - old[number] for w, old in zip(theirs, olds, strict=True)) / 2
+            mean = sum(old[number] for old in olds) / 2
+            for weights_of, old, momentum in zip(theirs, olds, momenta, strict=True):
+                momentum[number].mul_(mu).add_(eta * moved + eta * (mean - old[number]))
+                old[number].add_(momentum[number])
+                weights_of.copy_(old[number])
+        for anchor, old in zip(first.parameters(), olds[0], strict=True):
+            anchor.copy_(old)
+
+    return together

@@ -11,6 +11,7 @@ from harness.config.local_steps import LocalSteps
 from harness.config.run import Run
 from harness.engine.local_steps.exchange import OuterExchange
 from harness.engine.local_steps.fragments import Fragment, fragments_of
+from harness.engine.local_steps.gossip import Gossip
 from harness.engine.local_steps.gradients import LocalReplayed, LocalTrained, own_replica
 from harness.engine.local_steps.outer import OuterModel
 from harness.engine.local_steps.reduction import OuterReduction
@@ -23,6 +24,7 @@ from harness.engine.training.build import (
     exchange_of,
     loop_of,
     pace_of,
+    reduction_of,
 )
 from harness.engine.training.course import course_of
 from harness.engine.training.rank_context import RankContext, anew
@@ -90,6 +92,10 @@ def _exchange(
     if layout.lag:  # compression goes on beside the steps that hide it
         run = replace(run, emulation=replace(run.emulation, compression="own"))
     run = replace(run, overlap="after_backward")
+    if layout.is_gossip:
+        reduction: Any = reduction_of(run, context.workers, kind=OuterReduction)
+        given = reduction, context.workers, context.clock, context.channel, run.seed
+        return OuterExchange(Gossip(*given), context.clock, Rounds(layout), laid)
     exchange = exchange_of(run, context, model, {}, OuterReduction)
     exchange.reduction.statistics = statistics
     if not values and getattr(exchange, "by_shape", False):

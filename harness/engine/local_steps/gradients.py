@@ -39,6 +39,7 @@ class LocalTrained(Trained):
     evaluated, and saved as the model, are the weights in common.
     """
 
+    replica: OwnReplica
     outer: OuterModel
     blend: float
 
@@ -80,9 +81,20 @@ class LocalTrained(Trained):
         sums = self.tested()
         self.model.train()
         put(self._tensors().values(), own)
-        return self.task.metrics(self.replica.summed(sums))
+        metrics = self.task.metrics(self.replica.summed(sums))
+        return metrics | (self._apart() if self.outer.layout.is_gossip else {})
+
+    def _apart(self) -> dict[str, float]:
+        """Root mean square over workers of |weights - their mean|, over |their mean|."""
+        own = torch.cat([each.flatten() for each in self._anchors()]).double().cpu()
+        every = torch.stack(self.replica.together.gather(own))
+        mean = every.mean(0)
+        apart = (every - mean).square().sum(1).mean().sqrt() / mean.norm()
+        return {"replica_distance": apart.item()}
 
     def common(self) -> list[Tensor]:
+        if self.outer.layout.is_gossip:
+            return []
         named = self.outer.anchors
         return [named[name] for name, _ in self._parameters() if name in named]
 
@@ -101,6 +113,8 @@ class LocalTrained(Trained):
         weights = {name: each.detach() for name, each in self._parameters()}
         told = {"weights": weights, "optimizer": self.optimizer.state_dict()}
         told |= {"outer": exchange.state_dict(), "sent": self.outer.sent}
+        if self.outer.layout.is_gossip:
+            told |= {"anchors": self.outer.anchors, "velocities": self.outer.velocities}
         return super().own() | told
 
     @torch.no_grad()
@@ -109,8 +123,8 @@ class LocalTrained(Trained):
         for kept, now in (
             (own["weights"], dict(self._parameters())),
             (own["buffers"], dict(self.model.named_buffers())),
-            (shared["anchors"], self.outer.anchors),
-            (shared["velocities"], self.outer.velocities),
+            ((shared | own)["anchors"], self.outer.anchors),
+            ((shared | own)["velocities"], self.outer.velocities),
         ):
             for name, value in now.items():
                 value.copy_(kept[name])

@@ -49,11 +49,14 @@ class OuterModel:
     def moved(self, number: int, into: dict[str, Tensor]) -> None:
         """Write what fragment `number` has moved to its pseudo-gradients `into`, by name.
 
-        Of statistics it is their values, which are averaged.
+        Of statistics, and with gossip, it is their values that are averaged.
         """
         parameters, statistics = self.fragments[number]
         for name, each in parameters.items():
-            torch.sub(self.anchors[name], each, out=into[name])
+            if self.layout.is_gossip:
+                into[name].copy_(each)
+            else:
+                torch.sub(self.anchors[name], each, out=into[name])
             if self.alone:
                 self.sent[name] = each.detach().clone()
         for name, each in statistics.items():
@@ -64,7 +67,8 @@ class OuterModel:
         """Move the anchors of fragment `number` by the `means`, and its weights to them."""
         parameters, statistics = self.fragments[number]
         for name, each in parameters.items():
-            anchor, move = self.anchors[name], self._move(name, means[name])
+            anchor, mean = self.anchors[name], means[name]
+            move = self._move(name, anchor - mean if self.layout.is_gossip else mean)
             if self.alone:
                 sent = self.sent.pop(name)
                 move.sub_(anchor - sent)

@@ -60,6 +60,7 @@ class RankContext(NamedTuple):
     thread: int = 0  # of the rank
     pipeline_group: Any = None  # the stages of its pipeline
     everyone: Any = None  # Collectives of all ranks of all pipelines
+    channel: Any = None  # to another rank, by its number: a pipeline's Channel
     transport: Any = None  # between the trainers and their server
 
     def table(self, name: str) -> Table:

@@ -13,10 +13,11 @@ import torch
 import torch.distributed as dist
 
 from harness.clock import Clock
+from harness.config.local_steps import LocalSteps
 from harness.config.run import Run
 from harness.engine.exchange.communicated import Communicated
 from harness.engine.exchange.workers import Workers
-from harness.engine.pipeline.channel import PeerLost
+from harness.engine.pipeline.channel import GlooChannel, PeerLost
 from harness.engine.pipeline.mesh import ACROSS, ALONG, GlooPipelineGroup, everyone, meshed
 from harness.engine.training.build import build_loop
 from harness.engine.training.gradients import Gradients, Trained
@@ -103,9 +104,18 @@ def build_rank(
             pipeline_group=GlooPipelineGroup(along, device), everyone=Workers(groups[-1])
         )
         return build_loop(run, context), groups
+    groups = [across, along]
+    if isinstance(run.parallel, LocalSteps) and run.parallel.is_gossip:
+        groups.append(everyone(timeout))
+        context = context._replace(channel=lambda peer: to_rank(groups[-1], peer, device))
     loop = build_loop(run, context)
     loop.told = Communicated(run_dir, rank, workers, clock).told
-    return loop, [across, along]
+    return loop, groups
+
+
+def to_rank(group: dist.ProcessGroup, peer: int, device: torch.device) -> GlooChannel:
+    """Connect to rank `peer` of a group of all."""
+    return GlooChannel(group, peer, f"rank {peer}", device)
 
 
 def leave(loop: Loop, groups: list[dist.ProcessGroup]) -> None:

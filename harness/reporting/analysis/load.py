@@ -256,8 +256,11 @@ def _has_rows(path: Path) -> bool:
 def _conditions(config: dict[str, Any]) -> dict[str, Any]:
     """Conditions that comparable runs share, flat, as the network and the training see them.
 
-    Seeds of the profile that follow the run's network seed are none.
+    Seeds of the profile that follow the run's network seed are none. Local steps are of a method:
+    their runs compare with those whose workers exchange gradients.
     """
+    if label.local_of(config):
+        config = config | {"parallel": {"_target_": label.DATA}}
     flat = _flat({key: config[key] for key in CONDITIONS if key in config})
     follows = network_seed(config)
     return {
