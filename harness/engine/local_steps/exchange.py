@@ -62,6 +62,7 @@ class OuterExchange:
     waited_until: float = field(default=0.0, init=False)  # on the clock, at a rest
     _step: int = field(default=0, init=False)
     _due: Due = field(default=Due(), init=False)
+    _round: tuple[int, int] = field(default=(0, 0), init=False)  # its number and steps
     _release: Release | None = field(default=None, init=False)
     _begin: float = field(default=0.0, init=False)
     _backward: float = field(default=0.0, init=False)
@@ -90,6 +91,7 @@ class OuterExchange:
 
     def begin(self, release: Release | None) -> None:
         self._due, self.landed = self.rounds.due(self._step), ()
+        self._round = self.rounds.number, self.rounds.steps
         self._begin = self._backward = self.clock.now()
         self._release = release
         if sends := self._due.sends:
@@ -199,7 +201,7 @@ class OuterExchange:
     def round(self) -> dict[str, int]:
         """Columns of the step's row: `harness.records.run_directory.LocalRound`."""
         fragment = self.landed[0] if len(self.landed) == 1 else -1
-        number, horizon = self.rounds.number, self.rounds.steps
+        number, horizon = self._round
         return {"round": number, "horizon": horizon, "fragment": fragment}
 
     def settle(self) -> None:
