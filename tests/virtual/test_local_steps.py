@@ -210,13 +210,14 @@ def test_all_time_of_a_rank_is_computing_compressing_or_exposed(tmp_path):
 
 
 def test_a_horizon_is_one_for_all_workers_and_follows_the_network(tmp_path):
-    """0.9 of the time computing, on a link that is ten times slower half of the time."""
+    """Of 0.9 of the time computing, on a link that is slow half of the time, most is kept."""
     asked = ("workers=3", "controller=cu_target", "controller.agree=min", "parallel.h=2",
-             "parallel.fragments=2", "steps=150", "eval_every=150", "profile=square",
-             "profile.high_mbit=20", "profile.low_mbit=2", "profile.period_s=4")  # fmt: skip
+             "steps=600", "eval_every=600", "profile=square",
+             "profile.high_mbit=20", "profile.low_mbit=2", "profile.period_s=12",
+             "emulation.compute=replay")  # fmt: skip
     run = simulated(tmp_path / "run", *LOCAL, *asked)
     found = rows(run)
-    assert found.groupby("step").horizon.nunique().eq(1).all() and found.horizon.mod(2).eq(0).all()
+    assert found.groupby("step").horizon.nunique().eq(1).all()
     assert 2 * found.horizon.min() < found.horizon.max()
     assert json.loads((run / "summary.json").read_text())["compute_utilisation"] > 0.8
 
