@@ -1,0 +1,1 @@
+"""Hardware: what others measured on their own clusters, and testbeds that it is predicted from."""
