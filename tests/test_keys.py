@@ -39,6 +39,7 @@ OF_COLLECTIVES = (
     "network.burst_s",
     "network.packet_s",
     "network.exchange_noise",
+    "network.segment_s",
 )
 WITHOUT_EFFECT = {  # keys that a program has no use for, and whose values belong to the machine
     "pipeline": ("emulation.compression",),  # what waits for backward's end is in one order anyway
@@ -51,6 +52,8 @@ ELSEWHERE = (  # keys that have an effect in another scene alone, and what makes
     ("controller.agree", ("controller=dc2_da2", "network.latency_noise=1")),
     ("controller.agree", (*SERVER, *STRAGGLER)),
     ("network.queue_ms", ("profile=contended",)),
+    ("network.flows", ("profile.loss=0.2",)),
+    ("network.segment_bytes", ("compressor=dense", "controller.density=1", "profile.delay_ms=5")),
     ("network.update_s", ("profile=noisy", "profile.hold_s=0.01", "profile.deviation=0.5")),
     ("network.repeat", ("emulation.compute=replay", "network.alike=true", "compressor=covap",
                         "controller.density=0.2", "steps=40", "network.repeat=1")),

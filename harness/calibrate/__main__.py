@@ -2,19 +2,29 @@
 
 Collectives run on real shaped links of several rates, compressors on one core; what is measured
 takes longer on a busy machine, and less well. Then `network=calibrated` is this machine.
+
+With `--testbed ROWS.csv`, rows that others measured, nothing is measured here: constants of every
+testbed that takes rows of it are fitted to its at most four inputs, and the others are predicted.
 """
 
 import argparse
 import os
 import sys
+from pathlib import Path
 
 import torch
+from rich.console import Console
 
-from harness.calibrate import choice, compression, device, fit, links
+from harness.calibrate import choice, compression, device, fit, links, testbed
 from harness.emulation.links import BURST_US
 from harness.emulation.topology import PACKET_S
+from harness.fidelity.bench import bench_files, load_bench
+from harness.fidelity.cells import BadCell
+from harness.fidelity.row_report import assess_rows, show_rows
+from harness.fidelity.rows import read_rows
 
 PARTS = ("links", "compression")
+WIDTH = 200  # of what is printed of rows
 BUSY = 1.0  # load average beyond which a warning is due
 
 
@@ -22,6 +32,8 @@ def main() -> int:
     asked = _parsed()
     if asked.device:
         return _device(asked.device, asked.name, asked.force)
+    if asked.testbed:
+        return _testbeds(asked.testbed, asked.force)
     file = choice.path_of(asked.name)
     if not asked.name.isidentifier():
         print(f"--name must be letters, digits and _, got {asked.name!r}", file=sys.stderr)
@@ -61,6 +73,26 @@ def _device(kind: str, name: str, force: bool) -> int:
     return 0
 
 
+def _testbeds(path: Path, force: bool) -> int:
+    """Fit, print what is left; with `force`, keep constants in the testbeds' files."""
+    try:
+        rows = read_rows(path)
+        for file in bench_files():
+            bench = load_bench(file)
+            if not any(map(bench.is_of, rows)):
+                continue
+            found = testbed.fitted(bench, rows)
+            of_it = [row for row in rows if found.is_of(row)]
+            show_rows(Console(width=WIDTH, highlight=False), [found], assess_rows(of_it, [found]))
+            if force:
+                testbed.write(file, found)
+                print(file)
+    except (BadCell, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
 def _links() -> fit.Links:
     samples = links.measured(links.MeasurementGrid())
     cores = os.cpu_count()
@@ -97,6 +129,9 @@ def _parsed() -> argparse.Namespace:
         "--device", choices=("cuda", "cpu"), help="what compression costs it, for network/device"
     )
     parser.add_argument("--force", action="store_true", help="replace the file")
+    parser.add_argument(
+        "--testbed", type=Path, metavar="ROWS.csv", help="fit testbeds of others to rows of theirs"
+    )
     parser.add_argument(
         "--only", nargs="+", choices=PARTS, default=PARTS, help="measure this alone"
     )

@@ -20,6 +20,7 @@ import torch.distributed as dist
 from harness.emulation import user_namespace
 from harness.emulation.star import Star
 from harness.records import environment
+from profiles.base import Profile
 from profiles.static import Static
 
 TIMEOUT_S = 300
@@ -37,7 +38,14 @@ def enclosed() -> None:
 
 def on_ranks(nodes: int, rate_mbit: float, function: Callable[..., Any], *arguments: Any) -> list:
     """`function(*arguments)` on one rank per node of a star at `rate_mbit`; answers by rank."""
-    with Star().up(nodes, Static(rate_mbit=rate_mbit), 1.0) as network:
+    return on_ranks_of(Star(), nodes, Static(rate_mbit=rate_mbit), function, *arguments)
+
+
+def on_ranks_of(
+    star: Star, nodes: int, profile: Profile, function: Callable[..., Any], *arguments: Any
+) -> list:
+    """`on_ranks` of a star that may be told more, whose links follow `profile`."""
+    with star.up(nodes, profile, 1.0) as network:
         pipes = []
         for node in range(nodes):
             reader, writer = os.pipe()

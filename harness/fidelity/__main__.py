@@ -1,7 +1,8 @@
 """Predicts the papers' timing cells from testbeds: `python -m harness.fidelity [--cells FILE.csv]`.
 
 Inputs are constants of the testbed.yaml of each study, and no other: see there which published
-cells they were read from. What was predicted of those does not count.
+cells they were read from. What was predicted of those does not count. A FILE of rows that others
+measured, with the columns of papers/hardware/rows.csv, is predicted alone, on testbeds of its own.
 """
 
 import argparse
@@ -12,7 +13,10 @@ from rich.console import Console
 
 from harness.fidelity import show
 from harness.fidelity.assess import assess, distance, frame, orders
+from harness.fidelity.bench import benches
 from harness.fidelity.cells import BadCell, Cell, read
+from harness.fidelity.row_report import assess_rows, show_rows, told_rows
+from harness.fidelity.rows import has_rows, read_rows
 from harness.fidelity.timing import Timing, timings
 from harness.reporting.figures import fidelity as figure
 from harness.reporting.figures.theme import save
@@ -28,6 +32,8 @@ def main() -> int:
     parser.add_argument("--paper", choices=tuple(known), help="only this paper's cells")
     parser.add_argument("--out", type=Path, help="folder for fidelity.csv, fidelity.png and .pdf")
     told = parser.parse_args()
+    if told.cells and has_rows(told.cells):
+        return of_rows(told.cells, told.out)
     chosen = [known[told.paper]] if told.paper else list(known.values())
     try:
         cells = [cell for each in chosen for cell in each.cells()]
@@ -46,9 +52,28 @@ def main() -> int:
     return 0
 
 
+def of_rows(path: Path, out: Path | None) -> int:
+    """Print rows that others measured beside predictions; 2 for a file that cannot be read."""
+    try:
+        known = benches()
+        found = assess_rows(read_rows(path), known)
+        if out:
+            out.mkdir(parents=True, exist_ok=True)
+            told_rows(found).to_csv(out / "rows.csv", index=False)
+    except (BadCell, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    show_rows(_console(), known, found)
+    return 0
+
+
+def _console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+
+
 def report(chosen: list[Timing], cells: list[Cell], further: list[Cell], out: Path | None) -> None:
     """Print everything; with `out`, write the cells and their figure there."""
-    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+    console = _console()
     found = assess(cells, further)
     for each in chosen:
         show.testbed(console, each.testbed)

@@ -3,7 +3,8 @@
 ResNets and VGGs are torchvision's, at 224 x 224 pixels, built without memory. BERT is
 `BertForPreTraining` with the vocabulary padded to a multiple of eight (Devlin et al., 2019), or
 bert-base-chinese without its classifier; GPT-2 is one of ten layers, whose published 81,894,144
-parameters are those of a vocabulary of 13,317 and 1,024 positions.
+parameters are those of a vocabulary of 13,317 and 1,024 positions. LlamaDebug is torchtitan's
+`debugmodel` with GPT-2's vocabulary: 30,846,720 parameters.
 """
 
 from collections.abc import Callable
@@ -180,6 +181,25 @@ def _gpt2(
     return (*table, weight, bias._replace(multiply_adds=tokens * width * vocabulary))
 
 
+def _llama(depth: int, width: int, hidden: int, vocabulary: int, tokens: int) -> tuple[Tensor, ...]:
+    """Without biases; the output's weight is its own."""
+    table = [Tensor("tok_embeddings", (vocabulary, width), tokens * width)]
+    for layer in range(depth):
+        name, scores = f"layers.{layer}", 2 * tokens * tokens * width
+        for part in ("wq", "wk", "wv", "wo"):
+            table += _linear(f"{name}.attention.{part}", width, width, tokens, scores // 4)[:1]
+        for part, ends in (
+            ("w1", (width, hidden)),
+            ("w2", (hidden, width)),
+            ("w3", (width, hidden)),
+        ):
+            table += _linear(f"{name}.feed_forward.{part}", *ends, tokens)[:1]
+        for part in ("attention_norm", "ffn_norm"):
+            table += _norm(f"{name}.{part}", width, tokens)[:1]
+    table += _norm("norm", width, tokens)[:1]
+    return (*table, *_linear("output", width, vocabulary, tokens)[:1])
+
+
 _TABLES: dict[str, Callable[..., tuple[Tensor, ...]]] = {
     **{f"resnet{depth}": partial(_torchvision, f"resnet{depth}") for depth in (18, 50, 101, 152)},
     **{f"vgg{depth}": partial(_torchvision, f"vgg{depth}") for depth in (16, 19)},
@@ -187,5 +207,6 @@ _TABLES: dict[str, Callable[..., tuple[Tensor, ...]]] = {
     "bertlarge": partial(_bert, 24, 1024, PADDED_VOCABULARY, 64, True),
     "bert": partial(_bert, 12, 768, CHINESE_VOCABULARY, 32, False),
     "bertcn": partial(_bert, 12, 768, CHINESE_VOCABULARY, 32, False),
+    "llamadebug": partial(_llama, 6, 256, 768, 50257, 512),
     "gpt2": partial(_gpt2, 10, 768, GPT2_VOCABULARY, 1024, 1024),
 }

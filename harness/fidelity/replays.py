@@ -123,13 +123,15 @@ def _run(job: ReplayJob, method: ReplayedMethod) -> Run:
 def _on(cluster: Cluster) -> Run:
     """A run on these machines, of no model yet."""
     run, shared = _base(), min(cluster.workers, cluster.per_node)
-    network = _network(run)
+    told = {"efficiency": cluster.efficiency, "alpha_s": cluster.alpha_s, **dict(cluster.settings)}
+    if isinstance(told.get("efficiencies"), tuple):
+        told["efficiencies"] = dict(told["efficiencies"])
     return replace(
         run,
         workers=cluster.workers,
         workers_per_node=shared,
         profile=Static(cluster.rate_mbit),
-        network=replace(network, efficiency=cluster.efficiency, alpha_s=cluster.alpha_s),
+        network=replace(_network(run), **told),
     )
 
 

@@ -33,6 +33,7 @@ class Cluster(NamedTuple):
     rate_mbit: float
     efficiency: float
     alpha_s: float
+    settings: tuple[tuple[str, Any], ...] = ()  # of the network, beside these; pairs for mappings
 
     def slower(self, factor: float) -> "Cluster":
         """Copy of the cluster whose links deliver 1 / `factor` of the rate."""

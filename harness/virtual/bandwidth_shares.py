@@ -1,5 +1,6 @@
 """What connections get of links, and what they wait for, as `harness.virtual.costs` says it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from math import log2
@@ -9,6 +10,7 @@ import numpy as np
 from harness.virtual.link_states import LinkSeries, LinkState
 from harness.virtual.loss import tcp_bytes_per_s
 from harness.virtual.routes import Paths, Routes
+from harness.virtual.tcp_flows import TcpFlows, payload_shares
 
 # of the room in a queue, CUBIC's window that fills it: between full and what is left after a loss,
 # 0.7 (RFC 9438, 4.6); half of it is in one queue, half in the next one, as acknowledgements
@@ -26,6 +28,8 @@ class BandwidthShares:
     efficiency: float  # payload's share of a link's rate
     queue_bytes: float  # that each direction holds
     around_s: float  # of a round trip, beside the delay of links
+    tcp: TcpFlows = TcpFlows()
+    efficiencies: Sequence[tuple[float, float]] = ()  # by rate, in place of `efficiency`
 
     def __post_init__(self) -> None:
         self._shared = self.routes.shared()
@@ -47,7 +51,7 @@ class BandwidthShares:
         flows = series.flows[0] if alike else np.array(series.flows)[:, None]
         shares = self._of_each(series.bytes_per_s, flows, self._ring_connections).T
         hops = reduce(np.minimum, (shares[crossed] for crossed in self.hops.T)).T
-        if series.loss.any():
+        if series.loss.any() or self.tcp.is_bounded:
             bounds = [self.bounds(state, self.hops, self.hops_back) for state in states]
             hops = np.minimum(hops, bounds)
         self._known, self._hop_rates = series, (hops := np.ascontiguousarray(hops))
@@ -100,12 +104,33 @@ class BandwidthShares:
     def _of_each(
         self, bytes_per_s: np.ndarray, flows: int | np.ndarray, connections: np.ndarray
     ) -> np.ndarray:
-        return self.efficiency * bytes_per_s / np.maximum(1, connections + flows * self._shared)
+        each = self.tcp.flows
+        all_of_them = np.maximum(each, each * connections + flows * self._shared)
+        return self.payload(bytes_per_s) * each / all_of_them
+
+    def payload(self, bytes_per_s: np.ndarray) -> np.ndarray:
+        """Payload bytes/s that links of these rates carry."""
+        return payload_shares(bytes_per_s, self.efficiency, self.efficiencies) * bytes_per_s
 
     def bounds(self, state: LinkState, paths: Paths, back: Paths) -> np.ndarray:
-        """Payload bytes/s of one connection along each path, as loss bounds it."""
-        if not state.loss.any():
+        """Payload bytes/s of one message along each path, as loss and windows bound it."""
+        lossy, tcp = state.loss.any(), self.tcp
+        if not (lossy or tcp.is_bounded):
             return np.full(len(paths), np.inf)
-        loss = 1 - np.prod(1 - state.loss[paths], axis=1)
-        delay_s = state.delay_s[paths].sum(axis=1) + state.delay_s[back].sum(axis=1)
-        return tcp_bytes_per_s(delay_s + self.around_s, loss)
+        rtt_s = self.round_trips_s(state, paths, back) + self.around_s
+        bound = tcp.flow_bound(rtt_s)
+        if lossy:
+            loss = 1 - np.prod(1 - state.loss[paths], axis=1)
+            bound = np.minimum(bound, tcp_bytes_per_s(rtt_s, loss))
+        return tcp.flows * bound
+
+    def round_trips_s(self, state: LinkState, paths: Paths, back: Paths) -> np.ndarray:
+        """Delay of the links of each path, there and back."""
+        return state.delay_s[paths].sum(axis=1) + state.delay_s[back].sum(axis=1)
+
+    def of_segments(self, state: LinkState, segment: float) -> float:
+        """Payload bytes/s of the slowest hop of a ring that sends segments of so many bytes."""
+        self.of_ring(state)
+        rtt_s = self.round_trips_s(state, self.hops, self.hops_back)
+        rates = self.tcp.segmented(segment, self._hop_rates[state.row], rtt_s)
+        return float(rates.min())

@@ -24,10 +24,10 @@ queue and a short one follow each other (links.csv of contended runs on four and
 0.38 to 0.51 of a queue's room in the mean; of eight flows a link, 0.57). Gloo sends a message when
 its receiver has said that it is ready, so both wait, in one queue each. Of an all-gather all
 receivers are ready at once, and its messages wait in every other queue. Delays of links count once
-a message; jitter is taken as its mean, 0, and reordering as none. Loss bounds a flow by the TCP
-throughput equation of RFC 5348, section 3.1 (Padhye et al., 1998), which is Reno's: CUBIC recovers
-faster over long paths. Noise stretches what messages and bytes take, and queues; delays of links
-are exact.
+a message, and of an all-reduce in segments as `harness.virtual.tcp_flows` has it; jitter is taken
+as its mean, 0, and reordering as none. Loss bounds a flow by the TCP throughput equation of RFC
+5348, section 3.1 (Padhye et al., 1998), which is Reno's: CUBIC recovers faster over long paths.
+Noise stretches what messages and bytes take, and queues; delays of links are exact.
 
 Workers are not done with a ring at one time: who is behind the slowest hop waits for all that
 crosses it, and who sends over it has everything already (harness/virtual/ring_finish.py). A
@@ -46,7 +46,7 @@ processor are in each other's way: a waking takes as much longer as the root of 
 all-to-all and sends, all receives are posted before, and it does not (0.7 and 0.62 on 4 and 8).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf, sqrt
 from typing import Any
@@ -59,6 +59,7 @@ from harness.virtual.link_states import LinkState, LinkStates
 from harness.virtual.noise import Noise
 from harness.virtual.ring_finish import last_packet, ring_ends_s
 from harness.virtual.routes import VOID
+from harness.virtual.tcp_flows import AT_A_TIME, TcpFlows
 
 POSTED = {"all_gather", "all_to_all", "send"}  # all receives are, before it begins
 
@@ -81,12 +82,16 @@ class Costs:
     cpu_oversubscription: float = 1.0  # workers that share a processor
     burst_s: float = 0.0  # of its rate, that an idle link lets through at once
     packet_bytes: float = 0.0  # most in one packet, which passes whole; 0: bytes flow
+    tcp: TcpFlows = TcpFlows()
+    efficiencies: Sequence[tuple[float, float]] = ()  # of rates in bytes/s, for `efficiency`
 
     def __post_init__(self) -> None:
         self._names = self.link_states.routes.names
         self._carried = np.zeros(len(self._names) + 1)
         routes, around_s = self.link_states.routes, 2 * self.alpha_s
-        self._links = BandwidthShares(routes, self.efficiency, self.queue_bytes, around_s)
+        self._links = BandwidthShares(
+            routes, self.efficiency, self.queue_bytes, around_s, self.tcp, self.efficiencies
+        )
 
     @property
     def carried(self) -> dict[str, float]:
@@ -135,13 +140,21 @@ class Costs:
 
     def all_reduce(self, start_s: float, nbytes: int, workers: int) -> float:
         """End of a ring all-reduce of `nbytes` that all began by `start_s`."""
-        return self._ring(
-            start_s, 2 * (workers - 1) / workers * nbytes, 2, workers, nbytes / workers
-        )
+        piece = nbytes / workers
+        volume, segment = 2 * (workers - 1) / workers * nbytes, self.tcp.segment(piece)
+        return self._ring(start_s, volume, 2, workers, piece, segment=segment)
 
-    def reduce_scatter(self, start_s: float, nbytes: int, workers: int) -> float:
-        """End of a ring reduce-scatter of `nbytes`, of which each worker keeps a part."""
-        return self._ring(start_s, (workers - 1) / workers * nbytes, 1, workers, nbytes / workers)
+    def reduce_scatter(
+        self, start_s: float, nbytes: int, workers: int, segmented: bool = False
+    ) -> float:
+        """End of a ring reduce-scatter of `nbytes`, of which each worker keeps a part.
+
+        `segmented`: as the first half of an all-reduce.
+        """
+        piece = nbytes / workers
+        segment = self.tcp.segment(piece) if segmented else 0.0
+        volume = (workers - 1) / workers * nbytes
+        return self._ring(start_s, volume, 1, workers, piece, segment=segment)
 
     def all_gather(self, start_s: float, sizes: Sequence[int]) -> float:
         """End of a ring all-gather of pieces of `sizes` bytes, by rank."""
@@ -186,12 +199,13 @@ class Costs:
         travel: float = 0.0,
         windows: float | None = None,
         posted: bool = False,
+        segment: float = 0.0,
     ) -> float:
         """`volumes[n]` bytes leave node n, in `rounds` times around, in messages of `pieces`.
 
         What takes longest on its way crosses hops for `travel` bytes, one after the other, and
         waits for so many `windows` of competing flows; None: one a message. `posted`: all receives
-        are, before it begins.
+        are, before it begins. Pieces are sent in segments of `segment` bytes; 0: whole.
         """
         if workers == 1:
             return start_s
@@ -202,7 +216,13 @@ class Costs:
             return start_s + max(latency_s, wakes_s)
         volumes = np.broadcast_to(volumes, nodes)
         np.add.at(self._carried, self._links.hops, volumes[:, None] / self.efficiency)
-        delay_s = rounds * self._around_s(self.link_states.at(start_s))
+        state = self.link_states.at(start_s)
+        rtt_s = self._links.round_trips_s(state, self._links.hops, self._links.hops_back).max()
+        waits_for_segments = segment and (rtt_s or self.tcp.segment_s)
+        delay_s = float(rtt_s) if waits_for_segments else rounds * self._around_s(state)
+        delay_s += self.tcp.slow_start_s(
+            float(volumes.max()), float(self._links.of_ring(state)[0][0]), float(rtt_s)
+        )
         carried = np.array([volumes.max(), travel] if travel else [volumes.max()])
         windows = messages if windows is None else windows
 
@@ -213,8 +233,27 @@ class Costs:
 
         begin_s = start_s + latency_s + delay_s
         carried = self._beyond_bursts(self.link_states.at(begin_s), carried, pieces, nodes - 1)
-        end_s = self.link_states.finish(begin_s, stretch * carried, rates)
+        if waits_for_segments:
+            end_s = self._in_segments(begin_s, stretch * carried, segment, rates)
+        else:
+            end_s = self.link_states.finish(begin_s, stretch * carried, rates)
         return max(end_s, start_s + wakes_s + delay_s)
+
+    def _in_segments(
+        self,
+        begin_s: float,
+        carried: np.ndarray,
+        segment: float,
+        rates: Callable[[LinkState], np.ndarray],
+    ) -> float:
+        """End of a ring that waits for segments; the first two are on their way already."""
+        first = np.minimum(carried, AT_A_TIME * segment)
+        begun_s = self.link_states.finish(begin_s, first, rates)
+
+        def waiting(state: LinkState) -> np.ndarray:
+            return np.minimum(rates(state), self._links.of_segments(state, segment))
+
+        return self.link_states.finish(begun_s, carried - first, waiting)
 
     def _stretch(self) -> float:
         """Factor by noise on all that the next collective takes."""
@@ -285,6 +324,11 @@ class Costs:
 
         state = self.link_states.at(begin_s)
         delay_s = float(state.delay_s[paths].sum(axis=1).max())
+        if self.tcp.initial_window_bytes < inf:
+            alone = self._links.payload(state.bytes_per_s)[paths].min(axis=1)
+            alone = np.minimum(alone, self._links.bounds(state, paths, back))
+            rtts_s = self._links.round_trips_s(state, paths, back)
+            delay_s += max(map(self.tcp.slow_start_s, bytes_, alone, rtts_s))
         waited_s = begin_s + delay_s + stretch * float(self._links.waits_s(state, paths).max())
         waited_s = max(waited_s, least_s + delay_s)
         if not len(used):

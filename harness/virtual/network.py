@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from math import inf
 from typing import Any, ClassVar
 
 from harness.config import device_costs, queues
@@ -12,12 +13,15 @@ from harness.virtual.link_states import BYTES_PER_MBIT, LinkState, LinkStates
 from harness.virtual.noise import MOST_LATENCY_NOISE, MOST_NOISE, Noise
 from harness.virtual.ring_finish import packet_bytes
 from harness.virtual.routes import DumbbellRoutes, Routes, StarRoutes
+from harness.virtual.tcp_flows import TcpFlows
 from profiles.base import Profile
-from profiles.limits import check_between, check_choice, check_whole
+from profiles.limits import check_between, check_choice, check_mbit, check_whole
 
 MOST_WORKERS = 10_000
 MOST_LATENCY_S = 10.0
 MOST_SCALE = 1e6
+MOST_FLOWS = 1024  # of a message
+LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES = 1000, 1 << 32
 MOST_DRAWN = 1000  # steps in timeline.csv: a row for each part of each, of each rank
 MOST_REPEATED = 1000  # exchanges that are remembered
 PERIOD_S = (0.001, 3600.0)
@@ -30,7 +34,8 @@ class Simulated:
     in_process: ClassVar[bool] = True
     only_times: ClassVar[frozenset[str]] = frozenset(  # depend on these fields, not compression
         "alpha_s operation_s wake_s burst_s packet_s efficiency noise exchange_noise latency_noise "
-        "queue_ms queue_bytes update_s sample_s timeline_steps fitted_on in_place_of left "
+        "queue_ms queue_bytes flows flow_mbit window_bytes initial_window_bytes segment_bytes "
+        "segment_s efficiencies update_s sample_s timeline_steps fitted_on in_place_of left "
         "access".split()
     )
 
@@ -40,6 +45,13 @@ class Simulated:
     burst_s: float = 0.0
     packet_s: float = 0.0
     efficiency: float = 0.956
+    efficiencies: Any = None
+    flows: int = 1
+    flow_mbit: float | None = None
+    window_bytes: int | None = None
+    initial_window_bytes: int | None = None
+    segment_bytes: int | None = 1 << 20
+    segment_s: float = 0.0
     noise: float = 0.0
     exchange_noise: float = 0.0
     latency_noise: float = 0.0
@@ -59,9 +71,16 @@ class Simulated:
     in_place_of: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("alpha_s", "operation_s", "wake_s", "burst_s", "packet_s"):
+        for name in ("alpha_s", "operation_s", "wake_s", "burst_s", "packet_s", "segment_s"):
             check_between(0, MOST_LATENCY_S, **{name: getattr(self, name)})
         check_between(0.01, 1, efficiency=self.efficiency)
+        _check_efficiencies(self.efficiencies)
+        check_whole(1, MOST_FLOWS, flows=self.flows)
+        if self.flow_mbit is not None:
+            check_mbit(flow_mbit=self.flow_mbit)
+        for name in ("window_bytes", "initial_window_bytes", "segment_bytes"):
+            if (told := getattr(self, name)) is not None:
+                check_whole(LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES, **{name: told})
         check_between(0, MOST_NOISE, noise=self.noise, exchange_noise=self.exchange_noise)
         check_between(0, MOST_LATENCY_NOISE, latency_noise=self.latency_noise)
         check_between(0, MOST_SCALE, compress_scale=self.compress_scale)
@@ -121,6 +140,21 @@ class Simulated:
             packet_bytes=packet_bytes(
                 scale * self.packet_s, profile.extremes().highest_mbit * BYTES_PER_MBIT
             ),
+            tcp=self._tcp(scale),
+            efficiencies=[
+                (float(mbit) * BYTES_PER_MBIT, share)
+                for mbit, share in sorted((self.efficiencies or {}).items(), key=_rate)
+            ],
+        )
+
+    def _tcp(self, scale: float) -> TcpFlows:
+        return TcpFlows(
+            flows=self.flows,
+            flow_bytes_per_s=_most(self.flow_mbit and self.flow_mbit * BYTES_PER_MBIT),
+            window_bytes=_most(self.window_bytes),
+            initial_window_bytes=_most(self.initial_window_bytes),
+            segment_bytes=self.segment_bytes or 0,
+            segment_s=scale * self.segment_s,
         )
 
     def _queue_bytes(self, profile: Profile) -> int:
@@ -193,6 +227,28 @@ class SimulatedDumbbell(Simulated):
         routes = costs.link_states.routes
         assert isinstance(routes, DumbbellRoutes)
         return super().describe(costs, dilation) | {"left": routes.left}
+
+
+def _most(value: float | None) -> float:
+    return inf if value is None else value
+
+
+def _rate(told: tuple[Any, Any]) -> float:
+    return float(told[0])
+
+
+def _check_efficiencies(told: Any) -> None:
+    """Raise ValueError unless it is None, or shares in [0.01, 1] by rates in Mbit/s."""
+    if told is None:
+        return
+    try:
+        shares = {float(mbit): share for mbit, share in told.items()}
+    except (AttributeError, TypeError, ValueError):
+        wanted = "efficiencies must be shares by rate in Mbit/s, such as {50: 0.8, 1000: 0.95}"
+        raise ValueError(f"{wanted}, got {told!r}") from None
+    for mbit, share in shares.items():
+        check_mbit(**{"rates of efficiencies": mbit})
+        check_between(0.01, 1, efficiencies=share)
 
 
 def _links(names: list[str], state: LinkState, dilation: float) -> dict[str, Any]:

@@ -57,8 +57,9 @@ class Traffic:
         self._link_states = LinkStates(whole.routes, whole.update_s)
         costs = self.costs
         self._links = BandwidthShares(
-            whole.routes, costs.efficiency, costs.queue_bytes, 2 * costs.alpha_s
-        )
+            whole.routes, costs.efficiency, costs.queue_bytes, 2 * costs.alpha_s,
+            costs.tcp, costs.efficiencies,
+        )  # fmt: skip
         self._shared = whole.routes.shared()
 
     def begin(self, start_s: float, sender: int, receiver: int, nbytes: int) -> Flow:
@@ -68,7 +69,7 @@ class Traffic:
         latency_s, wakes_s = costs._handled(0.0, 1, stretch, posted=True)
         delay_s = sum(float(state.delay_s[each]) for each in path.directions)
         waits_s = stretch * float(self._links.waits_s(state, path.there).max())
-        begins_s = start_s + latency_s + delay_s
+        begins_s = start_s + latency_s + delay_s + self._slow_start_s(state, path, nbytes)
         least_s = max(begins_s + waits_s, start_s + wakes_s + delay_s)
         flow = Flow(path, stretch * nbytes, begins_s, least_s)
         if not path.directions or not nbytes:
@@ -79,6 +80,15 @@ class Traffic:
         self._flows.append(flow)
         self._share()
         return flow
+
+    def _slow_start_s(self, state: LinkState, path: Path, nbytes: int) -> float:
+        """By the rate that a message has where it is alone."""
+        if not path.directions or self.costs.tcp.initial_window_bytes == inf:
+            return 0.0
+        most = self._links.bounds(state, path.there, path.back)[0]
+        alone = min(float(self._links.payload(state.bytes_per_s)[path.there].min()), float(most))
+        rtt_s = float(self._links.round_trips_s(state, path.there, path.back)[0])
+        return self.costs.tcp.slow_start_s(nbytes, alone, rtt_s)
 
     def next_s(self) -> float:
         """Time of the next change: a flow ends, begins, or sees other links."""
@@ -123,11 +133,12 @@ class Traffic:
         state = self._link_states.at(self._now_s)
         growing = [flow for flow in self._flows if flow.begins_s <= self._now_s]
         on = Counter(each for flow in growing for each in flow.path.directions)
-        room = {each: self.costs.efficiency * float(state.bytes_per_s[each]) for each in on}
+        payload, own = self._links.payload(state.bytes_per_s), self.costs.tcp.flows
+        room = {each: float(payload[each]) for each in on}
         most = self._most(state, growing)
         while growing:
             level, where = min(
-                (room[each] / (count + state.flows * float(self._shared[each])), each)
+                (room[each] / (count + state.flows * float(self._shared[each]) / own), each)
                 for each, count in on.items()
                 if count
             )
@@ -141,8 +152,8 @@ class Traffic:
             growing = [flow for flow in growing if flow not in full]
 
     def _most(self, state: LinkState, flows: list[Flow]) -> dict[int, float]:
-        """Bytes/s that loss lets through, by flow."""
-        if not state.loss.any():
+        """Bytes/s that loss and windows let through, by flow."""
+        if not (state.loss.any() or self.costs.tcp.is_bounded):
             return {id(flow): inf for flow in flows}
         return {
             id(flow): float(self._links.bounds(state, flow.path.there, flow.path.back)[0])

@@ -1,0 +1,67 @@
+"""Constants of a testbed of others, fitted to the rows that it names as inputs, and to no other.
+
+As many constants as inputs at most, so every one is told by the rows: least squares of the
+logarithm of predicted over published.
+"""
+
+from collections.abc import Sequence
+from math import exp, log
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from harness.fidelity.bench import FITTED, Bench
+from harness.fidelity.cells import BadCell
+from harness.fidelity.measured import RowPredictor
+from harness.fidelity.rows import Measurement
+
+STEP = 1e-3  # of a constant's logarithm, by which slopes are taken
+CONSTANTS = "\nconstants: # fitted to the inputs: python -m harness.calibrate --testbed\n"
+
+
+def inputs_of(bench: Bench, rows: Sequence[Measurement]) -> list[Measurement]:
+    """The rows that `bench` names; BadCell unless each name is of one row, and they suffice."""
+    taken = [row for row in rows if bench.is_of(row)]
+    for selector in bench.inputs:
+        if (count := sum(map(selector.takes, taken))) != 1:
+            told = dict(selector.columns)
+            raise BadCell(f"{bench.name}: an input must be one row, got {count} for {told}")
+    if len(bench.fit) > len(bench.inputs):
+        least = len(bench.fit)
+        raise BadCell(f"{bench.name}: inputs must be at least {least} rows, as many as are fitted")
+    return [row for row in taken if bench.is_input(row)]
+
+
+def fitted(bench: Bench, rows: Sequence[Measurement]) -> Bench:
+    """`bench` with all of `fit` told by its inputs; BadCell where rows lack one."""
+    inputs = inputs_of(bench, rows)
+    bounds = [FITTED[name.partition(".")[0]] for name in bench.fit]
+    low, high = (np.log(np.array(side)) for side in zip(*bounds, strict=True))
+
+    def with_logs(logs: np.ndarray) -> Bench:
+        return bench.with_constants(dict(zip(bench.fit, map(exp, logs), strict=True)))
+
+    def residuals(logs: np.ndarray) -> list[float]:
+        predictor = RowPredictor(with_logs(logs))
+        return [log(predictor.predict(row) / row.value) for row in inputs]
+
+    begin = np.array([low_ if name.endswith("_s") else (low_ + high_) / 2
+                      for name, low_, high_ in zip(bench.fit, low, high, strict=True)])  # fmt: skip
+    starts = [begin, (low + high) / 2, (low + 3 * high) / 4]
+    found = min(
+        (
+            least_squares(residuals, np.clip(x, low + 1e-6, high - 1e-6), bounds=(low, high),
+                          diff_step=STEP, x_scale=1.0)
+            for x in starts
+        ),
+        key=lambda each: each.cost,
+    )  # fmt: skip
+    return with_logs(found.x)
+
+
+def write(path: Path, bench: Bench) -> None:
+    """Replace the constants at the end of a testbed's file."""
+    kept = path.read_text().partition(CONSTANTS)[0].rstrip("\n")
+    told = "".join(f"  {name}: {value:.5g}\n" for name, value in bench.constants.items())
+    path.write_text(kept + CONSTANTS + told)

@@ -1,0 +1,179 @@
+"""Rows that others measured: read with care, predicted by running, never pooled."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.calibrate import testbed
+from harness.fidelity import __main__ as command
+from harness.fidelity.bench import Bench, benches, load_bench
+from harness.fidelity.cells import BadCell
+from harness.fidelity.measured import RowPredictor, _children
+from harness.fidelity.row_report import assess_rows, row_distance
+from harness.fidelity.rows import ROW_COLUMNS, Measurement, RowSelector, has_rows, read_rows
+
+ROWS = Path("papers/hardware/rows.csv")
+ROW = Measurement(
+    "me", "mine", "gloo", "all_reduce", 4, "1 Gbit/s", 20.0, 1000.0, 1 << 27, "gloo", "time_ms",
+    1.0, "ms", "median", "here",
+)  # fmt: skip
+BENCH = Bench("mine", "Mine", "gloo", (RowSelector((("id", "mine"),)),), (), (), {}, {})
+
+
+def written(folder, *lines):
+    path = folder / "rows.csv"
+    path.write_text("\n".join([",".join(ROW_COLUMNS), *lines]))
+    return path
+
+
+def line(**changes):
+    return ",".join("" if v is None else str(v) for v in ROW._replace(**changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"workers": 1}, "column workers"),
+        ({"workers": "many"}, "column workers"),
+        ({"value": "nan"}, "column value"),
+        ({"value": None}, "column value"),
+        ({"bytes": "1e99"}, "column bytes"),
+        ({"rtt_ms": -1}, "column rtt_ms"),
+        ({"rate_mbit": "inf"}, "column rate_mbit"),
+        ({"method": "a,b"}, "must have 15 columns"),
+    ],
+)
+def test_a_bad_row_is_named(changes, named, tmp_path):
+    with pytest.raises(BadCell, match=f"line 2.*{named}"):
+        read_rows(written(tmp_path, line(**changes)))
+
+
+def test_what_is_read_is_what_was_written(tmp_path):
+    found = read_rows(written(tmp_path, line(), line(rtt_ms=None, rate_mbit=None)))
+    assert found == [ROW, ROW._replace(rtt_ms=None, rate_mbit=None)]
+
+
+def test_other_files_are_no_rows(tmp_path):
+    assert has_rows(ROWS) and not has_rows(Path("papers/covap/published.csv"))
+    (tmp_path / "noise").write_bytes(b"\xff\x00")
+    assert not has_rows(tmp_path / "noise") and not has_rows(tmp_path / "nothing")
+    big = tmp_path / "big.csv"
+    big.write_text(",".join(ROW_COLUMNS) + "\n" * (1 << 23))
+    with pytest.raises(BadCell, match="bytes"):
+        read_rows(big)
+
+
+def test_shipped_rows_are_all_taken_by_one_testbed_that_names_at_most_four():
+    rows = read_rows(ROWS) + read_rows(ROWS.with_name("regions.csv"))
+    known = benches()
+    for row in rows:
+        assert sum(bench.is_of(row) for bench in known) == 1, row
+    for bench in known:
+        inputs = testbed.inputs_of(bench, rows)
+        assert len(bench.fit) <= len(inputs) <= 4 and set(bench.constants) == set(bench.fit)
+
+
+def test_collectives_are_those_of_the_backend():
+    gloo, nccl = BENCH, replace(BENCH, backend="nccl", network={"segment_bytes": None})
+    row = ROW._replace(rtt_ms=0.0, operation="broadcast")
+    once_s = 1000 * row.bytes / 0.956 / 125e6
+    assert RowPredictor(nccl).predict(row) == pytest.approx(once_s)
+    for workers, copies in ((2, 1), (4, 3), (8, 6), (16, 10)):  # that one path sends in a row
+        predicted = RowPredictor(gloo).predict(row._replace(workers=workers))
+        assert predicted == pytest.approx(copies * once_s)
+    reduced = RowPredictor(gloo).predict(row._replace(operation="reduce"))
+    assert reduced == pytest.approx(3 / 4 * once_s + 3 / 4 * once_s)
+    far = ROW._replace(rtt_ms=100.0)
+    assert RowPredictor(gloo).predict(far) > 2 * RowPredictor(nccl).predict(far)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 5, 8, 13])
+def test_a_tree_reaches_every_rank_once(workers):
+    reached = [child for rank in range(workers) for child in _children(rank, workers)]
+    assert sorted(reached) == list(range(1, workers))
+
+
+def test_steps_follow_from_computation_and_exchange():
+    bench = replace(BENCH, constants={"compute_s": 0.5})
+    of_step = {"operation": "all_reduce fp32", "method": "diloco H=8"}
+    blocked_s = RowPredictor(bench).predict(ROW._replace(metric="blocked_s", **of_step))
+    step_s = RowPredictor(bench).predict(ROW._replace(metric="step_s", **of_step))
+    assert step_s == pytest.approx(0.5 + blocked_s / 8)
+    share = RowPredictor(bench).predict(ROW._replace(metric="compute_utilisation", **of_step))
+    assert share == pytest.approx(0.5 / step_s)
+
+
+def test_ddp_sends_every_gradient_and_its_buffers_first():
+    bench = replace(BENCH, model="LlamaDebug", constants={"compute_s": 0.02})
+    row = ROW._replace(operation="DDP in buckets (step)", metric="blocked_s", rtt_ms=None)
+    row = row._replace(rate_mbit=50.0)
+    ring_s = 2 * 3 / 4 * 4 * 30_846_720 / 0.956 / 6.25e6
+    bare_s = RowPredictor(bench).predict(row)
+    assert bare_s == pytest.approx(ring_s, rel=0.01)
+    broadcast_s = 10e6 / 0.956 / 6.25e6
+    told = bench.with_constants({"buffers_bytes": 10e6})
+    assert RowPredictor(told).predict(row) - bare_s == pytest.approx(broadcast_s)
+
+
+def test_a_fit_finds_what_made_its_inputs():
+    made = {"efficiency": 0.8, "window_bytes": 2e6, "segment_s": 0.003}
+    truth = BENCH.with_constants(made)
+    rows = [
+        ROW._replace(operation="send", workers=2, rtt_ms=0.0, network="a"),
+        ROW._replace(operation="send", workers=2, rtt_ms=200.0, network="b"),
+        ROW._replace(network="c"),
+        ROW._replace(network="d", workers=8),
+    ]
+    rows = [row._replace(value=RowPredictor(truth).predict(row)) for row in rows]
+    names = tuple(RowSelector((("network", each),)) for each in "abc")
+    bench = replace(BENCH, inputs=names, fit=tuple(made))
+    found = testbed.fitted(bench, rows)
+    assert found.constants == pytest.approx(made, rel=1e-3)
+    results = assess_rows(rows, [found])
+    assert [each.is_input for each in results] == [True, True, True, False]
+    assert row_distance(results).rows == 1 and row_distance(results).worst < 0.1
+
+
+def test_a_fit_needs_its_inputs_and_each_once():
+    one = RowSelector((("network", "1 Gbit/s"),))
+    bench = replace(BENCH, inputs=(one,), fit=("efficiency",))
+    with pytest.raises(BadCell, match="one row, got 0"):
+        testbed.fitted(bench, [ROW._replace(network="x")])
+    with pytest.raises(BadCell, match="one row, got 2"):
+        testbed.fitted(bench, [ROW, ROW])
+    with pytest.raises(BadCell, match="at least 2 rows"):
+        testbed.fitted(replace(bench, fit=("efficiency", "segment_s")), [ROW])
+
+
+def test_a_testbed_of_five_inputs_is_refused(tmp_path):
+    text = Path("papers/hardware/testbeds/l40s.yaml").read_text()
+    path = tmp_path / "l40s.yaml"
+    path.write_text(text.replace("inputs:", "inputs:\n  - {network: x}", 1))
+    with pytest.raises(BadCell, match="at most 4"):
+        load_bench(path)
+    path.write_text(text.replace("buffers_bytes]", "luck]").replace("buffers_bytes,", "luck,"))
+    with pytest.raises(BadCell, match="luck"):
+        load_bench(path)
+    path.write_text("title: nothing")
+    with pytest.raises(BadCell, match="not a testbed"):
+        load_bench(path)
+
+
+def test_rows_are_reported_apart(tmp_path, capsys):
+    picked = [ROWS.read_text().splitlines()[n] for n in (0, 130, 131)]
+    path = tmp_path / "some.csv"
+    path.write_text("\n".join(picked))
+    assert command.of_rows(path, tmp_path / "out") == 0
+    printed = capsys.readouterr().out
+    assert "aws_gloo" in printed and "pooled" not in printed
+    assert len((tmp_path / "out" / "rows.csv").read_text().splitlines()) == 3
+
+
+def test_a_file_that_cannot_be_read_ends_with_its_line(tmp_path, capsys):
+    path = written(tmp_path, line(id="nobody"))
+    assert command.of_rows(path, None) == 0
+    assert "1 rows are of no testbed" in capsys.readouterr().out
+    path.write_text(path.read_text().replace("1.0", "nan"))
+    assert command.of_rows(path, None) == 2
+    assert "line 2, column value" in capsys.readouterr().err
