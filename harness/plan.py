@@ -38,7 +38,7 @@ from harness.reporting.analysis import load
 from harness.validation import check_fit
 from harness.virtual.costs import Costs
 from harness.virtual.crew import virtual
-from harness.virtual.network import Simulated, SimulatedDumbbell
+from harness.virtual.network import Simulated, SimulatedDumbbell, SimulatedWan
 from harness.virtual.ranks import VirtualRun, WorkerError
 from harness.virtual.run import as_in_a_rank
 from harness.workloads.models.base import Times
@@ -92,6 +92,8 @@ def stand_in(run: Run) -> Run:
 def _simulated(network: NetworkChoice, dilation: float) -> Simulated:
     """Latencies are of this machine; what compression takes is the device's, where there is one."""
     kind = SimulatedDumbbell if isinstance(network, Dumbbell) else Simulated
+    if getattr(network, "sites", None) is not None:
+        kind = SimulatedWan
     names = [each.name for each in fields(kind) if hasattr(network, each.name)]
     twin = kind(**{name: getattr(network, name) for name in names})
     if not (network.device or {}).get("costs"):
@@ -209,6 +211,8 @@ def times_here(run: Run) -> Times:
 
 def _of_one_worker(run: Run) -> Run:
     network: Any = stand_in(run).network
+    if isinstance(network, SimulatedWan):
+        network = replace(network, sites=tuple(network.sites)[:1])
     return replace(
         run,
         parallel=Data(),

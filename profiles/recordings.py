@@ -19,7 +19,12 @@ class Recording(NamedTuple):
 
 def find(path: Any) -> Path | None:
     """The file that is meant: absolute, from the working directory, or shipped in traces/."""
-    places = (Path(path), SHIPPED / path) if isinstance(path, str) else ()
+    return find_in(SHIPPED, path)
+
+
+def find_in(shipped: Path, path: Any) -> Path | None:
+    """The file that is meant: absolute, from the working directory, or in a folder of ours."""
+    places = (Path(path), shipped / path) if isinstance(path, str) else ()
     return next((place for place in places if _is_file(place)), None)
 
 
@@ -37,6 +42,16 @@ def read(path: Any) -> Recording:
     place = find(path)
     if place is None:
         raise ValueError(_not_found(path))
+    return read_from(place, path)
+
+
+MOST_BYTES = 1 << 28  # of a recording; more would fill memory
+
+
+def read_from(place: Path, path: Any) -> Recording:
+    """Likewise of a file that was found; `path` is what errors call it."""
+    if (size := place.stat().st_size) > MOST_BYTES:
+        raise ValueError(f"{path}: must have at most {MOST_BYTES} bytes, got {size}")
     content = place.read_bytes()
     lines = []
     for number, line in enumerate(content.rstrip().split(b"\n"), start=1):

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any
 
 from pyroute2 import IPRoute
 
+from harness.config.sites import Sites, check_sites, sites_of
 from harness.emulation import veth
 from harness.emulation.direction import Direction, ShapingPoint, Source
 from harness.emulation.iperf import CompetingPath
@@ -17,40 +18,38 @@ from harness.emulation.probe import Ends
 from harness.emulation.rtt_probe import RttPath
 from harness.emulation.topology import Topology
 from profiles.base import WAYS, Profile, Way
-from profiles.limits import MOST_DELAY_MS, as_tuple, check_between, check_whole
+from profiles.limits import as_tuple, check_whole
 
 
 @dataclass(frozen=True, kw_only=True)
 class Star(Topology):
     """Nodes joined by a switch, each link shaped by the profile; sites may be further apart."""
 
-    twin: ClassVar[str] = "simulated"  # the choice of `network` that is as it, in virtual time
-    sites: tuple[int, ...] | None = None  # of each node, counted from 0
-    site_delays_ms: tuple[tuple[float, ...], ...] | None = None  # [from site][to site], one way
+    sites: Any = None  # of each node: a number from 0, or, with `regions`, a name
+    site_delays_ms: Any = None  # [from site][to site], one way
+    regions: str | None = None  # a CSV of regions, whose round trips are the delays
     flows_between: tuple[tuple[int, int], ...] | None = None  # nodes; None: each and its next
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("site_delays_ms", "flows_between"):
-            if (rows := getattr(self, name)) is not None:
-                rows = as_tuple(name, rows, "lists")
-                rows = tuple(as_tuple(name, row, "lists of numbers") for row in rows)
-                object.__setattr__(self, name, rows)
-        if self.sites is not None:
-            object.__setattr__(self, "sites", as_tuple("sites", self.sites, "whole numbers"))
-        if (self.sites is None) != (self.site_delays_ms is None):
-            raise ValueError("sites and site_delays_ms must be given both or neither")
-        if self.site_delays_ms is not None:
-            _check_matrix(self.site_delays_ms)
-        for site in self.sites or ():
-            check_whole(0, len(self.site_delays_ms or ()) - 1, sites=site)
+        if (rows := self.flows_between) is not None:
+            rows = as_tuple("flows_between", rows, "lists")
+            rows = tuple(as_tuple("flows_between", row, "lists of numbers") for row in rows)
+            object.__setattr__(self, "flows_between", rows)
+        sites_of(self.sites, self.site_delays_ms, self.regions)
+
+    @property
+    def twin(self) -> str:
+        """The choice of `network` that is as it, in virtual time."""
+        return "simulated" if self.sites is None else "simulated_wan"
+
+    @property
+    def _sites(self) -> Sites | None:
+        return sites_of(self.sites, self.site_delays_ms, self.regions)
 
     def check(self, nodes: int, profile: Profile, dilation: float) -> None:
         super().check(nodes, profile, dilation)
-        if self.sites is not None and len(self.sites) != nodes:
-            raise ValueError(
-                f"sites must name one site for each of {nodes} nodes, got {self.sites}"
-            )
+        check_sites(self._sites, nodes)
         for pair in self.flows_between or ():
             if len(pair) != 2 or pair[0] == pair[1]:
                 raise ValueError(f"flows_between must be pairs of nodes, got {list(pair)}")
@@ -89,15 +88,15 @@ class Star(Topology):
 
     def _sources(self, number: int, nodes: Sequence[veth.EmulatedNode]) -> list[Source]:
         """Every site's nodes, and how far they are from node `number`."""
-        if self.sites is None or self.site_delays_ms is None:
+        if (told := self._sites) is None:
             return []
-        here = self.sites[number]
+        here = told.of_nodes[number]
         return [
             Source(
-                tuple(nodes[n].address for n, s in enumerate(self.sites) if s == site), row[here]
+                tuple(nodes[n].address for n, s in enumerate(told.of_nodes) if s == site), row[here]
             )
-            for site, row in enumerate(self.site_delays_ms)
-            if site in self.sites
+            for site, row in enumerate(told.delays_ms)
+            if site in told.of_nodes
         ]
 
     def _pairs(self, nodes: Sequence[veth.EmulatedNode]) -> list[CompetingPath]:
@@ -138,11 +137,3 @@ def ring_tours(
         ends = Ends(node.namespace, nodes[there].namespace, back)
         tours.append(RttPath(f"{here}-{there}", ends, [(by_name[n], a) for n, a in crossed]))
     return tours
-
-
-def _check_matrix(rows: tuple[tuple[float, ...], ...]) -> None:
-    for row in rows:
-        if len(row) != len(rows):
-            raise ValueError(f"site_delays_ms must be square, got a row of {len(row)}: {list(row)}")
-        for delay in row:
-            check_between(0, MOST_DELAY_MS, site_delays_ms=delay)

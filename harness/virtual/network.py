@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 from harness.config import device_costs, queues
 from harness.config.device_costs import Given
 from harness.config.dumbbell_sides import check_halves, check_nodes, on_left
+from harness.config.sites import Sites, check_sites, sites_of
 from harness.virtual.costs import Costs
 from harness.virtual.link_states import BYTES_PER_MBIT, LinkState, LinkStates
 from harness.virtual.noise import MOST_LATENCY_NOISE, MOST_NOISE, Noise
 from harness.virtual.ring_finish import packet_bytes
-from harness.virtual.routes import DumbbellRoutes, Routes, StarRoutes
+from harness.virtual.routes import DumbbellRoutes, Routes, SiteRoutes, StarRoutes
 from harness.virtual.tcp_flows import TcpFlows
 from profiles.base import Profile
 from profiles.limits import check_between, check_choice, check_mbit, check_whole
@@ -34,9 +35,9 @@ class Simulated:
     in_process: ClassVar[bool] = True
     only_times: ClassVar[frozenset[str]] = frozenset(  # depend on these fields, not compression
         "alpha_s operation_s wake_s burst_s packet_s efficiency noise exchange_noise latency_noise "
-        "queue_ms queue_bytes flows flow_mbit window_bytes initial_window_bytes segment_bytes "
-        "segment_s efficiencies update_s sample_s timeline_steps fitted_on in_place_of left "
-        "access".split()
+        "sites site_delays_ms regions queue_ms queue_bytes flows flow_mbit window_bytes "
+        "initial_window_bytes segment_bytes segment_s efficiencies update_s sample_s "
+        "timeline_steps fitted_on in_place_of left access".split()
     )
 
     alpha_s: float = 0.0002
@@ -227,6 +228,32 @@ class SimulatedDumbbell(Simulated):
         routes = costs.link_states.routes
         assert isinstance(routes, DumbbellRoutes)
         return super().describe(costs, dilation) | {"left": routes.left}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatedWan(Simulated):
+    """A star whose nodes are at sites, between which there are delays, and rates, besides."""
+
+    sites: Any = None
+    site_delays_ms: Any = None
+    regions: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self._sites() is None:
+            raise ValueError("sites must be given, one for each node; without, network=simulated")
+
+    def _sites(self) -> Sites | None:
+        return sites_of(self.sites, self.site_delays_ms, self.regions)
+
+    def check(self, nodes: int, profile: Profile, dilation: float) -> None:
+        super().check(nodes, profile, dilation)
+        check_sites(self._sites(), nodes)
+
+    def routes(self, profile: Profile, nodes: int) -> SiteRoutes:
+        sites = self._sites()
+        assert sites is not None
+        return SiteRoutes(profile, nodes, sites)
 
 
 def _most(value: float | None) -> float:

@@ -5,8 +5,11 @@ from typing import Protocol
 
 import numpy as np
 
+from harness.config.sites import Sites
 from profiles.base import WAYS, Profile
+from profiles.limits import MOST_MBIT
 from profiles.play import Played, played
+from profiles.static import Static
 
 Paths = np.ndarray  # [connections, most directions of one]: numbers of directions; VOID: none
 VOID = -1  # the last direction, which is not shaped
@@ -73,6 +76,59 @@ class StarRoutes:
     def paths(self, senders: np.ndarray, receivers: np.ndarray) -> Paths:
         crossed = np.stack([senders, self.nodes + receivers], axis=1)
         return np.where((senders == receivers)[:, None], VOID, crossed)
+
+
+@dataclass(frozen=True)
+class SiteRoutes:
+    """A star whose nodes are at sites: what goes from one to another crosses a way of theirs too.
+
+    All that goes there shares its rate. Competing flows are on the links of nodes alone.
+    """
+
+    profile: Profile
+    nodes: int
+    sites: Sites
+
+    @property
+    def _star(self) -> StarRoutes:
+        return StarRoutes(self.profile, self.nodes)
+
+    @property
+    def _used(self) -> list[int]:
+        return sorted(set(self.sites.of_nodes))
+
+    @property
+    def names(self) -> list[str]:
+        return self._star.names + [f"site{a}-{b}" for a in self._used for b in self._used]
+
+    def played(self) -> list[Played]:
+        ways = [
+            Static(self._mbit(a, b), delay_ms=self.sites.delays_ms[a][b])
+            for a in self._used
+            for b in self._used
+        ]
+        return self._star.played() + [played(way, [(0, "up")])[0] for way in ways]
+
+    def _mbit(self, sender: int, receiver: int) -> float:
+        rates = self.sites.rates_mbit
+        return (rates and rates[sender][receiver]) or MOST_MBIT
+
+    def flows(self, time_s: float) -> int:
+        return self.profile.flows(time_s)
+
+    def shared(self) -> np.ndarray:
+        own = len(self._star.names)
+        return np.append(np.ones(own), np.zeros(len(self.names) - own + 1))
+
+    def pairs(self) -> list[str]:
+        return self._star.pairs()
+
+    def paths(self, senders: np.ndarray, receivers: np.ndarray) -> Paths:
+        used = self._used
+        at = np.array([used.index(site) for site in self.sites.of_nodes])
+        between = 2 * self.nodes + len(used) * at[senders] + at[receivers]
+        between = np.where(senders == receivers, VOID, between)
+        return np.concatenate([self._star.paths(senders, receivers), between[:, None]], axis=1)
 
 
 @dataclass(frozen=True)
