@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 SHIPPED = Path(__file__).parent / "traces"
-SUFFIXES = (".csv", ".mahimahi")
+SUFFIXES = (".csv", ".cooked", ".mahimahi")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 

@@ -33,11 +33,14 @@ class Trace:
         if self.length_s is not None:
             check_between(0, MOST_S, length_s=self.length_s)
         recording = read(self.path)
-        starts_s, links = parse(self.path, recording.lines)
+        starts_s, links = self._parsed(recording.lines)
         object.__setattr__(self, "digest", recording.digest)
         object.__setattr__(self, "_starts_s", starts_s)
         object.__setattr__(self, "_links", links)
         object.__setattr__(self, "_loop_s", self._length_s(starts_s))
+
+    def _parsed(self, lines: list[str]) -> tuple[list[float], list[Link]]:
+        return parse(self.path, lines)
 
     def _length_s(self, starts_s: list[float]) -> float:
         """Seconds of one loop of the trace; a single row holds forever, so any length will do."""

@@ -126,6 +126,8 @@ def make(folder: Path) -> None:
         (folder / f"{trace.__name__}.csv").write_text("\n".join(lines) + "\n")
     text = "".join(f"{ms}\n" for ms in lte_walk())
     (folder / "lte_walk.mahimahi").write_text(text)
+    cooked = "".join(f"{row[0]:g}\t{row[1]:g}\n" for row in lte_drive())
+    (folder / "lte_drive.cooked").write_text(cooked)
 
 
 if __name__ == "__main__":
