@@ -15,6 +15,7 @@ from harness.fidelity import show
 from harness.fidelity.assess import assess, distance, frame, orders
 from harness.fidelity.bench import benches
 from harness.fidelity.cells import BadCell, Cell, read
+from harness.fidelity.left_out import leave_one_out, show_left_out
 from harness.fidelity.row_report import assess_rows, show_rows, told_rows
 from harness.fidelity.rows import has_rows, read_rows
 from harness.fidelity.timing import Timing, timings
@@ -31,6 +32,9 @@ def main() -> int:
     parser.add_argument("--cells", type=Path, help="CSV of further cells, with the same columns")
     parser.add_argument("--paper", choices=tuple(known), help="only this paper's cells")
     parser.add_argument("--out", type=Path, help="folder for fidelity.csv, fidelity.png and .pdf")
+    parser.add_argument(
+        "--leave-one-out", action="store_true", help="every model from the others of its testbed"
+    )
     told = parser.parse_args()
     if told.cells and has_rows(told.cells):
         return of_rows(told.cells, told.out)
@@ -47,6 +51,12 @@ def main() -> int:
         wanted = "--out must be a folder that can be written"
         print(f"{wanted}, got {told.out}: {error.strerror}", file=sys.stderr)
         return 2
+    if told.leave_one_out:
+        models = (
+            m for t in chosen for m in leave_one_out(t, [c for c in cells if c.paper == t.paper])
+        )
+        show_left_out(_console(), models)
+        return 0
     papers = [each.paper for each in chosen]
     report(chosen, cells, [cell for cell in further if cell.paper in papers], told.out)
     return 0
@@ -89,9 +99,10 @@ def report(chosen: list[Timing], cells: list[Cell], further: list[Cell], out: Pa
             print(path)
     if further:
         print(show.pooled("further cells", distance([r for r in found if r.further], True)))
-    print(show.pooled("all predictions, also those left out,", distance(found, False)))
-    print(show.pooled("percentages of change as printed,", distance(found, True, printed=True)))
-    print(show.pooled("pooled", distance(found, True)))
+    known = [row for row in found if not row.further]
+    print(show.pooled("all predictions, also those left out,", distance(known, False)))
+    print(show.pooled("percentages of change as printed,", distance(known, True, printed=True)))
+    print(show.pooled("pooled", distance(known, True)))
 
 
 if __name__ == "__main__":

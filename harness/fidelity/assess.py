@@ -59,12 +59,12 @@ def assess(cells: Sequence[Cell], further: Sequence[Cell] = ()) -> list[Assessed
     found = []
     for number, cell in enumerate(everything):
         if cell.paper in predictors:
-            row = _assessed(cell, predictors[cell.paper], number >= len(cells))
+            row = assessed(cell, predictors[cell.paper], number >= len(cells))
             found += [row] if row else []
     return found
 
 
-def _assessed(cell: Cell, predictor: Predictor, further: bool) -> Assessed | None:
+def assessed(cell: Cell, predictor: Predictor, further: bool) -> Assessed | None:
     """Assess a cell; None for a cell that is no time."""
     try:
         predicted = predictor.predict(cell)

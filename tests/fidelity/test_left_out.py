@@ -1,0 +1,95 @@
+"""A model predicted from the others of its testbed alone."""
+
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from harness.fidelity import testbed as beds
+from harness.fidelity.cells import Cell, Selector
+from harness.fidelity.layers import multiply_adds, parameters
+from harness.fidelity.left_out import _without, leave_one_out, show_left_out
+from harness.fidelity.predictor import Predictor
+from harness.fidelity.timing import Timing
+
+RATE, TRUE_EFFICIENCY = 1e12, 0.8  # multiply-adds/s of backward; of a link of 1 GB/s
+MODELS = ("BERT-Base", "BERT-Large")
+
+
+def compute(model):
+    return beds.Compute(multiply_adds(model) / RATE / 2, multiply_adds(model) / RATE, None)
+
+
+class Plain(Predictor):
+    @property
+    def _rules(self):
+        return {"step": lambda c: self._compute_s(c) + self._sent_s(c), "sent": self._sent_s}
+
+    def _compute_s(self, cell):
+        found = self.testbed.compute(cell.model)
+        return found.forward_s + found.backward_s
+
+    def _sent_s(self, cell):
+        return 4 * parameters(cell.model) / (1e9 * self.testbed["efficiency"])
+
+
+def cell(model, metric, efficiency=TRUE_EFFICIENCY):
+    sent_s = 4 * parameters(model) / (1e9 * efficiency)
+    each = compute(model)
+    value = sent_s + (metric == "step") * (each.forward_s + each.backward_s)
+    return Cell("p", "t", model, "", "", "", "", metric, value, "s", "", f"{value}")
+
+
+class Kept(Timing):
+    """Of the testbed below, which no file has."""
+
+    @property
+    def testbed(self):
+        return BED
+
+
+BED = beds.Testbed(
+    paper="p",
+    title="",
+    constants={"efficiency": beds.TestbedConstant(0.5, "", "t, BERT-Base, what it sent")},
+    costs={},
+    computes={("bertbase", ""): compute("BERT-Base"), ("bertlarge", ""): compute("BERT-Large")},
+    sources={},
+    inputs=[Selector({"metric": "sent"})],
+    follows=[],
+    repeats=[],
+    omissions=[],
+)
+TIMING = Kept("p", "P", Path(), Plain, lambda _: [], {})
+CELLS = [cell("BERT-Base", "sent", 0.5), cell("BERT-Large", "sent")]
+CELLS += [cell(model, "step") for model in MODELS]
+
+
+def test_what_only_its_own_cells_told_is_told_by_the_others():
+    base, large = leave_one_out(TIMING, CELLS)
+    assert (base.model, large.model) == ("bertbase", "bertlarge")
+    [fitted], [blind] = base.fitted, base.blind  # the step alone: "sent" is an input
+    assert fitted.error > 0.1  # by an efficiency of 0.5
+    assert blind.error == pytest.approx(0.0, abs=2e-3) and not base.kept
+    [same], [too] = large.fitted, large.blind
+    assert same.predicted == pytest.approx(too.predicted)  # nothing was read from its cells
+
+
+def test_a_constant_that_no_other_tells_is_named():
+    alone = [each for each in CELLS if (each.model, each.metric) != ("BERT-Large", "sent")]
+    base, _ = leave_one_out(TIMING, alone)
+    assert base.kept == ["efficiency"]
+    [fitted], [blind] = base.fitted, base.blind
+    assert fitted.predicted == pytest.approx(blind.predicted)
+    console = Console(width=200, record=True, file=StringIO())
+    show_left_out(console, [base])
+    said = console.export_text()
+    assert "p, bertbase: 1 cells, fitted" in said and "only its own cells tell efficiency" in said
+
+
+def test_a_computation_read_from_the_model_itself_tells_nothing():
+    bed = replace(BED, sources={("bertlarge", ""): "BERT-Base's, by multiply-adds"})
+    told, kept = _without(TIMING, bed, "bertbase", CELLS)
+    assert kept == ["computation"] and told.computes == bed.computes
