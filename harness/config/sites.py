@@ -26,9 +26,15 @@ def sites_of(sites: Any, site_delays_ms: Any, regions: Any) -> Sites | None:
         return _of_regions(sites, site_delays_ms, regions)
     if site_delays_ms is not None:
         rows = as_tuple("site_delays_ms", site_delays_ms, "lists")
-        site_delays_ms = tuple(as_tuple("site_delays_ms", r, "lists of numbers") for r in rows)
+        if not all(isinstance(row, Sequence) and row and not isinstance(row, str) for row in rows):
+            wanted = "site_delays_ms must be a list of lists of numbers"
+            raise ValueError(f"{wanted}, got {site_delays_ms!r}")
+        site_delays_ms = tuple(map(tuple, rows))
     if sites is not None:
         sites = as_tuple("sites", sites, "whole numbers")
+        for site in sites:
+            if not isinstance(site, int):
+                raise ValueError(f"sites must be whole numbers, one a node, got {list(sites)!r}")
     if (sites is None) != (site_delays_ms is None):
         raise ValueError("sites and site_delays_ms must be given both or neither")
     if sites is None or site_delays_ms is None:
@@ -50,6 +56,8 @@ def _of_regions(sites: Any, site_delays_ms: Any, regions: Any) -> Sites:
     if site_delays_ms is not None:
         raise ValueError("site_delays_ms must be null where regions tells the delays")
     names = as_tuple("sites", sites, "names of regions, one a node")
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"sites must be names of regions, one a node, got {list(names)!r}")
     distinct = tuple(dict.fromkeys(names))
     matrix = read_regions(regions, distinct)
     of_nodes = tuple(distinct.index(name) for name in names)
