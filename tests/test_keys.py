@@ -92,6 +92,7 @@ SHOWN = {  # keys that only say where, whether or how something is shown, or bou
     "network.compress_scale": "of compression that is measured, which no two runs have alike",
 }  # fmt: skip
 OTHER: dict[str, Any] = {
+    "network.segment_bytes": None,  # a byte more divides nothing otherwise
     "precision": "bf16", "overlap": "after_backward", "controller.agree": "min", "seed": 1,
     "emulation.compute": "replay", "emulation.compression": "own", "emulation.hooks": "wait",
     "optimizer.kind": "adam", "target.ends_run": True, "workers": 3, "workers_per_node": 2,
