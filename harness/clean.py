@@ -15,6 +15,7 @@ from harness.emulation import ledger
 from harness.emulation.links import NetworkError
 from harness.records import status
 from harness.records.status import temporary
+from harness.runner.locks import directory_lock, holder
 
 LEDGERS = "/var/lib/gradnet"  # as in conf/network/host.yaml
 
@@ -47,8 +48,10 @@ def _dead(results: Path) -> Iterator[Path]:
     """Run directories with temporary files that no process uses any more."""
     for place in ("*/*", "*/.machines/*"):
         for file in sorted(results.glob(f"{place}/status.json")):
-            if temporary(file.parent).is_dir() and status.state(file.parent) in status.FINAL:
-                yield file.parent
+            run_dir = file.parent
+            dead = status.state(run_dir) in status.FINAL and holder(directory_lock(run_dir)) is None
+            if temporary(run_dir).is_dir() and dead:  # on no other machine either
+                yield run_dir
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from harness.preview import composed
 ROOT = Path(__file__).resolve().parents[1]
 EDGE = (  # who composes configurations, or keeps one with what follows from it
     "harness/__main__.py", "harness/advise/", "harness/around/", "harness/endings.py",
+    "harness/launchers.py",
      "harness/sensitivity.py", "harness/announce.py",
     "harness/calibrate/compression.py",
     "harness/doctor/__main__.py", "harness/doctor/composition.py",
@@ -25,7 +26,7 @@ EDGE = (  # who composes configurations, or keeps one with what follows from it
     "harness/config/settings.py", "harness/config/fallback.py", "harness/config/sweep.py",
     "harness/config/typed.py", "harness/config/own.py", "harness/validation.py",
 )  # fmt: skip
-REFUSE = ("harness/doctor/data.py", "harness/runner/locks.py")  # by the error of the edge
+REFUSE = ("harness/doctor/data.py",)  # by the error of the edge
 RESULTS = ("harness/reporting/", "harness/claims.py", "harness/trackers/")  # read
 CONFIGURATIONS = {"settings", "self.settings", "config", "self.config", "settings.config"}
 

@@ -7,6 +7,7 @@ however that ends. The file says who took it, for those who wait.
 import fcntl
 import os
 import shlex
+import socket
 import stat
 import sys
 import time
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from harness.config.settings import BadSetting
+from harness.config.typed import BadSetting
 
 # Which all users share, and all network namespaces; tests/machine.py covers them.
 PLACES = (Path("/run/lock"), Path("/tmp"))
@@ -42,12 +43,17 @@ def machine_to_ourselves(what: str) -> Iterator[int]:
         yield lock
 
 
+def directory_lock(run_dir: Path) -> Path:
+    """The lock of `run_dir`, beside it; on a file system of several machines it is of all."""
+    return run_dir.with_name(f".{run_dir.name}.lock")
+
+
 @contextmanager
 def directory_to_ourselves(run_dir: Path) -> Iterator[None]:
     """Wait until no other process makes `run_dir`, and keep others from doing so."""
-    path = run_dir.with_name(f".{run_dir.name}.lock")
+    path = directory_lock(run_dir)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _held(path, f"in {run_dir}"):
+    with _held(path, f"on {socket.gethostname()}, in {run_dir}"):
         try:
             yield
         finally:
@@ -61,7 +67,8 @@ def holder(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Shared: NFS gives no other to who reads, and several may look at a time.
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return None
     except BlockingIOError:
         said = os.pread(lock, MOST_SAID_BYTES, 0).decode(errors="replace").strip()

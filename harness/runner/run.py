@@ -24,7 +24,7 @@ from harness.records.run_directory import (
     refusal,
     write_json,
 )
-from harness.runner import previous_result
+from harness.runner import previous_result, scratch
 from harness.runner.fork_server import Supervisor
 from harness.runner.locks import directory_to_ourselves, machine_to_ourselves
 from harness.runner.progress import Progress
@@ -91,6 +91,7 @@ def _done_once(settings: Settings, do: Doing, alone: bool) -> Outcome:
     run_dir = settings.run_dir()
     if previous_result.is_kept(run_dir, settings):
         return Outcome(run_dir, "succeeded", None, skipped=True)
+    place = scratch.working(run_dir)
     with ExitStack() as held:
         try:
             held.enter_context(directory_to_ourselves(run_dir))
@@ -109,8 +110,9 @@ def _done_once(settings: Settings, do: Doing, alone: bool) -> Outcome:
         if told := environment.to_compile():
             print(told, file=sys.stderr)
         try:
-            _perform(run_dir, settings, partial(do, run_dir, lock))
+            _perform(place, settings, partial(do, place, lock))
         finally:
+            scratch.arrive(place, run_dir)
             now_in = previous_result.put_back(run_dir)
     ended = read_json(now_in / "status.json")
     if not ended:
@@ -130,6 +132,9 @@ def _perform(run_dir: Path, settings: Settings, do: Callable[[], None]) -> None:
         do()
     except KeyboardInterrupt:
         status.end_if_running(run_dir, "interrupted", "stopped by the user")
+        raise
+    except SystemExit:  # of submitit, which has asked for the job to be queued again
+        status.end_if_running(run_dir, "interrupted", "stopped by the scheduler")
         raise
     except BaseException as error:
         status.end_if_running(
