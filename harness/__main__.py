@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NoReturn
 import hydra
 from omegaconf import DictConfig
 
-from harness import __version__, signals
+from harness import __version__, launchers, signals
 from harness.config import search_path, sweep
 from harness.config.refused import in_a_line, keys
-from harness.config.scales import AUTO, chosen, describe
+from harness.config.scales import AUTO, Described, chosen, describe
 from harness.config.search_path import CONF
 from harness.config.settings import BadSetting, Settings
 from harness.endings import in_turn
@@ -92,28 +92,29 @@ def _nothing(config: DictConfig) -> None:
     """Options that show something start nothing."""
 
 
-def _checked_or_refused(arguments: list[str]) -> list[Settings]:
+def _checked_or_refused(arguments: list[str]) -> Described:
     """Whatever is wrong is said in one line, and nothing has started."""
     with in_a_line(arguments):
         return _checked(arguments)
 
 
-def _checked(arguments: list[str]) -> list[Settings]:
+def _checked(arguments: list[str]) -> Described:
     """Every run of the command line; BadSetting before any has cost anything."""
     options = [each for each in arguments if each[:1] == "-" and each not in sweep.MULTIRUN]
     if options:
         raise BadSetting(
             f"options must be of --help, --cfg job, --config-dir and -m, got {_written(options[0])}"
         )
-    runs, scale = describe([arguments])
-    for settings in runs:
+    found = describe([arguments])
+    launchers.check(found.overrides)
+    for settings in found.runs:
         _check(settings)
-    for settings in runs:  # when all are right: this makes the folder
+    for settings in found.runs:  # when all are right: this makes the folder
         if not settings["plan"]:
             check_folder(settings)
-    if scale:
-        log.info(scale)
-    return runs
+    if found.scale:
+        log.info(found.scale)
+    return found
 
 
 def _written(option: str) -> str:
@@ -142,25 +143,31 @@ def _of_sections(settings: Settings) -> list[str]:
     return [f"{name}.{key}" for name, each in found.items() for key in each]
 
 
-def _perform(runs: list[Settings]) -> int:
+def _perform(found: Described) -> int:
     """Plans or does all of them; 1 where one did not succeed."""
-    for reason in dict.fromkeys(each["network"].get("in_place_of") for each in runs):
+    for reason in dict.fromkeys(each["network"].get("in_place_of") for each in found.runs):
         if reason:
             log.warning("virtual time, no packets, in place of network=%s", reason)
             log.warning(
                 "`python -m harness.doctor network=%s` says what to do", reason.split(":")[0]
             )
-    planned = [settings for settings in runs if settings["plan"]]
+    planned = [settings for settings in found.runs if settings["plan"]]
     if planned:
         _plan(planned)
-    todo = [settings for settings in runs if not settings["plan"]]
+    pairs = zip(found.runs, found.overrides, strict=True)
+    todo = [(settings, said) for settings, said in pairs if not settings["plan"]]
+    runs = [settings for settings, _ in todo]
     estimate = None
-    if len(todo) > 1:
+    if len(runs) > 1:
         from harness.announce import announced  # torch: not before it is needed
 
-        said, estimate = announced(todo)
+        said, estimate = announced(runs)
         log.info(said)
-    return in_turn(todo, run.perform, estimate)
+    if runs and not launchers.is_serial(found.hydra):
+        return launchers.launched(runs, [each for _, each in todo], found.hydra)
+    if len(runs) > 1:
+        launchers.asked(runs)
+    return in_turn(runs, run.perform, estimate)
 
 
 def _plan(runs: list[Settings]) -> None:

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
+from harness.clock import minutes_of
 from harness.config import label
 from harness.config.settings import Settings
-from harness.endings import minutes_of
 from harness.reproduce.estimate import Estimate
 
 

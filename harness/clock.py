@@ -15,6 +15,12 @@ _SLOT = struct.Struct(
 _LOCAL_RANKS = _SLOTS + 2 * _SLOT.size  # a byte each, set by a rank that is ready to go on
 _NAN = float("nan")
 POLL_S = 0.0001
+MINUTE_S = 60.0
+
+
+def minutes_of(seconds: float) -> str:
+    """Real time in words, for a terminal: whole minutes, one at least."""
+    return f"{max(1, round(seconds / MINUTE_S))} min"
 
 
 class RankClock(Protocol):

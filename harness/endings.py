@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from harness.clock import minutes_of
 from harness.config.settings import Settings
 from harness.records.run_directory import read_json
 from harness.runner import run
 
-MINUTE_S = 60.0
 log = logging.getLogger("harness")
 
 
@@ -47,10 +47,6 @@ def in_turn(
     for folder in folders:
         _show_report(folder)
     return 1 if set(states) - {"succeeded"} else 0
-
-
-def minutes_of(seconds: float) -> str:
-    return f"{max(1, round(seconds / MINUTE_S))} min"
 
 
 def _progress(done: int, of: int, estimate: TimeLeft | None) -> str:

@@ -23,12 +23,12 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from harness.clock import minutes_of
 from harness.config.refused import in_a_line
 from harness.config.scales import describe
 from harness.config.search_path import readable
 from harness.config.settings import BadSetting, Settings
 from harness.config.typed import require
-from harness.endings import minutes_of
 from harness.fidelity.timing import timings
 from harness.preview import Parser
 from harness.reporting.analysis import load, metrics, sensitivity

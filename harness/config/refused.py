@@ -24,6 +24,7 @@ ABSENT = re.compile(r"Could not delete (?:from config\. )?'([^']*)'")
 NUMBER = re.compile(r"[-+]?(inf|nan|[0-9.]+(e[-+]?[0-9]+)?)|true|false")
 WORD = re.compile(r"[\w.-]+")
 LISTED = "`python -m harness --help` lists them"
+LAUNCHER = "hydra/launcher"  # a group of Hydra's, whose choices are plugins
 NEAR = 3  # that are named
 MOST_NAMED = 8  # choices in a line
 CALLED = {  # what other programs call it
@@ -121,6 +122,9 @@ def no_choice(missing: str, options: Sequence[str]) -> str:
     """What to write in place of a choice that is not there."""
     group, _, choice = missing.rpartition("/")
     near = _nearest(choice, options, cutoff=0.6)
+    if group == LAUNCHER and not near:
+        more = "pip install 'gradnet[cluster]' brings joblib, submitit_local and submitit_slurm"
+        return f"{group} has no choice {choice!r}; choices: {', '.join(options)}; {more}"
     if not near and len(options) <= MOST_NAMED:
         return f"{group} has no choice {choice!r}; choices: {', '.join(options)}"
     return f"{group} has no choice {choice!r}{near}; {_listed(group)}"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig
 
 from harness.config import sweep
 from harness.config.run import Run
@@ -21,6 +22,8 @@ class Described(NamedTuple):
 
     runs: list[Settings]
     scale: str  # which was chosen, and why; "" where there was no choice
+    overrides: list[list[str]]  # of every run
+    hydra: DictConfig  # Hydra's configuration of the first, which has its launcher
 
 
 def compose(arguments: Sequence[str]) -> list[Settings]:
@@ -32,12 +35,13 @@ def describe(commands: Sequence[Sequence[str]]) -> Described:
     """The runs of all `commands`, in order; they are at one scale, where it is to be chosen."""
     with sweep.hydra():
         added, said = _chosen(commands)
-        found = [
-            sweep.settings_of(choice)
+        overrides = [
+            choice
             for command in commands
             for choice in sweep.choices([*(each for each in command if not _is_auto(each)), *added])
         ]
-    return Described(found, said)
+        found = [sweep.settings_of(choice) for choice in overrides]
+        return Described(found, said, overrides, sweep.load(overrides[0]))
 
 
 def chosen(arguments: Sequence[str]) -> list[str]:

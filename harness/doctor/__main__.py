@@ -27,7 +27,7 @@ def main() -> None:
     command = shlex.join(["python", "-m", "harness", *overrides])
     try:
         with in_a_line(overrides):
-            settings, scale = describe([overrides])
+            settings, scale, *_ = describe([overrides])
     except BadSetting as error:
         sys.exit(f"harness.doctor: {error}")
     if scale:

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from harness import signals
+from harness.clock import minutes_of
 from harness.config.refused import in_a_line
 from harness.config.settings import BadSetting, Settings
-from harness.endings import minutes_of
 from harness.records import environment
 from harness.reporting.analysis.load import NoRuns
 from harness.reproduce import page, reference
@@ -38,7 +38,7 @@ def main() -> int:
             print(*written, sep="\n")
             return 0
         with in_a_line(asked.overrides):
-            runs, scale = paper.described(overrides)
+            runs, scale, *_ = paper.described(overrides)
         if scale:
             print(scale)
         check(runs)

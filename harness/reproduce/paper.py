@@ -98,8 +98,10 @@ class Paper:
     def described(self, overrides: list[str]) -> Described:
         """Every run, each once, in the order of `commands`; all at one scale."""
         found = describe(self.commands(overrides))
-        runs = {settings.run_dir(): settings for settings in found.runs}
-        return Described(list(runs.values()), found.scale)
+        pairs = zip(found.runs, found.overrides, strict=True)
+        runs = {settings.run_dir(): (settings, said) for settings, said in pairs}
+        each = list(runs.values())
+        return found._replace(runs=[one for one, _ in each], overrides=[said for _, said in each])
 
 
 def reproducible() -> dict[str, Path]:

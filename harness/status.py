@@ -1,0 +1,133 @@
+"""How far a sweep is: `python -m harness.status results/NAME`, from what its runs have written.
+
+Of the command that asked for runs of this folder last: done, running, failed, to do, and about how
+long; who runs what, and why what failed did. In a terminal it goes on until the sweep has ended.
+It reads directories and locks alone, so it may be called on any machine that sees them.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from harness.clock import minutes_of
+from harness.records import status
+from harness.records.run_directory import read_json
+from harness.records.sweep_folder import AskedRun, SweepFolder, sweeps
+from harness.runner import locks
+
+LOOK_S = 2.0
+MOST_NAMED = 8  # runs of a kind, a line each
+DONE, RUNNING, FAILED, TO_DO = "done", "running", "failed", "to do"
+
+
+class SeenRun(NamedTuple):
+    """A run of a sweep as it is now; `said` is who runs it, or why it failed."""
+
+    run: AskedRun
+    state: str  # DONE, RUNNING, FAILED or TO_DO
+    said: str
+    is_new: bool  # it ended since the sweep was asked for
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; 1 where a run failed, or where there is no sweep."""
+    parser = argparse.ArgumentParser(prog="python -m harness.status", description=__doc__)
+    parser.add_argument("folder", type=Path, help="results/NAME, or results of all names")
+    parser.add_argument("--once", action="store_true", help="in a terminal too")
+    given = parser.parse_args(arguments)
+    found = _sweep(given.folder.absolute())
+    if found is None:
+        print(f"harness.status: no command has asked for runs of {given.folder}", file=sys.stderr)
+        return 1
+    if sys.stdout.isatty() and not given.once:
+        seen = _followed(found)
+    else:
+        seen = look(found)
+        print("\n".join(lines(found, seen)))
+    return 1 if any(each.state == FAILED for each in seen) else 0
+
+
+def _sweep(folder: Path) -> SweepFolder | None:
+    """The last sweep with a run in `folder`, or below it."""
+    for results in (folder, folder.parent):
+        for sweep in sweeps(results):
+            if any(folder in each.run_dir.parents for each in sweep.runs()):
+                return sweep
+    return None
+
+
+def look(sweep: SweepFolder) -> list[SeenRun]:
+    """Every run of `sweep`, in order."""
+    since = sweep.asked_at
+    return [_seen(sweep, number, each, since) for number, each in enumerate(sweep.runs())]
+
+
+def _seen(sweep: SweepFolder, number: int, run: AskedRun, since: float) -> SeenRun:
+    if (holder := locks.holder(locks.directory_lock(run.run_dir))) is not None:
+        return SeenRun(run, RUNNING, holder, is_new=False)
+    path = run.run_dir / "status.json"
+    told, state = read_json(path) or {}, status.state(run.run_dir)
+    is_new = bool(told) and path.stat().st_mtime >= since
+    if state == "succeeded":
+        return SeenRun(run, DONE, "", is_new)
+    if state in ("failed", "invalid") and is_new:
+        return SeenRun(run, FAILED, f"{told.get('error')}", is_new)
+    ending = sweep.ending(number)
+    if ending and ending.state == "failed":  # before there was a directory
+        return SeenRun(run, FAILED, f"{ending.error}", is_new=True)
+    return SeenRun(run, TO_DO, "", is_new=False)
+
+
+def lines(sweep: SweepFolder, seen: list[SeenRun]) -> list[str]:
+    """What is shown of a sweep."""
+    counts = Counter(each.state for each in seen)
+    others = (f"{counts[state]} {state}" for state in (RUNNING, FAILED, TO_DO))
+    told = ", ".join([f"{counts[DONE]} of {len(seen)} done", *others])
+    shown = [told + _left(sweep, seen)]
+    for state in (RUNNING, FAILED):
+        which = [each for each in seen if each.state == state]
+        shown += [f"  {_line(each)}" for each in which[:MOST_NAMED]]
+        if len(which) > MOST_NAMED:
+            shown.append(f"  and {len(which) - MOST_NAMED} more {state}")
+    return shown
+
+
+def _line(seen: SeenRun) -> str:
+    place = f"{seen.run.run_dir.parent.name}/{seen.run.run_dir.name}"
+    said = (seen.said.splitlines() or [""])[0]
+    text = f"{place} {seen.run.label}: {seen.state}, {said}"
+    return "".join(each if each.isprintable() else "?" for each in text)
+
+
+def _left(sweep: SweepFolder, seen: list[SeenRun]) -> str:
+    """`, about 7 min left`: as many a second as have ended since the command; "" before one has."""
+    left = sum(each.state in (RUNNING, TO_DO) for each in seen)
+    ended = sum(each.is_new for each in seen)
+    if not (left and ended):
+        return ""
+    return f", about {minutes_of((time.time() - sweep.asked_at) * left / ended)} left"
+
+
+def _followed(sweep: SweepFolder, wait: Callable[[float], None] = time.sleep) -> list[SeenRun]:
+    """Show `sweep` in the terminal until nothing is left to do; Ctrl-C ends the showing."""
+    from rich.live import Live
+    from rich.text import Text
+
+    seen = look(sweep)
+    with Live(Text("\n".join(lines(sweep, seen))), auto_refresh=False) as live:
+        try:
+            while any(each.state in (RUNNING, TO_DO) for each in seen):
+                wait(LOOK_S)
+                seen = look(sweep)
+                live.update(Text("\n".join(lines(sweep, seen))), refresh=True)
+        except KeyboardInterrupt:
+            return seen
+    return seen
+
+
+if __name__ == "__main__":
+    sys.exit(main())
