@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,7 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
         seen = _followed(found)
     else:
         seen = look(found)
-        print("\n".join(lines(found, seen)))
+        with suppress(BrokenPipeError):  # who reads has read enough
+            print("\n".join(lines(found, seen)), flush=True)
     return 1 if any(each.state == FAILED for each in seen) else 0
 
 
