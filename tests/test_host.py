@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
+from pyroute2 import IPRoute
 
 from harness.config.search_path import CONF
+from harness.emulation import nic, placement
 from harness.emulation.host import Host
 from harness.emulation.libc import call
 from harness.emulation.namespaces import Namespace
@@ -23,6 +25,7 @@ from harness.emulation.user_namespace import MOUNTS
 from harness.reporting.analysis.load import runs
 from harness.runner.locks import PLACES
 from tests import fork_server, launching
+from tests.aftermath import SETTLED
 from tests.emulation import inside, machines
 from tests.emulation.inside import Flat
 from tests.emulation.machines import INTERFACE, address
@@ -242,7 +245,7 @@ GOOD: dict[str, Any] = {"interface": "lo", "machine": 0, "machines": 2, "master"
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
-        ("interface", None, "interface must be a name such as eth1, got None"),
+        ("interface", 1, "interface must be a name such as eth1, got 1"),
         ("machine", None, r"machine must be a whole number in \[0, 1\], got None"),
         ("machine", 2, r"machine must be a whole number in \[0, 1\], got 2"),
         ("machines", 1, "machines must be a whole number >= 2, got 1"),
@@ -273,9 +276,86 @@ def test_without_the_right_to_shape_one_line_says_so(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1 and "host needs root on every machine" in done.stderr, done
 
 
-def test_under_slurm_the_place_of_a_machine_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLURM_NODEID", "3")
-    monkeypatch.setenv("SLURM_NNODES", "4")
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("SLURM_NODEID", "SLURM_NNODES"),
+        ("GROUP_RANK", "GROUP_WORLD_SIZE"),
+    ],
+)
+def test_what_started_the_commands_knows_the_place_of_a_machine(
+    monkeypatch: pytest.MonkeyPatch, names: tuple[str, str]
+) -> None:
+    monkeypatch.setenv("SLURM_NODEID", "0")  # under torchrun its own numbers count
+    for name, value in zip(names, "34", strict=True):
+        monkeypatch.setenv(name, value)
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("config", ["network=host"])
     assert (config.network.machine, config.network.machines) == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({}, "got null, and neither MASTER_ADDR nor SLURM_JOB_NODELIST is set"),
+        ({"MASTER_ADDR": "127.0.1.1"}, "which is 127.0.1.1; write it yourself"),
+        ({"MASTER_ADDR": "no such.name"}, "got no such.name by MASTER_ADDR: "),
+        ({"SLURM_JOB_NODELIST": "n[1-2]", "PATH": ""}, "`scontrol show hostnames n.1-2.` failed: "),
+    ],
+)
+def test_a_first_machine_that_others_cannot_reach_is_refused(
+    monkeypatch: pytest.MonkeyPatch, said: dict[str, str], told: str
+) -> None:
+    for name in (placement.MASTER, placement.NODES):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    placement.master.cache_clear()
+    with pytest.raises(ValueError, match="master must be the IPv4 address of machine 0.*" + told):
+        Host(**GOOD | {"master": None})
+    placement.master.cache_clear()
+
+
+@whole_run
+def test_the_interface_is_the_one_towards_the_first_machine() -> None:
+    with machines.pair() as hosts:
+        for number, host in enumerate(hosts):
+            with host.entered(), IPRoute() as ip:
+                said = {"interface": None, "machine": number, "master": address(0)}
+                assert Host(**GOOD | said).interface == INTERFACE
+                assert nic.towards(ip, address(1)) == INTERFACE
+                with pytest.raises(ValueError, match="interface must be .* got null: .* 192.0.2.1"):
+                    Host(**GOOD | said | {"master": "192.0.2.1"})
+
+
+ALONE = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs none {PLACES[0]} && exec "$@"', "sh"]
+
+
+@whole_run
+def test_torchrun_says_which_machine_is_which() -> None:
+    with machines.pair() as hosts, tempfile.TemporaryDirectory() as folder:
+        torchrun = [*ALONE, sys.executable, "-m", "torch.distributed.run", "--nnodes=2"]
+        torchrun += ["--nproc-per-node=1", f"--master-addr={address(0)}", "--master-port=29501"]
+        asked = [*TINY, "network=host", f"network.ledger={folder}/ledgers", "report=false"]
+        commands = []
+        for number, host in enumerate(hosts):
+            line = [*torchrun, f"--node-rank={number}", "-m", "harness", *asked]
+            with host.entered():
+                command = subprocess.Popen(
+                    [*line, f"results={folder}/results"],
+                    cwd=ROOT,
+                    env=os.environ | {"GRADNET_TOKEN": "shared by both machines"},
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+            commands.append(command)
+        outputs = [command.communicate(timeout=DEADLINE_S)[0] for command in commands]
+        [run_dir] = launching.runs(Path(folder, "results"))
+        assert launching.state(run_dir) in SETTLED, outputs
+        assert launching.own_reasons(run_dir) == [] and not list(
+            Path(folder).glob("ledgers/*.json")
+        )
+        environment = json.loads((run_dir / "environment.json").read_text())
+        assert environment["network"]["interface"] == INTERFACE
+        assert environment["network"]["master"] == address(0)

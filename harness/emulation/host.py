@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from pyroute2 import IPRoute
 
-from harness.emulation import ledger, links, nic, tcp_settings, token, watchdog
+from harness.emulation import ledger, links, nic, placement, tcp_settings, token, watchdog
 from harness.emulation.direction import Direction, ShapingPoint
 from harness.emulation.links import NetworkError
 from harness.emulation.machines import HostNetwork, Machine
@@ -32,7 +32,8 @@ _CAPABILITIES = {12: "CAP_NET_ADMIN", 21: "CAP_SYS_ADMIN"}
 class Host(Shaping):
     """The nodes are real machines, whose interfaces are shaped while a run goes on.
 
-    Only rates are shaped, and only between the machines.
+    Only rates are shaped, and only between the machines. `master` of null is the machine that what
+    started the commands calls the first, `interface` of null the one by which packets go to it.
     """
 
     own_namespace: ClassVar[bool] = False  # the machine's network is what is shaped
@@ -54,9 +55,11 @@ class Host(Shaping):
         check_whole(0, self.machines_of_run() - 1, machine=self.machine)
         check_whole(1, 65_535, port=self.port)
         check_between(1, 86_400 * 30, join_s=self.join_s, time_limit_s=self.time_limit_s)
-        if not isinstance(self.interface, str):
+        master = placement.master() if self.master is None else nic.ipv4("master", str(self.master))
+        object.__setattr__(self, "master", master)
+        if not isinstance(self.interface, str | None):
             raise ValueError(f"interface must be a name such as eth1, got {self.interface!r}")
-        nic.ipv4("master", str(self.master))
+        object.__setattr__(self, "interface", self.interface or _interface_to(master))
 
     def check(self, nodes: int, profile: Profile, dilation: float) -> None:
         """Raise what can be known before the machines meet; see Topology.check."""
@@ -191,6 +194,15 @@ class Host(Shaping):
     def _loan(self) -> Loan:
         run = f"machine {self.machine} of the run that {self.master} leads"
         return Loan(self._ledger().parent, run, os.environ[watchdog.OWNER], self.time_limit_s)
+
+
+def _interface_to(master: str) -> str:
+    """By the route to machine 0; ValueError where there is none."""
+    with IPRoute() as ip:
+        try:
+            return nic.towards(ip, master)
+        except NetworkError as error:
+            raise ValueError(f"interface must be a name such as eth1, got null: {error}") from error
 
 
 def _require_capabilities() -> None:

@@ -76,6 +76,19 @@ def find(ip: IPRoute, name: str) -> Nic:
     raise NetworkError(f"shape {name}: no such interface; there are {names}")
 
 
+def towards(ip: IPRoute, address: str) -> str:
+    """Name of the interface that has `address`, or by which packets leave to it.
+
+    NetworkError where no way leads there.
+    """
+    own = [each for each in ip.get_addr(family=AF_INET) if each.get_attr("IFA_LOCAL") == address]
+    if own:
+        return socket.if_indextoname(own[0]["index"])
+    with attempt(f"find a route to {address}"):
+        [route] = ip.route("get", dst=address)
+    return socket.if_indextoname(route.get_attr("RTA_OIF"))
+
+
 def addresses(ip: IPRoute, nic: Nic) -> list[str]:
     """IPv4 addresses of an interface; NetworkError when it has none."""
     with attempt(f"read the addresses of {nic.name}"):
