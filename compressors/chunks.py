@@ -147,12 +147,14 @@ def _largest(rows: Tensor, k: int) -> Tensor:
     return (last - ranked.topk(k, 1).values.remainder_(last + 1)).sort(1).values
 
 
-def positions(chunks: Chunks, where: Tensor) -> Tensor:
+def positions(chunks: Chunks, where: Tensor, out: Tensor | None = None) -> Tensor:
     """Where in the bucket entries are that are at `where` in their chunks; int32 [entries].
 
-    IndexError for one that is outside of its chunk.
+    Into `out`, or this thread's memory. IndexError for one that is outside of its chunk.
     """
-    index = torch.empty_like(where)
+    index = out
+    if index is None:
+        index = workspace("positions in bucket", where.numel(), torch.int32, where.device)
     native = kernels.compiled() if where.is_cpu else None
     if native is not None:
         inside = native.chunks.positions(
@@ -163,16 +165,26 @@ def positions(chunks: Chunks, where: Tensor) -> Tensor:
         pairs = zip(
             chunks.blocks, where.split(chunks.counts), index.split(chunks.counts), strict=True
         )
-        for block, places, out in pairs:
+        for block, places, into in pairs:
             inside = inside and not bool(((places < 0) | (places >= block.size)).any())
             number = torch.arange(block.chunks, device=where.device, dtype=torch.int32)
             down, across = number // block.across, number % block.across
             corner = block.first + down * block.height * block.stride + across * block.width
             within = places // block.width * block.stride + places % block.width
-            out.copy_((corner[:, None] + within.view(block.chunks, -1)).flatten())
+            into.copy_((corner[:, None] + within.view(block.chunks, -1)).flatten())
     if not inside:
         raise IndexError("a position is outside of its chunk")
     return index
+
+
+def places_of_all(chunks: Chunks, packed: Sequence[Tensor]) -> list[Tensor]:
+    """`positions` of every worker's packed ones; in this thread's memory, apart."""
+    count = chunks.entries
+    room = workspace("positions of all", len(packed) * count, torch.int32, packed[0].device)
+    return [
+        positions(chunks, unpack_positions(theirs, count), room[at * count : (at + 1) * count])
+        for at, theirs in enumerate(packed)
+    ]
 
 
 def packed_positions_bytes(count: int) -> int:
@@ -184,10 +196,10 @@ def pack_positions(where: Tensor) -> Tensor:
     """Positions in chunks, int32 [k], in 12 bits each: uint8 [packed_positions_bytes(k)].
 
     Two in three bytes: the lower 8 bits of the first, its upper 4 and the lower 4 of the second,
-    the upper 8 of that.
+    the upper 8 of that. In this thread's memory.
     """
-    count = where.numel()
-    packed = where.new_empty(packed_positions_bytes(count), dtype=torch.uint8)
+    nbytes = packed_positions_bytes(where.numel())
+    packed = workspace("packed positions", nbytes, torch.uint8, where.device)
     if where.is_cpu and (native := kernels.compiled()) is not None:
         native.chunks.pack(where.numpy(), packed.numpy())
         return packed
@@ -201,8 +213,8 @@ def pack_positions(where: Tensor) -> Tensor:
 
 
 def unpack_positions(packed: Tensor, count: int) -> Tensor:
-    """The positions, int32 [count], that `pack_positions` packed."""
-    where = packed.new_empty(count, dtype=torch.int32)
+    """The positions, int32 [count], that `pack_positions` packed; in this thread's memory."""
+    where = workspace("unpacked positions", count, torch.int32, packed.device)
     if packed.is_cpu and (native := kernels.compiled()) is not None:
         native.chunks.unpack(packed.numpy(), where.numpy())
         return where

@@ -13,6 +13,7 @@ Workers get equal bits where they run the same kernels: on processors of one kin
 """
 
 from dataclasses import dataclass, field
+from math import isfinite, nan
 
 import torch
 from torch import Tensor
@@ -20,12 +21,11 @@ from torch import Tensor
 from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.buffers import Buffers
 from compressors.chunks import (
-    Chunks,
     check_side,
     chunks_of,
     pack_positions,
+    places_of_all,
     positions,
-    unpack_positions,
 )
 from compressors.dct import transform
 from compressors.fused import add_and_find_largest_of_chunks
@@ -71,19 +71,15 @@ class DeMo(Compressor):
         kept = self._memory("kept", bucket).zero_()
         add_at_(kept, index, values.float(), 1.0)
         self._keep(bucket, momentum.sub_(transform(kept, chunks, spectrum, inverse=True)))
-        payload = pack_positions(where) if self.packed else index.long()
-        gathered = workers.all_gather(payload, values, equal=True)
+        wire = workspace("wire", len(index), torch.int64, bucket.device).copy_(index)
+        told = pack_positions(where) if self.packed else wire
+        where_of, values_of = zip(*workers.all_gather(told, values, equal=True), strict=True)
         self.sent_entries = chunks.entries
-        entries = [(theirs.float(), self._positions(told, chunks)) for told, theirs in gathered]
+        places = places_of_all(chunks, where_of) if self.packed else where_of
+        entries = [(part.float(), at) for part, at in zip(values_of, places, strict=True)]
         mean = mean_of_contributors_(self._memory("mean spectrum", bucket), entries)
         result = transform(mean, chunks, bucket.empty_mean(), inverse=True)
         return Reduced(signs_(result) if self.sign else result, unsent=None)
-
-    def _positions(self, told: Tensor, chunks: Chunks) -> Tensor:
-        """Where in the bucket a worker's entries are, int32 [K]."""
-        if not self.packed:
-            return told.int()
-        return positions(chunks, unpack_positions(told, chunks.entries))
 
     def _accumulated(self, bucket: Bucket) -> Tensor:
         """The decayed momentum of the bucket's parameters, and its gradient; [n]."""
@@ -104,6 +100,5 @@ class DeMo(Compressor):
 
 
 def signs_(x: Tensor) -> Tensor:
-    """The sign of every element, 0 of zeros; what is not finite becomes NaN, for all to see."""
-    unseen = x.sub(x)  # zeros, and NaN
-    return x.sign_().add_(unseen)
+    """The sign of every element, 0 of zeros; NaN everywhere if their sum is not finite."""
+    return x.sign_() if isfinite(float(x.sum())) else x.fill_(nan)

@@ -9,6 +9,7 @@ made. What the first rounding took is `unsent`; what the second takes is dropped
 """
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from compressors.stochastic import Grid
 from compressors.workspace import workspace
 
 WIDTHS = (4, 8)
+SIZES = 256  # of buckets and slices whose rows are kept
 PACKED_TOGETHER = 64  # codes: rows of so many can be cut apart
 
 
@@ -70,7 +72,7 @@ class QuantisedAllReduce(Compressor):
         return Reduced(mean, unsent=bucket.grad)
 
     def _grid(self, n: int) -> Grid:
-        return Grid(torch.arange(self.row, n + self.row, self.row).clamp_(max=n), self.bits)
+        return Grid(_ends(n, self.row), self.bits)
 
     def _rounded(self, buffers: Buffers) -> tuple[Tensor, Tensor]:
         """Packed codes and the step of every row; what was rounded to is taken away."""
@@ -99,9 +101,9 @@ class QuantisedAllReduce(Compressor):
         """As much as for a whole slice: all workers gather pieces of one length."""
         codes, steps = answer
         whole = packed_bytes(length, self.bits), length // self.row
+        parts = zip(("padded codes", "padded steps"), (codes, steps), whole, strict=True)
         return [
-            torch.nn.functional.pad(part, (0, most - part.numel()))
-            for part, most in zip((codes, steps), whole, strict=True)
+            part if len(part) == most else _padded(role, part, most) for role, part, most in parts
         ]
 
     def _error(self, names: tuple[str, ...], total: Tensor) -> Tensor:
@@ -117,3 +119,16 @@ class QuantisedAllReduce(Compressor):
 def _lengths(n: int, length: int, count: int) -> list[int]:
     """Elements of `count` slices of n, each of `length`; the last may be short or empty."""
     return [min(length, max(0, n - first)) for first in range(0, count * length, length)]
+
+
+def _padded(role: str, part: Tensor, length: int) -> Tensor:
+    """`part` with zeros behind it, [length], in the workspace of `role`."""
+    room = workspace(role, length, part.dtype, part.device)
+    room[: len(part)], room[len(part) :] = part, 0
+    return room
+
+
+@lru_cache(SIZES)
+def _ends(n: int, row: int) -> Tensor:
+    """Where each of the rows of n elements ends."""
+    return torch.arange(row, n + row, row).clamp_(max=n)

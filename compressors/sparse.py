@@ -123,8 +123,9 @@ def mean_of_contributors_(
 ) -> Tensor:
     """As `sum_`, over how many of `entries` have a value there: 0 where none has."""
     counts = workspace("contributors", total.numel(), total.dtype, total.device)
-    ones = [torch.ones_like(values) for values, _ in entries]
-    sum_(counts, [(one, index) for one, (_, index) in zip(ones, entries, strict=True)], 1.0)
+    most = max(values.numel() for values, _ in entries)
+    one = workspace("ones", most, total.dtype, total.device).fill_(1)
+    sum_(counts, [(one[: index.numel()], index) for _, index in entries], 1.0)
     return sum_(total, entries, 1.0, is_zero).div_(counts.clamp_(min=1))
 
 

@@ -25,15 +25,14 @@ from compressors.chunks import (
     check_side,
     chunks_of,
     pack_positions,
+    places_of_all,
     positions,
-    unpack_positions,
 )
+from compressors.codebook import WIDTHS, decode, quantise
 from compressors.fused import add_and_find_largest_of_chunks, scatter, subtract
-from compressors.packing import pack, unpack
 from compressors.sparse import mean_of_contributors_
+from compressors.workspace import workspace
 
-SIGMAS = 6  # that the codes span
-FEWEST_BITS, MOST_BITS = 1, 8
 AGGREGATES = ("workers", "contributors")
 
 
@@ -42,16 +41,16 @@ class SparseLoCo(Compressor):
     by_shape = True
     uniform_density = True  # all payloads are of one length
     chunk: int = 64  # side of a chunk of a matrix, elements of one of a vector, at most; 1 to 64
-    bits: int | None = 2  # of a value, 1 to 8; null: float32, as it is
+    bits: int | None = 2  # of a value: 1, 2, 4 or 8; null: float32, as it is
     aggregate: str = "workers"  # workers: sum / P | contributors: clipped, over those who sent
     sent_entries: int = field(default=0, init=False)  # of the last bucket
     is_mean: bool = field(init=False)
 
     def __post_init__(self) -> None:
         check_side(self.chunk)
-        if self.bits is not None and not FEWEST_BITS <= self.bits <= MOST_BITS:
-            allowed = f"[{FEWEST_BITS}, {MOST_BITS}] or null"
-            raise ValueError(f"bits must be in {allowed}, got {self.bits}")
+        if self.bits is not None and self.bits not in WIDTHS:
+            allowed = ", ".join(map(str, WIDTHS))
+            raise ValueError(f"bits must be one of {allowed}, or null, got {self.bits}")
         if self.aggregate not in AGGREGATES:
             allowed = " or ".join(AGGREGATES)
             raise ValueError(f"aggregate must be {allowed}, got {self.aggregate!r}")
@@ -67,44 +66,23 @@ class SparseLoCo(Compressor):
         k = max(2, 2 * int(density * self.chunk**2 / 2))
         chunks = chunks_of(bucket.shapes, self.chunk, k)
         where, values = add_and_find_largest_of_chunks(bucket.buffers, chunks)
-        sent, payload = self._quantised(values, chunks)
-        subtract(bucket.buffers, sent, positions(chunks, where))
-        gathered = workers.all_gather(pack_positions(where), *payload, equal=True)
+        payload = [values] if self.bits is None else quantise(values, chunks.counts, self.bits)
+        subtract(bucket.buffers, self._sent(payload, chunks, values), positions(chunks, where))
+        told = [pack_positions(where), *(part.flatten() for part in payload)]
+        packed, *payloads = zip(*workers.all_gather(*told, equal=True), strict=True)
         self.sent_entries = chunks.entries
-        entries = [
-            (self._values(theirs, chunks), positions(chunks, unpack_positions(packed, len(where))))
-            for packed, *theirs in gathered
-        ]
+        room = workspace("values of all", len(packed) * len(where), values.dtype, values.device)
+        parts = zip(zip(*payloads, strict=True), room.view(len(packed), -1), strict=True)
+        sent = [self._sent(theirs, chunks, part) for theirs, part in parts]
+        entries = list(zip(sent, places_of_all(chunks, packed), strict=True))
         return Reduced(self._averaged(entries, chunks, bucket), unsent=bucket.grad)
 
-    def _quantised(self, values: Tensor, chunks: Chunks) -> tuple[Tensor, list[Tensor]]:
-        """What is sent in place of `values`, [K], and the tensors that tell it."""
-        if self.bits is None:
-            return values, [values]
-        levels, codes = 1 << self.bits, torch.empty_like(values, dtype=torch.uint8)
-        books = values.new_zeros(len(chunks.blocks), levels + 1)
-        parts = zip(values.split(chunks.counts), codes.split(chunks.counts), books, strict=True)
-        for part, own, book in parts:
-            mean = part.mean(dtype=torch.float64).float()
-            centred = part - mean
-            step = SIGMAS / levels * (centred.norm(dtype=torch.float64) / (len(part) - 1) ** 0.5)
-            step = torch.where(step.isfinite() & (step > 0), step, 1).float()
-            own.copy_((centred / step + levels // 2).round_().nan_to_num_(0).clamp_(0, levels - 1))
-            which, wide = own.long(), centred.double()
-            sums = wide.new_zeros(levels).index_add_(0, which, wide)
-            counts = wide.new_zeros(levels).index_add_(0, which, torch.ones_like(wide))
-            book[:levels], book[levels] = sums / counts.clamp_(min=1), mean
-        payload = [pack(codes, self.bits), books.flatten()]
-        return self._values(payload, chunks), payload
-
-    def _values(self, payload: Sequence[Tensor], chunks: Chunks) -> Tensor:
-        """What a worker's `payload` stands for, [K]."""
+    def _sent(self, payload: Sequence[Tensor], chunks: Chunks, out: Tensor) -> Tensor:
+        """What a worker's `payload` stands for, [K]; into `out` where it is codes."""
         if self.bits is None:
             return payload[0]
-        codes = unpack(payload[0], self.bits, chunks.entries).long()
         books = payload[1].view(len(chunks.blocks), -1)
-        parts = zip(codes.split(chunks.counts), books, strict=True)
-        return torch.cat([(book[:-1] + book[-1])[which] for which, book in parts])
+        return decode(payload[0], books, chunks.counts, self.bits, out)
 
     def _averaged(
         self, entries: list[tuple[Tensor, Tensor]], chunks: Chunks, bucket: Bucket

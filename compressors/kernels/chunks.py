@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from compressors.kernels.native import add_block, clear_block, collect, exceeding
-from compressors.kernels.vectors import BLOCK, OPTIONS, bits_of, ones, trailing_zeros
+from compressors.kernels.vectors import BLOCK, BYTE, OPTIONS, bits_of, ones, trailing_zeros
 
 MAGNITUDE = np.int32(0x7FFFFFFF)  # every bit of a float32 but its sign
 MOST = 4096  # elements of a chunk
@@ -293,3 +293,63 @@ def unpack(packed, where):  # type: ignore[no-untyped-def]
     if where.size % 2:
         low, high = np.int32(packed[packed.size - 2]), np.int32(packed[packed.size - 1])
         where[where.size - 1] = low | ((high & 15) << 8)
+
+
+@njit(**OPTIONS)
+def _halvings(bits):  # type: ignore[no-untyped-def]
+    """Of a place to get its byte's: codes of so many `bits` share one."""
+    halvings = 0
+    while bits << halvings < BYTE:
+        halvings += 1
+    return halvings
+
+
+@njit("void(float32[::1], int64[::1], int64, float64, float32[:, ::1], uint8[::1])", **OPTIONS)
+def quantise(values, counts, bits, sigmas, books, packed):  # type: ignore[no-untyped-def]
+    """Codes and codebooks, as compressors.codebook has them, of counts.size parts of `values`."""
+    levels, halvings = 1 << bits, _halvings(bits)
+    sums, members = np.empty(levels, np.float64), np.empty(levels, np.float64)
+    packed[:] = 0
+    first = 0
+    for number in range(counts.size):
+        part = values[first : first + counts[number]]
+        total, squares = 0.0, 0.0
+        for here in range(part.size):
+            total += np.float64(part[here])
+        mean = np.float32(total / part.size)
+        for here in range(part.size):
+            apart = np.float64(np.float32(part[here] - mean))
+            squares += apart * apart
+        step = np.float32(sigmas / levels * (np.sqrt(squares) / np.sqrt(part.size - 1.0)))
+        if not (step > 0 and np.isfinite(step)):
+            step = np.float32(1)
+        sums[:], members[:] = 0, 0
+        middle, last = np.float32(levels // 2), np.float32(levels - 1)
+        for here in range(part.size):
+            centred = np.float32(part[here] - mean)
+            level = np.rint(np.float32(np.float32(centred / step) + middle))
+            level = level if level > 0 else np.float32(0)  # of NaN, too
+            code = np.int64(level if level < last else last)
+            sums[code] += np.float64(centred)
+            members[code] += 1
+            place = first + here
+            packed[place >> halvings] |= np.uint8(code << bits * (place & (1 << halvings) - 1))
+        for own in range(levels):
+            books[number, own] = np.float32(sums[own] / max(1.0, members[own]))
+        books[number, levels] = mean
+        first += part.size
+
+
+@njit("void(uint8[::1], int64[::1], int64, float32[:, ::1], float32[::1])", **OPTIONS)
+def decode(packed, counts, bits, books, values):  # type: ignore[no-untyped-def]
+    """What codes stand for."""
+    levels, halvings = 1 << bits, _halvings(bits)
+    table = np.empty(levels, np.float32)
+    first = 0
+    for number in range(counts.size):
+        for code in range(levels):
+            table[code] = np.float32(books[number, code] + books[number, levels])
+        for place in range(first, first + counts[number]):
+            here = bits * (place & (1 << halvings) - 1)
+            values[place] = table[(packed[place >> halvings] >> here) & (levels - 1)]
+        first += counts[number]

@@ -12,7 +12,7 @@ KEY = np.array([5, 7], np.uint32)
 
 def agrees(native: Any) -> bool:
     """True if every kernel that does not select gives numpy's results."""
-    tests = (_signs, _votes, _levels, _casts, _positions, _products, _chunks)
+    tests = (_signs, _votes, _levels, _casts, _positions, _products, _chunks, _books)
     return all(test(native) for test in tests)
 
 
@@ -233,3 +233,21 @@ def _chunks(native: Any) -> bool:
         and np.array_equal(positions, at)
         and not native.chunks.positions(layout, k, again + 4000, positions)
     )
+
+
+def _books(native: Any) -> bool:
+    """True for two parts, the second of equal values, in codes of 2 bits."""
+    values, counts, levels = _normal(12)[:1001], np.array([990, 11]), 4
+    values[990:] = 0.25
+    books, packed = np.empty((2, 5), np.float32), np.empty(251, np.uint8)
+    found, expected = np.empty_like(values), np.full_like(values, 0.25)
+    native.chunks.quantise(values, counts, 2, 6.0, books, packed)
+    native.chunks.decode(packed, counts, 2, books, found)
+    part = values[:990]
+    mean = np.float32(part.mean(dtype=np.float64))
+    step = np.float32(6 / levels * (part - mean).std(ddof=1, dtype=np.float64))
+    codes = np.clip(np.rint((part - mean) / step + 2), 0, 3)
+    for code in range(levels):
+        own = part[codes == code] - mean
+        expected[:990][codes == code] = own.mean(dtype=np.float64) + mean
+    return np.allclose(found, expected, rtol=1e-5, atol=1e-6) and packed[250] & 3 == 2

@@ -138,7 +138,7 @@ def test_entries_that_are_equal_are_sent_as_they_are(value: float) -> None:
     [
         ({"chunk": 65}, r"chunk must be a whole number in \[1, 64\], got 65"),
         ({"chunk": 0}, r"chunk must be a whole number in \[1, 64\], got 0"),
-        ({"bits": 9}, r"bits must be in \[1, 8\] or null, got 9"),
+        ({"bits": 3}, "bits must be one of 1, 2, 4, 8, or null, got 3"),
         ({"aggregate": "mean"}, "aggregate must be workers or contributors, got 'mean'"),
     ],
 )
