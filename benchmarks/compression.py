@@ -21,12 +21,13 @@ from typing import Any, NamedTuple
 
 import torch
 from hydra.utils import instantiate
-from local import Alone, Step, Times, fresh_bytes, gradient, measure
+from local import Alone, Step, Times, fresh_bytes, gradient, measure, parameters
 from omegaconf import OmegaConf
 from plain import PLAIN
 from torch import Tensor
 
 from compressors import kernels
+from compressors.chunks import add_find_, chunks_of
 from compressors.half import add_cast_
 from compressors.packing import add_pack_signs_
 from compressors.randomk import RandomK
@@ -45,6 +46,7 @@ TRAFFIC = (WORKERS + 4) / 4  # of decoding bytes into floats, in reads
 TARGETS = {  # at most, in reads of 25 M elements by one thread
     "topk": 3.5,
     "topk, selection only": 2.5,
+    "chunks, largest and feedback": 4.0,
     "sampled_topk": 3.0,
     "randomk, no residual": 1.5,
     "qsgd, encode": 2.5,
@@ -56,7 +58,7 @@ TARGETS = {  # at most, in reads of 25 M elements by one thread
     "acp_sgd": 6.0,
     f"qsgd, decode {WORKERS} contributions": 4 * TRAFFIC,
 }
-CHECKED_APART = ("covap", "dense", "dgc", "netsense")  # by a read that is for nothing else
+CHECKED_APART = ("covap", "demo", "dense", "dgc", "netsense")  # by a read that is for nothing else
 SMALL_FACTOR = 2.0  # by which the ratio of a smaller gradient may exceed that of the largest
 FRESH_MB = 1.0  # of any step, at most
 
@@ -160,9 +162,12 @@ def parts(n: int, threads: int) -> Iterator[Row]:
             out.scatter_add_(0, where, part / WORKERS)
 
     payload = qsgd().clone(), steps_.clone()
+    shapes = [torch.Size(shape) for shape in parameters(n).values()]
+    chunks, residual = chunks_of(shapes, 64, 64), gradient(n, 1)  # as SparseLoCo was published
     work: dict[str, Callable[[], object]] = {
         "add_, of another vector": lambda: out.add_(grad),
         "topk, selection only": lambda: largest(grad, index.numel()),
+        "chunks, largest and feedback": lambda: add_find_(residual, buffer, True, chunks),
         "qsgd, encode": qsgd,
         "terngrad, encode": terngrad,
         "signs, encode": lambda: add_pack_signs_(buffer, None, signs.view(torch.uint8)),
