@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from pyroute2 import IPRoute
+
 from harness.runner.locks import PLACES
 from tests.launching import ROOT, until
 
@@ -23,6 +25,7 @@ SBIN = "/usr/sbin:/sbin"
 LOST_S = 5  # without a word from a node, before its jobs are queued again
 AGAIN_S = 10  # before a job that was queued again may begin
 STOP_S = 10
+ADDRESSED = "addressed"  # an interface of a test's own network
 # Runs what follows as process 1 of a process namespace, with a machine's lock of its own.
 OWN_LOCK = f'mount -t tmpfs none {PLACES[0]} && exec "$@"'
 MACHINE = ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child", "sh", "-c", OWN_LOCK, "sh"]
@@ -124,6 +127,7 @@ def _children(pid: int) -> list[int]:
 def slurm(nodes: Sequence[SlurmNode], controller: str = "127.0.0.1") -> Iterator[Slurm]:
     """A cluster of `nodes`, all idle; nothing of it is left afterwards."""
     with TemporaryDirectory(prefix="slurm") as name, ExitStack() as held:
+        held.enter_context(_an_address())
         Path(name).chmod(0o755)  # munge wants its socket to be in reach of all
         cluster = Slurm(Path(name), list(nodes))
         _write(cluster, controller)
@@ -135,6 +139,23 @@ def slurm(nodes: Sequence[SlurmNode], controller: str = "127.0.0.1") -> Iterator
             logs = sorted(cluster.folder.glob("*.log"))
             raise AssertionError("\n".join(path.read_text()[-3000:] for path in logs)) from None
         yield cluster
+
+
+@contextmanager
+def _an_address() -> Iterator[None]:
+    """Beside the loopback's: with that alone, glibc finds not even a number that Slurm asks for."""
+    with IPRoute() as ip:
+        if any(link.get_attr("IFLA_IFNAME") != "lo" for link in ip.get_links()):
+            yield
+            return
+        ip.link("add", ifname=ADDRESSED, kind="bridge")
+        [index] = ip.link_lookup(ifname=ADDRESSED)
+        try:
+            ip.addr("add", index=index, address="198.51.100.1", prefixlen=24)
+            ip.link("set", index=index, state="up")
+            yield
+        finally:
+            ip.link("del", index=index)
 
 
 def _write(cluster: Slurm, controller: str) -> None:

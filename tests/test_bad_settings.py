@@ -18,7 +18,7 @@ import pytest
 
 from harness import __main__ as command
 from harness import signals
-from harness.config.scales import compose
+from harness.config.scales import Described, compose
 from harness.config.settings import Settings
 from harness.runner import run
 
@@ -62,8 +62,8 @@ def answer(*words: str) -> Answer:
     """Of `python -m harness` with `words`, in this process, up to the first run."""
     printed, began, found = io.StringIO(), time.process_time(), list[Settings]()
 
-    def started(runs: list[Settings]) -> None:
-        found.extend(runs)
+    def started(asked: Described) -> None:
+        found.extend(asked.runs)
         raise Started
 
     with pytest.MonkeyPatch.context() as patch:

@@ -63,14 +63,14 @@ def test_the_laptop_s_scale_is_taken_where_data_lacks(
 ) -> None:
     monkeypatch.setenv("GRADNET_DATA", str(tmp_path))
     for words in ([NAME], [NAME, "scale=auto"]):
-        runs, said = describe([[*words, "method=allreduce", "seed=0"]])
+        runs, said, *_ = describe([[*words, "method=allreduce", "seed=0"]])
         assert [settings["scale.name"] for settings in runs] == ["laptop"]
         assert said.startswith("scale=laptop: imagenet not found in ") and "\n" not in said
 
 
 def test_the_paper_s_scale_is_taken_where_nothing_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scales, "lacks", lambda settings: "")
-    runs, said = describe([[NAME, "method=allreduce", "seed=0"]])
+    runs, said, *_ = describe([[NAME, "method=allreduce", "seed=0"]])
     assert [settings["scale.name"] for settings in runs] == ["paper"]
     assert said.startswith("scale=paper: ")
 

@@ -125,6 +125,7 @@ def test_no_two_rows_say_the_same() -> None:
 
 def test_what_a_compressor_may_replace_has_a_row() -> None:
     rows = {row.key for row in CONSTRAINTS if row.why == "which does its work"}
+    rows.remove("parallel.outer_momentum")  # of local steps, in place of the optimizer's
     assert {
         key for each in choices("compressor").values() for key in replaces(each["_target_"])
     } == rows

@@ -54,6 +54,18 @@ SCENES: dict[str, dict[str, Any]] = {
         }
     },
     "controller.pace.boost_window": {"boost": 1.0},
+    "compressor.lgreco": {"period": 1, "bins": 1000},
+    "controller.oracle_horizon.payload_share": {"horizons": [1]},
+    "controller.pace_horizon.d_min": {"horizons": [1]},
+    "controller.pace_horizon.spacing": {"horizons": [1]},
+    "controller.oracle_horizon.workers": {"profile": {**WAVE, "delay_ms": 5.0}},
+    "controller.oracle_horizon.workers_per_node": {
+        "profile": {
+            "_target_": "profiles.by_node.ByNode",
+            "default": WAVE,
+            "nodes": {3: {**WAVE, "high_mbit": 1, "low_mbit": 0.5}},
+        }
+    },
     "profile.contended.seed": {"spread": 0.5},
     **{
         f"profile.{name}": {"delay_ms": 2.0}
@@ -102,6 +114,30 @@ OTHERS: dict[str, Any] = {
     "compressor.threshold_topk.model": "normal",
     "compressor.threshold_topk.spread": "magnitude",
     "compressor.covap.init": 0.9,
+    "compressor.demo.chunk": 32,
+    "compressor.int4.bits": 8,
+    "compressor.int8.bits": 4,
+    "row": 64,
+    "compressor.lgreco.alpha": 4.0,
+    "compressor.lgreco.lowest": 0.1,
+    "compressor.lgreco.bins": 100,
+    "compressor.sparseloco.chunk": 32,
+    "compressor.sparseloco.bits": 4,
+    "compressor.sparseloco.aggregate": "contributors",
+    "controller.cu_target.h_min": 300,
+    "controller.cu_target.h_max": 2,
+    "horizons": [2, 3],
+    "zeta": 1.0,
+    "controller.oracle_horizon.profile": STATIC,
+    "controller.oracle_horizon.workers": 40,
+    "controller.pace_horizon.start": [0.01, 0.02],
+    "profile.columns.path": "satellite_pass.csv",
+    "profile.columns.columns": {"time_s": "time_s", "rate_mbit": "time_s"},
+    "profile.columns.units": {"rate_mbit": 0.1},
+    "profile.columns.floor_mbit": 60.0,
+    "profile.columns.length_s": 400.0,
+    "profile.cooked.floor_mbit": 30.0,
+    "profile.cooked.length_s": 700.0,
     "period": 7,
     "window": 3,
     "jitter_ms": 1.0,
@@ -151,6 +187,8 @@ DENSITIES = {"compressors.covap.COVAP": 0.2}
 LISTED = {
     "controller.netsense.loss_signal": "of what TCP sends again in this process",
     "profile.mahimahi.path": "another file of that kind is not here",
+    "profile.cooked.path": "likewise",
+    "profile.columns.where": "no column of the traces here tells runs apart",
 }
 PARTS = ("_target_", "of")  # whose fields are those of another choice
 
@@ -197,22 +235,26 @@ def reduced(section: dict[str, Any]) -> str:
 
 
 def chosen(section: dict[str, Any]) -> str:
-    """Densities of a controller, under exchanges that take longer the more is sent."""
+    """Densities and horizons of a controller, under exchanges that take longer the more is sent."""
     controller, source = build(section), random.Random(1)
     found, density = [], controller.density(None)
+    steps = 1
     for step in range(EXCHANGES):
-        found.append(density)
+        found.append((density, steps))
         rate = 10_000 * (1 + (step // 30) % 3) * source.lognormvariate(0, 0.3)
         norm = 1 + (step // 20) % 3 + source.random() / 10
-        density = controller.density(
+        last = (
             seen(
                 step, density=density, sent_bytes=round(4000 * density),
                 received_bytes=round(12_000 * density), comm_s=0.002 + 4000 * density / rate,
                 exposed_s=0.001 + 3000 * density / rate,
                 grad_norm=norm, residual_norm=0.5, gain=min(1.0, density**0.3),
-                captured=min(1.0, density**0.3),
+                captured=min(1.0, density**0.3), local_steps=steps, compute_s=0.05 * steps,
             )
         )  # fmt: skip
+        if controller.chooses_horizon:
+            steps = controller.horizon(last)
+        density = controller.density(last)
     return digest(found)
 
 

@@ -129,7 +129,8 @@ def test_all_data_that_is_missing_is_named_at_once(monkeypatch):
 
 def test_an_unknown_paper_is_told_with_those_that_are_known(tmp_path):
     with pytest.raises(
-        BadSetting, match="one of acp_sgd, covap, dc2, dct, netsense, or a yaml file, got 'dc3'"
+        BadSetting,
+        match="one of acp_sgd, covap, dc2, dct, local_steps, netsense, or a yaml file, got 'dc3'",
     ):
         Paper.read("dc3")
     bad = tmp_path / "bad.yaml"

@@ -54,7 +54,7 @@ def test_at_paper_scale_only_the_data_is_missing(experiment, monkeypatch) -> Non
 def test_a_stand_in_is_refused_at_paper_scale_and_taken_where_none_is_said(experiment) -> None:
     with pytest.raises(BadSetting, match=r"^scale must be laptop for .* write scale=laptop$"):
         scales.compose([f"+experiment={experiment}", "scale=paper"])
-    runs, said = scales.describe([[f"+experiment={experiment}"]])
+    runs, said, *_ = scales.describe([[f"+experiment={experiment}"]])
     assert {run["scale.name"] for run in runs} == {"laptop"} and said.startswith("scale=laptop: ")
     with pytest.raises(MissingConfigException):  # another mistake is not taken for it
         settings("workload=digits_convnet_paper")

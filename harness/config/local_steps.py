@@ -48,7 +48,9 @@ class LocalSteps:
         )
         _check_number("blend", self.blend, "a number in [0, 1]", lambda x: 0 <= x <= 1)
         if self.outer == "none" and self.outer_momentum:
-            raise ValueError(f"outer_momentum must be 0 with outer=none, got {self.outer_momentum}")
+            raise ValueError(
+                f"outer_momentum must be 0 where outer is none, got {self.outer_momentum}"
+            )
         asked = self.outer, self.fragments, self.warmup_rounds
         if self.is_gossip and asked != ("momentum", 1, 0):
             raise ValueError(
@@ -57,7 +59,7 @@ class LocalSteps:
                 f"warmup_rounds={self.warmup_rounds}"
             )
         if self.is_gossip and self.lag:
-            raise ValueError(f"lag must be 0 with peers=pair, got {self.lag}")
+            raise ValueError(f"lag must be 0 where peers meet in pairs, got {self.lag}")
         self._check_fragments()
 
     @property

@@ -146,8 +146,10 @@ def test_packets_and_virtual_time_are_judged_apart():
 def test_without_runs_every_claim_of_every_paper_is_told_once_as_not_testable():
     nothing = table(row("adhoc", "allreduce")).iloc[:0]
     found = claims.judge(nothing)
-    assert {claim.verdict for claim in found} == {NOT_DECIDABLE}
-    assert all("no runs of" in claim.reason for claim in found if claim.id != "dc2_table2")
+    arithmetic = {"wire_time_text", "rate_column"}  # of published numbers: by construction
+    assert {claim.verdict for claim in found if claim.id not in arithmetic} == {NOT_DECIDABLE}
+    without = {"dc2_table2", *arithmetic}
+    assert all("no runs of" in claim.reason for claim in found if claim.id not in without)
     told = [(claim.id, claim.text) for claim in found]
     assert len(told) == len(set(told)) and len(told) > 60
     assert {text.split("_")[0] for text, _ in told} >= {"dc2", "netsense"}

@@ -134,12 +134,15 @@ def nesterov(first, layout):
 
 
 def assert_close(ours: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+    """To 1e-6 of a tensor's largest magnitude, or of 1: float32 tells no more of a variance of 9."""
     for name, value in expected.items():
-        assert float((ours[name] - value).abs().max()) <= 1e-6, name
+        within = 1e-6 * max(1.0, float(value.abs().max()))
+        assert float((ours[name] - value).abs().max()) <= within, name
 
 
 def test_ten_outer_steps_are_those_of_a_script_with_torchs_optimizers(tmp_path):
-    asked = (*LOCAL, *ADAMW, "workers=2", "parallel.h=2", "steps=20")
+    usual = ("optimizer.kind=adamw", "optimizer.lr=0.001")  # DiLoCo's is 0.0004
+    asked = (*LOCAL, *usual, "workers=2", "parallel.h=2", "steps=20")
     ours = simulated(tmp_path / "ours", *asked)
     assert rows(ours).sent_bytes.gt(0).sum() == 2 * 10
     assert_close(weights(ours), scripted(asked, nesterov))
