@@ -134,7 +134,7 @@ def nesterov(first, layout):
 
 
 def assert_close(ours: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
-    """To 1e-6 of a tensor's largest magnitude, or of 1: float32 tells no more of a variance of 9."""
+    """To 1e-6 of a tensor's largest magnitude, or of 1: float32 tells no more of large ones."""
     for name, value in expected.items():
         within = 1e-6 * max(1.0, float(value.abs().max()))
         assert float((ours[name] - value).abs().max()) <= within, name
