@@ -164,6 +164,8 @@ def test_the_seed_and_the_network_of_a_run_are_no_part_of_its_method() -> None:
         "method=diloco parallel.h=32": "diloco_h=32",
         "method=diloco compressor=topk controller.density=0.1": "diloco_topk_0.1",
         "method=diloco_streaming parallel.lag=2": "diloco_streaming_lag=2",
+        "method=diloco controller=cu_target": "diloco_cu_target",
+        "method=diloco controller=pace_horizon controller.zeta=0.2": "diloco_pace_horizon_zeta=0.2",
         "method=localsgd parallel.h=16": "localsgd_h=16",
         "method=qsgd parallel=server": "qsgd_ps",
         "method=netsense parallel=server": "netsense_ps",

@@ -161,16 +161,18 @@ def _at_a_server() -> dict[str, Any]:
 def _is_kin(name: str, base: Method, method: Method) -> bool:
     """True if `method` varies a preset: same controller, same compressor.
 
-    A preset that is called as its controller has any compressor, and so has one whose workers take
-    local steps; one that compresses activations
-    too is a whole, or it is none; so is a dense one at a server, which has nothing else to vary.
+    A preset that is called as its controller has any compressor; one whose workers take local
+    steps has any of both. One that compresses activations too is a whole, or it is none; so is a
+    dense one at a server, which has nothing else to vary.
     """
     is_dense = base.compressor["_target_"] == DENSE
     if base.activations["_target_"] != ALL_CROSSES or (base.server and is_dense):
         return base == method
-    same = [base.controller["_target_"] == method.controller["_target_"]]
-    same += [bool(base.server) == bool(method.server), bool(base.local) == bool(method.local)]
-    if name != named("controller", base.controller)[0] and not base.local:
+    same = [bool(base.server) == bool(method.server), bool(base.local) == bool(method.local)]
+    if base.local:
+        return all(same)
+    same += [base.controller["_target_"] == method.controller["_target_"]]
+    if name != named("controller", base.controller)[0]:
         same += [base.compressor["_target_"] == method.compressor["_target_"]]
     return all(same)
 
@@ -207,6 +209,10 @@ def _tokens(method: Method, prefix: NamePrefix, but: Container[str]) -> Iterator
     if method.compressor["_target_"] != base.compressor["_target_"]:
         name, own = named("compressor", method.compressor)
         base = base._replace(compressor=own)
+        yield name
+    if method.controller["_target_"] != base.controller["_target_"]:
+        name, rule = named("controller", method.controller)
+        base = base._replace(controller=rule)
         yield name
     fixed = method.controller["_target_"] == FIXED
     if fixed and "density" not in but and _shows_density(method, prefix):
