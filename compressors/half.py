@@ -21,8 +21,8 @@ def add_cast_(total: Tensor, added: Tensor | None, size: int, wire: Tensor, keep
         is_bfloat = wire.dtype == torch.bfloat16
         largest = native.casts.encode(total.numpy(), other, size, is_bfloat, keep, bits)
         return float(np.int32(largest).view(np.float32))
-    if total.is_cuda and (most := gpu.add_cast_(total, added, size, wire, keep)) is not None:
-        return float(most)
+    if gpu.takes(total):
+        return float(gpu.add_cast_(total, added, size, wire, keep))
     if added is not None:
         total.add_(added)
     largest = float(torch.stack(torch.aminmax(total)).abs().max())

@@ -73,9 +73,9 @@ def add_pack_signs_(
         other = NOTHING if added is None else added.numpy()
         sum_ = native.signs.add_pack(total.numpy(), other, squared, packed.numpy())
         return torch.tensor(sum_ / max(1, n), dtype=torch.float64)
-    if total.is_cuda and (found := gpu.add_pack_signs_(total, added, packed, squared)) is not None:
+    if gpu.takes(total):
         packed[nbytes:] = 0
-        return found / max(1, n)
+        return gpu.add_pack_signs_(total, added, packed, squared) / n
     if added is not None:
         total.add_(added)
     packed[:nbytes] = pack_signs(total)
@@ -110,7 +110,8 @@ def add_all_signs_(
         each = np.array([scale.item() for scale in scales], np.float32)
         native.signs.add_all(total.numpy(), where, each, onto)
         return
-    if total.is_cuda and gpu.sum_signs_(total, payloads, torch.stack(scales).view(-1), onto):
+    if gpu.takes(total):
+        gpu.sum_signs_(total, payloads, torch.stack(scales).view(-1), onto)
         return
     if not onto:
         total.zero_()
@@ -124,8 +125,9 @@ def vote_(result: Tensor, payloads: list[Tensor], scale: float) -> None:
         where = kernels.addresses(payloads, packed_bytes(result.numel(), 1))
         native.signs.vote(where, scale, result.numpy())
         return
-    ones = torch.ones(len(payloads), device=result.device)
-    if result.is_cuda and gpu.sum_signs_(result, payloads, ones, onto=False):
+    if gpu.takes(result):
+        ones = torch.ones(len(payloads), device=result.device)
+        gpu.sum_signs_(result, payloads, ones, onto=False)
         positive = result >= 0
         result.fill_(-scale).masked_fill_(positive, scale)
         return

@@ -40,8 +40,8 @@ def add_measure_(total: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor]:
         other = NOTHING if added is None else added.numpy()
         largest, squares = native.quantise.add_measure(total.numpy(), other)
         return total.new_tensor(largest), torch.tensor(squares, dtype=torch.float64)
-    if total.is_cuda and (measured := gpu.add_measure_(total, added)) is not None:
-        return measured
+    if gpu.takes(total):
+        return gpu.add_measure_(total, added)
     if added is not None:
         total.add_(added)
     largest = total.abs().max() if total.numel() else total.new_zeros(())

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 BYTE, WORD = 8, 64  # bits; codes whose bits lie together, as in compressors.packing
-NORMS = ("max", "l2")  # of a block, as in compressors.stochastic
 TOGETHER = 8  # workers whose contributions are added in one pass
 INDEX_END = (1 << 31) - (1 << 12)  # positions are int32, beyond the end too
 
@@ -34,11 +33,8 @@ def loops() -> ModuleType | None:
         from compressors.kernels import gpu_loops
     except ImportError:
         return None
-    return (
-        gpu_loops
-        if gpu_loops.INTERPRETS or any(map(shutil.which, ("cc", "gcc", "clang")))
-        else None
-    )
+    compiles = any(map(shutil.which, ("cc", "gcc", "clang")))
+    return gpu_loops if gpu_loops.INTERPRETS or compiles else None
 
 
 def select_(
@@ -135,8 +131,14 @@ class Blocks(NamedTuple):
 
 
 def takes(x: Tensor) -> bool:
-    """Whether `x` is something that the kernels here work on."""
+    """Whether `x` is something that the functions from here on work on: others have another way."""
     return x.is_cuda and 0 < x.numel() < INDEX_END and loops() is not None
+
+
+def _kernels() -> ModuleType:
+    kernels = loops()
+    assert kernels is not None  # `takes` was asked
+    return kernels
 
 
 def add_round_(
@@ -155,8 +157,7 @@ def add_round_(
     bits all are in the first. With `norm`, `steps` become blocks' norms, which needs `power`.
     `key` is two words of 32 bits; with `keep`, what codes stand for is taken from `total`.
     """
-    kernels, n = loops(), total.numel()
-    assert kernels is not None  # the caller has another way
+    kernels, n = _kernels(), total.numel()
     words = (word - (1 << 32) if word >> 31 else word for word in key)  # of one type: compiled once
     whole = n if width == BYTE else n // WORD * WORD
     packed = torch.empty(width * whole // BYTE, dtype=torch.uint8, device=total.device)
@@ -165,7 +166,7 @@ def add_round_(
     kernels.add_round[(-(-n // (BYTE * size)),)](
         total, total if added is None else added, n, whole, steps, blocks.length, blocks.ends,
         blocks.number, *words, packed, rest, levels=(1 << width - 1) - 1, block=blocks.power,
-        rounds=blocks.rounds, norm=0 if norm is None else 1 + NORMS.index(norm), width=width,
+        rounds=blocks.rounds, norm={None: 0, "max": 1, "l2": 2}[norm], width=width,
         with_added=added is not None, keep=keep, size=size, **kernels.EXACT,
     )  # fmt: skip
     return packed, rest
@@ -175,8 +176,7 @@ def sum_rounded_(
     total: Tensor, blocks: Blocks, width: int, codes: list[Tensor], steps: list[Tensor]
 ) -> None:
     """Into `total`, [n]: the sum of what packed codes and steps of workers stand for, by rank."""
-    kernels, n = loops(), total.numel()
-    assert kernels is not None
+    kernels, n = _kernels(), total.numel()
     size, whole = kernels.BYTES, n if width == BYTE else n // WORD * WORD
     for first in range(0, len(codes), TOGETHER):
         some = slice(first, first + TOGETHER)
@@ -190,16 +190,9 @@ def sum_rounded_(
             kernels.sum_rest[(1,)](total, n, whole, *given, size=WORD, **how, **kernels.EXACT)
 
 
-def add_pack_signs_(
-    total: Tensor, added: Tensor | None, packed: Tensor, squared: bool
-) -> Tensor | None:
-    """Signs of total += added, [n], into `packed`; the sum of magnitudes or squares, float64 [].
-
-    None, and nothing is done, where there are no kernels.
-    """
-    kernels, n = loops(), total.numel()
-    if kernels is None or n == 0:
-        return None
+def add_pack_signs_(total: Tensor, added: Tensor | None, packed: Tensor, squared: bool) -> Tensor:
+    """Signs of total += added, [n], into `packed`; the sum of magnitudes or squares, float64 []."""
+    kernels, n = _kernels(), total.numel()
     programs = -(-n // (BYTE * kernels.BYTES))
     sums = torch.empty(programs, dtype=torch.float64, device=total.device)
     addend = total if added is None else added
@@ -210,34 +203,25 @@ def add_pack_signs_(
     return sums.sum()
 
 
-def sum_signs_(total: Tensor, packed: list[Tensor], scales: Tensor, onto: bool) -> bool:
-    """The sum of workers' signs times `scales`, [workers], to `total`, [n], or to 0; by rank.
-
-    False, and nothing is done, where there are no kernels.
-    """
-    kernels, n = loops(), total.numel()
-    if kernels is None or n == 0:
-        return False
+def sum_signs_(total: Tensor, packed: list[Tensor], scales: Tensor, onto: bool) -> None:
+    """The sum of workers' signs times `scales`, [workers], to `total`, [n], or to 0; by rank."""
+    kernels, n = _kernels(), total.numel()
     size = kernels.BYTES
     for first in range(0, len(packed), TOGETHER):
         kernels.sum_signs[(-(-n // (BYTE * size)),)](
             total, n, tuple(packed[first : first + TOGETHER]), scales[first:],
             onto=onto or first > 0, size=size,
         )  # fmt: skip
-    return True
 
 
 def add_cast_(
     total: Tensor, added: Tensor | None, divisor: int, wire: Tensor, keep: bool
-) -> Tensor | None:
+) -> Tensor:
     """(total += added) / divisor into `wire`, [n]; the largest magnitude of the sum, float32 [].
 
-    With `keep`, `total` is left with what the cast took. None, and nothing is done, where there
-    are no kernels.
+    With `keep`, `total` is left with what the cast took.
     """
-    kernels, n = loops(), total.numel()
-    if kernels is None or n == 0:
-        return None
+    kernels, n = _kernels(), total.numel()
     size = kernels.BLOCK
     programs = -(-n // size)
     largest = torch.empty(programs, dtype=torch.int32, device=total.device)
@@ -249,14 +233,9 @@ def add_cast_(
     return largest.max().view(torch.float32)
 
 
-def add_measure_(total: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor] | None:
-    """Largest magnitude, float32 [], and sum of squares, float64 [], of total += added, [n].
-
-    None, and nothing is done, where there are no kernels.
-    """
-    kernels, n = loops(), total.numel()
-    if kernels is None or n == 0:
-        return None
+def add_measure_(total: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Largest magnitude, float32 [], and sum of squares, float64 [], of total += added, [n]."""
+    kernels, n = _kernels(), total.numel()
     size = kernels.BLOCK
     programs = -(-n // size)
     largest = torch.empty(programs, dtype=torch.int32, device=total.device)

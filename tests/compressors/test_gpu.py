@@ -216,7 +216,7 @@ def test_all_signs_are_added_in_order(workers: int, onto: bool) -> None:
     expected = ours.clone() if onto else torch.zeros_like(ours)
     for each, scale in zip(signs, scales, strict=True):
         expected += torch.where(each >= 0, scale, -scale)
-    assert gpu.sum_signs_(ours, [gpu.pack_signs(each) for each in signs], scales, onto)
+    gpu.sum_signs_(ours, [gpu.pack_signs(each) for each in signs], scales, onto)
     assert torch.equal(ours, expected)
 
 
