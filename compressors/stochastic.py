@@ -97,7 +97,7 @@ def average_(mean: Tensor, grid: Grid, rounded: list[tuple[Tensor, ...]]) -> Ten
         return mean
     if gpu.takes(mean):
         blocks = gpu.Blocks.of(grid.ends, mean.device)
-        shares = [each / len(rounded) for _, each in rounded]
+        shares = list(torch.stack([each for _, each in rounded]).div_(len(rounded)))
         codes = [each for each, _ in rounded]
         gpu.sum_rounded_(mean, blocks, grid.width, codes, shares)
         return mean

@@ -22,6 +22,7 @@ from compressors.workspace import workspace
 CHUNK = 1 << 17  # elements; two chunks of int32 fit in a core's L2 cache
 RUN = 32  # elements in a row that are sampled together: they cost little more than one of them
 SAMPLE = 65536  # elements at most; enough that one pass over the vector nearly always suffices
+SAMPLE_ON_GPU = 16384  # elements at most: those of one program's registers
 FEWEST, SHARE = 2048, 256  # elements at least; one in so many: drawing costs less than the pass
 SIGMAS = 9.0  # by which a sampled bound lies below the estimate, so that it is rarely too high:
 # 4.5, and as much again for the elements of a run, which are not independent
@@ -204,7 +205,7 @@ def largest(x: Tensor, k: int) -> Tensor:
     if x.is_meta:  # a replay: nothing but the size is known
         return x.new_empty(k, dtype=torch.int64)
     if x.is_cuda:
-        return _search_on_gpu(x, k).index
+        return _search_on_gpu(x, k).index.long()
     return torch.from_numpy(_search(x, k).where.astype(np.int64))
 
 
@@ -224,11 +225,10 @@ def take_largest_(x: Tensor, k: int, added: Tensor | None = None, clear: bool = 
     """
     native = kernels.of(x)
     if x.is_cuda:
-        largest_ = _search_on_gpu(x, k, added)
+        found_there = _search_on_gpu(x, k, added, erase=True)
         if added is not None and clear:
             added.zero_()
-        x.index_fill_(0, largest_.index, 0)
-        return largest_
+        return found_there
     if added is not None and (native is None or kernels.of(added) is None):
         x.add_(added)
         if clear:
@@ -284,34 +284,44 @@ def _search(x: Tensor, k: int, added: Tensor | None = None, clear: bool = False)
         reach *= 2
 
 
-def _search_on_gpu(x: Tensor, k: int, added: Tensor | None = None) -> Entries:
-    """The k largest magnitudes of x, or of x += added, [n], and their positions, int64.
+def _search_on_gpu(x: Tensor, k: int, added: Tensor | None = None, erase: bool = False) -> Entries:
+    """The k largest magnitudes of x, or of x += added, [n], and their positions, int32.
 
-    What passes a bound from a sample is ranked; all is, where that is fewer than k or far more.
+    `erase` sets them to zero.
     """
-    candidates = _candidates(x, k, added)
-    if candidates is None:
-        index = _largest(bits(x), k)
-        return Entries(index, x.index_select(0, index))
-    index, values = some(candidates[0], _largest(bits(candidates[0].values), k))
-    return Entries(index.long(), values)
+    if gpu.loops() is not None and 0 < k <= x.numel() < gpu.INDEX_END:
+        return Entries(*gpu.take_largest_(x, k, _sample_on_gpu(x.numel(), k), added, erase))
+    if added is not None:
+        x.add_(added)
+    index = _largest(bits(x), k)
+    values = x.index_select(0, index)
+    if erase:
+        x.index_fill_(0, index, 0)
+    return Entries(index.int(), values)
 
 
-def _candidates(x: Tensor, k: int, added: Tensor | None = None) -> tuple[Entries, Tensor] | None:
-    """Entries of x, or of x += added, of a magnitude, float32 [], or more: k of them at least.
+def _sample_on_gpu(n: int, k: int) -> gpu.Sample:
+    """What bounds the k-th largest of n from below; of no use where k is a large part."""
+    spacing = -(-n // SAMPLE_ON_GPU) | 1
+    where = Runs(0, RUN * spacing, max(0, (n - RUN) // (RUN * spacing) + 1), RUN)
+    rank = int(_reach(where, k, n))
+    if 2 * rank >= where.size:
+        return gpu.Sample(0, 0, 0, 0)
+    return gpu.Sample(where.runs, where.every, rank, min(n, 2 * n * rank // where.size))
 
-    On a GPU; None where a sample bounds nothing, or did so badly. The sum is made in any case.
+
+def _candidates(x: Tensor, k: int) -> tuple[Entries, Tensor] | None:
+    """Entries of x, on a GPU, of a magnitude, float32 [], or more: k of them at least.
+
+    None where a sample bounds nothing, or did so badly.
     """
     n = x.numel()
     where = _bounding(n)
     rank = int(_reach(where, k, n))
     if rank >= where.size // 2:
-        if added is not None:
-            x.add_(added)
         return None
-    least = sample(x, where, added).topk(rank).values[-1].view(torch.float32)
-    room = n * rank // where.size
-    selected = gpu.select_(x, least, min(n, 2 * room), added, erase=False)
+    least = sample(x, where).topk(rank).values[-1].view(torch.float32)
+    selected = gpu.select_(x, least, min(n, 2 * n * rank // where.size), erase=False)
     passed = int(selected.passed)
     if not k <= passed <= selected.values.numel():
         return None

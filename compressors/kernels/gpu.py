@@ -15,6 +15,7 @@ from torch import Tensor
 
 BYTE, WORD = 8, 64  # bits; codes whose bits lie together, as in compressors.packing
 TOGETHER = 8  # workers whose contributions are added in one pass
+MAGNITUDE = 0x7FFFFFFF  # every bit of a float32 but its sign
 INDEX_END = (1 << 31) - (1 << 12)  # positions are int32, beyond the end too
 
 
@@ -23,7 +24,7 @@ class Selected(NamedTuple):
 
     where: Tensor  # int32 [capacity]
     values: Tensor  # float32 [capacity]
-    passed: Tensor  # int64 [], how many passed the threshold; those beyond capacity were left
+    passed: Tensor  # an integer [], how many passed the threshold; those beyond capacity were left
 
 
 @functools.cache
@@ -55,51 +56,112 @@ def select_(
         raise ValueError(
             f"total must have fewer than {INDEX_END} elements, got {n}; use more buckets"
         )
-    index = torch.zeros(capacity, dtype=torch.int32, device=total.device)
-    values = torch.zeros(capacity, dtype=total.dtype, device=total.device)
-    if (kernels := loops()) is None:
-        return _select_in_torch(total, threshold, index, values, added, erase)
-    size = kernels.BLOCK
-    blocks = -(-n // size)
-    counts = torch.empty(blocks, dtype=torch.int32, device=total.device)
+    if loops() is None:
+        return _select_in_torch(total, threshold, capacity, added, erase)
+    index = torch.empty(capacity, dtype=torch.int32, device=total.device)
+    values = torch.empty(capacity, dtype=total.dtype, device=total.device)
+    passed = torch.empty((), dtype=torch.int32, device=total.device)
+    _select(total, threshold, index, values, passed, added, erase)
+    return Selected(index, values, passed)
+
+
+def _select(
+    total: Tensor,
+    threshold: Tensor,
+    index: Tensor,
+    values: Tensor,
+    passed: Tensor,
+    added: Tensor | None,
+    erase: bool,
+) -> None:
+    kernels, n = _selection(), total.numel()
+    size, word, words = kernels.MARKED, kernels.WORD, kernels.WORDS
+    rounds = max(1, -(-n // (size * kernels.MARKERS)))
+    programs = -(-n // (size * rounds))
+    marks = torch.empty(programs * rounds * size // word, dtype=torch.int32, device=total.device)
+    counts = torch.empty(programs, dtype=torch.int32, device=total.device)
     addend = total if added is None else added
-    places, found = (
-        torch.empty(blocks * kernels.SLOTS, dtype=kind, device=total.device)
-        for kind in (torch.int32, total.dtype)
+    kernels.mark[(programs,)](
+        total, addend, n, threshold, marks, counts, rounds, with_added=added is not None,
+        word=word, size=size,
+    )  # fmt: skip
+    kernels.find_marked[(programs,)](
+        marks, counts, programs, rounds, index, index.numel(), passed,
+        most=1 << (programs - 1).bit_length(), word=word, size=size, words=words,
+    )  # fmt: skip
+    kernels.take_found[(-(-index.numel() // kernels.TAKEN),)](
+        total, index, values, index.numel(), passed, erase=erase, size=kernels.TAKEN
     )
-    kernels.add_count[(blocks,)](
-        total, addend, n, threshold, counts, places, found, with_added=added is not None,
-        slots=kernels.SLOTS, size=size,
-    )  # fmt: skip
-    ends = counts.cumsum(0)
-    kernels.take_out[(blocks,)](
-        total, n, threshold, ends, places, found, index, values, capacity, erase=erase,
-        slots=kernels.SLOTS, size=size,
-    )  # fmt: skip
-    return Selected(index, values, ends[-1])
 
 
 def _select_in_torch(
     total: Tensor,
     threshold: Tensor,
-    index: Tensor,
-    values: Tensor,
+    capacity: int,
     added: Tensor | None,
     erase: bool,
 ) -> Selected:
     if added is not None:
         total.add_(added)
-    passed = (total.abs() < threshold).logical_not_().logical_and_(total != 0)
-    where = torch.nonzero_static(passed, size=index.numel(), fill_value=-1).flatten()
+    bound = threshold.view(torch.int32).bitwise_and(MAGNITUDE).clamp_(min=1)
+    passed = total.view(torch.int32).bitwise_and(MAGNITUDE) >= bound
+    where = torch.nonzero_static(passed, size=capacity, fill_value=-1).flatten()
     filled = where >= 0
     where.clamp_(min=0)
-    index.copy_(where)
-    values.copy_(torch.where(filled, total.index_select(0, where), 0))
+    values = torch.where(filled, total.index_select(0, where), 0)
     if erase:
         # Where nothing was found the first element is put back as it is, unless it was taken.
         first_stays = torch.where(passed[0] & filled[0], 0, total[0])
         total.index_put_((where,), torch.where(filled, 0, first_stays))
-    return Selected(index, values, passed.sum())
+    return Selected(where.int(), values, passed.sum())
+
+
+class Sample(NamedTuple):
+    """Evenly spaced runs of adjacent elements, from the first on, that bound the k-th largest."""
+
+    runs: int
+    every: int  # elements from one run to the next, an odd number of runs
+    rank: int  # in the sample, of the bound; 0: of no use, all are ranked
+    room: int  # for entries that reach the bound
+
+
+def take_largest_(
+    total: Tensor, k: int, sample: Sample, added: Tensor | None = None, erase: bool = True
+) -> tuple[Tensor, Tensor]:
+    """The k largest magnitudes of `total`, or of total += added, [n]: where, int32, and values.
+
+    By ascending position; of equal ones the first. With `erase`, they become zero. What reaches
+    the bound of the sample is ranked or, where that is not k or finds no room, all; the host does
+    not learn which.
+    """
+    kernels, n, device = _selection(), total.numel(), total.device
+    state = torch.zeros(kernels.STATE, dtype=torch.int32, device=device)
+    tail = 2 * kernels.DIGITS, 1
+    bins, found, passed = state.split([kernels.STATE - sum(tail), *tail])
+    index, best = (torch.empty(m, dtype=torch.int32, device=device) for m in (sample.room, k))
+    values, kept = (torch.empty(m, device=device) for m in (sample.room, k))
+    if sample.rank:
+        bound = torch.empty((), device=device)
+        kernels.bound_sample[(1,)](
+            total, total if added is None else added, sample.every, sample.runs, sample.rank,
+            bound, with_added=added is not None, run=kernels.RUN, size=kernels.SAMPLED,
+            num_warps=kernels.SAMPLING_WARPS,
+        )  # fmt: skip
+        _select(total, bound, index, values, passed, added, erase=False)
+    elif added is not None:
+        total.add_(added)
+    size = kernels.RANKED
+    programs = min(kernels.RANKERS, 1 << (-(-n // size) - 1).bit_length())
+    above, equal = torch.empty(2, programs, dtype=torch.int32, device=device)
+    given = total, n, values, passed, sample.room, k, found
+    for digit in range(kernels.DIGITS):
+        kernels.count_digits[(programs,)](*given, bins, digit=digit, size=size)
+    kernels.count_ranked[(programs,)](*given, bins, above, equal, size=size)
+    kernels.take_ranked[(programs,)](
+        total, n, index, *given[2:], above, equal, best, kept, erase=erase, programs=programs,
+        size=size,
+    )  # fmt: skip
+    return best, kept
 
 
 class Blocks(NamedTuple):
@@ -125,6 +187,13 @@ class Blocks(NamedTuple):
         return self.length if fits else 0
 
     @property
+    def alike(self) -> int:
+        """Rows of 8 elements in a block; 0: rows are not whole. Any number, of one block."""
+        if self.number == 1:
+            return 1 << 28
+        return 0 if self.length % BYTE else self.length // BYTE
+
+    @property
     def rounds(self) -> int:
         """Halvings in which a block is found by its end; 0: it is computed."""
         return 0 if self.length else max(1, (self.number - 1).bit_length())
@@ -139,6 +208,12 @@ def _kernels() -> ModuleType:
     kernels = loops()
     assert kernels is not None  # `takes` was asked
     return kernels
+
+
+def _selection() -> ModuleType:
+    from compressors.kernels import gpu_selection
+
+    return gpu_selection
 
 
 def add_round_(
@@ -177,14 +252,21 @@ def sum_rounded_(
 ) -> None:
     """Into `total`, [n]: the sum of what packed codes and steps of workers stand for, by rank."""
     kernels, n = _kernels(), total.numel()
-    size, whole = kernels.BYTES, n if width == BYTE else n // WORD * WORD
+    size, unit = kernels.BYTES, BYTE if width == BYTE else WORD
+    whole = n // unit * unit
     for first in range(0, len(codes), TOGETHER):
         some = slice(first, first + TOGETHER)
         given = blocks.length, blocks.ends, blocks.number, tuple(codes[some]), tuple(steps[some])
         how = dict(levels=(1 << width - 1) - 1, onto=first > 0, rounds=blocks.rounds, width=width)
-        if whole:
-            kernels.sum_codes[(-(-whole // (BYTE * size)),)](
-                total, whole, *given, block=blocks.power, size=size, **how, **kernels.EXACT
+        grid = (-(-whole // (BYTE * size)),)
+        if whole and width == 2 and blocks.alike:
+            kernels.sum_two_bits[grid](
+                total, whole // BYTE, *given[3:], onto=first > 0, alike=blocks.alike, size=size,
+                **kernels.EXACT,
+            )  # fmt: skip
+        elif whole:
+            kernels.sum_codes[grid](
+                total, whole // BYTE, *given, alike=blocks.alike, size=size, **how, **kernels.EXACT
             )
         if whole < n:
             kernels.sum_rest[(1,)](total, n, whole, *given, size=WORD, **how, **kernels.EXACT)

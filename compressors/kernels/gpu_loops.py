@@ -3,74 +3,11 @@
 import triton
 import triton.language as tl
 
-BLOCK = 2048  # elements a program of the selection handles
+BLOCK = 2048  # elements a program handles
 BYTES = 256  # packed bytes a program of the signs handles
-SLOTS = 256  # of a block's selection: one in eight
 INTERPRETS = triton.knobs.runtime.interpret
 # Products are rounded before they are added, as everywhere else; the interpreter does so anyway.
 EXACT = {} if INTERPRETS else {"enable_fp_fusion": False}
-
-
-@triton.jit
-def passes(v, threshold):
-    """1 if v is not 0 and |v| >= `threshold` or NaN, else 0; int32, so that scans can add it up."""
-    return ((tl.abs(v) < threshold) == 0).to(tl.int32) * (v != 0).to(tl.int32)
-
-
-@triton.jit
-def add_count(
-    total, added, n, threshold, counts, places, found, with_added: tl.constexpr,
-    slots: tl.constexpr, size: tl.constexpr,
-):  # fmt: skip
-    """Add `added` to `total`; how many of every `size` elements pass, and the first `slots`."""
-    block = tl.program_id(0)
-    at = block * size + tl.arange(0, size)
-    inside = at < n
-    v = tl.load(total + at, mask=inside, other=0.0)
-    if with_added:
-        v += tl.load(added + at, mask=inside, other=0.0)
-        tl.store(total + at, v, mask=inside)
-    hit = passes(v, tl.load(threshold))
-    tl.store(counts + block, tl.sum(hit, 0))
-    slot = tl.cumsum(hit, 0) - hit
-    kept = (hit != 0) & (slot < slots)
-    first = block.to(tl.int64) * slots
-    tl.store(places + first + slot, at, mask=kept)
-    tl.store(found + first + slot, v, mask=kept)
-
-
-@triton.jit
-def take_out(
-    total, n, threshold, ends, places, found, index, values, capacity, erase: tl.constexpr,
-    slots: tl.constexpr, size: tl.constexpr,
-):  # fmt: skip
-    """Copy what passes to `index` and `values`, ascending; what is beyond `capacity` is left.
-
-    `ends` are the running sums of the counts, this block's included. With `erase`, what is copied
-    becomes zero. A block that had more than its slots is looked through again.
-    """
-    block = tl.program_id(0)
-    begin = tl.load(ends + block - 1, mask=block > 0, other=0)
-    count = tl.load(ends + block) - begin
-    if count <= slots:
-        slot = tl.arange(0, slots)
-        source = block.to(tl.int64) * slots + slot
-        fits = (slot < count) & (begin + slot < capacity)
-        place = tl.load(places + source, mask=fits, other=0)
-        tl.store(index + begin + slot, place, mask=fits)
-        tl.store(values + begin + slot, tl.load(found + source, mask=fits, other=0.0), mask=fits)
-        if erase:
-            tl.store(total + place, tl.zeros([slots], tl.float32), mask=fits)
-    else:
-        at = block * size + tl.arange(0, size)
-        v = tl.load(total + at, mask=at < n, other=0.0)
-        hit = passes(v, tl.load(threshold))
-        to = begin + tl.cumsum(hit, 0) - hit
-        kept = (hit != 0) & (to < capacity)
-        tl.store(index + to, at, mask=kept)
-        tl.store(values + to, v, mask=kept)
-        if erase:
-            tl.store(total + at, tl.zeros([size], tl.float32), mask=kept)
 
 
 @triton.jit
@@ -191,34 +128,84 @@ def add_round(
 
 
 @triton.jit
+def digits_of(codes, row, bit, whole, levels: tl.constexpr, width: tl.constexpr):
+    """What rows of 8 packed codes stand for, in steps, float32 [rows, 8]; of rows below `whole`."""
+    inside = row < whole
+    code = tl.zeros([row.shape[0], 8], tl.int32)
+    if width == 8:
+        at = row[:, None] * 8 + bit[None, :]
+        code = tl.load(codes + at, mask=inside[:, None], other=0).to(tl.int32)
+    else:
+        for plane in tl.static_range(width):
+            where = (row // 8) * (8 * width) + 8 * plane + row % 8
+            byte = tl.load(codes + where, mask=inside, other=0).to(tl.int32)
+            code += ((byte[:, None] >> bit[None, :]) & 1) << plane
+    # 2**23 + code, by its bits: a conversion takes as long as four instructions.
+    return (code | 0x4B000000).to(tl.float32, bitcast=True) - (8388608.0 + levels)
+
+
+@triton.jit
 def sum_codes(
-    total, n, length, ends, blocks, codes, steps, levels: tl.constexpr, onto: tl.constexpr,
-    block: tl.constexpr, rounds: tl.constexpr, width: tl.constexpr, size: tl.constexpr,
+    total, whole, length, ends, blocks, codes, steps, levels: tl.constexpr, onto: tl.constexpr,
+    alike: tl.constexpr, rounds: tl.constexpr, width: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
     """Add up what workers' `codes` and `steps`, a tuple each, stand for, in their order.
 
-    Of n elements, a multiple of 64 where codes have fewer than 8 bits.
+    Of 8 x `whole` elements, `whole` a multiple of 8 where codes have fewer than 8 bits. Of so many
+    rows of 8, `alike`, steps are equal; 0: a step is sought for each element.
     """
     row = tl.program_id(0) * size + tl.arange(0, size)
     bit = tl.arange(0, 8)
+    inside = row < whole
     at = row[:, None] * 8 + bit[None, :]
-    inside = at < n
-    of = block_of(at, length, ends, blocks, block, rounds)
     v = tl.zeros([size, 8], tl.float32)
     if onto:
-        v = tl.load(total + at, mask=inside, other=0.0)
+        v = tl.load(total + at, mask=inside[:, None], other=0.0)
     for worker in tl.static_range(len(codes)):
-        if width == 8:
-            code = tl.load(codes[worker] + at, mask=inside, other=0).to(tl.int32)
+        digits = digits_of(codes[worker], row, bit, whole, levels, width)
+        if alike > 0:
+            step = tl.load(steps[worker] + row // alike, mask=inside, other=0.0)
+            v += digits * step[:, None]
         else:
-            code = tl.zeros([size, 8], tl.int32)
-            for plane in tl.static_range(width):
-                where = (row // 8) * (8 * width) + 8 * plane + row % 8
-                byte = tl.load(codes[worker] + where, mask=row * 8 < n, other=0).to(tl.int32)
-                code += ((byte[:, None] >> bit[None, :]) & 1) << plane
-        step = tl.load(steps[worker] + of, mask=inside, other=0.0)
-        v += (code - levels).to(tl.float32) * step
-    tl.store(total + at, v, mask=inside)
+            of = block_of(at, length, ends, blocks, 0, rounds)
+            v += digits * tl.load(steps[worker] + of, mask=inside[:, None], other=0.0)
+    tl.store(total + at, v, mask=inside[:, None])
+
+
+@triton.jit
+def of_two_bits(low, high, step, bit: tl.constexpr):
+    """What a code less 1 stands for; chosen, which takes fewer instructions than to compute it."""
+    odd = (low & (1 << bit)) != 0
+    upper = (high & (1 << bit)) != 0
+    return tl.where(upper, tl.where(odd, 2.0, 1.0), tl.where(odd, 0.0, -1.0)) * step
+
+
+@triton.jit
+def sum_two_bits(
+    total, whole, codes, steps, onto: tl.constexpr, alike: tl.constexpr, size: tl.constexpr
+):
+    """As `sum_codes`, of codes of 2 bits, where rows of 8 have equal steps."""
+    row = tl.program_id(0) * size + tl.arange(0, size)
+    inside = row < whole
+    at = row[:, None] * 8 + tl.arange(0, 8)[None, :]
+    v = tl.zeros([size, 8], tl.float32)
+    if onto:
+        v = tl.load(total + at, mask=inside[:, None], other=0.0)
+    a, b, c, d, e, f, g, h = columns(v)
+    first = (row // 8) * 16 + row % 8
+    for worker in tl.static_range(len(codes)):
+        low = tl.load(codes[worker] + first, mask=inside, other=0).to(tl.int32)
+        high = tl.load(codes[worker] + first + 8, mask=inside, other=0).to(tl.int32)
+        step = tl.load(steps[worker] + row // alike, mask=inside, other=0.0)
+        a += of_two_bits(low, high, step, 0)
+        b += of_two_bits(low, high, step, 1)
+        c += of_two_bits(low, high, step, 2)
+        d += of_two_bits(low, high, step, 3)
+        e += of_two_bits(low, high, step, 4)
+        f += of_two_bits(low, high, step, 5)
+        g += of_two_bits(low, high, step, 6)
+        h += of_two_bits(low, high, step, 7)
+    tl.store(total + at, joined(a, b, c, d, e, f, g, h), mask=inside[:, None])
 
 
 @triton.jit
@@ -226,7 +213,7 @@ def sum_rest(
     total, n, whole, length, ends, blocks, codes, steps, levels: tl.constexpr, onto: tl.constexpr,
     rounds: tl.constexpr, width: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
-    """As `sum_codes`, of the elements from `whole` on, whose bits are not in bytes of their own."""
+    """As `sum_codes`, of elements from `whole` on, whose bits are not in bytes of their own."""
     at = whole + tl.arange(0, size)
     inside = at < n
     of = block_of(at, length, ends, blocks, 0, rounds)
@@ -235,10 +222,13 @@ def sum_rest(
         v = tl.load(total + at, mask=inside, other=0.0)
     for worker in tl.static_range(len(codes)):
         code = tl.zeros([size], tl.int32)
-        for plane in tl.static_range(width):
-            bit = plane * (n - whole) + (at - whole)
-            byte = tl.load(codes[worker] + whole // 8 * width + bit // 8, mask=inside, other=0)
-            code += ((byte.to(tl.int32) >> (bit % 8)) & 1) << plane
+        if width == 8:
+            code = tl.load(codes[worker] + at, mask=inside, other=0).to(tl.int32)
+        else:
+            for plane in tl.static_range(width):
+                bit = plane * (n - whole) + (at - whole)
+                byte = tl.load(codes[worker] + whole // 8 * width + bit // 8, mask=inside, other=0)
+                code += ((byte.to(tl.int32) >> (bit % 8)) & 1) << plane
         step = tl.load(steps[worker] + of, mask=inside, other=0.0)
         v += (code - levels).to(tl.float32) * step
     tl.store(total + at, v, mask=inside)
@@ -265,20 +255,52 @@ def add_pack_measure(
 
 
 @triton.jit
+def joined(a, b, c, d, e, f, g, h):
+    """[rows, 8] of eight columns. Bytes are read by row, so that no layout changes between them."""
+    even = tl.join(tl.join(a, e), tl.join(c, g))
+    odd = tl.join(tl.join(b, f), tl.join(d, h))
+    return tl.reshape(tl.join(even, odd), [a.shape[0], 8])
+
+
+@triton.jit
+def columns(v):
+    """What `joined` joined."""
+    even, odd = tl.split(tl.reshape(v, [v.shape[0], 2, 2, 2]))
+    ae, cg = tl.split(even)
+    bf, dh = tl.split(odd)
+    a, e = tl.split(ae)
+    b, f = tl.split(bf)
+    c, g = tl.split(cg)
+    d, h = tl.split(dh)
+    return a, b, c, d, e, f, g, h
+
+
+@triton.jit
+def signed(byte, scale, bit: tl.constexpr):
+    return tl.where((byte & (1 << bit)) != 0, scale, -scale)
+
+
+@triton.jit
 def sum_signs(total, n, packed, scales, onto: tl.constexpr, size: tl.constexpr):
     """Add up every worker's signs, of the tuple `packed`, times its scale, in their order."""
     byte = tl.program_id(0) * size + tl.arange(0, size)
-    bit = tl.arange(0, 8)
-    at = byte[:, None] * 8 + bit[None, :]
-    inside = at < n
+    at = byte[:, None] * 8 + tl.arange(0, 8)[None, :]
     v = tl.zeros([size, 8], tl.float32)
     if onto:
-        v = tl.load(total + at, mask=inside, other=0.0)
+        v = tl.load(total + at, mask=at < n, other=0.0)
+    a, b, c, d, e, f, g, h = columns(v)
     for worker in tl.static_range(len(packed)):
         signs = tl.load(packed[worker] + byte, mask=byte * 8 < n, other=0).to(tl.int32)
-        sign = 2 * ((signs[:, None] >> bit[None, :]) & 1) - 1
-        v += sign.to(tl.float32) * tl.load(scales + worker)
-    tl.store(total + at, v, mask=inside)
+        scale = tl.load(scales + worker)
+        a += signed(signs, scale, 0)
+        b += signed(signs, scale, 1)
+        c += signed(signs, scale, 2)
+        d += signed(signs, scale, 3)
+        e += signed(signs, scale, 4)
+        f += signed(signs, scale, 5)
+        g += signed(signs, scale, 6)
+        h += signed(signs, scale, 7)
+    tl.store(total + at, joined(a, b, c, d, e, f, g, h), mask=at < n)
 
 
 @triton.jit

@@ -1,0 +1,275 @@
+"""Selection on a GPU, in Triton: what passes a threshold, and the k largest, by position.
+
+A vector is marked by a bit an element, in one pass; marks are counted, and what is marked is
+copied out by the running sums of the counts. The k-th largest magnitude is found by histograms of
+digits of its bits, as an integer. `compressors.kernels.gpu` decides whether these are used.
+"""
+
+import triton
+import triton.language as tl
+
+MARKED = 2048  # elements that a program marks at once
+WORD = 32  # elements that are marked in one word
+MARKERS = 2048  # programs that mark, at most about
+WORDS = 512  # that a program takes from at once
+TAKEN = 512  # values that a program takes
+RANKED = 1024  # entries that a program ranks at once
+RANKERS = 512  # programs that rank
+DIGITS = 4  # of a magnitude's 31 bits, of 8 bits each but for the last: see BINS
+SAMPLED, RUN = 16384, 32  # elements of a sample at most; of each run of adjacent ones
+SAMPLING_WARPS = 16
+MAGNITUDE = tl.constexpr(0x7FFFFFFF)
+BINS = tl.constexpr(256)  # a histogram takes a time that is proportional to them
+STATE = (
+    DIGITS * 256 + 2 * DIGITS + 1
+)  # int32: histograms, what they tell, and how many passed the bound
+
+
+@triton.jit
+def keys_of(v):
+    """The bits of |v| as int32, which have the order of the magnitudes, with NaN at the end."""
+    return v.to(tl.int32, bitcast=True) & MAGNITUDE
+
+
+@triton.jit
+def bound_sample(
+    x, added, every, runs, rank, bound, with_added: tl.constexpr, run: tl.constexpr,
+    size: tl.constexpr,
+):  # fmt: skip
+    """A magnitude that `rank` elements of a sample of x or x + added reach, nearly the largest.
+
+    The sample is `runs` runs of adjacent elements, `every` so many. The low bits are 0.
+    """
+    each = tl.arange(0, size)
+    inside = each < runs * run
+    at = each // run * every + each % run
+    v = tl.load(x + at, mask=inside, other=0.0)
+    if with_added:
+        v += tl.load(added + at, mask=inside, other=0.0)
+    key = tl.where(inside, keys_of(v), -1)
+    low = 0
+    for turn in tl.static_range(14):  # the exponent, and 6 bits: it is within 2 %
+        trial = low | (1 << (30 - turn))
+        low = tl.where(tl.sum((key >= trial).to(tl.int32), 0) >= rank, trial, low)
+    tl.store(bound, tl.cast(low, tl.float32, bitcast=True))
+
+
+@triton.jit
+def mark(
+    total, added, n, threshold, marks, counts, rounds, with_added: tl.constexpr, word: tl.constexpr,
+    size: tl.constexpr,
+):  # fmt: skip
+    """Add `added` to `total`; bits of what is not 0 and passes, the first in the lowest; how many.
+
+    A program marks `rounds` times `size` elements.
+    """
+    block = tl.program_id(0)
+    row = tl.arange(0, size // word)
+    bit = tl.arange(0, word)
+    bound = tl.maximum(keys_of(tl.load(threshold)), 1)
+    count = tl.zeros([size // word, word], tl.int32)
+    for turn in range(rounds):
+        first = (block * rounds + turn) * size
+        at = first + row[:, None] * word + bit[None, :]
+        if first + size <= n:  # nothing is masked, so that loads are wide for any n
+            v = tl.load(total + at)
+            if with_added:
+                v += tl.load(added + at)
+                tl.store(total + at, v)
+        else:
+            v = tl.load(total + at, mask=at < n, other=0.0)
+            if with_added:
+                v += tl.load(added + at, mask=at < n, other=0.0)
+                tl.store(total + at, v, mask=at < n)
+        hit = (keys_of(v) >= bound).to(tl.int32)
+        count += hit
+        tl.store(marks + (first // word + row), tl.sum(hit << bit[None, :], 1))
+    tl.store(counts + block, tl.sum(tl.sum(count, 1), 0))
+
+
+@triton.jit
+def ones_of(word):
+    """How many bits of each int32 are set."""
+    w = word.to(tl.uint32, bitcast=True)
+    w = w - ((w >> 1) & 0x55555555)
+    w = (w & 0x33333333) + ((w >> 2) & 0x33333333)
+    w = (w + (w >> 4)) & 0x0F0F0F0F
+    return ((w * 0x01010101) >> 24).to(tl.int32)
+
+
+@triton.jit
+def place_of(single):
+    """Which bit of each int32, of which one bit is set, it is; by the exponent of its float."""
+    exponent = single.to(tl.uint32, bitcast=True).to(tl.float32).to(tl.int32, bitcast=True)
+    return (exponent >> 23) - 127
+
+
+@triton.jit
+def find_marked(
+    marks, counts, programs, rounds, index, capacity, passed, most: tl.constexpr,
+    word: tl.constexpr, size: tl.constexpr, words: tl.constexpr,
+):  # fmt: skip
+    """Where marks are, ascending, to `index`; those beyond `capacity` are left.
+
+    `passed` becomes how many there are. `most` is a power of two from `programs` on.
+    """
+    block = tl.program_id(0)
+    each = tl.arange(0, most)
+    found = tl.load(counts + each, mask=each < programs, other=0)
+    begin = tl.sum(tl.where(each < block, found, 0), 0)
+    if block == 0:
+        tl.store(passed, tl.sum(found, 0))
+    own = rounds * (size // word)
+    at = tl.arange(0, words)
+    for first in range(0, own, words):
+        number = block * own + first + at
+        left = tl.load(marks + number, mask=first + at < own, other=0)
+        ones = ones_of(left)
+        to = begin + tl.cumsum(ones, 0) - ones
+        for _ in range(tl.max(ones, 0)):  # nothing is read: a round would wait for that
+            place = number * word + place_of(left & -left)
+            tl.store(index + to, place, mask=(left != 0) & (to < capacity))
+            left = left & (left - 1)
+            to += 1
+        begin += tl.sum(ones, 0)
+
+
+@triton.jit
+def take_found(total, index, values, capacity, passed, erase: tl.constexpr, size: tl.constexpr):
+    """The values at `index`; zeros to what is left of both. With `erase`, they become zero."""
+    at = tl.program_id(0) * size + tl.arange(0, size)
+    some = at < tl.minimum(tl.load(passed), capacity)
+    place = tl.load(index + at, mask=some, other=0)
+    tl.store(values + at, tl.load(total + place, mask=some, other=0.0), mask=at < capacity)
+    tl.store(index + at, place, mask=at < capacity)
+    if erase:
+        tl.store(total + place, tl.zeros([size], tl.float32), mask=some)
+
+
+@triton.jit
+def digit_of(bins, rank):
+    """The bin in which the entry of that rank is, 1 for the largest, and its rank among those."""
+    each = tl.arange(0, BINS)
+    found = tl.load(bins + each)
+    beyond = tl.sum(found, 0) - tl.cumsum(found, 0)
+    here = ((beyond < rank) & (beyond + found >= rank)).to(tl.int32)
+    return tl.sum(here * each, 0), rank - tl.sum(here * beyond, 0)
+
+
+@triton.jit
+def state_of(k, states, bins, digit: tl.constexpr):
+    """The k-th magnitude as far as its digits before `digit` tell it, and its rank among those."""
+    last: tl.constexpr = digit - 1
+    prefix = 0
+    rank = k
+    if last > 0:
+        prefix = tl.load(states + 2 * last - 2)
+        rank = tl.load(states + 2 * last - 1)
+    found, rank = digit_of(bins + last * BINS, rank)
+    return prefix | (found << (23 - 8 * last if last < 3 else 0)), rank
+
+
+@triton.jit
+def lengths(n, passed, k, capacity):
+    """How much of what was selected is ranked, and of x: one of them, as it holds the k largest."""
+    found = tl.load(passed)
+    selected = ((found >= k) & (found <= capacity)).to(tl.int32)
+    return found * selected, n * (1 - selected)
+
+
+@triton.jit
+def entries_at(x, values, at, some, every):
+    """What was selected, or x where that is of no use."""
+    chosen = tl.load(values + at, mask=at < some, other=0.0)
+    return tl.where(at < some, chosen, tl.load(x + at, mask=at < every, other=0.0))
+
+
+@triton.jit
+def count_digits(
+    x, n, values, passed, capacity, k, states, bins, digit: tl.constexpr, size: tl.constexpr
+):  # fmt: skip
+    """A histogram of the digit of each magnitude that begins with those digits found before.
+
+    `states` are what was found before a digit: a prefix of the k-th magnitude and its rank among
+    those that begin with it.
+    """
+    shift: tl.constexpr = 23 - 8 * digit if digit < 3 else 0
+    width: tl.constexpr = 8 if digit < 3 else 7
+    prefix = 0
+    if digit > 0:
+        prefix, rank = state_of(k, states, bins, digit)
+        if tl.program_id(0) == 0:
+            tl.store(states + 2 * digit - 2, prefix)
+            tl.store(states + 2 * digit - 1, rank)
+    some, every = lengths(n, passed, k, capacity)
+    count = some + every
+    histogram = tl.zeros([BINS], tl.int32)
+    for first in range(tl.program_id(0) * size, count, tl.num_programs(0) * size):
+        at = first + tl.arange(0, size)
+        key = keys_of(entries_at(x, values, at, some, every))
+        alike = at < count
+        if digit > 0:
+            alike = alike & ((key >> (shift + width)) == (prefix >> (shift + width)))
+        histogram += tl.histogram((key >> shift) & ((1 << width) - 1), BINS, mask=alike)
+    each = tl.arange(0, BINS)
+    tl.atomic_add(bins + digit * BINS + each, histogram, mask=histogram > 0, sem="relaxed")
+
+
+@triton.jit
+def count_ranked(
+    x, n, values, passed, capacity, k, states, bins, above, equal, size: tl.constexpr
+):  # fmt: skip
+    """How many entries of each program exceed the k-th largest, and how many are equal to it."""
+    block = tl.program_id(0)
+    kth, ties = state_of(k, states, bins, 4)
+    if block == 0:
+        tl.store(states + 6, kth)
+        tl.store(states + 7, ties)
+    some, every = lengths(n, passed, k, capacity)
+    count = some + every
+    own = (count + tl.num_programs(0) * size - 1) // (tl.num_programs(0) * size) * size
+    more = tl.zeros([size], tl.int32)
+    same = tl.zeros([size], tl.int32)
+    for first in range(block * own, tl.minimum((block + 1) * own, count), size):
+        at = first + tl.arange(0, size)
+        key = tl.where(at < count, keys_of(entries_at(x, values, at, some, every)), -1)
+        more += (key > kth).to(tl.int32)
+        same += (key == kth).to(tl.int32)
+    tl.store(above + block, tl.sum(more, 0))
+    tl.store(equal + block, tl.sum(same, 0))
+
+
+@triton.jit
+def take_ranked(
+    x, n, index, values, passed, capacity, k, states, above, equal, best, kept,
+    erase: tl.constexpr, programs: tl.constexpr, size: tl.constexpr,
+):  # fmt: skip
+    """The k largest to `best`, positions, and `kept`; of equal ones the first. In order.
+
+    With `erase`, they become zero in x.
+    """
+    block = tl.program_id(0)
+    kth = tl.load(states + 6)
+    ties = tl.load(states + 7)
+    each = tl.arange(0, programs)
+    before = tl.sum(tl.where(each < block, tl.load(equal + each), 0), 0)
+    to_first = tl.sum(tl.where(each < block, tl.load(above + each), 0), 0)
+    to_first += tl.minimum(before, ties)
+    some, every = lengths(n, passed, k, capacity)
+    count = some + every
+    own = (count + programs * size - 1) // (programs * size) * size
+    for first in range(block * own, tl.minimum((block + 1) * own, count), size):
+        at = first + tl.arange(0, size)
+        v = entries_at(x, values, at, some, every)
+        key = tl.where(at < count, keys_of(v), -1)
+        same = (key == kth).to(tl.int32)
+        turn = before + tl.cumsum(same, 0) - same
+        keep = ((key > kth) | ((same != 0) & (turn < ties))).to(tl.int32)
+        to = to_first + tl.cumsum(keep, 0) - keep
+        place = tl.where(at < some, tl.load(index + at, mask=at < some, other=0), at)
+        tl.store(best + to, place, mask=keep != 0)
+        tl.store(kept + to, v, mask=keep != 0)
+        if erase:
+            tl.store(x + place, tl.zeros([size], tl.float32), mask=keep != 0)
+        before += tl.sum(same, 0)
+        to_first += tl.sum(keep, 0)
