@@ -60,7 +60,7 @@ class ACPSGD(Compressor):
         matrices = [part for part in parts if part.is_matrix]
         vectors = [part for part in parts if not part.is_matrix]
         computes_left = bucket.step % 2 == 0
-        known = [self._known(part, rank, bucket.step) for part in matrices]
+        known = orthonormal([self._known(part, rank, bucket.step) for part in matrices])
         own = (
             part.left(factor, subtract=True) if computes_left else part.right(factor, subtract=True)
             for part, factor in zip(matrices, known, strict=True)
@@ -95,12 +95,11 @@ class ACPSGD(Compressor):
         )
 
     def _known(self, part: Part, rank: int, step: int) -> Tensor:
-        """The orthonormal factor this step multiplies with: Q, [r, m], at even ones, else P."""
+        """What, made orthonormal, this step multiplies with: Q, [r, m], at even ones, else P."""
         kept, side = (self.rights, 1) if step % 2 == 0 else (self.lefts, 0)
         last = kept.get(part.name) if self.reuse else None
         key = (self.seed, step, *part.name.encode())
-        rows = resized(last, part.rank(rank), part.shape[side], key)
-        return orthonormal(rows.to(part.mean.device))
+        return resized(last, part.rank(rank), part.shape[side], key).to(part.mean.device)
 
 
 def _volume(part: Part, rank: int) -> float:

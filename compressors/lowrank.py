@@ -115,12 +115,18 @@ def resized(factor: Tensor | None, rank: int, length: int, key: tuple[int, ...])
     return fresh if factor is None else torch.cat([factor, fresh.to(factor.device)])
 
 
-def orthonormal(factor: Tensor) -> Tensor:
-    """The rows of `factor`, [r, n] with r <= n, made orthonormal in order, by QR.
+def orthonormal(factors: list[Tensor]) -> list[Tensor]:
+    """The rows of each factor, [r, n] with r <= n, made orthonormal in order, by QR.
 
     Where a row depends on those before it (all zeros, say), one that is orthogonal takes its place.
+    Those of one shape are made so by one call: on a GPU it is calls that take time.
     """
-    return torch.linalg.qr(factor.t()).Q.t().contiguous()
+    found: dict[int, Tensor] = {}
+    for shape in {factor.shape for factor in factors}:
+        alike = [at for at, factor in enumerate(factors) if factor.shape == shape]
+        together = torch.stack([factors[at] for at in alike])
+        found.update(zip(alike, torch.linalg.qr(together.mT).Q.mT.contiguous(), strict=True))
+    return [found[at] for at in range(len(factors))]
 
 
 def all_reduced(

@@ -71,7 +71,7 @@ class PowerSGD(Compressor):
         matrices = [part for part in parts if self._saves(part, rank)]
         vectors = [part for part in parts if not self._saves(part, rank)]
         lefts, exacts = self._lefts(matrices, vectors, rank, bucket, workers)
-        lefts = [orthonormal(left) for left in lefts]
+        lefts = orthonormal(lefts)
         shapes = [part.factor(rank, 1) for part in matrices]
         own = (part.right(left) for part, left in zip(matrices, lefts, strict=True))
         rights = all_reduced("right factors", shapes, own, bucket, workers)

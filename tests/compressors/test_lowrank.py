@@ -267,8 +267,13 @@ def test_a_matrix_that_factors_do_not_shrink_enough_is_sent_whole(rate: float, s
 
 def test_dependent_rows_become_orthonormal() -> None:
     for rows in (torch.zeros(3, 5), torch.ones(3, 5), torch.ones(1, 1), torch.eye(4)):
-        made = orthonormal(rows)
+        [made] = orthonormal([rows])
         torch.testing.assert_close(made @ made.t(), torch.eye(len(rows)), rtol=0, atol=1e-5)
+
+
+def test_factors_of_one_shape_are_made_orthonormal_together() -> None:
+    factors = [gradient(r * n, n + at).view(r, n) for at, (r, n) in enumerate([(2, 9), (3, 8)] * 2)]
+    assert all(map(torch.equal, orthonormal(factors), [orthonormal([one])[0] for one in factors]))
 
 
 @pytest.mark.parametrize("make", [PowerSGD, ACPSGD])
