@@ -247,7 +247,14 @@ def test_a_sum_is_measured(n: int) -> None:
 @pytest.mark.parametrize("kind", ["heavy", "ties", "zeros", "nan"])
 @pytest.mark.parametrize("k", [1, 500, 6000])
 @pytest.mark.parametrize("with_added", [False, True])
-def test_the_largest_are_found_by_a_sampled_bound(kind: str, k: int, with_added: bool) -> None:
+def test_the_largest_are_found_by_a_sampled_bound(
+    kind: str, k: int, with_added: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if gpu.loops() is not None:
+        from compressors.kernels import gpu_selection
+
+        monkeypatch.setattr(gpu_selection, "RANKED", 4096)
+        monkeypatch.setattr(gpu_selection, "RANKERS", 2)  # so that each has several turns
     n = 20_000
     x, added = gradient(n, 0), gradient(n, 1) if with_added else None
     if kind == "ties":
