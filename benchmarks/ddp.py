@@ -1,4 +1,4 @@
-"""Dense through the harness against plain DDP on the same shaped link; target >= 0.98.
+"""Dense by `gradnet.attach` against plain DDP on the same shaped link; target >= 0.98.
 
 Both train the same model; iterations alternate between them, and so does which of the two is first,
 so that drifting machines, and what one leaves behind for the next, hit both alike.
@@ -15,14 +15,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from compressors.dense import Dense
-from controllers.fixed import Fixed
-from harness.calibrate.ranks import enclosed, group_of_all, on_ranks
-from harness.clock import Clock
-from harness.engine.exchange.feedback import NoFeedback
-from harness.engine.exchange.reduction import Reduction
-from harness.engine.exchange.thread import Exchange
-from harness.engine.exchange.workers import Workers
+import gradnet
+from harness.calibrate.ranks import enclosed, on_ranks
 
 WIDTH, LAYERS, BATCH = 725, 6, 256  # 12.6 MB of gradients
 BUCKET_MB = 2.0
@@ -34,23 +28,11 @@ def _model() -> nn.Module:
     return nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)))
 
 
-def _exchange(model: nn.Module) -> Exchange:
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    clock = Clock()
-    clock.start()
-    shares = {name: 1 / len(names) for name in names.values()}
-    workers = Workers(group_of_all())
-    reduction = Reduction(Dense(), Fixed(1.0), "local", NoFeedback(), workers)
-    return Exchange(reduction, workers, clock, names, shares)
-
-
 def seconds(steps: int) -> tuple[list[float], list[float]]:
     """Seconds of each step on this rank: plain DDP's, and the harness's."""
     plain = DistributedDataParallel(_model(), bucket_cap_mb=BUCKET_MB)
-    model = _model()
-    exchange = _exchange(model)
-    ours = DistributedDataParallel(model, bucket_cap_mb=BUCKET_MB)
-    ours.register_comm_hook(None, exchange.hook)
+    ours = DistributedDataParallel(_model(), bucket_cap_mb=BUCKET_MB)
+    handle = gradnet.attach(ours, method="allreduce")
     taken: tuple[list[float], list[float]] = ([], [])
     inputs = torch.randn(BATCH, WIDTH)
     arms = list(enumerate((plain, ours)))
@@ -59,12 +41,12 @@ def seconds(steps: int) -> tuple[list[float], list[float]]:
         for arm, ddp in arms:
             dist.barrier()
             begin = time.monotonic()
-            if arm == 1:
-                exchange.begin(None)
             ddp(inputs).square().mean().backward()
+            if arm == 1:
+                assert handle.seen is not None  # which ends the exchange, as an optimizer would
             taken[arm].append(time.monotonic() - begin)
             ddp.zero_grad()
-    exchange.close()
+    handle.close()
     return taken[0][UNSETTLED:], taken[1][UNSETTLED:]
 
 

@@ -29,7 +29,7 @@ from harness.config.sweep import OF_A_METHOD
 from harness.config.typed import BadSetting, require
 from harness.engine.exchange.thread import Exchange
 from harness.engine.exchange.workers import Workers
-from harness.engine.training.build import reduction_of
+from harness.engine.training.build import assembled, reduction_of
 from harness.engine.training.load_state_dict import load_state_dict
 from harness.engine.training.saving import with_state
 from harness.engine.training.state_dict import state_dict
@@ -168,16 +168,8 @@ def attach(
     if dist.get_rank(model.process_group) == 0 and (told := environment.to_compile()):
         log.warning(told)
     run = _method([*overrides, *(f"{key}={_said(value)}" for key, value in choices.items())], model)
-    workers = _workers(model, timeout)
-    exchange = Exchange(
-        reduction=reduction_of(run, workers),
-        workers=workers,
-        clock=_started(),
-        names={id(each): name for name, each in model.module.named_parameters()},
-        shares={},
-        after_backward=run.overlap == "after_backward",
-        lanes=run.emulation.lanes(run.compressor(), is_emulated=False),
-    )
+    reduction = reduction_of(run, _workers(model, timeout))
+    exchange = assembled(run, reduction, _started(), model.module)
     return Attached(model, run, exchange)
 
 

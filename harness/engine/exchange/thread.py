@@ -8,7 +8,7 @@ goes on, so every algorithm overlaps, and the order on the wire is the same on a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -45,7 +45,7 @@ class Exchange:
     workers: Workers  # those of the reduction, whose bytes and times are counted
     clock: Clock
     names: dict[int, str]  # id of parameter -> name
-    shares: Mapping[str, float]
+    shares: Mapping[str, float] = field(default_factory=dict)
     after_backward: bool = False
     lanes: Lanes = Lanes(on_device=False)
     charge: Charge | None = None

@@ -9,12 +9,14 @@ import torch
 from torch import nn
 
 from compressors.activations.operator import Cut
+from harness.clock import RankClock
 from harness.config.device_costs import file_of
 from harness.config.parallel import Split
 from harness.config.run import Optimizer, Run
 from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.exchange.reduction import AgreeingWorkers, BucketBuffers, Reduction
 from harness.engine.exchange.runner import Charge
+from harness.engine.exchange.thread import Exchange
 from harness.engine.pipeline.device import StageTimes
 from harness.engine.pipeline.operators import before_cuts, cut_in_place, schemes
 from harness.engine.pipeline.traffic_meter import TrafficMeter
@@ -120,16 +122,40 @@ def exchange_of(
     `shares` of backward are by parameter; empty: its gradients are there when it has ended.
     """
     reduction = reduction_of(run, context.workers, context.shared, kind)
-    is_emulated = run.network.in_process or not run.emulation.is_measured
-    return context.exchange(
-        reduction=reduction,
-        workers=context.workers,
-        clock=context.clock,
-        names={id(parameter): name for name, parameter in model.named_parameters()},
+    return assembled(
+        run,
+        reduction,
+        context.clock,
+        model,
+        make=context.exchange,
         shares=shares,
+        is_emulated=run.network.in_process or not run.emulation.is_measured,
+        charge=_charge(run, model, reduction.compressor),
+    )
+
+
+def assembled(
+    run: Run,
+    reduction: Reduction,
+    clock: RankClock,
+    model: nn.Module,
+    *,
+    make: Callable[..., Any] = Exchange,
+    is_emulated: bool = False,
+    **more: Any,
+) -> Any:
+    """The exchange that `make` makes: of a rank of the harness, and of `gradnet.attach` alike.
+
+    `more` is what it has of an emulated device: see Exchange.
+    """
+    return make(
+        reduction=reduction,
+        workers=reduction.workers,
+        clock=clock,
+        names={id(parameter): name for name, parameter in model.named_parameters()},
         after_backward=run.overlap == "after_backward",
         lanes=run.emulation.lanes(reduction.compressor, is_emulated),
-        charge=_charge(run, model, reduction.compressor),
+        **more,
     )
 
 
