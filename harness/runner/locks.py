@@ -13,14 +13,19 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from harness.config.typed import BadSetting
+from harness.runner import mounts
 
 # Which all users share, and all network namespaces; tests/machine.py covers them.
 PLACES = (Path("/run/lock"), Path("/tmp"))
 NAME = "gradnet-run.lock"
 WAITING = "waiting: another run is going on"
+EXCLUDES_NOBODY = (
+    "can be locked twice: its file system must have locks (flock), or results be on another one"
+)
 LOOK_S = 0.1
 TELL_AFTER_S = 1.0  # of waiting; the processes of a run that was killed need less to go
 MOST_SAID_BYTES = 1000  # of who has a lock, which any user may write
@@ -53,11 +58,20 @@ def directory_to_ourselves(run_dir: Path) -> Iterator[None]:
     """Wait until no other process makes `run_dir`, and keep others from doing so."""
     path = directory_lock(run_dir)
     path.parent.mkdir(parents=True, exist_ok=True)
+    _warn_of(mounts.own_locks(path.parent), path.parent.parent)
     with _held(path, f"on {socket.gethostname()}, in {run_dir}"):
         try:
             yield
         finally:
             path.unlink(missing_ok=True)  # while it is ours: who has it open looks again
+
+
+@cache
+def _warn_of(why: str, results: Path) -> None:
+    """Once: another machine would make the same runs at the same time."""
+    if why:
+        one = "let one machine at a time make runs there"
+        print(f"{results} is on {why}: no other machine sees its locks; {one}", file=sys.stderr)
 
 
 def holder(path: Path) -> str | None:
@@ -97,6 +111,8 @@ def _held(path: Path, what: str) -> Iterator[int]:
         with suppress(OSError):  # a full disk: who waits is told less
             os.ftruncate(lock, 0)
             os.pwrite(lock, said.encode(errors="replace")[:MOST_SAID_BYTES], 0)
+        if not _excludes(lock, path):
+            raise BadSetting(f"{path}, by which runs take turns, {EXCLUDES_NOBODY}")
         yield lock
     finally:
         os.close(lock)
@@ -113,6 +129,21 @@ def _taken(path: Path) -> int | None:
         pass
     os.close(lock)
     return None
+
+
+def _excludes(lock: int, path: Path) -> bool:
+    """False where `path` can be locked once more beside `lock`: its file system has no locks."""
+    try:
+        other = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return True  # somebody has removed it
+    try:
+        fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return not os.path.sameopenfile(other, lock)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(other)
 
 
 def _opened(path: Path) -> int:

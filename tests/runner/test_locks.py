@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.config.settings import BadSetting
-from harness.runner import locks, run
+from harness.runner import locks, mounts, run
 from tests.launching import until
 from tests.test_settings import settings
 
@@ -53,6 +53,60 @@ def test_another_user_may_say_what_he_likes_in_it_and_it_is_one_short_line(held:
     held.write_bytes(b"\x1b[2Jevil\n" * 1000)
     said = locks.holder(held)
     assert said and len(said) <= locks.MOST_SAID_BYTES and said.isprintable()
+
+
+def test_a_file_system_that_ignores_locks_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As some network file systems do, that say yes to whoever asks."""
+    monkeypatch.setattr(locks.fcntl, "flock", lambda file, how: None)
+    with pytest.raises(BadSetting, match="can be locked twice: its file system must have locks"):
+        with locks.directory_to_ourselves(tmp_path / "results" / "adhoc" / "run"):
+            pass
+
+
+MOUNTS = r"""
+22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw
+31 22 0:40 / /home rw - nfs4 server:/home rw,vers=4.2,hard,local_lock=none
+32 22 0:41 / /data rw - nfs server:/data rw,vers=3,nolock,local_lock=all
+33 22 0:42 / /scratch rw - lustre mds@tcp:/scratch rw,flock
+34 22 0:43 / /fast rw - lustre mds@tcp:/fast rw,localflock
+35 22 0:44 / /my\040share rw - cifs //server/share rw,nobrl
+36 22 0:45 / /away rw - fuse.sshfs me@there: rw,user_id=0
+37 32 8:2 / /data/disk rw - xfs /dev/sdb1 rw
+torn line
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "why"),
+    [
+        ("/results", ""),
+        ("/home/me/results", ""),
+        ("/data/results", "nfs with local_lock=all"),
+        ("/data/disk/results", ""),
+        ("/database", ""),
+        ("/scratch/results", ""),
+        ("/fast/results", "lustre with localflock"),
+        ("/my share/results", "cifs with nobrl"),
+        ("/away", "fuse.sshfs with rw"),
+    ],
+)
+def test_a_mount_says_if_its_locks_are_of_one_machine(folder: str, why: str) -> None:
+    found = mounts.mounts(MOUNTS.splitlines())
+    assert mounts.own_locks_of(found, Path(folder)) == why
+
+
+def test_who_makes_runs_where_locks_are_of_one_machine_is_warned_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mountinfo").write_text(f"1 1 0:1 / {tmp_path} rw - nfs s:/ rw,nolock\n")
+    monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "mountinfo")
+    for name in ("one", "other"):
+        with locks.directory_to_ourselves(tmp_path / "results" / "adhoc" / name):
+            pass
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "nfs with nolock: no other machine sees its locks" in said
 
 
 def link(lock: Path) -> None:
