@@ -47,7 +47,8 @@ def _supervise(run_dir: Path) -> None:
     begin, events = resumed(run.resume_from), Events(run_dir)
     clock = Clock(run.emulation.dilation, begin.manifest.time_s if begin else 0.0)
     with run.network.up(run.nodes, run.profile, clock.dilation) as network:
-        _require_same(network.gather("settings", settings.identity()))
+        here = run.device_type(len(network.local) * run.workers_per_node)
+        _require_same(network.gather("settings", settings.identity() | {"device": here}))
         proof = proof_of(network)
         # This also loads the compiled kernels, here, so that the ranks are forked with them.
         found = {**environment.describe(), "seed": run.seed, "dilation": clock.dilation}
