@@ -32,7 +32,10 @@ log = logging.getLogger("harness")
 
 
 def main() -> NoReturn:
-    """Compose, check, run, report; exit status 1 for a bad setting or a run that failed."""
+    """Compose, check, run, report; exit status 1 for a bad setting or a run that failed.
+
+    3 for runs that came to their end, of which one is not valid.
+    """
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stdout)
     log.setLevel(logging.INFO)
     signals.stop_in_order()
@@ -144,7 +147,7 @@ def _of_sections(settings: Settings) -> list[str]:
 
 
 def _perform(found: Described) -> int:
-    """Plans or does all of them; 1 where one did not succeed."""
+    """Plans or does all of them; the exit status."""
     for reason in dict.fromkeys(each["network"].get("in_place_of") for each in found.runs):
         if reason:
             log.warning("virtual time, no packets, in place of network=%s", reason)

@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -11,6 +11,7 @@ from harness.config.settings import Settings
 from harness.records.run_directory import read_json
 from harness.runner import run
 
+NOT_VALID = 3  # exit status
 log = logging.getLogger("harness")
 
 
@@ -29,9 +30,11 @@ def in_turn(
     perform: Callable[[Settings], run.Outcome],
     estimate: TimeLeft | None = None,
 ) -> int:
-    """Perform every run, say how each ended and what is left, report; 1 where one did not succeed.
+    """Perform every run, say how each ended and what is left, report; the exit status.
 
-    `estimate` is of all of them; without one no time is told.
+    1 where one did not come to its end, NOT_VALID where all did and one of them is not to be
+    believed, as on a machine that was busy. `estimate` is of all of them; without one no time is
+    told.
     """
     states, folders = [], dict[Path, None]()  # in order, each once
     if estimate:
@@ -46,7 +49,13 @@ def in_turn(
             folders[outcome.run_dir.parent] = None
     for folder in folders:
         _show_report(folder)
-    return 1 if set(states) - {"succeeded"} else 0
+    return status_of(states)
+
+
+def status_of(states: Iterable[str]) -> int:
+    """Exit status of a command whose runs ended in `states`."""
+    other = set(states) - {"succeeded"}
+    return 0 if not other else NOT_VALID if other == {"invalid"} else 1
 
 
 def _progress(done: int, of: int, estimate: TimeLeft | None) -> str:

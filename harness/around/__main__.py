@@ -54,7 +54,7 @@ class Echo:
 
 
 def main() -> int:
-    """Exit status 1 for a bad setting, or a run that did not succeed."""
+    """Exit status 1 for a bad setting or a run that failed, 3 for one that is not valid."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stdout)
     log.setLevel(logging.INFO)
     signals.stop_in_order()

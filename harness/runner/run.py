@@ -232,6 +232,8 @@ def failure_report(outcome: Outcome) -> str:
         first = min(causes, key=lambda event: event["monotonic"])
         lines.append(f"--- traceback of rank {first['rank']}\n{first['traceback'].rstrip()}")
     lines.append(f"logs: {outcome.run_dir / 'logs'}")
-    if outcome.state != "invalid" and checkpoint.digest_of(str(outcome.run_dir)):
+    if outcome.state == "invalid":
+        lines.append("it is kept, and figures leave it out; the same command makes it again")
+    elif checkpoint.digest_of(str(outcome.run_dir)):
         lines.append(f"resume_from={outcome.run_dir} goes on from its last checkpoint")
     return "\n".join(lines)
