@@ -1,8 +1,25 @@
 """Everything that touches the outside world: processes, networks, files, training."""
 
 import os
+from importlib.util import find_spec
+from pathlib import Path
 
 __version__ = "0.1.0"
 
 # Torch asks how many GPUs there are without starting CUDA, which ranks that are forked could not.
 os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+
+
+def require_own_packages() -> None:
+    """ImportError where a file or folder that Python finds first has the name of one of ours."""
+    root = Path(__file__).parents[1]
+    for name in ("compressors", "controllers", "profiles"):
+        found = find_spec(name)
+        if found is None or found.origin is None:
+            raise ImportError(f"{root / name}, which gradnet needs, is not there: install it again")
+        if not os.path.samefile(found.origin, root / name / "__init__.py"):
+            theirs = found.origin.removesuffix("/__init__.py")
+            raise ImportError(f"{theirs} hides gradnet's package `{name}`: give it another name")
+
+
+require_own_packages()
