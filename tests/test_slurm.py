@@ -6,13 +6,17 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 import pytest
+import torch
 
 from harness import status as sweep_status
+from harness.records import checkpoint
+from harness.records.run_directory import read_events
 from tests import slurm as cluster_of
-from tests.launching import ROOT, popen, runs, state, until
+from tests.launching import ROOT, harness, popen, runs, state, until
 from tests.slurm import Slurm, SlurmNode, free_port, slurm
-from tests.virtual.runs import SMALL
+from tests.virtual.runs import DETERMINED, SMALL, weights
 
 pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="gradnet[cluster]")
 pytestmark = [
@@ -21,6 +25,8 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.timeout(5400),
 ]
+ON_ITS_WAY = (*SMALL, *DETERMINED, "model.width=8", "workers=2", "method=topk")
+ON_ITS_WAY += ("steps=150", "checkpoint_every=5", "eval_every=150")
 RUN = ("network=simulated", *SMALL[:2], "model.width=8", "workers=2", "steps=3", "report=false")
 RUN += ("emulation.compute=replay", "eval_every=100")
 OF_A_RUN_S = 60  # at most, on a machine that others use too
@@ -72,3 +78,39 @@ def test_no_run_is_lost_or_made_twice_when_a_node_dies(tmp_path: Path, count: in
     seen = sweep_status.look(folder)
     assert [each.state for each in seen] == [sweep_status.DONE] * count
     (tmp_path / "figures.json").write_text(json.dumps({"runs": count, "lost": lost}))
+
+
+def saved(folder: Path) -> int:
+    """Steps of the last checkpoint of the run in `folder`; 0 before there is one."""
+    found = [path for run in runs(folder) for path in run.glob("checkpoint/manifest.json")]
+    return checkpoint.manifest_of(found[0].parent).step if found else 0
+
+
+@pytest.mark.parametrize("how", ["requeue", "a node dies"])
+def test_a_task_that_is_queued_again_goes_on_from_its_last_checkpoint(
+    how: str, tmp_path: Path
+) -> None:
+    """By the file that docs/cluster.md gives; preemption is a requeue by somebody else."""
+    nodes = [SlurmNode("n1", free_port())]
+    sweep = [str(ROOT / "docs/cluster/sweep.sbatch"), *ON_ITS_WAY, f"results={tmp_path}/array"]
+    asked = ["sbatch", "--parsable", "--array=0", "--cpus-per-task=1", f"--output={tmp_path}/log"]
+    with slurm(nodes) as cluster:
+        job = cluster.told(*asked, *sweep).strip()
+        until(lambda: saved(tmp_path / "array") >= 10, "a checkpoint", 3 * OF_A_RUN_S)
+        if how == "requeue":
+            cluster.told("scontrol", "requeue", f"{job}_0")
+        else:
+            cluster.lose("n1")
+            until(lambda: any("down" in each for each in cluster.states()), "n1 is down")
+            cluster.start(nodes[0])
+        [run] = runs(tmp_path / "array")
+        until(lambda: state(run) == "succeeded", "the run", 5 * OF_A_RUN_S)
+    went_on = [each["step"] for each in read_events(run) if each["event"] == "resumed"]
+    assert len(went_on) == 1 and 10 <= went_on[0] < 150 and went_on[0] % 5 == 0
+    done = harness("network=simulated", *ON_ITS_WAY, results=tmp_path / "whole")
+    assert done.returncode == 0, done.stderr
+    [whole] = runs(tmp_path / "whole")
+    for name in ("steps.csv", "evaluations.csv"):
+        pd.testing.assert_frame_equal(pd.read_csv(run / name), pd.read_csv(whole / name))
+    for name, value in weights(run).items():
+        assert torch.equal(value, weights(whole)[name]), name

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self
@@ -15,6 +16,7 @@ import yaml
 from harness.config.run import Run
 from harness.config.settings import BadSetting, Settings
 from harness.emulation.user_namespace import SHELL_SIGNAL
+from harness.engine.training.resume import Resumed
 from harness.records import checkpoint, environment, status
 from harness.records.run_directory import (
     TABLES,
@@ -24,7 +26,7 @@ from harness.records.run_directory import (
     refusal,
     write_json,
 )
-from harness.runner import previous_result, scratch
+from harness.runner import going_on, previous_result, scratch
 from harness.runner.fork_server import Supervisor
 from harness.runner.locks import directory_to_ourselves, machine_to_ourselves
 from harness.runner.progress import Progress
@@ -33,6 +35,7 @@ POLL_S = 0.1
 PROGRAM = "harness.runner.supervise"  # module of process 1, by its `supervise`
 
 Doing = Callable[[Path, int | None], None]  # in a run directory, with the machine's lock if any
+Begin = Callable[[Path], Resumed | None]  # what a run goes on from that is in its directory
 
 
 class Shown(Protocol):
@@ -59,16 +62,21 @@ class Outcome(NamedTuple):
 def perform(settings: Settings) -> Outcome:
     """Run `settings` (checked already) unless a succeeded result exists; returns how it ended."""
     asked = settings.run()
-    return done_once(settings, partial(_do, asked), alone=not asked.network.in_process)
+    begin = partial(going_on.found, run=asked, rerun=settings["rerun"])
+    return done_once(settings, partial(_do, asked), not asked.network.in_process, begin)
 
 
-def done_once(settings: Settings, do: Doing, alone: bool) -> Outcome:
+def begins_anew(run_dir: Path) -> None:
+    """There is nothing to go on from."""
+
+
+def done_once(settings: Settings, do: Doing, alone: bool, begin: Begin = begins_anew) -> Outcome:
     """Do as `_done_once` does, and write the run by its tracker, unless that was done before.
 
     What a tracker writes is of a run that has ended, so that it takes no time of a step.
     BadSetting where it cannot; the same command then writes it without another run.
     """
-    outcome = _done_once(settings, do, alone)
+    outcome = _done_once(settings, do, alone, begin)
     run_dir = outcome.run_dir
     note, section = run_dir / "tracked.json", dict(settings["tracker"])
     if run_dir.name.startswith(".") or not run_dir.is_dir() or read_json(note) == section:
@@ -81,8 +89,10 @@ def done_once(settings: Settings, do: Doing, alone: bool) -> Outcome:
     return outcome
 
 
-def _done_once(settings: Settings, do: Doing, alone: bool) -> Outcome:
+def _done_once(settings: Settings, do: Doing, alone: bool, begin: Begin) -> Outcome:
     """Let `do` make the run unless a succeeded result exists; `alone` on this machine, if so.
+
+    It goes on from what `begin` finds in its directory.
 
     KeyboardInterrupt ends the run in order, records it as interrupted, and is raised again.
     Waits while another process makes the same run. BadSetting when its directory cannot be written.
@@ -110,7 +120,9 @@ def _done_once(settings: Settings, do: Doing, alone: bool) -> Outcome:
         if told := environment.to_compile():
             print(told, file=sys.stderr)
         try:
-            _perform(place, settings, partial(do, place, lock))
+            if found := begin(run_dir):
+                scratch.fetch(run_dir, place)
+            _perform(place, settings, partial(do, place, lock), found)
         finally:
             scratch.arrive(place, run_dir)
             now_in = previous_result.put_back(run_dir)
@@ -121,11 +133,16 @@ def _done_once(settings: Settings, do: Doing, alone: bool) -> Outcome:
     return Outcome(now_in, ended["state"], ended.get("error"), skipped=False)
 
 
-def _perform(run_dir: Path, settings: Settings, do: Callable[[], None]) -> None:
-    """The run itself; however it ends, status.json tells it."""
+def _perform(
+    run_dir: Path, settings: Settings, do: Callable[[], None], begin: Resumed | None
+) -> None:
+    """The run itself, from `begin` on; however it ends, status.json tells it."""
     try:
         try:
-            _fresh(run_dir, settings)
+            if begin is None:
+                _fresh(run_dir, settings)
+            else:
+                going_on.cut(run_dir, begin)
         except OSError as error:
             status.end_if_running(run_dir, "failed", str(error))
             raise BadSetting(f"results: {run_dir} cannot be written: {error}") from error
@@ -171,6 +188,8 @@ def _simulated(run_dir: Path, run: Run) -> None:
     """Do the run in this process."""
     from harness.virtual.run import simulate  # torch: not before it is needed
 
+    if checkpoint.digest_of(str(run_dir)) is not None:  # an empty directory has none
+        run = replace(run, resume_from=str(run_dir))
     with Progress(run_dir, run) as progress:
         simulate(run_dir, run, progress.now_and_then)
 
@@ -223,7 +242,7 @@ def _unreported(supervisor: Supervisor, run_dir: Path) -> str:
 
 
 def failure_report(outcome: Outcome) -> str:
-    """Report on a run that failed: cause, traceback, and where to look."""
+    """Report on a run that did not succeed: cause, traceback, and where to look."""
     lines = [f"run {outcome.state}: {outcome.error}"]
     events = read_events(outcome.run_dir)
     reports = [event for event in events if event["event"] == "rank_failed"]

@@ -29,6 +29,13 @@ def working(run_dir: Path) -> Path:
     return folder / f"gradnet-{os.getuid()}-{name}" / run_dir.parent.name / run_dir.name
 
 
+def fetch(run_dir: Path, place: Path) -> None:
+    """Bring what is in `run_dir` to `place`, where its run goes on; OSError where it cannot be."""
+    if place != run_dir:
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(run_dir, place, symlinks=True)
+
+
 def arrive(place: Path, run_dir: Path) -> None:
     """Move what was written at `place` to `run_dir`, in the place of an earlier failure there.
 

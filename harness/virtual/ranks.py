@@ -1,6 +1,6 @@
 """A run in virtual time whose ranks do what processes would: their own program, in one world."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import methodcaller
@@ -18,7 +18,7 @@ from harness.engine.training.rank_context import Once, RankContext
 from harness.engine.training.resume import Resumed
 from harness.engine.training.train import Loop
 from harness.engine.training.worker import checksum
-from harness.records.run_directory import Events, Span, Table
+from harness.records.run_directory import Events, Span, Table, read_events
 from harness.virtual.circle import Circle, Ranks
 from harness.virtual.clock import VirtualClock
 from harness.virtual.costs import Costs
@@ -38,6 +38,7 @@ from harness.virtual.wires import MessageChannels, VirtualPipelineGroup
 from harness.virtual.workers import HomogeneousWorkers, SimulatedWorkers
 from harness.virtual.world import World
 
+CARRIED = "carried"  # an event: bytes by link, where a checkpoint is due
 Weight = Callable[[int], float]  # of a step: how many it stands for
 
 
@@ -105,7 +106,8 @@ class VirtualRun:
         links, self._events = Table(self.run_dir, "links.csv"), Events(self.run_dir)
         self._begins_s = self.begin.manifest.time_s if self.begin else 0.0
         every_s = self._network.sample_s
-        self._sampler = Sampler(costs, links, self._events, every_s, self._begins_s)
+        before = _carried(self.run_dir, self.begin)
+        self._sampler = Sampler(costs, links, self._events, every_s, self._begins_s, before)
         self._timeline = Timeline(self.run_dir, self._network.timeline_steps, self._size)
         self._ended_s: dict[int, float] = {}
 
@@ -208,6 +210,9 @@ class VirtualRun:
         is_last = self._timeline.add(step, loop.rank, self._drawn(loop))
         if is_last or not self.in_step:  # threads run in the order of their times
             self._sampler.up_to(end_s)
+            every, done = self.asked.checkpoint_every, step + 1
+            if every and done % every == 0:  # for who goes on from there in this directory
+                self._events.append(CARRIED, end_s, step=done, bytes=self.costs.carried)
             self.tell()
         return end_s
 
@@ -223,3 +228,11 @@ class VirtualRun:
         own = [Span(step, loop.rank, *each) for each in pace.spans]
         own += [each for each in exchange.spans() if each.kind not in ("forward", "backward")]
         return sorted(own, key=lambda span: (span.start_s, span.bucket))
+
+
+def _carried(run_dir: Path, begin: Resumed | None) -> Mapping[str, float] | None:
+    """Bytes by link before `begin` of the run of `run_dir`; None where that begins now."""
+    if begin is None or not begin.is_of(run_dir):
+        return None
+    told = (each for each in read_events(run_dir) if each["event"] == CARRIED)
+    return {each["step"]: each["bytes"] for each in told}.get(begin.manifest.step, {})

@@ -51,7 +51,8 @@ def _simulate(run_dir: Path, run: Run, network: Simulated, events: Events, tell:
     begins_s = begin.manifest.time_s if begin else 0.0
     if begin:
         events.append("resumed", begins_s, **begin.told())
-    events.append("step_0", begins_s)
+    if begin is None or not begin.is_of(run_dir):
+        events.append("step_0", begins_s)
     world = virtual(run)(run_dir, run, costs, begin, tell, curve=curve, keep=keep)
     ended = world.run()
     told = {"network": {key: found["network"][key] for key in ("kind", "in_place_of")}}

@@ -1,5 +1,6 @@
 """links.csv and the events of a simulated network: what a real one's player would have written."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -23,6 +24,7 @@ class Sampler:
     events: Events
     sample_s: float
     begins_s: float
+    before: Mapping[str, float] | None = None  # bytes by link; None: nothing has been told yet
     _rows: int = field(init=False)  # of each link, written or before the beginning
     _time_s: float = field(init=False)
     _carried: dict[str, float] = field(default_factory=dict, init=False)  # at that time
@@ -38,6 +40,10 @@ class Sampler:
         if every == 1:  # it looks back at times that have gone by in the collectives' states
             link_states = LinkStates(link_states.routes, link_states.update_s)
         self._link_states = link_states
+        if self.before is not None:
+            state = link_states.at(max(0, self._rows - 1) * self.sample_s)
+            self._told = dict(zip(self._names, state.links[:-1], strict=True))
+            self._flows = state.flows
 
     def up_to(self, time_s: float) -> None:
         """Write what is due; `time_s` is the end of a step."""
@@ -70,12 +76,17 @@ class Sampler:
                 link=name,
                 planned_mbit=link.rate_mbit,
                 applied_mbit=link.rate_mbit,
-                bytes=round(_between(self._carried.get(name, 0.0), now.get(name, 0.0), share)),
+                bytes=round(self._bytes(name, now, share)),
                 backlog_bytes=0,
                 drops=0,
             )
             for name, link in links.items()
         ]
+
+    def _bytes(self, link: str, now: dict[str, float], share: float) -> float:
+        """Bytes that `link` has carried when `share` of the step is over."""
+        earlier = (self.before or {}).get(link, 0.0)
+        return earlier + _between(self._carried.get(link, 0.0), now.get(link, 0.0), share)
 
     def _tell(self, time_s: float, links: dict[str, Link], flows: int) -> None:
         """Changes of the conditions, and competing flows that come and go."""

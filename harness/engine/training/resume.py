@@ -17,6 +17,10 @@ class Resumed(NamedTuple):
     folder: Path
     manifest: Manifest
 
+    def is_of(self, run_dir: Path) -> bool:
+        """True if the run of `run_dir` itself goes on, after it was interrupted."""
+        return self.folder.parent.absolute() == run_dir.absolute()
+
     def told(self) -> dict[str, Any]:
         """Fields for events.jsonl."""
         step, digest = self.manifest.step, self.manifest.digest

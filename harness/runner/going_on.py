@@ -1,0 +1,90 @@
+"""A run in virtual time that was interrupted goes on where its last checkpoint was taken.
+
+Whoever repeats its command makes it go on, a scheduler that queues a job again among them: in its
+own directory, bit for bit as if it had not ended. What it wrote after the checkpoint is cut away
+first. Over packets a run begins anew, as what proves its links is of one process; so does one with
+a parameter server, whose trainers are not where one step ends, or a watch.
+"""
+
+import csv
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness.config.run import Run
+from harness.engine.training import resume
+from harness.engine.training.resume import Resumed
+from harness.records import checkpoint, environment, status
+from harness.records.run_directory import CURVE, SIMULATED_TABLES, read_events, read_json
+
+SAME = ("git", "versions", "cpu", "cores", "kernels")  # of environment.json: bits depend on them
+
+
+def found(run_dir: Path, run: Run, rerun: bool) -> Resumed | None:
+    """The checkpoint in `run_dir` that `run` goes on from; None where it begins anew.
+
+    Why one that is there cannot be gone on from is told.
+    """
+    wanted = run.network.in_process and not run.parallel.servers and run.watch is None
+    kept = run.checkpoint_every and checkpoint.digest_of(str(run_dir))
+    if rerun or not wanted or not kept or status.state(run_dir) != "interrupted":
+        return None
+    try:
+        begin = resume.resumed(str(run_dir))
+        assert begin is not None
+        _check(run_dir, run, begin)
+    except ValueError as error:
+        print(f"{run_dir}: {error}: it begins anew", file=sys.stderr)
+        return None
+    return begin
+
+
+def _check(run_dir: Path, run: Run, begin: Resumed) -> None:
+    resume.check(run, begin, run.workers)
+    then = begin.manifest.device
+    if then != (now := run.device_type(run.workers)):
+        raise ValueError(f"{begin.folder} was trained on {then}, and here device is {now}")
+    was = read_json(run_dir / "environment.json") or {}
+    here: dict[str, Any] = json.loads(json.dumps(environment.describe(), default=str))
+    if other := [name for name in SAME if was.get(name) != here[name]]:
+        raise ValueError(f"{begin.folder} is of another {other[0]}: {was.get(other[0])}")
+
+
+def cut(run_dir: Path, begin: Resumed) -> None:
+    """Leave in `run_dir` what was written before the checkpoint, and nothing of the time after."""
+    status.temporary(run_dir).mkdir(exist_ok=True)
+    status.begin(run_dir)
+    step, time_s = begin.manifest.step, begin.manifest.time_s
+    if begin.folder.name == checkpoint.BEFORE:  # a crash between two renames
+        (run_dir / checkpoint.BEFORE).rename(run_dir / checkpoint.NAME)
+    shutil.rmtree(run_dir / checkpoint.PARTIAL, ignore_errors=True)
+    for name in (CURVE, *SIMULATED_TABLES):  # which are of all steps, or of the last ones
+        (run_dir / name).unlink(missing_ok=True)
+    _keep(run_dir / "steps.csv", "step", lambda value: value < step)
+    _keep(run_dir / "evaluations.csv", "step", lambda value: value <= step)  # of steps done
+    _keep(run_dir / "links.csv", "time_s", lambda value: value < time_s)
+    events = [each for each in read_events(run_dir) if _is_before(each, step, time_s)]
+    (run_dir / "events.jsonl").write_text("".join(json.dumps(each) + "\n" for each in events))
+
+
+def _is_before(event: dict[str, Any], step: int, time_s: float) -> bool:
+    if "step" in event:
+        return bool(event["step"] <= step)
+    return (event.get("time_s") or 0.0) <= time_s
+
+
+def _keep(path: Path, column: str, is_kept: Callable[[float], bool]) -> None:
+    """Leave the whole rows of `path` whose number in `column` is kept."""
+    kept = path.with_name(f".{path.name}.kept")
+    with path.open(newline="") as file, kept.open("w", newline="") as left:
+        rows, writer = csv.reader(file), csv.writer(left, lineterminator="\n")
+        header = next(rows)
+        at = header.index(column)
+        writer.writerow(header)
+        for row in rows:
+            if len(row) == len(header) and is_kept(float(row[at])):
+                writer.writerow(row)
+    kept.replace(path)
