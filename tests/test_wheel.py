@@ -1,5 +1,6 @@
 """What is installed from the wheel: packages with types, every choice, every published number."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -51,3 +52,27 @@ def test_it_is_of_this_version_and_brings_the_commands(wheel):
         entries = packed.read(f"gradnet-{__version__}.dist-info/entry_points.txt").decode()
     assert "gradnet = harness.__main__:main" in entries
     assert "gradnet-around = harness.around.__main__:main" in entries
+
+
+@pytest.mark.launch
+@pytest.mark.long
+def test_installed_it_runs_from_any_folder_with_choices_of_ones_own(wheel, tmp_path):
+    """Into a folder of its own, and with the packages of others that this Python has."""
+    place, work = tmp_path / "installed", tmp_path / "work"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*install, "--target", place, wheel], check=True)
+    (work / "mine" / "profile").mkdir(parents=True)
+    own = "_target_: profiles.static.Static\nrate_mbit: 20\n"
+    (work / "mine" / "profile" / "office.yaml").write_text(own)
+    asked = ["--config-dir", "mine", "profile=office", "network=simulated", "workers=2", "steps=2"]
+    asked += ["model=mlp", "report=false"]
+    known = os.environ | {"PYTHONPATH": str(place), "OMP_NUM_THREADS": "1"}
+    known["GRADNET_KERNELS"] = "numpy"  # compiled ones would be compiled anew there
+    command = [sys.executable, "-m", "gradnet", *asked]
+    done = subprocess.run(command, cwd=work, env=known, capture_output=True, text=True)
+    assert done.returncode == 0 and "succeeded: " in done.stdout, done.stdout + done.stderr
+    [told] = (work / "results").glob("*/*/config.yaml")
+    assert "rate_mbit: 20" in told.read_text()
+    where = [sys.executable, "-c", "import gradnet, harness; print(harness.__file__)"]
+    found = subprocess.run(where, cwd=work, env=known, capture_output=True, text=True, check=True)
+    assert Path(found.stdout.strip()).is_relative_to(place)
