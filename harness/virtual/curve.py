@@ -5,8 +5,9 @@ leaves in curve.jsonl what else its clock went by, compression and collectives o
 run that differs in its network alone finds it below the same results, and computes times anew.
 
 The first line has the key of the training: a hash of the settings that it depends on, of the code
-that did it and of the machine. Each other line is of one step: an exchange, or the number of an
-earlier step with an equal one. Who reads it takes it for data of anybody.
+that did it and of the machine. Each other line is one exchange, or the number of an earlier equal
+one: of every step, or with local steps of those that send a fragment. Who reads it takes it for
+data of anybody.
 """
 
 import csv
@@ -20,9 +21,11 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
+from harness.config.local_steps import LocalSteps
 from harness.config.parallel import Data
-from harness.config.run import Run
+from harness.config.run import Parallel, Run
 from harness.config.typed import class_paths
+from harness.engine.local_steps.rounds import exchanges
 from harness.records import environment, manifest
 from harness.records.run_directory import CURVE, Lines, read_json
 from harness.virtual.exchange import Repeated
@@ -38,9 +41,23 @@ WRONG = (OSError, ValueError, LookupError, TypeError, RecursionError, csv.Error)
 
 def is_apart(run: Run) -> bool:
     """Whether training does not depend on the network, and all that it does is in a curve."""
-    plain = type(run.parallel) is Data and run.watch is None and run.resume_from is None
+    plain = run.watch is None and run.resume_from is None
     is_virtual = run.network.in_process and run.emulation.compute == "paced"
-    return is_virtual and plain and not run.controller().reacts_to_network
+    if not (is_virtual and plain and _calls_collectives(run.parallel)):
+        return False
+    controller = run.controller()
+    return not (controller.reacts_to_network or controller.chooses_horizon)
+
+
+def _calls_collectives(parallel: Parallel) -> bool:
+    """Whether collectives are all that workers send: a curve has no other messages."""
+    is_local = isinstance(parallel, LocalSteps) and not parallel.is_gossip
+    return type(parallel) is Data or is_local
+
+
+def _exchanges(parallel: Parallel, steps: int) -> int:
+    """Exchanges that a run of so many steps begins."""
+    return exchanges(parallel, steps) if isinstance(parallel, LocalSteps) else steps
 
 
 def key_of(run: Run) -> str:
@@ -71,7 +88,7 @@ class Kept:
 
     run_dir: Path
     key: str
-    _steps: dict[bytes, int] = field(default_factory=dict, init=False)  # by hash of their exchange
+    _known: dict[bytes, int] = field(default_factory=dict, init=False)  # exchanges, by their hash
     _done: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -83,8 +100,8 @@ class Kept:
         alike = all(each == did[0] for each in did)
         text = json.dumps({"ready": ready, "ranks": did[:1] if alike else did})
         digest = hashlib.sha256(text.encode()).digest()
-        self._lines.add(str(self._steps.get(digest, text)))
-        self._steps.setdefault(digest, self._done)
+        self._lines.add(str(self._known.get(digest, text)))
+        self._known.setdefault(digest, self._done)
         self._done += 1
 
 
@@ -104,7 +121,7 @@ class CurveRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CurveStep:
+class CurveExchange:
     """Compression and collectives of one exchange."""
 
     ready: list[float]
@@ -117,26 +134,24 @@ class Curve:
 
     run: str  # folder and run id
     digest: str  # SHA-256 of its file
-    exchanges: list[CurveStep]  # by step
+    steps: int
+    exchanges: list[CurveExchange]  # in order
     rows: Mapping[tuple[int, int], CurveRow]  # by step and rank
     evaluations: Mapping[int, Mapping[str, float]]  # by steps done
-
-    @property
-    def steps(self) -> int:
-        return len(self.exchanges)
 
     def told(self) -> dict[str, str]:
         """For the record of a run that rests on it."""
         return {"run": self.run, "sha256": self.digest}
 
-    def repeated(self, step: int, rank: int) -> Repeated:
-        exchange, row = self.exchanges[step], self.rows[step, rank]
+    def repeated(self, number: int, step: int, rank: int) -> Repeated:
+        """Exchange `number`, as it was at `rank`; with what was recorded of `step`."""
+        exchange, row = self.exchanges[number], self.rows[step, rank]
         opening, buckets = exchange.ranks[rank % len(exchange.ranks)]
         return Repeated(exchange.ready, opening, buckets, row.exchanged())
 
 
-def find(run_dir: Path, key: str, workers: int) -> Curve | None:
-    """The curve with this key of another run below the results of `run_dir`; None: there is none.
+def find(run_dir: Path, key: str, run: Run) -> Curve | None:
+    """The curve of `key`, that of `run`, by another below the results of `run_dir`; None: none is.
 
     One that is damaged is told, and not used.
     """
@@ -149,7 +164,7 @@ def find(run_dir: Path, key: str, workers: int) -> Curve | None:
         try:
             if damage := manifest.damage(file.parent, told):
                 raise ValueError(damage)
-            return _read(file.parent, told["files"][CURVE]["sha256"], workers)
+            return _read(file.parent, told["files"][CURVE]["sha256"], run)
         except WRONG as error:
             why = str(error) or type(error).__name__
             print(f"{file.parent}: {why}: its training is not reused", file=sys.stderr)
@@ -165,25 +180,25 @@ def _has_key(file: Path, key: str) -> bool:
         return False
 
 
-def _read(run_dir: Path, digest: str, workers: int) -> Curve:
+def _read(run_dir: Path, digest: str, run: Run) -> Curve:
     """ValueError, or another that `find` expects, where a file is not what a run leaves."""
-    exchanges: list[CurveStep] = []
+    workers, done = run.workers, list[CurveExchange]()
     with (run_dir / CURVE).open() as lines:
         next(lines)
         for line in lines:
             told = json.loads(line)
-            exchanges.append(
-                exchanges[_size(told)] if isinstance(told, int) else _exchange(told, workers)
-            )
+            done.append(done[_size(told)] if isinstance(told, int) else _exchange(told, workers))
     rows = dict(_rows(run_dir / "steps.csv"))
-    whole = {(step, rank) for step in range(len(exchanges)) for rank in range(workers)}
-    if not exchanges or rows.keys() != whole:
+    steps = 1 + max((step for step, _ in rows), default=-1)
+    whole = {(step, rank) for step in range(steps) for rank in range(workers)}
+    if not rows or rows.keys() != whole or len(done) != _exchanges(run.parallel, steps):
         raise ValueError(f"{CURVE} and steps.csv do not have the same steps and ranks")
     evaluations: dict[int, dict[str, float]] = {}
     with (run_dir / "evaluations.csv").open() as file:
         for row in csv.DictReader(file):
             evaluations.setdefault(int(row["step"]), {})[row["metric"]] = float(row["value"])
-    return Curve(f"{run_dir.parent.name}/{run_dir.name}", digest, exchanges, rows, evaluations)
+    name = f"{run_dir.parent.name}/{run_dir.name}"
+    return Curve(name, digest, steps, done, rows, evaluations)
 
 
 def _rows(path: Path) -> Iterator[tuple[tuple[int, int], CurveRow]]:
@@ -198,7 +213,7 @@ def _rows(path: Path) -> Iterator[tuple[tuple[int, int], CurveRow]]:
             yield (int(row["step"]), int(row["rank"])), found._replace(controller=state)
 
 
-def _exchange(told: Any, workers: int) -> CurveStep:
+def _exchange(told: Any, workers: int) -> CurveExchange:
     def ops(told: Any) -> list[LaneOp]:
         return [
             LaneOp(_seconds(compress_s), tuple(_call(each, workers) for each in call))
@@ -209,7 +224,7 @@ def _exchange(told: Any, workers: int) -> CurveStep:
     ranks = [(ops(opening), list(map(ops, buckets))) for opening, buckets in told["ranks"]]
     if len(ranks) not in (1, workers) or any(len(each) != len(ready) for _, each in ranks):
         raise ValueError(f"{CURVE} has an exchange of other ranks or buckets than its run")
-    return CurveStep(ready, ranks)
+    return CurveExchange(ready, ranks)
 
 
 def _share(value: Any) -> float:

@@ -110,10 +110,10 @@ class VirtualExchange:
             self._held = []
         return PendingMean(self)
 
-    def repeat(self, done: Repeated) -> None:
-        """Let an exchange that was done take its time, once backward has ended."""
+    def repeat(self, done: Repeated) -> "PendingMean":
+        """Begin once more an exchange that was done, once backward has ended."""
         self._lay_out(done, self._computed())
-        self.wait()
+        return PendingMean(self)
 
     def wait(self) -> None:
         """Let the time go by until both computation and exchange are over."""

@@ -1,10 +1,16 @@
 """A rank that trains nothing: it goes through what another run has trained, on a network anew."""
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from harness.config.local_steps import LocalSteps
 from harness.config.run import Run
+from harness.engine.exchange.exchange_stats import Exchanged
+from harness.engine.local_steps.build import as_exchanged, in_rounds
+from harness.engine.local_steps.exchange import Fill, OuterExchange, Patterns
+from harness.engine.local_steps.rounds import Rounds
 from harness.engine.pipeline.traffic_meter import TrafficMeter
 from harness.engine.training.build import loop_of, pace_of
 from harness.engine.training.course import Course, without_data
@@ -20,6 +26,8 @@ class Decided:
     """The controller of a run, as far as it recorded its state; and all that a loop asks of it."""
 
     told: dict[str, Any] = field(default_factory=dict)
+    density: float = 1.0  # of a step that exchanges nothing, until its row says
+    chooses_horizon: bool = False
 
     @property
     def controller(self) -> "Decided":
@@ -34,7 +42,7 @@ class Recorded(Gradients):
     """Losses and metrics of `curve` at `rank`; what it exchanged takes its time again."""
 
     course: Course
-    exchange: VirtualExchange
+    exchange: Any
     curve: Curve
     rank: int
     decided: Decided
@@ -43,18 +51,68 @@ class Recorded(Gradients):
     def compute(self, step: int) -> float:
         self._done, row = step + 1, self.curve.rows[step, self.rank]
         self.decided.told = json.loads(row.controller)
-        self.exchange.repeat(self.curve.repeated(step, self.rank))
+        self.pass_on(step)
         return row.loss
+
+    def pass_on(self, step: int) -> None:
+        exchange: VirtualExchange = self.exchange
+        exchange.repeat(self.curve.repeated(step, step, self.rank)).wait()
 
     def evaluate(self) -> dict[str, float]:
         return dict(self.curve.evaluations.get(self._done, {}))
 
 
+@dataclass
+class RecordedLocal(Recorded):
+    """Likewise of local steps, of which `exchange` knows when they exchanged."""
+
+    def pass_on(self, step: int) -> None:
+        exchange: OuterExchange = self.exchange
+        exchange.submit(lambda fragment: None)
+
+
+@dataclass(kw_only=True)
+class RecordedRounds(OuterExchange):
+    """Rounds of `curve` at `rank`: what was sent is sent again, and lands when it has come."""
+
+    curve: Curve
+    rank: int
+    _sent: int = field(default=0, init=False)  # exchanges
+
+    def finish(self) -> Exchanged:
+        return replace(super().finish(), **self.curve.rows[self._step, self.rank].exchanged())
+
+    def _open(self, sends: Sequence[int]) -> None:
+        return None
+
+    def _send(self, sends: Sequence[int], fill: Fill, patterns: Patterns) -> list[Any]:
+        done = self.curve.repeated(self._sent, self._step, self.rank)
+        self._sent += 1
+        return [self.exchange.repeat(done)]
+
+
 def repeated(run: Run, context: RankContext, curve: Curve) -> Loop:
     """The loop of a rank of `run`, whose training is that of `curve`."""
-    decided: Any = Decided()
+    course = without_data(run.accumulate * run.batch_size, curve.steps)
+    decided, rank = Decided(), context.rank
+    if not isinstance(run.parallel, LocalSteps):
+        exchange: Any = _exchange(run, context, decided)
+        return _loop(run, context, Recorded(course, exchange, curve, rank, decided))
+    of_steps = _exchange(as_exchanged(run, run.parallel), context, decided)
+    exchange = RecordedRounds(
+        of_steps, context.clock, Rounds(run.parallel), laid=(), curve=curve, rank=rank
+    )
+    loop = _loop(run, context, RecordedLocal(course, exchange, curve, rank, decided))
+    return in_rounds(loop, exchange)
+
+
+def _loop(run: Run, context: RankContext, gradients: Gradients) -> Loop:
+    return loop_of(run, context, gradients, pace_of(run, context.clock.dilation), TrafficMeter([]))
+
+
+def _exchange(run: Run, context: RankContext, decided: Any) -> VirtualExchange:
     workers: Any = context.workers  # of virtual time
-    exchange = VirtualExchange(
+    return VirtualExchange(
         reduction=decided,
         workers=workers,
         clock=context.clock,
@@ -63,6 +121,3 @@ def repeated(run: Run, context: RankContext, curve: Curve) -> Loop:
         shares={},
         charge=None,
     )
-    course = without_data(run.accumulate * run.batch_size, curve.steps)
-    gradients = Recorded(course, exchange, curve, context.rank, decided)
-    return loop_of(run, context, gradients, pace_of(run, context.clock.dilation), TrafficMeter([]))

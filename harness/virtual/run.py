@@ -67,7 +67,7 @@ def _curve(run_dir: Path, run: Run) -> tuple[Curve | None, Kept | None]:
     if not (run.reuse_training and is_apart(run)):
         return None, None
     key = key_of(run)
-    curve = None if run.checkpoint_every else find(run_dir, key, run.workers)
+    curve = None if run.checkpoint_every else find(run_dir, key, run)
     return curve, None if curve else Kept(run_dir, key)
 
 

@@ -41,6 +41,16 @@ METHODS = {
     "Ok-topk": "method=topk compressor=oktopk controller.density=0.1",
     "warm-up": "method=topk controller=warmup controller.stages=3 controller.stage_steps=2",
     "norms": "method=accordion controller.window=2",
+    "LocalSGD": "method=localsgd parallel.h=2",
+    "DiLoCo": "method=diloco parallel.h=3 parallel.warmup_rounds=1 eval_every=2",
+    "streaming": "method=diloco_streaming parallel.h=4 parallel.fragments=2 parallel.lag=1 "
+    "eval_every=2",
+    "streaming, lag past the end": "method=diloco_streaming parallel.h=8 parallel.fragments=2 "
+    "parallel.lag=3 eval_every=1",
+    "SparseLoCo": "method=sparseloco parallel.h=2",
+    "local, batch norm, QSGD": "method=localsgd parallel.h=2 compressor=qsgd model=resnet20",
+    "local, warm-up": "method=localsgd parallel.h=1 compressor=topk controller=warmup "
+    "controller.stages=3 controller.stage_steps=2",
 }
 SCENE = ("workers=3", "steps=7", "emulation.compute=paced", "network/device=v100",
          "bucket_mb=0.02", "reuse_training=true", "checkpoint_every=null",
@@ -128,6 +138,9 @@ TRAINS = {
     "a controller that reacts": "method=dc2_da2",
     "steps that are measured": "emulation.compute=measured",
     "stages": "parallel=pipeline workers=4 compressor=dense model=mlp",
+    "messages": "method=noloco parallel.h=1",
+    "a horizon that is chosen": "method=diloco controller=cu_target controller.agree=min "
+    "parallel.h=1",
     "a watch": "+watch._target_=harness.config.watch.Watch",
     "no wish": "reuse_training=false",
 }
@@ -260,6 +273,16 @@ def test_a_damaged_curve_is_not_used(
     assert curve_of(again) is None and (again / CURVE).exists()
     told = capsys.readouterr().err
     assert ("its training is not reused" in told) == (damage not in (a_pipe, failed))
+
+
+def test_a_curve_of_fewer_rounds_is_not_used(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = settings_of(*SCENE, "steps=4", *METHODS["LocalSGD"].split()).run()
+    fewer_steps(done(results / "here/trained", run))
+    again = done(results / "here/again", run)
+    assert curve_of(again) is None and len(lines_of(again)) == 3
+    assert "its training is not reused" in capsys.readouterr().err
 
 
 def test_what_a_foreign_curve_says_is_data(

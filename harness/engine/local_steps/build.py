@@ -62,12 +62,11 @@ def local_loop(run: Run, context: RankContext) -> Loop:
         )
         stateful = with_state(exchange.exchange)
         loop = loop_of(run, context, gradients, pace, TrafficMeter([]), stateful)
-    loop.round = exchange.round
-    _settle_before_rests(loop, exchange)
-    return loop
+    return in_rounds(loop, exchange)
 
 
-def _settle_before_rests(loop: Loop, exchange: OuterExchange) -> None:
+def in_rounds(loop: Loop, exchange: OuterExchange) -> Loop:
+    """`loop`, which records its rounds, and waits for what is under way before it rests."""
     rest: Any = loop.rest
 
     def settled(done: int, seen: Observation) -> bool | None:
@@ -75,7 +74,18 @@ def _settle_before_rests(loop: Loop, exchange: OuterExchange) -> None:
             exchange.settle()
         return rest(done, seen)  # type: ignore[no-any-return]
 
-    loop.rest, loop.pull = settled, exchange.pull
+    loop.rest, loop.pull, loop.round = settled, exchange.pull, exchange.round
+    return loop
+
+
+def as_exchanged(run: Run, layout: LocalSteps) -> Run:
+    """`run`, whose fragments are there once a step is computed.
+
+    Where they lag, compression goes on beside the steps that hide it.
+    """
+    if layout.lag:
+        run = replace(run, emulation=replace(run.emulation, compression="own"))
+    return replace(run, overlap="after_backward")
 
 
 def _exchange(
@@ -89,9 +99,7 @@ def _exchange(
     values = not run.emulation.is_replay
     laid = [_laid(run, each) for each in fragments]
     statistics = frozenset(name for each in fragments for name in each.statistics)
-    if layout.lag:  # compression goes on beside the steps that hide it
-        run = replace(run, emulation=replace(run.emulation, compression="own"))
-    run = replace(run, overlap="after_backward")
+    run = as_exchanged(run, layout)
     if layout.is_gossip:
         reduction: Any = reduction_of(run, context.workers, kind=OuterReduction)
         given = reduction, context.workers, context.clock, context.channel, run.seed

@@ -95,10 +95,7 @@ class OuterExchange:
         self._begin = self._backward = self.clock.now()
         self._release = release
         if sends := self._due.sends:
-            reduction = self.reduction
-            reduction.dense, reduction.round = self._due.dense, self.rounds.number
-            reduction.first_bucket = self._first_buckets[sends[0]]
-            self.exchange.shares = self._shares(sends)
+            self._open(sends)
             self.exchange.begin(release)
 
     def begin_backward(self) -> None:
@@ -112,16 +109,7 @@ class OuterExchange:
         `patterns`, where there are any, take the place of what `fill` writes.
         """
         if sends := self._due.sends:
-            for each in sends:
-                fill(each)
-            memory = [each for fragment in sends for each in self.laid[fragment]]
-            pairs = [pair for each in memory for pair in self._cut(each, patterns)]
-            last = len(pairs) - 1
-            handles = [
-                self.exchange.submit(laid, last=number == last, pattern=pattern)
-                for number, (laid, pattern) in enumerate(pairs)
-            ]
-            self._under = Under(sends, handles)
+            self._under = Under(sends, self._send(sends, fill, patterns))
         now = self.clock.now()
         self._computed = self._release(1.0) if self._release else now
         self._late_s = max(0.0, now - self._computed)
@@ -131,6 +119,25 @@ class OuterExchange:
             self._wait()
             assert self._under is not None and self._under.fragments == self._due.lands
             self.landed, self._under = self._due.lands, None
+
+    def _open(self, sends: Sequence[int]) -> None:
+        """Tell the exchange what it is of."""
+        reduction = self.reduction
+        reduction.dense, reduction.round = self._due.dense, self.rounds.number
+        reduction.first_bucket = self._first_buckets[sends[0]]
+        self.exchange.shares = self._shares(sends)
+
+    def _send(self, sends: Sequence[int], fill: Fill, patterns: Patterns) -> list[Any]:
+        """Hand these fragments over; handles to wait for."""
+        for each in sends:
+            fill(each)
+        memory = [each for fragment in sends for each in self.laid[fragment]]
+        pairs = [pair for each in memory for pair in self._cut(each, patterns)]
+        last = len(pairs) - 1
+        return [
+            self.exchange.submit(laid, last=number == last, pattern=pattern)
+            for number, (laid, pattern) in enumerate(pairs)
+        ]
 
     def _cut(self, memory: Buckets, patterns: Patterns) -> Iterator[tuple[BucketBuffers, Any]]:
         """The buckets of a round, each with its part of a pattern, or None."""

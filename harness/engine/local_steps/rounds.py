@@ -64,3 +64,14 @@ class Rounds:
         """
         self.number, self.first = self.number + 1, step
         self.steps_apart = max(self.layout.lag + 1, steps_apart or self.layout.steps_apart)
+
+
+def exchanges(layout: LocalSteps, steps: int) -> int:
+    """Exchanges that begin in so many steps, at the horizon that `layout` says."""
+    rounds, count = Rounds(layout), 0
+    for step in range(steps):
+        due = rounds.due(step)
+        count += bool(due.sends)
+        if due.ends:
+            rounds.begin(step + 1)
+    return count
