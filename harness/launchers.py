@@ -56,7 +56,8 @@ def launched(runs: list[Settings], overrides: list[list[str]], config: DictConfi
     """Let the launcher of Hydra's `config` do `runs`, tell of all and report; the exit status.
 
     `overrides` of each run are what the launcher calls its job. Runs that succeeded before are
-    not handed over. KeyboardInterrupt leaves a scheduler's jobs as they are.
+    not handed over; those that another's training only times come last, when it has mostly ended.
+    KeyboardInterrupt leaves a scheduler's jobs as they are.
     """
     sweep = asked(runs)
     left = [
@@ -64,6 +65,7 @@ def launched(runs: list[Settings], overrides: list[list[str]], config: DictConfi
         for number, settings in enumerate(runs)
         if not previous_result.is_kept(settings.run_dir(), settings)
     ]
+    left = _in_order(runs, left)
     for number in left:
         sweep.forget(number)
     said = ""
@@ -84,6 +86,16 @@ def launched(runs: list[Settings], overrides: list[list[str]], config: DictConfi
         return _outcome(sweep, number, settings, said) if number in left else run.perform(settings)
 
     return in_turn(runs, ended)
+
+
+def _in_order(runs: Sequence[Settings], numbers: list[int]) -> list[int]:
+    """`numbers` of runs, of which those that rest on another's training come last."""
+    from harness.virtual.curve import Trainings  # torch: not before it is needed
+
+    trainings = Trainings()
+    return sorted(
+        numbers, key=lambda each: trainings.is_known(runs[each]["results"], runs[each].run())
+    )
 
 
 def _outcome(sweep: SweepFolder, number: int, settings: Settings, said: str) -> run.Outcome:

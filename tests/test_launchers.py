@@ -46,6 +46,29 @@ def test_every_launcher_has_the_status_and_the_report_of_the_serial_one(tmp_path
 
 
 @pytest.mark.launch
+def test_runs_side_by_side_train_once(tmp_path: Path) -> None:
+    """Three that begin together: one trains, two wait for what it did."""
+    more = ("optimizer.lr=0.01", "reuse_training=true", "checkpoint_every=null", "report=false")
+    rates = ("profile.rate_mbit=10,20,30", "hydra.launcher.n_jobs=3")
+    code, said = sweep("joblib", tmp_path, *more, *rates)
+    assert code == 0 and said.count("succeeded: ") == 3
+    assert said.count("timed by the training of ") == 2
+    assert not list(tmp_path.glob(".*.lock"))
+
+
+def test_runs_that_rest_on_the_training_of_another_come_last(tmp_path: Path) -> None:
+    asked = [
+        composed(["network=simulated", *SMALL[:2], f"results={tmp_path}", "network/device=v100",
+                  "emulation.compute=paced", *each.split()])[0]
+        for each in ("method=pace profile.rate_mbit=1", "seed=0 profile.rate_mbit=1",
+                     "seed=0 profile.rate_mbit=2", "method=pace profile.rate_mbit=2",
+                     "seed=1 profile.rate_mbit=2")
+    ]  # fmt: skip
+    assert launchers._in_order(asked, [0, 1, 2, 3, 4]) == [0, 1, 3, 4, 2]
+    assert launchers._in_order(asked, [2, 3]) == [2, 3]
+
+
+@pytest.mark.launch
 def test_a_plan_is_the_same_by_any_launcher(tmp_path: Path) -> None:
     serial = sweep("basic", tmp_path, "plan=true")
     assert serial[0] == 0 and serial == sweep("joblib", tmp_path, "plan=true")

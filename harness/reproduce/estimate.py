@@ -10,7 +10,7 @@ from harness.config.run import Run
 from harness.config.settings import Settings
 from harness.reproduce.perform import MOST_AT_A_TIME, is_virtual
 from harness.runner import previous_result
-from harness.virtual.curve import is_apart, key_of
+from harness.virtual.curve import Trainings
 
 START_S = 5.0  # of a run over packets: processes, namespaces, probes, evaluations, the end
 OF_A_MICRO_BATCH = ("model", "dataset", "batch_size", "precision")
@@ -26,7 +26,7 @@ class Estimate:
     _left: dict[Path, float] = field(default_factory=dict, init=False)
     _virtual: dict[Path, bool] = field(default_factory=dict, init=False)
     _steps: dict[str, float] = field(default_factory=dict, init=False)  # seconds of one worker's
-    _trained: set[tuple[str, str]] = field(default_factory=set, init=False)  # results and key
+    _trainings: Trainings = field(default_factory=Trainings, init=False)
     _plan: plan.Plan = field(default_factory=plan.Plan, init=False)
     _last: float = field(default=0.0, init=False)
 
@@ -72,19 +72,10 @@ class Estimate:
             return START_S + (self._predicted(settings, run).real_s or 0.0)
         if run.emulation.is_replay:
             return START_S / self.at_a_time
-        if self._is_trained(settings, run):
+        if self._trainings.is_known(settings["results"], run):
             return TIMED_S * run.workers * plan.total_steps(run) / self.at_a_time
         computed = run.workers * run.accumulate * plan.total_steps(run)
         return WHOLE * computed * self._step_s(settings, run) / self.at_a_time
-
-    def _is_trained(self, settings: Settings, run: Run) -> bool:
-        """True if a run asked for before trains what this one would."""
-        if not (run.reuse_training and is_apart(run)):
-            return False
-        key = settings["results"], key_of(run)
-        known = key in self._trained
-        self._trained.add(key)
-        return known
 
     def _predicted(self, settings: Settings, run: Run) -> plan.Prediction:
         """By published times, where a model has them, also of computation to be measured."""

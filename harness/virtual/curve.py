@@ -70,6 +70,22 @@ def key_of(run: Run) -> str:
     return hashlib.sha256(told.encode()).hexdigest()
 
 
+@dataclass
+class Trainings:
+    """Which of many runs train, in the order in which they are asked for."""
+
+    _known: set[tuple[str, str]] = field(default_factory=set, init=False)  # results and key
+
+    def is_known(self, results: str, run: Run) -> bool:
+        """True where a run asked for before, below the same `results`, trains what this would."""
+        if not (run.reuse_training and is_apart(run)):
+            return False
+        own = results, key_of(run)
+        known = own in self._known
+        self._known.add(own)
+        return known
+
+
 @cache
 def _code(classes: frozenset[str]) -> str:
     """Hash of the code that trains, and of the modules of `classes`."""

@@ -3,7 +3,7 @@
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from harness.engine.training import forms
 from harness.engine.training.resume import resumed
 from harness.records import environment, status, summary
 from harness.records.run_directory import Events, read_events, write_json
+from harness.runner.locks import directory_to_ourselves
 from harness.virtual.crew import virtual
 from harness.virtual.curve import Curve, Kept, find, is_apart, key_of
 from harness.virtual.network import Simulated
@@ -43,32 +44,39 @@ def _simulate(run_dir: Path, run: Run, network: Simulated, events: Events, tell:
     costs = network.costs(run.profile, run.nodes, sharing, dilation, run.network_seed)
     found = {**environment.describe(), "seed": run.seed, "dilation": dilation}
     found |= {"network": network.describe(costs, dilation), "proof": {}}
-    curve, keep = _curve(run_dir, run)
-    of_curve = {"curve": curve.told()} if curve else {}
-    found |= {"forms": forms.told(run), **of_curve}
-    write_json(run_dir / "environment.json", found)
-    begin = resumed(run.resume_from)
-    begins_s = begin.manifest.time_s if begin else 0.0
-    if begin:
-        events.append("resumed", begins_s, **begin.told())
-    if begin is None or not begin.is_of(run_dir):
-        events.append("step_0", begins_s)
-    world = virtual(run)(run_dir, run, costs, begin, tell, curve=curve, keep=keep)
-    ended = world.run()
-    told = {"network": {key: found["network"][key] for key in ("kind", "in_place_of")}}
-    _conclude(run_dir, ended, events, told | of_curve)
+    with _curve(run_dir, run) as (curve, keep):
+        of_curve = {"curve": curve.told()} if curve else {}
+        found |= {"forms": forms.told(run), **of_curve}
+        write_json(run_dir / "environment.json", found)
+        begin = resumed(run.resume_from)
+        begins_s = begin.manifest.time_s if begin else 0.0
+        if begin:
+            events.append("resumed", begins_s, **begin.told())
+        if begin is None or not begin.is_of(run_dir):
+            events.append("step_0", begins_s)
+        world = virtual(run)(run_dir, run, costs, begin, tell, curve=curve, keep=keep)
+        ended = world.run()
+        told = {"network": {key: found["network"][key] for key in ("kind", "in_place_of")}}
+        _conclude(run_dir, ended, events, told | of_curve)
 
 
-def _curve(run_dir: Path, run: Run) -> tuple[Curve | None, Kept | None]:
+@contextmanager
+def _curve(run_dir: Path, run: Run) -> Iterator[tuple[Curve | None, Kept | None]]:
     """The curve that `run` rests on, or where it keeps its own; neither where it can do neither.
 
-    A run that is to save checkpoints on its way trains.
+    A run that is to save checkpoints on its way trains. While one trains, those that would train
+    the same wait for its curve.
     """
     if not (run.reuse_training and is_apart(run)):
-        return None, None
+        yield None, None
+        return
     key = key_of(run)
-    curve = None if run.checkpoint_every else find(run_dir, key, run)
-    return curve, None if curve else Kept(run_dir, key)
+    with ExitStack() as held:
+        held.enter_context(directory_to_ourselves(run_dir.parents[1] / key))
+        curve = None if run.checkpoint_every else find(run_dir, key, run)
+        if curve:
+            held.close()
+        yield curve, None if curve else Kept(run_dir, key)
 
 
 def _conclude(run_dir: Path, ended: list[Ended], events: Events, told: dict[str, Any]) -> None:
