@@ -3,8 +3,9 @@
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,15 +15,19 @@ import pandas as pd
 from harness import report
 from harness.records.run_directory import read_json
 from harness.report import Comparison
+from harness.reporting.analysis import metrics
+from harness.reporting.claims.base import NotDecidable
 from harness.reporting.figures.agreement import agreement as agreement_figure
 from harness.reporting.figures.theme import Figure, NothingToDraw, svg
-from harness.reproduce.gather import PaperTables, comparisons, gather
+from harness.reproduce.gather import PaperTables, comparisons, gather, runs_of
 from harness.reproduce.page import counts, write_csv, write_tables
 from harness.reproduce.paper import Paper
 from harness.reproduce.partly import Kept, merged, read
+from harness.studies import studies
 
 FOLDER = Path(__file__).resolve().parents[2] / "results" / "reference"
 FIGURES = ("time_to_target", "quality_curves", "throughput", "throughput_time", "quality_over_time")
+Drawings = Mapping[str, Callable[[pd.DataFrame], Figure]]  # by file name; of `metrics.table`
 KINDS = ("svg", "png")  # of files; the second is of results older than the first
 
 
@@ -46,7 +51,10 @@ def write(
         shutil.rmtree(out, ignore_errors=True)
         write_csv(tables, out)
     compared = comparisons(paper, results)
-    _draw(tables, compared, out)
+    if own := _drawings(paper):
+        _draw_own(own, metrics.table(runs_of(paper, results)), out)
+    else:
+        _draw(tables, compared, out)
     _draw_agreement(paper, out)
     runs = [path for each in compared for path in each.runs.path]
     only = ["--only", *paper.experiments] if partly else []
@@ -66,6 +74,19 @@ def _draw(tables: PaperTables, compared: list[Comparison], out: Path) -> None:
         drawn = report.draw(each)
         for figure in FIGURES:
             _save(drawn[figure], out / f"{names[each.runs.setting.iloc[0]]}-{figure}.svg")
+
+
+def _drawings(paper: Paper) -> Drawings:
+    """The figures of its own that its study has in place of those of every comparison."""
+    study = next((each for each in studies() if each.name == paper.name), None)
+    module = study and study.module("drawings")
+    return module.DRAWINGS if module else {}
+
+
+def _draw_own(drawings: Drawings, table: pd.DataFrame, out: Path) -> None:
+    for name, draw in drawings.items():
+        with suppress(NotDecidable):  # runs that it is of are not there
+            _save(partial(draw, table), out / f"{name}.svg")
 
 
 def _draw_agreement(paper: Paper, out: Path) -> None:

@@ -132,18 +132,16 @@ def overlap_costs_little(experiment: str) -> Callable[[Runs], Found]:
 
 def codec_costs_little(experiment: str) -> Callable[[Runs], Found]:
     def decide(runs: Runs) -> Found:
-        """Final loss and sent bytes of SparseLoCo, over those of DiLoCo of nearly as many steps.
+        """Final loss and sent bytes of SparseLoCo, over those of DiLoCo of as many steps.
 
         Its inner rate is its own, which sets its runs apart.
         """
-        dense, name = _at_one_rate(runs, experiment, "diloco_h=32"), "sparseloco_0.015625_h=32"
-        sparse = _at_one_rate(runs, experiment, name)
-        rows = pd.concat([dense.rows("diloco_h=32"), sparse.rows(name)])
-        found = dense.paired(rows.drop_duplicates("run_id"), "loss_left", name, "diloco_h=32")
-        sent = [
-            _sent_bytes(group, each) for group, each in ((sparse, name), (dense, "diloco_h=32"))
-        ]
-        share = sent[0] / sent[1]
+        over, under = "sparseloco_0.015625_h=32", "diloco_h=32"
+        sparse, dense = (_at_one_rate(runs, experiment, each) for each in (over, under))
+        rows = pd.concat([sparse.rows(over), dense.rows(under)]).drop_duplicates("run_id")
+        dense.seen.columns.add("loss_left")
+        found = dense.paired(rows, "loss_left", over, under)
+        share = _sent_bytes(sparse, over) / _sent_bytes(dense, under)
         few = share <= (1 + LIKE) / FEWER
         holds = below(found, LOSS) if few else False
         return Found(holds, f"{found.mean:.4g} times the loss with 1/{1 / share:.3g} of the bytes")

@@ -1,0 +1,93 @@
+"""What local steps are drawn by: utilisation, the rate it needs, and time to a target by rate."""
+
+from collections.abc import Callable
+from functools import partial
+from math import inf, nan
+
+import pandas as pd
+
+from harness.reporting.analysis import statistics
+from harness.reporting.claims.base import Runs
+from harness.reporting.figures.rates import needed_rates, over_rates, times_over_rates
+from harness.reporting.figures.theme import Figure, NothingToDraw
+from papers.local_steps.claims import (
+    GRID,
+    NEEDED,
+    PAPER,
+    RATES,
+    TRAINED,
+    needed_mbit,
+    printed,
+    steps_of,
+    utilisation,
+)
+
+PUBLISHED = {"ddp H=1": "all-reduce", "diloco H=1": "DiLoCo, H = 1", "diloco H=8": "DiLoCo, H = 8",
+             "diloco H=32": "DiLoCo, H = 32", "diloco H=128": "DiLoCo, H = 128"}  # fmt: skip
+OF = "30,846,720 parameters in float32, four workers"
+
+
+def _utilisation(table: pd.DataFrame) -> Figure:
+    """Of replays, as lines; of the four L40S, as points."""
+    runs, lines, measured = _runs(table), {}, {}
+    for method, name in PUBLISHED.items():
+        steps = steps_of(method)
+        lines[name] = pd.Series({rate: utilisation(runs, rate, steps) for rate in RATES})
+        if len(points := _measured(method)):
+            measured[name] = points
+    return over_rates(lines, measured, "share of a step that is computation",
+                      f"{OF}; points: four L40S over tbf")  # fmt: skip
+
+
+def _runs(table: pd.DataFrame) -> Runs:
+    return Runs(table, PAPER.workers, scale="")
+
+
+def _measured(method: str) -> pd.Series:
+    found = {}
+    for rate in (50, 200, 1000, 5000):
+        cell = printed("dm_cu_grid", method=method, network=f"{rate} Mbit/s")
+        if "compute_utilisation" in cell:
+            found[float(rate)] = float(cell["compute_utilisation"])
+    return pd.Series(found)
+
+
+def _needed(table: pd.DataFrame) -> Figure:
+    """What is beyond the highest rate is left out."""
+    runs, lines = _runs(table), {}
+    for method in list(PUBLISHED)[1:]:
+        steps = steps_of(method)
+        assert steps is not None
+        found = {100 * share: needed_mbit(runs, steps, share) for share in NEEDED}
+        lines[PUBLISHED[method]] = pd.Series(found).replace(inf, nan)
+    return needed_rates(lines, "share of a step that is to be computation (%)",
+                        OF)  # fmt: skip
+
+
+def _to_target(experiment: str, table: pd.DataFrame) -> Figure:
+    """By rate the mean over pairs and its 95 % interval, of methods with which all reach it."""
+    rows = table[table.experiment == experiment]
+    if rows.empty:
+        raise NothingToDraw(f"no runs of {experiment}")
+    rates = rows.conditions.map(lambda told: float(told["profile.rate_mbit"]))
+    lines: dict[str, pd.DataFrame] = {}
+    for method, of_method in rows.groupby("method"):
+        found = {rate: _mean(each) for rate, each in of_method.groupby(rates.loc[of_method.index])}
+        lines[str(method)] = pd.DataFrame(found, index=["mean_s", "low_s", "high_s"]).T
+    said = f"{rows.metric.iloc[0]} {rows.target.iloc[0]:g}, {rows.seed.nunique()} seeds"
+    title = f"{experiment}: {said}; larger: first at that rate"
+    return times_over_rates(lines, "time to the target (emulated s)", title)
+
+
+def _mean(rows: pd.DataFrame) -> tuple[float, float, float]:
+    if not rows.reached.astype(bool).all():
+        return nan, nan, nan
+    found = statistics.interval(rows.time_to_target_s)
+    return found.mean, found.low, found.high
+
+
+DRAWINGS: dict[str, Callable[[pd.DataFrame], Figure]] = {
+    f"{GRID}-utilisation": _utilisation,
+    f"{GRID}-required_rate": _needed,
+    **{f"{name}-time_to_target": partial(_to_target, name) for name in TRAINED},
+}
