@@ -4,6 +4,7 @@ Of a block h x w in both directions, of a run of a vector along it, each by a pr
 matrix of the transform. Coefficients lie where elements did.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from math import pi
 
@@ -17,21 +18,42 @@ from compressors.workspace import workspace
 def transform(x: Tensor, chunks: Chunks, out: Tensor, inverse: bool = False) -> Tensor:
     """Coefficients of `x`, [n], or what has these coefficients, into `out`, [n], apart from it."""
     for block in chunks.blocks:
-        one, other = x[block.elements], out[block.elements]
-        _transform(one, block, other, inverse)
+        _transform(x[block.elements], block, out[block.elements], inverse)
     return out
 
 
-def _transform(x: Tensor, block: Block, out: Tensor, inverse: bool) -> None:
+def add_transform(
+    x: Tensor, chunks: Chunks, out: Tensor, before: Sequence[Tensor], share: float
+) -> Tensor:
+    """Coefficients of `x`, [n], and `share` of those `before`, by block, into `out`, apart.
+
+    In the pass of the last product, so that the sum is not read once more.
+    """
+    for block, own in zip(chunks.blocks, before, strict=True):
+        _transform(x[block.elements], block, out[block.elements], False, own, share)
+    return out
+
+
+def _transform(
+    x: Tensor,
+    block: Block,
+    out: Tensor,
+    inverse: bool,
+    before: Tensor | None = None,
+    share: float = 0.0,
+) -> None:
+    base = out if before is None else before  # of no weight, and not read, without
     across = _basis(block.width, x.device)
-    rows = out if block.height == 1 else workspace("rows", x.numel(), x.dtype, x.device)
-    lines = x.view(-1, block.width)
-    torch.mm(lines, across if inverse else across.t(), out=rows.view(-1, block.width))
-    if block.height > 1:
-        down = _basis(block.height, x.device)
-        shape = block.down, block.height, block.stride
-        each = (down.t() if inverse else down).expand(block.down, -1, -1)
-        torch.bmm(each, rows.view(shape), out=out.view(shape))
+    right, lines = across if inverse else across.t(), x.view(-1, block.width)
+    flat = (-1, block.width)
+    if block.height == 1:
+        torch.addmm(base.view(flat), lines, right, beta=share, out=out.view(flat))
+        return
+    rows = workspace("rows", x.numel(), x.dtype, x.device)
+    torch.mm(lines, right, out=rows.view(flat))
+    down, shape = _basis(block.height, x.device), (block.down, block.height, block.stride)
+    each = (down.t() if inverse else down).expand(block.down, -1, -1)
+    torch.baddbmm(base.view(shape), each, rows.view(shape), beta=share, out=out.view(shape))
 
 
 @cache

@@ -7,6 +7,8 @@ here, so the optimizer's must be 0, and `error_feedback` must be false: d has wh
 the result has magnitude 1, the learning rate is the step of every weight, and weight decay by SGD
 is decoupled, as in the paper. We differ:
 - d has g where the paper's has the learning rate times g: the same while that is constant;
+- d is kept as its cosine transform, which is linear: what is sent is taken from it where it lies,
+  and no transform goes back for that;
 - entries are in order of their positions, and of equal ones those of lowest position are sent;
 - local gradients are not clipped.
 Workers get equal bits where they run the same kernels: on processors of one kind.
@@ -21,13 +23,14 @@ from torch import Tensor
 from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.buffers import Buffers
 from compressors.chunks import (
+    Chunks,
     check_side,
     chunks_of,
     pack_positions,
     places_of_all,
     positions,
 )
-from compressors.dct import transform
+from compressors.dct import add_transform, transform
 from compressors.fused import add_and_find_largest_of_chunks
 from compressors.sparse import add_at_, mean_of_contributors_
 from compressors.workspace import workspace
@@ -35,7 +38,7 @@ from compressors.workspace import workspace
 
 @dataclass
 class DeMo(Compressor):
-    """Keeps d of every parameter, by name: DDP may lay out its buckets anew."""
+    """Keeps the transform of d of every parameter, by name: DDP may lay out its buckets anew."""
 
     by_shape = True
     uniform_density = True  # all payloads are of one length
@@ -46,7 +49,7 @@ class DeMo(Compressor):
     decay: float = 0.999  # of the momentum, in [0, 1)
     sign: bool = True  # false: the mean itself
     packed: bool = False  # true: 12 bits for a position and 16 for a value, not 64 and 32
-    momenta: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)  # d
+    spectra: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)  # transformed
     sent_entries: int = field(default=0, init=False)  # of the last bucket
 
     def __post_init__(self) -> None:
@@ -62,15 +65,13 @@ class DeMo(Compressor):
         """
         k = max(1, int(density * self.chunk**2))
         chunks = chunks_of(bucket.shapes, self.chunk, k)
-        momentum = self._accumulated(bucket)
-        spectrum = transform(momentum, chunks, self._memory("spectrum", bucket))
+        spectrum = self._accumulated(bucket, chunks)
         where, values = add_and_find_largest_of_chunks(Buffers(spectrum), chunks)
         index = positions(chunks, where)
         if self.packed:
             values = values.bfloat16()
-        kept = self._memory("kept", bucket).zero_()
-        add_at_(kept, index, values.float(), 1.0)
-        self._keep(bucket, momentum.sub_(transform(kept, chunks, spectrum, inverse=True)))
+        add_at_(spectrum, index, values.float(), -1.0)
+        self._keep(bucket, spectrum)
         wire = workspace("wire", len(index), torch.int64, bucket.device).copy_(index)
         told = pack_positions(where) if self.packed else wire
         where_of, values_of = zip(*workers.all_gather(told, values, equal=True), strict=True)
@@ -81,19 +82,19 @@ class DeMo(Compressor):
         result = transform(mean, chunks, bucket.empty_mean(), inverse=True)
         return Reduced(signs_(result) if self.sign else result, unsent=None)
 
-    def _accumulated(self, bucket: Bucket) -> Tensor:
-        """The decayed momentum of the bucket's parameters, and its gradient; [n]."""
-        total = self._memory("momentum", bucket)
-        parts = zip(bucket.names, total.split(bucket.sizes), bucket.gradients, strict=True)
-        for name, part, grad in parts:
-            if name not in self.momenta:
-                self.momenta[name] = torch.zeros_like(part)
-            torch.add(grad.flatten(), self.momenta[name], alpha=self.decay, out=part)
-        return total
+    def _accumulated(self, bucket: Bucket, chunks: Chunks) -> Tensor:
+        """The decayed momentum of the bucket's parameters, and its gradient, transformed; [n]."""
+        sizes = dict(zip(bucket.names, bucket.sizes, strict=True))
+        for name, size in sizes.items():
+            if name not in self.spectra:
+                self.spectra[name] = torch.zeros(size, device=bucket.device)
+        kept = [self.spectra[name] for name, size in sizes.items() if size]
+        out = self._memory("spectrum", bucket)
+        return add_transform(bucket.grad, chunks, out, kept, self.decay)
 
     def _keep(self, bucket: Bucket, total: Tensor) -> None:
         for name, part in zip(bucket.names, total.split(bucket.sizes), strict=True):
-            self.momenta[name].copy_(part)
+            self.spectra[name].copy_(part)
 
     def _memory(self, role: str, bucket: Bucket) -> Tensor:
         return workspace(role, bucket.n, torch.float32, bucket.device)
