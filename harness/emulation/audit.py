@@ -6,7 +6,6 @@ from typing import Any
 
 from harness.emulation.direction import Direction
 from harness.emulation.links import Counters
-from harness.emulation.packets import BURST_US
 from harness.emulation.pressure import Since
 
 _LARGEST_PACKET_BYTES = 68_000  # a shaper lets one through whole, GSO included
@@ -69,7 +68,7 @@ class Audit:
 
     def _excess(self, direction: Direction) -> float:
         """Bytes carried over what the shaper's rates add up to; above 1 it did not shape."""
-        burst = self._highest[direction.name] * 125_000 * BURST_US / 1e6
+        burst = direction.credit_bytes(self._highest[direction.name])
         allowed = self._allowed[direction.name] + burst + _LARGEST_PACKET_BYTES
         return self._carried[direction.name] / allowed
 

@@ -1,4 +1,4 @@
-"""HTB classes and queue counters as the kernel writes them; rates in bytes/s, bursts in us.
+"""HTB classes, qdiscs and queue counters as the kernel writes them; rates in bytes/s, bursts in us.
 
 A rate is told with its link layer, so no kernel since 3.10 wants the two tables of 256 times that
 pyroute2 computes for every change. Rates of 2^32 bytes/s (34.36 Gbit/s) and more do not fit where
@@ -13,6 +13,8 @@ from harness.emulation.batch import CREATE, Request, attribute, attributes
 
 NEW_QDISC, GET_QDISC, NEW_CLASS, GET_CLASS = 36, 38, 40, 42
 HTB, BFIFO = b"htb\0", b"bfifo\0"
+LONE = (b"tbf\0", b"netem\0")  # qdiscs that shape without a class
+_TC_ROOT = 0xFFFFFFFF  # parent of an interface's first qdisc
 _TC = struct.Struct("=B3xiIII")  # tcmsg: family, interface, handle, parent, info
 # tc_htb_opt: rate and ceiling, each as cell log, link layer, overhead, alignment, least size, rate;
 # then their bursts, quantum, level, priority
@@ -41,9 +43,9 @@ class ClassRate(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """A bfifo's limit and counters."""
+    """Limit and counters of a queue."""
 
-    limit_bytes: int
+    limit_bytes: int | None  # None: it is not told, or not in bytes
     bytes: int  # that left it
     backlog_bytes: int
     drops: int
@@ -68,6 +70,29 @@ def ask_for(where: Class) -> Request:
 def ask_for_leaf(where: Class) -> Request:
     """Request for the qdisc below a class."""
     return Request(GET_QDISC, 0, _TC.pack(0, where.interface, 0, where.handle, 0))
+
+
+def tell_qdisc(
+    interface: int, handle: int, kind: str, options: bytes, add: bool = False
+) -> Request:
+    """Change the first qdisc of an interface, or `add` it; answered by what it then is."""
+    body = _TC.pack(0, interface, handle, _TC_ROOT, 0) + attribute(_KIND, _name(kind))
+    return Request(NEW_QDISC, CREATE if add else 0, body + attribute(_OPTIONS, options))
+
+
+def ask_for_qdisc(interface: int, handle: int) -> Request:
+    """Request for the first qdisc of an interface."""
+    return Request(GET_QDISC, 0, _TC.pack(0, interface, handle, _TC_ROOT, 0))
+
+
+def qdisc_options(body: bytes, kind: str) -> bytes | None:
+    """Options in an answer about a qdisc; None when it is of another kind."""
+    found = attributes(body, _TC.size)
+    return found[_OPTIONS] if found[_KIND] == _name(kind) else None
+
+
+def _name(kind: str) -> bytes:
+    return kind.encode() + b"\0"
 
 
 def all_qdiscs() -> tuple[int, bytes]:
@@ -101,8 +126,19 @@ def queue(body: bytes) -> Queue | None:
     found = attributes(body, _TC.size)
     if found[_KIND] != BFIFO:
         return None
+    [limit] = struct.unpack_from("=I", found[_OPTIONS])
+    return Queue(limit, *_counted(found))
+
+
+def lone_queue(body: bytes) -> Queue | None:
+    """Parse an answer about a qdisc that shapes by itself; None when it is of another kind."""
+    found = attributes(body, _TC.size)
+    return Queue(None, *_counted(found)) if found[_KIND] in LONE else None
+
+
+def _counted(found: dict[int, bytes]) -> tuple[int, int, int]:
+    """Bytes that left, bytes that wait, packets dropped."""
     counted = attributes(found[_STATISTICS])
     [sent] = struct.unpack_from("=Q", counted[_BASIC])
     _, backlog, drops = struct.unpack_from("=III", counted[_QUEUE])
-    [limit] = struct.unpack_from("=I", found[_OPTIONS])
-    return Queue(limit, sent, backlog, drops)
+    return sent, backlog, drops

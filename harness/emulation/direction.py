@@ -44,12 +44,15 @@ class Direction:
         dilation: float,
         queue_bytes: int,
         ends: Ends,
+        alone: links.LoneQdisc | None = None,
     ) -> None:
         self.name, self.place, self.conditions = name, place, conditions
         self.dilation, self.queue_bytes = dilation, queue_bytes
         self.ends = ends  # of a flow that crosses this direction and no other shaper
         self.planned: Link = conditions(0.0)
         self.intended: Link = self.planned  # what the kernel was last told
+        self.alone = alone  # a qdisc that shapes in place of HTB
+        self._changes = 0  # of the rate
         self.applied_mbit = 0.0  # emulated, as read back
         self._recent_mbit = 0.0  # real, highest since it was last taken
 
@@ -69,16 +72,20 @@ class Direction:
     def set_up(self, ip: IPRoute) -> None:
         """Add shaper and netem, at the conditions of time 0."""
         link, impairer = self.real(self.intended), self.place.impairer
-        if self.place.root is None:
-            links.add_root(ip, self.place.shaper, self.name)
-        links.add_class(
-            ip, self.place.shaper, self.name, link.rate_mbit, self.queue_bytes, self._root
-        )
+        self._add_shaper(ip, link.rate_mbit)
         if impairer is not None and self.place.sources:
             per_source_netem.impair(ip, impairer, self.name, self._classes(self.intended))
         elif impairer is not None:
             impairments.impair(ip, impairer, self.name, link)
-        self.holds(links.read_rate(ip, self.place.shaper, self.name, self._root)[0])
+        self.holds(self._held(ip).rate_mbit)
+
+    def _add_shaper(self, ip: IPRoute, rate_mbit: float) -> None:
+        if self.alone is not None:
+            links.add_alone(ip, self.shaper, rate_mbit)
+            return
+        if self.place.root is None:
+            links.add_root(ip, self.place.shaper, self.name)
+        links.add_class(ip, self.place.shaper, self.name, rate_mbit, self.queue_bytes, self._root)
 
     def open(self, ip: IPRoute) -> None:
         """No limit, delay or loss, until conditions are applied."""
@@ -114,6 +121,7 @@ class Direction:
 
     def holds(self, read_mbit: float) -> None:
         """The kernel was found to hold this real rate."""
+        self._changes += 1
         self.applied_mbit = read_mbit * self.dilation
         self._recent_mbit = max(self._recent_mbit, read_mbit)
 
@@ -127,8 +135,7 @@ class Direction:
         """Differences between what the kernel holds and what was intended, one line each."""
         found = []
         with _telling:
-            rate_mbit = links.rate_bytes(self.real(self.intended).rate_mbit) / 125_000
-            shape = links.Shape(rate_mbit, BURST_US, self.queue_bytes)
+            shape = self._shape()
             try:
                 if (held := self._held(ip)) != shape:
                     found.append(f"{self.name} is {held}, intended {shape}")
@@ -139,15 +146,30 @@ class Direction:
                 found.append(str(error))
         return found
 
+    def credit_bytes(self, highest_mbit: float) -> float:
+        """Bytes that its bursts have let pass beyond its rates, of which this was the highest."""
+        if self.alone is None:
+            return highest_mbit * 125_000 * BURST_US / 1e6
+        return self.alone.burst_bytes * (1 + self._changes)
+
     @property
     def shaper(self) -> links.Shaper:
-        return links.Shaper(self.name, self.place.shaper, self._root)
+        return links.Shaper(self.name, self.place.shaper, self._root, self.alone)
+
+    def _shape(self) -> Any:
+        """What the kernel is to hold, as `_held` tells it."""
+        rate = links.rate_bytes(self.real(self.intended).rate_mbit)
+        if self.alone is not None:
+            return self.alone.intended(rate)
+        return links.Shape(rate / 125_000, BURST_US, self.queue_bytes)
 
     @property
     def _root(self) -> int:
         return links.ROOT if self.place.root is None else self.place.root
 
-    def _held(self, ip: IPRoute) -> links.Shape:
+    def _held(self, ip: IPRoute) -> Any:
+        if self.alone is not None:
+            return links.read_alone(ip, self.shaper)
         return links.read_shape(ip, self.place.shaper, self.name, self._root)
 
     def _netems(self, ip: IPRoute) -> list[tuple[impairments.Impairment, impairments.Impairment]]:
@@ -170,7 +192,8 @@ class Direction:
         """Settings that the kernel holds, in real units."""
         held = self._held(ip)._asdict()
         netems = [netem._asdict() for netem, _ in self._netems(ip)]
-        return held | {"kind": "htb + bfifo", "netem": netems}
+        kind = "htb + bfifo" if self.alone is None else self.alone.title
+        return held | {"kind": kind, "netem": netems}
 
 
 def apply(ip: IPRoute, wanted: Iterable[tuple[Direction, Link]]) -> int:

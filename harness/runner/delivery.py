@@ -149,11 +149,13 @@ def judged(
     rows: Mapping[str, list[Row]],
     dilation: float,
     bounded: tuple[bool, bool] = (True, True),
+    burst_s: float = BURST_US / 1e6,
 ) -> Delivery:
     """Judge a run by its collectives.csv at `path` and its rows of links.csv, by link.
 
     `bounded` says whether the lower and the upper bound hold: not below where packets are delayed
     or lost, which TCP answers as it likes, nor above where others' flows are part of the plan.
+    `burst_s` is what a shaper lets through at once, in real seconds.
     """
     rates = plan(events)
     links = [name for name in rates if len(rows.get(name, ())) > 1]
@@ -176,7 +178,7 @@ def judged(
         moved = {link: each - short for link, each in carried.items()}
         delivery = _lower(delivery, moved, together.integral(slowest, edges), edges, chosen)
     if bounded[1]:
-        anyone = exchanges.any(BURST_US / 1e6 / dilation)
+        anyone = exchanges.any(burst_s / dilation)
         delivery = _upper(delivery, carried, rates, anyone, edges, chosen)
     return delivery
 

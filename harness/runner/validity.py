@@ -87,7 +87,8 @@ def _delivered(
         return delivery.Delivery(0.0)
     delayed, flows = run.network.needs_netem(profile), bool(profile.extremes().flows)
     table, dilation = run_dir / "collectives.csv", run.emulation.dilation
-    return delivery.judged(table, events, rows, dilation, (not delayed, not flows))
+    bounded, burst_s = (not delayed, not flows), run.network.burst_s(profile, dilation)
+    return delivery.judged(table, events, rows, dilation, bounded, burst_s)
 
 
 def _excess(run_dir: Path, run: Run, events: list[dict]) -> byte_audit.Excess:

@@ -51,6 +51,8 @@ COMMON: dict[str, Values] = {
     "congestion_control": WORD | WORDS,
     "cross_congestion_control": WORD.filter(lambda value: value is not None)
     | st.sampled_from([[], ["cubic", "nosuch"], [1], [None]]),
+    "shaper": WORD | WORDS,
+    "burst_bytes": outside(1514, 1 << 28) | FRACTION,
     "offload": WORD | WORDS,
     "receive_buffer_bytes": BUFFER,
     "send_buffer_bytes": BUFFER,
