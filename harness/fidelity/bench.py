@@ -15,8 +15,13 @@ from harness.fidelity.cells import BadCell
 from harness.fidelity.rows import Measurement, RowSelector
 from harness.studies import studies
 from harness.virtual.network import Simulated
+from profiles.asymmetric import Asymmetric
+from profiles.base import Profile
+from profiles.static import Static
 
 MOST_INPUTS = 4
+CROSSINGS, EGRESSES = 4, 2  # of links, and of those that packets leave by, in a round trip
+OPTIONAL = ("rate_mbit", "ingress_mbit", "bytes", "model", "forward")
 FOREVER_S = 3600.0  # between looks at a network that does not change
 FITTED = {  # what may be fitted, between what bounds; the first is that of a rate
     "efficiencies": (0.05, 1.0),
@@ -33,7 +38,10 @@ FITTED = {  # what may be fitted, between what bounds; the first is that of a ra
 
 @dataclass(frozen=True)
 class Bench:
-    """Constants by name; one of a rate is `efficiencies.50`. None fitted yet: `constants` is {}."""
+    """Constants by name; one of a rate is `efficiencies.50`, one of a receiver `window_bytes.NAME`.
+
+    None fitted yet: `constants` is {}. `ingress_mbit` is of testbeds that shape what leaves alone.
+    """
 
     name: str
     title: str
@@ -44,6 +52,7 @@ class Bench:
     network: Mapping[str, Any]
     constants: Mapping[str, float]
     rate_mbit: float | None = None  # of links, where a row has none
+    ingress_mbit: float | None = None  # of what comes to a machine; None: as of what leaves it
     bytes: int | None = None  # of a transfer, where a row has none
     model: str = ""  # of steps, in `harness.fidelity.layers`
     forward: float = 1 / 3  # share of computation
@@ -67,6 +76,20 @@ class Bench:
             raise BadCell(f"{self.name}: rate_mbit must be told where a row has none, got {row}")
         return found
 
+    def link_of(self, row: Measurement) -> Profile:
+        """Every machine's link in a row: a round trip is divided over what is shaped of it."""
+        rate_mbit, rtt_ms = self.rate_of(row), row.rtt_ms or 0.0
+        if self.ingress_mbit is None:
+            return Static(rate_mbit, delay_ms=rtt_ms / CROSSINGS, loss=_of_half(row.loss))
+        up = Static(rate_mbit, delay_ms=rtt_ms / EGRESSES, loss=row.loss)
+        return Asymmetric(up, Static(self.ingress_mbit))
+
+    def settings_of(self, row: Measurement) -> dict[str, Any]:
+        """`settings` with what is known of the machine that receives, as "A to B" names it."""
+        receiver = row.network.rpartition(" to ")[2]
+        window = self.constants.get(f"window_bytes.{receiver}")
+        return self.settings() | ({"window_bytes": round(window)} if window else {})
+
     def settings(self) -> dict[str, Any]:
         """Of a `Simulated`: what is documented, and what was fitted."""
         known = set(Simulated.__dataclass_fields__)
@@ -82,6 +105,11 @@ class Bench:
             if name.startswith("efficiencies.")
         }
         return told | ({"efficiencies": shares} if shares else {})
+
+
+def _of_half(loss: float) -> float:
+    """Loss of either of two links in a row that lose so much together."""
+    return 1 - (1 - loss) ** 0.5
 
 
 def load_bench(path: Path) -> Bench:
@@ -105,7 +133,7 @@ def load_bench(path: Path) -> Bench:
             fit=fit,
             network=told["network"],
             constants=constants,
-            **{k: told[k] for k in ("rate_mbit", "bytes", "model", "forward") if k in told},
+            **{name: told[name] for name in OPTIONAL if name in told},
         )
     except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise BadCell(f"{path}: not a testbed of rows: {error!r}") from error

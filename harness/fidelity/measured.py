@@ -21,9 +21,7 @@ from harness.fidelity.testbed import Cluster, Compute
 from harness.virtual.costs import Costs
 from harness.virtual.network import Simulated
 from harness.virtual.traffic import Traffic
-from profiles.static import Static
 
-CROSSINGS = 4  # of links, in a round trip over a star
 EVERY = re.compile(r"H=(\d{1,6})$")  # local steps between exchanges, as rows name them
 
 
@@ -81,8 +79,8 @@ class RowPredictor:
         }
 
     def _costs(self, row: Measurement) -> Costs:
-        profile = Static(self.bench.rate_of(row), delay_ms=(row.rtt_ms or 0.0) / CROSSINGS)
-        return Simulated(**self.bench.settings()).costs(profile, row.workers, 1)
+        network = Simulated(**self.bench.settings_of(row))
+        return network.costs(self.bench.link_of(row), row.workers, 1)
 
     def _step_s(self, row: Measurement) -> float:
         """What a step of DDP takes beyond its computation."""

@@ -4,6 +4,7 @@ A file comes from anybody: its size, numbers and columns are checked before anyt
 """
 
 import csv
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
@@ -26,6 +27,7 @@ ROW_COLUMNS = (
     "method", "metric", "value", "unit", "statistic", "origin",
 )  # fmt: skip
 MOST_BYTES, MOST_ROWS = 1 << 23, 20_000
+LOSS = re.compile(r"\bloss (\d{1,2}(?:\.\d{1,6})?) ?%")  # below 100
 
 
 class Measurement(NamedTuple):
@@ -46,6 +48,12 @@ class Measurement(NamedTuple):
     unit: str
     statistic: str
     origin: str
+
+    @property
+    def loss(self) -> float:
+        """Share of packets lost one way, which `network` tells as "loss 0.1 %"."""
+        found = LOSS.search(self.network)
+        return float(found[1]) / 100 if found else 0.0
 
 
 @dataclass(frozen=True)
