@@ -48,7 +48,7 @@ def fitted(bench: Bench, rows: Sequence[Measurement]) -> Bench:
 
     begin = np.array([low_ if name.endswith("_s") else (low_ + high_) / 2
                       for name, low_, high_ in zip(bench.fit, low, high, strict=True)])  # fmt: skip
-    starts = [begin, (low + high) / 2, (low + 3 * high) / 4]
+    starts = [begin, (3 * low + high) / 4, (low + high) / 2, (low + 3 * high) / 4]
     found = min(
         (
             least_squares(residuals, np.clip(x, low + 1e-6, high - 1e-6), bounds=(low, high),

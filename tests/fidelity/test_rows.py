@@ -88,6 +88,34 @@ def test_collectives_are_those_of_the_backend():
     assert RowPredictor(gloo).predict(far) > 2 * RowPredictor(nccl).predict(far)
 
 
+def test_what_comes_in_has_a_rate_of_its_own():
+    egress = RowPredictor(replace(BENCH, ingress_mbit=10_000.0))
+    row = ROW._replace(rtt_ms=0.0, operation="reduce", workers=8)
+    scattered_s = 7 / 8 * 1000 * row.bytes / 0.956 / 125e6
+    assert egress.predict(row) == pytest.approx(scattered_s + scattered_s / 7)  # a part each
+    both = RowPredictor(BENCH).predict(row)
+    assert both == pytest.approx(2 * scattered_s)  # all parts into one link
+    far = ROW._replace(rtt_ms=40.0)
+    assert egress.predict(far) == pytest.approx(RowPredictor(BENCH).predict(far))  # a ring
+
+
+def test_a_receiver_has_a_window_of_its_own():
+    bench = replace(BENCH, constants={"window_bytes": 4e6, "window_bytes.Oregon": 1e6})
+    row = ROW._replace(operation="send", workers=2, rtt_ms=200.0, metric="rate_mbit")
+    into, out_of = (RowPredictor(bench).predict(row._replace(network=told))
+                    for told in ("Tokyo to Oregon", "Oregon to Tokyo"))  # fmt: skip
+    assert into == pytest.approx(1e6 * 8e-6 / 0.2, rel=0.02)
+    assert out_of == pytest.approx(4 * into, rel=0.02)
+
+
+def test_a_loss_is_read_of_the_network_and_bounds_a_flow():
+    lossy = ROW._replace(network="1 Gbit/s, round trip 20 ms, loss 0.1 %")
+    assert (ROW.loss, lossy.loss) == (0.0, 0.001)
+    link = BENCH.link_of(lossy).link(0.0, 0, "up")
+    assert 1 - (1 - link.loss) ** 2 == pytest.approx(0.001) and link.delay_ms == 5.0
+    assert RowPredictor(BENCH).predict(lossy) > 5 * RowPredictor(BENCH).predict(ROW)
+
+
 @pytest.mark.parametrize("workers", [2, 3, 5, 8, 13])
 def test_a_tree_reaches_every_rank_once(workers):
     reached = [child for rank in range(workers) for child in _children(rank, workers)]
