@@ -1,7 +1,8 @@
 """`python -m harness.calibrate` fits virtual time to this machine: a new choice of `network`.
 
-Collectives run on real shaped links of several rates, compressors on one core; what is measured
-takes longer on a busy machine, and less well. Then `network=calibrated` is this machine.
+Collectives run on real shaped links of several rates, alone and as buckets in a row, transfers over
+long ways where the kernel has netem, compressors on one core; what is measured takes longer on a
+busy machine, and less well. Then `network=calibrated` is this machine.
 
 With `--testbed ROWS.csv`, rows that others measured, nothing is measured here: constants of every
 testbed that takes rows of it are fitted to its at most four inputs, and the others are predicted.
@@ -15,7 +16,8 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from harness.calibrate import choice, compression, device, fit, links, testbed
+from harness.calibrate import choice, compression, device, fit, links, testbed, windows
+from harness.emulation import impairments
 from harness.emulation.links import BURST_US
 from harness.emulation.topology import PACKET_S
 from harness.fidelity.bench import bench_files, load_bench
@@ -23,7 +25,7 @@ from harness.fidelity.cells import BadCell
 from harness.fidelity.row_report import assess_rows, show_rows
 from harness.fidelity.rows import read_rows
 
-PARTS = ("links", "compression")
+PARTS = ("links", "windows", "compression")
 WIDTH = 200  # of what is printed of rows
 BUSY = 1.0  # load average beyond which a warning is due
 
@@ -45,8 +47,9 @@ def main() -> int:
         print(f"load {load:.1f}: others are at work, so times will be too long", file=sys.stderr)
     try:
         found = _links() if "links" in asked.only else None
+        long_ways = _windows() if "windows" in asked.only else None
         times = _compression() if "compression" in asked.only else {}
-        file.write_text(choice.text(found, times))
+        file.write_text(choice.text(found, times, long_ways))
     except (links.CalibrationError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -105,6 +108,19 @@ def _links() -> fit.Links:
             f"{each.collective:20} {each.nodes:5} {each.rate_mbit:7.0f} {each.nbytes:9} "
             f"{took_ms:9.2f} {fitted_ms:9.2f}"
         )
+    print(f"{found}\n")
+    return found
+
+
+def _windows() -> windows.Windows | None:
+    """Windows of a connection; None, said so, where no packet can be delayed."""
+    if not impairments.available():
+        print("no netem in this kernel: windows and slow start are not measured", file=sys.stderr)
+        return None
+    rows = windows.measured()
+    found = windows.fit(rows)
+    for each in rows:
+        print(f"send, {each.network}, {each.bytes} bytes: {each.value:.1f} ms")
     print(f"{found}\n")
     return found
 

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from harness.calibrate import fit
+from harness.calibrate.windows import Windows
 from harness.config.search_path import CONF
 from harness.records import environment
 from harness.virtual.noise import MOST_LATENCY_NOISE, MOST_NOISE
@@ -20,20 +21,32 @@ def path_of(name: str) -> Path:
     return CONF / "network" / f"{name}.yaml"
 
 
-def text(links: fit.Links | None, compression: Mapping[str, fit.Compression]) -> str:
+def text(
+    links: fit.Links | None,
+    compression: Mapping[str, fit.Compression],
+    windows: Windows | None = None,
+) -> str:
     """A choice that differs from `simulated` in what was measured; None: not measured."""
     lines = [*_origin(), "defaults: [simulated@_here_, _self_]"]
     if links is not None:
         lines += [
             f"# collectives: off by {links.median:.1%} in the median, {links.worst:.1%} at most",
             f"alpha_s: {_rounded(links.alpha_s)}",
-            f"operation_s: {_rounded(links.operation_s)}",
+            f"operation_s: {_rounded(links.operation_s)} # of a collective, and so of a bucket",
             f"efficiency: {_rounded(links.efficiency)}",
+            *_by_rate(links.efficiencies),
             f"wake_s: {_rounded(links.wake_s)} # of collectives of few bytes",
             f"burst_s: {links.bucket.burst_s} # of the shaper, as are packets",
             f"packet_s: {links.bucket.packet_s}",
             f"noise: {_rounded(min(links.noise, MOST_NOISE))} # of equal collectives",
             f"latency_noise: {_rounded(min(links.latency_noise, MOST_LATENCY_NOISE))}",
+        ]
+    if windows is not None:
+        off = f"off by {windows.median:.1%} in the median, {windows.worst:.1%} at most"
+        lines += [
+            f"# transfers over long ways: {off}",
+            f"window_bytes: {windows.window_bytes}",
+            f"initial_window_bytes: {windows.initial_window_bytes} # after a pause",
         ]
     if compression:
         typical = median(found.median for found in compression.values())
@@ -47,6 +60,11 @@ def text(links: fit.Links | None, compression: Mapping[str, fit.Compression]) ->
         ]
     here = [f"cores: {os.cpu_count()}", f"fitted_on: {json.dumps(environment.machine())}"]
     return "\n".join([*lines, "real_seconds: true", *here]) + "\n"
+
+
+def _by_rate(efficiencies: Mapping[float, float]) -> list[str]:
+    told = ", ".join(f"{rate:g}: {_rounded(share)}" for rate, share in efficiencies.items())
+    return [f"efficiencies: {{{told}}}"] if told else []
 
 
 def _origin() -> list[str]:

@@ -4,7 +4,7 @@ Errors are relative, so that a collective of a millisecond counts as much as one
 not squared, so that the few in which TCP lost much do not move the rest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import expm1, sqrt
 from typing import NamedTuple
@@ -18,6 +18,8 @@ from harness.virtual.ring_finish import last_packet, packet_bytes
 BITS_PER_S = 1e6  # of one Mbit/s
 NORMAL = 1.4826  # standard deviations in a median absolute deviation
 CLEARLY = 1.5  # times what wakings take, what they do not bound
+BETTER = 0.001  # by which shares by rate have to bring the median error down
+LEAST_SHARE = 0.01  # of a rate, that payload has
 ROUNDS = {"all_reduce": 2, "all_gather": 1}  # times around the ring
 
 
@@ -40,6 +42,11 @@ class Links(NamedTuple):
     wake_s: float = 0.0  # real, of a message, until who waits for it goes on
     latency_noise: float = 0.0  # deviation of what a message takes beside its bytes, relative
     bucket: Bucket = Bucket()
+    efficiencies: Mapping[float, float] = {}  # by rate in Mbit/s, where they are off by less
+
+    def share(self, rate_mbit: float) -> float:
+        """Payload's share of a rate."""
+        return self.efficiencies.get(rate_mbit, self.efficiency)
 
 
 class Compression(NamedTuple):
@@ -56,6 +63,7 @@ def links(
 ) -> Links:
     """Time = operation + rounds (P-1) alpha + volume / (efficiency rate), as in harness.virtual.
 
+    Of buckets in a row, for each: an operation is what a bucket costs.
     Less what `bucket` lets pass; None: nothing.
     Alpha is processors' work, and takes as much longer as ranks share one of `cores`; None: each
     has its own. Both are told by collectives that last, where bytes on their way hide that ranks
@@ -71,7 +79,7 @@ def links(
     ]
     bucket = bucket or Bucket()
     rows = [_row(each, cores, bucket) for each in long]
-    paid_s = [each.seconds + bucket.burst_s for each in long]
+    paid_s = [each.seconds + each.buckets * bucket.burst_s for each in long]
     operation_s, alpha_s, slowness = solved(rows, paid_s)[0]
     if not slowness:
         raise ValueError("no sample whose time grows with its bytes: the links' rate is not known")
@@ -91,8 +99,29 @@ def links(
         latency_noise=latency,
         bucket=bucket,
     )
-    errors = [abs(predicted_s(found, each, cores) / each.seconds - 1) for each in samples]
-    return found._replace(median=float(np.median(errors)), worst=max(errors))
+    by_rate = found._replace(efficiencies=_efficiencies(found, long, rows))
+    one, other = (_off(constants, samples, cores) for constants in (found, by_rate))
+    return other if other.median < one.median - BETTER else one
+
+
+def _off(constants: Links, samples: Sequence[Sample], cores: int | None) -> Links:
+    """`constants` with how far they are off."""
+    errors = [abs(predicted_s(constants, each, cores) / each.seconds - 1) for each in samples]
+    return constants._replace(median=float(np.median(errors)), worst=max(errors))
+
+
+def _efficiencies(
+    constants: Links, long: Sequence[Sample], rows: Sequence[tuple[float, float, float]]
+) -> dict[float, float]:
+    """Share of every rate that its samples' bytes had, beside what else they took."""
+    found: dict[float, list[float]] = {}
+    for each, (fixed, messages, bytes_s) in zip(long, rows, strict=True):
+        left_s = each.seconds + each.buckets * constants.bucket.burst_s
+        left_s -= fixed * constants.operation_s + messages * constants.alpha_s
+        if left_s > 0:
+            found.setdefault(each.rate_mbit, []).append(bytes_s / left_s)
+    least = LEAST_SHARE
+    return {rate: float(np.clip(np.median(shares), least, 1)) for rate, shares in found.items()}
 
 
 def wake_s(short: Sequence[Sample], cores: int | None = None) -> float:
@@ -142,7 +171,8 @@ def predicted_s(constants: Links, sample: Sample, cores: int | None = None) -> f
     """Predict the duration of a sample from the fitted constants, in seconds."""
     fixed, messages, bytes_s = _row(sample, cores, constants.bucket)
     seconds = fixed * constants.operation_s + messages * constants.alpha_s
-    seconds += max(0.0, bytes_s / constants.efficiency - constants.bucket.burst_s)
+    burst_s = sample.buckets * constants.bucket.burst_s
+    seconds += max(0.0, bytes_s / constants.share(sample.rate_mbit) - burst_s)
     return max(seconds, _wakings(sample, cores) * constants.wake_s)
 
 
@@ -162,7 +192,8 @@ def _row(sample: Sample, cores: int | None, bucket: Bucket) -> tuple[float, floa
     share = 1 / sample.nodes if sample.collective == "all_reduce" else 1.0
     piece, bytes_per_s = share * sample.nbytes, sample.rate_mbit * BITS_PER_S / 8
     rest = float(last_packet(piece, packet_bytes(bucket.packet_s, bytes_per_s)))
-    return 1.0, oversubscription * messages, max(0.0, messages * piece - rest) / bytes_per_s
+    bytes_s = max(0.0, messages * piece - rest) / bytes_per_s
+    return sample.buckets, sample.buckets * oversubscription * messages, sample.buckets * bytes_s
 
 
 def _wakings(sample: Sample, cores: int | None) -> float:
@@ -170,7 +201,7 @@ def _wakings(sample: Sample, cores: int | None) -> float:
     oversubscription = (
         _cpu_oversubscription(sample, cores) if sample.collective == "all_reduce" else 1.0
     )
-    return _messages(sample) * sqrt(oversubscription)
+    return sample.buckets * _messages(sample) * sqrt(oversubscription)
 
 
 def _messages(sample: Sample) -> int:

@@ -26,7 +26,8 @@ COLLECTIVES = ("all_reduce", "all_gather")
 LEAST_BYTES = 64  # of a tensor, whose time is all latency
 LASTING_S = (0.02, 0.06, 0.24)  # what larger ones take, most of it for their bytes
 PAUSE_S = 0.05  # before each, as between the exchanges of paced training: ranks sleep
-LIMIT_S = 600
+BUCKETS = 8  # all-reduces in a row, as a step has them
+LIMIT_S = 900
 
 
 class MeasurementGrid(NamedTuple):
@@ -45,6 +46,7 @@ class Sample(NamedTuple):
     rate_mbit: float
     nbytes: int  # reduced, or of each piece gathered
     times_s: Sequence[float]  # real, of its repetitions, one after the other
+    buckets: int = 1  # so many in a row, without a pause
 
     @property
     def seconds(self) -> float:
@@ -83,19 +85,21 @@ def take(plan: MeasurementGrid) -> list[Sample]:
         for rate_mbit in plan.rates_mbit:
             cases = _cases(nodes, rate_mbit)
             by_rank = on_ranks(nodes, rate_mbit, _times, plan.repeats, cases)
-            for (collective, nbytes), *times in zip(cases, *by_rank, strict=True):
+            for (collective, nbytes, buckets), *times in zip(cases, *by_rank, strict=True):
                 times_s = [_took_s(repetition) for repetition in zip(*times, strict=True)]
-                found.append(Sample(collective, nodes, rate_mbit, nbytes, times_s))
+                found.append(Sample(collective, nodes, rate_mbit, nbytes, times_s, buckets))
     return found
 
 
-def _cases(nodes: int, rate_mbit: float) -> list[tuple[str, int]]:
-    """Collectives, and bytes of a tensor, by ring arithmetic."""
+def _cases(nodes: int, rate_mbit: float) -> list[tuple[str, int, int]]:
+    """Collectives, bytes of a tensor by ring arithmetic, and how many in a row."""
     found = []
     for collective in COLLECTIVES:
         hops = (nodes - 1) * (2 / nodes if collective == "all_reduce" else 1)
         lasting = [int(rate_mbit * 125_000 * each / hops / 4) * 4 for each in LASTING_S]
-        found += [(collective, nbytes) for nbytes in (LEAST_BYTES, *lasting)]
+        found += [(collective, nbytes, 1) for nbytes in (LEAST_BYTES, *lasting)]
+        if collective == "all_reduce":
+            found.append((collective, lasting[0], BUCKETS))
     return found
 
 
@@ -105,19 +109,20 @@ def _took_s(by_rank: Sequence[tuple[float, float]]) -> float:
     return max(done_s) - max(begun_s)
 
 
-def _times(repeats: int, cases: list[tuple[str, int]]) -> list[list[tuple[float, float]]]:
+def _times(repeats: int, cases: list[tuple[str, int, int]]) -> list[list[tuple[float, float]]]:
     """Begin and end of every repetition of every case on this rank."""
     workers = Workers(group_of_all())
     return [[_time(workers, *case) for _ in range(repeats + 1)][1:] for case in cases]
 
 
-def _time(workers: Workers, collective: str, nbytes: int) -> tuple[float, float]:
+def _time(workers: Workers, collective: str, nbytes: int, buckets: int) -> tuple[float, float]:
     tensor = torch.ones(nbytes // 4)
     latest = torch.tensor(time.monotonic(), dtype=torch.float64)  # one clock: they are processes
     dist.all_reduce(latest, op=dist.ReduceOp.MAX)
     time.sleep(max(0.0, latest.item() + PAUSE_S - time.monotonic()))
     begun_s = time.monotonic()
-    _do(workers, collective, tensor)
+    for _ in range(buckets):
+        _do(workers, collective, tensor)
     return begun_s, time.monotonic()
 
 

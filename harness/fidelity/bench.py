@@ -28,6 +28,7 @@ FITTED = {  # what may be fitted, between what bounds; the first is that of a ra
     "efficiency": (0.05, 1.0),
     "rate_mbit": (1.0, 1e6),
     "window_bytes": (1e4, 1e9),
+    "initial_window_bytes": (1e3, 1e9),
     "segment_s": (1e-6, 1.0),
     "alpha_s": (1e-7, 1.0),
     "operation_s": (1e-6, 10.0),
@@ -97,8 +98,9 @@ class Bench:
         told["efficiency"] = Simulated.efficiency
         told |= dict(self.network)
         told |= {name: value for name, value in self.constants.items() if name in known}
-        if "window_bytes" in told and told["window_bytes"] is not None:
-            told["window_bytes"] = round(told["window_bytes"])
+        for name in ("window_bytes", "initial_window_bytes"):
+            if (told_bytes := told.get(name)) is not None:
+                told[name] = round(told_bytes)
         shares = {
             name.partition(".")[2]: value
             for name, value in self.constants.items()

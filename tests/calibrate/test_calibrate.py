@@ -2,16 +2,22 @@
 
 import os
 import sys
+from dataclasses import replace
 
 import pytest
 import yaml
 
 from harness.calibrate import __main__ as command
-from harness.calibrate import choice, compression, fit, links
+from harness.calibrate import choice, compression, fit, links, windows
+from harness.calibrate.windows import Windows
+from harness.fidelity.bench import Bench
+from harness.fidelity.measured import RowPredictor
 from harness.preview import composed
 from harness.records import environment
 from tests.emulation.inside import refusal
 from tests.launching import completed
+
+WAY = Bench("here", "Here", "gloo", (), (), (), {}, {})
 
 
 @pytest.fixture
@@ -53,6 +59,35 @@ def test_what_is_written_is_a_choice_of_network_that_can_be_simulated(choices):
     assert given.seconds(1000) == pytest.approx(oversubscription * (1e-4 + 2e-6) / 4)
     assert network.compression("covap", 4, 4.0) is None  # not among them: measured
     assert network.seconds_per_second(4, 4.0) == pytest.approx(oversubscription / 4)
+
+
+def test_what_windows_and_rates_told_is_written(choices):
+    shares = {50: 0.9, 800: 0.94}
+    found = fit.Links(0.0001, 0.001, 0.95, 0.02, 0.1, 0.0, efficiencies=shares)
+    told = yaml.safe_load(choice.text(found, {}, Windows(2_000_000, 14_480, 0.05, 0.2)))
+    assert told["efficiencies"] == shares
+    assert (told["window_bytes"], told["initial_window_bytes"]) == (2_000_000, 14_480)
+    settings, _ = composed(["network=simulated", "network.efficiencies={50: 0.9, 800: 0.94}",
+                            "network.window_bytes=2000000"])  # fmt: skip
+    assert settings.build("network").window_bytes == 2_000_000
+
+
+def test_windows_are_those_that_transfers_were_made_of():
+    known = replace(WAY, constants={"window_bytes": 1.5e6, "initial_window_bytes": 2e4})
+    rows = [windows.row(rtt_ms, nbytes, 1.0)
+            for rtt_ms in windows.RTTS_MS for nbytes in windows.SIZES_BYTES]  # fmt: skip
+    rows = [row._replace(value=RowPredictor(known).predict(row)) for row in rows]
+    found = windows.fit(rows)
+    assert found.window_bytes == pytest.approx(1.5e6, rel=0.02)
+    assert found.initial_window_bytes == pytest.approx(2e4, rel=0.02)
+    assert found.worst < 0.01
+
+
+def test_a_kernel_without_netem_measures_no_windows(choices, monkeypatch, capsys):
+    monkeypatch.setattr(command.impairments, "available", lambda: False)
+    assert asked(monkeypatch, "--name", "mine", "--only", "windows") == 0
+    assert "no netem in this kernel: windows and slow start" in capsys.readouterr().err
+    assert "window_bytes" not in yaml.safe_load((choices / "mine.yaml").read_text())
 
 
 def test_a_file_that_is_there_stays_unless_forced(choices, monkeypatch, capsys):

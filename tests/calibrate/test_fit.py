@@ -48,6 +48,7 @@ def samples(cores: int | None = None, bucket: fit.Bucket | None = None) -> list[
 def test_constants_are_found_again(cores, bucket):
     found = fit.links(samples(cores, bucket), cores, bucket)._asdict()
     assert found.pop("bucket") == (bucket or fit.Bucket(0, 0))
+    assert found.pop("efficiencies") == {}
     exact = dict.fromkeys(["median", "worst", "noise", "latency_noise"], 0)
     assert found == pytest.approx(MADE | exact, abs=1e-9)
 
@@ -153,3 +154,31 @@ def test_stalls_and_what_is_all_latency_are_no_noise():
     ]
     assert fit.noise(stalled) == pytest.approx(0.1, rel=0.3)
     assert fit.noise(repeated(0.5, nbytes=64)) == 0
+
+
+def test_buckets_in_a_row_cost_an_operation_each():
+    known = fit.Links(0.0004, 0.006, 0.9, 0, 0, 0.0, bucket=fit.Bucket(0.002))
+    samples = [
+        Sample("all_reduce", nodes, rate_mbit, nbytes, (1.0,), buckets)
+        for nodes in (2, 4)
+        for rate_mbit in (50, 800)
+        for nbytes, buckets in ((500_000, 1), (4_000_000, 1), (500_000, 8))
+    ]
+    samples = [s._replace(times_s=(fit.predicted_s(known, s),)) for s in samples]
+    found = fit.links(samples, bucket=known.bucket)
+    assert found.operation_s == pytest.approx(0.006, rel=0.01)
+    assert found.efficiency == pytest.approx(0.9, rel=0.01) and not found.efficiencies
+
+
+def test_a_rate_with_a_share_of_its_own_is_told_apart():
+    known = fit.Links(0.0, 0.001, 0.9, 0, 0, 0.0, efficiencies={50: 0.7, 200: 0.9, 800: 0.95})
+    samples = [
+        Sample("all_reduce", nodes, rate_mbit, 5000 * rate_mbit * scale, (1.0,))
+        for nodes in (2, 4)
+        for rate_mbit in (50, 200, 800)
+        for scale in (1, 4, 16)
+    ]
+    samples = [s._replace(times_s=(fit.predicted_s(known, s),)) for s in samples]
+    found = fit.links(samples)
+    assert found.efficiencies == pytest.approx(known.efficiencies, rel=0.02)
+    assert found.median < 0.02

@@ -1,0 +1,109 @@
+"""TCP's windows over long ways: what one transfer after a pause takes, and the constants of it.
+
+`python -m harness.calibrate.windows REPEATS` prints rows as JSON; it must be process 1 of
+namespaces of its own, which `measured` gives it. The kernel must have netem.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from harness.calibrate.links import LIMIT_S, CalibrationError
+from harness.calibrate.ranks import on_ranks_of
+from harness.calibrate.testbed import fitted
+from harness.emulation import user_namespace
+from harness.emulation.star import Star
+from harness.fidelity.bench import CROSSINGS, Bench
+from harness.fidelity.measured import RowPredictor
+from harness.fidelity.rows import Measurement, RowSelector
+from harness.runner.locks import machine_to_ourselves
+from profiles.static import Static
+
+RTTS_MS = (40.0, 160.0)
+SIZES_BYTES = (1 << 16, 1 << 19, 1 << 22, 1 << 24)
+RATE_MBIT = 400.0  # more than a window of 4 MiB gets over the longer way
+PAUSE_S = 1.5  # longer than TCP's time-out, after which a window begins anew (RFC 5681, 4.1)
+NAME = "here"
+
+
+class Windows(NamedTuple):
+    """Windows of one connection, and how far transfers are off by them."""
+
+    window_bytes: int
+    initial_window_bytes: int
+    median: float  # absolute error, relative
+    worst: float
+
+
+def measured(repeats: int = 3) -> list[Measurement]:
+    """Transfers between two nodes, while no run goes on; CalibrationError when that fails."""
+    command = user_namespace.command(sys.executable, "-m", __name__, str(repeats))
+    with machine_to_ourselves("measuring windows"):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines() or ["it said nothing"]
+        raise CalibrationError(f"long ways could not be measured: {said[-1]}")
+    return [row(*told) for told in json.loads(done.stdout)]
+
+
+def row(rtt_ms: float, nbytes: int, seconds: float) -> Measurement:
+    """One transfer, as a row that a testbed predicts."""
+    said = f"{RATE_MBIT:g} Mbit/s, round trip {rtt_ms:g} ms"
+    return Measurement(
+        NAME, NAME, "gloo", "send", 2, said, rtt_ms, RATE_MBIT, nbytes, "gloo", "time_ms",
+        1000 * seconds, "ms", "median", NAME,
+    )  # fmt: skip
+
+
+def fit(rows: Sequence[Measurement]) -> Windows:
+    """The two windows by which virtual time is closest to `rows`, in least squares of logs."""
+    inputs = tuple(RowSelector((("rtt_ms", r.rtt_ms), ("bytes", r.bytes))) for r in rows)
+    constants = ("window_bytes", "initial_window_bytes")
+    bench = Bench(NAME, NAME, "gloo", (RowSelector((("id", NAME),)),), inputs, constants, {}, {})
+    found = fitted(bench, rows)
+    predictor = RowPredictor(found)
+    errors = [abs(predictor.predict(each) / each.value - 1) for each in rows]
+    full, initial = (round(found[name]) for name in constants)
+    return Windows(full, initial, float(np.median(errors)), max(errors))
+
+
+def take(repeats: int) -> list[tuple[float, int, float]]:
+    """Round trip, bytes and median seconds of every transfer, in namespaces of our own."""
+    found = []
+    for rtt_ms in RTTS_MS:
+        profile = Static(RATE_MBIT, delay_ms=rtt_ms / CROSSINGS)
+        sent, received = on_ranks_of(Star(), 2, profile, _times, repeats)
+        for nbytes, begun, done in zip(SIZES_BYTES, sent, received, strict=True):
+            took_s = [end - start for start, end in zip(begun, done, strict=True)]
+            found.append((rtt_ms, nbytes, statistics.median(took_s)))
+    return found
+
+
+def _times(repeats: int) -> list[list[float]]:
+    """When rank 0 began to send, or rank 1 had received: of each size, each repetition."""
+    return [[_time(nbytes) for _ in range(repeats + 1)][1:] for nbytes in SIZES_BYTES]
+
+
+def _time(nbytes: int) -> float:
+    """Monotonic seconds, of one clock on all ranks; the receiver waits already."""
+    tensor = torch.ones(nbytes // 4)
+    dist.barrier()
+    if dist.get_rank() == 1:
+        dist.recv(tensor, src=0)
+        return time.monotonic()
+    time.sleep(PAUSE_S)
+    begun_s = time.monotonic()
+    dist.send(tensor, dst=1)
+    return begun_s
+
+
+if __name__ == "__main__":
+    print(json.dumps(take(int(sys.argv[1]))))
