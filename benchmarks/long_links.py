@@ -1,6 +1,6 @@
 """Gloo over packets on long and lossy links, as rows that `harness.fidelity --cells` reads.
 
-    python benchmarks/long_links.py --out rows.csv [--only published delays losses] [--repeats 3]
+    python benchmarks/long_links.py --out rows.csv [--only delays published losses blind]
     tests/netem-vm --timeout 3000 -- .venv/bin/python benchmarks/long_links.py ...   without netem
 
 `published` are collectives as tc_cluster_setting has them on AWS, of fewer bytes, every second
@@ -38,6 +38,7 @@ MIB = 1 << 20
 RATE_MBIT = 5  # what a virtual machine of one processor carries on a machine at work
 DELAYS_MS = (0, 1, 5, 10, 50, 100)  # round trips
 LOSSES = (0.001, 0.01, 0.02)  # one way
+BLIND = ((0.005, 30, 4), (0.005, 200, 4), (0.03, 30, 4), (0.01, 80, 2))  # with ms, workers
 PUBLISHED = ((10, 1000), (5, 2000))  # delay of an egress, ms; rate, Mbit/s
 
 
@@ -65,11 +66,19 @@ def cases(only: list[str]) -> Iterator[Case]:
             for nbytes in (64 * 1024, MIB):
                 yield Case("here_delays", "all_reduce", 4, rtt_ms, RATE_MBIT, nbytes)
     if "published" in only:
-        for operation in ("all_reduce", "broadcast", "reduce"):
+        for operation in ("all_reduce", "reduce", "broadcast"):
             yield Case("here_gloo", operation, 4, 0, 1000, 16 * MIB, dilation=DILATION)
             for delay_ms, rate_mbit in PUBLISHED:
                 rtt_ms, nbytes = 2 * delay_ms, 16 * MIB
                 yield Case("here_gloo", operation, 4, rtt_ms, rate_mbit, nbytes, dilation=DILATION)
+    if "blind" in only:  # what the model of losses had not seen
+        for loss, rtt_ms, workers in (
+            (0.005, 30, 4),
+            (0.005, 200, 4),
+            (0.03, 30, 4),
+            (0.01, 80, 2),
+        ):
+            yield Case("here_blind", "all_reduce", workers, rtt_ms, RATE_MBIT, MIB, loss)
     if "losses" in only:
         for loss in LOSSES:
             for rtt_ms in (0, 10, 50, 100):
@@ -149,7 +158,7 @@ def _key(told: dict) -> tuple[str, ...]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
-    parts = ("delays", "published", "losses")
+    parts = ("delays", "published", "losses", "blind")
     parser.add_argument("--only", nargs="+", choices=parts, default=list(parts))
     parser.add_argument("--repeats", type=int, default=3)
     asked = parser.parse_args()

@@ -42,7 +42,7 @@ class Shaping:
         """Bytes that each direction buffers."""
         return queues.bytes_of(self.queue_ms, self.queue_bytes, profile)
 
-    def burst_s(self, profile: Profile, dilation: float) -> float:
+    def longest_burst_s(self, profile: Profile, dilation: float) -> float:
         """Real seconds of the lowest rate that an idle shaper lets through at once."""
         return BURST_US / 1e6
 

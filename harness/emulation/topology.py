@@ -136,9 +136,9 @@ class Topology(Shaping, ABC):
             return veth.MTU_BYTES
         return self.packet_bytes(profile, dilation) or LARGEST_BYTES
 
-    def burst_s(self, profile: Profile, dilation: float) -> float:
+    def longest_burst_s(self, profile: Profile, dilation: float) -> float:
         if (alone := self.alone(profile, dilation)) is None:
-            return super().burst_s(profile, dilation)
+            return super().longest_burst_s(profile, dilation)
         return alone.burst_bytes / links.rate_bytes(profile.extremes().lowest_mbit / dilation)
 
     @contextmanager

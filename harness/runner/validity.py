@@ -87,7 +87,7 @@ def _delivered(
         return delivery.Delivery(0.0)
     delayed, flows = run.network.needs_netem(profile), bool(profile.extremes().flows)
     table, dilation = run_dir / "collectives.csv", run.emulation.dilation
-    bounded, burst_s = (not delayed, not flows), run.network.burst_s(profile, dilation)
+    bounded, burst_s = (not delayed, not flows), run.network.longest_burst_s(profile, dilation)
     return delivery.judged(table, events, rows, dilation, bounded, burst_s)
 
 

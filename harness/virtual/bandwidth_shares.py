@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from math import log2
+from math import inf, log2
 
 import numpy as np
+from scipy.special import ive
 
 from harness.virtual.link_states import LinkSeries, LinkState
 from harness.virtual.loss import tcp_bytes_per_s
+from harness.virtual.ring_finish import SEGMENT_BYTES
 from harness.virtual.routes import Paths, Routes
 from harness.virtual.tcp_flows import TcpFlows, payload_shares
 
@@ -117,12 +119,26 @@ class BandwidthShares:
         lossy, tcp = state.loss.any(), self.tcp
         if not (lossy or tcp.is_bounded):
             return np.full(len(paths), np.inf)
-        rtt_s = self.round_trips_s(state, paths, back) + self.around_s
-        bound = tcp.flow_bound(rtt_s)
-        if lossy:
-            loss = 1 - np.prod(1 - state.loss[paths], axis=1)
-            bound = np.minimum(bound, tcp_bytes_per_s(rtt_s, loss))
+        rtt_s = self.round_trips_s(state, paths, back)
+        bound = tcp.flow_bound(rtt_s + self.around_s)
+        if lossy:  # kernels acknowledge: what ranks take beside counts for nothing
+            bound = np.minimum(bound, tcp_bytes_per_s(rtt_s, _losses(state, paths)))
         return tcp.flows * bound
+
+    def in_step(self, state: LinkState, piece: float) -> float:
+        """Payload bytes/s of a ring whose messages of `piece` bytes are lost at times; or inf.
+
+        A rank sends what it has received, so of every two messages in a row the one that lost more
+        counts. Losses of a message are Poisson's: the larger of two is m e^(-2m) (I0(2m) + I1(2m))
+        above their mean m (Haight, Handbook of the Poisson distribution, 1967, on differences).
+        """
+        losses = _losses(state, self.hops)
+        if not losses.any() or not piece:
+            return inf
+        rtt_s = self.round_trips_s(state, self.hops, self.hops_back)
+        alone = self.tcp.flows * tcp_bytes_per_s(rtt_s, losses)
+        doubled = 2 * losses * piece / SEGMENT_BYTES
+        return float((alone / (1 + ive(0, doubled) + ive(1, doubled))).min())
 
     def round_trips_s(self, state: LinkState, paths: Paths, back: Paths) -> np.ndarray:
         """Delay of the links of each path, there and back."""
@@ -134,3 +150,8 @@ class BandwidthShares:
         rtt_s = self.round_trips_s(state, self.hops, self.hops_back)
         rates = self.tcp.segmented(segment, self._hop_rates[state.row], rtt_s)
         return float(rates.min())
+
+
+def _losses(state: LinkState, paths: Paths) -> np.ndarray:
+    """Share of packets lost on the way along each path."""
+    return 1 - np.prod(1 - state.loss[paths], axis=1)

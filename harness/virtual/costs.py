@@ -27,6 +27,7 @@ receivers are ready at once, and its messages wait in every other queue. Delays 
 a message, and of an all-reduce in segments as `harness.virtual.tcp_flows` has it; jitter is taken
 as its mean, 0, and reordering as none. Loss bounds a flow by the TCP throughput equation of RFC
 5348, section 3.1 (Padhye et al., 1998), which is Reno's: CUBIC recovers faster over long paths.
+Round a ring the message counts that lost more of two (`BandwidthShares.in_step`).
 Noise stretches what messages and bytes take, and queues; delays of links are exact.
 
 Workers are not done with a ring at one time: who is behind the slowest hop waits for all that
@@ -229,6 +230,8 @@ class Costs:
         def rates(state: LinkState) -> np.ndarray:
             per_s, wait_s = self._links.of_ring(state)
             per_s, waiting = per_s[: len(carried)], bool(carried[0] and wait_s)
+            if state.loss.any():
+                per_s = np.minimum(per_s, self._links.in_step(state, float(np.max(pieces))))
             return np.minimum(per_s, carried / (windows * wait_s)) if waiting else per_s
 
         begin_s = start_s + latency_s + delay_s

@@ -153,7 +153,7 @@ def test_a_burst_of_ones_own_is_the_longest_packet_at_least() -> None:
     assert kept.burst_bytes == longest_frame_bytes(65_536) > 65_536
     told = _bucket(Star(shaper="tbf", burst_bytes=9000, queue_ms=None, queue_bytes=50_000), Flat(1))
     assert told == TokenBucket(burst_bytes=9000, limit_bytes=50_000)
-    assert Star(shaper="tbf").burst_s(Flat(100), 1.0) == 0.002
+    assert Star(shaper="tbf").longest_burst_s(Flat(100), 1.0) == 0.002
 
 
 def _bucket(star: Star, profile: Flat) -> TokenBucket:

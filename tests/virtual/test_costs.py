@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from math import inf, sqrt
 
+import numpy as np
 import pytest
 
 from harness.engine.exchange.workers import CHUNK_BYTES
@@ -204,7 +205,10 @@ def test_loss_bounds_a_flow_as_rfc_5348_has_it():
     assert tcp_bytes_per_s(rtt_s, 1e-5) == pytest.approx(1448 / (rtt_s * sqrt(2e-5 / 3)), rel=1e-3)
     fast = Made({0: [(0, 100.0)], 1: [(0, 100.0)]}, delay_ms=25, loss=0.005)
     ends = all_reduce(fast, 2)
-    assert ends == pytest.approx(4 * MB / tcp_bytes_per_s(0.1, 1 - 0.995**2) + 2 * 0.05)
+    alone_s = 4 * MB / tcp_bytes_per_s(0.1, 1 - 0.995**2)
+    draws = np.random.default_rng(0).poisson(2 * MB * (1 - 0.995**2) / 1448, (2, 100_000))
+    more = draws.max(axis=0).mean() / draws.mean()  # losses, of two messages in a row
+    assert ends == pytest.approx(more * alone_s + 2 * 0.05, rel=0.002)
 
 
 def dumbbell(profile, workers, sharing=1, left=None, access=None, **told):
