@@ -18,7 +18,14 @@ from harness.config.run import Run
 from harness.engine.training import resume
 from harness.engine.training.resume import Resumed
 from harness.records import checkpoint, environment, status
-from harness.records.run_directory import CURVE, SIMULATED_TABLES, read_events, read_json
+from harness.records.columns import recorded
+from harness.records.run_directory import (
+    CURVE,
+    SIMULATED_TABLES,
+    TABLES,
+    read_events,
+    read_json,
+)
 
 SAME = ("git", "versions", "cpu", "cores", "kernels")  # of environment.json: bits depend on them
 
@@ -36,7 +43,7 @@ def found(run_dir: Path, run: Run, rerun: bool) -> Resumed | None:
         begin = resume.resumed(str(run_dir))
         assert begin is not None
         _check(run_dir, run, begin)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         print(f"{run_dir}: {error}: it begins anew", file=sys.stderr)
         return None
     return begin
@@ -49,8 +56,18 @@ def _check(run_dir: Path, run: Run, begin: Resumed) -> None:
         raise ValueError(f"{begin.folder} was trained on {then}, and here device is {now}")
     was = read_json(run_dir / "environment.json") or {}
     here: dict[str, Any] = json.loads(json.dumps(environment.describe(), default=str))
-    if other := [name for name in SAME if was.get(name) != here[name]]:
-        raise ValueError(f"{begin.folder} is of another {other[0]}: {was.get(other[0])}")
+    for name in SAME:
+        if was.get(name) != here[name]:
+            made = f"{begin.folder} was made with {name} {was.get(name)}"
+            raise ValueError(f"{made}, and here it is {here[name]}")
+    for name, row in TABLES.items():
+        if _header(run_dir / name) != [*recorded(row)]:
+            raise ValueError(f"{run_dir / name} has other columns")
+
+
+def _header(path: Path) -> list[str]:
+    with path.open(newline="") as file:
+        return next(csv.reader(file), [])
 
 
 def cut(run_dir: Path, begin: Resumed) -> None:

@@ -103,7 +103,9 @@ def test_a_run_on_a_disk_of_a_machine_goes_on_from_what_has_arrived(tmp_path, mo
     ("damage", "told"),
     [
         ("model.pt", "is damaged"),
-        ("environment.json", "is of another cpu: another"),
+        ("environment.json", "was made with cpu another, and here it is "),
+        ("steps.csv", "steps.csv has other columns"),
+        ("links.csv", "No such file"),
     ],
 )
 def test_what_cannot_be_gone_on_from_is_told_and_begins_anew(
@@ -112,6 +114,10 @@ def test_what_cannot_be_gone_on_from_is_told_and_begins_anew(
     run_dir = interrupted(asked := settings(tmp_path), monkeypatch, 5)
     if damage == "model.pt":
         (run_dir / checkpoint.NAME / damage).write_bytes(b"")
+    elif damage == "steps.csv":
+        (run_dir / damage).write_bytes(b"")
+    elif damage == "links.csv":
+        (run_dir / damage).unlink()
     else:
         path = run_dir / damage
         path.write_text(json.dumps(json.loads(path.read_text()) | {"cpu": "another"}))
