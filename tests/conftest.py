@@ -27,7 +27,7 @@ os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
 # What only a GPU can show is collected where there is one.
 collect_ignore_glob = [] if torch.cuda.is_available() else ["*/test_on_gpu.py"]
 
-gc.set_threshold(50_000, 20, 20)  # what is imported and collected stays: looked through seldom
+gc.set_threshold(50_000, 20, 20)  # while it is imported and collected: looked through seldom
 
 DISTURBED = ("network", "launch", "timed")
 
@@ -62,6 +62,12 @@ def _ignore_alone() -> None:
     for number in IGNORED:
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, lambda *_: None)  # unlike SIG_IGN not passed on by exec
+
+
+def pytest_collection_finish() -> None:
+    """What is imported and collected is for all tests: none looks through it, nor copies it."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
