@@ -70,6 +70,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()  # what is left of a library's at the end of a process is told as its leak
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first, whole runs before all: machines side by side should end at one time."""
     disturbed = [item for item in items if any(map(item.get_closest_marker, DISTURBED))]

@@ -12,11 +12,14 @@ import torch
 import torch._dynamo  # noqa: F401  DDP imports it; here once, before the fork
 import torch.distributed as dist
 
+from compressors import kernels
+
 TIMEOUT_S = 60
 
 
 def run_ranks(size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
     """`function(*arguments)` at every rank of a gloo group of `size`; results by rank."""
+    kernels.path()  # loaded here once, not by every rank
     context = multiprocessing.get_context("fork")
     port = free_port()
     results = context.SimpleQueue()
