@@ -92,6 +92,15 @@ for step in range(3):
     time.sleep(0.4)  # it computes
 """
 )
+SAYS_STEPS = (
+    PLAIN
+    + """
+exchange(100)
+for step in range(3):
+    print(f"step {step} loss 1", flush=True)
+    exchange(100)
+"""
+)
 WAITS = (
     PLAIN
     + """

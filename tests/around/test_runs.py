@@ -15,6 +15,7 @@ from tests.around.commands import (
     GOES_ASIDE,
     GRADIENT_BYTES,
     PATTERN,
+    SAYS_STEPS,
     WAITS,
     WARMS_UP,
     ended,
@@ -90,7 +91,7 @@ def test_the_clock_starts_at_the_line_that_matches(tmp_path: Path) -> None:
 
 
 def test_a_line_that_never_comes_is_told(tmp_path: Path) -> None:
-    ended(tmp_path, WARMS_UP, STEPS, "start=nothing says this")
+    ended(tmp_path, SAYS_STEPS, STEPS, "start=nothing says this")
     [run] = runs(tmp_path)
     assert "start=nothing says this never came" in reasons(run)[0]
 
