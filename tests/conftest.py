@@ -42,6 +42,10 @@ def _own_environment() -> Iterator[None]:
     A command is forked, and so quick, only in the environment of the process that forks it.
     """
     yield
+    _first_environment()
+
+
+def _first_environment() -> None:
     first = fork_server.environment()
     for name in os.environ.keys() - first.keys() - {"PYTEST_CURRENT_TEST"}:
         del os.environ[name]
@@ -65,7 +69,11 @@ def _ignore_alone() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is imported and collected is for all tests: none looks through it, nor copies it."""
+    """What is imported and collected is for all tests: none looks through it, nor copies it.
+
+    What was imported may have set variables; the first test has those of the next ones.
+    """
+    _first_environment()
     gc.collect()
     gc.freeze()
 
