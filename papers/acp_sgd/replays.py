@@ -176,26 +176,32 @@ def lead_shrinks(runs: Runs) -> Found:
     return Found(found == sorted(found, reverse=True) and found[-1] > 1, told)
 
 
-def lead_grows(runs: Runs) -> Found:
-    """Power-SGD* over ACP-SGD by rank."""
+def leads_by_rank(runs: Runs) -> dict[int, float]:
+    """Power-SGD* over ACP-SGD on BERT-Large."""
     group = of_model(runs, "acp_fig11", "bert_large")
-    found = [
-        step_ms(group, f"powersgd_rank={rank}_vectors_apart")
+    return {
+        rank: step_ms(group, f"powersgd_rank={rank}_vectors_apart")
         / step_ms(group, f"acp_sgd_rank={rank}")
         for rank in (32, 64, 128, 256)
-    ]
+    }
+
+
+def lead_grows(runs: Runs) -> Found:
+    found = list(leads_by_rank(runs).values())
     return Found(found == sorted(found), ", ".join(f"{each:.2f}" for each in found))
 
 
-def power_slows_most(runs: Runs) -> Found:
+def growth(runs: Runs, name: str) -> float:
     """Percent by which a step grows from 8 to 64 workers, mean over both models."""
-    found = {}
-    for name in ("S-SGD", "Power-SGD*", "ACP-SGD"):
-        growth = []
-        for model in SWEPT:
-            few, many = (of_model(runs, "acp_fig12", model, workers=w) for w in (8, 64))
-            growth.append(step_ms(many, ranked(name, model)) / step_ms(few, ranked(name, model)))
-        found[name] = 100 * (fmean(growth) - 1)
+    found = []
+    for model in SWEPT:
+        few, many = (of_model(runs, "acp_fig12", model, workers=w) for w in (8, 64))
+        found.append(step_ms(many, ranked(name, model)) / step_ms(few, ranked(name, model)))
+    return 100 * (fmean(found) - 1)
+
+
+def power_slows_most(runs: Runs) -> Found:
+    found = {name: growth(runs, name) for name in ("S-SGD", "Power-SGD*", "ACP-SGD")}
     holds = found["Power-SGD*"] > found["S-SGD"] > found["ACP-SGD"]
     told = f"%: {listed(found)}; waiting for the slowest worker is not modelled"
     return Found(holds, told)
