@@ -5,6 +5,8 @@ from statistics import fmean
 
 from harness.fidelity.timing import TimingClaim
 from harness.reporting.claims.origins import PublishedCell
+from harness.reporting.claims.rules import is_about
+from papers.acp_sgd import sizes
 from papers.acp_sgd.predictor import FUSED, MODELS, SWEPT, AcpSgd
 from papers.acp_sgd.runs import Run
 
@@ -17,11 +19,12 @@ SLOW_MBIT, QUICK_MBIT = 1_000, 100_000  # figure 13
 RANKS = (32, 64, 128, 256)
 NEARLY_LINEAR = 1.1  # iteration over computation
 NEAR_BEST = 1.1
+SMALL_POINTS = 30.0  # figure 5
 
 
 def claims(acp: AcpSgd) -> list[TimingClaim]:
     """Claims with their verdicts and the numbers that decide them."""
-    return [*_sections_2_and_3(acp), *_table3(acp), *_fusion(acp), *_sweeps(acp)]
+    return [*_sections_2_and_3(acp), small_tensors(), *_table3(acp), *_fusion(acp), *_sweeps(acp)]
 
 
 def _ms(acp: AcpSgd, method: str, model: str, **conditions: float | int | str) -> float:
@@ -109,6 +112,20 @@ def before_dense(acp: AcpSgd) -> TimingClaim:
         ours < dense,
         f"{dense / ours:.3g} times as long",
         cells=[table3_cell("ResNet-50", method) for method in ("ACP-SGD", "S-SGD")],
+    )
+
+
+def small_tensors() -> TimingClaim:
+    """By lists of layers: of P and Q, in their mean, against the gradients that they are of."""
+    more = {}
+    for model in sizes.RANKS:
+        gradients, *factors = sizes.shares(model).values()
+        more[model] = 100 * (fmean(factors) - gradients)
+    return TimingClaim(
+        "acp_fig5",
+        "factors make 30 points more of the tensors small",
+        all(is_about(each, SMALL_POINTS) for each in more.values()),
+        f"points: {_told(more)}",
     )
 
 

@@ -87,6 +87,11 @@ PAPER.says(
     ],
 )
 PAPER.says(
+    "covap_fig3",
+    "without alignment a profile is off by up to 20 %",
+    replays.unaligned,
+)
+PAPER.says(
     "covap_fig4",
     "sharding balances what VGG-19 communicates from step to step",
     replays.balances,

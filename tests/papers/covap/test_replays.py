@@ -118,3 +118,12 @@ def test_the_profilers_interval(found, verdict, monkeypatch):
     monkeypatch.setattr(load, "steps", lambda path: tables[str(path)])
     rows = [ran("covap_table1", m, replays.PROFILED, 0.4, path=m) for m in told]
     assert verdicts(rows, "covap_table1")[-1] == verdict
+
+
+@pytest.mark.parametrize(("seen_s", "verdict"), [(0.36, HOLDS), (0.31, FAILS)])
+def test_what_a_worker_sees_is_held_against_the_profile(seen_s, verdict, monkeypatch):
+    steps = pd.DataFrame({"step": [1, 2, 2, 3], "comm_s": [9.0, 0.3, seen_s, 9.0]})
+    told = steps.assign(controller='{"interval": 3, "comm_s": 0.3, "comp_s": 0.1, "ccr": 3.0}')
+    monkeypatch.setattr(load, "steps", lambda path: told)
+    rows = [ran("covap_fig3", "resnet101", replays.PROFILED, 1.0, workers=8)]
+    assert verdicts(rows, "covap_fig3") == [verdict]
