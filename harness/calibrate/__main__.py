@@ -112,7 +112,7 @@ def _links() -> fit.Links:
     return found
 
 
-def _windows() -> windows.Windows | None:
+def _windows() -> windows.TcpWindows | None:
     """Windows of a connection; None, said so, where no packet can be delayed."""
     if not impairments.available():
         print("no netem in this kernel: windows and slow start are not measured", file=sys.stderr)

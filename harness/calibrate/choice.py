@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from harness.calibrate import fit
-from harness.calibrate.windows import Windows
+from harness.calibrate.windows import TcpWindows
 from harness.config.search_path import CONF
 from harness.records import environment
 from harness.virtual.noise import MOST_LATENCY_NOISE, MOST_NOISE
@@ -24,7 +24,7 @@ def path_of(name: str) -> Path:
 def text(
     links: fit.Links | None,
     compression: Mapping[str, fit.Compression],
-    windows: Windows | None = None,
+    windows: TcpWindows | None = None,
 ) -> str:
     """A choice that differs from `simulated` in what was measured; None: not measured."""
     lines = [*_origin(), "defaults: [simulated@_here_, _self_]"]

@@ -34,7 +34,7 @@ PAUSE_S = 1.5  # longer than TCP's time-out, after which a window begins anew (R
 NAME = "here"
 
 
-class Windows(NamedTuple):
+class TcpWindows(NamedTuple):
     """Windows of one connection, and how far transfers are off by them."""
 
     window_bytes: int
@@ -63,7 +63,7 @@ def row(rtt_ms: float, nbytes: int, seconds: float) -> Measurement:
     )  # fmt: skip
 
 
-def fit(rows: Sequence[Measurement]) -> Windows:
+def fit(rows: Sequence[Measurement]) -> TcpWindows:
     """The two windows by which virtual time is closest to `rows`, in least squares of logs."""
     inputs = tuple(RowSelector((("rtt_ms", r.rtt_ms), ("bytes", r.bytes))) for r in rows)
     constants = ("window_bytes", "initial_window_bytes")
@@ -72,7 +72,7 @@ def fit(rows: Sequence[Measurement]) -> Windows:
     predictor = RowPredictor(found)
     errors = [abs(predictor.predict(each) / each.value - 1) for each in rows]
     full, initial = (round(found[name]) for name in constants)
-    return Windows(full, initial, float(np.median(errors)), max(errors))
+    return TcpWindows(full, initial, float(np.median(errors)), max(errors))
 
 
 def take(repeats: int) -> list[tuple[float, int, float]]:

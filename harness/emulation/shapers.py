@@ -17,7 +17,7 @@ HTB, TBF, NETEM_RATE = "htb", "tbf", "netem_rate"
 MOST_REFILLED = 0.05  # of what the lowest rate passes between two changes
 
 
-class Asked(NamedTuple):
+class ShapedLinks(NamedTuple):
     """What a shaper is for: one profile's links, real rates and times."""
 
     lowest_mbit: float
@@ -34,12 +34,12 @@ class Asked(NamedTuple):
         return self.lowest_mbit != self.highest_mbit
 
 
-def _htb(asked: Asked) -> None:
+def _htb(asked: ShapedLinks) -> None:
     if asked.burst_bytes is not None:
         raise ValueError(f"burst_bytes must be null unless shaper=tbf, got {asked.burst_bytes}")
 
 
-def _token_bucket(asked: Asked) -> TokenBucket:
+def _token_bucket(asked: ShapedLinks) -> TokenBucket:
     own = max(
         rate_bytes(asked.highest_mbit) * BURST_US / 1e6, longest_frame_bytes(asked.packet_bytes)
     )
@@ -60,7 +60,7 @@ def _token_bucket(asked: Asked) -> TokenBucket:
     return TokenBucket(burst, asked.queue_bytes + waiting)
 
 
-def _netem_rate(asked: Asked) -> NetemRate:
+def _netem_rate(asked: ShapedLinks) -> NetemRate:
     _htb(asked)
     if asked.offload == "keep":
         raise ValueError(
@@ -77,7 +77,7 @@ def _netem_rate(asked: Asked) -> NetemRate:
     return NetemRate(-(-asked.queue_bytes // FRAME_BYTES))
 
 
-SHAPERS: dict[str, Callable[[Asked], LoneQdisc | None]] = {
+SHAPERS: dict[str, Callable[[ShapedLinks], LoneQdisc | None]] = {
     HTB: _htb,
     TBF: _token_bucket,
     NETEM_RATE: _netem_rate,

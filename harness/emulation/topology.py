@@ -119,7 +119,7 @@ class Topology(Shaping, ABC):
     def alone(self, profile: Profile, dilation: float) -> links.LoneQdisc | None:
         """What shapes links of `profile` in place of HTB; ValueError where it cannot."""
         extremes = profile.extremes()
-        asked = shapers.Asked(
+        asked = shapers.ShapedLinks(
             lowest_mbit=extremes.lowest_mbit / dilation,
             highest_mbit=extremes.highest_mbit / dilation,
             update_s=self.update_s,

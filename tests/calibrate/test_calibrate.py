@@ -9,7 +9,7 @@ import yaml
 
 from harness.calibrate import __main__ as command
 from harness.calibrate import choice, compression, fit, links, windows
-from harness.calibrate.windows import Windows
+from harness.calibrate.windows import TcpWindows
 from harness.fidelity.bench import Bench
 from harness.fidelity.measured import RowPredictor
 from harness.preview import composed
@@ -64,7 +64,7 @@ def test_what_is_written_is_a_choice_of_network_that_can_be_simulated(choices):
 def test_what_windows_and_rates_told_is_written(choices):
     shares = {50: 0.9, 800: 0.94}
     found = fit.Links(0.0001, 0.001, 0.95, 0.02, 0.1, 0.0, efficiencies=shares)
-    told = yaml.safe_load(choice.text(found, {}, Windows(2_000_000, 14_480, 0.05, 0.2)))
+    told = yaml.safe_load(choice.text(found, {}, TcpWindows(2_000_000, 14_480, 0.05, 0.2)))
     assert told["efficiencies"] == shares
     assert (told["window_bytes"], told["initial_window_bytes"]) == (2_000_000, 14_480)
     settings, _ = composed(["network=simulated", "network.efficiencies={50: 0.9, 800: 0.94}",
