@@ -64,8 +64,8 @@ def _netem_rate(asked: ShapedLinks) -> NetemRate:
     _htb(asked)
     if asked.offload == "keep":
         raise ValueError(
-            "offload must be auto or off with shaper=netem_rate, whose limit counts packets of any "
-            "length, got 'keep'"
+            "offload must be auto or off for a shaper whose limit counts packets of any length, as "
+            "netem_rate, got 'keep'"
         )
     drained_s = asked.queue_bytes / rate_bytes(asked.lowest_mbit)
     if asked.changes and drained_s > asked.update_s:
