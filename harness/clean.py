@@ -13,9 +13,9 @@ from pathlib import Path
 
 from harness.emulation import ledger
 from harness.emulation.links import NetworkError
+from harness.locks import directory_lock, holder
 from harness.records import status
 from harness.records.status import temporary
-from harness.runner.locks import directory_lock, holder
 
 LEDGERS = "/var/lib/gradnet"  # as in conf/network/host.yaml
 

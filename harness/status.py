@@ -14,11 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from harness import locks
 from harness.clock import minutes_of
 from harness.records import status
 from harness.records.run_directory import read_json
 from harness.records.sweep_folder import AskedRun, SweepFolder, sweeps
-from harness.runner import locks
 
 LOOK_S = 2.0
 MOST_NAMED = 8  # runs of a kind, a line each

@@ -17,7 +17,7 @@ from pyroute2 import IPRoute
 from harness.emulation.libc import call
 from harness.emulation.namespaces import CLONE_NEWNET
 from harness.emulation.user_namespace import enter
-from harness.runner.locks import PLACES
+from harness.locks import PLACES
 
 
 def main() -> NoReturn:

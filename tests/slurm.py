@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 from pyroute2 import IPRoute
 
-from harness.runner.locks import PLACES
+from harness.locks import PLACES
 from tests.launching import ROOT, until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "unshare")

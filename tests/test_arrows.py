@@ -48,9 +48,10 @@ ROOMS = {  # of harness/, below the commands: what each may import of the others
     "engine": "clock config records workloads",
     "emulation": "config records",
     "trackers": "config records",
-    "virtual": "clock config engine records workloads",
+    "virtual": "clock config engine locks records workloads",
     "reporting": "config records studies workloads",
-    "runner": "clock config emulation engine records virtual workloads",
+    "locks": "config records",
+    "runner": "clock config emulation engine locks records virtual workloads",
     "constraints": "config emulation engine records workloads",
     "validation": "config constraints records",
 }

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from harness import locks
 from harness.config.scales import compose
 from harness.doctor import kernel, machine, permissions, programs, trial
 from harness.doctor.composition import build
 from harness.doctor.findings import Finding, told
 from harness.doctor.show import plain, verdict
 from harness.emulation import capabilities
-from harness.runner import locks
 from tests.emulation.inside import MAPPED
 from tests.emulation.test_rootless import as_user, interpreter
 from tests.launching import TINY, completed, harness, network_namespaces, until

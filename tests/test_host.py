@@ -22,8 +22,8 @@ from harness.emulation.host import Host
 from harness.emulation.libc import call
 from harness.emulation.namespaces import Namespace
 from harness.emulation.user_namespace import MOUNTS
+from harness.locks import PLACES
 from harness.reporting.analysis.load import runs
-from harness.runner.locks import PLACES
 from tests import fork_server, launching
 from tests.aftermath import SETTLED
 from tests.emulation import inside, machines

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from harness import status as command
+from harness.locks import directory_to_ourselves
 from harness.records import status
 from harness.records.sweep_folder import AskedRun, JobEnding, SweepFolder
-from harness.runner.locks import directory_to_ourselves
 
 HOUR_S = 3600
 

@@ -19,8 +19,8 @@ import torch.distributed as dist
 from harness.calibrate.ranks import group_of_all, on_ranks
 from harness.emulation import user_namespace
 from harness.engine.exchange.workers import Workers
+from harness.locks import machine_to_ourselves
 from harness.records import environment
-from harness.runner.locks import machine_to_ourselves
 
 COLLECTIVES = ("all_reduce", "all_gather")
 LEAST_BYTES = 64  # of a tensor, whose time is all latency

@@ -24,7 +24,7 @@ from harness.emulation.star import Star
 from harness.fidelity.bench import CROSSINGS, Bench
 from harness.fidelity.measured import RowPredictor
 from harness.fidelity.rows import Measurement, RowSelector
-from harness.runner.locks import machine_to_ourselves
+from harness.locks import machine_to_ourselves
 from profiles.static import Static
 
 RTTS_MS = (40.0, 160.0)

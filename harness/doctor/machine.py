@@ -6,12 +6,12 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from harness import locks
 from harness.clean import LEDGERS
 from harness.config.run import Run
 from harness.doctor.composition import Composition
 from harness.doctor.findings import Finding
 from harness.emulation.ledger import SUFFIX
-from harness.runner import locks
 
 GIB = 1 << 30
 # Measured on CPU, proportional set sizes: runner and supervisor 0.6 to 0.7 GiB; a worker of the

@@ -17,6 +17,7 @@ from harness.config.run import Run
 from harness.config.settings import BadSetting, Settings
 from harness.emulation.user_namespace import SHELL_SIGNAL
 from harness.engine.training.resume import Resumed
+from harness.locks import directory_to_ourselves, machine_to_ourselves
 from harness.records import checkpoint, environment, status
 from harness.records.run_directory import (
     TABLES,
@@ -28,7 +29,6 @@ from harness.records.run_directory import (
 )
 from harness.runner import going_on, previous_result, scratch
 from harness.runner.fork_server import Supervisor
-from harness.runner.locks import directory_to_ourselves, machine_to_ourselves
 from harness.runner.progress import Progress
 
 POLL_S = 0.1

@@ -13,9 +13,9 @@ from compressors import kernels
 from harness.config.run import Run
 from harness.engine.training import forms
 from harness.engine.training.resume import resumed
+from harness.locks import directory_to_ourselves
 from harness.records import environment, status, summary
 from harness.records.run_directory import Events, read_events, write_json
-from harness.runner.locks import directory_to_ourselves
 from harness.virtual.crew import virtual
 from harness.virtual.curve import Curve, Kept, find, is_apart, key_of
 from harness.virtual.network import Simulated

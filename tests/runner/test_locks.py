@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from harness import locks
 from harness.config.settings import BadSetting
-from harness.runner import locks, mounts, run
+from harness.records import mounts
+from harness.runner import run
 from tests.launching import until
 from tests.test_settings import settings
 

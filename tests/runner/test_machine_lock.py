@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.runner.locks import WAITING, holder, machine_lock, machine_to_ourselves
+from harness.locks import WAITING, holder, machine_lock, machine_to_ourselves
 from tests.aftermath import PLAIN, SETTLED, SOON_S, Scene, finished_run, status, traces
 from tests.launching import runs
 

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from harness.config.typed import BadSetting
-from harness.runner import mounts
+from harness.records import mounts
 
 # Which all users share, and all network namespaces; tests/machine.py covers them.
 PLACES = (Path("/run/lock"), Path("/tmp"))
