@@ -3,7 +3,8 @@
 Kolehmainen et al., 2025: m <- mu m + eta mean(w - a) + eta (mean(a) - a); a <- a + m; w <- a, with
 means over the pair of weights w and anchors a. The two means come to mean(w) - a, so one message of
 the weights suffices, and a - mean(w) is a pseudo-gradient of the outer optimizer. Nobody waits for
-anybody but its partner, and no two workers need to have equal weights.
+anybody but its partner, and no two workers need to have equal weights. So no compressor is allowed:
+without an anchor that both know, mean(a) - a needs the weights themselves, and of them not a part.
 """
 
 from collections.abc import Callable, Mapping
