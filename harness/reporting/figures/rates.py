@@ -19,6 +19,7 @@ from harness.reporting.figures.theme import (
 
 HEIGHT_IN = 4.2
 RATE = "rate of every link (Mbit/s)"
+NOTED_IN = 0.17  # of a line of a legend that has notes
 FIRST_SIZE = 11  # points, of the marker of who is first at a rate; others have matplotlib's
 
 
@@ -62,17 +63,22 @@ def needed_rates(lines: Mapping[str, pd.Series], label: str, title: str = "") ->
 
 
 @mpl.rc_context(LOOK)
-def times_over_rates(lines: Mapping[str, pd.DataFrame], label: str, title: str = "") -> Figure:
+def times_over_rates(
+    lines: Mapping[str, pd.DataFrame],
+    label: str,
+    title: str = "",
+    notes: Mapping[str, str] = {},  # noqa: B006  read only
+) -> Figure:
     """Mean times by rate, in columns mean_s, low_s and high_s; who is first at a rate is larger.
 
-    nan where a method does not come there at that rate in all runs; one that never does is told in
-    the legend.
+    nan where a method does not come there at that rate in all runs. `notes` are for the legend.
     """
     known = {name: each for name, each in lines.items() if each.mean_s.notna().any()}
     figure, axes = _sheet({name: each.mean_s for name, each in known.items()}, title)
+    figure.set_figheight(HEIGHT_IN + NOTED_IN * len(lines))
     looks = styles(lines)
     for name, each in lines.items():
-        look, told = looks[name], name if name in known else f"{name}: never in all runs"
+        look, told = looks[name], f"{name}: {notes[name]}" if name in notes else name
         apart = each.mean_s - each.low_s, each.high_s - each.mean_s
         axes.errorbar(each.index, each.mean_s, yerr=apart, label=told, color=look.color,
                       marker=look.marker, capsize=2,

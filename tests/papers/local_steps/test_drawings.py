@@ -38,6 +38,17 @@ def test_time_to_the_target_is_a_mean_of_pairs_that_all_reach_it() -> None:
     assert sorted(places) == [[2.0, 60.0], [8.0, 32.0]]
 
 
+def test_seeds_that_a_method_lacks_are_left_out_and_who_falls_short_is_told() -> None:
+    short = rows("diloco_h=8", 2, [50, 900], reached=False)
+    table = pd.concat([rows("allreduce", 2, [90, 110]), short], ignore_index=True)
+    more = rows("allreduce", 2, [5, 5]).assign(seed=[7, 8])
+    figure = TO_TARGET(pd.concat([table, more], ignore_index=True))
+    line = figure.axes[0].containers[0].lines[0]
+    assert line.get_xydata().tolist() == [[2.0, 100.0]]
+    told = [each.get_text() for each in figure.legends[0].get_texts()]
+    assert told == ["allreduce", "diloco_h=8: 1 of 2 reach it"]
+
+
 def test_runs_of_others_are_no_figure() -> None:
     with pytest.raises(NothingToDraw):
         TO_TARGET(rows("allreduce", 2, [1, 2]).assign(experiment="another"))
