@@ -44,7 +44,8 @@ def test_kept_tables_have_todays_names_whenever_they_were_written(tmp_path):
 @pytest.mark.parametrize("name", PAPERS)
 def test_what_is_told_again_without_a_change_changes_nothing(name):
     before = read(KEPT / name)
-    assert not any(before[each].duplicated(about).any() for each, about in BY_RUNS.items())
+    told = {each: about for each, about in BY_RUNS.items() if each in before}
+    assert not any(before[each].duplicated(about).any() for each, about in told.items())
     for experiment in before["runs"].experiment.unique():
         found = merged(before, of(before, experiment), [experiment])
         assert set(found) == set(before)

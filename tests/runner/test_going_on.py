@@ -45,10 +45,14 @@ def interrupted(asked: Settings, patched: pytest.MonkeyPatch, after: int) -> Pat
             signal.pthread_kill(main.ident, signal.SIGINT)
             threading.Event().wait(HELD_S)  # a rank's thread: it is not to end meanwhile
 
-    with patched.context() as here:
-        here.setattr(Progress, "now_and_then", told)
-        with pytest.raises(KeyboardInterrupt):
-            run.perform(asked)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
+    try:
+        with patched.context() as here:
+            here.setattr(Progress, "now_and_then", told)
+            with pytest.raises(KeyboardInterrupt):
+                run.perform(asked)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert status.state(asked.run_dir()) == "interrupted"
     return asked.run_dir()
 
