@@ -72,12 +72,7 @@ def cases(only: list[str]) -> Iterator[Case]:
                 rtt_ms, nbytes = 2 * delay_ms, 16 * MIB
                 yield Case("here_gloo", operation, 4, rtt_ms, rate_mbit, nbytes, dilation=DILATION)
     if "blind" in only:  # what the model of losses had not seen
-        for loss, rtt_ms, workers in (
-            (0.005, 30, 4),
-            (0.005, 200, 4),
-            (0.03, 30, 4),
-            (0.01, 80, 2),
-        ):
+        for loss, rtt_ms, workers in BLIND:
             yield Case("here_blind", "all_reduce", workers, rtt_ms, RATE_MBIT, MIB, loss)
     if "losses" in only:
         for loss in LOSSES:
