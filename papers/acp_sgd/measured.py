@@ -13,7 +13,7 @@ import pandas as pd
 
 from harness.reporting.analysis import statistics
 from harness.reporting.claims.base import Runs
-from harness.reporting.claims.numbers import Measure, MeasuredCell, Number, fewer
+from harness.reporting.claims.numbers import Measure, MeasuredCell, Number, fewer, measured_cells
 from papers.acp_sgd import replays, trained
 
 WORKERS = 32
@@ -29,12 +29,7 @@ AT_RANK = {"ACP vs Power-SGD r=32": 32, "ACP vs Power-SGD r=256": 256}
 
 def cells(rows: list[Any]) -> list[MeasuredCell]:
     """Cells of the tables and figures that `_measure` knows."""
-    found = ((row, _measure(row)) for row in rows)
-    return [
-        MeasuredCell(row, measure, absolute=row.metric == "final_accuracy")
-        for row, measure in found
-        if measure
-    ]
+    return measured_cells(rows, _measure, absolute="final_accuracy")
 
 
 def notes(row: Any, rows: pd.DataFrame, found: Number) -> list[str]:

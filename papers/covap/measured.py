@@ -12,7 +12,7 @@ import pandas as pd
 
 from harness.reporting.analysis import statistics
 from harness.reporting.claims.base import Group, NoSuchRuns, Runs
-from harness.reporting.claims.numbers import Measure, MeasuredCell, Number, fewer
+from harness.reporting.claims.numbers import Measure, MeasuredCell, Number, fewer, measured_cells
 from papers.covap import replays, trained
 
 WORKERS = 64
@@ -30,12 +30,7 @@ TRAINED = {
 
 def cells(rows: list[Any]) -> list[MeasuredCell]:
     """Cells of the tables and figures that `_measure` knows."""
-    found = ((row, _measure(row)) for row in rows)
-    return [
-        MeasuredCell(row, measure, absolute=row.metric == "accuracy")
-        for row, measure in found
-        if measure
-    ]
+    return measured_cells(rows, _measure, absolute="accuracy")
 
 
 def notes(row: Any, rows: pd.DataFrame, found: Number) -> list[str]:

@@ -29,6 +29,14 @@ class MeasuredCell(NamedTuple):
     absolute: bool
 
 
+def measured_cells(
+    rows: list[Any], measure: Callable[[Any], Measure | None], absolute: str
+) -> list[MeasuredCell]:
+    """Cells for those of `rows` that `measure` knows; of the metric `absolute` numbers as such."""
+    found = ((row, measure(row)) for row in rows)
+    return [MeasuredCell(row, known, row.metric == absolute) for row, known in found if known]
+
+
 def mean(group: Group, column: str, method: str) -> Number:
     """Over seeds."""
     return Number(*statistics.interval(group.rows(method)[column]))
