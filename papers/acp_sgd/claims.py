@@ -171,6 +171,7 @@ for experiment, models in trained.MODELS.items():
                 f"{said}: ACP-SGD ends as accurate as {name}",
                 trained.ends_as(model, rival, experiment),
                 repeats="acp_fig6" if own else "",
+                regime=trained.PUBLISHED if own else trained.STAND_IN,
                 cells=[],
             )
         for ablated, name in (

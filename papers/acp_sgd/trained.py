@@ -2,7 +2,7 @@
 
 from harness.reporting.claims import rules
 from harness.reporting.claims.base import Found, Group, Runs, above, below, listed
-from harness.reporting.claims.guards import Controls
+from harness.reporting.claims.guards import Controls, Regime
 from harness.reporting.claims.rules import Rule
 
 TRAINED, ON_A_GPU = "acp_fig6", "acp_fig6_glyphs"
@@ -15,6 +15,8 @@ FORGETS = {  # method: share of the dense accuracy that it has to lose, as in DC
 }
 NETS = {"ResNet-18": "resnet18_cifar", "VGG-16": "vgg16_cifar"}  # the paper's own
 MODELS = {TRAINED: STAND_INS, ON_A_GPU: NETS}  # by experiment
+STAND_IN = Regime()
+PUBLISHED = Regime(steps=29_400)  # 300 epochs of 50,000 images, 4 workers of batch 128
 CONTROLS = [
     Controls(model, "glyphs", experiment, FORGETS)
     for experiment, models in MODELS.items()

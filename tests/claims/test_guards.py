@@ -94,6 +94,10 @@ def test_a_regime_is_of_what_runs_had():
     assert judged(*FAST, *SLOW, regime=Regime(workers=4, sends=1)).verdict == HOLDS
     hidden = table(*pairs("allreduce", 1.0, ccr=0.1))
     assert "0.1, not within 0.5 to 9" in Regime(ccr=(0.5, 9)).differs(hidden)
+    steps = int(hidden.steps.min())
+    told = Regime(steps=steps + 1).differs(hidden)
+    assert f"{steps:,} steps, published with {steps + 1:,}" in told
+    assert not Regime(steps=steps).differs(hidden)
 
 
 def test_inputs_and_arithmetic_are_by_construction():

@@ -33,12 +33,15 @@ class Regime(NamedTuple):
     workers: int | None = None
     sends: float | None = None  # of each coordinate, at least: steps times density
     ccr: tuple[float, float] | None = None  # communication over computation without compression
+    steps: int | None = None  # at least
 
     def differs(self, rows: pd.DataFrame) -> str:
         """Say in what `rows` are of another regime."""
         said = []
         if self.workers and (rows.workers != self.workers).any():
             said.append(f"{rows.workers.iloc[0]} workers, published with {self.workers}")
+        if self.steps and (rows.steps < self.steps).any():
+            said.append(f"{rows.steps.min():,} steps, published with {self.steps:,}")
         sends = (rows.steps * rows.density).groupby(rows.method).mean()
         if self.sends and len(few := sends[sends < self.sends]):
             told = ", ".join(f"{method} {value:.2g}" for method, value in few.items())
