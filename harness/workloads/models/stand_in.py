@@ -169,13 +169,16 @@ class Layer(nn.Module):
         self.linear = nn.Linear(width, rows, bias=False)
         nn.init.kaiming_normal_(self.linear.weight, nonlinearity="relu")
         self.width, self.groups = width, ceil(rows / width)
-        self.share = (depth * self.groups) ** -0.5  # what x gains stays as large as x was at first
+        share = (depth * self.groups) ** -0.5  # what x gains stays as large as x was at first
+        # Of each `width` units, [groups, 1]; no buffer, as every rank would keep one of its own.
+        signs = [share, -share] * self.groups
+        self.signs = torch.tensor(signs[: self.groups])[:, None]
 
     def forward(self, x: Tensor) -> Tensor:
         units = functional.relu(self.linear(functional.layer_norm(x, (self.width,))))
         missing = self.groups * self.width - units.shape[1]
         units = functional.pad(units, (0, missing)).view(-1, self.groups, self.width)
-        return x + self.share * (units[:, ::2].sum(1) - units[:, 1::2].sum(1))
+        return x + (units * self.signs.to(x.device)).sum(1)
 
 
 @dataclass(frozen=True)
