@@ -26,7 +26,6 @@ from harness.runner.first_process import (
     proof_after,
     proof_of,
     require_played,
-    to_its_end,
 )
 from harness.runner.pauses import Pauses
 
@@ -35,11 +34,7 @@ QUIET_S = 0.05  # without a byte on any link: what proved them has left
 
 
 def supervise(run_dir: Path) -> None:
-    """The run, to its end, which status.json then tells; only in process 1 of a pid namespace."""
-    to_its_end(run_dir, _supervise)
-
-
-def _supervise(run_dir: Path) -> None:
+    """The run, from its network on; however it ends, `first_process.to_its_end` tells it."""
     run = asked(Settings.read(run_dir))
     clock, events = Clock(run.emulation.dilation), Events(run_dir)
     with run.network.up(run.nodes, run.profile, clock.dilation) as network:

@@ -85,7 +85,7 @@ class Supervisor:
     ) -> None:
         """Start it; it writes to `log` and holds `lock`, both descriptors.
 
-        Its process 1 calls `supervise` of the module `program`; `variables` are of its environment.
+        Its process 1 does `supervise` of the module `program`; `variables` are of its environment.
         """
         if _loaded and not _loaded[0].forks(program):
             _loaded.pop().close()
@@ -180,7 +180,9 @@ def _be_supervisor(
         network.guard()
         user_namespace.enter(network.own_namespace)
         setproctitle(f"harness: supervisor of {run_dir}")
-        supervise(run_dir)
+        from harness.runner.first_process import to_its_end  # no run in virtual time needs it
+
+        to_its_end(run_dir, supervise)
         code = 0
     except BaseException:
         traceback.print_exc()

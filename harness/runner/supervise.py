@@ -27,7 +27,6 @@ from harness.runner.first_process import (
     proof_after,
     proof_of,
     require_played,
-    to_its_end,
 )
 from harness.runner.pauses import Pauses, processes
 from harness.workloads.buckets import largest_bucket_bytes
@@ -36,11 +35,7 @@ LEAST_TIMEOUT_S, PATIENCE = 60.0, 10  # of a collective; times its bucket at the
 
 
 def supervise(run_dir: Path) -> None:
-    """The run, to its end, which status.json then tells; only in process 1 of a pid namespace."""
-    to_its_end(run_dir, _supervise)
-
-
-def _supervise(run_dir: Path) -> None:
+    """The run, from its network on; however it ends, `first_process.to_its_end` tells it."""
     settings = Settings.read(run_dir)
     run = settings.run()
     assert isinstance(run.network, Packets)
