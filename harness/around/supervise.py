@@ -15,8 +15,7 @@ from harness.clock import Clock
 from harness.config.settings import Settings
 from harness.emulation.network import Network
 from harness.emulation.profile_player import Player
-from harness.records import environment
-from harness.records.run_directory import Events, write_json
+from harness.records.run_directory import Events
 from harness.runner.first_process import (
     POLL_S,
     RunFailed,
@@ -24,7 +23,7 @@ from harness.runner.first_process import (
     look_for_the_end,
     played,
     proof_after,
-    proof_of,
+    prove,
     require_played,
 )
 from harness.runner.pauses import Pauses
@@ -38,12 +37,8 @@ def supervise(run_dir: Path) -> None:
     run = asked(Settings.read(run_dir))
     clock, events = Clock(run.emulation.dilation), Events(run_dir)
     with run.network.up(run.nodes, run.profile, clock.dilation) as network:
-        proof = proof_of(network)
-        found = {**environment.describe(), "seed": run.seed, "dilation": clock.dilation}
-        found |= {"folder": str(Path.cwd()), "network": network.describe(), "proof": proof}
-        write_json(run_dir / "environment.json", found)
-        if proof["readback"]:
-            raise RunFailed("network is not as intended: " + "; ".join(proof["readback"]))
+        told = {"seed": run.seed, "dilation": clock.dilation, "folder": str(Path.cwd())}
+        proof = prove(network, run_dir, told)
         events.append("network_up", nodes=run.nodes)
         _wait_until_quiet(network)
         course = UnderWay(run, network, clock, events)

@@ -19,7 +19,7 @@ from harness.emulation.audit import worst
 from harness.emulation.network import Network
 from harness.emulation.profile_player import Player
 from harness.emulation.rendezvous import RunEnded
-from harness.records import status
+from harness.records import environment, status
 from harness.records.run_directory import Events, refusal, write_json
 from harness.runner.pauses import Pauses
 
@@ -57,14 +57,23 @@ def _told(run_dir: Path, error: str) -> str:
     return "; ".join(filter(None, [refusal(run_dir), error]))
 
 
-def proof_of(network: Network) -> dict[str, Any]:
-    """Measurements before step 0 that prove the network is as it is said to be."""
-    return {
+def prove(network: Network, run_dir: Path, told: dict[str, Any]) -> dict[str, Any]:
+    """Measurements before step 0 that prove the network is as it is said to be.
+
+    Writes environment.json, in which `told` is too. RunFailed where the network is another.
+    """
+    proof: dict[str, Any] = {
         "ceiling": network.ceiling()._asdict(),
         "probe": [probe._asdict() for probe in network.probe()],
         "round_trips": [trip._asdict() for trip in network.round_trips()],
         "readback": sum(network.gather("readback", network.verify()), []),
     }
+    # This also loads the compiled kernels, here, so that ranks are forked with them.
+    found = environment.describe() | told | {"network": network.describe(), "proof": proof}
+    write_json(run_dir / "environment.json", found)
+    if proof["readback"]:
+        raise RunFailed("network is not as intended: " + "; ".join(proof["readback"]))
+    return proof
 
 
 @contextmanager

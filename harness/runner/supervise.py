@@ -14,8 +14,7 @@ from harness.emulation.profile_player import Player
 from harness.engine.training import forms
 from harness.engine.training.resume import resumed
 from harness.engine.training.worker import LocalRanks
-from harness.records import environment
-from harness.records.run_directory import Events, Table, read_events, write_json
+from harness.records.run_directory import Events, Table, read_events
 from harness.runner import launch, server, validity
 from harness.runner.agents import Agents, cause, is_ours
 from harness.runner.first_process import (
@@ -25,7 +24,7 @@ from harness.runner.first_process import (
     look_for_the_end,
     played,
     proof_after,
-    proof_of,
+    prove,
     require_played,
 )
 from harness.runner.pauses import Pauses, processes
@@ -44,13 +43,8 @@ def supervise(run_dir: Path) -> None:
     with run.network.up(run.nodes, run.profile, clock.dilation) as network:
         here = run.device_type(len(network.local) * run.workers_per_node)
         _require_same(network.gather("settings", settings.identity() | {"device": here}))
-        proof = proof_of(network)
-        # This also loads the compiled kernels, here, so that the ranks are forked with them.
-        found = {**environment.describe(), "seed": run.seed, "dilation": clock.dilation}
-        found |= {"network": network.describe(), "proof": proof, "forms": forms.told(run)}
-        write_json(run_dir / "environment.json", found)
-        if proof["readback"]:
-            raise RunFailed("network is not as intended: " + "; ".join(proof["readback"]))
+        told = {"seed": run.seed, "dilation": clock.dilation, "forms": forms.told(run)}
+        proof = prove(network, run_dir, told)
         Table(run_dir, "collectives.csv").header()
         events.append("network_up", nodes=run.nodes)
         agents = _start(run_dir, run, network, clock)
