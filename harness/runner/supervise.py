@@ -41,8 +41,7 @@ def supervise(run_dir: Path) -> None:
     begin, events = resumed(run.resume_from), Events(run_dir)
     clock = Clock(run.emulation.dilation, begin.manifest.time_s if begin else 0.0)
     with run.network.up(run.nodes, run.profile, clock.dilation) as network:
-        here = run.device_type(len(network.local) * run.workers_per_node)
-        _require_same(network.gather("settings", settings.identity() | {"device": here}))
+        _require_same(settings, run, network)
         told = {"seed": run.seed, "dilation": clock.dilation, "forms": forms.told(run)}
         proof = prove(network, run_dir, told)
         Table(run_dir, "collectives.csv").header()
@@ -66,8 +65,10 @@ def supervise(run_dir: Path) -> None:
     conclude(run_dir, summary)
 
 
-def _require_same(identities: list[dict[str, Any]]) -> None:
-    """Require that every machine of the run was given the same settings."""
+def _require_same(settings: Settings, run: Run, network: Network) -> None:
+    """Require that every machine of the run has the same settings, and comes to the same device."""
+    device = run.device_type(len(network.local) * run.workers_per_node)
+    identities = network.gather("settings", settings.identity() | {"device": device})
     flat = [{".".join(keys): value for keys, value in leaves(each)} for each in identities]
     for machine, other in enumerate(flat):
         for key in sorted({*flat[0], *other}):

@@ -65,6 +65,8 @@ def test_too_few_are_left_alone_or_refused(machine: Any) -> None:
         check(run_of("workers=4", "device=cuda"))
 
 
-def test_machines_that_come_to_other_devices_are_named() -> None:
+def test_machines_that_come_to_other_devices_are_named(machine: Any) -> None:
+    chosen, other = settings("model=mlp", "workers=2"), {"device": "cpu"}
+    network: Any = SimpleNamespace(local=[0], gather=lambda name, own: [own, own | other])
     with pytest.raises(RunFailed, match="^device is 'cuda' on machine 0 and 'cpu' on 1$"):
-        _require_same([{"device": "cuda"}, {"device": "cpu"}])
+        _require_same(chosen, chosen.run(), network)
