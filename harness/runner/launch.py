@@ -2,9 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NoReturn
 
 import torch._dynamo  # noqa: F401  DDP imports it; once here saves every rank two seconds
 import torchvision  # noqa: F401  likewise
@@ -13,80 +12,82 @@ from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, launch_agent
 
-from harness.engine.training.worker import log_to, main
+from harness.clock import Clock
+from harness.config.run import Run
+from harness.emulation.network import Network
+from harness.engine.training import worker
 from harness.records.run_directory import Events
 from harness.runner import store, transport
+from harness.runner.agents import Agents
+from harness.workloads.buckets import largest_bucket_bytes
+
+LEAST_TIMEOUT_S, PATIENCE = 60.0, 10  # of a collective; times its bucket at the lowest rate
+OfRanks = tuple[Path, Run, Clock, float, worker.LocalRanks]  # arguments of worker.main
 
 
-class Node(NamedTuple):
-    """Place of one agent in the job."""
-
-    number: int
-    address: str
-    interface: str
-
-
-class Job(NamedTuple):
-    """Settings that all agents of a run share."""
-
-    run_dir: Path
-    nodes: int
-    workers_per_node: int
-    first_address: str
-    start_s: float  # deadline for the rendezvous
-    arguments: tuple[Any, ...]  # of harness.engine.training.worker.main, after the run directory
+def start(run_dir: Path, run: Run, network: Network, clock: Clock) -> Agents:
+    """Fork a torchrun agent into every node of this machine."""
+    each = run.workers_per_node
+    local = worker.LocalRanks(network.local[0] * each, len(network.local) * each)
+    of_ranks = run_dir, run, clock, exchange_timeout_s(run), local
+    agents = Agents(run_dir, local.local_world_size, network.check)
+    for node in network.local:
+        with network.entered(node):
+            pid = os.fork()
+            if pid == 0:  # inside the block: leaving it would leave the namespace
+                _be_agent(node, network, of_ranks)
+        agents.running[pid] = node
+    return agents
 
 
-def start_agent(node: Node, job: Job, entered: Callable) -> int:
-    """Fork the torchrun agent of `node` inside its namespace; returns its process id.
-
-    `entered` is a context manager that puts this thread into the node's network namespace.
-    """
-    with entered(node.number):
-        pid = os.fork()
-        if pid == 0:  # inside the block: leaving it would leave the namespace
-            _run_agent(node, job)
-    return pid
+def exchange_timeout_s(run: Run) -> float:
+    """Real seconds one collective may take; generous, as a silent peer is rare and slow is not."""
+    if run.timeouts.exchange_s is not None:
+        return run.timeouts.exchange_s
+    shapes = {name: parameter.shape for name, parameter in run.shapes().named_parameters()}
+    largest_bits = 8 * largest_bucket_bytes(shapes, run.bucket_mb)
+    lowest_bits_per_s = 1e6 * run.profile.extremes().lowest_mbit / run.emulation.dilation
+    return max(LEAST_TIMEOUT_S, PATIENCE * largest_bits / lowest_bits_per_s)
 
 
-def _run_agent(node: Node, job: Job) -> None:
+def _be_agent(node: int, network: Network, of_ranks: OfRanks) -> NoReturn:
     """The agent's process: what `torchrun` does, then exit without coming back."""
-    status = 1
+    status, run_dir = 1, of_ranks[0]
     try:
-        setproctitle(f"harness: torchrun agent of node {node.number}")
-        log_to(job.run_dir / "logs" / f"node{node.number}.log")
-        os.environ.update(transport.environment(node.interface))
-        launch_agent(_config(node, job), _worker, [str(job.run_dir), *job.arguments])
+        setproctitle(f"harness: torchrun agent of node {node}")
+        worker.log_to(run_dir / "logs" / f"node{node}.log")
+        os.environ.update(transport.environment(network.interface))
+        launch_agent(_config(node, network, *of_ranks[:2]), _worker, [*of_ranks])
         status = 0
     except ChildFailedError as error:
         for rank, failure in error.failures.items():
-            Events(job.run_dir).append("worker_lost", rank=rank, exitcode=failure.exitcode)
+            Events(run_dir).append("worker_lost", rank=rank, exitcode=failure.exitcode)
     except BaseException as error:
         print(f"torchrun agent: {error!r}", file=sys.stderr)
-        Events(job.run_dir).append("agent_failed", node=node.number, error=repr(error))
+        Events(run_dir).append("agent_failed", node=node, error=repr(error))
     finally:
         sys.stderr.flush()
         os._exit(status)
 
 
-def _worker(*arguments: Any) -> None:
+def _worker(*of_rank: Any) -> None:
     setproctitle(f"harness: worker rank {os.environ['RANK']}")
-    main(*arguments)
+    worker.main(*of_rank)
 
 
-def _config(node: Node, job: Job) -> LaunchConfig:
+def _config(node: int, network: Network, run_dir: Path, run: Run) -> LaunchConfig:
     return LaunchConfig(
-        min_nodes=job.nodes,
-        max_nodes=job.nodes,
-        nproc_per_node=job.workers_per_node,
+        min_nodes=network.size,
+        max_nodes=network.size,
+        nproc_per_node=run.workers_per_node,
         run_id="run",  # equal on all machines; the rendezvous is of one run anyway
         rdzv_backend=store.BACKEND,
-        rdzv_endpoint=f"{job.first_address}:{transport.PORT}",
-        rdzv_configs={"rank": node.number, "timeout": job.start_s},
-        local_addr=node.address,
+        rdzv_endpoint=f"{network.addresses[0]}:{transport.PORT}",
+        rdzv_configs={"rank": node, "timeout": run.timeouts.start_s},
+        local_addr=network.addresses[node],
         max_restarts=0,
         monitor_interval=0.05,
         start_method="fork",
         shutdown_timeout=1,
-        logs_specs=DefaultLogsSpecs(log_dir=str(job.run_dir / "logs" / "agents")),
+        logs_specs=DefaultLogsSpecs(log_dir=str(run_dir / "logs" / "agents")),
     )

@@ -13,7 +13,6 @@ from harness.emulation.network import Network
 from harness.emulation.profile_player import Player
 from harness.engine.training import forms
 from harness.engine.training.resume import resumed
-from harness.engine.training.worker import LocalRanks
 from harness.records.run_directory import Events, Table, read_events
 from harness.runner import launch, server, validity
 from harness.runner.agents import Agents, cause, is_ours
@@ -28,9 +27,6 @@ from harness.runner.first_process import (
     require_played,
 )
 from harness.runner.pauses import Pauses, processes
-from harness.workloads.buckets import largest_bucket_bytes
-
-LEAST_TIMEOUT_S, PATIENCE = 60.0, 10  # of a collective; times its bucket at the lowest rate
 
 
 def supervise(run_dir: Path) -> None:
@@ -46,7 +42,8 @@ def supervise(run_dir: Path) -> None:
         proof = prove(network, run_dir, told)
         Table(run_dir, "collectives.csv").header()
         events.append("network_up", nodes=run.nodes)
-        agents = _start(run_dir, run, network, clock)
+        start = server.start if run.parallel.servers else launch.start
+        agents = start(run_dir, run, network, clock)
         with played(network, clock, run_dir, events) as player:
             _reach_step_0(agents, clock, player, run.timeouts.start_s)
             network.gather("step 0", None)
@@ -75,36 +72,6 @@ def _require_same(settings: Settings, run: Run, network: Network) -> None:
             here, there = flat[0].get(key), other.get(key)
             if here != there:
                 raise RunFailed(f"{key} is {here!r} on machine 0 and {there!r} on {machine}")
-
-
-def exchange_timeout_s(run: Run) -> float:
-    """Real seconds one collective may take; generous, as a silent peer is rare and slow is not."""
-    if run.timeouts.exchange_s is not None:
-        return run.timeouts.exchange_s
-    shapes = {name: parameter.shape for name, parameter in run.shapes().named_parameters()}
-    largest_bits = 8 * largest_bucket_bytes(shapes, run.bucket_mb)
-    lowest_bits_per_s = 1e6 * run.profile.extremes().lowest_mbit / run.emulation.dilation
-    return max(LEAST_TIMEOUT_S, PATIENCE * largest_bits / lowest_bits_per_s)
-
-
-def _start(run_dir: Path, run: Run, network: Network, clock: Clock) -> Agents:
-    if run.parallel.servers:
-        return server.start(run_dir, run, network, clock)
-    each = run.workers_per_node
-    local = LocalRanks(network.local[0] * each, len(network.local) * each)
-    job = launch.Job(
-        run_dir=run_dir,
-        nodes=network.size,
-        workers_per_node=each,
-        first_address=network.addresses[0],
-        start_s=run.timeouts.start_s,
-        arguments=(run, clock, exchange_timeout_s(run), local),
-    )
-    agents = Agents(run_dir, local.local_world_size, network.check)
-    for index in network.local:
-        node = launch.Node(index, network.addresses[index], network.interface)
-        agents.running[launch.start_agent(node, job, network.entered)] = index
-    return agents
 
 
 def _reach_step_0(agents: Agents, clock: Clock, player: Player, start_s: float) -> None:

@@ -42,17 +42,16 @@ class LocalRanks(NamedTuple):
 
 
 def main(
-    run_dir: str, run: Run, clock: Clock, exchange_timeout_s: float, local: LocalRanks
+    run_dir: Path, run: Run, clock: Clock, exchange_timeout_s: float, local: LocalRanks
 ) -> None:
     """Run this rank, as torchrun's environment names it; never returns normally after a failure."""
     rank = int(os.environ["RANK"])
-    folder = Path(run_dir)
-    log_to(folder / "logs" / f"rank{rank}.log")
+    log_to(run_dir / "logs" / f"rank{rank}.log")
     try:
-        _run(folder, run, rank, clock, exchange_timeout_s, local)
+        _run(run_dir, run, rank, clock, exchange_timeout_s, local)
     except BaseException as error:
         try:
-            report(folder, rank, error)
+            report(run_dir, rank, error)
         finally:  # also on a full disk
             os._exit(1)  # finalization would keep the sockets open and the peers waiting
 
