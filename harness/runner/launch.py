@@ -3,7 +3,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch._dynamo  # noqa: F401  DDP imports it; once here saves every rank two seconds
 import torchvision  # noqa: F401  likewise
@@ -57,7 +57,7 @@ def _be_agent(node: int, network: Network, of_ranks: OfRanks) -> NoReturn:
         setproctitle(f"harness: torchrun agent of node {node}")
         worker.log_to(run_dir / "logs" / f"node{node}.log")
         os.environ.update(transport.environment(network.interface))
-        launch_agent(_config(node, network, *of_ranks[:2]), _worker, [*of_ranks])
+        launch_agent(_config(node, network, *of_ranks[:2]), worker.main, [*of_ranks])
         status = 0
     except ChildFailedError as error:
         for rank, failure in error.failures.items():
@@ -68,11 +68,6 @@ def _be_agent(node: int, network: Network, of_ranks: OfRanks) -> NoReturn:
     finally:
         sys.stderr.flush()
         os._exit(status)
-
-
-def _worker(*of_rank: Any) -> None:
-    setproctitle(f"harness: worker rank {os.environ['RANK']}")
-    worker.main(*of_rank)
 
 
 def _config(node: int, network: Network, run_dir: Path, run: Run) -> LaunchConfig:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+from setproctitle import setproctitle
 
 from harness.clock import Clock
 from harness.config.local_steps import LocalSteps
@@ -46,30 +47,25 @@ def main(
 ) -> None:
     """Run this rank, as torchrun's environment names it; never returns normally after a failure."""
     rank = int(os.environ["RANK"])
+    setproctitle(f"harness: worker rank {rank}")
     log_to(run_dir / "logs" / f"rank{rank}.log")
     try:
-        _run(run_dir, run, rank, clock, exchange_timeout_s, local)
+        device = _device(run, rank, local)
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // local.local_world_size))
+        torch.manual_seed(run.seed)
+        timeout = timedelta(seconds=exchange_timeout_s)
+        dist.init_process_group(_backend(run, device), timeout=timeout)
+        loop, groups = build_rank(run, run_dir, clock, device, local, timeout)
+        events = Events(run_dir)
+        events.append("rank_ready", rank=rank, pid=os.getpid())
+        loop.run()
+        finished(events, clock, rank, loop, _drifted(loop.gradients, groups[0]))
+        leave(loop, groups)
     except BaseException as error:
         try:
             report(run_dir, rank, error)
         finally:  # also on a full disk
             os._exit(1)  # finalization would keep the sockets open and the peers waiting
-
-
-def _run(
-    run_dir: Path, run: Run, rank: int, clock: Clock, exchange_timeout_s: float, local: LocalRanks
-) -> None:
-    events = Events(run_dir)
-    device = _device(run, rank, local)
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // local.local_world_size))
-    torch.manual_seed(run.seed)
-    timeout = timedelta(seconds=exchange_timeout_s)
-    dist.init_process_group(_backend(run, device), timeout=timeout)
-    loop, groups = build_rank(run, run_dir, clock, device, local, timeout)
-    events.append("rank_ready", rank=rank, pid=os.getpid())
-    loop.run()
-    finished(events, clock, rank, loop, _drifted(loop.gradients, groups[0]))
-    leave(loop, groups)
 
 
 def finished(events: Events, clock: Clock, rank: int, done: Any, drifted: bool = False) -> None:
