@@ -6,11 +6,20 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from pyroute2 import IPRoute
 
-from harness.emulation import ledger, links, nic, placement, tcp_settings, token, watchdog
+from harness.emulation import (
+    ledger,
+    links,
+    nic,
+    placement,
+    tcp_settings,
+    token,
+    user_namespace,
+    watchdog,
+)
 from harness.emulation.direction import Direction, ShapingPoint
 from harness.emulation.links import NetworkError
 from harness.emulation.machines import HostNetwork, Machine
@@ -35,8 +44,6 @@ class Host(Shaping):
     Only rates are shaped, and only between the machines. `master` of null is the machine that what
     started the commands calls the first, `interface` of null the one by which packets go to it.
     """
-
-    own_namespace: ClassVar[bool] = False  # the machine's network is what is shaped
 
     interface: str | None = None
     machine: int | None = None
@@ -91,9 +98,13 @@ class Host(Shaping):
         """Machine 0 has the results; what the others keep is no run of its own."""
         return run_id if self.machine == 0 else f".machines/{run_id}-{self.machine}"
 
-    def guard(self) -> None:
-        """A watchdog for what is borrowed of the machine's own network."""
+    def enter(self) -> None:
+        """Return as process 1 of the run's namespaces, in the machine's own network.
+
+        A watchdog for what is borrowed of it stays outside.
+        """
         watchdog.leave_behind(self._ledger(), self.time_limit_s)
+        user_namespace.enter(own_network=False)
 
     @contextmanager
     def up(self, nodes: int, profile: Profile, dilation: float) -> Iterator[HostNetwork]:

@@ -22,7 +22,6 @@ class Shaping:
     """
 
     in_process: ClassVar[bool] = False  # a run has processes of its own
-    own_namespace: ClassVar[bool] = True  # and a network namespace
 
     queue_ms: float | None = 50.0  # of the profile's highest rate; constant bytes at lower rates
     queue_bytes: int | None = None  # instead of queue_ms
@@ -84,6 +83,3 @@ class Shaping:
     def place(self, run_id: str) -> str:
         """Where, below the experiment's folder, this machine keeps a run."""
         return run_id
-
-    def guard(self) -> None:
-        """Leave behind what must outlive the run; called in the enclosing process, before it."""

@@ -84,6 +84,10 @@ class Topology(Shaping, ABC):
         if extremes.flows:
             iperf.check()
 
+    def enter(self) -> None:
+        """Return as process 1 of the run's namespaces, of its network too; see user_namespace."""
+        user_namespace.enter()
+
     def refusal(self) -> str:
         """The kernel's objection to the namespaces of any run over packets; "" if it has none."""
         return user_namespace.refused()

@@ -176,9 +176,7 @@ def _be_supervisor(
         os.set_inheritable(lock, True)
         os.environ["TMPDIR"], tempfile.tempdir = str(status.temporary(run_dir)), None
         setproctitle(f"harness: enclosure of {run_dir}")
-        network = Settings.read(run_dir).build("network")
-        network.guard()
-        user_namespace.enter(network.own_namespace)
+        Settings.read(run_dir).build("network").enter()
         setproctitle(f"harness: supervisor of {run_dir}")
         from harness.runner.first_process import to_its_end  # no run in virtual time needs it
 
