@@ -31,7 +31,7 @@ OWNERS = {
         "harness/engine/training/worker.py",  # start-up and leaving
         "harness/engine/training/replica.py",  # DDP, evaluation
         "harness/runner/launch.py",  # agents
-        "harness/runner/store.py",  # by which they meet
+        "harness/runner/torch_network.py",  # by which they meet
         "harness/engine/pipeline/channel.py",  # from stage to stage
         "harness/engine/pipeline/mesh.py",  # groups
         "harness/engine/pipeline/build.py",  # which groups

@@ -16,7 +16,7 @@ from harness.emulation import seclusion
 from harness.emulation.network import Network
 from harness.emulation.user_namespace import shell_status
 from harness.records import status
-from harness.runner import transport
+from harness.runner import torch_network
 from harness.runner.agents import OWN_CHILDREN
 
 READ_BYTES = 1 << 16
@@ -39,11 +39,11 @@ def environment(asked: Asked, network: Network, node: int) -> dict[str, str]:
     torchrun takes its options' defaults from PET_...; one's own number of threads stays.
     """
     rank, world, master = str(node), str(network.size), network.addresses[0]
-    port, threads = str(transport.PORT), max(1, (os.cpu_count() or 1) // network.size)
+    port, threads = str(torch_network.PORT), max(1, (os.cpu_count() or 1) // network.size)
     return {
         "OMP_NUM_THREADS": str(threads),
         **os.environ,
-        **transport.environment(network.interface),
+        **torch_network.environment(network.interface),
         "MASTER_ADDR": master,
         "MASTER_PORT": port,
         "NODE_RANK": rank,
@@ -88,7 +88,7 @@ class Nodes:
     def _start(self, asked: Asked, network: Network, node: int, hosts: Path) -> None:
         temporary = status.temporary(self._run_dir) / f"node{node}"
         temporary.mkdir()
-        address, port = network.addresses[0], transport.PORT
+        address, port = network.addresses[0], torch_network.PORT
         with network.entered(node):
             process = subprocess.Popen(
                 asked.command.of_node(node, network.size, address, port, asked.seed),

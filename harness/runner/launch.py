@@ -17,7 +17,7 @@ from harness.config.run import Run
 from harness.emulation.network import Network
 from harness.engine.training import worker
 from harness.records.run_directory import Events
-from harness.runner import store, transport
+from harness.runner import torch_network
 from harness.runner.agents import Agents
 from harness.workloads.buckets import largest_bucket_bytes
 
@@ -56,7 +56,7 @@ def _be_agent(node: int, network: Network, of_ranks: OfRanks) -> NoReturn:
     try:
         setproctitle(f"harness: torchrun agent of node {node}")
         worker.log_to(run_dir / "logs" / f"node{node}.log")
-        os.environ.update(transport.environment(network.interface))
+        os.environ.update(torch_network.environment(network.interface))
         launch_agent(_config(node, network, *of_ranks[:2]), worker.main, [*of_ranks])
         status = 0
     except ChildFailedError as error:
@@ -76,8 +76,8 @@ def _config(node: int, network: Network, run_dir: Path, run: Run) -> LaunchConfi
         max_nodes=network.size,
         nproc_per_node=run.workers_per_node,
         run_id="run",  # equal on all machines; the rendezvous is of one run anyway
-        rdzv_backend=store.BACKEND,
-        rdzv_endpoint=f"{network.addresses[0]}:{transport.PORT}",
+        rdzv_backend=torch_network.BACKEND,
+        rdzv_endpoint=f"{network.addresses[0]}:{torch_network.PORT}",
         rdzv_configs={"rank": node, "timeout": run.timeouts.start_s},
         local_addr=network.addresses[node],
         max_restarts=0,

@@ -1,6 +1,7 @@
-"""torchrun's static rendezvous with a store that listens on its own address alone.
+"""How torch's processes reach each other: by a run's own addresses and interface alone.
 
-torch's listens on every interface of the machine, and whoever reaches it can change what it holds.
+torch's own store listens on every interface of the machine, and whoever reaches it can change what
+it holds. Here torchrun's static rendezvous has one that listens on its own address.
 """
 
 import socket
@@ -12,6 +13,19 @@ from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCP
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 
 BACKEND = "static_bound"
+PORT = 29500  # of the rendezvous, inside the first node's namespace
+
+
+def environment(interface: str) -> dict[str, str]:
+    """Variables that keep gloo, NCCL and TensorPipe on `interface`, and off shared memory."""
+    return {
+        "GLOO_SOCKET_IFNAME": interface,
+        "NCCL_SOCKET_IFNAME": interface,
+        "NCCL_P2P_DISABLE": "1",
+        "NCCL_SHM_DISABLE": "1",
+        "NCCL_IB_DISABLE": "1",
+        "TP_SOCKET_IFNAME": interface,
+    }
 
 
 class BoundRendezvous(StaticTCPRendezvous):
