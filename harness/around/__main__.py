@@ -64,7 +64,8 @@ def main() -> int:
         if {"-h", "--help"} & set(before):
             print(_help())
             return 0
-        return in_turn(composed(arguments), partial(run.done_once, do=_do, alone=True))
+        do = partial(run.supervised, show=Echo, program=PROGRAM)
+        return in_turn(composed(arguments), partial(run.done_once, do=do, alone=True))
     except BadSetting as error:
         print(f"around: {error}", file=sys.stderr)
         return 1
@@ -78,11 +79,6 @@ def _help() -> str:
     own = "\n".join(f"  {key}= {told}" for key, told in OWN.items())
     shared = f"and of `python -m harness --help`: {', '.join(SHARED)}, emulation.dilation"
     return f"{(__doc__ or '').strip()}\n\n{own}\n{shared}"
-
-
-def _do(run_dir: Path, lock: int | None) -> None:
-    assert lock is not None
-    run.supervised(run_dir, lock, Echo(run_dir), PROGRAM, {})
 
 
 if __name__ == "__main__":

@@ -61,9 +61,13 @@ class Outcome(NamedTuple):
 
 def perform(settings: Settings) -> Outcome:
     """Run `settings` (checked already) unless a succeeded result exists; returns how it ended."""
-    asked = settings.run()
-    begin = partial(going_on.found, run=asked, rerun=settings["rerun"])
-    return done_once(settings, partial(_do, asked), not asked.network.in_process, begin)
+    run = settings.run()
+    begin = partial(going_on.found, run=run, rerun=settings["rerun"])
+    if run.network.in_process:
+        return done_once(settings, partial(_simulated, run=run), alone=False, begin=begin)
+    shown, variables = partial(Progress, run=run), environment.ALLOCATOR
+    do = partial(supervised, show=shown, program=PROGRAM, variables=variables)
+    return done_once(settings, do, alone=True, begin=begin)
 
 
 def begins_anew(run_dir: Path) -> None:
@@ -122,7 +126,7 @@ def _done_once(settings: Settings, do: Doing, alone: bool, begin: Begin) -> Outc
         try:
             if found := begin(run_dir):
                 scratch.fetch(run_dir, place)
-            _perform(place, settings, partial(do, place, lock), found)
+            _perform(place, settings, do, lock, found)
         finally:
             scratch.arrive(place, run_dir)
             now_in = previous_result.put_back(run_dir)
@@ -134,7 +138,7 @@ def _done_once(settings: Settings, do: Doing, alone: bool, begin: Begin) -> Outc
 
 
 def _perform(
-    run_dir: Path, settings: Settings, do: Callable[[], None], begin: Resumed | None
+    run_dir: Path, settings: Settings, do: Doing, lock: int | None, begin: Resumed | None
 ) -> None:
     """The run itself, from `begin` on; however it ends, status.json tells it."""
     try:
@@ -146,7 +150,7 @@ def _perform(
         except OSError as error:
             status.end_if_running(run_dir, "failed", str(error))
             raise BadSetting(f"results: {run_dir} cannot be written: {error}") from error
-        do()
+        do(run_dir, lock)
     except KeyboardInterrupt:
         status.end_if_running(run_dir, "interrupted", "stopped by the user")
         raise
@@ -176,16 +180,8 @@ def _fresh(run_dir: Path, settings: Settings) -> None:
         table.close()
 
 
-def _do(run: Run, run_dir: Path, lock: int | None) -> None:
-    """No lock: it is done in here."""
-    if lock is None:
-        _simulated(run_dir, run)
-    else:
-        supervised(run_dir, lock, Progress(run_dir, run), PROGRAM, environment.ALLOCATOR)
-
-
-def _simulated(run_dir: Path, run: Run) -> None:
-    """Do the run in this process."""
+def _simulated(run_dir: Path, lock: int | None, run: Run) -> None:
+    """Do the run in this process, which needs no lock: it may go on beside others."""
     from harness.virtual.run import simulate  # torch: not before it is needed
 
     if checkpoint.digest_of(str(run_dir)) is not None:  # an empty directory has none
@@ -198,17 +194,22 @@ _running: list[Supervisor] = []  # while there is one
 
 
 def supervised(
-    run_dir: Path, lock: int, shown: Shown, program: str, variables: Mapping[str, str]
+    run_dir: Path,
+    lock: int | None,
+    show: Callable[[Path], Shown],
+    program: str,
+    variables: Mapping[str, str] = {},  # noqa: B006  read only
 ) -> None:
     """Start the supervisor and follow it to its end; afterwards status.json says the truth.
 
     Its process 1 is `program`'s, whose environment has `variables` beside our own.
     """
+    assert lock is not None  # two would spoil each other's timings
     with (run_dir / "logs" / "supervisor.log").open("wb") as log:
         supervisor = Supervisor(run_dir, log.fileno(), lock, program, variables)
     _running.append(supervisor)
     try:
-        with shown:
+        with show(run_dir) as shown:
             while supervisor.poll() is None:
                 shown.update()
                 time.sleep(POLL_S)

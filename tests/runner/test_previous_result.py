@@ -69,7 +69,7 @@ def test_done_again_and_failed_the_result_is_still_there(
     (run_dir / "config.yaml").write_text(yaml.safe_dump(wanted.config))
     seal(run_dir)
 
-    def breaks(where: Path, *rest: object) -> None:
+    def breaks(where: Path, *rest: object, **more: object) -> None:
         status.end(where, "failed", "it broke")
 
     monkeypatch.setattr(run, "supervised", breaks)
