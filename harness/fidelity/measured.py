@@ -1,9 +1,9 @@
 """Rows that others measured, predicted: the collective or the step is run on the testbed.
 
 Gloo's all-reduce is a ring in segments; its broadcast a binomial tree of whole messages, all sends
-of a rank at once (gloo/broadcast.cc); its reduce the first half of the all-reduce, then a gather to
-the root (gloo/reduce.cc). NCCL's are pipelined rings. DDP's step is a replay of the model, with the
-broadcast of its buffers that precedes every forward by default.
+of a rank at once (gloo/broadcast.cc); its reduce a ring, in which every rank sends all segments but
+two, and then a gather to the root (gloo/reduce.cc). NCCL's are pipelined rings. DDP's step is a
+replay of the model, with the broadcast of its buffers that precedes every forward by default.
 """
 
 import re

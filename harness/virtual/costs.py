@@ -150,11 +150,12 @@ class Costs:
     ) -> float:
         """End of a ring reduce-scatter of `nbytes`, of which each worker keeps a part.
 
-        `segmented`: as the first half of an all-reduce.
+        `segmented`: as gloo's reduce begins, which sends all segments but the last two, so that of
+        a worker's own part, complete by then, only two stay (gloo/reduce.cc).
         """
         piece = nbytes / workers
         segment = self.tcp.segment(piece) if segmented else 0.0
-        volume = (workers - 1) / workers * nbytes
+        volume = nbytes - (AT_A_TIME * segment or piece)
         return self._ring(start_s, volume, 1, workers, piece, segment=segment)
 
     def all_gather(self, start_s: float, sizes: Sequence[int]) -> float:

@@ -83,7 +83,7 @@ def test_collectives_are_those_of_the_backend():
         predicted = RowPredictor(gloo).predict(row._replace(workers=workers))
         assert predicted == pytest.approx(copies * once_s)
     reduced = RowPredictor(gloo).predict(row._replace(operation="reduce"))
-    assert reduced == pytest.approx(3 / 4 * once_s + 3 / 4 * once_s)
+    assert reduced == pytest.approx(126 / 128 * once_s + 3 / 4 * once_s)
     far = ROW._replace(rtt_ms=100.0)
     assert RowPredictor(gloo).predict(far) > 2 * RowPredictor(nccl).predict(far)
 
@@ -91,12 +91,21 @@ def test_collectives_are_those_of_the_backend():
 def test_what_comes_in_has_a_rate_of_its_own():
     egress = RowPredictor(replace(BENCH, ingress_mbit=10_000.0))
     row = ROW._replace(rtt_ms=0.0, operation="reduce", workers=8)
-    scattered_s = 7 / 8 * 1000 * row.bytes / 0.956 / 125e6
-    assert egress.predict(row) == pytest.approx(scattered_s + scattered_s / 7)  # a part each
+    once_ms = 1000 * row.bytes / 0.956 / 125e6
+    scattered_ms = 126 / 128 * once_ms  # all segments of 1 MiB but two
+    assert egress.predict(row) == pytest.approx(scattered_ms + once_ms / 8)  # a part each
     both = RowPredictor(BENCH).predict(row)
-    assert both == pytest.approx(2 * scattered_s)  # all parts into one link
+    assert both == pytest.approx(scattered_ms + 7 / 8 * once_ms)  # all parts into one link
     far = ROW._replace(rtt_ms=40.0)
     assert egress.predict(far) == pytest.approx(RowPredictor(BENCH).predict(far))  # a ring
+
+
+def test_gloos_reduce_sends_its_parts_around_again_where_they_have_many_segments():
+    row = ROW._replace(rtt_ms=0.0, operation="reduce", workers=2)
+    for mib, sent_mib in ((16, 14 + 8), (6, 4 + 3), (4, 2 + 2)):  # ring and gather
+        sent_ms = 1000 * sent_mib * (1 << 20) / 0.956 / 125e6
+        predicted = RowPredictor(BENCH).predict(row._replace(bytes=mib << 20))
+        assert predicted == pytest.approx(sent_ms)
 
 
 def test_a_receiver_has_a_window_of_its_own():
