@@ -329,10 +329,10 @@ class Costs:
         state = self.link_states.at(begin_s)
         delay_s = float(state.delay_s[paths].sum(axis=1).max())
         if self.tcp.initial_window_bytes < inf:
-            alone = self._links.payload(state.bytes_per_s)[paths].min(axis=1)
-            alone = np.minimum(alone, self._links.bounds(state, paths, back))
+            fair = self._links.of_each(state, flows)[paths].min(axis=1)
+            fair = np.minimum(fair, self._links.bounds(state, paths, back))
             rtts_s = self._links.round_trips_s(state, paths, back)
-            delay_s += max(map(self.tcp.slow_start_s, bytes_, alone, rtts_s))
+            delay_s += max(map(self.tcp.slow_start_s, bytes_, fair, rtts_s))
         waited_s = begin_s + delay_s + stretch * float(self._links.waits_s(state, paths).max())
         waited_s = max(waited_s, least_s + delay_s)
         if not len(used):

@@ -77,6 +77,14 @@ def test_slow_start_doubles_until_the_window_is_full():
     assert late.all_reduce(0.0, MB, 2) > warm.all_reduce(0.0, MB, 2)
 
 
+def test_windows_that_share_a_link_fill_it_together():
+    sizes = [[0] * 4, [MB, 0, 0, 0], [MB, 0, 0, 0], [MB, 0, 0, 0]]
+    together = [over(delay_ms=25.0, nodes=4, **told).send(0.0, sizes) for told in (
+        {}, {"initial_window_bytes": 1000})]  # fmt: skip
+    alone = TcpFlows(initial_window_bytes=3000).slow_start_s(3 * MB, MB, 0.1)
+    assert together[1] - together[0] == pytest.approx(alone)
+
+
 def test_without_delay_segments_change_nothing():
     for nbytes in (8, 4096, 40 * MB):
         whole, divided = over(nodes=4), over(nodes=4, segment_bytes=1 << 20)
