@@ -32,7 +32,10 @@ CROSSINGS = 4  # of links, in a round trip over a star
 LOSSY = 2  # of them, one way
 DILATION = 100.0
 QUEUE_MS = 50.0
-PAUSE_S = 0.3  # before each, so that windows begin anew, as after a computation
+PAUSE_S = 0.3  # before each, as a computation
+# round trips of a pause after which windows begin anew: Linux halves an idle one every time-out,
+# of a round trip and 0.2 s at least, and 2 MiB are 2^7 times its first
+ANEW_RTTS = 10
 STACK = "namespaces of one machine, gloo over TCP, cubic, HTB and netem"
 MIB = 1 << 20
 RATE_MBIT = 5  # what a virtual machine of one processor carries on a machine at work
@@ -88,21 +91,23 @@ def times_s(case: Case, repeats: int) -> list[float]:
         delay_ms=case.rtt_ms * case.dilation / CROSSINGS,
         loss=1 - (1 - case.loss) ** (1 / LOSSY),
     )
-    by_rank = on_ranks_of(star, case.workers, profile, _spans, case.operation, case.nbytes, repeats)
+    pause_s = max(PAUSE_S, ANEW_RTTS * case.rtt_ms * case.dilation / 1000)
+    told = (case.operation, case.nbytes, pause_s, repeats)
+    by_rank = on_ranks_of(star, case.workers, profile, _spans, *told)
     return [
         (max(end for _, end in spans) - max(start for start, _ in spans)) / case.dilation
         for spans in zip(*by_rank, strict=True)
     ]
 
 
-def _spans(operation: str, nbytes: int, repeats: int) -> list[tuple[float, float]]:
-    return [_span(operation, torch.ones(nbytes // 4)) for _ in range(repeats + 1)][1:]
+def _spans(operation: str, nbytes: int, pause_s: float, repeats: int) -> list[tuple[float, float]]:
+    return [_span(operation, torch.ones(nbytes // 4), pause_s) for _ in range(repeats + 1)][1:]
 
 
-def _span(operation: str, tensor: torch.Tensor) -> tuple[float, float]:
+def _span(operation: str, tensor: torch.Tensor, pause_s: float) -> tuple[float, float]:
     latest = torch.tensor(time.monotonic(), dtype=torch.float64)  # one clock: they are processes
     dist.all_reduce(latest, op=dist.ReduceOp.MAX)
-    wait_s = 2 * (time.monotonic() - latest.item()) + PAUSE_S  # what came last is there as well
+    wait_s = 2 * (time.monotonic() - latest.item()) + pause_s  # what came last is there as well
     time.sleep(max(0.0, latest.item() + wait_s - time.monotonic()))
     begun_s = time.monotonic()
     if operation == "all_reduce":
