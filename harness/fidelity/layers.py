@@ -20,6 +20,8 @@ from harness.fidelity.cells import Unpredictable
 from harness.workloads.models.base import Shape, Times
 
 IMAGE = (3, 224, 224)
+IMAGE_MODELS = ("resnet", "vgg")
+FLOAT_BYTES = 4
 PADDED_VOCABULARY, CHINESE_VOCABULARY, GPT2_VOCABULARY = 30528, 21128, 13317
 
 
@@ -29,10 +31,22 @@ class Tensor(NamedTuple):
     name: str
     shape: tuple[int, ...]
     multiply_adds: int
+    of: tuple[int, ...] = ()  # shape of another's matrix, whose multiply-adds they are
 
     @property
     def elements(self) -> int:
         return prod(self.shape)
+
+    @property
+    def moved(self) -> int:
+        """Elements that its layer reads and writes in a forward pass on one sample, but weights.
+
+        A vector stands for a pass over its layer's output: of a norm, a sum or a rectifier.
+        """
+        shape = self.of or self.shape
+        if len(shape) < 2:
+            return 2 * self.multiply_adds
+        return self.multiply_adds // prod(shape) * (shape[0] + shape[1])
 
     @property
     def matrix(self) -> tuple[int, int] | None:
@@ -80,7 +94,7 @@ def tensors(model: str, classes: int | None = None) -> tuple[Tensor, ...]:
 
     `classes` are those of an image network, 1000 unless told. Unpredictable for any other name.
     """
-    key = model.lower().replace("-", "").replace("_", "")
+    key = _key(model)
     if key not in _TABLES:
         raise Unpredictable(f"model must be one of {', '.join(_TABLES)}, got {model!r}")
     return _TABLES[key](classes) if classes else _TABLES[key]()
@@ -94,6 +108,26 @@ def parameters(model: str) -> int:
 def multiply_adds(model: str) -> int:
     """Multiply-adds of one sample's forward pass."""
     return sum(tensor.multiply_adds for tensor in tensors(model))
+
+
+def least_s(model: str, flops: float, bytes_per_s: float) -> float:
+    """Least seconds of one sample's forward pass, where a device does so many at most.
+
+    Each layer takes what its operations do, or its bytes (Williams et al., 2009, the roofline).
+    """
+    return sum(
+        max(2 * each.multiply_adds / flops, FLOAT_BYTES * each.moved / bytes_per_s)
+        for each in tensors(model)
+    )
+
+
+def takes_images(model: str) -> bool:
+    """Whether a model's samples are images, all of one size; texts differ in length."""
+    return _key(model).startswith(IMAGE_MODELS)
+
+
+def _key(model: str) -> str:
+    return model.lower().replace("-", "").replace("_", "")
 
 
 def _torchvision(name: str, classes: int = 1000) -> tuple[Tensor, ...]:
@@ -154,7 +188,9 @@ def _bert(depth: int, width: int, vocabulary: int, tokens: int, heads: bool) -> 
         table += _bert_layer(f"encoder.{layer}", width, tokens)
     table += _linear("pooler", width, width, 1)
     if heads:
-        table += [Tensor("decoder.bias", (vocabulary,), tokens * width * vocabulary)]
+        table += [
+            Tensor("decoder.bias", (vocabulary,), tokens * width * vocabulary, table[0].shape)
+        ]
         table += _linear("transform", width, width, tokens)
         table += _norm("transform.norm", width, tokens)
         table += _linear("next_sentence", width, 2, 1)
@@ -178,7 +214,8 @@ def _gpt2(
         table += _linear(f"{name}.mlp.c_fc", width, 4 * width, tokens)
         table += _linear(f"{name}.mlp.c_proj", 4 * width, width, tokens)
     weight, bias = _norm("ln_f", width, tokens)
-    return (*table, weight, bias._replace(multiply_adds=tokens * width * vocabulary))
+    bias = bias._replace(multiply_adds=tokens * width * vocabulary, of=table[0].shape)
+    return (*table, weight, bias)
 
 
 def _llama(depth: int, width: int, hidden: int, vocabulary: int, tokens: int) -> tuple[Tensor, ...]:

@@ -1,8 +1,10 @@
 """Each model of a testbed predicted from the others alone: `harness.fidelity --leave-one-out`.
 
-Its computation then follows from that of the others by multiply-adds (and batch, where both are
-told), as the geometric mean over them; a constant whose source names the model is fitted anew to
-cells of the same table and metric of the others. Where these tell nothing, as a computation that
+Its computation then follows from that of the others, as the geometric mean over them: by operations
+and bytes of each layer, at the data sheet's rates of the device (`layers.least_s`), and by batch.
+Where batches are not told, only images tell of images and texts of texts, and batches are taken to
+be equal. A constant whose source names the model is fitted anew to cells of the same table and
+metric of the others. Where these tell nothing, as a computation that
 was itself read from the model's, it stays, and is named: that model is not pooled.
 What compression costs is the device's. Errors are of the same cells, fitted and left out: those of
 the model that count. Cells of no single model, or of a CSV of further ones, take no part.
@@ -10,7 +12,7 @@ the model that count. Cells of no single model, or of a CSV of further ones, tak
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from math import exp, log
+from math import exp, inf, log
 from statistics import fmean
 from typing import NamedTuple
 
@@ -19,10 +21,11 @@ from scipy.optimize import minimize_scalar
 
 from harness.fidelity.assess import Assessed, Distance, assessed, distance
 from harness.fidelity.cells import Cell, Unpredictable
-from harness.fidelity.layers import multiply_adds
+from harness.fidelity.layers import least_s, takes_images
 from harness.fidelity.testbed import Compute, Testbed
 from harness.fidelity.timing import Timing
 
+DATA_SHEET = {"flops": 1.0, "memory_bytes_per_s": inf}  # where none is told, operations count alone
 FITTED_ANEW = ("efficiency", "alpha_s", "gather_factor")  # of the network
 FACTORS = (0.2, 5.0)  # of a constant, within which it is sought; an efficiency is 1 at most
 CLOSE = 1e-3  # of a constant's logarithm
@@ -68,7 +71,7 @@ def _without(
     computes, kept = dict(bed.computes), []
     for name, run in bed.computes:
         if name == model and (known := _others(bed, model, run)):
-            computes[name, run] = _by_operations(bed.computes[name, run], model, known)
+            computes[name, run] = _by_layers(bed, bed.computes[name, run], model, known)
         elif name == model:
             kept.append(f"computation {run}".strip())
     bed = replace(bed, computes=computes)
@@ -114,21 +117,27 @@ def _fitted(
 
 def _others(bed: Testbed, model: str, run: str) -> list[tuple[str, Compute]]:
     """Computation of other models, of that run if there is any, that was not read from this one."""
+    own = bed.computes[model, run]
     known = [
         (other, which, each)
         for (other, which), each in bed.computes.items()
-        if other != model and not _names(bed.sources.get((other, which), ""), model)
+        if other != model
+        and not _names(bed.sources.get((other, which), ""), model)
+        and ((own.batch and each.batch) or takes_images(other) == takes_images(model))
     ]
     same = [(other, each) for other, which, each in known if which == run]
     return same or [(other, each) for other, _, each in known]
 
 
-def _by_operations(own: Compute, model: str, others: list[tuple[str, Compute]]) -> Compute:
-    """Seconds of `model` at the rate in multiply-adds of the others."""
+def _by_layers(
+    bed: Testbed, own: Compute, model: str, others: list[tuple[str, Compute]]
+) -> Compute:
+    """Seconds of `model`, where the device comes as near to its rates as with the others."""
+    rates = [bed[name] if name in bed.constants else most for name, most in DATA_SHEET.items()]
 
     def ratio(other: str, each: Compute) -> float:
         batches = own.batch / each.batch if own.batch and each.batch else 1.0
-        return multiply_adds(model) / multiply_adds(other) * batches
+        return least_s(model, *rates) / least_s(other, *rates) * batches
 
     def seconds(side: str) -> float:
         return exp(fmean(log(getattr(each, side) * ratio(other, each)) for other, each in others))

@@ -3,7 +3,14 @@
 import pytest
 
 from harness.fidelity.cells import Unpredictable
-from harness.fidelity.layers import Layers, multiply_adds, parameters, tensors
+from harness.fidelity.layers import (
+    Layers,
+    least_s,
+    multiply_adds,
+    parameters,
+    takes_images,
+    tensors,
+)
 from harness.workloads.models.base import backward_shares
 
 MIB = 1 << 20
@@ -67,6 +74,24 @@ def test_multiply_adds_are_the_known_ones():
     assert multiply_adds("VGG-19") == pytest.approx(19.6e9, rel=0.01)
     # 64 tokens through every matrix of 24 layers and the decoder, scores apart
     assert multiply_adds("BERT-Large") == pytest.approx(64 * (302e6 + 31.3e6), rel=0.02)
+
+
+def test_a_layer_takes_what_its_operations_do_or_its_bytes():
+    model, endless = "ResNet-50", float("inf")
+    assert least_s(model, 1e12, endless) == pytest.approx(2e-12 * multiply_adds(model))
+    moved = sum(each.moved for each in tensors(model))
+    assert least_s(model, endless, 1e9) == pytest.approx(4e-9 * moved)
+    assert least_s(model, 1e13, 1e12) < 2e-13 * multiply_adds(model) + 4e-12 * moved
+    first, norm = tensors(model)[:2]
+    assert first.moved == 112 * 112 * (64 + 3) and norm.moved == 2 * 112 * 112 * 64
+    [decoder] = [each for each in tensors("BERT-Large") if each.name == "decoder.bias"]
+    assert decoder.moved == 64 * (30528 + 1024)
+
+
+def test_texts_are_no_images():
+    assert [takes_images(model) for model in ("VGG-19", "resnet101", "Bert", "GPT-2")] == [
+        True, True, False, False
+    ]  # fmt: skip
 
 
 def test_classes_change_the_last_layer_alone():

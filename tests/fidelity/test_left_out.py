@@ -9,7 +9,7 @@ from rich.console import Console
 
 from harness.fidelity import testbed as beds
 from harness.fidelity.cells import Cell, Selector
-from harness.fidelity.layers import multiply_adds, parameters
+from harness.fidelity.layers import least_s, multiply_adds, parameters
 from harness.fidelity.left_out import _without, leave_one_out, show_left_out
 from harness.fidelity.predictor import Predictor
 from harness.fidelity.timing import Timing
@@ -93,3 +93,26 @@ def test_a_computation_read_from_the_model_itself_tells_nothing():
     bed = replace(BED, sources={("bertlarge", ""): "BERT-Base's, by multiply-adds"})
     told, kept = _without(TIMING, bed, "bertbase", CELLS)
     assert kept == ["computation"] and told.computes == bed.computes
+
+
+def test_where_batches_are_not_told_images_tell_of_images():
+    computes = {(model, ""): beds.Compute(0.1, 0.2, None) for model in ("vgg19", "bertlarge")}
+    bed = replace(BED, computes=computes | {("resnet101", ""): beds.Compute(1.0, 2.0, None)})
+    told, kept = _without(TIMING, bed, "resnet101", CELLS)
+    ratio = multiply_adds("resnet101") / multiply_adds("vgg19")
+    assert told.computes["resnet101", ""].forward_s == pytest.approx(0.1 * ratio) and not kept
+    _, kept = _without(TIMING, bed, "bertlarge", CELLS)
+    assert kept == ["computation"]  # of texts there is no other
+    batched = {key: each._replace(batch=32) for key, each in bed.computes.items()}
+    _, kept = _without(TIMING, replace(bed, computes=batched), "bertlarge", CELLS)
+    assert not kept
+
+
+def test_computation_goes_by_bytes_where_they_take_longer():
+    sheet = {"flops": 1e12, "memory_bytes_per_s": 1e9}
+    constants = {name: beds.TestbedConstant(value, "", "") for name, value in sheet.items()}
+    computes = {("vgg19", ""): beds.Compute(0.1, 0.2, 8), ("resnet101", ""): beds.Compute(1, 2, 4)}
+    bed = replace(BED, computes=computes, constants=BED.constants | constants)
+    found = _without(TIMING, bed, "resnet101", CELLS)[0].computes["resnet101", ""]
+    ratio = least_s("resnet101", 1e12, 1e9) / least_s("vgg19", 1e12, 1e9) * 4 / 8
+    assert (found.forward_s, found.backward_s) == pytest.approx((0.1 * ratio, 0.2 * ratio))
