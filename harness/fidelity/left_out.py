@@ -3,9 +3,10 @@
 Its computation then follows from that of the others, as the geometric mean over them: by operations
 and bytes of each layer, at the data sheet's rates of the device (`layers.least_s`), and by batch.
 Where batches are not told, only images tell of images and texts of texts, and batches are taken to
-be equal. A constant whose source names the model is fitted anew to cells of the same table and
-metric of the others. Where these tell nothing, as a computation that
-was itself read from the model's, it stays, and is named: that model is not pooled.
+be equal. A constant whose source names the model is fitted anew to cells of the others: those of
+the table and metric that it was read from, or of any that the model told something by. Where these
+tell nothing, as a computation that was itself read from the model's, it stays, and is named: that
+model is not pooled.
 What compression costs is the device's. Errors are of the same cells, fitted and left out: those of
 the model that count. Cells of no single model, or of a CSV of further ones, take no part.
 """
@@ -78,14 +79,23 @@ def _without(
     for constant in FITTED_ANEW:
         if constant not in bed.constants or not _names(bed.constants[constant].source, model):
             continue
-        wanted = {(c.id, c.metric) for c in cells if _is_input(bed, c, model)}
-        others = [c for c in cells if (c.id, c.metric) in wanted and c.value]
-        others = [c for c in others if c.model and _key(c.model) != model]
+        others = _tell(bed, bed.constants[constant].source, model, cells)
         if others:
             bed = bed.changed({constant: _fitted(timing, bed, constant, others, cells)})
         else:
             kept.append(constant)
     return bed, kept
+
+
+def _tell(bed: Testbed, source: str, model: str, cells: Sequence[Cell]) -> list[Cell]:
+    """Cells of others, of the source's table if it has any, and of metrics that were inputs.
+
+    None of those that a testbed leaves out.
+    """
+    wanted = {(c.id, c.metric) for c in cells if _is_input(bed, c, model)}
+    others = [c for c in cells if (c.id, c.metric) in wanted and c.value and c.model]
+    others = [c for c in others if _key(c.model) != model and bed.standing(c)[0] != "left out"]
+    return [c for c in others if c.id in source] or others
 
 
 def _is_input(bed: Testbed, cell: Cell, model: str) -> bool:

@@ -116,3 +116,15 @@ def test_computation_goes_by_bytes_where_they_take_longer():
     found = _without(TIMING, bed, "resnet101", CELLS)[0].computes["resnet101", ""]
     ratio = least_s("resnet101", 1e12, 1e9) / least_s("vgg19", 1e12, 1e9) * 4 / 8
     assert (found.forward_s, found.backward_s) == pytest.approx((0.1 * ratio, 0.2 * ratio))
+
+
+def test_a_constant_is_fitted_to_the_table_that_it_was_read_from():
+    other = [each._replace(id="u", value=5 * each.value) for each in CELLS if each.metric == "sent"]
+    told, _ = _without(TIMING, BED, "bertbase", [*CELLS, *other])
+    assert told["efficiency"] == pytest.approx(TRUE_EFFICIENCY, rel=2e-3)
+    unmet = beds.Omission(Selector({"id": "t", "model": "BERT-Large"}), "it cannot be met")
+    bed = replace(
+        BED, omissions=[unmet], inputs=[Selector({"metric": "sent", "model": "BERT-Base"})]
+    )
+    told, kept = _without(TIMING, bed, "bertbase", CELLS)
+    assert kept == ["efficiency"]
