@@ -180,8 +180,11 @@ for experiment, models in trained.MODELS.items():
         ):
             PAPER.says(
                 "acp_fig7",
+        ours = model == trained.OF_TEXT
                 f"{said}: ACP-SGD is worse without {name}",
                 trained.loses(model, ablated, experiment),
                 repeats="acp_fig7" if own else "",
                 cells=[],
             )
+                ours=ours,
+                ours=ours,
