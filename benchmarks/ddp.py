@@ -11,6 +11,7 @@ import statistics
 import time
 
 import torch
+import torch._dynamo  # noqa: F401  DDP imports it; here once, before the fork
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel

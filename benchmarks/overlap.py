@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+import torch._dynamo  # noqa: F401  optimizers import it; here once, before the fork
 import torch.distributed as dist
 from hydra.utils import instantiate
 from omegaconf import OmegaConf

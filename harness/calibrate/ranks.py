@@ -14,7 +14,6 @@ from datetime import timedelta
 from typing import Any
 
 import torch
-import torch._dynamo  # noqa: F401  DDP imports it; here once, before the fork
 import torch.distributed as dist
 
 from harness.emulation import user_namespace
