@@ -30,7 +30,7 @@ from profiles.static import Static
 RTTS_MS = (40.0, 160.0)
 SIZES_BYTES = (1 << 16, 1 << 19, 1 << 22, 1 << 24)
 RATE_MBIT = 400.0  # more than a window of 4 MiB gets over the longer way
-PAUSE_S = 1.5  # longer than TCP's time-out, after which a window begins anew (RFC 5681, 4.1)
+PAUSE_S = 4.0  # Linux halves an idle window every time-out, nine times to the first of 8 MB
 NAME = "here"
 
 
@@ -75,21 +75,25 @@ def fit(rows: Sequence[Measurement]) -> TcpWindows:
     return TcpWindows(full, initial, float(np.median(errors)), max(errors))
 
 
-def take(repeats: int) -> list[tuple[float, int, float]]:
+def take(
+    repeats: int,
+    rtts_ms: Sequence[float] = RTTS_MS,
+    sizes_bytes: Sequence[int] = SIZES_BYTES,
+) -> list[tuple[float, int, float]]:
     """Round trip, bytes and median seconds of every transfer, in namespaces of our own."""
     found = []
-    for rtt_ms in RTTS_MS:
+    for rtt_ms in rtts_ms:
         profile = Static(RATE_MBIT, delay_ms=rtt_ms / CROSSINGS)
-        sent, received = on_ranks_of(Star(), 2, profile, _times, repeats)
-        for nbytes, begun, done in zip(SIZES_BYTES, sent, received, strict=True):
+        sent, received = on_ranks_of(Star(), 2, profile, _times, repeats, sizes_bytes)
+        for nbytes, begun, done in zip(sizes_bytes, sent, received, strict=True):
             took_s = [end - start for start, end in zip(begun, done, strict=True)]
             found.append((rtt_ms, nbytes, statistics.median(took_s)))
     return found
 
 
-def _times(repeats: int) -> list[list[float]]:
+def _times(repeats: int, sizes_bytes: Sequence[int]) -> list[list[float]]:
     """When rank 0 began to send, or rank 1 had received: of each size, each repetition."""
-    return [[_time(nbytes) for _ in range(repeats + 1)][1:] for nbytes in SIZES_BYTES]
+    return [[_time(nbytes) for _ in range(repeats + 1)][1:] for nbytes in sizes_bytes]
 
 
 def _time(nbytes: int) -> float:
