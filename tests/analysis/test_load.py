@@ -69,6 +69,19 @@ def test_a_servers_drains_are_of_the_method_its_threads_of_the_setting(tmp_path)
     assert setting["dense"] == setting["drained"] != setting["other"]
 
 
+def test_a_momentum_is_one_condition_the_optimizers_or_the_compressors(tmp_path):
+    dgc = {"_target_": "compressors.dgc.DGC", "momentum": 0.9}
+    for name, compressor, momentum in (
+        ("dense", {"_target_": "compressors.dense.Dense"}, 0.9),
+        ("dgc", dgc, 0.0),
+        ("other", dgc | {"momentum": 0.5}, 0.0),
+    ):
+        parts = {"compressor": compressor, "optimizer": {"lr": 0.1, "momentum": momentum}}
+        by_hand.run(tmp_path / name, by_hand.config(name, **parts))
+    setting = load.runs(tmp_path).set_index("run_id").setting
+    assert setting["dense"] == setting["dgc"] != setting["other"]
+
+
 def test_conditions_deep_in_a_profile_or_network_tell_settings_apart(tmp_path):
     def contended(rate_mbit, nodes, sites):
         static = {"_target_": "profiles.static.Static", "rate_mbit": rate_mbit}

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from harness.config import label
+from harness.config import label, parts
 from harness.records import run_directory, status
 from harness.reporting.analysis import untrusted
 
@@ -24,6 +24,7 @@ OF_A_MACHINE = {
     f"network.{key}" for key in ("machine", "interface", "ledger", "in_place_of", "fitted_on")
 }
 OF_A_RESIDUAL = {"parallel.drain", "parallel.drain_period"}  # a method's: the dense one has none
+OF_MOMENTUM = ("momentum", "nesterov")
 
 
 class NoRuns(ValueError):
@@ -257,10 +258,12 @@ def _conditions(config: dict[str, Any]) -> dict[str, Any]:
     """Conditions that comparable runs share, flat, as the network and the training see them.
 
     Seeds of the profile that follow the run's network seed are none. Local steps are of a method:
-    their runs compare with those whose workers exchange gradients.
+    their runs compare with those whose workers exchange gradients. A momentum is the same whether
+    the optimizer has it or, in its place, the compressor.
     """
     if label.local_of(config):
         config = config | {"parallel": {"_target_": label.DATA}}
+    config = config | {"optimizer": _section(config, "optimizer") | _momentum_sent(config)}
     flat = _flat({key: config[key] for key in CONDITIONS if key in config})
     follows = network_seed(config)
     return {
@@ -269,6 +272,14 @@ def _conditions(config: dict[str, Any]) -> dict[str, Any]:
         if key not in OF_A_MACHINE | OF_A_RESIDUAL
         and not (is_network_seed(key) and value == follows)
     }
+
+
+def _momentum_sent(config: dict[str, Any]) -> dict[str, Any]:
+    """Momentum of a compressor that does the work of the optimizer's; nothing for others."""
+    compressor = _section(config, "compressor")
+    if "optimizer.momentum" not in parts.replaces(str(compressor.get("_target_"))):
+        return {}
+    return {key: compressor[key] for key in OF_MOMENTUM if key in compressor}
 
 
 def is_network_seed(key: str) -> bool:
