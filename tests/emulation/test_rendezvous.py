@@ -17,7 +17,7 @@ from torch.distributed import TCPStore
 from harness.emulation import rendezvous, token
 from harness.emulation.links import NetworkError
 from harness.emulation.rendezvous import Rendezvous, RunEnded
-from harness.runner import store
+from harness.runner import torch_network
 from tests.emulation import machines
 from tests.emulation.inside import inside
 from tests.launching import until
@@ -225,7 +225,7 @@ def test_the_token_is_never_said() -> None:
 
 
 def test_the_store_of_a_run_listens_on_its_address_alone() -> None:
-    made = store.listening(HERE, 0, 1)
+    made = torch_network.listening(HERE, 0, 1)
     with socket.create_connection((HERE, made.port), timeout=5):
         pass
     with pytest.raises(ConnectionRefusedError):
