@@ -122,13 +122,6 @@ PAPER.says(
     "fusion makes all three faster, Power-SGD the most",
     replays.fusion_gains,
 )
-for text, decide in (
-    ("wait-free backward makes S-SGD and ACP-SGD faster", replays.small_wait_free_gains),
-    ("it makes Power-SGD slower", replays.small_wait_free_slows_power),
-    ("fusion makes all three faster", replays.small_fusion_gains),
-):
-    said = f"a small BERT-Base, 4 workers: {text}"
-    PAPER.says("acp_fig9", said, decide, repeats="acp_fig9", cells=[])
 PAPER.says(
     "acp_fig10",
     "a buffer of 25 MB is near the best, for rank 32 and 256",
@@ -168,25 +161,15 @@ PAPER.says(
     "over 100 Gbit/s ACP-SGD still gains, about 40 % on BERT-Base",
     replays.gains_at_100_gbit,
 )
-for gbit, mbit in ((4, 28.2), (10, 70.4), (40, 282)):
-    PAPER.says(
-        "acp_fig13",
-        f"a small BERT-Base, 4 workers: ACP-SGD is the fastest over {gbit} Gbit/s, scaled",
-        replays.small_gains(mbit),
-        repeats="acp_fig13",
-        cells=[],
-    )
 for experiment, models in trained.MODELS.items():
     own = experiment == trained.ON_A_GPU  # the paper's nets, in place of their stand-ins
     for model in models:
         said = f"{model} itself" if own else model
-        ours = model == trained.OF_TEXT
         for rival, name in ((trained.DENSE, "S-SGD"), (trained.POWER, "Power-SGD")):
             PAPER.says(
                 "acp_fig6",
                 f"{said}: ACP-SGD ends as accurate as {name}",
                 trained.ends_as(model, rival, experiment),
-                ours=ours,
                 repeats="acp_fig6" if own else "",
                 regime=trained.PUBLISHED if own else trained.STAND_IN,
                 cells=[],
@@ -199,7 +182,6 @@ for experiment, models in trained.MODELS.items():
                 "acp_fig7",
                 f"{said}: ACP-SGD is worse without {name}",
                 trained.loses(model, ablated, experiment),
-                ours=ours,
                 repeats="acp_fig7" if own else "",
                 cells=[],
             )

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from harness.reporting.analysis import statistics
-from harness.reporting.claims.base import Group, Runs
+from harness.reporting.claims.base import Group, NoSuchRuns, Runs
 from harness.reporting.claims.numbers import Measure, MeasuredCell, Number, fewer, measured_cells
 from papers.covap import replays, trained
 
@@ -99,5 +99,7 @@ def _below_linear(runs: Runs, model: str, name: str) -> float:
 
 def _accuracy(runs: Runs, name: str, method: str) -> Number:
     """Percent."""
+    if name not in trained.STAND_INS:
+        raise NoSuchRuns(f"nothing is trained in the place of {name}")
     rows = trained.of_model(runs, name).rows(method)
     return Number(*statistics.interval(100 * rows.final))

@@ -3,10 +3,8 @@
 import json
 from collections.abc import Mapping
 
-import pandas as pd
-
 from harness.reporting.analysis import load
-from harness.reporting.claims.base import Found, Group, Runs, above, all_of, below, listed, spoken
+from harness.reporting.claims.base import Found, Group, Runs, listed
 from harness.reporting.claims.rules import Rule, is_about
 from papers.covap.timing_claims import BELOW, FLAT, LITTLE, WITHIN
 
@@ -29,7 +27,6 @@ SWEPT = {f"covap_{density}": every for every, density in enumerate(
 )}  # fmt: skip
 INTERVALS = {"resnet101": 3, "vgg19": 4, "bert_cn": 4, "gpt2": 4}
 PROFILED_STEP, UNALIGNED = 2, 0.2  # after two to warm up; share of T_comm, published
-OVER_PACKETS = ("covap_fig3_packets", "covap_fig5_packets")  # and in virtual time beside them
 TURN = 4  # steps in which every part goes once, at I = 4
 
 
@@ -85,24 +82,15 @@ def profiled_interval(runs: Runs) -> Found:
     return Found(found == INTERVALS, said(found))
 
 
-def unaligned(experiment: str) -> Rule:
+def unaligned(runs: Runs) -> Found:
     """T_comm as each worker sees it in the profiled exchange, over the profiler's."""
-
-    def decide(runs: Runs) -> Found:
-        group = of_model(runs, experiment, "resnet101")
-        over = [_seen_over_told(steps) for steps in group.steps(PROFILED)[PROFILED]]
-        about = {is_about(each, UNALIGNED) for each in over}
-        told = ", ".join(dict.fromkeys(f"{100 * each:.2g}" for each in over))
-        reason = "links alone differ here: what workers compute takes all of them equally long"
-        return Found(about.pop() if len(about) == 1 else None, f"up to {told} % longer", reason)
-
-    return decide
-
-
-def _seen_over_told(steps: pd.DataFrame) -> float:
+    group = of_model(runs, "covap_fig3", "resnet101")
+    steps = load.steps(group.rows(PROFILED).path.iloc[0])
     told = json.loads(steps.controller.iloc[-1])
     seen = steps[steps.step == PROFILED_STEP].comm_s
-    return float(seen.max() / told["comm_s"] - 1)
+    over = float(seen.max() / told["comm_s"] - 1)
+    reason = "links alone differ here: what workers compute takes all of them equally long"
+    return Found(is_about(over, UNALIGNED), f"up to {100 * over:.2g} % longer", reason)
 
 
 def balances(runs: Runs) -> Found:
@@ -131,22 +119,6 @@ def flat_beyond_3(runs: Runs) -> Found:
     most = max(found.values())
     told = f"of 64 times: at 3 {64 * found[3]:.1f}, at most {64 * most:.1f}"
     return Found(most <= FLAT * found[3], told)
-
-
-def saturates_at_3(runs: Runs) -> Found:
-    """Of a part of ResNet-101: the step is shorter up to I = 3 and hardly beyond, pair by pair."""
-    group = of_model(runs, OVER_PACKETS[1], "resnet101")
-    at_3 = covap_of("resnet101")
-    slower = group.ratio("iteration_s", "covap_1", at_3)
-    beyond = {
-        every: group.ratio("iteration_s", at_3, method)
-        for method, every in SWEPT.items()
-        if 3 < every <= 6
-    }
-    told = f"a step at I = 1 is {spoken(slower)} times that at 3, which is "
-    told += ", ".join(f"{spoken(each)} times that at {every}" for every, each in beyond.items())
-    flat = [below(each, FLAT) for each in beyond.values()]
-    return Found(all_of([above(slower, FLAT), *flat]), told)
 
 
 def fastest_at_4(runs: Runs) -> Found:

@@ -11,20 +11,13 @@ FINALS = {
 }  # fmt: skip
 
 
-def of_data(model: str, final: float) -> dict:
-    """The same quality: an accuracy on characters, or of text a perplexity whose inverse it is."""
-    if model == trained.OF_TEXT:
-        return {"dataset": "pydoc", "metric": "perplexity", "final": 1 / final}
-    return {"dataset": "glyphs", "final": final}
-
-
 def verdicts(id: str, **finals: float) -> set[str]:
     rows = [
         row(
             trained.TRAINED, method, conditions={"model.name": stand_in}, model=stand_in,
-            **of_data(model, final),
+            dataset="glyphs", final=final,
         )
-        for model, stand_in in trained.STAND_INS.items()
+        for stand_in in trained.STAND_INS.values()
         for method, final in (FINALS | finals).items()
     ]  # fmt: skip
     found = claims.judge(table(*rows, copies=3), "acpsgd")
