@@ -64,7 +64,7 @@ def main() -> int:
         if {"-h", "--help"} & set(before):
             print(_help())
             return 0
-        do = partial(run.supervised, show=Echo, program=PROGRAM)
+        do = partial(run.supervised, show=Echo, program=PROGRAM, variables={})
         return in_turn(composed(arguments), partial(run.done_once, do=do, alone=True))
     except BadSetting as error:
         print(f"around: {error}", file=sys.stderr)

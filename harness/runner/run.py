@@ -198,7 +198,7 @@ def supervised(
     lock: int | None,
     show: Callable[[Path], Shown],
     program: str,
-    variables: Mapping[str, str] = {},  # noqa: B006  read only
+    variables: Mapping[str, str],
 ) -> None:
     """Start the supervisor and follow it to its end; afterwards status.json says the truth.
 

@@ -263,7 +263,7 @@ def _conditions(config: dict[str, Any]) -> dict[str, Any]:
     """
     if label.local_of(config):
         config = config | {"parallel": {"_target_": label.DATA}}
-    config = config | {"optimizer": _section(config, "optimizer") | _momentum_sent(config)}
+    config = config | {"optimizer": _section(config, "optimizer") | _momentum_of_compressor(config)}
     flat = _flat({key: config[key] for key in CONDITIONS if key in config})
     follows = network_seed(config)
     return {
@@ -274,7 +274,7 @@ def _conditions(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _momentum_sent(config: dict[str, Any]) -> dict[str, Any]:
+def _momentum_of_compressor(config: dict[str, Any]) -> dict[str, Any]:
     """Momentum of a compressor that does the work of the optimizer's; nothing for others."""
     compressor = _section(config, "compressor")
     if "optimizer.momentum" not in parts.replaces(str(compressor.get("_target_"))):
