@@ -140,7 +140,8 @@ def _readme(paper: Paper, out: Path, runs: list[str], asked: list[str], before: 
 def _origin_before(out: Path) -> list[str]:
     """Lines of the old README that tell where its contents came from."""
     lines = (out / "README.md").read_text().splitlines()
-    return [line for line in lines if line.startswith(("- ", "Before, "))]
+    kept = [line for line in lines if line.startswith(("- ", "Before, "))]
+    return [part for line in kept for part in (["", line, ""] if line[0] == "B" else [line])]
 
 
 def _origin(environments: list[dict[str, Any]]) -> list[str]:
