@@ -65,7 +65,8 @@ class Tensor(NamedTuple):
 class Layers:
     """A model that has the parameters of one in this list, and nothing else: to be replayed.
 
-    Of a parameter's rows one in `part` is there, and of a bucket's bytes likewise.
+    `of` is that one's name, `name` where it is empty. Of a parameter's rows one in `part` is
+    there; rows and columns alike are `narrower` times fewer. Of a bucket's bytes likewise.
     """
 
     has_no_forward: ClassVar[bool] = True
@@ -73,19 +74,26 @@ class Layers:
     times: Times | None = None
     classes: int | None = None
     part: int = 1
+    narrower: int = 1
+    of: str = ""
 
     def scale(self, shape: Shape, classes: int) -> float:
         """Elements of this model over those of the one in the list."""
-        return 1 / self.part
+        return 1 / (self.part * self.narrower**2)
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
-        known = tensors(self.name, self.classes)
-        shapes = ((max(1, each.shape[0] // self.part), *each.shape[1:]) for each in known)
+        known = tensors(self.of or self.name, self.classes)
+        shapes = (self._fewer(each.shape) for each in known)
         network = nn.ParameterList(torch.empty(each, device="meta") for each in shapes)
         total = sum(each.multiply_adds for each in known)
         shares = {str(place): each.multiply_adds / total for place, each in enumerate(known)}
         object.__setattr__(network, "shares", shares)
         return network
+
+    def _fewer(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        rows, *rest = shape
+        columns = [max(1, side // self.narrower) for side in rest[:1]]
+        return max(1, rows // (self.part * self.narrower)), *columns, *rest[1:]
 
 
 @cache

@@ -69,6 +69,17 @@ def test_a_model_to_be_replayed_has_the_tensors_of_the_list_and_their_shares():
     assert shares == pytest.approx([each / sum(adds) for each in adds])
 
 
+def test_a_narrow_model_has_fewer_rows_and_columns_and_the_shares_of_its_own():
+    whole, narrow = Layers("bert_base"), Layers("narrow", of="bert_base", narrower=8)
+    networks = [each.build((3, 8, 8), 10) for each in (whole, narrow)]
+    for wide, thin in zip(*(each.parameters() for each in networks), strict=True):
+        assert tuple(thin.shape) == tuple(max(1, side // 8) for side in wide.shape)
+    sizes = [sum(p.numel() for p in each.parameters()) for each in networks]
+    assert sizes[1] / sizes[0] == pytest.approx(narrow.scale((), 0), rel=0.02)
+    shares = [list(backward_shares(each, (3, 8, 8)).values()) for each in networks]
+    assert shares[0] == shares[1]
+
+
 def test_multiply_adds_are_the_known_ones():
     assert multiply_adds("ResNet-50") == pytest.approx(4.1e9, rel=0.01)
     assert multiply_adds("VGG-19") == pytest.approx(19.6e9, rel=0.01)
