@@ -122,6 +122,13 @@ PAPER.says(
     "fusion makes all three faster, Power-SGD the most",
     replays.fusion_gains,
 )
+for text, decide in (
+    ("wait-free backward makes S-SGD and ACP-SGD faster", replays.narrow_wait_free_gains),
+    ("it makes Power-SGD slower", replays.narrow_wait_free_slows_power),
+    ("fusion makes all three faster", replays.narrow_fusion_gains),
+):
+    said = f"a narrow BERT-Base, 4 workers: {text}"
+    PAPER.says("acp_fig9", said, decide, repeats="acp_fig9", cells=[])
 PAPER.says(
     "acp_fig10",
     "a buffer of 25 MB is near the best, for rank 32 and 256",
@@ -161,6 +168,14 @@ PAPER.says(
     "over 100 Gbit/s ACP-SGD still gains, about 40 % on BERT-Base",
     replays.gains_at_100_gbit,
 )
+for gbit, mbit in ((4, 62.5), (10, 156.25), (40, 625)):
+    PAPER.says(
+        "acp_fig13",
+        f"a narrow BERT-Base, 4 workers: ACP-SGD is the fastest over {gbit} Gbit/s, scaled",
+        replays.narrow_gains(mbit),
+        repeats="acp_fig13",
+        cells=[],
+    )
 for experiment, models in trained.MODELS.items():
     own = experiment == trained.ON_A_GPU  # the paper's nets, in place of their stand-ins
     for model in models:

@@ -2,7 +2,9 @@
 
 from statistics import fmean
 
-from harness.reporting.claims.base import Found, Group, Runs, listed
+from harness.reporting.analysis.ratios import Ratio
+from harness.reporting.claims.base import Found, Group, Runs, above, all_of, below, listed, spoken
+from harness.reporting.claims.rules import Rule
 from papers.acp_sgd.timing_claims import NEAR_BEST, NEARLY_LINEAR
 
 DENSE = "allreduce"
@@ -15,6 +17,8 @@ MODELS = {
 RESNETS, BERTS = tuple(MODELS)[:2], tuple(MODELS)[2:]
 SWEPT, FUSED = ("resnet50", "bert_base"), ("resnet152", "bert_large")
 IN_HOOKS = 2.151  # times as long, of compression by tensor
+NARROW = "narrow_bert_base"  # over packets, and in virtual time beside them
+METHODS = ("S-SGD", "Power-SGD*", "ACP-SGD")
 BUFFERS_MB = (0, 25, 50, 100, 500, 1000, 1500)
 
 
@@ -96,25 +100,33 @@ def power_wins_on_berts(runs: Runs) -> Found:
     return Found(wins == BERTS, f"on {', '.join(MODELS[model] for model in wins)}")
 
 
+def fused(name: str, how: str, rank: str) -> str:
+    """A method of figure 9: naive, wait-free backward (WFBP) by tensor, or fused as well (TF)."""
+    methods = {
+        "naive": {
+            "S-SGD": "allreduce_after_backward_bucket_mb=0",
+            "Power-SGD*": f"powersgd_packed_bucket_mb=0{rank}_vectors_apart",
+            "ACP-SGD": f"acp_sgd_after_backward_bucket_mb=0_fusion=uncompressed{rank}",
+        },
+        "WFBP": {
+            "S-SGD": "allreduce_per_tensor",
+            "Power-SGD*": f"powersgd_per_tensor{rank}_vectors_apart",
+            "ACP-SGD": f"acp_sgd_per_tensor_fusion=uncompressed{rank}",
+        },
+        "TF": {
+            "S-SGD": DENSE,
+            "Power-SGD*": f"powersgd{rank}_vectors_apart",
+            "ACP-SGD": f"acp_sgd{rank}",
+        },
+    }
+    return methods[how][name]
+
+
 def fused_ms(runs: Runs, name: str, model: str, how: str) -> float:
-    """A step of figure 9: naive, wait-free backward (WFBP) by tensor, or fused as well (TF)."""
-    rank = "_rank=32" if model in BERTS else ""
-    if how == "TF":
-        return step_ms(of_model(runs, "acp_fig9", model, emulation__interference=1.0),
-                       ranked(name, model))  # fmt: skip
-    naive = {
-        "S-SGD": "allreduce_after_backward_bucket_mb=0",
-        "Power-SGD*": f"powersgd_packed_bucket_mb=0{rank}_vectors_apart",
-        "ACP-SGD": f"acp_sgd_after_backward_bucket_mb=0_fusion=uncompressed{rank}",
-    }
-    wait_free = {
-        "S-SGD": "allreduce_per_tensor",
-        "Power-SGD*": f"powersgd_per_tensor{rank}_vectors_apart",
-        "ACP-SGD": f"acp_sgd_per_tensor_fusion=uncompressed{rank}",
-    }
-    methods, factor = (naive, 1.0) if how == "naive" else (wait_free, IN_HOOKS)
+    """A step of figure 9."""
+    factor = IN_HOOKS if how == "WFBP" else 1.0
     group = of_model(runs, "acp_fig9", model, emulation__interference=factor)
-    return step_ms(group, methods[name])
+    return step_ms(group, fused(name, how, "_rank=32" if model in BERTS else ""))
 
 
 def gains(runs: Runs, before: str, after: str) -> dict[str, float]:
@@ -142,6 +154,49 @@ def fusion_gains(runs: Runs) -> Found:
     return Found(
         min(found.values()) > 1.05 and most == "Power-SGD*", f"times as fast: {listed(found)}"
     )
+
+
+def times_as_fast(runs: Runs, before: str, after: str) -> dict[str, Ratio]:
+    """As `gains`, of a narrow BERT-Base, pair by pair."""
+    group = of_model(runs, "acp_fig9_packets", NARROW)
+    return {
+        name: group.ratio("iteration_s", *(fused(name, how, "") for how in (before, after)))
+        for name in METHODS
+    }
+
+
+def told_of(found: dict[str, Ratio]) -> str:
+    return ", ".join(f"{name} {spoken(each)}" for name, each in found.items())
+
+
+def narrow_wait_free_gains(runs: Runs) -> Found:
+    found = times_as_fast(runs, "naive", "WFBP")
+    holds = all_of(above(found[name]) for name in ("S-SGD", "ACP-SGD"))
+    return Found(holds, f"times as fast: {told_of(found)}")
+
+
+def narrow_wait_free_slows_power(runs: Runs) -> Found:
+    found = times_as_fast(runs, "naive", "WFBP")["Power-SGD*"]
+    return Found(below(found), f"times as fast: {spoken(found)}")
+
+
+def narrow_fusion_gains(runs: Runs) -> Found:
+    found = times_as_fast(runs, "WFBP", "TF")
+    return Found(all_of(map(above, found.values())), f"times as fast: {told_of(found)}")
+
+
+def narrow_gains(mbit: float) -> Rule:
+    """Of a narrow BERT-Base ACP-SGD is faster than S-SGD and Power-SGD* at a rate, pair by pair."""
+
+    def decide(runs: Runs) -> Found:
+        group = of_model(runs, "acp_fig13_packets", NARROW, profile__rate_mbit=mbit)
+        ours = ranked("ACP-SGD", NARROW)
+        found = {
+            name: group.ratio("iteration_s", ranked(name, NARROW), ours) for name in METHODS[:2]
+        }
+        return Found(all_of(map(above, found.values())), f"over ACP-SGD: {told_of(found)}")
+
+    return decide
 
 
 def buffers_ms(runs: Runs, rank: int) -> dict[int, float]:

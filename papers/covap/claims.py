@@ -89,7 +89,13 @@ PAPER.says(
 PAPER.says(
     "covap_fig3",
     "without alignment a profile is off by up to 20 %",
-    replays.unaligned,
+    replays.unaligned("covap_fig3", "resnet101"),
+)
+PAPER.says(
+    "covap_fig3",
+    "a narrow Bert, 4 workers: likewise",
+    replays.unaligned("covap_fig3_packets", replays.NARROW),
+    repeats="covap_fig3",
 )
 PAPER.says(
     "covap_fig4",
@@ -107,6 +113,13 @@ PAPER.says(
     "covap_fig5bc",
     "the two others are fastest at a ratio of 4",
     replays.fastest_at_4,
+    cells=[],
+)
+PAPER.says(
+    "covap_fig5bc",
+    "a narrow Bert, 4 workers: a step is shorter up to a ratio of 4, and hardly beyond",
+    replays.saturates_at_4,
+    repeats="covap_fig5bc",
     cells=[],
 )
 PAPER.says(

@@ -3,8 +3,10 @@
 import json
 from collections.abc import Mapping
 
+import pandas as pd
+
 from harness.reporting.analysis import load
-from harness.reporting.claims.base import Found, Group, Runs, listed
+from harness.reporting.claims.base import Found, Group, Runs, above, all_of, below, listed, spoken
 from harness.reporting.claims.rules import Rule, is_about
 from papers.covap.timing_claims import BELOW, FLAT, LITTLE, WITHIN
 
@@ -27,6 +29,7 @@ SWEPT = {f"covap_{density}": every for every, density in enumerate(
 )}  # fmt: skip
 INTERVALS = {"resnet101": 3, "vgg19": 4, "bert_cn": 4, "gpt2": 4}
 PROFILED_STEP, UNALIGNED = 2, 0.2  # after two to warm up; share of T_comm, published
+NARROW = "narrow_bert_cn"  # over packets, and in virtual time beside them
 TURN = 4  # steps in which every part goes once, at I = 4
 
 
@@ -82,15 +85,24 @@ def profiled_interval(runs: Runs) -> Found:
     return Found(found == INTERVALS, said(found))
 
 
-def unaligned(runs: Runs) -> Found:
+def unaligned(experiment: str, model: str) -> Rule:
     """T_comm as each worker sees it in the profiled exchange, over the profiler's."""
-    group = of_model(runs, "covap_fig3", "resnet101")
-    steps = load.steps(group.rows(PROFILED).path.iloc[0])
+
+    def decide(runs: Runs) -> Found:
+        group = of_model(runs, experiment, model)
+        over = [_seen_over_told(steps) for steps in group.steps(PROFILED)[PROFILED]]
+        about = {is_about(each, UNALIGNED) for each in over}
+        told = ", ".join(dict.fromkeys(f"{100 * each:.2g}" for each in over))
+        reason = "links alone differ here: what workers compute takes all of them equally long"
+        return Found(about.pop() if len(about) == 1 else None, f"up to {told} % longer", reason)
+
+    return decide
+
+
+def _seen_over_told(steps: pd.DataFrame) -> float:
     told = json.loads(steps.controller.iloc[-1])
     seen = steps[steps.step == PROFILED_STEP].comm_s
-    over = float(seen.max() / told["comm_s"] - 1)
-    reason = "links alone differ here: what workers compute takes all of them equally long"
-    return Found(is_about(over, UNALIGNED), f"up to {100 * over:.2g} % longer", reason)
+    return float(seen.max() / told["comm_s"] - 1)
 
 
 def balances(runs: Runs) -> Found:
@@ -119,6 +131,18 @@ def flat_beyond_3(runs: Runs) -> Found:
     most = max(found.values())
     told = f"of 64 times: at 3 {64 * found[3]:.1f}, at most {64 * most:.1f}"
     return Found(most <= FLAT * found[3], told)
+
+
+def saturates_at_4(runs: Runs) -> Found:
+    """Of a narrow Bert: the step is shorter up to I = 4 and hardly beyond, pair by pair."""
+    group = of_model(runs, "covap_fig5_packets", NARROW)
+    at = {every: method for method, every in SWEPT.items() if every <= 6}
+    shorter = [group.ratio("iteration_s", at[every], at[every + 1]) for every in (1, 2, 3)]
+    beyond = [group.ratio("iteration_s", at[4], at[every]) for every in (5, 6)]
+    told = f"of I = 1, 2, 3 over the next: {', '.join(map(spoken, shorter))}"
+    told += f"; of 4 over 5 and 6: {', '.join(map(spoken, beyond))}"
+    holds = [above(each) for each in shorter] + [below(each, FLAT) for each in beyond]
+    return Found(all_of(holds), told)
 
 
 def fastest_at_4(runs: Runs) -> Found:

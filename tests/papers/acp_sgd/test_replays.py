@@ -34,9 +34,10 @@ def of_table3(**changed: float) -> list[dict]:
 
 
 def verdicts(rows: list[dict], id: str) -> list[str]:
-    """Of claims that are not on figure 4's timeline alone."""
+    """Of claims that are not on figure 4's timeline alone, nor on a narrow model."""
     found = claims.judge(table(*rows), "acpsgd")
-    return [c.verdict for c in found if c.id == id and not c.text.startswith("ResNet-50:")]
+    alone = ("ResNet-50:", "a narrow")
+    return [c.verdict for c in found if c.id == id and not c.text.startswith(alone)]
 
 
 def test_table_3_holds_as_published_and_falls_with_slower_steps():
@@ -152,3 +153,36 @@ def test_power_sgd_beside_the_others():
     assert verdicts([*of_fig2, *of_table3()], "acp_fig2") == [HOLDS, HOLDS]
     of_fig2[-1]["iteration_s"] = 0.2
     assert verdicts([*of_fig2, *of_table3()], "acp_fig2") == [FAILS, HOLDS]
+
+
+def of_narrow(experiment: str, took: dict[str, float], **told: float) -> list[claims.Claim]:
+    """Claims of an experiment over packets, of steps in seconds by method."""
+    conditions = {"model.name": replays.NARROW} | told
+    rows = [
+        row(experiment, name, iteration_s=step_s, conditions=conditions)
+        for name, step_s in took.items()
+    ]
+    found = claims.judge(table(*rows, copies=3), "acpsgd")
+    return [claim for claim in found if claim.runs]
+
+
+def test_a_narrow_bert_base_gains_by_overlap_and_fusion_or_does_not():
+    steps_s = {"naive": 1.0, "WFBP": 0.7, "TF": 0.5}
+    took = {
+        replays.fused(name, how, ""): step_s
+        for name in replays.METHODS
+        for how, step_s in steps_s.items()
+    }
+    power = replays.fused("Power-SGD*", "naive", "")
+    found = of_narrow("acp_fig9_packets", took | {power: 0.6})
+    assert [claim.verdict for claim in found] == [HOLDS, HOLDS, HOLDS]
+    found = of_narrow("acp_fig9_packets", dict(zip(took, reversed(took.values()), strict=True)))
+    assert [claim.verdict for claim in found] == [FAILS, HOLDS, FAILS]
+
+
+def test_a_narrow_bert_base_is_fastest_with_acp_sgd_or_is_not():
+    took = {replays.ranked(name, replays.NARROW): 1.0 for name in replays.METHODS}
+    ours = replays.ranked("ACP-SGD", replays.NARROW)
+    for step_s, verdict in ((0.5, HOLDS), (1.5, FAILS)):
+        found = of_narrow("acp_fig13_packets", took | {ours: step_s}, **{"profile.rate_mbit": 62.5})
+        assert [claim.verdict for claim in found] == [verdict]

@@ -67,9 +67,9 @@ def of_fig11(covap_s: float, power_s: float, grown: float) -> list[dict]:
 
 
 def verdicts(rows: list[dict], *ids: str) -> list[str]:
-    """Of claims that are not on one model's timeline or training."""
+    """Of claims that are not on one model's timeline or training, nor on a narrow one."""
     found = claims.judge(table(*rows), "covap")
-    alone = ("ResNet-101: ", "ResNet-101 itself: ", "ResNet-101, ", "VGG-19: ")
+    alone = ("ResNet-101: ", "ResNet-101 itself: ", "ResNet-101, ", "VGG-19: ", "a narrow")
     return [
         claim.verdict for claim in found if claim.id in ids and not claim.text.startswith(alone)
     ]
@@ -127,3 +127,13 @@ def test_what_a_worker_sees_is_held_against_the_profile(seen_s, verdict, monkeyp
     monkeypatch.setattr(load, "steps", lambda path: told)
     rows = [ran("covap_fig3", "resnet101", replays.PROFILED, 1.0, workers=8)]
     assert verdicts(rows, "covap_fig3") == [verdict]
+
+
+@pytest.mark.parametrize(("beyond_s", "verdict"), [(0.4, HOLDS), (0.3, FAILS)])
+def test_a_narrow_bert_is_hardly_faster_beyond_4(beyond_s, verdict):
+    took = (1.0, 0.7, 0.5, 0.4, beyond_s, beyond_s)
+    told = {"conditions": {"model.name": replays.NARROW}}
+    methods = zip(replays.SWEPT, took, strict=False)
+    rows = [row("covap_fig5_packets", name, iteration_s=step_s, **told) for name, step_s in methods]
+    found = claims.judge(table(*rows, copies=3), "covap")
+    assert [claim.verdict for claim in found if claim.runs] == [verdict]
