@@ -13,7 +13,8 @@ BYPASS_SHARE = 0.98  # of what was sent has to be seen by the shaper
 EXCESS_SHARE = 1.1  # of what was sent: headers are 1.046, the rest is sent again
 STAGES_EXCESS_SHARE = 1.25  # of what stages and servers send, in messages that are not counted
 ACKNOWLEDGING_SHARE = 0.05  # of the bytes that go the other way
-HOP_BYTES = 400  # headers of a message of a ring, of the one that announces it, and their answers
+SEGMENTS = 2  # in which gloo's ring sends a rank's part, however small it is
+HOP_BYTES = 400  # headers of a segment, of the one that announces it, and their answers: 350
 STOP_BYTES = 64 << 10  # to agree on an evaluation or a checkpoint, and on its outcome
 EXCESS_BYTES = 256 << 10  # to leave in order, and what agents say meanwhile
 
@@ -34,7 +35,7 @@ class Excess(NamedTuple):
 
 def excess(collectives: int, ranks: int, stops: int) -> Excess:
     """Allowance for a run with so many `collectives` and `stops` of every rank; 0: not known."""
-    hops = 2 * (ranks - 1) * collectives
+    hops = 2 * (ranks - 1) * SEGMENTS * collectives
     share = EXCESS_SHARE if collectives else STAGES_EXCESS_SHARE
     return Excess(share, EXCESS_BYTES + STOP_BYTES * stops + HOP_BYTES * hops)
 
