@@ -56,6 +56,14 @@ def test_network_seeds_share_a_setting_and_a_seed_of_the_profile_s_own_does_not(
     assert found.setting["own"] != found.setting["two"]
 
 
+def test_generated_data_of_the_runs_seed_share_a_setting_and_of_their_own_do_not(tmp_path):
+    for name, seed, of_data in (("one", 1, 1), ("two", 2, 2), ("own", 2, 7)):
+        data = {"_target_": "harness.workloads.data.synthetic.Synthetic", "seed": of_data}
+        by_hand.run(tmp_path / name, by_hand.config("topk", dataset=data, seed=seed))
+    setting = load.runs(tmp_path).set_index("run_id").setting
+    assert setting["one"] == setting["two"] != setting["own"]
+
+
 def test_a_servers_drains_are_of_the_method_its_threads_of_the_setting(tmp_path):
     server = {"_target_": "harness.config.server.Server", "mode": "async", "threads": 2}
     drained = server | {"drain_period": 100.0, "drain": "flush"}

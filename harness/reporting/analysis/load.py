@@ -257,9 +257,10 @@ def _has_rows(path: Path) -> bool:
 def _conditions(config: dict[str, Any]) -> dict[str, Any]:
     """Conditions that comparable runs share, flat, as the network and the training see them.
 
-    Seeds of the profile that follow the run's network seed are none. Local steps are of a method:
-    their runs compare with those whose workers exchange gradients. A momentum is the same whether
-    the optimizer has it or, in its place, the compressor.
+    Seeds of the profile that follow the run's network seed are none, nor is that of generated data
+    that follows the run's. Local steps are of a method: their runs compare with those whose workers
+    exchange gradients. A momentum is the same whether the optimizer has it or, in its place, the
+    compressor.
     """
     if label.local_of(config):
         config = config | {"parallel": {"_target_": label.DATA}}
@@ -271,6 +272,7 @@ def _conditions(config: dict[str, Any]) -> dict[str, Any]:
         for key, value in flat.items()
         if key not in OF_A_MACHINE | OF_A_RESIDUAL
         and not (is_network_seed(key) and value == follows)
+        and not (key == "dataset.seed" and value == config.get("seed"))
     }
 
 
