@@ -113,8 +113,11 @@ def _readme(paper: Paper, out: Path, runs: list[str], asked: list[str], before: 
     told = [read_json(Path(path) / "environment.json") or {} for path in runs]
     command = " ".join(["python -m harness.reproduce", paper.name, *asked])
     if before:
-        again = ", ".join(paper.experiments)
-        before = ["", f"Before, and since then all but {again}:", "", *before]
+        said = f"Before, and since then all but {', '.join(paper.experiments)}:"
+        older = ["", *before]
+        while said in older:  # what is above it is written again
+            older = older[older.index(said) + 1 :]
+        before = ["", said, *older]
     tables = read(out)
     counted = _rows(counts(tables["runs"]))
     return "\n".join([
