@@ -18,6 +18,7 @@ RESNETS, BERTS = tuple(MODELS)[:2], tuple(MODELS)[2:]
 SWEPT, FUSED = ("resnet50", "bert_base"), ("resnet152", "bert_large")
 IN_HOOKS = 2.151  # times as long, of compression by tensor
 NARROW = "narrow_bert_base"  # over packets, and in virtual time beside them
+AS_FAST = 0.99  # times as fast: two steps closer than that are alike
 METHODS = ("S-SGD", "Power-SGD*", "ACP-SGD")
 BUFFERS_MB = (0, 25, 50, 100, 500, 1000, 1500)
 
@@ -177,7 +178,7 @@ def narrow_wait_free_gains(runs: Runs) -> Found:
 
 def narrow_wait_free_slows_power(runs: Runs) -> Found:
     found = times_as_fast(runs, "naive", "WFBP")["Power-SGD*"]
-    return Found(below(found), f"times as fast: {spoken(found)}")
+    return Found(below(found, AS_FAST), f"times as fast: {spoken(found)}")
 
 
 def narrow_fusion_gains(runs: Runs) -> Found:
