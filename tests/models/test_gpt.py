@@ -1,8 +1,10 @@
-"""The decoder sees what came before and nothing later; the VGG's mass is in one layer."""
+"""A decoder sees what came before, an encoder everything; the VGG's mass is in one layer."""
 
 import pytest
 import torch
 
+from harness.workloads.models.base import backward_shares
+from harness.workloads.models.bert import BERT
 from harness.workloads.models.gpt import GPT
 from harness.workloads.models.vgg_small import SmallVGG
 
@@ -36,6 +38,28 @@ def test_it_begins_at_chance_and_learns_what_repeats():
     assert loss() < 0.5
 
 
+def test_tied_scores_are_the_embeddings_and_begin_backward():
+    model = GPT(width=16, layers=2, heads=2, tied=True).build((12,), 30)
+    untied = GPT(width=16, layers=2, heads=2).build((12,), 30)
+    names = [name for name, _ in model.named_parameters()]
+    assert "scores.weight" not in names and "scores.weight" in dict(untied.named_parameters())
+    assert model(torch.randint(30, (3, 12))).shape == (3, 12, 30)
+    shares = backward_shares(model, (12,))
+    assert list(shares) == names and sum(shares.values()) == pytest.approx(1)
+    assert shares["norm.bias"] > 30 * 12 * 16 / 2 * shares["norm.weight"] / (12 * 16)
+
+
+def test_of_a_passage_every_word_is_seen_by_the_class_token():
+    torch.manual_seed(0)
+    model = BERT(vocabulary=30, width=16, layers=1, heads=2, spread=0.3).build((1, 12), 5)
+    words = torch.randint(30, (3, 1, 12))
+    for place in range(12):
+        changed = words.clone()
+        changed[:, 0, place] = (changed[:, 0, place] + 1) % 30
+        assert ((model(words.float()) - model(changed.float())).abs().amax(-1) > 1e-6).all()
+    assert model(words).shape == (3, 5)
+
+
 def test_one_layer_has_most_of_the_vgg():
     sizes = [each.numel() for each in SmallVGG().build((1, 32, 32), 200).parameters()]
     assert sum(sizes) == 650_808 and max(sizes) == 524_288 > 0.8 * sum(sizes)
@@ -48,7 +72,10 @@ def test_one_layer_has_most_of_the_vgg():
         (lambda: GPT(width=0), "width must be >= 1, got 0"),
         (lambda: GPT(width=30, heads=4), "width must be a multiple of heads = 4, got 30"),
         (lambda: GPT(dropout=1.0), r"dropout must be in \[0, 1\), got 1.0"),
+        (lambda: GPT(spread=0.0), "spread must be > 0, got 0.0"),
         (lambda: GPT().build((1, 8, 8), 10), "gpt takes texts"),
+        (lambda: BERT(vocabulary=0), "vocabulary must be >= 1, got 0"),
+        (lambda: BERT().build((12,), 10), r"bert takes passages \(1, words\)"),
         (lambda: SmallVGG(channels=[12]), r"channels must be multiples of 8, got \[12\]"),
         (lambda: SmallVGG(channels=[]), r"channels must be multiples of 8, got \[\]"),
         (lambda: SmallVGG(hidden=0), "hidden must be >= 1, got 0"),

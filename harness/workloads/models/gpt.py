@@ -1,27 +1,30 @@
 """Decoders that foretell text (GPT-2: Radford et al., 2019), of sizes for two cores.
 
 Normalised before every sublayer, learnt positions, attention to what came before alone. Weights
-begin N(0, 0.02), those that end a sublayer divided by the root of how many there are, as GPT-2's.
-Embedding and scores have a matrix each, as the harness's recurrent models have.
+begin N(0, 0.02), or as they are told, and those that end a sublayer divided by the root of how many
+there are, as GPT-2's. Embedding and scores have a matrix each, as the harness's recurrent models
+have, or one, as GPT-2.
 """
 
 from dataclasses import dataclass
 from math import sqrt
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import linear, scaled_dot_product_attention
 
-from harness.workloads.models.base import Shape, Times
+from harness.workloads.models.base import Shape, Times, multiply_adds
 
-SPREAD = 0.02  # deviation that weights begin with
+SPREAD = 0.02  # of GPT-2's weights at first, of width 768
 
 
 @dataclass(frozen=True)
 class GPT:
     """`layers` blocks, each `width` wide and four times that in its perceptron.
 
-    Parameters: about 12 w^2 a block of width w, and 2 V w + L w of V words in windows of L.
+    Parameters: about 12 w^2 a block of width w, and 2 V w + L w of V words in windows of L; V w
+    less where embedding and scores are tied.
     """
 
     name: str = "gpt"
@@ -29,21 +32,55 @@ class GPT:
     layers: int = 3
     heads: int = 4
     dropout: float = 0.0
+    tied: bool = False  # embedding and scores are one matrix
+    spread: float = SPREAD  # deviation that weights begin with
     times: Times | None = None
 
     def __post_init__(self) -> None:
-        for key in ("width", "layers", "heads"):
-            if getattr(self, key) < 1:
-                raise ValueError(f"{key} must be >= 1, got {getattr(self, key)}")
-        if self.width % self.heads:
-            raise ValueError(f"width must be a multiple of heads = {self.heads}, got {self.width}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
+        require_blocks(self)
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
         if len(shape) != 1:
             raise ValueError(f"{self.name} takes texts (words), got samples of {tuple(shape)}")
-        return Foreteller(self, shape[0], classes)
+        network = Foreteller(self, shape[0], classes)
+        if self.tied:
+            counts = multiply_adds(network, shape)
+            counts["norm.bias"] += shape[0] * self.width * classes  # scores, where backward begins
+            total = sum(counts.values())
+            object.__setattr__(network, "shares", {name: n / total for name, n in counts.items()})
+        return network
+
+
+class Blocks(Protocol):
+    """Fields of a model of blocks."""
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def layers(self) -> int: ...
+
+    @property
+    def heads(self) -> int: ...
+
+    @property
+    def dropout(self) -> float: ...
+
+    @property
+    def spread(self) -> float: ...
+
+
+def require_blocks(of: Blocks) -> None:
+    """Raise ValueError unless there can be such blocks."""
+    for key in ("width", "layers", "heads"):
+        if getattr(of, key) < 1:
+            raise ValueError(f"{key} must be >= 1, got {getattr(of, key)}")
+    if of.width % of.heads:
+        raise ValueError(f"width must be a multiple of heads = {of.heads}, got {of.width}")
+    if not 0 <= of.dropout < 1:
+        raise ValueError(f"dropout must be in [0, 1), got {of.dropout}")
+    if not of.spread > 0:
+        raise ValueError(f"spread must be > 0, got {of.spread}")
 
 
 class Foreteller(nn.Module):
@@ -54,15 +91,12 @@ class Foreteller(nn.Module):
         self.embedding = nn.Embedding(vocabulary, of.width)
         self.position = nn.Embedding(window, of.width)
         self.dropout = nn.Dropout(of.dropout)
-        self.blocks = nn.ModuleList(Decoder(of) for _ in range(of.layers))
+        self.blocks = nn.ModuleList(
+            TransformerBlock(of.width, of.heads, of.dropout, causal=True) for _ in range(of.layers)
+        )
         self.norm = nn.LayerNorm(of.width)
-        self.scores = nn.Linear(of.width, vocabulary, bias=False)
-        for name, parameter in self.named_parameters():
-            if parameter.dim() > 1:
-                ends = name.endswith(("out.weight", "down.weight"))
-                nn.init.normal_(parameter, std=SPREAD / sqrt(2 * of.layers) if ends else SPREAD)
-            elif name.endswith("bias"):
-                nn.init.zeros_(parameter)
+        self.scores = None if of.tied else nn.Linear(of.width, vocabulary, bias=False)
+        begin_(self, of.layers, of.spread)
 
     def forward(self, words: Tensor) -> Tensor:
         """`words` are numbers of any type, as many as a window has or fewer."""
@@ -70,22 +104,33 @@ class Foreteller(nn.Module):
         x = self.dropout(self.embedding(words.long()) + self.position(places))
         for block in self.blocks:
             x = block(x)
-        return self.scores(self.norm(x))
+        x = self.norm(x)
+        return linear(x, self.embedding.weight) if self.scores is None else self.scores(x)
 
 
-class Decoder(nn.Module):
-    """Attention to the words up to each, and a perceptron, each added to what goes in."""
+def begin_(network: nn.Module, layers: int, spread: float) -> None:
+    """Set the weights of a network of `layers` blocks as GPT-2's begin, `spread` apart."""
+    for name, parameter in network.named_parameters():
+        if parameter.dim() > 1:
+            ends = name.endswith(("out.weight", "down.weight"))
+            nn.init.normal_(parameter, std=spread / sqrt(2 * layers) if ends else spread)
+        elif name.endswith("bias"):
+            nn.init.zeros_(parameter)
 
-    def __init__(self, of: GPT) -> None:
+
+class TransformerBlock(nn.Module):
+    """Attention and a perceptron, each added to what goes in; causal: to the words up to each."""
+
+    def __init__(self, width: int, heads: int, dropout: float, causal: bool) -> None:
         super().__init__()
-        self.heads = of.heads
-        self.before_attention = nn.LayerNorm(of.width)
-        self.queries_keys_values = nn.Linear(of.width, 3 * of.width)
-        self.out = nn.Linear(of.width, of.width)
-        self.before_perceptron = nn.LayerNorm(of.width)
-        self.up = nn.Linear(of.width, 4 * of.width)
-        self.down = nn.Linear(4 * of.width, of.width)
-        self.dropout = nn.Dropout(of.dropout)
+        self.heads, self.causal = heads, causal
+        self.before_attention = nn.LayerNorm(width)
+        self.queries_keys_values = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.before_perceptron = nn.LayerNorm(width)
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.dropout(self.out(self._attended(self.before_attention(x))))
@@ -97,5 +142,5 @@ class Decoder(nn.Module):
         n, words, width = x.shape
         parts = self.queries_keys_values(x).view(n, words, 3, self.heads, width // self.heads)
         queries, keys, values = parts.permute(2, 0, 3, 1, 4)
-        found = scaled_dot_product_attention(queries, keys, values, is_causal=True)
+        found = scaled_dot_product_attention(queries, keys, values, is_causal=self.causal)
         return found.transpose(1, 2).reshape(n, words, width)

@@ -5,7 +5,7 @@ buckets are scaled as tensors are (`scale`), so a stand-in has as many as its or
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
 from typing import Any, NamedTuple
@@ -23,6 +23,8 @@ from harness.workloads.models.base import (
     backward_shares,
     require_images,
 )
+from harness.workloads.models.bert import BERT
+from harness.workloads.models.gpt import GPT
 from harness.workloads.models.lstm import LSTM
 
 SIDE = 8  # px that images are pooled to
@@ -181,22 +183,37 @@ class Layer(nn.Module):
         return x + (units * self.signs.to(x.device)).sum(1)
 
 
-@dataclass(frozen=True)
-class SmallLSTM(LSTM):
-    """LSTM of its original's form, with fewer units, as the data has fewer words."""
+@dataclass(frozen=True, kw_only=True)
+class Smaller:
+    """A model of its original's form with fewer units, as its data has fewer words."""
 
-    original: Original = field(kw_only=True)
-    batch_size: int = field(kw_only=True)  # of a step, which takes the time of the original's
+    original: Original
+    batch_size: int  # of a step, which takes the time of the original's
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        super().__post_init__()  # type: ignore[misc]  # of the model beside this class
         _take_times(self)
 
     def scale(self, shape: Shape, classes: int) -> float:
         """Elements of this model over the original's, and bytes of its buckets likewise."""
         with torch.device("meta"):
-            own = self.build(shape, classes)
+            own = self.build(shape, classes)  # type: ignore[attr-defined]  # likewise
         return sum(each.numel() for each in own.parameters()) / sum(self.original.sizes.values())
+
+
+@dataclass(frozen=True)
+class SmallLSTM(Smaller, LSTM):
+    """LSTM of fewer units."""
+
+
+@dataclass(frozen=True)
+class SmallGPT(Smaller, GPT):
+    """Decoder of fewer units."""
+
+
+@dataclass(frozen=True)
+class SmallBERT(Smaller, BERT):
+    """Encoder of fewer units."""
 
 
 def _take_times(model: Any) -> None:
