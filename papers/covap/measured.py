@@ -99,7 +99,7 @@ def _below_linear(runs: Runs, model: str, name: str) -> float:
 
 def _accuracy(runs: Runs, name: str, method: str) -> Number:
     """Percent."""
-    if name not in trained.STAND_INS:
+    if name not in trained.STAND_INS or name == trained.PERPLEXITY:
         raise NoSuchRuns(f"nothing is trained in the place of {name}")
     rows = trained.of_model(runs, name).rows(method)
     return Number(*statistics.interval(100 * rows.final))

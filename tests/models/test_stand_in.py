@@ -23,6 +23,11 @@ WORKLOADS = [
 ALONE = ("dct_dlrm", "dct_translation")  # of one worker: no gradient is exchanged
 STAND_INS = [name for name in WORKLOADS if name not in ALONE]
 MODELS = [name for name in choices("model") if "_as_" in name]
+OF_TEXT = {"bert_as_bert_cn": "covap_bert_text", "gpt_as_gpt2": "covap_gpt2_text"}  # workloads
+DATA = dict.fromkeys(OF_TEXT, "pydoc") | {
+    "bert_as_bert_cn": "passages",
+    "lstm_as_lstm_ptb": "pydoc",
+}
 REPLAYED = ("network=simulated", "emulation.compute=replay", "network.alike=true")
 SMALL_STEPS = ("steps=3", "epochs=null")
 
@@ -64,6 +69,19 @@ def test_as_much_of_a_step_as_of_the_originals_is_over_before_anything_is_sent(w
     assert shares[0] < 0.99
 
 
+@pytest.mark.parametrize("name", OF_TEXT)
+def test_of_text_buckets_are_about_as_many_and_the_largest_tensor_as_large(name):
+    found = settings(f"workload={OF_TEXT[name]}").run()
+    sizes, buckets = laid_out(found)
+    original = found.model.original
+    assert len(buckets) == pytest.approx(len(bucket_names(original.sizes, None)), abs=1)
+    share = max(sizes.values()) / sum(sizes.values())
+    assert share == pytest.approx(
+        max(original.sizes.values()) / sum(original.sizes.values()), rel=0.05
+    )
+    assert 100_000 < sum(sizes.values()) < 250_000
+
+
 @pytest.mark.parametrize("bucket_mb", ["null", "20"])
 def test_ddp_lays_out_the_buckets_that_virtual_time_does(bucket_mb, tmp_path):
     """Which entries are the largest of a bucket depends on it: so do the weights."""
@@ -78,15 +96,14 @@ def test_ddp_lays_out_the_buckets_that_virtual_time_does(bucket_mb, tmp_path):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("bucket_mb", ["5", "60", "0.01"])
 def test_buckets_of_any_size_are_scaled(name, bucket_mb):
-    text = "lstm" in name
-    data = "pydoc" if text else "digits"
+    data = DATA.get(name, "digits")
     found = settings(f"model={name}", f"dataset={data}", f"bucket_mb={bucket_mb}").run()
     model = found.model
     scale = sum(laid_out(found)[0].values()) / sum(model.original.sizes.values())
     assert found.bucket_mb == pytest.approx(float(bucket_mb) * scale, rel=0.005)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if "lstm" not in name])
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in DATA])
 def test_no_run_is_of_two_buckets_and_all_are_the_whole(name):
     model = settings(f"model={name}", "dataset=digits").build("model")
     found, original = runs(model.original), model.original

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
+from harness.records.metrics import lower_is_better
 from harness.reporting.analysis import load
 from harness.reporting.analysis.metrics import quality
 from harness.reporting.analysis.ratios import Ratio
@@ -161,6 +162,27 @@ def accuracy_by_pair(group: Group, method: str) -> pd.Series:
     group.seen.columns.add("final")
     rows = group.rows(method).set_index(load.PAIR)
     return rows.final.mask(rows.diverged, 0.0)
+
+
+def quality_by_pair(group: Group, method: str) -> pd.Series:
+    """Final quality by pair of seeds, the inverse of a perplexity; a diverged run has none."""
+    group.seen.columns.add("final")
+    rows = group.rows(method).set_index(load.PAIR)
+    return rows.goal.mask(rows.diverged, 0.0)
+
+
+def quality_named(group: Group, *methods: str) -> str:
+    """Say the mean final quality of methods, and what it is."""
+    metric = group.rows(*methods).metric.iloc[0]
+    name = f"inverse {metric}" if lower_is_better(metric) else metric
+    return f"{name}: {listed({m: float(quality_by_pair(group, m).mean()) for m in methods})}"
+
+
+def quality_lost(group: Group, method: str, rival: str) -> Ratio:
+    """Quality below `rival`'s, pair by pair: of an accuracy, or a share of what is inverse."""
+    one, other = (quality_by_pair(group, each) for each in (rival, method))
+    inverse = lower_is_better(group.rows(rival).metric.iloc[0])
+    return group.spread(1 - other / one if inverse else one - other)
 
 
 def share_of_accuracy(group: Group, method: str) -> Ratio:

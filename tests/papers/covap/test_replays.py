@@ -69,7 +69,8 @@ def of_fig11(covap_s: float, power_s: float, grown: float) -> list[dict]:
 def verdicts(rows: list[dict], *ids: str) -> list[str]:
     """Of claims that are not on one model's timeline or training, nor on a narrow one."""
     found = claims.judge(table(*rows), "covap")
-    alone = ("ResNet-101: ", "ResNet-101 itself: ", "ResNet-101, ", "VGG-19: ", "a narrow")
+    alone = ("ResNet-101: ", "ResNet-101 itself: ", "ResNet-101, ", "VGG-19: ", "Bert: ", "GPT-2: ")
+    alone += ("a narrow",)
     return [
         claim.verdict for claim in found if claim.id in ids and not claim.text.startswith(alone)
     ]
