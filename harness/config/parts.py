@@ -130,6 +130,13 @@ def _section(group: str, name: str) -> Fields:
     return dict(told if "_target_" in told else told.get(group, told))
 
 
+@cache
+def follows_seed(group: str, target: str) -> bool:
+    """True if every choice of this class has the run's seed, and so none of its own."""
+    told = [_section(group, name) for name in _files(group)]
+    return {each.get("seed") for each in told if each.get("_target_") == target} == {"${seed}"}
+
+
 def beside(group: str, name: str) -> Fields:
     """Settings of a choice outside its own group."""
     told = _files(group)[name]

@@ -56,12 +56,17 @@ def test_network_seeds_share_a_setting_and_a_seed_of_the_profile_s_own_does_not(
     assert found.setting["own"] != found.setting["two"]
 
 
-def test_generated_data_of_the_runs_seed_share_a_setting_and_of_their_own_do_not(tmp_path):
-    for name, seed, of_data in (("one", 1, 1), ("two", 2, 2), ("own", 2, 7)):
-        data = {"_target_": "harness.workloads.data.synthetic.Synthetic", "seed": of_data}
+def test_generated_data_of_the_runs_seed_share_a_setting_and_of_another_do_not(tmp_path):
+    synthetic, glyphs = "synthetic.Synthetic", "glyphs.Glyphs"
+    for name, kind, seed, of_data in (
+        ("one", synthetic, 1, 1), ("two", synthetic, 2, 2), ("own", synthetic, 2, 7),
+        ("zero", glyphs, 0, 0), ("three", glyphs, 3, 0),
+    ):  # fmt: skip
+        data = {"_target_": f"harness.workloads.data.{kind}", "seed": of_data}
         by_hand.run(tmp_path / name, by_hand.config("topk", dataset=data, seed=seed))
     setting = load.runs(tmp_path).set_index("run_id").setting
     assert setting["one"] == setting["two"] != setting["own"]
+    assert setting["zero"] == setting["three"]  # data with one seed for every run
 
 
 def test_a_servers_drains_are_of_the_method_its_threads_of_the_setting(tmp_path):

@@ -267,12 +267,14 @@ def _conditions(config: dict[str, Any]) -> dict[str, Any]:
     config = config | {"optimizer": _section(config, "optimizer") | _momentum_of_compressor(config)}
     flat = _flat({key: config[key] for key in CONDITIONS if key in config})
     follows = network_seed(config)
+    data = str(_section(config, "dataset").get("_target_"))
+    if parts.follows_seed("dataset", data) and flat.get("dataset.seed") == config.get("seed"):
+        flat.pop("dataset.seed", None)
     return {
         key: value
         for key, value in flat.items()
         if key not in OF_A_MACHINE | OF_A_RESIDUAL
         and not (is_network_seed(key) and value == follows)
-        and not (key == "dataset.seed" and value == config.get("seed"))
     }
 
 
