@@ -146,7 +146,10 @@ def _bars(comparison: pd.DataFrame, column: str, label: str, title: str) -> Figu
         tip = value + (error[1][0] if error else 0)
         remark = "diverged" if row.diverged and not value else getattr(row, "remark", "")
         text = f"{value:.3g}" + f" ({remark})" * bool(remark)
-        axes.annotate(text, (tip, place), (5, 0), textcoords="offset points", va="center")
+        axes.annotate(
+            text, (tip, place), (5, 0), textcoords="offset points", va="center",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},  # over the baseline's line
+        )  # fmt: skip
     axes.axvline(1, color="0.25", linewidth=1, linestyle="--")
     axes.set_yticks(range(len(shown)), list(shown.method))
     axes.invert_yaxis()
