@@ -46,3 +46,8 @@ def test_who_is_later_or_worse_does_not():
 
 def test_where_what_forgets_loses_nothing_no_accuracy_is_judged():
     assert verdicts(OF_ACCURACY, **dict.fromkeys(trained.FORGETS, 0.9)) == {NOT_DECIDABLE}
+
+
+def test_a_scheduler_over_few_steps_is_judged_by_itself():
+    assert verdicts(OF_ACCURACY, **{trained.SHORT: 0.9}) == {HOLDS}
+    assert verdicts(OF_ACCURACY, **{trained.SHORT: 0.5}) == {HOLDS, FAILS}
