@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -100,10 +101,14 @@ def test_a_second_ctrl_c_kills_at_once_what_does_not_end(scene: Scene) -> None:
     stopped = max(set(processes("harness: supervisor of")) & set(seen.processes))
     os.kill(stopped, signal.SIGSTOP)
     before = pipes(running.pid)
-    running.send_signal(signal.SIGINT)
-    until(lambda: pipes(running.pid) < before, "the first one, passed on")
-    running.send_signal(signal.SIGINT)
-    ended(scene, running, run, seen)
+    try:
+        running.send_signal(signal.SIGINT)
+        until(lambda: pipes(running.pid) < before, "the first one, passed on")
+        running.send_signal(signal.SIGINT)
+        ended(scene, running, run, seen)
+    finally:  # where it was not killed, it may end and give the machine's lock back
+        with suppress(ProcessLookupError):
+            os.kill(stopped, signal.SIGCONT)
 
 
 def show(terminal: int, until: int) -> None:
