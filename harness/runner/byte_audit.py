@@ -14,7 +14,7 @@ EXCESS_SHARE = 1.1  # of what was sent: headers are 1.046, the rest is sent agai
 STAGES_EXCESS_SHARE = 1.25  # of what stages and servers send, in messages that are not counted
 ACKNOWLEDGING_SHARE = 0.05  # of the bytes that go the other way
 SEGMENTS = 2  # in which gloo's ring sends a rank's part, however small it is
-HOP_BYTES = 400  # headers of a segment, of the one that announces it, and their answers: 350
+HOP_BYTES = 400  # headers of a segment, of its announcement, and of answers; 350 measured
 STOP_BYTES = 64 << 10  # to agree on an evaluation or a checkpoint, and on its outcome
 EXCESS_BYTES = 256 << 10  # to leave in order, and what agents say meanwhile
 
