@@ -15,6 +15,7 @@ COMPILES = (
     "kernels of compressors are compiled at their first use, once on this machine: "
     "half a minute of one core"
 )
+CHECKOUT = Path(__file__).resolve().parents[2]
 ALL_USERS = (1 << 32) - 1
 ALLOCATOR = {
     # Fresh tensors above 32 MB would be page-faulted at every use; the same for every method.
@@ -75,14 +76,34 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _git() -> dict[str, Any] | None:
-    """Commit and whether the checkout differs from it; None outside a checkout."""
-    here = Path(__file__).resolve().parents[2]
+def _git(here: Path = CHECKOUT) -> dict[str, Any] | None:
+    """Commit and whether the checkout `here` differs from it; None outside a checkout.
+
+    Where there is no program git, as in many containers, `dirty` is None: it is not known.
+    """
     command = ["git", "-C", str(here)]
     try:
         commit = _output([*command, "rev-parse", "HEAD"])
         return {"commit": commit, "dirty": bool(_output([*command, "status", "--porcelain"]))}
+    except FileNotFoundError:
+        found = _head(here / ".git")
+        return {"commit": found, "dirty": None} if found else None
     except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _head(folder: Path) -> str | None:
+    """Commit that a checkout's folder .git names; None where it does not say."""
+    try:
+        head = (folder / "HEAD").read_text().strip()
+        if not head.startswith("ref: "):
+            return head
+        name = head.removeprefix("ref: ")
+        if (loose := folder / name).exists():
+            return loose.read_text().strip()
+        packed = (line.split() for line in (folder / "packed-refs").read_text().splitlines())
+        return next((line[0] for line in packed if line[1:] == [name]), None)
+    except OSError:
         return None
 
 

@@ -52,6 +52,8 @@ def _of_run(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     git = told.get("git") or {}
     if git:
         dirty = "with changes that were not committed" if git.get("dirty") else "nothing changed"
+        if git.get("dirty") is None:
+            dirty = "whether anything was changed is not known, as there was no git"
         yield "commit", f"{git.get('commit')}, {dirty}"
     for name in ("kernel", "cpu", "cores"):
         if told.get(name):
