@@ -1,6 +1,5 @@
 """How long the runs of a paper take on this machine: predicted before, corrected as they end."""
 
-import os
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 from harness import plan
 from harness.config.run import Run
 from harness.config.settings import Settings
-from harness.reproduce.perform import MOST_AT_A_TIME, is_virtual
+from harness.reproduce.perform import at_a_time, is_virtual
 from harness.runner import previous_result
 from harness.virtual.curve import Trainings
 
@@ -22,7 +21,7 @@ WHOLE = 1.5  # a virtual run over its forward and backward alone
 class Estimate:
     """Real seconds of runs that are to be done; virtual ones are done `at_a_time`."""
 
-    at_a_time: int = field(default_factory=lambda: min(os.cpu_count() or 1, MOST_AT_A_TIME))
+    at_a_time: int = field(default_factory=at_a_time)
     _left: dict[Path, float] = field(default_factory=dict, init=False)
     _virtual: dict[Path, bool] = field(default_factory=dict, init=False)
     _steps: dict[str, float] = field(default_factory=dict, init=False)  # seconds of one worker's

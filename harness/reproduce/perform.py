@@ -17,7 +17,7 @@ from harness.runner import previous_result, run
 from harness.runner.run import Outcome
 
 ATTEMPTS = 2  # what the machine's other work disturbed is done once more
-MOST_AT_A_TIME = 8  # each takes about a gigabyte
+RUN_BYTES = 1.5e9  # of memory that a run in virtual time takes, at most of those measured
 IMPORTED = "harness.reproduce.preload"  # once for all processes of the pools
 STOP_S = 8.0  # for a run to end in order, before its process does
 Tell = Callable[[Settings, Outcome], None]
@@ -50,6 +50,12 @@ def is_virtual(settings: Settings) -> bool:
     return bool(settings.build("network").in_process)
 
 
+def at_a_time() -> int:
+    """Runs in virtual time that this machine does side by side: one a core that has memory."""
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(len(os.sched_getaffinity(0)), int(memory_bytes / RUN_BYTES)))
+
+
 def _packets(runs: dict[int, Settings]) -> Ended:
     for at, settings in runs.items():
         yield at, run.perform(settings)
@@ -67,7 +73,7 @@ def _virtual(runs: dict[int, Settings]) -> Ended:
 @contextmanager
 def pool_of(most: int) -> Iterator[ProcessPoolExecutor]:
     """Processes for so many works at most; what leaves the block early ends them in order."""
-    processes = max(1, min(most, os.cpu_count() or 1, MOST_AT_A_TIME))
+    processes = max(1, min(most, at_a_time()))
     # Torch's threads do not survive a fork: all pools come from one process that has none yet.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([IMPORTED])
