@@ -65,13 +65,12 @@ def _device(kind: str, name: str, force: bool) -> int:
     if file.exists() and not force:
         print(f"{file} is there already: give another --name, or --force", file=sys.stderr)
         return 1
-    torch.set_num_threads(1)
     samples = []
     for each in device.measured(where):
         samples.append(each)
         print(f"{each.compressor:18} rank {each.rank:2} {each.layout.matrices:3} matrices of side "
               f"{each.layout.side:5}: {1e6 * each.seconds:10.1f} us", flush=True)  # fmt: skip
-    file.write_text(device.text(device.name_of(where), device.fitted(samples)))
+    file.write_text(device.text(device.name_of(where), compression.fitted(samples)))
     print(f"{file}: network/device={name}")
     return 0
 
@@ -125,17 +124,12 @@ def _windows() -> windows.TcpWindows | None:
     return found
 
 
-def _compression() -> dict[str, fit.Compression]:
-    print(f"{'compressor':18} {'us a bucket':>12} {'ns an element':>14} {'off by at most':>15}")
-    by_file: dict[str, list[compression.Timed]] = {}
-    for timed in compression.measured(compression.compositions()):
-        by_file.setdefault(timed.compressor, []).append(timed)
-    fitted = {}
-    for name, rows in sorted(by_file.items()):
-        found = fit.compression([row.elements for row in rows], [row.seconds for row in rows])
-        print(f"{name:18} {found.bucket_us:12.0f} {found.element_ns:14.2f} {found.worst:15.0%}")
-        fitted[name] = found
-    return fitted
+def _compression() -> dict[str, compression.FittedCost]:
+    found = compression.fitted(list(compression.measured(compression.compositions())))
+    for name, (cost, _, worst) in found.items():
+        told = ", ".join(f"{key} {value}" for key, value in compression.spelled(cost).items())
+        print(f"{name:20} {told}; off by {worst:.0%} at most")
+    return found
 
 
 def _parsed() -> argparse.Namespace:

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from harness.calibrate import fit
+from harness.calibrate.compression import FittedCost, spelled
 from harness.calibrate.windows import TcpWindows
 from harness.config.search_path import CONF
 from harness.records import environment
@@ -23,7 +24,7 @@ def path_of(name: str) -> Path:
 
 def text(
     links: fit.Links | None,
-    compression: Mapping[str, fit.Compression],
+    costs: Mapping[str, FittedCost],
     windows: TcpWindows | None = None,
 ) -> str:
     """A choice that differs from `simulated` in what was measured; None: not measured."""
@@ -48,16 +49,14 @@ def text(
             f"window_bytes: {windows.window_bytes}",
             f"initial_window_bytes: {windows.initial_window_bytes} # after a pause",
         ]
-    if compression:
-        typical = median(found.median for found in compression.values())
-        worst = max(found.worst for found in compression.values())
+    if costs:
+        typical = median(found.median for found in costs.values())
+        worst = max(found.worst for found in costs.values())
         lines.append(f"# compression: off by {typical:.0%} in the median, {worst:.0%} at most")
         lines += ["device:", "  costs:"]
-        lines += [
-            f"    {name}: {{element_ns: {_rounded(found.element_ns)}, "
-            f"bucket_us: {_rounded(found.bucket_us)}}}"
-            for name, found in sorted(compression.items())
-        ]
+        for name, found in sorted(costs.items()):
+            told = ", ".join(f"{key}: {value}" for key, value in spelled(found.cost).items())
+            lines.append(f"    {name}: {{{told}}}")
     here = [f"cores: {os.cpu_count()}", f"fitted_on: {json.dumps(environment.machine())}"]
     return "\n".join([*lines, "real_seconds: true", *here]) + "\n"
 

@@ -1,12 +1,19 @@
-"""What compressors take on one core of this machine, measured as virtual time would."""
+"""What compressors take on a device or on one core, measured as virtual time would, and fitted.
+
+Every compressor is timed on buckets of few and many elements, in one matrix and in many; one with a
+rank at several, one with a level at several densities. The coefficients are those of
+`harness.config.device_costs.Cost`.
+"""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from math import prod
 from typing import NamedTuple
 
 import torch
 
-from harness.config.device_costs import file_of
+from harness.calibrate import fit
+from harness.config.device_costs import Cost, file_of
 from harness.config.parts import choices, has_level, replaces
 from harness.config.run import Run
 from harness.engine.exchange.reduction import BucketBuffers
@@ -19,47 +26,96 @@ from harness.virtual.world import World
 from profiles.static import Static
 
 WORKERS = 4  # whose pieces are decompressed
-ELEMENTS = (1 << 12, 1 << 15, 1 << 18, 1 << 20)
-COLUMNS, VECTOR = 256, 64  # of a bucket: a matrix and a vector
-DENSITIES = (0.1, 0.01, 0.001)
+DENSITIES = (0.1, 0.01, 0.001)  # of compressors that have a level
+RANKS = (1, 4, 16)  # of compressors that have one
+VECTOR = 64  # elements of each matrix's bias
 WARM, FEWEST, BUDGET_S = 2, 4, 0.04  # calls that are not timed, timed at least, and for how long
+COEFFICIENTS = ("bucket_us", "matrix_us", "element_ns", "column_us", "rank_ns")
+SCALES = {"us": 1e6, "ns": 1e9}  # of one second
 
 
-class Timed(NamedTuple):
-    """Processor seconds per bucket, the mean of several steps, of one method."""
+class MatrixLayout(NamedTuple):
+    """Matrices of a bucket, square, each with a vector beside it."""
+
+    matrices: int
+    side: int
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        pair = {"weight": (self.side, self.side), "bias": (VECTOR,)}
+        return {f"{k}.{name}": shape for k in range(self.matrices) for name, shape in pair.items()}
+
+
+OF_A_CORE = (
+    MatrixLayout(1, 64), MatrixLayout(1, 256), MatrixLayout(1, 512), MatrixLayout(1, 1024),
+    MatrixLayout(16, 64), MatrixLayout(16, 256), MatrixLayout(64, 32), MatrixLayout(64, 128),
+)  # fmt: skip
+
+
+class TimedLayout(NamedTuple):
+    """Seconds of a bucket's compression, the mean of several steps."""
 
     compressor: str  # the file it is in
-    method: str  # what it is called
-    elements: int
+    rank: int  # 0: it has none
+    layout: MatrixLayout
     seconds: float
+
+    @property
+    def row(self) -> tuple[float, ...]:
+        """What each coefficient of a cost is multiplied by, in the order of COEFFICIENTS."""
+        layout, elements = self.layout, sum(prod(each) for each in self.layout.shapes.values())
+        if not self.rank:
+            return (1.0, layout.matrices, elements)
+        columns = layout.matrices * min(self.rank, layout.side)
+        return (1.0, layout.matrices, elements, columns, columns * layout.side**2)
+
+
+class FittedCost(NamedTuple):
+    """A compressor's cost, and how far it is off."""
+
+    cost: Cost
+    median: float  # absolute error of a sample, relative
+    worst: float
 
 
 def compositions(densities: Sequence[float] = DENSITIES) -> Iterator[list[str]]:
-    """Every compressor with error feedback, where it has none of its own, at its densities."""
+    """Every compressor with error feedback, where it has none of its own: overrides.
+
+    One that has a level at each of `densities`; one that has a rank with each of RANKS.
+    """
     for name, section in choices("compressor").items():
         target = section["_target_"]
         feedback = "error_feedback" not in replaces(target)
         for density in densities if has_level(target) else (1.0,):
-            yield [f"compressor={name}", f"controller.density={density}",
-                   f"error_feedback={str(feedback).lower()}"]  # fmt: skip
+            told = [f"compressor={name}", f"controller.density={density}",
+                    f"error_feedback={str(feedback).lower()}"]  # fmt: skip
+            if "rank" in section:
+                yield from ([*told, f"compressor.rank={rank}"] for rank in RANKS)
+            else:
+                yield told
 
 
 def measured(
-    composed_of: Iterable[Sequence[str]], elements: Sequence[int] = ELEMENTS
-) -> Iterator[Timed]:
-    """Times of what overrides compose to, at the density that each begins with, on one thread.
+    composed_of: Iterable[Sequence[str]],
+    layouts: Sequence[MatrixLayout] = OF_A_CORE,
+    device: torch.device | None = None,
+) -> Iterator[TimedLayout]:
+    """Times of what overrides compose to, on each of `layouts`, on one thread.
 
-    Of methods whose compressor, feedback and beginning are the same, the first is measured.
+    On `device`, None for a core. A method is measured at the density that it begins with; of those
+    whose compressor, feedback and beginning are the same, the first is.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # as a rank that shares the machine; threads that wait would count
     try:
-        yield from _measured(composed_of, elements)
+        yield from _measured(composed_of, layouts, device or torch.device("cpu"))
     finally:
         torch.set_num_threads(before)
 
 
-def _measured(composed_of: Iterable[Sequence[str]], elements: Sequence[int]) -> Iterator[Timed]:
+def _measured(
+    composed_of: Iterable[Sequence[str]], layouts: Sequence[MatrixLayout], device: torch.device
+) -> Iterator[TimedLayout]:
     known = set()
     for overrides in composed_of:
         run = composed([*overrides, f"workers={WORKERS}"])[0].run()
@@ -68,9 +124,10 @@ def _measured(composed_of: Iterable[Sequence[str]], elements: Sequence[int]) -> 
         if same in known:
             continue
         known.add(same)
-        for size in elements:
-            seconds = seconds_of(run, *_bucket(size), torch.device("cpu"))
-            yield Timed(file_of(compressor), run.label, size, seconds)
+        rank = int(getattr(compressor, "rank", None) or 0)
+        for layout in layouts:
+            seconds = seconds_of(run, *_laid_out(layout, device), device)
+            yield TimedLayout(file_of(compressor), rank, layout, seconds)
 
 
 def seconds_of(
@@ -95,15 +152,35 @@ def seconds_of(
     return sum(op.compress_s for op in workers.ops) / (done - WARM)
 
 
-def _bucket(elements: int) -> tuple[torch.Tensor, BucketBuffers]:
-    """A gradient, and a bucket for it."""
+def fitted(samples: Sequence[TimedLayout]) -> dict[str, FittedCost]:
+    """The cost of each compressor among `samples`, by the name of its file."""
+    by_file: dict[str, list[TimedLayout]] = {}
+    for each in samples:
+        by_file.setdefault(each.compressor, []).append(each)
+    found = {}
+    for file, some in sorted(by_file.items()):
+        solution, errors = fit.solved([one.row for one in some], [one.seconds for one in some])
+        named = zip(COEFFICIENTS, solution, strict=False)
+        cost = Cost(**{name: float(SCALES[name[-2:]] * value) for name, value in named})
+        ranked = sorted(errors)
+        found[file] = FittedCost(cost, float(ranked[len(ranked) // 2]), float(ranked[-1]))
+    return found
+
+
+def spelled(cost: Cost) -> dict[str, float]:
+    """Coefficients that are not 0, as files have them: of three digits."""
+    return {key: float(f"{value:.3g}") for key, value in cost._asdict().items() if value}
+
+
+def _laid_out(layout: MatrixLayout, device: torch.device) -> tuple[torch.Tensor, BucketBuffers]:
+    """A gradient, and a bucket for it, with parameters."""
+    shapes = list(layout.shapes.values())
+    sizes = [prod(shape) for shape in shapes]
     noise = torch.Generator().manual_seed(0)
-    gradient, parameters = (torch.randn(elements, generator=noise) for _ in range(2))
-    buffer, rows = torch.empty(elements), (elements - VECTOR) // COLUMNS
-    shapes = [(rows, COLUMNS), (elements - rows * COLUMNS,)]
-    sizes = [rows * COLUMNS, elements - rows * COLUMNS]
+    gradient, weights = (torch.randn(sum(sizes), generator=noise).to(device) for _ in range(2))
+    buffer = torch.empty_like(gradient)
     views = [
         [part.view(shape) for part, shape in zip(each.split(sizes), shapes, strict=True)]
-        for each in (buffer, parameters)
+        for each in (buffer, weights)
     ]
-    return gradient, BucketBuffers(buffer, ("weight", "bias"), *views)
+    return gradient, BucketBuffers(buffer, tuple(layout.shapes), *views)

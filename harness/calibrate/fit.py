@@ -49,15 +49,6 @@ class Links(NamedTuple):
         return self.efficiencies.get(rate_mbit, self.efficiency)
 
 
-class Compression(NamedTuple):
-    """Compression cost of a method: microseconds per bucket plus nanoseconds per element."""
-
-    bucket_us: float
-    element_ns: float
-    median: float  # absolute error of a sample, relative
-    worst: float
-
-
 def links(
     samples: Sequence[Sample], cores: int | None = None, bucket: Bucket | None = None
 ) -> Links:
@@ -174,17 +165,6 @@ def predicted_s(constants: Links, sample: Sample, cores: int | None = None) -> f
     burst_s = sample.buckets * constants.bucket.burst_s
     seconds += max(0.0, bytes_s / constants.share(sample.rate_mbit) - burst_s)
     return max(seconds, _wakings(sample, cores) * constants.wake_s)
-
-
-def compression(elements: Sequence[int], seconds: Sequence[float]) -> Compression:
-    """Time = bucket + elements x element."""
-    (bucket_s, element_s), errors = solved([(1.0, n) for n in elements], seconds)
-    return Compression(
-        bucket_us=float(1e6 * bucket_s),
-        element_ns=float(1e9 * element_s),
-        median=float(np.median(errors)),
-        worst=float(errors.max()),
-    )
 
 
 def _row(sample: Sample, cores: int | None, bucket: Bucket) -> tuple[float, float, float]:

@@ -9,7 +9,9 @@ import yaml
 
 from harness.calibrate import __main__ as command
 from harness.calibrate import choice, compression, fit, links, windows
+from harness.calibrate.compression import FittedCost, MatrixLayout
 from harness.calibrate.windows import TcpWindows
+from harness.config.device_costs import Cost
 from harness.fidelity.bench import Bench
 from harness.fidelity.measured import RowPredictor
 from harness.preview import composed
@@ -36,7 +38,7 @@ def test_what_is_written_is_a_choice_of_network_that_can_be_simulated(choices):
     noise = {"noise": 0.07, "wake_s": 0.002, "latency_noise": 0.3}
     bucket = fit.Bucket(burst_s=0.002, packet_s=0.001)
     found = fit.Links(0.0001, 0.001, 0.95, 0.02, 0.1, **noise, bucket=bucket)
-    text = choice.text(found, {"topk": fit.Compression(100.0, 2.0, 0.1, 0.2)})
+    text = choice.text(found, {"topk": FittedCost(Cost(bucket_us=100, element_ns=2), 0.1, 0.2)})
     assert "off by 2.0% in the median, 10.0% at most" in text
     told = yaml.safe_load(text)
     assert told.pop("fitted_on") == environment.machine()
@@ -99,15 +101,16 @@ def test_a_file_that_is_there_stays_unless_forced(choices, monkeypatch, capsys):
 
 
 TOPK_01 = ["method=topk", "controller.density=0.1"]
+LAYOUTS = [MatrixLayout(1, 64), MatrixLayout(4, 32)]
 
 
 def test_compressors_that_differ_are_measured_once_each(choices):
     some = [["method=topk"], ["method=dc2_da2"], TOPK_01, ["method=powersgd"]]
-    found = list(compression.measured(some, [1 << 12, 1 << 16]))
+    found = list(compression.measured(some, LAYOUTS))
     assert {row.compressor for row in found} == {"topk", "sampled_topk", "powersgd"}
     assert all(row.seconds > 0 for row in found)
     assert len(found) == 8
-    assert len(list(compression.measured([TOPK_01, TOPK_01], [1 << 12]))) == 1
+    assert len(list(compression.measured([TOPK_01, TOPK_01], LAYOUTS[:1]))) == 1
 
 
 @pytest.mark.network

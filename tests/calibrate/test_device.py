@@ -1,10 +1,13 @@
 """What compression costs a device: times that follow a cost are fitted by it."""
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 import yaml
 
-from harness.calibrate import device
+from harness.calibrate import compression, device
+from harness.calibrate.compression import MatrixLayout, TimedLayout
 from harness.config import device_costs
 from harness.config.device_costs import Cost, Given
 
@@ -14,20 +17,24 @@ COSTS = {
 }
 
 
-def samples(name: str, rank: int) -> list[device.TimedLayout]:
+def samples(
+    name: str, rank: int, layouts: Sequence[MatrixLayout] = device.LAYOUTS
+) -> list[TimedLayout]:
     """As long as virtual time would charge."""
     found = []
-    for layout in device.LAYOUTS:
+    for layout in layouts:
         shapes = list(layout.shapes.values())
         elements = sum(torch.Size(shape).numel() for shape in shapes)
         seconds = Given(COSTS[name]).seconds(elements, shapes, rank)
-        found.append(device.TimedLayout(name, rank, layout, seconds))
+        found.append(TimedLayout(name, rank, layout, seconds))
     return found
 
 
-def test_costs_are_found_again_and_are_a_choice() -> None:
-    timed = samples("topk", 0) + [row for rank in device.RANKS for row in samples("powersgd", rank)]
-    found = device.fitted(timed)
+@pytest.mark.parametrize("layouts", [device.LAYOUTS, compression.OF_A_CORE])
+def test_costs_are_found_again_and_are_a_choice(layouts: Sequence[MatrixLayout]) -> None:
+    timed = samples("topk", 0, layouts)
+    timed += [row for rank in compression.RANKS for row in samples("powersgd", rank, layouts)]
+    found = compression.fitted(timed)
     for name, cost in COSTS.items():
         assert found[name].cost._asdict() == pytest.approx(cost._asdict(), rel=1e-4)
         assert found[name].worst < 1e-6
@@ -37,11 +44,10 @@ def test_costs_are_found_again_and_are_a_choice() -> None:
     assert given.cost.matrix_us == pytest.approx(370) and given.cost.rank_ns == pytest.approx(0.02)
 
 
-def test_compressors_are_timed_on_buckets_of_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compressors_are_timed_on_buckets_of_matrices() -> None:
     asked = [["compressor=topk", "controller.density=0.1"], ["compressor=powersgd"]]
-    monkeypatch.setattr(device, "compositions", lambda: iter(asked))
-    layouts = [device.MatrixLayout(1, 16), device.MatrixLayout(3, 8)]
-    rows = list(device.measured(torch.device("cpu"), layouts))
+    layouts = [MatrixLayout(1, 16), MatrixLayout(3, 8)]
+    rows = list(compression.measured(asked, layouts))
     assert [(row.compressor, row.layout) for row in rows] == [
         (name, layout) for name in ("topk", "powersgd") for layout in layouts
     ]
@@ -49,5 +55,7 @@ def test_compressors_are_timed_on_buckets_of_matrices(monkeypatch: pytest.Monkey
 
 
 def test_a_rank_is_varied_where_there_is_one() -> None:
-    told = [one for one in device.compositions() if "compressor=powersgd" in one]
-    assert [one[-1] for one in told] == [f"compressor.rank={rank}" for rank in device.RANKS]
+    told = [
+        one for one in compression.compositions((device.DENSITY,)) if "compressor=powersgd" in one
+    ]
+    assert [one[-1] for one in told] == [f"compressor.rank={rank}" for rank in compression.RANKS]

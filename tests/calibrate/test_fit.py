@@ -125,12 +125,6 @@ def test_samples_that_do_not_tell_are_refused():
         fit.links([each for each in samples() if not each.short][:2])
 
 
-def test_compression_is_a_time_for_the_bucket_and_one_for_each_element():
-    sizes = [4096, 32768, 1 << 20]
-    found = fit.compression(sizes, [50e-6 + 3e-9 * size for size in sizes])
-    assert found == pytest.approx((50, 3, 0, 0), abs=1e-6)
-
-
 def repeated(relative: float, nbytes: int = 1_000_000) -> list[Sample]:
     """Equal collectives as virtual time repeats them on a machine that slows down by a fifth."""
     network = Simulated(**MADE, noise=relative)
