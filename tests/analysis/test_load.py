@@ -69,6 +69,15 @@ def test_generated_data_of_the_runs_seed_share_a_setting_and_of_another_do_not(t
     assert setting["zero"] == setting["three"]  # data with one seed for every run
 
 
+def test_data_of_the_model_stood_in_for_has_no_seed_of_its_own_either(tmp_path):
+    for name, seed, of_data in (("one", 1, 1), ("two", 2, 2), ("own", 2, 7)):
+        data = {"_target_": "harness.workloads.data.synthetic.Synthetic", "seed": of_data}
+        model = {"original": {"dataset": data}}
+        by_hand.run(tmp_path / name, by_hand.config("topk", model=model, seed=seed))
+    setting = load.runs(tmp_path).set_index("run_id").setting
+    assert setting["one"] == setting["two"] != setting["own"]
+
+
 def test_a_servers_drains_are_of_the_method_its_threads_of_the_setting(tmp_path):
     server = {"_target_": "harness.config.server.Server", "mode": "async", "threads": 2}
     drained = server | {"drain_period": 100.0, "drain": "flush"}

@@ -24,6 +24,7 @@ OF_A_MACHINE = {
     f"network.{key}" for key in ("machine", "interface", "ledger", "in_place_of", "fitted_on")
 }
 OF_A_RESIDUAL = {"parallel.drain", "parallel.drain_period"}  # a method's: the dense one has none
+OF_DATA = ("dataset.seed", "model.original.dataset.seed")
 OF_MOMENTUM = ("momentum", "nesterov")
 
 
@@ -267,15 +268,18 @@ def _conditions(config: dict[str, Any]) -> dict[str, Any]:
     config = config | {"optimizer": _section(config, "optimizer") | _momentum_of_compressor(config)}
     flat = _flat({key: config[key] for key in CONDITIONS if key in config})
     follows = network_seed(config)
-    data = str(_section(config, "dataset").get("_target_"))
-    if parts.follows_seed("dataset", data) and flat.get("dataset.seed") == config.get("seed"):
-        flat.pop("dataset.seed", None)
     return {
         key: value
         for key, value in flat.items()
         if key not in OF_A_MACHINE | OF_A_RESIDUAL
         and not (is_network_seed(key) and value == follows)
+        and not (key in OF_DATA and value == config.get("seed") and _is_generated(flat, key))
     }
+
+
+def _is_generated(flat: dict[str, Any], seed: str) -> bool:
+    """True where the seed under that dotted key is of data whose seed follows the run's."""
+    return parts.follows_seed("dataset", str(flat.get(seed.replace(".seed", "._target_"))))
 
 
 def _momentum_of_compressor(config: dict[str, Any]) -> dict[str, Any]:
