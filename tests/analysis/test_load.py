@@ -69,6 +69,19 @@ def test_generated_data_of_the_runs_seed_share_a_setting_and_of_another_do_not(t
     assert setting["zero"] == setting["three"]  # data with one seed for every run
 
 
+def test_data_are_called_as_dataset_takes_them(tmp_path):
+    data = "harness.workloads.data"
+    for name, section in (
+        ("pydoc", {"_target_": f"{data}.pydoc_text.PydocText", "window": 35, "vocabulary": 329}),
+        ("cifar100", {"_target_": f"{data}.cifar.Cifar", "classes": 100}),
+        ("cifar10", {"_target_": f"{data}.cifar.Cifar", "classes": 10}),
+        ("mine", {"_target_": "my_package.Mine"}),
+    ):
+        by_hand.run(tmp_path / name, by_hand.config("topk", dataset=section))
+    found = load.runs(tmp_path).set_index("run_id")
+    assert found.dataset.to_dict() == {name: name for name in found.index}
+
+
 def test_data_of_the_model_stood_in_for_has_no_seed_of_its_own_either(tmp_path):
     for name, seed, of_data in (("one", 1, 1), ("two", 2, 2), ("own", 2, 7)):
         data = {"_target_": "harness.workloads.data.synthetic.Synthetic", "seed": of_data}

@@ -158,7 +158,7 @@ def _row(
         **_method(told),
         world="virtual" if simulated else "packets",
         model=_name(told, "model"),
-        dataset=_name(told, "dataset"),
+        dataset=_dataset(told),
         profile=_profile(told.get("profile")),
         seed=told.get("seed"),
         network_seed=network_seed(told),
@@ -217,6 +217,13 @@ def _name(config: dict[str, Any], group: str) -> str | None:
     if not isinstance(chosen, dict):
         return chosen
     return chosen.get("name") or str(chosen.get("_target_", "")).split(".")[-1].lower() or None
+
+
+def _dataset(config: dict[str, Any]) -> str | None:
+    """Name of the data as `dataset=` takes it; of a class that no choice has, the class's."""
+    section = _section(config, "dataset")
+    name, _ = parts.named("dataset", section)
+    return _name(config, "dataset") if name == str(section.get("_target_")) else name
 
 
 def _simulated(network: dict[str, Any]) -> bool:
