@@ -17,7 +17,7 @@ from harness.runner import previous_result, run
 from harness.runner.run import Outcome
 
 ATTEMPTS = 2  # what the machine's other work disturbed is done once more
-RUN_BYTES = 1.5e9  # of memory that a run in virtual time takes, at most of those measured
+RUN_BYTES = 1.5e9  # of memory set aside for a run in virtual time, which takes about a gigabyte
 IMPORTED = "harness.reproduce.preload"  # once for all processes of the pools
 STOP_S = 8.0  # for a run to end in order, before its process does
 Tell = Callable[[Settings, Outcome], None]

@@ -5,8 +5,9 @@ from math import inf, nan
 
 import pytest
 
+from harness.config.parts import choices
 from harness.reporting.analysis.ratios import Ratio
-from harness.reporting.claims import guards, rules
+from harness.reporting.claims import guards, papers, rules
 from harness.reporting.claims.base import (
     BY_CONSTRUCTION,
     FAILS,
@@ -204,3 +205,9 @@ def test_holm_is_over_all_claims_of_a_study():
     found = made.judge(table(*six), "virtual", "")
     assert [claim.p for claim in found] == [2 / 64] * 3
     assert [claim.p_holm for claim in found] == pytest.approx([6 / 64] * 3)
+
+
+@pytest.mark.parametrize("paper", papers(), ids=lambda paper: paper.name)
+def test_controls_are_of_data_that_dataset_takes(paper: PaperClaims) -> None:
+    """Else no run is among them, and what they are for is never decided."""
+    assert {each.dataset for each in paper.controls} <= set(choices("dataset"))
