@@ -70,14 +70,14 @@ def test_as_much_of_a_step_as_of_the_originals_is_over_before_anything_is_sent(w
 
 
 @pytest.mark.parametrize("name", OF_TEXT)
-def test_of_text_buckets_are_about_as_many_and_the_largest_tensor_as_large(name):
+def test_of_text_buckets_are_as_many_and_the_largest_tensor_is_about_as_large(name):
     found = settings(f"workload={OF_TEXT[name]}").run()
     sizes, buckets = laid_out(found)
     original = found.model.original
-    assert len(buckets) == pytest.approx(len(bucket_names(original.sizes, None)), abs=1)
+    assert len(buckets) == len(bucket_names(original.sizes, None))
     share = max(sizes.values()) / sum(sizes.values())
     assert share == pytest.approx(
-        max(original.sizes.values()) / sum(original.sizes.values()), rel=0.05
+        max(original.sizes.values()) / sum(original.sizes.values()), rel=0.03
     )
     assert 100_000 < sum(sizes.values()) < 250_000
 
