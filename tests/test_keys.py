@@ -40,6 +40,7 @@ OF_COLLECTIVES = (
     "network.packet_s",
     "network.exchange_noise",
     "network.segment_s",
+    "network.message_bytes",
 )
 WITHOUT_EFFECT = {  # keys that a program has no use for, and whose values belong to the machine
     "pipeline": ("emulation.compression",),  # what waits for backward's end is in one order anyway

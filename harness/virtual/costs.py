@@ -143,6 +143,7 @@ class Costs:
         """End of a ring all-reduce of `nbytes` that all began by `start_s`."""
         piece = nbytes / workers
         volume, segment = 2 * (workers - 1) / workers * nbytes, self.tcp.segment(piece)
+        volume += 2 * (workers - 1) * self.tcp.segments(piece) * self.tcp.message_bytes
         return self._ring(start_s, volume, 2, workers, piece, segment=segment)
 
     def reduce_scatter(
@@ -154,18 +155,22 @@ class Costs:
         a worker's own part, complete by then, only two stay (gloo/reduce.cc).
         """
         piece = nbytes / workers
-        segment = self.tcp.segment(piece) if segmented else 0.0
-        volume = nbytes - (AT_A_TIME * segment or piece)
+        segment, messages = 0.0, workers - 1
+        if segmented:
+            segment = self.tcp.segment(piece)
+            messages = workers * self.tcp.segments(piece) - AT_A_TIME
+        volume = nbytes - (AT_A_TIME * segment or piece) + messages * self.tcp.message_bytes
         return self._ring(start_s, volume, 1, workers, piece, segment=segment)
 
     def all_gather(self, start_s: float, sizes: Sequence[int]) -> float:
         """End of a ring all-gather of pieces of `sizes` bytes, by rank."""
         pieces = np.asarray(sizes, dtype=float)
-        enters = np.roll(pieces[:: self.workers_per_node], -1)  # of the rank at the hop's other end
-        hops, longest = len(enters) - 1, float(pieces.max())
-        travel = longest + max(0, hops - 1) * min(longest, CHUNK_BYTES)
+        sent = pieces + np.ceil(pieces / CHUNK_BYTES) * self.tcp.message_bytes
+        enters = np.roll(sent[:: self.workers_per_node], -1)  # of the rank at the hop's other end
+        hops, longest = len(enters) - 1, float(sent.max())
+        travel = longest + max(0, hops - 1) * min(longest, CHUNK_BYTES + self.tcp.message_bytes)
         windows = len(enters) / 2
-        volumes = pieces.sum() - enters
+        volumes = sent.sum() - enters
         return self._ring(start_s, volumes, 1, len(sizes), pieces, travel, windows, posted=True)
 
     def broadcast(self, start_s: float, nbytes: int, workers: int, root: int = 0) -> float:
@@ -180,16 +185,14 @@ class Costs:
             return start_s
         own = self.workers_per_node
         connections = np.full((len(sizes) // own,) * 2, own * own)
-        return self._at_once(
-            start_s, self.operation_s, len(sizes) - 1, self._by_node(sizes), connections
-        )
+        return self._at_once(start_s, self.operation_s, len(sizes) - 1, sizes, connections)
 
     def send(self, start_s: float, sizes: Sequence[Sequence[int]]) -> float:
         """End of the sends of `sizes[r][p]` bytes from rank r to p; 0: there is none."""
         connections = self._by_node(np.asarray(sizes) > 0)
         if not connections.any():
             return start_s
-        return self._at_once(start_s, 0.0, 1, self._by_node(sizes), connections)
+        return self._at_once(start_s, 0.0, 1, sizes, connections)
 
     def _ring(
         self,
@@ -299,13 +302,15 @@ class Costs:
         start_s: float,
         operation_s: float,
         messages: int,
-        volumes: np.ndarray,
+        sizes: Sequence[Sequence[int]],
         connections: np.ndarray,
     ) -> float:
-        """End of what every node sends to every other, [nodes, nodes], over so many connections.
+        """End of what every rank sends to every other, over so many connections, [nodes, nodes].
 
         A rank handles `messages` of them.
         """
+        told = np.asarray(sizes, dtype=float)
+        volumes = self._by_node(told + (told > 0) * self.tcp.message_bytes)
         stretch = self._stretch()
         latency_s, wakes_s = self._handled(operation_s, messages, stretch, posted=True)
         begin_s, least_s = start_s + latency_s, start_s + wakes_s

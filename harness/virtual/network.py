@@ -23,6 +23,7 @@ MOST_LATENCY_S = 10.0
 MOST_SCALE = 1e6
 MOST_FLOWS = 1024  # of a message
 LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES = 1000, 1 << 32
+MOST_MESSAGE_BYTES = 65_536  # beside what is in it
 MOST_DRAWN = 1000  # steps in timeline.csv: a row for each part of each, of each rank
 MOST_REPEATED = 1000  # exchanges that are remembered
 PERIOD_S = (0.001, 3600.0)
@@ -36,8 +37,8 @@ class Simulated:
     only_times: ClassVar[frozenset[str]] = frozenset(  # depend on these fields, not compression
         "alpha_s operation_s wake_s burst_s packet_s efficiency noise exchange_noise latency_noise "
         "sites site_delays_ms regions queue_ms queue_bytes flows flow_mbit window_bytes "
-        "initial_window_bytes segment_bytes segment_s efficiencies update_s sample_s "
-        "timeline_steps fitted_on in_place_of left access".split()
+        "initial_window_bytes segment_bytes segment_s message_bytes efficiencies update_s "
+        "sample_s timeline_steps fitted_on in_place_of left access".split()
     )
 
     alpha_s: float = 0.0002
@@ -53,6 +54,7 @@ class Simulated:
     initial_window_bytes: int | None = None
     segment_bytes: int | None = 1 << 20
     segment_s: float = 0.0
+    message_bytes: float = 0.0
     noise: float = 0.0
     exchange_noise: float = 0.0
     latency_noise: float = 0.0
@@ -75,6 +77,7 @@ class Simulated:
         for name in ("alpha_s", "operation_s", "wake_s", "burst_s", "packet_s", "segment_s"):
             check_between(0, MOST_LATENCY_S, **{name: getattr(self, name)})
         check_between(0.01, 1, efficiency=self.efficiency)
+        check_between(0, MOST_MESSAGE_BYTES, message_bytes=self.message_bytes)
         _check_efficiencies(self.efficiencies)
         check_whole(1, MOST_FLOWS, flows=self.flows)
         if self.flow_mbit is not None:
@@ -156,6 +159,7 @@ class Simulated:
             initial_window_bytes=_most(self.initial_window_bytes),
             segment_bytes=self.segment_bytes or 0,
             segment_s=scale * self.segment_s,
+            message_bytes=self.message_bytes,
         )
 
     def _queue_bytes(self, profile: Profile) -> int:

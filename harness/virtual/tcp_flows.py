@@ -8,6 +8,9 @@ doubles every round trip (RFC 5681, slow start).
 Gloo's all-reduce sends every piece in segments of 1 MiB at most, two at least, of which two are
 under way (gloo/allreduce.h, kMaxSegmentSize), each when its receiver has said that it is ready. Two
 of them take a round trip and their bytes once, unless the link is busy for longer.
+
+A message takes more of a link than what is in it: its header, what its ends tell each other before
+it, a last packet that is not full, and acknowledgments. `message_bytes` is how much.
 """
 
 from collections.abc import Sequence
@@ -29,6 +32,7 @@ class TcpFlows(NamedTuple):
     initial_window_bytes: float = inf  # of one of them, at first
     segment_bytes: float = 0.0  # most in a segment of an all-reduce; 0: pieces are not divided
     segment_s: float = 0.0  # that a segment takes beside its way
+    message_bytes: float = 0.0  # by which a message is longer than what is in it, as payload
 
     @property
     def is_bounded(self) -> bool:
@@ -51,13 +55,20 @@ class TcpFlows(NamedTuple):
 
     def segment(self, piece: float) -> float:
         """Bytes of a segment of a piece; 0: it is not divided."""
-        if not self.segment_bytes:
-            return 0.0
-        return piece / max(FEWEST_SEGMENTS, ceil(piece / self.segment_bytes))
+        return piece / self.segments(piece) if self.segment_bytes else 0.0
+
+    def segments(self, piece: float) -> int:
+        """Number of messages that a piece of an all-reduce is sent in."""
+        return segments(piece, self.segment_bytes) if self.segment_bytes else 1
 
     def segmented(self, segment: float, per_s: np.ndarray, rtt_s: np.ndarray) -> np.ndarray:
         """Bytes/s that two segments at a time leave of `per_s`."""
         return np.minimum(per_s, AT_A_TIME * segment / (rtt_s + segment / per_s + self.segment_s))
+
+
+def segments(piece: float, segment_bytes: float) -> int:
+    """Number of gloo's segments of a piece, of at most `segment_bytes` each."""
+    return max(FEWEST_SEGMENTS, ceil(piece / segment_bytes))
 
 
 def payload_shares(

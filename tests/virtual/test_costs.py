@@ -9,6 +9,7 @@ import pytest
 from harness.engine.exchange.workers import CHUNK_BYTES
 from harness.virtual.loss import tcp_bytes_per_s
 from harness.virtual.routes import DumbbellRoutes
+from harness.virtual.tcp_flows import TcpFlows
 from profiles.base import Extremes, Link
 from profiles.static import Static
 from tests.virtual.threads import costs_of
@@ -63,6 +64,20 @@ ASKED = {  # arguments of four workers; seconds of the bytes, and messages in a 
     "all_to_all": (([[MB] * 4] * 4,), 3.0, 3),
     "send": (([[MB] * 4] * 4,), 3.0, 1),
 }
+
+
+@pytest.mark.parametrize(("segment_bytes", "segments"), [(0, 1), (MB, 2), (MB // 5, 5)])
+@pytest.mark.parametrize("collective", set(ASKED) - {"broadcast"})
+def test_a_message_is_longer_than_what_is_in_it(collective, segment_bytes, segments):
+    """Of an all-reduce by the segments of a piece of 1 MB, of an all-gather by its chunks."""
+
+    def took_s(message_bytes: float) -> float:
+        tcp = TcpFlows(segment_bytes=segment_bytes, message_bytes=message_bytes)
+        return getattr(costs_of(Static(8.0), 4, tcp=tcp), collective)(0.0, *asked)
+
+    asked, _, messages = ASKED[collective]
+    each = {"all_reduce": segments, "all_gather": -(-MB // CHUNK_BYTES), "send": 3}
+    assert took_s(1000) - took_s(0) == pytest.approx(1e-3 * messages * each.get(collective, 1))
 
 
 @pytest.mark.parametrize("collective", ASKED)
