@@ -36,6 +36,7 @@ def text(
             f"operation_s: {_rounded(links.operation_s)} # of a collective, and so of a bucket",
             f"efficiency: {_rounded(links.efficiency)}",
             *_by_rate(links.efficiencies),
+            f"message_bytes: {round(links.message_bytes)} # beside what is in a message",
             f"wake_s: {_rounded(links.wake_s)} # of collectives of few bytes",
             f"burst_s: {links.bucket.burst_s} # of the shaper, as are packets",
             f"packet_s: {links.bucket.packet_s}",

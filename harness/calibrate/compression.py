@@ -30,6 +30,7 @@ DENSITIES = (0.1, 0.01, 0.001)  # of compressors that have a level
 RANKS = (1, 4, 16)  # of compressors that have one
 VECTOR = 64  # elements of each matrix's bias
 WARM, FEWEST, BUDGET_S = 2, 4, 0.04  # calls that are not timed, timed at least, and for how long
+PAUSE_S = 0.002  # before each on a core, as a rank waits for its buckets
 COEFFICIENTS = ("bucket_us", "matrix_us", "element_ns", "column_us", "rank_ns")
 SCALES = {"us": 1e6, "ns": 1e9}  # of one second
 
@@ -133,11 +134,16 @@ def _measured(
 def seconds_of(
     run: Run, gradient: torch.Tensor, bucket: BucketBuffers, device: torch.device
 ) -> float:
-    """Mean of several steps on a bucket of `device`, as compressors differ between theirs."""
+    """Mean of several steps on a bucket of `device`, as compressors differ between theirs.
+
+    On a core each begins after a pause, as in a step, which finds it cold: in a loop of nothing
+    else top-k takes half as long, and COVAP a quarter.
+    """
     costs = Simulated().costs(Static(rate_mbit=1e6), WORKERS, 1)
     circle = Circle(World(device), 1)
     workers = HomogeneousWorkers(0, WORKERS, circle, costs, device, seconds_per_second=1.0)
     reduction = reduction_of(run, workers)
+    pause_s = PAUSE_S if device.type == "cpu" else 0.0
     began, done = 0.0, 0
     while done < WARM + FEWEST or time.perf_counter() - began < BUDGET_S:
         if done == WARM:
@@ -145,6 +151,7 @@ def seconds_of(
             workers.ops.clear()
         bucket.buffer.copy_(gradient)
         reduction.open(None)
+        time.sleep(pause_s)
         workers.begin()
         reduction.reduce(done, 0, bucket)
         workers.end()

@@ -6,14 +6,16 @@ not squared, so that the few in which TCP lost much do not move the rest.
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from math import expm1, sqrt
+from math import ceil, expm1, sqrt
 from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog
 
 from harness.calibrate.links import Sample
+from harness.engine.exchange.workers import CHUNK_BYTES
 from harness.virtual.ring_finish import last_packet, packet_bytes
+from harness.virtual.tcp_flows import segments
 
 BITS_PER_S = 1e6  # of one Mbit/s
 NORMAL = 1.4826  # standard deviations in a median absolute deviation
@@ -21,6 +23,8 @@ CLEARLY = 1.5  # times what wakings take, what they do not bound
 BETTER = 0.001  # by which shares by rate have to bring the median error down
 LEAST_SHARE = 0.01  # of a rate, that payload has
 ROUNDS = {"all_reduce": 2, "all_gather": 1}  # times around the ring
+SEGMENT_BYTES = 1 << 20  # of gloo's all-reduce, at most
+MOST_BESIDE_BYTES = 1500  # in a message, beside its own: one packet
 
 
 class Bucket(NamedTuple):
@@ -42,6 +46,7 @@ class Links(NamedTuple):
     wake_s: float = 0.0  # real, of a message, until who waits for it goes on
     latency_noise: float = 0.0  # deviation of what a message takes beside its bytes, relative
     bucket: Bucket = Bucket()
+    message_bytes: float = 0.0  # by which a message is longer than what is in it, as payload
     efficiencies: Mapping[float, float] = {}  # by rate in Mbit/s, where they are off by less
 
     def share(self, rate_mbit: float) -> float:
@@ -54,6 +59,7 @@ def links(
 ) -> Links:
     """Time = operation + rounds (P-1) alpha + volume / (efficiency rate), as in harness.virtual.
 
+    The volume is of the bytes, and of what every message has beside its own.
     Of buckets in a row, for each: an operation is what a bucket costs.
     Less what `bucket` lets pass; None: nothing.
     Alpha is processors' work, and takes as much longer as ranks share one of `cores`; None: each
@@ -71,13 +77,18 @@ def links(
     bucket = bucket or Bucket()
     rows = [_row(each, cores, bucket) for each in long]
     paid_s = [each.seconds + each.buckets * bucket.burst_s for each in long]
-    operation_s, alpha_s, slowness = solved(rows, paid_s)[0]
+    told = [
+        (fixed, crowded, own_s, own_s + MOST_BESIDE_BYTES * byte_s)
+        for fixed, crowded, own_s, byte_s in rows
+    ]
+    operation_s, alpha_s, alone, with_most = solved(told, paid_s)[0]  # one of both, or some of each
+    slowness = alone + with_most
     if not slowness:
         raise ValueError("no sample whose time grows with its bytes: the links' rate is not known")
     latency = latency_noise(short)
     of_messages = [
         latency / sqrt(_messages(each)) * (fixed * operation_s + crowded * alpha_s) / each.seconds
-        for each, (fixed, crowded, _) in zip(long, rows, strict=True)
+        for each, (fixed, crowded, *_) in zip(long, rows, strict=True)
     ]
     found = Links(
         alpha_s=float(alpha_s),
@@ -89,6 +100,7 @@ def links(
         wake_s=waking_s,
         latency_noise=latency,
         bucket=bucket,
+        message_bytes=float(MOST_BESIDE_BYTES * with_most / slowness),
     )
     by_rate = found._replace(efficiencies=_efficiencies(found, long, rows))
     one, other = (_off(constants, samples, cores) for constants in (found, by_rate))
@@ -102,15 +114,16 @@ def _off(constants: Links, samples: Sequence[Sample], cores: int | None) -> Link
 
 
 def _efficiencies(
-    constants: Links, long: Sequence[Sample], rows: Sequence[tuple[float, float, float]]
+    constants: Links, long: Sequence[Sample], rows: Sequence[tuple[float, float, float, float]]
 ) -> dict[float, float]:
     """Share of every rate that its samples' bytes had, beside what else they took."""
     found: dict[float, list[float]] = {}
-    for each, (fixed, messages, bytes_s) in zip(long, rows, strict=True):
+    for each, (fixed, messages, bytes_s, byte_s) in zip(long, rows, strict=True):
         left_s = each.seconds + each.buckets * constants.bucket.burst_s
         left_s -= fixed * constants.operation_s + messages * constants.alpha_s
         if left_s > 0:
-            found.setdefault(each.rate_mbit, []).append(bytes_s / left_s)
+            carried_s = bytes_s + constants.message_bytes * byte_s
+            found.setdefault(each.rate_mbit, []).append(carried_s / left_s)
     least = LEAST_SHARE
     return {rate: float(np.clip(np.median(shares), least, 1)) for rate, shares in found.items()}
 
@@ -160,20 +173,23 @@ def noise(samples: Sequence[Sample], known: Sequence[float] | None = None) -> fl
 
 def predicted_s(constants: Links, sample: Sample, cores: int | None = None) -> float:
     """Predict the duration of a sample from the fitted constants, in seconds."""
-    fixed, messages, bytes_s = _row(sample, cores, constants.bucket)
+    fixed, messages, bytes_s, byte_s = _row(sample, cores, constants.bucket)
+    bytes_s += constants.message_bytes * byte_s
     seconds = fixed * constants.operation_s + messages * constants.alpha_s
     burst_s = sample.buckets * constants.bucket.burst_s
     seconds += max(0.0, bytes_s / constants.share(sample.rate_mbit) - burst_s)
     return max(seconds, _wakings(sample, cores) * constants.wake_s)
 
 
-def _row(sample: Sample, cores: int | None, bucket: Bucket) -> tuple[float, float, float]:
+def _row(sample: Sample, cores: int | None, bucket: Bucket) -> tuple[float, float, float, float]:
+    """Operations, messages as processors are shared, seconds of its bytes and of one a message."""
     messages, oversubscription = _messages(sample), _cpu_oversubscription(sample, cores)
     share = 1 / sample.nodes if sample.collective == "all_reduce" else 1.0
     piece, bytes_per_s = share * sample.nbytes, sample.rate_mbit * BITS_PER_S / 8
     rest = float(last_packet(piece, packet_bytes(bucket.packet_s, bytes_per_s)))
     bytes_s = max(0.0, messages * piece - rest) / bytes_per_s
-    return sample.buckets, sample.buckets * oversubscription * messages, sample.buckets * bytes_s
+    count, sent = sample.buckets, messages * _sent_in(sample.collective, piece)
+    return count, count * oversubscription * messages, count * bytes_s, count * sent / bytes_per_s
 
 
 def _wakings(sample: Sample, cores: int | None) -> float:
@@ -182,6 +198,13 @@ def _wakings(sample: Sample, cores: int | None) -> float:
         _cpu_oversubscription(sample, cores) if sample.collective == "all_reduce" else 1.0
     )
     return sample.buckets * _messages(sample) * sqrt(oversubscription)
+
+
+def _sent_in(collective: str, piece: float) -> int:
+    """Number of messages that a piece is sent in."""
+    return (
+        segments(piece, SEGMENT_BYTES) if collective == "all_reduce" else ceil(piece / CHUNK_BYTES)
+    )
 
 
 def _messages(sample: Sample) -> int:

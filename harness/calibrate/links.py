@@ -1,5 +1,6 @@
 """What real collectives take on shaped links of this machine: one rank a node, gloo, no compute.
 
+They go by the thread that performs a step's, so what it takes to hand them there and back counts.
 `python -m harness.calibrate.links PLAN` prints samples as JSON; it must be process 1 of namespaces
 of its own, which `measured` gives it.
 """
@@ -11,13 +12,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 
 from harness.calibrate.ranks import group_of_all, on_ranks
+from harness.clock import Clock
 from harness.emulation import user_namespace
+from harness.engine.exchange.wire import CollectiveThread
 from harness.engine.exchange.workers import Workers
 from harness.locks import machine_to_ourselves
 from harness.records import environment
@@ -34,7 +38,7 @@ class MeasurementGrid(NamedTuple):
     """Grid of measurements: every collective at every rate with every number of nodes."""
 
     nodes: tuple[int, ...] = (2, 4, 8)
-    rates_mbit: tuple[float, ...] = (50, 200, 800)
+    rates_mbit: tuple[float, ...] = (10, 50, 200, 800)  # the first as dilated links are
     repeats: int = 15
 
 
@@ -111,18 +115,25 @@ def _took_s(by_rank: Sequence[tuple[float, float]]) -> float:
 
 def _times(repeats: int, cases: list[tuple[str, int, int]]) -> list[list[tuple[float, float]]]:
     """Begin and end of every repetition of every case on this rank."""
-    workers = Workers(group_of_all())
-    return [[_time(workers, *case) for _ in range(repeats + 1)][1:] for case in cases]
+    clock = Clock()
+    clock.start()
+    wire = CollectiveThread(Workers(group_of_all()), clock)
+    found = [[_time(wire, *case) for _ in range(repeats + 1)][1:] for case in cases]
+    wire.close()
+    return found
 
 
-def _time(workers: Workers, collective: str, nbytes: int, buckets: int) -> tuple[float, float]:
+def _time(
+    wire: CollectiveThread, collective: str, nbytes: int, buckets: int
+) -> tuple[float, float]:
     tensor = torch.ones(nbytes // 4)
     latest = torch.tensor(time.monotonic(), dtype=torch.float64)  # one clock: they are processes
     dist.all_reduce(latest, op=dist.ReduceOp.MAX)
     time.sleep(max(0.0, latest.item() + PAUSE_S - time.monotonic()))
     begun_s = time.monotonic()
-    for _ in range(buckets):
-        _do(workers, collective, tensor)
+    sent = [wire.post(partial(_do, wire.workers, collective, tensor), 0.0) for _ in range(buckets)]
+    for each in sent:
+        each.result()
     return begun_s, time.monotonic()
 
 

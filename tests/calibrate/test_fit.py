@@ -10,6 +10,7 @@ from harness.virtual.network import Simulated
 from profiles.static import Static
 
 MADE = {"alpha_s": 0.0003, "operation_s": 0.002, "efficiency": 0.9, "wake_s": 0.005}
+MADE |= {"message_bytes": 350}
 SIZES = 64, 5_000_000, 20_000_000  # what is short, and so long that no waking is felt
 BUCKET = fit.Bucket(burst_s=0.002, packet_s=0.001)
 
@@ -50,7 +51,7 @@ def test_constants_are_found_again(cores, bucket):
     assert found.pop("bucket") == (bucket or fit.Bucket(0, 0))
     assert found.pop("efficiencies") == {}
     exact = dict.fromkeys(["median", "worst", "noise", "latency_noise"], 0)
-    assert found == pytest.approx(MADE | exact, abs=1e-9)
+    assert found == pytest.approx(MADE | exact, rel=1e-6, abs=1e-9)
 
 
 def test_what_wakings_may_bound_says_nothing_of_bytes():
@@ -110,7 +111,7 @@ def test_what_does_not_fit_is_told():
 def test_efficiency_is_at_most_1_and_latencies_at_least_0():
     faster = fit.links([each._replace(times_s=(0.5 * each.seconds,)) for each in samples()])
     assert faster.efficiency == 1
-    growing = [made(n, 100, "all_reduce", 10_000_000) for n in (2, 3, 4)]
+    growing = [made(n, 100, "all_reduce", 10_000_000) for n in (2, 3, 4, 5)]
     assert min(fit.links(growing)[:3]) >= 0
 
 
@@ -121,7 +122,7 @@ def test_long_ones_alone_say_nothing_of_wakings():
 
 
 def test_samples_that_do_not_tell_are_refused():
-    with pytest.raises(ValueError, match="3 samples at least are needed, got 2"):
+    with pytest.raises(ValueError, match="4 samples at least are needed, got 2"):
         fit.links([each for each in samples() if not each.short][:2])
 
 
@@ -170,7 +171,7 @@ def test_a_rate_with_a_share_of_its_own_is_told_apart():
         Sample("all_reduce", nodes, rate_mbit, 5000 * rate_mbit * scale, (1.0,))
         for nodes in (2, 4)
         for rate_mbit in (50, 200, 800)
-        for scale in (1, 4, 16)
+        for scale in (16, 64, 256)
     ]
     samples = [s._replace(times_s=(fit.predicted_s(known, s),)) for s in samples]
     found = fit.links(samples)
