@@ -63,12 +63,12 @@ def claims(texts: str, verdicts: str, runs: str) -> pd.DataFrame:
 
 def test_rows_of_runs_that_are_replaced_are_replaced():
     before = {
-        "runs": table(experiment="a,b,b", run_id="a1,b1,b2"),
+        "runs": table(experiment="a,b,b", model="m,m,m", run_id="a1,b1,b2"),
         "claims": claims("one,two,both,none", "holds,holds,holds,not testable", "a1,b1 b2,a1 b1,"),
         "left_out": table(experiment="b", run_id="b3"),
     }
     fresh = {
-        "runs": table(experiment="b", run_id="b4"),
+        "runs": table(experiment="b", model="m", run_id="b4"),
         "claims": claims(
             "one,two,both,none,new,nothing",
             "not testable,does not hold,not testable,holds,holds,not testable",
@@ -87,12 +87,37 @@ def test_rows_of_runs_that_are_replaced_are_replaced():
 
 
 def test_what_was_told_by_runs_that_are_gone_is_not_told_any_more():
-    before = {"runs": table(experiment="b", run_id="b1"), "claims": claims("one", "holds", "b1")}
+    before = {
+        "runs": table(experiment="b", model="m", run_id="b1"),
+        "claims": claims("one", "holds", "b1"),
+    }
     fresh = {
-        "runs": table(experiment="b", run_id="b2"),
+        "runs": table(experiment="b", model="m", run_id="b2"),
         "claims": claims("one", "not testable", ""),
     }
     assert merged(before, fresh, ["b"])["claims"].verdict.to_list() == ["not testable"]
+
+
+def test_rows_of_a_model_stay_that_no_run_is_of():
+    before = {
+        "comparison": table(experiment="b,b", model="m,n", final="1,2"),
+        "runs": table(experiment="b,b", model="m,n", run_id="b1,b2"),
+        "claims": claims("of m,of n,of both", "holds,holds,holds", "b1,b2,b1 b2"),
+        "proof": table(experiment="b,b", run_id="b1,b2"),
+    }
+    fresh = {
+        "comparison": table(experiment="b", model="m", final="3"),
+        "runs": table(experiment="b", model="m", run_id="b3"),
+        "claims": claims("of m,of n,of both", "undecided,not testable,not testable", "b3,,"),
+        "proof": table(experiment="b", run_id="b3"),
+    }
+    found = merged(before, fresh, ["b"])
+    assert dict(found["comparison"].set_index("model").final) == {"m": "3", "n": "2"}
+    assert {*found["runs"].run_id} == {*found["proof"].run_id} == {"b2", "b3"}
+    told = dict(found["claims"].set_index("text").verdict)
+    assert told == {"of m": "undecided", "of n": "holds", "of both": "holds"}
+    assert reference._again(before["runs"], fresh["runs"]) == ["b (m)"]
+    assert reference._again(before["runs"], before["runs"]) == ["b"]
 
 
 def test_a_part_is_written_beside_what_is_kept(tmp_path):

@@ -29,32 +29,45 @@ def read(folder: Path) -> Kept:
 
 
 def merged(before: Kept, fresh: Kept, again: list[str]) -> Kept:
-    """`before` with what `fresh` says of the experiments `again`."""
-    old_runs = before["runs"]
-    replaced = set(old_runs[old_runs.experiment.isin(again)].run_id)
+    """`before` with what `fresh` says of the experiments `again`, model by model.
+
+    Of an experiment's models that `fresh` has no run of, the old rows stay.
+    """
+    old_runs, ran = before["runs"], set(_of_models(fresh["runs"]))
+    stay = old_runs[~_of_models(old_runs).isin(ran)].run_id
+    replaced = set(old_runs.run_id) - set(stay)
+
+    def staying(rows: pd.DataFrame) -> pd.DataFrame:
+        if "model" in rows:
+            return rows[~_of_models(rows).isin(ran)]
+        kept = rows.run_id.isin(stay) if "run_id" in rows else False
+        return rows[~rows.experiment.isin(again) | kept]
+
     found = {}
     for name in PaperTables._fields:
         old, new = before.get(name), fresh.get(name)
         if old is None or new is None:
             one = new if old is None else old
             if one is not None:
-                found[name] = one if name in BY_RUNS or old is None else _without(one, again)
+                found[name] = one if name in BY_RUNS or old is None else staying(one)
         elif name in BY_RUNS:
             found[name] = _by_runs(old, new, BY_RUNS[name], replaced)
         else:
-            found[name] = _by_experiment(old, new, again)
+            places = list(dict.fromkeys([*old.experiment, *again]))
+            found[name] = _in_places(pd.concat([staying(old), new], ignore_index=True), places)
     return found
 
 
-def _without(rows: pd.DataFrame, again: list[str]) -> pd.DataFrame:
-    return rows[~rows.experiment.isin(again)]
+def _of_models(rows: pd.DataFrame) -> pd.Series:
+    """Experiment and model of every row."""
+    pairs = list(zip(rows.experiment, rows.model, strict=True))
+    return pd.Series(pairs, index=rows.index, dtype=object)
 
 
-def _by_experiment(before: pd.DataFrame, fresh: pd.DataFrame, again: list[str]) -> pd.DataFrame:
-    """New rows where the old ones were, or at the end."""
-    places = list(dict.fromkeys([*before.experiment, *again]))
-    rows = pd.concat([_without(before, again), fresh], ignore_index=True)
-    return rows.sort_values("experiment", key=lambda names: names.map(places.index), kind="stable")
+def _in_places(rows: pd.DataFrame, experiments: list[str]) -> pd.DataFrame:
+    return rows.sort_values(
+        "experiment", key=lambda names: names.map(experiments.index), kind="stable"
+    )
 
 
 def _by_runs(

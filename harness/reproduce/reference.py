@@ -37,14 +37,16 @@ def write(
     """Replaces `folder`/PAPER by what the runs in `results` say; returns what was written.
 
     `partly` says that the paper has more experiments than are told here: their tables and figures
-    stay, where there are any. Raises `load.NoRuns` when no run counts, and leaves what is there.
+    stay, where there are any, and so do those of models of these that no run is of. Raises
+    `load.NoRuns` when no run counts, and leaves what is there.
     """
     tables, out = gather(paper, results), folder / paper.name
     before = read(out) if partly else {}
     origin = _origin_before(out) if before else []
     if before:
-        for name in paper.experiments:
-            for figure in (file for kind in KINDS for file in out.glob(f"{name}-*.{kind}")):
+        ran = {(row.experiment, row.model) for row in tables.runs.itertuples()}
+        for name, model in ran:
+            for figure in (f for kind in KINDS for f in out.glob(f"{name}-*-{model}-*.{kind}")):
                 figure.unlink()
         write_tables(merged(before, _as_kept(tables), paper.experiments), out)
     else:
@@ -58,7 +60,8 @@ def write(
     _draw_agreement(paper, out)
     runs = [path for each in compared for path in each.runs.path]
     only = ["--only", *paper.experiments] if partly else []
-    (out / "README.md").write_text(_readme(paper, out, runs, [*overrides, *only], origin))
+    again = _again(before["runs"], tables.runs) if before else []
+    (out / "README.md").write_text(_readme(paper, out, runs, [*overrides, *only], origin, again))
     return sorted(out.iterdir())
 
 
@@ -108,12 +111,27 @@ def _save(draw: Callable[[], Figure], file: Path) -> None:
         file.write_bytes(svg(draw()))
 
 
-def _readme(paper: Paper, out: Path, runs: list[str], asked: list[str], before: list[str]) -> str:
-    """README for the contents of `out`; `before` is the origin of older contents that stay."""
+def _again(before: pd.DataFrame, fresh: pd.DataFrame) -> list[str]:
+    """Experiments that `fresh` has runs of, with their models where it has not all."""
+    found = []
+    for name, rows in fresh.groupby("experiment", sort=False):
+        ran = list(dict.fromkeys(rows.model))
+        stay = set(before[before.experiment == name].model) - set(ran)
+        found.append(f"{name} ({', '.join(ran)})" if stay else str(name))
+    return found
+
+
+def _readme(
+    paper: Paper, out: Path, runs: list[str], asked: list[str], before: list[str], again: list[str]
+) -> str:
+    """README for the contents of `out`; `before` is the origin of older contents that stay.
+
+    All of them but those `again`.
+    """
     told = [read_json(Path(path) / "environment.json") or {} for path in runs]
     command = " ".join(["python -m harness.reproduce", paper.name, *asked])
     if before:
-        said = f"Before, and since then all but {', '.join(paper.experiments)}:"
+        said = f"Before, and since then all but {', '.join(again)}:"
         older = ["", *before]
         while said in older:  # what is above it is written again
             older = older[older.index(said) + 1 :]
