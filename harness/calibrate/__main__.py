@@ -49,7 +49,9 @@ def main() -> int:
         found = _links() if "links" in asked.only else None
         long_ways = _windows() if "windows" in asked.only else None
         times = _compression() if "compression" in asked.only else {}
-        file.write_text(choice.text(found, times, long_ways))
+        partly = file.exists() and set(asked.only) != set(PARTS)
+        before = file.read_text() if partly else ""
+        file.write_text(choice.text(found, times, long_ways, before))
     except (links.CalibrationError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -143,7 +145,11 @@ def _parsed() -> argparse.Namespace:
         "--testbed", type=Path, metavar="ROWS.csv", help="fit testbeds of others to rows of theirs"
     )
     parser.add_argument(
-        "--only", nargs="+", choices=PARTS, default=PARTS, help="measure this alone"
+        "--only",
+        nargs="+",
+        choices=PARTS,
+        default=PARTS,
+        help="measure this alone; with --force the file's other parts stay",
     )
     return parser.parse_args()
 

@@ -16,6 +16,8 @@ from harness.records import environment
 from harness.virtual.noise import MOST_LATENCY_NOISE, MOST_NOISE
 
 DIGITS = 3
+LINKS, WINDOWS = "# collectives:", "# transfers over long ways:"  # comments that begin a part
+COMPRESSION, END = "# compression:", "real_seconds:"
 
 
 def path_of(name: str) -> Path:
@@ -26,12 +28,19 @@ def text(
     links: fit.Links | None,
     costs: Mapping[str, FittedCost],
     windows: TcpWindows | None = None,
+    before: str = "",
 ) -> str:
-    """A choice that differs from `simulated` in what was measured; None: not measured."""
+    """A choice that differs from `simulated` in what was measured; None: not measured.
+
+    What was not is as in `before`, an older text, where that has it.
+    """
+    kept = _parts(before)
     lines = [*_origin(), "defaults: [simulated@_here_, _self_]"]
-    if links is not None:
+    if links is None:
+        lines += kept.get(LINKS, [])
+    else:
         lines += [
-            f"# collectives: off by {links.median:.1%} in the median, {links.worst:.1%} at most",
+            f"{LINKS} off by {links.median:.1%} in the median, {links.worst:.1%} at most",
             f"alpha_s: {_rounded(links.alpha_s)}",
             f"operation_s: {_rounded(links.operation_s)} # of a collective, and so of a bucket",
             f"efficiency: {_rounded(links.efficiency)}",
@@ -43,23 +52,41 @@ def text(
             f"noise: {_rounded(min(links.noise, MOST_NOISE))} # of equal collectives",
             f"latency_noise: {_rounded(min(links.latency_noise, MOST_LATENCY_NOISE))}",
         ]
-    if windows is not None:
+    if windows is None:
+        lines += kept.get(WINDOWS, [])
+    else:
         off = f"off by {windows.median:.1%} in the median, {windows.worst:.1%} at most"
         lines += [
-            f"# transfers over long ways: {off}",
+            f"{WINDOWS} {off}",
             f"window_bytes: {windows.window_bytes}",
             f"initial_window_bytes: {windows.initial_window_bytes} # after a pause",
         ]
-    if costs:
+    if not costs:
+        lines += kept.get(COMPRESSION, [])
+    else:
         typical = median(found.median for found in costs.values())
         worst = max(found.worst for found in costs.values())
-        lines.append(f"# compression: off by {typical:.0%} in the median, {worst:.0%} at most")
+        lines.append(f"{COMPRESSION} off by {typical:.0%} in the median, {worst:.0%} at most")
         lines += ["device:", "  costs:"]
         for name, found in sorted(costs.items()):
             told = ", ".join(f"{key}: {value}" for key, value in spelled(found.cost).items())
             lines.append(f"    {name}: {{{told}}}")
     here = [f"cores: {os.cpu_count()}", f"fitted_on: {json.dumps(environment.machine())}"]
-    return "\n".join([*lines, "real_seconds: true", *here]) + "\n"
+    return "\n".join([*lines, f"{END} true", *here]) + "\n"
+
+
+def _parts(text: str) -> dict[str, list[str]]:
+    """Lines of each part of an older text, from the comment that begins it."""
+    found: dict[str, list[str]] = {}
+    part: list[str] = []
+    for line in text.splitlines():
+        begins = next((each for each in (LINKS, WINDOWS, COMPRESSION) if line.startswith(each)), "")
+        if begins or line.startswith(END):
+            part = []
+        if begins:
+            found[begins] = part
+        part.append(line)
+    return found
 
 
 def _by_rate(efficiencies: Mapping[float, float]) -> list[str]:

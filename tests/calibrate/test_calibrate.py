@@ -100,6 +100,22 @@ def test_a_file_that_is_there_stays_unless_forced(choices, monkeypatch, capsys):
     assert asked(monkeypatch, "--name", "no/path") == 1
 
 
+def test_parts_that_are_not_measured_again_stay(choices, monkeypatch):
+    links_of = [fit.Links(0.0001, each, 0.95, 0.02, 0.1, 0.0) for each in (0.001, 0.002)]
+    costs = [{"topk": FittedCost(Cost(bucket_us=each), 0.1, 0.2)} for each in (100, 200)]
+    whole = choice.text(links_of[0], costs[0], TcpWindows(70_000, 7_000, 0.1, 0.2))
+    (choices / "mine.yaml").write_text(whole)
+    monkeypatch.setattr(command, "_links", lambda: links_of[1])
+    assert asked(monkeypatch, "--name", "mine", "--only", "links", "--force") == 0
+    told = yaml.safe_load((choices / "mine.yaml").read_text())
+    before = yaml.safe_load(whole)
+    assert told == before | {"operation_s": 0.002} and before["operation_s"] == 0.001
+    monkeypatch.setattr(command, "_compression", lambda: costs[1])
+    assert asked(monkeypatch, "--name", "mine", "--only", "compression", "--force") == 0
+    again = yaml.safe_load((choices / "mine.yaml").read_text())
+    assert again == told | {"device": {"costs": {"topk": {"bucket_us": 200.0}}}}
+
+
 TOPK_01 = ["method=topk", "controller.density=0.1"]
 LAYOUTS = [MatrixLayout(1, 64), MatrixLayout(4, 32)]
 
