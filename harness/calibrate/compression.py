@@ -137,7 +137,7 @@ def seconds_of(
     """Mean of several steps on a bucket of `device`, as compressors differ between theirs.
 
     On a core each begins after a pause, as in a step, which finds it cold: in a loop of nothing
-    else top-k takes half as long, and COVAP a quarter.
+    else top-k takes half as long, and a filter of whole buckets a quarter.
     """
     costs = Simulated().costs(Static(rate_mbit=1e6), WORKERS, 1)
     circle = Circle(World(device), 1)
