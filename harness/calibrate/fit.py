@@ -23,7 +23,6 @@ CLEARLY = 1.5  # times what wakings take, what they do not bound
 BETTER = 0.001  # by which shares by rate have to bring the median error down
 LEAST_SHARE = 0.01  # of a rate, that payload has
 ROUNDS = {"all_reduce": 2, "all_gather": 1}  # times around the ring
-SEGMENT_BYTES = 1 << 20  # of gloo's all-reduce, at most
 MOST_BESIDE_BYTES = 1500  # in a message, beside its own: one packet
 
 
@@ -202,9 +201,7 @@ def _wakings(sample: Sample, cores: int | None) -> float:
 
 def _sent_in(collective: str, piece: float) -> int:
     """Number of messages that a piece is sent in."""
-    return (
-        segments(piece, SEGMENT_BYTES) if collective == "all_reduce" else ceil(piece / CHUNK_BYTES)
-    )
+    return segments(piece) if collective == "all_reduce" else ceil(piece / CHUNK_BYTES)
 
 
 def _messages(sample: Sample) -> int:

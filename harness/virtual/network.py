@@ -14,7 +14,7 @@ from harness.virtual.link_states import BYTES_PER_MBIT, LinkState, LinkStates
 from harness.virtual.noise import MOST_LATENCY_NOISE, MOST_NOISE, Noise
 from harness.virtual.ring_finish import packet_bytes
 from harness.virtual.routes import DumbbellRoutes, Routes, SiteRoutes, StarRoutes
-from harness.virtual.tcp_flows import TcpFlows
+from harness.virtual.tcp_flows import MOST_SEGMENT_BYTES, TcpFlows
 from profiles.base import Profile
 from profiles.limits import check_between, check_choice, check_mbit, check_whole
 
@@ -52,7 +52,7 @@ class Simulated:
     flow_mbit: float | None = None
     window_bytes: int | None = None
     initial_window_bytes: int | None = None
-    segment_bytes: int | None = 1 << 20
+    segment_bytes: int | None = MOST_SEGMENT_BYTES
     segment_s: float = 0.0
     message_bytes: float = 0.0
     noise: float = 0.0

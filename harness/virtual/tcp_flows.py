@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+MOST_SEGMENT_BYTES = 1 << 20  # of gloo's
 FEWEST_SEGMENTS = 2  # of a piece
 AT_A_TIME = 2  # segments that are under way
 
@@ -66,7 +67,7 @@ class TcpFlows(NamedTuple):
         return np.minimum(per_s, AT_A_TIME * segment / (rtt_s + segment / per_s + self.segment_s))
 
 
-def segments(piece: float, segment_bytes: float) -> int:
+def segments(piece: float, segment_bytes: float = MOST_SEGMENT_BYTES) -> int:
     """Number of gloo's segments of a piece, of at most `segment_bytes` each."""
     return max(FEWEST_SEGMENTS, ceil(piece / segment_bytes))
 
