@@ -85,8 +85,17 @@ def overrides(path: str) -> dict[str, str] | None:
     differing = _differing(base, wanted)
     if not told.get("+experiment") or told.get("scale") != LAPTOP:
         return told | differing
-    usual = _composed((("+experiment", experiment),)).get("scale.name")
+    usual = _usual_scale(experiment)
     return {k: v for k, v in told.items() if (k, v) != ("scale", usual)} | differing
+
+
+@cache
+def _usual_scale(experiment: str) -> str | None:
+    """The scale of `experiment` where none is said; None where it has no parts for that scale."""
+    try:
+        return str(_composed((("+experiment", experiment),)).get("scale.name"))
+    except (HydraException, OmegaConfBaseException):
+        return None
 
 
 def _of_its_line(told: dict[str, str], wanted: Flat) -> dict[str, str]:
