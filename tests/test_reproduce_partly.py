@@ -52,6 +52,14 @@ def test_what_is_told_again_without_a_change_changes_nothing(name):
         assert all(alike(found[each], before[each]) for each in before)
 
 
+@pytest.mark.parametrize("name", PAPERS)
+def test_what_is_told_rests_on_runs_that_are_kept(name):
+    tables = read(KEPT / name)
+    kept = set(tables["runs"].run_id)
+    for each in BY_RUNS.keys() & tables.keys():
+        assert {run for runs in tables[each].runs for run in runs.split()} <= kept
+
+
 def table(**columns: str) -> pd.DataFrame:
     return pd.DataFrame({name: values.split(",") for name, values in columns.items()})
 
@@ -89,13 +97,15 @@ def test_rows_of_runs_that_are_replaced_are_replaced():
 def test_what_was_told_by_runs_that_are_gone_is_not_told_any_more():
     before = {
         "runs": table(experiment="b", model="m", run_id="b1"),
-        "claims": claims("one", "holds", "b1"),
+        "claims": claims("one,older,no claim any more", "holds,holds,holds", "b1,b0 b1,b1"),
     }
     fresh = {
         "runs": table(experiment="b", model="m", run_id="b2"),
-        "claims": claims("one", "not testable", ""),
+        "claims": claims("one,older", "not testable,not testable", ","),
     }
-    assert merged(before, fresh, ["b"])["claims"].verdict.to_list() == ["not testable"]
+    told = merged(before, fresh, ["b"])["claims"]
+    assert told.text.to_list() == ["one", "older"]
+    assert told.verdict.to_list() == ["not testable", "not testable"]
 
 
 def test_rows_of_a_model_stay_that_no_run_is_of():

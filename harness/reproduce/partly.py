@@ -34,8 +34,7 @@ def merged(before: Kept, fresh: Kept, again: list[str]) -> Kept:
     Of an experiment's models that `fresh` has no run of, the old rows stay.
     """
     old_runs, ran = before["runs"], set(_of_models(fresh["runs"]))
-    stay = old_runs[~_of_models(old_runs).isin(ran)].run_id
-    replaced = set(old_runs.run_id) - set(stay)
+    stay = set(old_runs[~_of_models(old_runs).isin(ran)].run_id)
 
     def staying(rows: pd.DataFrame) -> pd.DataFrame:
         if "model" in rows:
@@ -51,7 +50,7 @@ def merged(before: Kept, fresh: Kept, again: list[str]) -> Kept:
             if one is not None:
                 found[name] = one if name in BY_RUNS or old is None else staying(one)
         elif name in BY_RUNS:
-            found[name] = _by_runs(old, new, BY_RUNS[name], replaced)
+            found[name] = _by_runs(old, new, BY_RUNS[name], stay)
         else:
             places = list(dict.fromkeys([*old.experiment, *again]))
             found[name] = _in_places(pd.concat([staying(old), new], ignore_index=True), places)
@@ -71,15 +70,18 @@ def _in_places(rows: pd.DataFrame, experiments: list[str]) -> pd.DataFrame:
 
 
 def _by_runs(
-    before: pd.DataFrame, fresh: pd.DataFrame, about: list[str], replaced: set[str]
+    before: pd.DataFrame, fresh: pd.DataFrame, about: list[str], stay: set[str]
 ) -> pd.DataFrame:
-    """An old row stays that other runs are behind, and one of none if there still are none."""
+    """An old row stays that a run is behind which stays, and one of none if there still is none."""
     new = {tuple(row[key] for key in about): row for row in fresh.to_dict("records")}
     rows = []
     for row in before.to_dict("records"):
         behind = set(row["runs"].split())
         other = new.pop(tuple(row[key] for key in about), None)
-        told_anew = other is not None and (bool(behind) or bool(other["runs"]))
-        rows.append(other if told_anew and behind <= replaced else row)
+        untold = not behind and not (other and other["runs"])
+        if untold or behind & stay:
+            rows.append(row)
+        elif other:
+            rows.append(other)
     rows += [row for row in new.values() if row["runs"]]
     return pd.DataFrame(rows, columns=list(before.columns))
