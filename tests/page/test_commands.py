@@ -73,6 +73,19 @@ def test_all_runs_of_a_comparison_have_the_command_of_their_experiment(tmp_path)
     assert commands.of_runs(paths[1:]).sweep == ""
 
 
+def test_what_the_runs_of_a_sweep_share_is_composed_once(tmp_path, monkeypatch):
+    base = ["+experiment=quickstart", "network=simulated", "profile=straggler", "dataset=pydoc"]
+    methods = ("allreduce", "dc2_da2", "powersgd", "qsgd")
+    paths = [written(tmp_path / each, [*base, f"method={each}"]) for each in methods]
+    seen = []
+    one = commands.compose
+    monkeypatch.setattr(commands, "compose", lambda *asked: seen.append(asked) or one(*asked))
+    commands._composed.cache_clear()
+    assert set(commands.of_runs(paths).of_run) == set(paths)
+    of_a_method = [asked for asked in seen if any("method=" in each for each in asked[1])]
+    assert len(of_a_method) == len(methods) and len(seen) <= len(methods) + len(base) + 1
+
+
 def test_the_command_of_one_run_describes_one_run(tmp_path):
     for at, asked in enumerate((CHOICES["an_experiment"], ["+experiment=virtual_time"])):
         path = written(tmp_path / f"{at}", asked)

@@ -20,8 +20,8 @@ from omegaconf.errors import OmegaConfBaseException
 from harness.config import label, search_path, sweep
 from harness.reporting.analysis import load
 
-GROUPS: tuple[str, ...] = ("network", "parallel", "activations", "profile", "model", "dataset")
-GROUPS += ("compressor", "controller")
+GROUPS = ("network", "profile", "model", "dataset")
+GROUPS_OF_A_METHOD = ("parallel", "activations", "compressor", "controller")
 NOT_TOLD: tuple[str, ...] = ("results", "plan", "rerun", "report", "method", "network.in_place_of")
 NOT_TOLD += ("network.fitted_on", "tracker")
 PROGRAM = "python -m harness"
@@ -68,15 +68,15 @@ def overrides(path: str) -> dict[str, str] | None:
     wanted = _flat({**config, "network_seed": load.network_seed(config)})
     experiment = str(config.get("experiment"))
     told = {"+experiment": experiment} if _options("experiment").get(experiment) else {}
-    names = {"scale": (config.get("scale") or {}).get("name"), "method": label.preset_of(config)}
-    told |= {group: name for group, name in names.items() if name in _options(group)}
+    if (scale := (config.get("scale") or {}).get("name")) in _options("scale"):
+        told["scale"] = str(scale)
+    method = label.preset_of(config)
     try:
-        base = _composed(tuple(told.items()))
-        for group in GROUPS:
-            choice = _choice(group, config.get(group), base)
-            if choice:
-                told[group] = choice
-                base = _composed(tuple(told.items()))
+        # What a sweep's runs share is composed before their methods, so once for all of them.
+        base = _with_groups(told, GROUPS, config)
+        if method in _options("method"):
+            told["method"] = str(method)
+        base = _with_groups(told, GROUPS_OF_A_METHOD, config)
     except (HydraException, OmegaConfBaseException):
         return None
     if base["experiment"] != experiment:  # a name that no command can give
@@ -96,6 +96,16 @@ def _usual_scale(experiment: str) -> str | None:
         return str(_composed((("+experiment", experiment),)).get("scale.name"))
     except (HydraException, OmegaConfBaseException):
         return None
+
+
+def _with_groups(told: dict[str, str], groups: Sequence[str], config: dict[str, Any]) -> Flat:
+    """Settings that `told` composes to, once it has the options of `groups` that make `config`."""
+    base = _composed(tuple(told.items()))
+    for group in groups:
+        if choice := _choice(group, config.get(group), base):
+            told[group] = choice
+            base = _composed(tuple(told.items()))
+    return base
 
 
 def _of_its_line(told: dict[str, str], wanted: Flat) -> dict[str, str]:
