@@ -33,14 +33,15 @@ def report(
     baseline: str | None = None,
     out: Path | str | None = None,
     agreement_alone: bool = False,
+    pdf: bool = False,
 ) -> Path:
     """Print the comparisons of the runs in `folder`, write figures, csv and pages; returns where.
 
     `index.html` there is the page of the experiment, or of several leads to the page of each.
-    `agreement_alone`: nothing but virtual time against real packets.
+    `agreement_alone`: nothing but virtual time against real packets. `pdf`: each figure also so.
     Raises `load.NoRuns` when `folder` holds no run that counts.
     """
-    return _report(load.runs(folder), Path(folder), baseline, out, agreement_alone)
+    return _report(load.runs(folder), Path(folder), baseline, out, agreement_alone, pdf)
 
 
 def _report(
@@ -49,6 +50,7 @@ def _report(
     baseline: str | None,
     out: Path | str | None,
     agreement_alone: bool,
+    pdf: bool,
 ) -> Path:
     out = Path(out) if out else folder / "report"
     console = Console(width=None if sys.stdout.isatty() else terminal.WIDTH, highlight=False)
@@ -64,8 +66,8 @@ def _report(
     by_experiment = counted.groupby("experiment", sort=False)
     pairs = {str(name): agreement.paired(rows) for name, rows in by_experiment}
     if found:
-        _all(console, runs, found, pairs, out)
-    agreement_report.show(console, pd.concat(pairs.values(), ignore_index=True), out)
+        _all(console, runs, found, pairs, out, pdf)
+    agreement_report.show(console, pd.concat(pairs.values(), ignore_index=True), out, pdf)
     for line in decided:  # above, all of this has gone by
         console.print(line, markup=False, soft_wrap=True)
     return out
@@ -82,18 +84,20 @@ def _all(
     found: list[Comparison],
     pairs: dict[str, pd.DataFrame],
     out: Path,
+    pdf: bool,
 ) -> None:
     drawn: dict[str, Pictures] = {}
     for each in found:
         _show(console, each, differences(each, found))
         place = out / each.name if len(found) > 1 else out
-        drawn[each.name] = _write(console, each, place)
+        drawn[each.name] = _write(console, each, place, pdf)
     for name in runs.experiment.unique():
         of_experiment = [each for each in found if each.runs.experiment.iloc[0] == name]
         whole = figure_catalog.of_experiment(of_experiment)
-        drawn[str(name)] = _save(console, whole, out, f"{name}-")
+        drawn[str(name)] = _save(console, whole, out, pdf, f"{name}-")
     pages = page.write(runs, found, drawn, pairs, out)
-    console.print(f"\nfigures as svg and pdf, tables as csv: {out}", markup=False, soft_wrap=True)
+    kinds = "svg and pdf" if pdf else "svg"
+    console.print(f"\nfigures as {kinds}, tables as csv: {out}", markup=False, soft_wrap=True)
     for path in pages:
         console.print(str(path), markup=False, soft_wrap=True)
 
@@ -120,15 +124,17 @@ def _show(console: Console, compared: Comparison, apart: list[str]) -> None:
     console.print(terminal.table(tables.proof(worst)))
 
 
-def _write(console: Console, compared: Comparison, out: Path) -> Pictures:
+def _write(console: Console, compared: Comparison, out: Path, pdf: bool) -> Pictures:
     out.mkdir(parents=True, exist_ok=True)
     for name, table in (("comparison", compared.table), ("proof", compared.proofs)):
         table.to_csv(out / f"{name}.csv", index=False)
-    return _save(console, figure_catalog.of_comparison(compared), out)
+    return _save(console, figure_catalog.of_comparison(compared), out, pdf)
 
 
-def _save(console: Console, wanted: dict[str, Drawing], out: Path, prefix: str = "") -> Pictures:
-    """Every figure as a file twice, and as the page shows it."""
+def _save(
+    console: Console, wanted: dict[str, Drawing], out: Path, pdf: bool, prefix: str = ""
+) -> Pictures:
+    """Every figure as a file, with `pdf` as two, and as the page shows it."""
     found: Pictures = {}
     for name, drawing in wanted.items():
         try:
@@ -136,7 +142,7 @@ def _save(console: Console, wanted: dict[str, Drawing], out: Path, prefix: str =
         except theme.NothingToDraw as missing:
             console.print(f"  no figure {name}: {missing}", markup=False)
             continue
-        svg, _ = theme.save(figure, out / f"{prefix}{name}")
+        svg, *_ = theme.save(figure, out / f"{prefix}{name}", pdf)
         found[name] = pictures.of(figure, drawing.caption, svg.read_bytes())
     return found
 
@@ -146,11 +152,12 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="results root, experiment or run directory")
     parser.add_argument("--baseline", help="method to normalise by, else the dense one")
     parser.add_argument("--agreement", action="store_true", help="only virtual against real time")
+    parser.add_argument("--pdf", action="store_true", help="write figures as pdf beside svg")
     parser.add_argument("--out", type=Path, help="where to write; default: FOLDER/report")
     asked = parser.parse_args()
     try:
         runs = load.runs(asked.folder)
-        _report(runs, asked.folder, asked.baseline, asked.out, asked.agreement)
+        _report(runs, asked.folder, asked.baseline, asked.out, asked.agreement, asked.pdf)
     except load.NoRuns as error:
         print(error, file=sys.stderr)
         return 1

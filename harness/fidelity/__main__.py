@@ -31,7 +31,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m harness.fidelity", description=__doc__)
     parser.add_argument("--cells", type=Path, help="CSV of further cells, with the same columns")
     parser.add_argument("--paper", choices=tuple(known), help="only this paper's cells")
-    parser.add_argument("--out", type=Path, help="folder for fidelity.csv, fidelity.png and .pdf")
+    parser.add_argument("--out", type=Path, help="folder for fidelity.csv and fidelity.svg")
     parser.add_argument(
         "--leave-one-out", action="store_true", help="every model from the others of its testbed"
     )

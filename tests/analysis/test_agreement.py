@@ -118,7 +118,7 @@ def test_a_report_shows_pairs_where_there_are_some(tmp_path, capsys):
     text = capsys.readouterr().out
     assert "virtual time against real packets" in text and "+20" in text
     assert pd.read_csv(out / "agreement.csv").error.tolist() == pytest.approx([0.2])
-    assert (out / "agreement.svg").stat().st_size > 5000 and str(out / "agreement.pdf") in text
+    assert (out / "agreement.svg").stat().st_size > 5000 and str(out / "agreement.svg") in text
 
 
 @pytest.mark.launch

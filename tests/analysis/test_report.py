@@ -20,7 +20,7 @@ FIGURES |= OF_STEPS
 
 
 def drawn(out) -> set[str]:
-    assert {path.stem for path in out.glob("*.pdf")} == {path.stem for path in out.glob("*.svg")}
+    assert not list(out.glob("*.pdf"))
     return {path.stem for path in out.glob("*.svg")}
 
 

@@ -43,7 +43,7 @@ def drawings(folder) -> dict:
 
 
 def test_a_sweep_over_densities_has_its_figures_in_the_report(tmp_path):
-    out = report(sweep(tmp_path / "r"))
+    out = report(sweep(tmp_path / "r"), pdf=True)
     names = {path.stem for path in out.glob("*.svg")}
     assert names >= OF_SPARSITY | {"achieved_density"} and not names & OF_WATCH
     assert {path.stem for path in out.glob("*.pdf")} == names

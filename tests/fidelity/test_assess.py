@@ -209,7 +209,7 @@ def test_the_command_prints_and_writes_cells_distances_claims_and_a_figure(
     assert written.further.sum() == 1
     counted = ((written.standing == "counts") & ~written.further).sum()
     assert lines[-1].endswith(f"over {counted} cells")
-    assert (out / "fidelity.svg").stat().st_size and (out / "fidelity.pdf").stat().st_size
+    assert (out / "fidelity.svg").stat().st_size
 
 
 @pytest.fixture(scope="module")

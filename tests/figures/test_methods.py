@@ -104,8 +104,9 @@ def test_without_numbers_there_is_no_figure(draw, column):
         draw(comparison().assign(**{column: np.nan}))
 
 
-def test_save_writes_both_formats_with_embedded_text(tmp_path):
+def test_save_writes_svg_and_where_asked_pdf_with_embedded_text(tmp_path):
     drawn = methods.quality_over_time_bars(comparison())
-    svg, pdf = theme.save(drawn, tmp_path / "new" / "topk_0.1")
+    assert len(theme.save(drawn, tmp_path / "alone")) == len(list(tmp_path.iterdir())) == 1
+    svg, pdf = theme.save(drawn, tmp_path / "new" / "topk_0.1", pdf=True)
     assert svg.name == "topk_0.1.svg" and b"<svg" in svg.read_bytes()
     assert pdf.name == "topk_0.1.pdf" and b"/Type0" in pdf.read_bytes()  # font type 42

@@ -10,8 +10,11 @@ from harness.reporting.figures import theme
 from harness.reporting.figures.agreement import agreement as agreement_figure
 
 
-def show(console: Console, pairs: pd.DataFrame, out: Path) -> None:
-    """Print `agreement.Pair` rows, if any, and write their csv and figure to `out`."""
+def show(console: Console, pairs: pd.DataFrame, out: Path, pdf: bool) -> None:
+    """Print `agreement.Pair` rows, if any, and write their csv and figure to `out`.
+
+    `pdf`: the figure also so.
+    """
     if pairs.empty:
         return
     out.mkdir(parents=True, exist_ok=True)
@@ -26,5 +29,6 @@ def show(console: Console, pairs: pd.DataFrame, out: Path) -> None:
         console.print("  step: mean of all, emulated; error: virtual over real, less 1")
         file = out / ("agreement" + f"_{name}" * (len(found) > 1))
         rows.to_csv(file.with_suffix(".csv"), index=False)
-        for path in [file.with_suffix(".csv"), *theme.save(agreement_figure(rows, title), file)]:
+        drawn = theme.save(agreement_figure(rows, title), file, pdf)
+        for path in [file.with_suffix(".csv"), *drawn]:
             console.print(str(path), markup=False, soft_wrap=True)

@@ -113,12 +113,16 @@ def thinned(table: pd.DataFrame, column: str, most: int = MOST_POINTS) -> pd.Dat
 
 
 @mpl.rc_context(LOOK)
-def save(figure: Figure, path: Path) -> list[Path]:
-    """Write `path`.svg and `path`.pdf, sharp at any size; a dot inside the name stays."""
-    files = [path.with_name(path.name + suffix) for suffix in (".svg", ".pdf")]
+def save(figure: Figure, path: Path, pdf: bool = False) -> list[Path]:
+    """Write `path`.svg, and with `pdf` `path`.pdf after it; a dot inside the name stays.
+
+    A PDF has its part of the font inside, which takes longer than the drawing.
+    """
+    files = [path.with_name(path.name + suffix) for suffix in (".svg", ".pdf")][: 1 + pdf]
     path.parent.mkdir(parents=True, exist_ok=True)
     files[0].write_bytes(svg(figure))
-    figure.savefig(files[1], metadata={"CreationDate": None})
+    for file in files[1:]:
+        figure.savefig(file, metadata={"CreationDate": None})
     return files
 
 
