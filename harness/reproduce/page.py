@@ -32,6 +32,7 @@ class PaperPage(NamedTuple):
     counts: Grid
     reports: list[str]  # experiments
     agreement: Grid | None
+    orders: Grid | None
     errors: Grid | None
     agreement_picture: pictures.EmbeddedFigure | None
     left_out: Grid | None
@@ -96,6 +97,7 @@ def _page(tables: PaperTables, reported: list[str]) -> PaperPage:
         counts=shown.grid(counts(tables.runs)),
         reports=reported,
         agreement=_of(pairs, shown.agreement),
+        orders=_of(agreement.orders(pairs), shown.orders),
         errors=_of(pairs, lambda rows: shown.errors(agreement.by(rows, "condition"))),
         agreement_picture=None if pairs.empty else _picture(pairs),
         left_out=_of(tables.left_out, shown.grid),

@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from harness.preview import composed
+from harness.records.run_directory import Evaluation
 from harness.report import report
 from harness.reporting.analysis import agreement, load
 from harness.runner import run
@@ -97,6 +98,40 @@ def test_summaries_are_of_absolute_errors_and_densities_of_controllers_alone(tmp
     assert total.density_worst != total.density_worst  # nan
     table = agreement.by(found, "workers").set_index("workers")
     assert table.worst.to_dict() == pytest.approx({2: 0.1, 4: 0.2})
+
+
+def evaluated(folder, name, network, method, step_s, reached, steps=6):
+    """A run whose accuracy is 0.9 from step `reached` on, of a target of 0.8; None: never."""
+    rows = [by_hand.step(n, time_s=step_s * (n + 1)) for n in range(steps)]
+    seen = [
+        Evaluation(n, step_s * n, "accuracy", 0.9 if reached and n >= reached else 0.5)
+        for n in range(1, steps + 1)
+    ]
+    return by_hand.run(folder / name, by_hand.config(method, network=network), rows, seen)
+
+
+def test_an_order_is_that_of_packets_or_says_who_is_swapped(tmp_path):
+    for method, real, virtual in (
+        ("allreduce", (0.5, 4), (0.5, 4)),
+        ("topk_0.1", (0.4, 3), (0.3, None)),
+        ("qsgd", (0.3, None), (0.4, None)),
+    ):
+        evaluated(tmp_path, f"real_{method}", REAL, method, *real)
+        evaluated(tmp_path, f"virtual_{method}", VIRTUAL, method, *virtual)
+    found = agreement.orders(pairs(tmp_path)).set_index("by")
+    assert set(found.index) == {"step", "time to target"} and set(found.methods) == {3}
+    assert found.kendall["step"] == pytest.approx(1 / 3)  # one of three pairs of methods is swapped
+    assert found.swapped["step"] == "qsgd and topk_0.1"
+    # Over packets topk_0.1 is first; in virtual time it is never there, and equal to qsgd.
+    assert found.swapped["time to target"] == "topk_0.1 and allreduce"
+    assert found.kendall["time to target"] == pytest.approx(0)
+
+
+def test_an_order_of_kept_pairs_is_of_each_experiment_alone():
+    kept = pd.read_csv("results/reference/acp_sgd/agreement.csv")
+    found = agreement.orders(kept)
+    assert set(found.experiment) == set(kept.experiment) and set(found.by) == {"step"}
+    assert found.kendall.between(-1, 1).all()
 
 
 def test_conditions_are_told_apart_by_what_differs(tmp_path):

@@ -6,9 +6,11 @@ what was real.
 
 import hashlib
 import json
+import math
 from typing import Annotated, Any, NamedTuple
 
 import pandas as pd
+from scipy.stats import kendalltau
 
 from controllers.base import Column
 from harness.reporting.analysis import load, metrics, timeseries
@@ -40,12 +42,27 @@ class Pair(NamedTuple):
         float,
         Column("virtual / real - 1", "error (%)", shown=True, percent=True, signed=True),
     ]
+    real_to_target_s: float  # inf where it was not reached, nan where none is set
+    virtual_to_target_s: float
     real_density: Annotated[float, Column("mean of all steps", shown=True)]
     virtual_density: Annotated[float, Column("mean of all steps", shown=True)]
     density_error: Annotated[
         float,
         Column("virtual / real - 1", "error (%)", shown=True, percent=True, signed=True),
     ]
+
+
+class Order(NamedTuple):
+    """Whether virtual time puts methods in the order that they have over packets."""
+
+    experiment: str  # "" where all pairs are of one
+    virtual: str
+    condition: str
+    workers: int
+    by: str  # what methods are ordered by: means over seeds
+    methods: int
+    kendall: Annotated[float, Column("tau-b: 1 for one order, -1 for the reverse", digits=2)]
+    swapped: Annotated[str, Column("over packets the first is before the second", "swapped")]
 
 
 class Summary(NamedTuple):
@@ -105,8 +122,40 @@ def by(pairs: pd.DataFrame, *columns: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*columns, *Summary._fields])
 
 
+ORDERED_BY = {"step": ("real_s", "virtual_s")}
+ORDERED_BY |= {"time to target": ("real_to_target_s", "virtual_to_target_s")}
+
+
+def orders(pairs: pd.DataFrame) -> pd.DataFrame:
+    """An `Order` for each network and measure that two methods or more have."""
+    told = pairs if "experiment" in pairs else pairs.assign(experiment="")
+    found = []
+    each: Any = told.groupby(["experiment", "virtual", "condition", "workers"], sort=False)
+    for of, rows in each:
+        for by, names in ORDERED_BY.items():
+            if set(names) <= set(rows):  # kept tables are older than times to the target
+                means = rows.groupby("method", sort=False)[list(names)].mean().dropna()
+                if len(means) > 1:
+                    found.append(Order._make((*of, by, *_order(means))))
+    return pd.DataFrame(found, columns=list(Order._fields))
+
+
+def _order(means: pd.DataFrame) -> tuple[int, float, str]:
+    """How many methods, Kendall's tau-b of the columns real and virtual, and which are swapped."""
+    real, virtual = (means[name] for name in means)
+    swapped = [
+        f"{first} and {second}"
+        for first in means.index
+        for second in means.index
+        if real[first] < real[second] and virtual[first] > virtual[second]
+    ]
+    tau = kendalltau(real.rank(), virtual.rank()).statistic  # ranks: those never there are equal
+    return len(means), float(tau), ", ".join(swapped)
+
+
 def _pair(name: str, condition: str, real: Any, virtual: Any) -> Pair:
     steps = [load.steps(run.path) for run in (real, virtual)]
+    to_target = [_to_target_s(run, each) for run, each in zip((real, virtual), steps, strict=True)]
     real_s, virtual_s = (metrics.total_time_s(each) / each.step.nunique() for each in steps)
     densities = [float(timeseries.sent_density(each).mean()) for each in steps]
     return Pair(
@@ -121,10 +170,20 @@ def _pair(name: str, condition: str, real: Any, virtual: Any) -> Pair:
         real_s=real_s,
         virtual_s=virtual_s,
         error=virtual_s / real_s - 1,
+        real_to_target_s=to_target[0],
+        virtual_to_target_s=to_target[1],
         real_density=densities[0],
         virtual_density=densities[1],
         density_error=densities[1] / densities[0] - 1,
     )
+
+
+def _to_target_s(run: Any, steps: pd.DataFrame) -> float:
+    """Time to the run's target; inf where it was not reached, nan where there is none."""
+    evaluations, total_s = load.evaluations(run.path), metrics.total_time_s(steps)
+    metric = run.metric if isinstance(run.metric, str) else ""
+    found = metrics.time_to_target(evaluations, metric, run.target, total_s)
+    return found.time_s if found.reached or math.isnan(found.time_s) else math.inf
 
 
 def identity_of(config: dict[str, Any]) -> str:

@@ -26,6 +26,8 @@ def show(console: Console, pairs: pd.DataFrame, out: Path, pdf: bool) -> None:
         for columns in (("method",), ("condition", "workers")):
             console.print(terminal.table(tables.errors(agreement.by(rows, *columns))))
         console.print(terminal.table(tables.errors(agreement.by(rows.assign(runs="all"), "runs"))))
+        if len(ordered := agreement.orders(rows)):
+            console.print(terminal.table(tables.orders(ordered)))
         console.print("  step: mean of all, emulated; error: virtual over real, less 1")
         file = out / ("agreement" + f"_{name}" * (len(found) > 1))
         rows.to_csv(file.with_suffix(".csv"), index=False)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from controllers.base import Column
 from harness.records import columns
-from harness.reporting.analysis.agreement import Pair, Summary
+from harness.reporting.analysis.agreement import Order, Pair, Summary
 from harness.reporting.analysis.grid import ColumnHead, Grid, TableCell, figure, number, word
 from harness.reporting.analysis.metrics import SHOWN
 from harness.reporting.analysis.proof import Proof
@@ -144,6 +144,14 @@ def errors(summaries: pd.DataFrame) -> Grid:
     """Table of `agreement.by`: a row per group, whose columns come first."""
     told = columns.of(Summary)
     return grid(summaries, {str(name): told.get(str(name), Column()) for name in summaries})
+
+
+def orders(table: pd.DataFrame) -> Grid:
+    """Table of `agreement.orders`: whether virtual time has the order of packets."""
+    told = columns.of(Order)
+    same = [name for name in ("experiment", "virtual") if table[name].nunique() < 2]
+    apart = [name for name in Order._fields if name not in same]
+    return grid(table, {name: told.get(name, Column()) for name in apart})
 
 
 def plan(rows: Sequence[tuple[str, int, Any]], apart: Sequence[str]) -> Grid:

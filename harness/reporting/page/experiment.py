@@ -6,7 +6,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from harness.reporting import claims
-from harness.reporting.analysis import metrics, proof, tables
+from harness.reporting.analysis import agreement, metrics, proof, tables
 from harness.reporting.analysis.comparison import Comparison, differences, notes
 from harness.reporting.analysis.decision import sentences
 from harness.reporting.analysis.figure_catalog import in_studies
@@ -60,6 +60,7 @@ class Experiment(NamedTuple):
     published: Grid | None
     regret: Grid | None
     agreement: Grid | None
+    orders: Grid | None
     agreement_picture: EmbeddedFigure | None
     left_out: Grid | None
     facts: list[surroundings.Fact]
@@ -94,6 +95,7 @@ def gather(
         published=_published(table),
         regret=None if lost.empty else tables.regret(lost),
         agreement=None if pairs.empty else tables.agreement(pairs),
+        orders=None if (ordered := agreement.orders(pairs)).empty else tables.orders(ordered),
         agreement_picture=agreement_picture,
         left_out=None if absent.empty else tables.left_out(absent),
         facts=surroundings.facts(counted.path),
