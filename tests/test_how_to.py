@@ -10,7 +10,7 @@ import pytest
 
 from tests.launching import afresh
 
-# a pytest and three commands, of code that is compiled nowhere yet
+# a pytest and three commands, of code that nobody has imported yet
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -25,8 +25,8 @@ COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 def project(tmp_path):
     """A copy, for what a reader adds."""
     for name in FOLDERS:
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
+        being_written = shutil.ignore_patterns("*.pyc.*")  # what was compiled is copied with it
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=being_written)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 

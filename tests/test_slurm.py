@@ -50,7 +50,7 @@ def runs_on(cluster: Slurm, node: str) -> list[str]:
     return cluster.told("squeue", "-h", "-t", "R", "-w", node, "-o", "%i").split()
 
 
-@pytest.mark.parametrize("count", [6, pytest.param(200, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("count", [4, pytest.param(200, marks=pytest.mark.faults)])
 def test_no_run_is_lost_or_made_twice_when_a_node_dies(tmp_path: Path, count: int) -> None:
     nodes = [SlurmNode(name, free_port()) for name in ("n1", "n2")]
     ended, log = tmp_path / "ended", (tmp_path / "log").open("w+")
