@@ -1,5 +1,7 @@
 """Experiments of a paper run again: what is kept of the others, and what takes whose place."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 import yaml
@@ -130,6 +132,28 @@ def test_rows_of_a_model_stay_that_no_run_is_of():
     assert reference._again(before["runs"], before["runs"]) == ["b"]
 
 
+def test_what_the_paper_has_no_more_is_not_kept():
+    before = {
+        "runs": table(experiment="a,b,c", model="m,n,m", run_id="a1,b1,c1"),
+        "comparison": table(experiment="a,b,c", model="m,n,m", final="1,2,3"),
+        "claims": claims("of a,of b,of c", "holds,holds,holds", "a1,b1,c1"),
+        "proof": table(experiment="a,b,c", run_id="a1,b1,c1"),
+    }
+    fresh = {
+        "runs": table(experiment="b", model="m", run_id="b2"),
+        "comparison": table(experiment="b", model="m", final="4"),
+        "claims": claims("of a,of b", "not testable,does not hold", ",b2"),
+        "proof": table(experiment="b", run_id="b2"),
+    }
+    found = merged(before, fresh, ["b"], {("b", "n"), ("c", "m")})
+    for each in ("runs", "comparison", "proof"):
+        assert found[each].experiment.to_list() == ["a", "b"]
+    assert dict(found["comparison"].set_index("experiment").final) == {"a": "1", "b": "4"}
+    assert dict(found["claims"].set_index("text").verdict) == {
+        "of a": "holds", "of b": "does not hold"
+    }  # fmt: skip
+
+
 def test_a_part_is_written_beside_what_is_kept(tmp_path):
     told = {
         "title": "A paper",
@@ -148,12 +172,16 @@ def test_a_part_is_written_beside_what_is_kept(tmp_path):
     before, text = read(out), (out / "README.md").read_text()
     assert set(before["runs"].experiment) == {"quickstart", "pace_fluctuating"}
     part = paper.only(["quickstart"])
-    assert {path.name for path in reference.write(part, results, tiny, True, tmp_path)} == whole
+    assert {path.name for path in reference.write(part, results, tiny, paper, tmp_path)} == whole
     after = read(out)
     assert all(alike(after[name], before[name]) for name in before)
     again = (out / "README.md").read_text()
     assert "--only quickstart" in again and "all but quickstart" in again
     assert all(line in again for line in text.splitlines() if line.startswith(("- ", "|")))
+    shorter = replace(paper, experiments=["quickstart"])  # it has the other no more
+    reference.write(part, results, tiny, shorter, tmp_path)
+    assert set(read(out)["runs"].experiment) == {"quickstart"}
+    assert not list(out.glob("pace_fluctuating-*")) and list(out.glob("quickstart-*"))
 
 
 def test_only_experiments_of_the_paper_may_be_asked_for(tmp_path):

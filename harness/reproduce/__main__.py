@@ -34,7 +34,8 @@ def main() -> int:
         paper = paper.only(asked.only)
         if asked.reference:
             results = results_of(overrides)
-            written = reference.write(paper, results, asked.overrides, paper != whole)
+            of = whole if paper != whole else None
+            written = reference.write(paper, results, asked.overrides, of)
             print(*written, sep="\n")
             return 0
         with in_a_line(asked.overrides):

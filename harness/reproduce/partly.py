@@ -28,19 +28,23 @@ def read(folder: Path) -> Kept:
     }
 
 
-def merged(before: Kept, fresh: Kept, again: list[str]) -> Kept:
+def merged(
+    before: Kept, fresh: Kept, again: list[str], gone: set[tuple[str, str]] | None = None
+) -> Kept:
     """`before` with what `fresh` says of the experiments `again`, model by model.
 
-    Of an experiment's models that `fresh` has no run of, the old rows stay.
+    Of an experiment's models that `fresh` has no run of, the old rows stay, but for `gone`: pairs
+    of an experiment and a model that the paper has no more.
     """
-    old_runs, ran = before["runs"], set(_of_models(fresh["runs"]))
-    stay = set(old_runs[~_of_models(old_runs).isin(ran)].run_id)
+    old_runs, leave = before["runs"], set(models_of(fresh["runs"])) | (gone or set())
+    stay = set(old_runs[~models_of(old_runs).isin(leave)].run_id)
+    told_anew = {*again, *(experiment for experiment, _ in leave)}
 
     def staying(rows: pd.DataFrame) -> pd.DataFrame:
         if "model" in rows:
-            return rows[~_of_models(rows).isin(ran)]
+            return rows[~models_of(rows).isin(leave)]
         kept = rows.run_id.isin(stay) if "run_id" in rows else False
-        return rows[~rows.experiment.isin(again) | kept]
+        return rows[~rows.experiment.isin(told_anew) | kept]
 
     found = {}
     for name in PaperTables._fields:
@@ -57,7 +61,7 @@ def merged(before: Kept, fresh: Kept, again: list[str]) -> Kept:
     return found
 
 
-def _of_models(rows: pd.DataFrame) -> pd.Series:
+def models_of(rows: pd.DataFrame) -> pd.Series:
     """Experiment and model of every row."""
     pairs = list(zip(rows.experiment, rows.model, strict=True))
     return pd.Series(pairs, index=rows.index, dtype=object)

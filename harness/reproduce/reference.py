@@ -13,6 +13,9 @@ from typing import Any
 import pandas as pd
 
 from harness import report
+from harness.config.scales import LAPTOP, PAPER
+from harness.config.settings import Settings
+from harness.config.sweep import OnlyAStandIn
 from harness.records.run_directory import read_json
 from harness.report import Comparison
 from harness.reporting.analysis import metrics
@@ -22,7 +25,7 @@ from harness.reporting.figures.theme import Figure, NothingToDraw, svg
 from harness.reproduce.gather import PaperTables, comparisons, gather, runs_of
 from harness.reproduce.page import counts, write_csv, write_tables
 from harness.reproduce.paper import Paper
-from harness.reproduce.partly import Kept, merged, read
+from harness.reproduce.partly import Kept, merged, models_of, read
 from harness.studies import studies
 
 FOLDER = Path(__file__).resolve().parents[2] / "results" / "reference"
@@ -32,23 +35,29 @@ KINDS = ("svg", "png")  # of files; the second is of results older than the firs
 
 
 def write(
-    paper: Paper, results: Path, overrides: list[str], partly: bool = False, folder: Path = FOLDER
+    paper: Paper,
+    results: Path,
+    overrides: list[str],
+    whole: Paper | None = None,
+    folder: Path = FOLDER,
 ) -> list[Path]:
     """Replaces `folder`/PAPER by what the runs in `results` say; returns what was written.
 
-    `partly` says that the paper has more experiments than are told here: their tables and figures
-    stay, where there are any, and so do those of models of these that no run is of. Raises
-    `load.NoRuns` when no run counts, and leaves what is there.
+    `whole` has all experiments where `paper` has some: tables and figures of the others stay, where
+    there are any, and so do those of models of these that no run is of. What `whole` has no more
+    does not stay. Raises `load.NoRuns` when no run counts, and leaves what is there.
     """
     tables, out = gather(paper, results), folder / paper.name
-    before = read(out) if partly else {}
+    before = read(out) if whole else {}
     origin = _origin_before(out) if before else []
-    if before:
-        ran = {(row.experiment, row.model) for row in tables.runs.itertuples()}
-        for name, model in ran:
+    gone: set[tuple[str, str]] = set()
+    if whole and before:
+        ran = set(models_of(tables.runs))
+        gone = _gone(before["runs"], whole, paper.experiments)
+        for name, model in ran | gone:
             for figure in (f for kind in KINDS for f in out.glob(f"{name}-*-{model}-*.{kind}")):
                 figure.unlink()
-        write_tables(merged(before, _as_kept(tables), paper.experiments), out)
+        write_tables(merged(before, _as_kept(tables), paper.experiments, gone), out)
     else:
         shutil.rmtree(out, ignore_errors=True)
         write_csv(tables, out)
@@ -59,10 +68,37 @@ def write(
         _draw(tables, compared, out)
     _draw_agreement(paper, out)
     runs = [path for each in compared for path in each.runs.path]
-    only = ["--only", *paper.experiments] if partly else []
+    only = ["--only", *paper.experiments] if whole else []
     again = _again(before["runs"], tables.runs) if before else []
+    again += sorted({name for name, _ in gone} - set(paper.experiments))
     (out / "README.md").write_text(_readme(paper, out, runs, [*overrides, *only], origin, again))
     return sorted(out.iterdir())
+
+
+def _gone(before: pd.DataFrame, whole: Paper, again: list[str]) -> set[tuple[str, str]]:
+    """Pairs of experiment and model that have rows, and no run in `whole` as it is now.
+
+    Models are looked up for the experiments `again` alone.
+    """
+    known = {
+        (name, str(settings["model.name"]))
+        for name in again
+        for scale in (PAPER, LAPTOP)
+        for settings in _described(whole.only([name]), scale)
+    }
+    return {
+        (name, model)
+        for name, model in models_of(before)
+        if name not in whole.experiments or (name in again and (name, model) not in known)
+    }
+
+
+def _described(paper: Paper, scale: str) -> list[Settings]:
+    """Runs of `paper`; none at a scale that it does not have."""
+    try:
+        return paper.described([f"scale={scale}"]).runs
+    except OnlyAStandIn:
+        return []
 
 
 def _as_kept(tables: PaperTables) -> Kept:
