@@ -93,6 +93,24 @@ def test_the_run_id_depends_on_what_is_in_the_files_that_are_named(tmp_path):
     assert "files" not in settings("profile=markov").identity()
 
 
+def test_a_frozen_part_is_made_once_for_all_runs_that_describe_it(tmp_path):
+    """Until a file that it names has other content; what has a state is every run's own."""
+    trace = tmp_path / "own.csv"
+    trace.write_text("time_s,rate_mbit\n0,10\n5,20\n")
+    words = ("network=simulated", "profile=trace", f"profile.path={trace}", "method=topk")
+    one, other, apart = (
+        settings(*words),
+        settings(*words, "seed=1"),
+        settings(*words, "network.noise=0.25"),
+    )
+    for part in ("network", "profile", "model"):
+        assert one.build(part) is other.build(part)
+    assert one.build("network").noise != apart.build("network").noise == 0.25
+    assert one.build("controller") is not one.build("controller")
+    trace.write_text("time_s,rate_mbit\n0,10\n5,21\n")
+    assert one.build("profile").link(6.0, 0, "up").rate_mbit == 21
+
+
 @pytest.mark.parametrize("decay", [-0.1, 1.5, "null"])
 def test_a_decay_of_the_residual_is_a_share(decay):
     with pytest.raises(BadSetting, match=r"residual_decay must be a number in \[0, 1\]"):

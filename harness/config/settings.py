@@ -8,7 +8,7 @@ import hashlib
 import inspect
 import json
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,8 @@ PARTS = {  # of a run, each with what its class must have to be one
     "activations": "forward", "parallel": "program", "profile": "link", "network": "check",
 }  # fmt: skip
 OUTPUT = {"tracker": "write"}  # likewise; what a run is not told
+SHARED = ("model", "network", "profile")  # a frozen one is made once for all runs that describe it
+MOST_SHARED = 256
 WITH_STATE = ("compressor", "controller", "activations")  # every rank has its own
 FILE_KEYS = ("path", "initial_weights")  # whose values are files that decide a result
 SECTIONS = {"target": Target, "emulation": Emulation, "timeouts": Timeouts, "optimizer": Optimizer}
@@ -153,6 +155,9 @@ class Settings:
         """
         section = self._section(part)
         try:
+            described = _described(part, section)
+            if described in _shared:
+                return _shared[described]
             section = as_part(part, section)
             wrong = _unknown_key(part, section) or mistyped(section)
         except Exception as error:  # of importing whatever _target_ names
@@ -169,6 +174,8 @@ class Settings:
         if asked := (PARTS | OUTPUT).get(part):
             wanted = f"a class with {asked}, which {type(made).__name__} has not"
             require(hasattr(made, asked), f"{part}._target_", section["_target_"], wanted)
+        if part in SHARED and _is_frozen(made):
+            _share(described, made)
         return made
 
     def _section(self, part: str) -> dict[str, Any]:
@@ -222,6 +229,25 @@ class Settings:
         """BadSetting unless the keys of `kinds`, after `prefix`, have values of these types."""
         if wrong := unfit({key: self[prefix + key] for key in kinds}, kinds, prefix):
             raise BadSetting(wrong)
+
+
+_shared: dict[Hashable, Any] = {}  # parts that were made, by what describes them
+
+
+def _is_frozen(made: Any) -> bool:
+    params = getattr(type(made), "__dataclass_params__", None)
+    return params is not None and params.frozen
+
+
+def _share(described: Hashable, made: Any) -> None:
+    if len(_shared) >= MOST_SHARED:
+        _shared.clear()
+    _shared[described] = made
+
+
+def _described(part: str, section: dict[str, Any]) -> Hashable:
+    """What decides the object that a section of plain values makes; files count by content."""
+    return part, located(section["_target_"]), repr(section), repr(_digests(section))
 
 
 def deciding(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,11 +5,11 @@ said whole: what lines say of a method's parts goes.
 """
 
 import os
+import pickle
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -63,7 +63,7 @@ class KeptFiles(ConfigRepository):
     """
 
     files: ClassVar[dict[str, tuple[int, int]]] = {}  # when last looked at, by path
-    known: ClassVar[dict[str, ConfigResult | None]] = {}
+    known: ClassVar[dict[str, tuple[ConfigResult | None, bytes]]] = {}  # and the content, pickled
 
     def __init__(self, search_path: ConfigSearchPath) -> None:
         super().__init__(search_path)
@@ -72,14 +72,16 @@ class KeptFiles(ConfigRepository):
             KeptFiles.files = files
             self.known.clear()
             _composed.cache_clear()
+            _pickled.cache_clear()
 
     def load_config(self, config_path: str) -> ConfigResult | None:
         """The file's content, for the caller to change; its list of defaults is not for that."""
         if config_path not in self.known:
             with readable(f"{config_path}.yaml"):
-                self.known[config_path] = super().load_config(config_path)
-        kept = self.known[config_path]
-        return kept and replace(kept, config=deepcopy(kept.config))
+                found = super().load_config(config_path)
+            self.known[config_path] = found, pickle.dumps(found and found.config)
+        kept, content = self.known[config_path]
+        return kept and replace(kept, config=pickle.loads(content))
 
 
 def _yaml_files(folders: Iterable[str]) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -153,10 +155,16 @@ def _composed(overrides: tuple[str, ...], mode: RunMode) -> DictConfig:
     if not values or any(each.is_sweep_override() for each in parsed):
         return loader.load_configuration("config", list(overrides), mode, mode == RunMode.RUN)
     lines = [each.input_line for each in parsed if each not in values]
-    config = _composed(tuple(filter(None, lines)), mode).copy()
+    config: DictConfig = pickle.loads(_pickled(tuple(filter(None, lines)), mode))
     ConfigLoaderImpl._apply_overrides_to_config(values, config)
     config.hydra.overrides.task = [each for each in overrides if not each.startswith("hydra")]
     return config
+
+
+@lru_cache(MOST_KEPT)
+def _pickled(overrides: tuple[str, ...], mode: RunMode) -> bytes:
+    """What was composed, of which pickle makes another in a quarter of the time of a copy."""
+    return pickle.dumps(_composed(overrides, mode))
 
 
 def _as_key(override: str) -> str:
@@ -202,12 +210,16 @@ def usable_settings(config: DictConfig) -> Settings:
 
 def plain_settings(config: DictConfig) -> Settings:
     """Hydra's configuration as plain values of one run, and what its method is called."""
-    copy = config.copy()
-    with open_dict(copy):
-        copy.experiment = copy.experiment if copy.folder is None else copy.folder
-        for key in NOT_OF_A_RUN:
-            copy.pop(key, None)
-    values: Any = OmegaConf.to_container(copy, resolve=True, throw_on_missing=True)
-    assert isinstance(values, dict)
-    told = {str(key): value for key, value in values.items()}
+    if config.folder is not None:
+        config = config.copy()
+        with open_dict(config):
+            config.experiment, config.folder = config.folder, None
+    told = {str(key): _plain(config[key]) for key in config if key not in NOT_OF_A_RUN}
     return Settings(told | {"method": {"name": label.of(told)}})
+
+
+def _plain(value: Any) -> Any:
+    """A section as plain values, resolved in the whole that it is part of."""
+    if not OmegaConf.is_config(value):
+        return value
+    return OmegaConf.to_container(value, resolve=True, throw_on_missing=True)
