@@ -104,15 +104,14 @@ def sum_(
     """
     if total.is_meta:
         return total
-    native = kernels.of(total)
-    if native is None or not all(_adds(*pair) for pair in entries):
+    native, laid = kernels.of(total), [_laid(*pair) for pair in entries]
+    if native is None or None in laid:
         if not is_zero:
             total.zero_()
         for values, index in entries:
             add_at_(total, index, values, factor)
         return total
-    counts = np.array([values.numel() for values, _ in entries], np.int64)
-    sources, places = (kernels.addresses(column, 0) for column in zip(*entries, strict=True))
+    places, sources, counts = np.array(laid, np.int64).T.copy()
     if not native.scatter.add_all(total.numpy(), places, sources, counts, factor, not is_zero):
         raise IndexError(f"an index is outside a vector of {total.numel()}")
     return total
@@ -129,13 +128,22 @@ def mean_of_contributors_(
     return sum_(total, entries, 1.0, is_zero).div_(counts.clamp_(min=1))
 
 
-def _adds(values: Tensor, index: Tensor) -> bool:
-    """True if compiled code can read both by address: float32 and int32, CPU, contiguous."""
-    return (
-        values.numel() == index.numel()
-        and (values.dtype, index.dtype) == (torch.float32, torch.int32)
-        and all(one.is_cpu and one.is_contiguous() for one in (values, index))
+def _laid(values: Tensor, index: Tensor) -> tuple[int, int, int] | None:
+    """Addresses of index and values, and how many; None if compiled code cannot read both.
+
+    It reads float32 and int32, on the CPU, contiguous.
+    """
+    count = values.numel()
+    reads = (
+        index.numel() == count
+        and values.dtype == torch.float32
+        and index.dtype == torch.int32
+        and values.is_cpu
+        and index.is_cpu
+        and values.is_contiguous()
+        and index.is_contiguous()
     )
+    return (index.data_ptr(), values.data_ptr(), count) if reads else None
 
 
 def add_at_(total: Tensor, index: Tensor, values: Tensor, factor: float) -> None:
