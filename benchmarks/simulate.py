@@ -1,14 +1,16 @@
 """Virtual time: what a logical worker's step costs, and how near its times are to real packets'.
 
-    python benchmarks/simulate.py [--quick] [--only cost linear replay fidelity]
+    python benchmarks/simulate.py [--quick] [--only cost linear one_pass replay fidelity]
 
 `cost` is processor time of this process, so that a busy machine tells it too; the gradients and the
 compressor are what nobody can save: eight workers are to cost at most 1.15 times eight times one.
-`linear` is what a worker costs among more and more of them. `replay` is the timing of 1,024 workers
-for 1,000 steps of ResNet-50 while every link's rate fluctuates: under 60 s on one core, memory that
-does not grow with the steps. `fidelity` runs each method with network=netns and then with
-network=simulated, paced, and compares the median step. The load is printed: real runs on a busy
-machine take longer than their network makes them, which dilation makes smaller.
+`linear` is what a worker costs among more and more of them. `one_pass` is a step of eight whose
+gradients come from one pass over all batches, over one in which each computes its own: the same
+bits. `replay` is the timing of 1,024 workers for 1,000 steps of ResNet-50 while every link's rate
+fluctuates: under 60 s on one core, memory that does not grow with the steps. `fidelity` runs each
+method with network=netns and then with network=simulated, paced, and compares the median step. The
+load is printed: real runs on a busy machine take longer than their network makes them, which
+dilation makes smaller.
 """
 
 import argparse
@@ -26,6 +28,7 @@ import pandas as pd
 from harness.preview import composed
 from harness.runner import run
 from harness.validation import checked
+from harness.virtual.replica import Borrowed
 
 WORKERS, MANY = 4, 1024
 MODELS = {"convnet": "digits", "resnet18_cifar": "cifar10"}  # 0.16 and 11 million parameters
@@ -51,6 +54,9 @@ DILATION = 5
 EIGHT, TRAINED, ROUNDS = 8, 20, 5
 SIZES = (4, 8, 16, 32)
 SETTLING = 3  # steps that are left out
+SETTLED = 4  # steps after which a run is as it stays
+PARTS = ("cost", "linear", "one_pass", "replay", "fidelity")
+STAND_INS = ("mlp_as_resnet50", "mlp_as_vgg16_cifar")
 
 
 class Cost(NamedTuple):
@@ -113,12 +119,12 @@ def _trained(results: Path, quick: bool) -> Iterator[str]:
         )
 
 
-def step_ms(results: Path, workers: int, method: str, steps: int) -> float:
+def step_ms(results: Path, workers: int, method: str, steps: int, *more: str) -> float:
     """Processor time of a step of all workers; setting up and evaluating are left out."""
-    asked = ["network=simulated", *f"method={method}".split(), "emulation.compute=measured"]
+    asked = ["network=simulated", *f"method={method}".split(), "emulation.compute=measured", *more]
     asked += [f"workers={workers}", "eval_every=100000", "checkpoint_every=null"]
     spent = []
-    for some in (2, 2 + steps):
+    for some in (SETTLED, SETTLED + steps):
         begin = time.process_time()
         perform(results, *asked, f"steps={some}")
         spent.append(time.process_time() - begin)
@@ -134,6 +140,25 @@ def linear(results: Path, quick: bool) -> Iterator[str]:
     for workers, each_ms in found.items():
         over = each_ms / found[SIZES[0]]
         yield f"convnet, topk 0.1, trained, {workers:3} workers: {each_ms:6.2f} ms each, {over:.2f}"
+
+
+def one_pass(results: Path, quick: bool) -> Iterator[str]:
+    """What a step of eight takes by one pass over all batches, and by each its own, in turn."""
+    more = ["emulation.compute=paced", "network/device=v100", "dataset=glyphs", "batch_size=16"]
+    together = Borrowed.is_batched
+    for model in STAND_INS[: 1 if quick else None]:
+        words, found = (*more, f"model={model}"), []
+        step_ms(results, EIGHT, TOPK.format(0.1), 1, *words)  # what is read and made once
+        for _ in range(1 if quick else ROUNDS):
+            pair = []
+            for way in (together, lambda self, task: False):
+                Borrowed.is_batched = way  # type: ignore[method-assign]
+                pair.append(step_ms(results, EIGHT, TOPK.format(0.1), 10 * TRAINED, *words))
+            found.append((pair[0], pair[1]))
+        Borrowed.is_batched = together  # type: ignore[method-assign]
+        ratio = median(one / alone for one, alone in found)
+        one_ms, alone_ms = (median(each) for each in zip(*found, strict=True))
+        yield f"{model}, top-k 0.1: {one_ms:.1f} ms in one pass, {alone_ms:.1f}, ratio {ratio:.2f}"
 
 
 def replay(results: Path, quick: bool) -> Iterator[str]:
@@ -184,9 +209,9 @@ def fidelity(results: Path, quick: bool) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", nargs="*", choices=["cost", "linear", "replay", "fidelity"])
+    parser.add_argument("--only", nargs="*", choices=PARTS)
     asked = parser.parse_args()
-    parts = {"cost": costs, "linear": linear, "replay": replay, "fidelity": fidelity}
+    parts = dict(zip(PARTS, (costs, linear, one_pass, replay, fidelity), strict=True))
     with TemporaryDirectory() as folder:
         for name in asked.only or parts:
             print(f"load {os.getloadavg()[0]:.1f}", flush=True)

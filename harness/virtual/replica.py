@@ -8,6 +8,7 @@ optimizer, and a gradient for each rank, as they have to meet.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -15,6 +16,8 @@ from torch import Tensor
 from compressors.activations.operator import Cut
 from harness.engine.training.buckets import Buckets, require_all
 from harness.engine.training.replica import Backward, Replica, put, unchanged
+from harness.engine.training.task import Task
+from harness.virtual.batched import OnePass, Share
 from harness.virtual.circle import Circle
 from harness.virtual.clock import VirtualClock
 from harness.virtual.exchange import VirtualExchange
@@ -33,6 +36,7 @@ class Shared:
     updates: int = 0  # of the optimizer
     update_s: float = 0.0  # real seconds of the last
     same: bool = True  # whether all ranks got the same means so far
+    one_pass: OnePass | None = None  # over all ranks' batches
 
     def compare(self) -> None:
         """Every reduction promises the same bits to all."""
@@ -72,6 +76,7 @@ class Borrowed(Replica):
         parameters = {name: self._parameters[name] for name in order}
         self._buckets = Buckets(parameters, self.bucket_mb)
         self.shared.buckets.append(self._buckets)
+        self.shared.one_pass = self.shared.one_pass or OnePass(self.model)
 
     def cut(self, cuts: list[Cut], own: list[Cut]) -> None:
         self._at_work = [(cuts, own)]
@@ -88,6 +93,19 @@ class Borrowed(Replica):
 
     def is_at_work(self) -> bool:
         return self.shared.at_work == self.rank
+
+    def is_batched(self, task: Task) -> bool:
+        """Where ranks are several, their time is not that of computing here, and nothing is cut."""
+        one_pass, circle = self.shared.one_pass, self.shared.circle
+        paced = self.clock.per_compute_s == 0 and task.precision == "float32"
+        open_ = one_pass is not None and one_pass.is_open
+        return open_ and paced and circle.size > 1 and not any(own for _, own in self._at_work)
+
+    def batched(self, task: Task, inputs: Tensor, labels: Tensor) -> float | None:
+        assert self.shared.one_pass is not None
+        share = Share(inputs, labels, self._buckets)
+        losses = partial(self.shared.one_pass.losses, task)
+        return self.shared.circle.meet(self.rank, share, losses)[self.rank]  # type: ignore[no-any-return]
 
     def backward(self, loss: Tensor) -> None:
         loss.backward()

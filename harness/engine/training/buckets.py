@@ -61,11 +61,15 @@ class Buckets:
     def take(self) -> None:
         """Move the gradients that backward left into the buckets; ValueError for a missing one."""
         require_all(name for name, each in self._parameters.items() if each.grad is None)
-        for laid in self.laid:
-            grads: Any = [self._parameters[name].grad for name in laid.names]
-            torch.cat([grad.reshape(-1) for grad in grads], out=laid.buffer)
+        gradients: Any = {name: each.grad for name, each in self._parameters.items()}
+        self.put(gradients)
         for parameter in self._parameters.values():
             parameter.grad = None
+
+    def put(self, gradients: Mapping[str, Tensor]) -> None:
+        """Gradients, by name of their parameters, into the buckets."""
+        for laid in self.laid:
+            torch.cat([gradients[name].reshape(-1) for name in laid.names], out=laid.buffer)
 
     def exchange(self, exchange: Any, patterns: Sequence[Tensor] = ()) -> None:
         """Replace every gradient by its mean; first, where there are any, by that of `patterns`.

@@ -16,6 +16,7 @@ from harness.engine.training.random_numbers import random_numbers, set_random_nu
 from harness.engine.training.replica import Replica
 from harness.engine.training.task import RecurrentState, Task
 from harness.workloads.buckets import BucketMb
+from harness.workloads.data.base import Batch
 
 
 class Gradients(Protocol):
@@ -77,12 +78,23 @@ class Trained(Gradients):
         self.replica.settle(backward, inputs)
 
     def compute(self, step: int) -> float:
+        self.memory.begin()
+        batch, loss = None, None
+        if self.accumulate == 1 and self.replica.is_batched(self.task):
+            batch = next(self.batches)
+            loss = self.replica.batched(self.task, *batch)
+        if loss is None:
+            loss = self._computed(batch)
+        self.replica.exchange_rest()
+        return loss
+
+    def _computed(self, batch: Batch | None) -> float:
+        """The loss of this rank's `batch`, None: the next, whose gradients are in place."""
         total = 0.0
         with self.clock.computing(), self.replica.at_work():
-            inputs, labels = next(self.batches)
+            inputs, labels = batch or next(self.batches)
             chunks = inputs.chunk(self.accumulate), labels.chunk(self.accumulate)
             *first, last = zip(range(self.accumulate), *chunks, strict=True)
-            self.memory.begin()
             with self.replica.alone():
                 for part in first:
                     loss = self._loss(*part)
@@ -91,7 +103,6 @@ class Trained(Gradients):
             loss = self._loss(*last)
             self.exchange.begin_backward()
             self.replica.backward(loss)
-        self.replica.exchange_rest()
         return total + loss.item()
 
     def _loss(self, part: int, inputs: Tensor, labels: Tensor) -> Tensor:

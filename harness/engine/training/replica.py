@@ -14,6 +14,7 @@ from compressors.activations.operator import Cut
 from harness.engine.exchange.thread import Exchange, ExchangeError, future_of
 from harness.engine.training.buckets import Buckets, ddp_sizes, require_all
 from harness.engine.training.collector import Collector
+from harness.engine.training.task import Task
 from harness.workloads.buckets import BucketMb
 from harness.workloads.fusion import Fusion
 
@@ -60,6 +61,14 @@ class Replica:
 
     def is_at_work(self) -> bool:
         return True
+
+    def is_batched(self, task: Task) -> bool:
+        """Whether `batched` is to be asked first: ranks share a model, and may share its passes."""
+        return False
+
+    def batched(self, task: Task, inputs: Tensor, labels: Tensor) -> float | None:
+        """This rank's loss, where a pass over all ranks' batches has its gradients; None: none."""
+        return None
 
     def alone(self) -> AbstractContextManager[None]:
         """While gradients of backward are kept: those of micro-batches but the last."""
