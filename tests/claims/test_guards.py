@@ -94,11 +94,19 @@ def test_a_regime_is_of_what_runs_had():
     assert "4 workers, published with 8" in told and "fast 0.2" in told
     assert judged(*FAST, *SLOW, regime=Regime(workers=4, sends=1)).verdict == HOLDS
     hidden = table(*pairs("allreduce", 1.0, ccr=0.1))
-    assert "0.1, not within 0.5 to 9" in Regime(ccr=(0.5, 9)).differs(hidden)
+    assert "0.1, not within 0.5 to 9" in Regime(ccr=(0.5, 9)).differs(hidden, hidden)
     steps = int(hidden.steps.min())
-    told = Regime(steps=steps + 1).differs(hidden)
+    told = Regime(steps=steps + 1).differs(hidden, hidden)
     assert f"{steps:,} steps, published with {steps + 1:,}" in told
-    assert not Regime(steps=steps).differs(hidden)
+    assert not Regime(steps=steps).differs(hidden, hidden)
+
+
+def test_how_much_is_communicated_is_of_runs_without_compression_that_no_claim_looks_at():
+    dense = pairs("allreduce", 1.0, 1.1, 1.2, ccr=2.0, dense=True)
+    compared = (*FAST, *SLOW)
+    assert judged(*compared, *dense, regime=Regime(ccr=(0.5, 9))).verdict == HOLDS
+    assert "is 2, not within 3 to 9" in judged(*compared, *dense, regime=Regime(ccr=(3, 9))).reason
+    assert "no run without compression" in judged(*compared, regime=Regime(ccr=(0.5, 9))).reason
 
 
 def test_inputs_and_arithmetic_are_by_construction():

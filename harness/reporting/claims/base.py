@@ -198,8 +198,9 @@ class Runs:
 
     def in_the_way(self, regime: Regime, controls: Sequence[Controls]) -> str:
         """Reason why the runs that were looked at decide nothing; "" where they do."""
-        rows = self.rows
-        doubts = [guards.too_few(rows), *self.seen.doubts, regime.differs(rows)]
+        rows, table = self.rows, self._table
+        dense = table[table.dense.astype(bool) & table.setting.isin(rows.setting)]
+        doubts = [guards.too_few(rows), *self.seen.doubts, regime.differs(rows, dense)]
         doubts.append(guards.sent_more(rows))
         if self.seen.columns & guards.BY_QUALITY:
             doubts.append(guards.untrained(rows))

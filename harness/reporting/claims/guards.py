@@ -35,8 +35,8 @@ class Regime(NamedTuple):
     ccr: tuple[float, float] | None = None  # communication over computation without compression
     steps: int | None = None  # at least
 
-    def differs(self, rows: pd.DataFrame) -> str:
-        """Say in what `rows` are of another regime."""
+    def differs(self, rows: pd.DataFrame, dense: pd.DataFrame) -> str:
+        """Say in what `rows` are of another regime; `dense` are those without compression there."""
         said = []
         if self.workers and (rows.workers != self.workers).any():
             said.append(f"{rows.workers.iloc[0]} workers, published with {self.workers}")
@@ -46,8 +46,9 @@ class Regime(NamedTuple):
         if self.sends and len(few := sends[sends < self.sends]):
             told = ", ".join(f"{method} {value:.2g}" for method, value in few.items())
             said.append(f"each coordinate is sent less than {self.sends:g} times: {told}")
-        ccr = rows[rows.dense.astype(bool)].ccr.mean()
-        if self.ccr and not self.ccr[0] <= ccr <= self.ccr[1]:
+        if self.ccr and dense.empty:
+            said.append("no run without compression tells communication over computation")
+        elif self.ccr and not self.ccr[0] <= (ccr := dense.ccr.mean()) <= self.ccr[1]:
             least, most = self.ccr
             said.append(
                 f"communication over computation is {ccr:.2g}, not within {least:g} to {most:g}"
