@@ -93,6 +93,21 @@ def test_the_run_id_depends_on_what_is_in_the_files_that_are_named(tmp_path):
     assert "files" not in settings("profile=markov").identity()
 
 
+def test_the_run_id_depends_on_what_is_in_a_file_of_regions(tmp_path):
+    regions = tmp_path / "own.csv"
+    names = "network.sites=[a,a,b,b]"
+    words = ("network=simulated_wan", "workers=4", f"network.regions={regions}", names)
+    words += ("network.site_delays_ms=null",)
+    regions.write_text("sender,receiver,rtt_ms\na,b,10\nb,a,10\n")
+    before = settings(*words)
+    name = before.run_dir().name
+    regions.write_text("sender,receiver,rtt_ms\na,b,10\nb,a,11\n")
+    assert settings(*words).run_dir().name != name
+    regions.write_text("sender,receiver,rtt_ms\na,b,10\n")
+    with pytest.raises(BadSetting, match=r"must have a row from b to a"):
+        before.build("network")
+
+
 def test_a_frozen_part_is_made_once_for_all_runs_that_describe_it(tmp_path):
     """Until a file that it names has other content; what has a state is every run's own."""
     trace = tmp_path / "own.csv"

@@ -25,6 +25,7 @@ from harness.config.typed import BadSetting as BadSetting
 from harness.config.typed import Must, as_declared, is_section, located, mistyped, require, unfit
 from harness.records import checkpoint
 from profiles import recordings
+from profiles.regions import SHIPPED_REGIONS
 
 PARTS = {  # of a run, each with what its class must have to be one
     "model": "build", "dataset": "train", "compressor": "reduce", "controller": "density",
@@ -34,7 +35,11 @@ OUTPUT = {"tracker": "write"}  # likewise; what a run is not told
 SHARED = ("model", "network", "profile")  # a frozen one is made once for all runs that describe it
 MOST_SHARED = 256
 WITH_STATE = ("compressor", "controller", "activations")  # every rank has its own
-FILE_KEYS = ("path", "initial_weights")  # whose values are files that decide a result
+FILE_KEYS = {  # whose values are files that decide a result, and where those are that we ship
+    "path": recordings.SHIPPED,
+    "initial_weights": recordings.SHIPPED,
+    "regions": SHIPPED_REGIONS,
+}
 SECTIONS = {"target": Target, "emulation": Emulation, "timeouts": Timeouts, "optimizer": Optimizer}
 OF_THE_EDGE = {  # what a run is not told
     "experiment": Annotated[
@@ -275,14 +280,15 @@ def _unknown_key(part: str, section: dict[str, Any]) -> str:
 
 def _digests(config: dict[str, Any]) -> dict[str, str]:
     """Digests of the files that a configuration names, as far as they are here."""
-    found = {name: recordings.find(name) for name in _files(config)}
+    found = {name: recordings.find_in(shipped, name) for name, shipped in _files(config)}
     return {name: recordings.digest(file) for name, file in found.items() if file}
 
 
-def _files(value: Any) -> Iterator[str]:
-    """Every file that a configuration names, at any depth."""
+def _files(value: Any) -> Iterator[tuple[str, Path]]:
+    """Every file that a configuration names, at any depth, and where it is if it is shipped."""
     if isinstance(value, dict):
-        yield from (value[key] for key in FILE_KEYS if isinstance(value.get(key), str))
+        named = ((value.get(key), shipped) for key, shipped in FILE_KEYS.items())
+        yield from ((name, shipped) for name, shipped in named if isinstance(name, str))
     if isinstance(value, (dict, list)):
         for inner in value.values() if isinstance(value, dict) else value:
             yield from _files(inner)
