@@ -28,6 +28,7 @@ import pandas as pd
 from harness.preview import composed
 from harness.runner import run
 from harness.validation import checked
+from harness.virtual.batched import TRIALS
 from harness.virtual.replica import Borrowed
 
 WORKERS, MANY = 4, 1024
@@ -54,7 +55,6 @@ DILATION = 5
 EIGHT, TRAINED, ROUNDS = 8, 20, 5
 SIZES = (4, 8, 16, 32)
 SETTLING = 3  # steps that are left out
-SETTLED = 4  # steps after which a run is as it stays
 PARTS = ("cost", "linear", "one_pass", "replay", "fidelity")
 STAND_INS = ("mlp_as_resnet50", "mlp_as_vgg16_cifar")
 
@@ -124,7 +124,7 @@ def step_ms(results: Path, workers: int, method: str, steps: int, *more: str) ->
     asked = ["network=simulated", *f"method={method}".split(), "emulation.compute=measured", *more]
     asked += [f"workers={workers}", "eval_every=100000", "checkpoint_every=null"]
     spent = []
-    for some in (SETTLED, SETTLED + steps):
+    for some in (TRIALS, TRIALS + steps):
         begin = time.process_time()
         perform(results, *asked, f"steps={some}")
         spent.append(time.process_time() - begin)
