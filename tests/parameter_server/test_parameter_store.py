@@ -227,8 +227,8 @@ def test_a_layout_that_fits_no_model_ends_the_session_alone(case, tmp_path):
         pusher = Pusher(bench.port, 0, 8)
         pusher.push(0, 8)
         push, _ = pushed(1, [torch.ones(8)])
-        pusher.client.connection.send(push, torch.tensor(UNFIT[case]), torch.ones(8))
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(ConnectionLost):  # before the tensor was sent, or after
+            pusher.client.connection.send(push, torch.tensor(UNFIT[case]), torch.ones(8))
             pusher.client.connection.receive()
         again = Pusher(bench.port, 0, 8)
         assert again.first == 1
