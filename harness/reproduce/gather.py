@@ -61,8 +61,11 @@ def drawn(compared: list[Comparison], figure: str) -> Iterator[Figure]:
             yield found[figure]()
 
 
-def gather(paper: Paper, results: Path) -> PaperTables:
-    """Reads every run of the paper's experiments; raises `load.NoRuns`."""
+def gather(paper: Paper, results: Path, kept: pd.DataFrame | None = None) -> PaperTables:
+    """Reads every run of the paper's experiments; raises `load.NoRuns`.
+
+    `kept` are rows of `runs` of before, as `claims.judge` has them.
+    """
     runs = runs_of(paper, results)
     table = metrics.table(runs)
     table.insert(0, "condition", _conditions(table))
@@ -73,7 +76,7 @@ def gather(paper: Paper, results: Path) -> PaperTables:
     return PaperTables(
         comparison=_compared(table),
         runs=_in_front(table.drop(columns=NOT_WRITTEN)),
-        claims=_judged(paper, table),
+        claims=_judged(paper, table, kept),
         published=_published(paper, table),
         proof=_proofs(counted[~counted.simulated.astype(bool)]),
         agreement=pd.concat(pairs, ignore_index=True),
@@ -81,9 +84,9 @@ def gather(paper: Paper, results: Path) -> PaperTables:
     )
 
 
-def _judged(paper: Paper, table: pd.DataFrame) -> pd.DataFrame:
+def _judged(paper: Paper, table: pd.DataFrame, kept: pd.DataFrame | None) -> pd.DataFrame:
     known = {each.name for each in claims.papers()}
-    judged = claims.judge(table, paper.claims) if paper.claims in known else []
+    judged = claims.judge(table, paper.claims, kept) if paper.claims in known else []
     judged += predicted(paper.claims)
     found = pd.DataFrame(judged, columns=list(claims.Claim._fields))
     return found.assign(runs=found.runs.map(" ".join))

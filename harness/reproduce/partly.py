@@ -28,6 +28,12 @@ def read(folder: Path) -> Kept:
     }
 
 
+def runs_before(folder: Path) -> pd.DataFrame | None:
+    """Table `runs` that is there, numbers as numbers; None where there is none."""
+    path = folder / "runs.csv"
+    return pd.read_csv(path).rename(columns=OLD_NAMES) if path.is_file() else None
+
+
 def merged(
     before: Kept, fresh: Kept, again: list[str], gone: set[tuple[str, str]] | None = None
 ) -> Kept:

@@ -25,7 +25,7 @@ from harness.reporting.figures.theme import Figure, NothingToDraw, svg
 from harness.reproduce.gather import PaperTables, comparisons, gather, runs_of
 from harness.reproduce.page import counts, write_csv, write_tables
 from harness.reproduce.paper import Paper
-from harness.reproduce.partly import Kept, merged, models_of, read
+from harness.reproduce.partly import Kept, merged, models_of, read, runs_before
 from harness.studies import studies
 
 FOLDER = Path(__file__).resolve().parents[2] / "results" / "reference"
@@ -45,9 +45,11 @@ def write(
 
     `whole` has all experiments where `paper` has some: tables and figures of the others stay, where
     there are any, and so do those of models of these that no run is of. What `whole` has no more
-    does not stay. Raises `load.NoRuns` when no run counts, and leaves what is there.
+    does not stay. Controls that stay count for claims of what ran again. Raises `load.NoRuns` when
+    no run counts, and leaves what is there.
     """
-    tables, out = gather(paper, results), folder / paper.name
+    out = folder / paper.name
+    tables = gather(paper, results, runs_before(out) if whole else None)
     before = read(out) if whole else {}
     origin = _origin_before(out) if before else []
     gone: set[tuple[str, str]] = set()
