@@ -7,7 +7,6 @@ import pytest
 
 from harness.config import scales, sweep
 from harness.config.scales import compose, describe
-from harness.config.search_path import choices
 from harness.config.settings import Settings
 from tests.launching import completed
 
@@ -16,7 +15,6 @@ METHODS = ["allreduce", "sampled_topk_0.1", "sampled_topk_0.001", "oracle_sample
 METHODS += ["dc2_da2", "dc2_da3", "dc2_da4", "dc2_da5"]
 METHODS += ["randomk_0.1_no_shared", "randomk_0.001_no_shared"]
 METHODS += [f"dc2_da{n}_randomk_no_shared" for n in (2, 3, 4, 5)]
-EXPERIMENTS = list(choices("experiment"))
 
 
 def asked(runs: list[Settings]) -> list[tuple[str, int]]:
@@ -83,13 +81,6 @@ def test_several_commands_are_at_one_scale(monkeypatch: pytest.MonkeyPatch) -> N
     found = describe(commands)
     assert {settings["scale.name"] for settings in found.runs} == {"laptop"}
     assert found.scale.startswith("scale=laptop: no data")
-
-
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_every_experiment_composes_as_it_is_typed(experiment: str) -> None:
-    runs = compose([f"+experiment={experiment}", "seed=0"])
-    assert runs and {settings["experiment"] for settings in runs} == {experiment}
-    assert len({settings["scale.name"] for settings in runs}) == 1
 
 
 def test_the_command_says_what_it_will_do_before_it_does_it(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""docs/add_a_compressor.md and docs/add_a_study.md, done as they say, in a copy of the project."""
+"""docs/add_a_compressor.md and docs/add_a_study.md, done as they say, in a copy of the project.
+
+A compressor's runs have fewer steps.
+"""
 
 import re
 import shutil
@@ -55,6 +58,7 @@ def test_a_compressor_added_as_the_how_to_says_is_tested_and_in_the_report(proje
     test, others, own, report = added("add_a_compressor.md", 2, project)
     passed = re.search(r"(\d+) passed", done(test, project))
     assert passed and int(passed[1]) > 20
+    others, own = (words.replace("steps=60", "steps=10") for words in (others, own))
     done(others, project)
     assert "cyclic_0.1" in done(own, project) + done(report, project)
     table = pd.read_csv(next(project.glob("results/quickstart/report/**/comparison.csv")))
