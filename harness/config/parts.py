@@ -11,9 +11,8 @@ from functools import cache
 from typing import Any
 
 import torch
-import yaml
 
-from harness.config import search_path
+from harness.config import plain_yaml, search_path
 from harness.config.typed import located
 
 CONTEXT = ("seed", "profile", "workers", "workers_per_node")  # of the run, not of a part
@@ -121,7 +120,7 @@ def choices(group: str) -> dict[str, Fields]:
 @cache
 def _files(group: str) -> dict[str, Any]:
     found = search_path.choices(group)
-    return {name: yaml.safe_load(file.read_text()) or {} for name, file in found.items()}
+    return {name: plain_yaml.read(file.read_text()) or {} for name, file in found.items()}
 
 
 def _section(group: str, name: str) -> Fields:

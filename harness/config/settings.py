@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
-import yaml
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+from harness.config import plain_yaml
 from harness.config.own import as_part
 from harness.config.run import Emulation, Optimizer, Run, Target, Timeouts
 from harness.config.typed import BadSetting as BadSetting
@@ -103,7 +103,7 @@ class Settings:
     @classmethod
     def read(cls, run_dir: Path) -> "Settings":
         """Settings of an existing run directory."""
-        return cls(yaml.safe_load((run_dir / "config.yaml").read_text()))
+        return cls(plain_yaml.read((run_dir / "config.yaml").read_text()))
 
     def __getitem__(self, key: str) -> Any:
         """Value of a dotted key, such as `emulation.dilation`."""

@@ -190,17 +190,19 @@ class Runs:
         with most methods counts, then that of the paper's number of workers, then most runs.
         Settings of several experiments are one where nothing else sets them apart.
         """
-        rows = self._table[self._table.experiment.isin(experiments)]
         wanted = {key.replace("__", "."): value for key, value in conditions.items()}
+        asked = " and ".join(experiments) + "".join(f", {key} {of}" for key, of in wanted.items())
+        if not set(experiments) & set(self._table.experiment):  # most claims are of another study
+            raise NoSuchRuns(f"no runs of {asked}")
+        rows = self._table[self._table.experiment.isin(experiments)]
         for key, value in wanted.items():
             rows = rows.loc[[told.get(key) == value for told in rows.conditions]]
         one = rows.setting if len(experiments) == 1 else rows.conditions.map(_but_experiment)
         groups = [group for _, group in rows.groupby(one, sort=False)]
         whole = [group for group in groups if set(group.experiment) == set(experiments)]
         if not whole:
-            told = "".join(f", {key} {value}" for key, value in wanted.items())
             alike = ", alike in all else" if groups else ""
-            raise NoSuchRuns(f"no runs of {' and '.join(experiments)}{told}{alike}")
+            raise NoSuchRuns(f"no runs of {asked}{alike}")
         return Group(max(whole, key=self._standing), self.seen)
 
     def in_the_way(self, regime: Regime, controls: Sequence[Controls]) -> str:
