@@ -87,11 +87,11 @@ def test_the_command_says_what_it_will_do_before_it_does_it(tmp_path: Path) -> N
     words = [NAME, "method=allreduce,topk", "seed=0", "network=simulated", "steps=2"]
     words += ["eval_every=2", "report=false", f"results={tmp_path}"]
     command = [sys.executable, "-m", "harness", *words]
-    scale, announced, *ended = completed(command, 120).stdout.splitlines()
+    scale, announced, *ended = completed(command, 240).stdout.splitlines()
     assert scale.startswith("scale=laptop: ") and announced.startswith("2 runs, about ")
     assert announced.endswith("fewer: method=allreduce")
     assert [line.split(":")[0] for line in ended] == ["succeeded", "succeeded"]
     assert [line.split("; ")[1].split(", about")[0] for line in ended] == ["1 of 2", "2 of 2"]
     assert ended[0].endswith(" min left")
-    again = completed(command, 120)
+    again = completed(command, 240)
     assert "2 runs, 2 of them done before" in again.stdout, again.stdout + again.stderr
