@@ -96,19 +96,19 @@ def _class(target: str) -> Any:
 def has_level(target: str) -> bool:
     """True if a compressor sends less at a lower density, as `compressors.base` says."""
     kind = _class(target)
-    return kind is None or kind.has_level
+    return kind is None or getattr(kind, "has_level", True)
 
 
 def keeps_largest(target: str) -> bool:
     """True if a compression of activations sends the largest of every sample, or all."""
     kind = _class(target)
-    return kind is not None and kind.keeps_largest
+    return getattr(kind, "keeps_largest", False)
 
 
 def replaces(target: str) -> tuple[str, ...]:
     """Settings whose work a compressor does itself."""
     kind = _class(target)
-    return () if kind is None else kind.replaces
+    return getattr(kind, "replaces", ())
 
 
 @cache
