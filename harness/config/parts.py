@@ -95,20 +95,30 @@ def _class(target: str) -> Any:
 
 def has_level(target: str) -> bool:
     """True if a compressor sends less at a lower density, as `compressors.base` says."""
-    kind = _class(target)
-    return kind is None or getattr(kind, "has_level", True)
+    kind = _compressor(target)
+    return kind is None or kind.has_level
 
 
 def keeps_largest(target: str) -> bool:
     """True if a compression of activations sends the largest of every sample, or all."""
-    kind = _class(target)
-    return getattr(kind, "keeps_largest", False)
+    kind = _derived(target, "compressors.activations.base.Activations")
+    return kind is not None and kind.keeps_largest
 
 
 def replaces(target: str) -> tuple[str, ...]:
     """Settings whose work a compressor does itself."""
+    kind = _compressor(target)
+    return () if kind is None else kind.replaces
+
+
+def _compressor(target: str) -> Any:
+    return _derived(target, "compressors.base.Compressor")
+
+
+def _derived(target: str, base: str) -> Any:
+    """Class of ours that `target` names, if it derives from `base`; None for any other."""
     kind = _class(target)
-    return getattr(kind, "replaces", ())
+    return kind if located(base) in getattr(kind, "__mro__", ()) else None
 
 
 @cache
