@@ -9,7 +9,7 @@ import yaml
 from harness.config.settings import BadSetting
 from harness.reproduce import reference
 from harness.reproduce.paper import Paper
-from harness.reproduce.partly import BY_RUNS, merged, read
+from harness.reproduce.partly import BY_RUNS, anew, merged, parts_of, read
 from harness.reproduce.perform import perform
 
 KEPT = reference.FOLDER
@@ -63,7 +63,9 @@ def test_what_is_told_rests_on_runs_that_are_kept(name):
 
 
 def table(**columns: str) -> pd.DataFrame:
-    return pd.DataFrame({name: values.split(",") for name, values in columns.items()})
+    """Of virtual time, unless `columns` say a world of each row."""
+    told = pd.DataFrame({name: values.split(",") for name, values in columns.items()})
+    return told if "world" in told else told.assign(world="virtual")
 
 
 def claims(texts: str, verdicts: str, runs: str) -> pd.DataFrame:
@@ -128,8 +130,36 @@ def test_rows_of_a_model_stay_that_no_run_is_of():
     assert {*found["runs"].run_id} == {*found["proof"].run_id} == {"b2", "b3"}
     told = dict(found["claims"].set_index("text").verdict)
     assert told == {"of m": "undecided", "of n": "holds", "of both": "holds"}
-    assert reference._again(before["runs"], fresh["runs"]) == ["b (m)"]
-    assert reference._again(before["runs"], before["runs"]) == ["b"]
+    assert reference._again(before["runs"], {("b", "m", "virtual")}) == ["b (m)"]
+    assert reference._again(before["runs"], set(parts_of(before["runs"]))) == ["b"]
+
+
+def test_rows_of_virtual_time_stay_where_packets_alone_are_told_anew():
+    before = {
+        "runs": table(experiment="b,b,b", model="m,m,m", run_id="v1,v2,p1",
+                      world="virtual,virtual,packets"),
+        "comparison": table(experiment="b,b", model="m,m", final="1,2", world="virtual,packets"),
+        "claims": claims("one,other", "holds,holds", "v1 v2,p1"),
+        "proof": table(experiment="b", run_id="p1", world="packets"),
+        "agreement": table(experiment="b", error="0.1", world="-"),
+    }  # fmt: skip
+    fresh = {  # with a twin in virtual time, which was run before
+        "runs": table(experiment="b,b", model="m,m", run_id="v1,p2", world="virtual,packets"),
+        "comparison": table(experiment="b,b", model="m,m", final="3,4", world="virtual,packets"),
+        "claims": claims("one,other", "undecided,undecided", "v1,p2"),
+        "proof": table(experiment="b", run_id="p2", world="packets"),
+        "agreement": table(experiment="b", error="0.2", world="-"),
+    }
+    found = merged(before, fresh, ["b"])
+    assert sorted(found["runs"].run_id) == ["p2", "v1", "v2"]
+    assert dict(found["comparison"].set_index("world").final) == {"virtual": "1", "packets": "4"}
+    assert dict(found["claims"].set_index("text").verdict) == {"one": "holds", "other": "undecided"}
+    assert found["proof"].run_id.to_list() == ["p2"]
+    assert found["agreement"].error.to_list() == ["0.2"]
+    ran = anew(before["runs"], fresh["runs"])
+    assert reference._again(before["runs"], ran) == ["b (m packets)"]
+    more = table(experiment="b,b", model="m,m", run_id="v1,v3")  # one that was not there
+    assert anew(before["runs"], more) == {("b", "m", "virtual")}
 
 
 def test_what_the_paper_has_no_more_is_not_kept():

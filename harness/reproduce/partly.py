@@ -11,6 +11,7 @@ from harness.records.run_directory import OLD_NAMES
 from harness.reproduce.gather import PaperTables
 
 Kept = dict[str, pd.DataFrame]
+Part = tuple[str, str, str]  # of an experiment: with its model and world
 
 BY_RUNS = {  # what a row is about, of tables that tell no experiment but the runs behind a row
     "claims": ["id", "text", "network", "scale"],
@@ -34,23 +35,43 @@ def runs_before(folder: Path) -> pd.DataFrame | None:
     return pd.read_csv(path).rename(columns=OLD_NAMES) if path.is_file() else None
 
 
+def anew(before: pd.DataFrame, fresh: pd.DataFrame) -> set[Part]:
+    """Parts of the table `runs` that `fresh` tells in place of `before`.
+
+    Not those of which `fresh` has fewer runs than before, and no other: they are twins of what is
+    told, and say nothing of the part itself.
+    """
+    old, new = parts_of(before), parts_of(fresh)
+    return {
+        part
+        for part in set(new)
+        if not set(fresh.run_id[new == part]) < set(before.run_id[old == part])
+    }
+
+
 def merged(
     before: Kept, fresh: Kept, again: list[str], gone: set[tuple[str, str]] | None = None
 ) -> Kept:
-    """`before` with what `fresh` says of the experiments `again`, model by model.
+    """`before` with what `fresh` says of the experiments `again`, part by part.
 
-    Of an experiment's models that `fresh` has no run of, the old rows stay, but for `gone`: pairs
-    of an experiment and a model that the paper has no more.
+    Of an experiment's models and worlds that `anew` does not name, the old rows stay, but for
+    `gone`: pairs of an experiment and a model that the paper has no more.
     """
-    old_runs, leave = before["runs"], set(models_of(fresh["runs"])) | (gone or set())
-    stay = set(old_runs[~models_of(old_runs).isin(leave)].run_id)
-    told_anew = {*again, *(experiment for experiment, _ in leave)}
+    old_runs, leave = before["runs"], anew(before["runs"], fresh["runs"])
+    leave |= {part for part in parts_of(old_runs) if part[:2] in (gone or ())}
+    stay = set(old_runs[~parts_of(old_runs).isin(leave)].run_id)
+    told_anew = {*again, *(experiment for experiment, _, _ in leave)}
 
     def staying(rows: pd.DataFrame) -> pd.DataFrame:
         if "model" in rows:
-            return rows[~models_of(rows).isin(leave)]
+            return rows[~parts_of(rows).isin(leave)]
         kept = rows.run_id.isin(stay) if "run_id" in rows else False
         return rows[~rows.experiment.isin(told_anew) | kept]
+
+    def coming(rows: pd.DataFrame) -> pd.DataFrame:
+        if "model" in rows:
+            return rows[parts_of(rows).isin(leave)]
+        return rows[~rows.run_id.isin(stay)] if "run_id" in rows else rows
 
     found = {}
     for name in PaperTables._fields:
@@ -63,8 +84,15 @@ def merged(
             found[name] = _by_runs(old, new, BY_RUNS[name], stay)
         else:
             places = list(dict.fromkeys([*old.experiment, *again]))
-            found[name] = _in_places(pd.concat([staying(old), new], ignore_index=True), places)
+            both = pd.concat([staying(old), coming(new)], ignore_index=True)
+            found[name] = _in_places(both, places)
     return found
+
+
+def parts_of(rows: pd.DataFrame) -> pd.Series:
+    """Experiment, model and world (packets or virtual) of every row."""
+    parts = list(zip(rows.experiment, rows.model, rows.world, strict=True))
+    return pd.Series(parts, index=rows.index, dtype=object)
 
 
 def models_of(rows: pd.DataFrame) -> pd.Series:

@@ -25,7 +25,16 @@ from harness.reporting.figures.theme import Figure, NothingToDraw, svg
 from harness.reproduce.gather import PaperTables, comparisons, gather, runs_of
 from harness.reproduce.page import counts, write_csv, write_tables
 from harness.reproduce.paper import Paper
-from harness.reproduce.partly import Kept, merged, models_of, read, runs_before
+from harness.reproduce.partly import (
+    Kept,
+    Part,
+    anew,
+    merged,
+    models_of,
+    parts_of,
+    read,
+    runs_before,
+)
 from harness.studies import studies
 
 FOLDER = Path(__file__).resolve().parents[2] / "results" / "reference"
@@ -44,26 +53,31 @@ def write(
     """Replaces `folder`/PAPER by what the runs in `results` say; returns what was written.
 
     `whole` has all experiments where `paper` has some: tables and figures of the others stay, where
-    there are any, and so do those of models of these that no run is of. What `whole` has no more
-    does not stay. Controls that stay count for claims of what ran again. Raises `load.NoRuns` when
-    no run counts, and leaves what is there.
+    there are any, and so do those of models and worlds of these that no run is of, or of which
+    fewer were run again. What `whole` has no more does not stay. Controls that stay count for
+    claims of what ran again. Raises `load.NoRuns` when no run counts, and leaves what is there.
     """
     out = folder / paper.name
     tables = gather(paper, results, runs_before(out) if whole else None)
     before = read(out) if whole else {}
     origin = _origin_before(out) if before else []
     gone: set[tuple[str, str]] = set()
+    ran = set(parts_of(tables.runs))
     if whole and before:
-        ran = set(models_of(tables.runs))
+        ran = anew(before["runs"], tables.runs)
         gone = _gone(before["runs"], whole, paper.experiments)
-        for name, model in ran | gone:
-            for figure in (f for kind in KINDS for f in out.glob(f"{name}-*-{model}-*.{kind}")):
+        for name, model, world in ran | {(*each, "*") for each in gone}:
+            drawn = f"{name}-{world}-{model}-*"
+            for figure in (each for kind in KINDS for each in out.glob(f"{drawn}.{kind}")):
                 figure.unlink()
         write_tables(merged(before, _as_kept(tables), paper.experiments, gone), out)
     else:
         shutil.rmtree(out, ignore_errors=True)
         write_csv(tables, out)
-    compared = comparisons(paper, results)
+    parts = dict(zip(tables.runs.setting, parts_of(tables.runs), strict=True))
+    compared = [
+        each for each in comparisons(paper, results) if parts[each.runs.setting.iloc[0]] in ran
+    ]
     if own := _drawings(paper):
         _draw_own(own, metrics.table(runs_of(paper, results)), out)
     else:
@@ -71,7 +85,7 @@ def write(
     _draw_agreement(paper, out)
     runs = [path for each in compared for path in each.runs.path]
     only = ["--only", *paper.experiments] if whole else []
-    again = _again(before["runs"], tables.runs) if before else []
+    again = _again(before["runs"], ran) if before else []
     again += sorted({name for name, _ in gone} - set(paper.experiments))
     (out / "README.md").write_text(_readme(paper, out, runs, [*overrides, *only], origin, again))
     return sorted(out.iterdir())
@@ -149,13 +163,16 @@ def _save(draw: Callable[[], Figure], file: Path) -> None:
         file.write_bytes(svg(draw()))
 
 
-def _again(before: pd.DataFrame, fresh: pd.DataFrame) -> list[str]:
-    """Experiments that `fresh` has runs of, with their models where it has not all."""
+def _again(before: pd.DataFrame, ran: set[Part]) -> list[str]:
+    """Experiments that `ran` has, with their models and worlds where it has not all of them."""
+    stay = set(parts_of(before)) - ran
     found = []
-    for name, rows in fresh.groupby("experiment", sort=False):
-        ran = list(dict.fromkeys(rows.model))
-        stay = set(before[before.experiment == name].model) - set(ran)
-        found.append(f"{name} ({', '.join(ran)})" if stay else str(name))
+    for name in dict.fromkeys(name for name, _, _ in sorted(ran)):
+        own = sorted(part[1:] for part in ran if part[0] == name)
+        left = [part[1:] for part in stay if part[0] == name]
+        models = {model for model, _ in left}
+        said = [f"{model} {world}" if model in models else model for model, world in own]
+        found.append(f"{name} ({', '.join(dict.fromkeys(said))})" if left else name)
     return found
 
 
