@@ -198,6 +198,8 @@ def _show(plan: "Plan") -> None:
         console.print(line, markup=False)
     if assumed := plan.assumed():
         console.print(assumed, markup=False)
+    if added := plan.added():
+        console.print(added, markup=False)
     console.print(terminal.plan_in_all(rows), markup=False)
 
 

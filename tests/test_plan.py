@@ -1,6 +1,7 @@
 """plan=true: what runs would take is what they take, and nothing is left or started."""
 
 import os
+import re
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -80,6 +81,40 @@ def test_a_real_network_is_predicted_by_its_own_conditions():
     assert isinstance(twin, SimulatedDumbbell) and twin.left == 1
     found = plan.predict(star)
     assert found.real_s == pytest.approx(5 * found.time_s)
+
+
+OVER_PACKETS = ("network=netns", "workers=8", "steps=20", "emulation.compute=paced")
+
+
+def added(*overrides: str) -> float | None:
+    return plan.added_by_machine(run_of(*OVER_PACKETS, *overrides))
+
+
+@pytest.mark.parametrize("method", ["allreduce", "topk", "dc2_da2"])
+def test_a_machine_adds_less_the_slower_emulated_time_goes(method):
+    shares = [added(f"method={method}", f"emulation.dilation={each}") for each in (0.1, 1, 10, 100)]
+    assert shares == sorted(shares, reverse=True) and shares[-1] == pytest.approx(0, abs=1e-9)
+    assert shares[0] > 5 * shares[1] > 0
+
+
+def test_what_is_virtual_or_measured_is_not_said_to_be_of_the_machine():
+    assert added("network=simulated") is None
+    assert added("emulation.compute=measured") is None
+    assert added("emulation.dilation=0.5") > 0
+
+
+def test_a_plan_says_what_dilation_would_do():
+    quick = composed([*SMALL, *OVER_PACKETS, "method=topk", "emulation.dilation=0.1"])[0]
+    asked = plan.Plan()
+    asked.add(quick, checked(quick))
+    said = asked.added()
+    assert "topk" in said and "network=calibrated" in said
+    [dilation] = re.findall(r"emulation\.dilation=([\d.]+)\.", said)
+    slower = composed([*SMALL, *OVER_PACKETS, "method=topk", f"emulation.dilation={dilation}"])[0]
+    assert 0.01 < plan.added_by_machine(slower.run()) < 0.1
+    told = plan.Plan()
+    told.add(slow := composed([*SMALL, *OVER_PACKETS, "emulation.dilation=50"])[0], checked(slow))
+    assert told.added() == ""
 
 
 def test_computation_that_is_measured_is_measured_here():
