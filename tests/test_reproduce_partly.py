@@ -112,6 +112,40 @@ def test_what_was_told_by_runs_that_are_gone_is_not_told_any_more():
     assert told.verdict.to_list() == ["not testable", "not testable"]
 
 
+def test_a_column_that_older_tables_lack_comes_with_the_rows_that_have_it():
+    before = {
+        "runs": table(experiment="a,b", model="m,m", run_id="a1,b1"),
+        "claims": claims("of a,of b", "holds,holds", "a1,b1"),
+    }
+    fresh = {
+        "runs": table(experiment="b", model="m", run_id="b2"),
+        "claims": claims("of a,of b", "undecided,undecided", ",b2").assign(p="0.25"),
+    }
+    fresh["claims"]["ours"] = "False"  # which is declared, not measured
+    told = merged(before, fresh, ["b"])["claims"]
+    found = told[["text", "ours", "p"]].to_numpy().tolist()
+    assert found == [["of a", "False", ""], ["of b", "False", "0.25"]]
+
+
+def test_what_no_run_is_behind_is_told_as_it_is_now():
+    before = {
+        "runs": table(experiment="a,b", model="m,m", run_id="a1,b1"),
+        "claims": claims(
+            "older verdict,no claim any more,of b", "not testable,holds,holds", ",,b1"
+        ),
+    }
+    over_packets = claims("over packets", "not testable", "").assign(network="packets")
+    before["claims"] = pd.concat([before["claims"], over_packets], ignore_index=True)
+    fresh = {
+        "runs": table(experiment="b", model="m", run_id="b2"),
+        "claims": claims("older verdict,of b", "not decidable here,holds", ",b2"),
+    }
+    told = merged(before, fresh, ["b"])["claims"]
+    assert dict(told.set_index("text").verdict) == {
+        "older verdict": "not decidable here", "of b": "holds", "over packets": "not testable"
+    }  # fmt: skip
+
+
 def test_rows_of_a_model_stay_that_no_run_is_of():
     before = {
         "comparison": table(experiment="b,b", model="m,n", final="1,2"),
@@ -175,7 +209,7 @@ def test_what_the_paper_has_no_more_is_not_kept():
         "claims": claims("of a,of b", "not testable,does not hold", ",b2"),
         "proof": table(experiment="b", run_id="b2"),
     }
-    found = merged(before, fresh, ["b"], {("b", "n"), ("c", "m")})
+    found = merged(before, fresh, ["b"], {("b", "n", "virtual"), ("c", "m", "virtual")})
     for each in ("runs", "comparison", "proof"):
         assert found[each].experiment.to_list() == ["a", "b"]
     assert dict(found["comparison"].set_index("experiment").final) == {"a": "1", "b": "4"}

@@ -17,6 +17,8 @@ BY_RUNS = {  # what a row is about, of tables that tell no experiment but the ru
     "claims": ["id", "text", "network", "scale"],
     "published": ["id", "model", "network", "method", "metric", "kind", "scale"],
 }
+OF_A_KIND = ("network", "kind", "scale")  # what is judged, and so what else could be told
+DECLARED = ("ours", "repeats")  # of a claim, whatever is measured; older tables lack them
 
 
 def read(folder: Path) -> Kept:
@@ -49,16 +51,14 @@ def anew(before: pd.DataFrame, fresh: pd.DataFrame) -> set[Part]:
     }
 
 
-def merged(
-    before: Kept, fresh: Kept, again: list[str], gone: set[tuple[str, str]] | None = None
-) -> Kept:
+def merged(before: Kept, fresh: Kept, again: list[str], gone: set[Part] | None = None) -> Kept:
     """`before` with what `fresh` says of the experiments `again`, part by part.
 
     Of an experiment's models and worlds that `anew` does not name, the old rows stay, but for
-    `gone`: pairs of an experiment and a model that the paper has no more.
+    `gone`: parts that the paper has no more.
     """
-    old_runs, leave = before["runs"], anew(before["runs"], fresh["runs"])
-    leave |= {part for part in parts_of(old_runs) if part[:2] in (gone or ())}
+    old_runs = before["runs"]
+    leave = anew(old_runs, fresh["runs"]) | (gone or set())
     stay = set(old_runs[~parts_of(old_runs).isin(leave)].run_id)
     told_anew = {*again, *(experiment for experiment, _, _ in leave)}
 
@@ -95,12 +95,6 @@ def parts_of(rows: pd.DataFrame) -> pd.Series:
     return pd.Series(parts, index=rows.index, dtype=object)
 
 
-def models_of(rows: pd.DataFrame) -> pd.Series:
-    """Experiment and model of every row."""
-    pairs = list(zip(rows.experiment, rows.model, strict=True))
-    return pd.Series(pairs, index=rows.index, dtype=object)
-
-
 def _in_places(rows: pd.DataFrame, experiments: list[str]) -> pd.DataFrame:
     return rows.sort_values(
         "experiment", key=lambda names: names.map(experiments.index), kind="stable"
@@ -110,16 +104,23 @@ def _in_places(rows: pd.DataFrame, experiments: list[str]) -> pd.DataFrame:
 def _by_runs(
     before: pd.DataFrame, fresh: pd.DataFrame, about: list[str], stay: set[str]
 ) -> pd.DataFrame:
-    """An old row stays that a run is behind which stays, and one of none if there still is none."""
+    """An old row stays that a run is behind which stays.
+
+    One of no run is told as it is now, and stays where `fresh` tells nothing of its kind at all.
+    """
     new = {tuple(row[key] for key in about): row for row in fresh.to_dict("records")}
+    told = {tuple(row[key] for key in OF_A_KIND if key in row) for row in new.values()}
     rows = []
     for row in before.to_dict("records"):
         behind = set(row["runs"].split())
         other = new.pop(tuple(row[key] for key in about), None)
-        untold = not behind and not (other and other["runs"])
-        if untold or behind & stay:
-            rows.append(row)
+        if behind & stay:
+            declared = {key: other[key] for key in DECLARED if key in other} if other else {}
+            rows.append(declared | row)
         elif other:
             rows.append(other)
+        elif not behind and tuple(row[key] for key in OF_A_KIND if key in row) not in told:
+            rows.append(row)
     rows += [row for row in new.values() if row["runs"]]
-    return pd.DataFrame(rows, columns=list(before.columns))
+    columns = list(dict.fromkeys([*before.columns, *fresh.columns]))  # older tables have fewer
+    return pd.DataFrame(rows, columns=columns).fillna("")

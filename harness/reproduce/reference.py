@@ -30,11 +30,11 @@ from harness.reproduce.partly import (
     Part,
     anew,
     merged,
-    models_of,
     parts_of,
     read,
     runs_before,
 )
+from harness.reproduce.perform import is_virtual
 from harness.studies import studies
 
 FOLDER = Path(__file__).resolve().parents[2] / "results" / "reference"
@@ -61,12 +61,12 @@ def write(
     tables = gather(paper, results, runs_before(out) if whole else None)
     before = read(out) if whole else {}
     origin = _origin_before(out) if before else []
-    gone: set[tuple[str, str]] = set()
+    gone: set[Part] = set()
     ran = set(parts_of(tables.runs))
     if whole and before:
         ran = anew(before["runs"], tables.runs)
         gone = _gone(before["runs"], whole, paper.experiments)
-        for name, model, world in ran | {(*each, "*") for each in gone}:
+        for name, model, world in ran | gone:
             drawn = f"{name}-{world}-{model}-*"
             for figure in (each for kind in KINDS for each in out.glob(f"{drawn}.{kind}")):
                 figure.unlink()
@@ -86,27 +86,33 @@ def write(
     runs = [path for each in compared for path in each.runs.path]
     only = ["--only", *paper.experiments] if whole else []
     again = _again(before["runs"], ran) if before else []
-    again += sorted({name for name, _ in gone} - set(paper.experiments))
+    again += sorted({name for name, *_ in gone} - set(paper.experiments))
     (out / "README.md").write_text(_readme(paper, out, runs, [*overrides, *only], origin, again))
     return sorted(out.iterdir())
 
 
-def _gone(before: pd.DataFrame, whole: Paper, again: list[str]) -> set[tuple[str, str]]:
-    """Pairs of experiment and model that have rows, and no run in `whole` as it is now.
+def _gone(before: pd.DataFrame, whole: Paper, again: list[str]) -> set[Part]:
+    """Parts that have rows, and no run in `whole` as it is now.
 
-    Models are looked up for the experiments `again` alone.
+    Models and worlds are looked up for the experiments `again` alone.
     """
     known = {
-        (name, str(settings["model.name"]))
+        (name, str(settings["model.name"]), _world(settings))
         for name in again
         for scale in (PAPER, LAPTOP)
         for settings in _described(whole.only([name]), scale)
     }
     return {
-        (name, model)
-        for name, model in models_of(before)
-        if name not in whole.experiments or (name in again and (name, model) not in known)
+        part
+        for part in parts_of(before)
+        if part[0] not in whole.experiments or (part[0] in again and part not in known)
     }
+
+
+def _world(settings: Settings) -> str:
+    """What a run is over, also where virtual time is in place of packets that cannot be here."""
+    virtual = is_virtual(settings) and not settings["network"].get("in_place_of")
+    return "virtual" if virtual else "packets"
 
 
 def _described(paper: Paper, scale: str) -> list[Settings]:
