@@ -25,15 +25,7 @@ from harness.reporting.figures.theme import Figure, NothingToDraw, svg
 from harness.reproduce.gather import PaperTables, comparisons, gather, runs_of
 from harness.reproduce.page import counts, write_csv, write_tables
 from harness.reproduce.paper import Paper
-from harness.reproduce.partly import (
-    Kept,
-    Part,
-    anew,
-    merged,
-    parts_of,
-    read,
-    runs_before,
-)
+from harness.reproduce.partly import Kept, Part, anew, merged, parts_of, read, runs_before
 from harness.reproduce.perform import is_virtual
 from harness.studies import studies
 
