@@ -164,8 +164,10 @@ def _perform(found: Described) -> int:
     if len(runs) > 1:
         from harness.announce import announced  # torch: not before it is needed
 
-        said, estimate = announced(runs)
+        said, estimate, added = announced(runs)
         log.info(said)
+        if added:
+            log.warning(added)
     if runs and not launchers.is_serial(found.hydra):
         return launchers.launched(runs, [each for _, each in todo], found.hydra)
     if len(runs) > 1:
@@ -186,6 +188,7 @@ def _plan(runs: list[Settings]) -> None:
 def _show(plan: "Plan") -> None:
     from rich.console import Console
 
+    from harness import machine_share
     from harness.engine.training import forms
     from harness.reporting.analysis import tables, terminal
     from harness.workloads import form
@@ -198,8 +201,8 @@ def _show(plan: "Plan") -> None:
         console.print(line, markup=False)
     if assumed := plan.assumed():
         console.print(assumed, markup=False)
-    if added := plan.added():
-        console.print(added, markup=False)
+    if said := machine_share.said(asked.run for asked, *_ in plan.settings()):
+        console.print(said, markup=False)
     console.print(terminal.plan_in_all(rows), markup=False)
 
 

@@ -1,7 +1,11 @@
-"""What a command costs, in one line before it starts: runs, minutes, and how to run fewer."""
+"""What a command costs, in a line before it starts: runs, minutes, and how to run fewer.
+
+A second line warns of runs over packets whose steps would be in part this machine's.
+"""
 
 from typing import NamedTuple
 
+from harness import machine_share
 from harness.clock import minutes_of
 from harness.config import label
 from harness.config.settings import Settings
@@ -9,10 +13,11 @@ from harness.reproduce.estimate import Estimate
 
 
 class Announced(NamedTuple):
-    """The line, and what it was told by."""
+    """The line, what it was told by, and what this machine adds to steps ("" if little)."""
 
     said: str
     estimate: Estimate
+    added: str
 
 
 def announced(runs: list[Settings]) -> Announced:
@@ -28,7 +33,14 @@ def announced(runs: list[Settings]) -> Announced:
     minutes = f", about {minutes_of(estimate.left_s())}" if todo > unknown else ""
     more = f" and {unknown} of unknown length" if unknown and minutes else ""
     said = f"{len(runs)} runs{done}{minutes}{more}; fewer: {_fewer(runs)}"
-    return Announced(said, estimate)
+    return Announced(said, estimate, _added(estimate))
+
+
+def _added(estimate: Estimate) -> str:
+    try:
+        return machine_share.said(estimate.over_packets())
+    except Exception:  # as above
+        return ""
 
 
 def _fewer(runs: list[Settings]) -> str:

@@ -9,7 +9,6 @@ far as those steps go, and no target ends a run.
 """
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -23,7 +22,7 @@ import pandas as pd
 
 from compressors.activations.dense import Dense
 from controllers.base import Column
-from harness.config import plain_yaml, search_path, sweep
+from harness.config import sweep
 from harness.config.local_steps import LocalSteps
 from harness.config.network import NetworkChoice
 from harness.config.parallel import Data, Split
@@ -47,11 +46,6 @@ from harness.workloads.models.base import Times
 FIRST, SPREAD = 8, 16  # steps that are simulated: at the beginning, and over the rest of the run
 COMPUTED = 7  # real steps, where computation is measured; the first two are left out
 REAL_SECONDS = ("alpha_s", "operation_s", "wake_s", "burst_s", "packet_s", "update_s")
-FITTED = "calibrated"  # choice of network, which has this machine's constants
-OF_COMPRESSION = ("device", "real_seconds", "cores")  # of these, what compression takes
-NOTHING_ADDED = 100.0  # a dilation at which milliseconds of a message are nothing
-IN_A_ROW = 60  # steps that are held against each other
-LITTLE_ADDED = 0.05
 NEVER_S = 3600.0  # between rows of links.csv
 
 
@@ -80,7 +74,7 @@ def stand_in(run: Run) -> Run:
         layout = replace(layout, consistent_pull=False, restarts=0, session_timeout_s=None)
     network = run.network
     if not isinstance(network, Simulated):
-        network = _simulated(network, run.emulation.dilation)
+        network = simulated(network, run.emulation.dilation)
     alike = layout.ranks == 1 and not layout.servers
     return replace(
         run,
@@ -95,7 +89,7 @@ def stand_in(run: Run) -> Run:
     )
 
 
-def _simulated(network: NetworkChoice, dilation: float) -> Simulated:
+def simulated(network: NetworkChoice, dilation: float) -> Simulated:
     """Latencies are of this machine; what compression takes is the device's, where there is one."""
     kind = SimulatedDumbbell if isinstance(network, Dumbbell) else Simulated
     if getattr(network, "sites", None) is not None:
@@ -125,7 +119,7 @@ def predict(run: Run, times: Times | None = None) -> Prediction:
         known = replace(known, times=times or times_here(run))
     weights = np.ones(some)
     weights[first:] = (steps - first) / max(1, some - first) if some > first else 1.0
-    with _for_a_while(known) as (folder, costs):
+    with for_a_while(known) as (folder, costs):
         world = virtual(known)(folder, known, costs, None, lambda: None, lambda step: weights[step])
         time_s = max(each.end_s for each in world.run())
         rows = load.steps(folder).groupby("step").mean(numeric_only=True)
@@ -141,42 +135,9 @@ def _looked_at(run: Run) -> tuple[int, int]:
     return layout.warmup_rounds + layout.h, rounds * layout.h
 
 
-def added_by_machine(run: Run) -> float | None:
-    """Share of a step that messages and compression here add to it; of packets alone, else None.
-
-    By the constants of `network=calibrated`, with those of a real second against those of one that
-    takes so long that they are nothing. Computation that is measured is this machine's anyway.
-    """
-    if run.network.in_process or run.emulation.is_measured:
-        return None
-    dilations = (run.emulation.dilation, NOTHING_ADDED)
-    here, ideal = (_first_s(_as_here(run, each)) for each in dilations)
-    return here / ideal - 1
-
-
-def _first_s(run: Run) -> float:
-    """Time of the first steps, one after the other, so that both see about the same rates."""
-    known = replace(stand_in(run), steps=min(total_steps(run), IN_A_ROW), epochs=None)
-    with _for_a_while(known) as (folder, costs):
-        world = virtual(known)(folder, known, costs, None, lambda: None)
-        return max(each.end_s for each in world.run())
-
-
-def _as_here(run: Run, dilation: float) -> Run:
-    """`run` in virtual time, as this machine would have it at another dilation."""
-    network = _simulated(run.network, dilation)
-    fitted = plain_yaml.read(search_path.choices("network")[FITTED].read_text())
-    known = {each.name: fitted[each.name] for each in fields(network) if each.name in fitted}
-    if (network.device or {}).get("costs"):  # compression is the device's, and charged as such
-        known = {key: value for key, value in known.items() if key not in OF_COMPRESSION}
-        known |= {key: known[key] / dilation for key in REAL_SECONDS if key in known}
-    network = replace(network, **known)
-    return replace(run, network=network, emulation=replace(run.emulation, dilation=dilation))
-
-
 def replayed(known: Run) -> pd.DataFrame:
     """The first rank's steps of a replay, as they are recorded; leaves nothing behind."""
-    with _for_a_while(known) as (folder, costs):
+    with for_a_while(known) as (folder, costs):
         VirtualRun(folder, known, costs, None, lambda: None).run()
         rows = load.steps(folder)
     return rows[rows["rank"] == 0]
@@ -207,7 +168,7 @@ MEANS = (
 
 
 @contextmanager
-def _for_a_while(run: Run) -> Iterator[tuple[Path, Costs]]:
+def for_a_while(run: Run) -> Iterator[tuple[Path, Costs]]:
     """A folder for a run in virtual time, and what its network costs."""
     network, sharing = run.network, run.workers_per_node
     assert isinstance(network, Simulated)
@@ -236,7 +197,7 @@ def times_here(run: Run) -> Times:
             computed.append(loop.exchange.finish())
         return 0
 
-    with _for_a_while(known := _of_one_worker(run)) as (folder, costs):
+    with for_a_while(known := _of_one_worker(run)) as (folder, costs):
         VirtualRun(folder, known, costs, None, lambda: None, perform=compute).run()
     pairs = list(zip(begins_s, computed, strict=True))[UNSETTLED_STEPS:]
     return Times(
@@ -322,26 +283,6 @@ class Plan:
             self._times[key] = times_here(planned.run)
         return self._times[key]
 
-    def added(self) -> str:
-        """What this machine adds to steps over packets, and where it does not; "" if it is little.
-
-        By method the most of its settings.
-        """
-        most: dict[str, float] = {}
-        dilation = 0.0
-        for planned, _, _ in self.settings():
-            run = planned.run
-            if (share := added_by_machine(run)) is not None and share > LITTLE_ADDED:
-                most[run.label] = max(share, most.get(run.label, 0.0))
-                dilation = max(dilation, run.emulation.dilation * share / LITTLE_ADDED)
-        if not most:
-            return ""
-        said = ", ".join(f"{label} {share:.0%}" for label, share in most.items())
-        return (
-            f"By network={FITTED} this machine itself adds to a step: {said}. "
-            f"About {LITTLE_ADDED:.0%} with emulation.dilation={_rounded_up(dilation):g}."
-        )
-
     def assumed(self) -> str:
         """Note on computation that is planned otherwise than it would run; "" if there is none."""
         for run, _ in self.planned:
@@ -362,12 +303,6 @@ class Plan:
         keys = sorted({key for one in known for key in one if key[0] not in sweep.OF_A_METHOD})
         differ = [key for key in keys if len({str(one.get(key)) for one in known}) > 1]
         return [", ".join(f"{key[-1]} {one[key]}" for key in differ if key in one) for one in known]
-
-
-def _rounded_up(value: float) -> float:
-    """To two digits."""
-    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return math.ceil(value / unit) * unit
 
 
 OF_COMPUTATION = "model dataset batch_size accumulate precision device emulation".split()

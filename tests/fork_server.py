@@ -44,6 +44,7 @@ IMPORTED = (
     "harness.__main__",
     "harness.runner.supervise",
     "harness.plan",
+    "harness.machine_share",
     "harness.announce",
     "harness.report",
     "harness.reproduce.__main__",

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import plan
+from harness import machine_share, plan
+from harness.announce import announced
 from harness.config import sweep
 from harness.config.run import Run
 from harness.config.search_path import choices
@@ -87,7 +88,7 @@ OVER_PACKETS = ("network=netns", "workers=8", "steps=20", "emulation.compute=pac
 
 
 def added(*overrides: str) -> float | None:
-    return plan.added_by_machine(run_of(*OVER_PACKETS, *overrides))
+    return machine_share.added_by_machine(run_of(*OVER_PACKETS, *overrides))
 
 
 @pytest.mark.parametrize("method", ["allreduce", "topk", "dc2_da2"])
@@ -103,18 +104,18 @@ def test_what_is_virtual_or_measured_is_not_said_to_be_of_the_machine():
     assert added("emulation.dilation=0.5") > 0
 
 
-def test_a_plan_says_what_dilation_would_do():
+def test_a_plan_and_a_sweep_say_what_dilation_would_do():
     quick = composed([*SMALL, *OVER_PACKETS, "method=topk", "emulation.dilation=0.1"])[0]
-    asked = plan.Plan()
-    asked.add(quick, checked(quick))
-    said = asked.added()
+    said = machine_share.said([checked(quick)])
     assert "topk" in said and "network=calibrated" in said
     [dilation] = re.findall(r"emulation\.dilation=([\d.]+)\.", said)
     slower = composed([*SMALL, *OVER_PACKETS, "method=topk", f"emulation.dilation={dilation}"])[0]
-    assert 0.01 < plan.added_by_machine(slower.run()) < 0.1
-    told = plan.Plan()
-    told.add(slow := composed([*SMALL, *OVER_PACKETS, "emulation.dilation=50"])[0], checked(slow))
-    assert told.added() == ""
+    assert 0.01 < machine_share.added_by_machine(slower.run()) < 0.1
+    slowest = composed([*SMALL, *OVER_PACKETS, "emulation.dilation=50"])[0]
+    assert machine_share.said([checked(slowest)]) == ""
+    before = announced([quick, slowest])
+    assert before.said.startswith("2 runs") and before.added == said
+    assert announced([slowest, slowest]).added == ""
 
 
 def test_computation_that_is_measured_is_measured_here():
@@ -224,7 +225,8 @@ def test_kernels_are_compiled_before_anything_is_timed():
 
 COLD = """
 from compressors import kernels
-from harness import plan
+from harness import machine_share, plan
+from harness.announce import announced
 from harness.config import sweep
 from harness.preview import composed
 from harness.virtual.workers import SimulatedWorkers

@@ -9,6 +9,7 @@ from hydra.core.override_parser.types import Override
 
 from harness.config import sweep
 from harness.config.label import ALLREDUCE, FIXED
+from harness.config.network import CALIBRATED
 from harness.config.parts import has_level
 from harness.config.refused import in_a_line, no_choice
 from harness.config.run import Run
@@ -19,7 +20,7 @@ from harness.reporting.analysis.regret import ORACLE
 from harness.validation import checked
 
 DENSITIES = (0.1, 0.01, 0.001)  # of uniform methods, as studies of them compare
-TWIN = "calibrated"  # virtual time as this machine would run packets, whatever else goes on here
+TWIN = CALIBRATED  # as this machine would run packets, whatever else goes on here
 STAR = "simulated"
 OURS = ("seed", "comparison", "seeds", "plan", "rerun")  # what the race itself decides
 

@@ -17,6 +17,7 @@ import torch
 from rich.console import Console
 
 from harness.calibrate import choice, compression, device, fit, links, testbed, windows
+from harness.config.network import CALIBRATED
 from harness.emulation import impairments
 from harness.emulation.links import BURST_US
 from harness.emulation.topology import PACKET_S
@@ -136,7 +137,7 @@ def _compression() -> dict[str, compression.FittedCost]:
 
 def _parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m harness.calibrate", description=__doc__)
-    parser.add_argument("--name", default="calibrated", help="of the choice, in conf/network/")
+    parser.add_argument("--name", default=CALIBRATED, help="of the choice, in conf/network/")
     parser.add_argument(
         "--device", choices=("cuda", "cpu"), help="what compression costs it, for network/device"
     )

@@ -6,6 +6,8 @@ from typing import Any, ClassVar, Protocol
 from harness.config.device_costs import Given
 from profiles.base import Profile
 
+CALIBRATED = "calibrated"  # choice that is virtual time with this machine's constants
+
 
 class NetworkChoice(Protocol):
     """A choice of `conf/network`: one that comes up, or one of virtual time."""

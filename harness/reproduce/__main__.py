@@ -8,7 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from harness import signals
+from harness import machine_share, signals
 from harness.clock import minutes_of
 from harness.config.refused import in_a_line
 from harness.config.settings import BadSetting, Settings
@@ -88,6 +88,8 @@ def _announced(runs: list[Settings]) -> Estimate:
     ]
     todo = estimate.runs(True) + estimate.runs(False)
     print(f"{len(runs)} runs, {len(runs) - todo} of them done before; to do: {'; '.join(parts)}")
+    if added := machine_share.said(estimate.over_packets()):
+        print(added)
     _tell_origin(runs)
     return estimate
 

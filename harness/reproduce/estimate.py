@@ -27,6 +27,7 @@ class Estimate:
     _steps: dict[str, float] = field(default_factory=dict, init=False)  # seconds of one worker's
     _trainings: Trainings = field(default_factory=Trainings, init=False)
     _plan: plan.Plan = field(default_factory=plan.Plan, init=False)
+    _packets: dict[str, Run] = field(default_factory=dict, init=False)
     _last: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
@@ -54,6 +55,10 @@ class Estimate:
         """Number of runs that are left in virtual time, or over packets."""
         return sum(self._virtual[place] == virtual for place in self._left)
 
+    def over_packets(self) -> list[Run]:
+        """Runs over packets that are to be done, one of those that differ in seeds alone."""
+        return list(self._packets.values())
+
     def left_s(self, *kinds: bool) -> float:
         """Seconds left for virtual runs, real ones or both, scaled by past prediction errors."""
         return sum(
@@ -68,7 +73,9 @@ class Estimate:
 
     def _real_s(self, settings: Settings, run: Run) -> float:
         if not run.network.in_process:
-            return START_S + (self._predicted(settings, run).real_s or 0.0)
+            took_s = self._predicted(settings, run).real_s or 0.0
+            self._packets.setdefault(plan.key_of(plan.deciding(settings)), run)
+            return START_S + took_s
         if run.emulation.is_replay:
             return START_S / self.at_a_time
         if self._trainings.is_known(settings["results"], run):
