@@ -1,17 +1,13 @@
 """Memory for what lives within one reduction, kept by the thread: fresh pages cost a pass each."""
 
-import threading
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor
 
+_Tensors = dict[tuple[str, torch.dtype, torch.device], Tensor]
 
-class _Held(threading.local):
-    def __init__(self) -> None:
-        self.tensors: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
-
-
-_held = _Held()
+_held: ContextVar[_Tensors | None] = ContextVar("workspace", default=None)  # of each thread
 
 
 def workspace(role: str, n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -20,10 +16,12 @@ def workspace(role: str, n: int, dtype: torch.dtype, device: torch.device) -> Te
     Of each role the largest that was asked for stays allocated. Collectives are blocking, so that a
     payload may lie here; a mean may not.
     """
+    if (tensors := _held.get()) is None:
+        _held.set(tensors := {})
     key = (role, dtype, device)
-    found = _held.tensors.get(key)
+    found = tensors.get(key)
     if found is None or found.numel() < n:
-        found = _held.tensors[key] = torch.empty(n, dtype=dtype, device=device)
+        found = tensors[key] = torch.empty(n, dtype=dtype, device=device)
     return found[:n]
 
 

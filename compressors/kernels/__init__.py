@@ -10,8 +10,8 @@ import importlib
 import os
 import sys
 import tempfile
-import threading
 from collections.abc import Sequence
+from contextvars import ContextVar
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -89,19 +89,25 @@ class Compiled(NamedTuple):
         return Found(kept.where[:k], kept.values[:k])
 
 
-class Scratch(threading.local):
+NOTHING = Found(np.empty(0, np.int32), np.empty(0, np.float32))
+
+
+class Scratch:
     """Arrays that a thread uses again for what it finds: fresh ones would be faulted in anew."""
 
-    found = Found(np.empty(0, np.int32), np.empty(0, np.float32))
+    def __init__(self) -> None:
+        self._found = ContextVar("scratch", default=NOTHING)  # of each thread
 
     def arrays(self, size: int, count: int = 0) -> Found:
         """Two of at least `size`, that begin with the first `count` of what was here last."""
-        old = self.found
-        if old.where.size < size:
-            self.found = Found(np.empty(size, np.int32), np.empty(size, np.float32))
-            for new, known in zip(self.found, old, strict=True):
-                new[:count] = known[:count]
-        return self.found
+        old = self._found.get()
+        if old.where.size >= size:
+            return old
+        found = Found(np.empty(size, np.int32), np.empty(size, np.float32))
+        for new, known in zip(found, old, strict=True):
+            new[:count] = known[:count]
+        self._found.set(found)
+        return found
 
 
 _own, _best = Scratch(), Scratch()

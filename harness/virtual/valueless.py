@@ -1,20 +1,13 @@
 """Tensors of torch's meta device, which have a shape and no values: what a replay sends."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor
 
-
-class _Here(threading.local):
-    """Of each thread: whether who asks for a value is told 0."""
-
-    told = False
-
-
-_here = _Here()
+_told = ContextVar("told", default=False)  # of each thread: whether who asks for a value is told 0
 
 
 @contextmanager
@@ -23,16 +16,16 @@ def on(buffer: Tensor) -> Iterator[None]:
 
     Who asks for the value of a meta tensor, say to see that it is finite, is told 0.
     """
-    before, _here.told = _here.told, buffer.is_meta
+    before = _told.set(buffer.is_meta)
     try:
         yield
     finally:
-        _here.told = before
+        _told.reset(before)
 
 
 def _value(tensor: Tensor) -> float | int:
     """What `Tensor.item` does for a meta tensor. A mode that looks at every call costs a third."""
-    if not _here.told:
+    if not _told.get():
         raise RuntimeError("Tensor.item() cannot be called on meta tensors")
     return 0.0 if tensor.is_floating_point() else 0
 

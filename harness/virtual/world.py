@@ -1,10 +1,14 @@
-"""Threads of one process that take turns in emulated time: who is behind the others goes on.
+"""Threads that take turns in emulated time: who is behind the others goes on.
 
 Every thread has a time of its own and belongs to a rank. One runs at a time, until it waits, or its
 time passes another's: so what threads do to each other they do in the order of their times, and a
 run is the same every time (a conservative simulation: Chandy and Misra, 1979). Ranks that were
 processes of their own share nothing: each has its own random numbers, put in place when one of its
 threads runs.
+
+They are greenlets of one thread of the kernel, which change turns in about a microsecond where
+threads of the kernel take twenty and more. What is kept by contextvars is each one's own, as it is
+of threads; what torch keeps by the kernel's thread is put back, or no thread waits inside of it.
 """
 
 import threading
@@ -14,10 +18,11 @@ from math import inf
 from typing import Any, Protocol
 
 import torch
+from greenlet import getcurrent, greenlet
 
 from harness.engine.training.random_numbers import random_numbers, set_random_numbers
 
-JOIN_S = 10.0  # for a thread to come to where it waits
+JOIN_S = 10.0  # for the thread that runs to come to where it waits
 
 Until = Callable[[], float | None]  # when a thread may go on; None: not yet
 
@@ -52,7 +57,7 @@ class Thread:
     is_aside: bool  # serves others: the world ends without it
     until: Until | None = None
     is_over: bool = field(default=False, init=False)
-    wake: threading.Lock = field(default_factory=threading.Lock, init=False)
+    turns: greenlet = field(init=False)
 
     def due_s(self) -> float | None:
         """Time at which the thread goes on, as far as is known; None if it is not."""
@@ -73,10 +78,10 @@ class World:
         self._cores = torch.get_num_threads()  # by which products of matrices are rounded
         self._threads: list[Thread] = []
         self._random: dict[int, dict[str, Any]] = {}  # of ranks that do not run
-        self._all: list[threading.Thread] = []
-        self._ended = threading.Lock()
         self._is_over = False
         self._running: Thread | None = None
+        self._following: Thread | None = None  # once the one that runs has ended
+        self._root: greenlet | None = None
         self.failure: tuple[int, BaseException] | None = None  # the first: rank and error
 
     # Called by whichever thread runs.
@@ -100,12 +105,9 @@ class World:
     ) -> Thread:
         """A new thread, which does `work` from `now_s` on; it does not run yet."""
         thread = Thread(rank, name, now_s, aside)
-        thread.wake.acquire()
+        thread.turns = greenlet(lambda: self._do(thread, work))
         self._threads.append(thread)
         self._random.setdefault(rank, random_numbers(self._device))
-        real = threading.Thread(target=self._do, args=(thread, work), name=name, daemon=True)
-        self._all.append(real)
-        real.start()
         return thread
 
     def wait(self, until: Until) -> None:
@@ -136,73 +138,72 @@ class World:
 
     def run(self) -> None:
         """Run every thread to its end; an error that one raised is in `failure`."""
-        self._ended.acquire()
+        self._following = self._chosen()
+        ended = threading.Event()
+        real = threading.Thread(target=self._all_turns, args=(ended,), name="world", daemon=True)
+        real.start()
         try:
-            first = self._chosen()
-            if first is not None:
-                self._let(first)
-                self._ended.acquire()
+            ended.wait()
         finally:  # also when it is interrupted
-            self._end_all()
-
-    def _end_all(self) -> None:
-        self._is_over = True
-        for thread in self._threads:
-            if thread.wake.locked():
-                thread.wake.release()
-        for real in self._all:
+            self._is_over = True
             real.join(JOIN_S)
 
-    def _do(self, thread: Thread, work: Callable[[], None]) -> None:
-        thread.wake.acquire()
-        if self._is_over:
-            return
+    def _all_turns(self, ended: threading.Event) -> None:
+        """In the kernel's thread whose greenlets all are: each that ends comes back here."""
+        self._root = getcurrent()
         torch.set_num_threads(self._cores)  # a thread has a number of its own
         try:
+            while self._following is not None and not self._is_over:
+                following, self._following = self._following, None
+                self._let(following)
+            self._is_over = True
+            for thread in self._threads:
+                if thread.turns:  # waits for what will not come
+                    thread.turns.throw(Left())
+        finally:
+            ended.set()
+
+    def _do(self, thread: Thread, work: Callable[[], None]) -> None:
+        torch.set_grad_enabled(True)
+        try:
             work()
+            if self._is_over:
+                return
+            self._threads.remove(thread)
+            thread.is_over = True
+            self._following = self._chosen()
         except Left:
             return
         except BaseException as error:
-            self._fail(thread, error)
-            return
-        if self._is_over:
-            return
-        self._threads.remove(thread)
-        thread.is_over = True
-        self._end(thread)
-
-    def _end(self, thread: Thread) -> None:
-        try:
-            following = self._chosen()
-        except BaseException as error:
-            self._fail(thread, error)
-            return
-        if following is None:
-            self._ended.release()
-        else:
-            self._let(following, thread)
+            self.failure = self.failure or (thread.rank, error)
 
     def _pass_on(self, own: Thread) -> None:
         if self._is_over:
             raise Left
         following = self._chosen()
-        if following is not own:
-            if following is None:
-                raise Stuck("nothing is left to be done")
-            self._let(following, own)
-            own.wake.acquire()
-            if self._is_over:
-                raise Left
+        if following is own:
+            self._take(own)
             return
-        self._take(own)
+        if following is None:
+            raise Stuck("nothing is left to be done")
+        assert not torch.is_autocast_enabled(self._device.type), "a thread waits under autocast"
+        with_gradients = torch.is_grad_enabled()
+        self._let(following)
+        torch.set_grad_enabled(with_gradients)
+        if self._is_over:
+            raise Left
 
-    def _let(self, thread: Thread, before: Thread | None = None) -> None:
+    def _let(self, thread: Thread) -> None:
+        """Let `thread` run; comes back at the turn of who has called, or once it has ended."""
+        before = self._running
         if before is None or thread.rank != before.rank:
             if before is not None:
                 self._random[before.rank] = random_numbers(self._device)
             set_random_numbers(self._random[thread.rank], self._device)
         self._take(thread)
-        thread.wake.release()
+        if not thread.turns:
+            thread.turns.parent = self._root
+        thread.turns.switch()
 
     def _take(self, thread: Thread) -> None:
         due_s = thread.due_s()
@@ -228,7 +229,3 @@ class World:
 
     def _last_s(self) -> float:
         return -inf if self._running is None else self._running.now_s
-
-    def _fail(self, thread: Thread, error: BaseException) -> None:
-        self.failure = self.failure or (thread.rank, error)
-        self._ended.release()
