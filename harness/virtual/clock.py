@@ -46,18 +46,27 @@ class VirtualClock:
     @contextmanager
     def computing(self) -> Iterator[None]:
         began = self._since = self.real_s()
-        yield
+        with self._alone():
+            yield
         self._since = None
         self.charge(self.real_s() - began)
 
     @contextmanager
     def compressing(self, entries: int) -> Iterator[None]:
         began = self._read(time.thread_time)
-        yield
+        with self._alone():
+            yield
         took_s = self.per_compress_s * (self._read(time.thread_time) - began)
         if self.given:
             took_s = self.given.seconds(entries) if entries else 0.0
         self.sleep_until(self.now() + took_s)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """What is timed is this thread's alone: it does not wait meanwhile."""
+        before = self.world.turns
+        yield
+        assert self.world.turns == before, "a thread waited while its work was timed"
 
     def _read(self, read: Callable[[], float]) -> float:
         if self.device.type == "cuda":

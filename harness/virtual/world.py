@@ -57,7 +57,7 @@ class Thread:
     is_aside: bool  # serves others: the world ends without it
     until: Until | None = None
     is_over: bool = field(default=False, init=False)
-    turns: greenlet = field(init=False)
+    own: greenlet = field(init=False)
 
     def due_s(self) -> float | None:
         """Time at which the thread goes on, as far as is known; None if it is not."""
@@ -82,6 +82,7 @@ class World:
         self._running: Thread | None = None
         self._following: Thread | None = None  # once the one that runs has ended
         self._root: greenlet | None = None
+        self.turns = 0  # that were taken
         self.failure: tuple[int, BaseException] | None = None  # the first: rank and error
 
     # Called by whichever thread runs.
@@ -105,7 +106,7 @@ class World:
     ) -> Thread:
         """A new thread, which does `work` from `now_s` on; it does not run yet."""
         thread = Thread(rank, name, now_s, aside)
-        thread.turns = greenlet(lambda: self._do(thread, work))
+        thread.own = greenlet(lambda: self._do(thread, work))
         self._threads.append(thread)
         self._random.setdefault(rank, random_numbers(self._device))
         return thread
@@ -158,8 +159,8 @@ class World:
                 self._let(following)
             self._is_over = True
             for thread in self._threads:
-                if thread.turns:  # waits for what will not come
-                    thread.turns.throw(Left())
+                if thread.own:  # waits for what will not come
+                    thread.own.throw(Left())
         finally:
             ended.set()
 
@@ -201,9 +202,10 @@ class World:
                 self._random[before.rank] = random_numbers(self._device)
             set_random_numbers(self._random[thread.rank], self._device)
         self._take(thread)
-        if not thread.turns:
-            thread.turns.parent = self._root
-        thread.turns.switch()
+        self.turns += 1
+        if not thread.own:
+            thread.own.parent = self._root
+        thread.own.switch()
 
     def _take(self, thread: Thread) -> None:
         due_s = thread.due_s()
