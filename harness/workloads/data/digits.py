@@ -1,9 +1,11 @@
 """Handwritten digits (Alpaydin and Kaynak, 1998): 1,797 real 8 x 8 images inside scikit-learn."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from harness.workloads.data.base import Shape
@@ -41,22 +43,28 @@ class Digits:
         return self._splits()[1]
 
     def _splits(self) -> tuple[InMemory, InMemory]:
-        from sklearn.datasets import load_digits  # slow to import
-        from sklearn.model_selection import train_test_split
-
-        stored = load_digits()
-        splits = train_test_split(
-            stored.images,
-            stored.target,
-            test_size=TEST_SHARE,
-            stratify=stored.target,
-            random_state=SPLIT,
-        )
-        train, test, *labels = (torch.from_numpy(part) for part in splits)
+        train, test, *labels = _stored()
         mean, deviation = (train / LEVELS).mean(), (train / LEVELS).std()
 
-        def prepared(images: torch.Tensor) -> torch.Tensor:
+        def prepared(images: Tensor) -> Tensor:
             inputs = ((images / LEVELS - mean) / deviation).float()[:, None]
             return functional.interpolate(inputs, size=(self.size, self.size), mode="bilinear")
 
         return InMemory(prepared(train), labels[0]), InMemory(prepared(test), labels[1])
+
+
+@cache
+def _stored() -> tuple[Tensor, ...]:
+    """Images of the splits, [samples, 8, 8] from 0 to 16, and labels; read once in a process."""
+    from sklearn.datasets import load_digits  # slow to import
+    from sklearn.model_selection import train_test_split
+
+    stored = load_digits()
+    splits = train_test_split(
+        stored.images,
+        stored.target,
+        test_size=TEST_SHARE,
+        stratify=stored.target,
+        random_state=SPLIT,
+    )
+    return tuple(torch.from_numpy(part) for part in splits)
