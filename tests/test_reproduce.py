@@ -118,6 +118,13 @@ def test_what_is_no_sweep_is_told(bad):
         Sweep.read(bad)
 
 
+def test_figures_of_no_experiment_of_it_are_told(paper):
+    told = yaml.safe_load(paper.read_text()) | {"figures": {"dc2_table2": ["breakdown"]}}
+    paper.write_text(yaml.safe_dump(told))
+    with pytest.raises(BadSetting, match="figures must be of experiments .*, got dc2_table2"):
+        Paper.read(str(paper))
+
+
 def test_all_data_that_is_missing_is_named_at_once(monkeypatch):
     monkeypatch.setenv("GRADNET_DATA", "/nowhere")
     known = Paper("own", "A paper", "", ["dc2_table2"], [Sweep(["seed=0"])])
@@ -152,7 +159,7 @@ def test_what_is_done_is_kept_and_the_page_has_every_run(paper):
     assert (folder / "quickstart/report/comparison.csv").exists()
     before = {file: file.stat().st_mtime_ns for file in folder.glob("quickstart/*/steps.csv")}
     status, out, _ = reproduced(paper)
-    assert status == 0 and "2 runs, 2 of them done before; to do: 0 in virtual time" in out
+    assert status == 0 and "2 runs, 2 of them done before; to do: none" in out
     assert before == {file: file.stat().st_mtime_ns for file in before}
 
 

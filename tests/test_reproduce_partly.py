@@ -224,6 +224,7 @@ def test_a_part_is_written_beside_what_is_kept(tmp_path):
         "claims": "",
         "experiments": ["quickstart", "pace_fluctuating"],
         "sweeps": [["network=calibrated", "method=allreduce", "seed=0"]],
+        "figures": {"quickstart": ["quality_steps"]},
     }
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(told))
     paper = Paper.read(str(tmp_path / "own.yaml"))
@@ -235,6 +236,7 @@ def test_a_part_is_written_beside_what_is_kept(tmp_path):
     whole = {path.name for path in reference.write(paper, results, tiny, folder=tmp_path)}
     before, text = read(out), (out / "README.md").read_text()
     assert set(before["runs"].experiment) == {"quickstart", "pace_fluctuating"}
+    assert {each.split("-")[0] for each in whole if "quality_steps" in each} == {"quickstart"}
     part = paper.only(["quickstart"])
     assert {path.name for path in reference.write(part, results, tiny, paper, tmp_path)} == whole
     after = read(out)
@@ -243,6 +245,9 @@ def test_a_part_is_written_beside_what_is_kept(tmp_path):
     assert "--only quickstart" in again and "all but quickstart" in again
     assert all(line in again for line in text.splitlines() if line.startswith(("- ", "|")))
     shorter = replace(paper, experiments=["quickstart"])  # it has the other no more
+    wrong = replace(part, figures={"quickstart": ["quality_stairs"]})
+    with pytest.raises(BadSetting, match="figures of quickstart .*quality_steps.*, got quality_st"):
+        reference.write(wrong, results, tiny, shorter, tmp_path)
     reference.write(part, results, tiny, shorter, tmp_path)
     assert set(read(out)["runs"].experiment) == {"quickstart"}
     assert not list(out.glob("pace_fluctuating-*")) and list(out.glob("quickstart-*"))

@@ -85,9 +85,11 @@ def _announced(runs: list[Settings]) -> Estimate:
     parts = [
         f"{estimate.runs(kind)} {name}, about {minutes_of(estimate.left_s(kind))}"
         for kind, name in left.items()
+        if estimate.runs(kind)
     ]
     todo = estimate.runs(True) + estimate.runs(False)
-    print(f"{len(runs)} runs, {len(runs) - todo} of them done before; to do: {'; '.join(parts)}")
+    said = "; ".join(parts) or "none"
+    print(f"{len(runs)} runs, {len(runs) - todo} of them done before; to do: {said}")
     if added := machine_share.said(estimate.over_packets()):
         print(added)
     _tell_origin(runs)

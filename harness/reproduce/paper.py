@@ -14,6 +14,7 @@ from harness.studies import studies
 from harness.validation import checked
 
 KEYS = ("title", "claims", "experiments", "sweeps")
+MAY = ("quick", "figures")  # beside these
 QUICK = "scale=quick"  # fewer runs of scale=laptop
 OF_QUICK = "scale=laptop"
 
@@ -49,6 +50,7 @@ class Paper:
     experiments: list[str]
     sweeps: list[Sweep]
     quick: list[Sweep] = field(default_factory=list)  # in their place for who tries it
+    figures: dict[str, list[str]] = field(default_factory=dict)  # of a report; by experiment
 
     @classmethod
     def read(cls, name: str) -> "Paper":
@@ -61,10 +63,13 @@ class Paper:
             )
         with readable(path):
             told: Any = yaml.safe_load(path.read_text())
-        if not isinstance(told, dict) or set(told) - {"quick"} != set(KEYS):
+        if not isinstance(told, dict) or set(told) - set(MAY) != set(KEYS):
             raise BadSetting(
-                f"{path} must have the keys {', '.join(KEYS)} and at most quick beside"
+                f"{path} must have the keys {', '.join(KEYS)} and at most {', '.join(MAY)} beside"
             )
+        if unknown := sorted({*told.get("figures", {})} - {*told["experiments"]}):
+            said = "figures must be of experiments that it has"
+            raise BadSetting(f"{path}: {said}, got {unknown[0]}")
         sweeps = {key: list(map(Sweep.read, told.get(key, []))) for key in ("sweeps", "quick")}
         return cls(path.stem if name.endswith(".yaml") else name, **(told | sweeps))
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from harness import report
 from harness.config.scales import LAPTOP, PAPER
-from harness.config.settings import Settings
+from harness.config.settings import BadSetting, Settings
 from harness.config.sweep import OnlyAStandIn
 from harness.records.run_directory import read_json
 from harness.report import Comparison
@@ -51,6 +51,8 @@ def write(
     """
     out = folder / paper.name
     tables = gather(paper, results, runs_before(out) if whole else None)
+    compared = comparisons(paper, results)
+    _check_figures(paper, compared)
     before = read(out) if whole else {}
     origin = _origin_before(out) if before else []
     gone: set[Part] = set()
@@ -67,13 +69,11 @@ def write(
         shutil.rmtree(out, ignore_errors=True)
         write_csv(tables, out)
     parts = dict(zip(tables.runs.setting, parts_of(tables.runs), strict=True))
-    compared = [
-        each for each in comparisons(paper, results) if parts[each.runs.setting.iloc[0]] in ran
-    ]
+    compared = [each for each in compared if parts[each.runs.setting.iloc[0]] in ran]
     if own := _drawings(paper):
         _draw_own(own, metrics.table(runs_of(paper, results)), out)
     else:
-        _draw(tables, compared, out)
+        _draw(paper, tables, compared, out)
     _draw_agreement(paper, out)
     runs = [path for each in compared for path in each.runs.path]
     only = ["--only", *paper.experiments] if whole else []
@@ -121,12 +121,23 @@ def _as_kept(tables: PaperTables) -> Kept:
         return read(Path(place))
 
 
-def _draw(tables: PaperTables, compared: list[Comparison], out: Path) -> None:
+def _check_figures(paper: Paper, compared: list[Comparison]) -> None:
+    """BadSetting for a figure that no report of its experiment has."""
+    for name, asked in paper.figures.items():
+        found = [report.draw(each) for each in compared if each.runs.experiment.iloc[0] == name]
+        known = sorted({figure for drawn in found for figure in drawn})
+        for figure in asked:
+            if known and figure not in known:
+                raise BadSetting(f"figures of {name} must be of {', '.join(known)}, got {figure}")
+
+
+def _draw(paper: Paper, tables: PaperTables, compared: list[Comparison], out: Path) -> None:
     names = {row.setting: _name(row) for row in _rows(tables.comparison)}
     for each in compared:
-        drawn = report.draw(each)
-        for figure in FIGURES:
-            _save(drawn[figure], out / f"{names[each.runs.setting.iloc[0]]}-{figure}.svg")
+        drawn, run = report.draw(each), each.runs.iloc[0]
+        for figure in (*FIGURES, *paper.figures.get(run.experiment, ())):
+            if figure in drawn:
+                _save(drawn[figure], out / f"{names[run.setting]}-{figure}.svg")
 
 
 def _drawings(paper: Paper) -> Drawings:
