@@ -21,7 +21,7 @@ from tests.virtual.runs import prepare
 
 SCENE = (
     "network=simulated", "network/device=v100", "network.noise=0.01", "model=convnet",
-    "dataset=digits", "workers=4", "steps=5", "eval_every=2", "bucket_mb=0.01", "model.width=16",
+    "dataset=digits", "workers=2", "steps=4", "eval_every=2", "bucket_mb=0.01", "model.width=16",
     "emulation.compute=paced", "optimizer.clip_norm=1", "checkpoint_every=null", "report=false",
     "reuse_training=false", "error_feedback=true", "residual_decay=0.9", "compressor=topk",
     "controller.density=0.1",
@@ -30,7 +30,7 @@ SERVER = ("parallel=server", "bucket_mb=null")
 PROGRAMS = {
     "data": (),
     "split": ("parallel=split", "activations=dct_mp"),
-    "pipeline": ("parallel=pipeline", "activations=dct_mp", "accumulate=2"),
+    "pipeline": ("parallel=pipeline", "activations=dct_mp", "accumulate=2", "workers=4"),
     "server": SERVER,
     "asynchronous": (*SERVER, "parallel.mode=async"),
 }
