@@ -69,6 +69,18 @@ def test_quality_density_has_one_point_per_method():
     assert axes.get_xscale() == "log" and axes.get_xlabel() == "mean density"
 
 
+def test_a_long_legend_makes_a_figure_higher_not_its_panel_smaller():
+    names = [f"dc2_da{n}_randomk_from_profile_1c31d9_no_shared" for n in range(14)]
+    more = {"density": 0.1, "density_low": np.nan, "density_high": np.nan}
+    many = pd.concat([comparison().iloc[:1].assign(method=name, **more) for name in names])
+    figures = [methods.quality_density(table) for table in (many.iloc[:2], many)]
+    heights = []
+    for figure in figures:
+        figure.draw_without_rendering()
+        heights.append(figure.axes[0].get_window_extent().height / figure.dpi)
+    assert heights[1] > 0.8 * heights[0] > 1
+
+
 def test_what_differs_little_in_time_is_on_a_plain_axis_and_much_on_a_logarithmic_one():
     (axes,) = methods.quality_time(comparison()).axes
     assert axes.get_xscale() == "linear"

@@ -79,6 +79,23 @@ def test_density_and_throughput_of_every_step():
     assert lines(lower)["topk"] == [[0, 10], [1, 90]] and lower.get_xlabel() == "step"
 
 
+def test_many_methods_leave_room_for_density_and_throughput():
+    names = [f"dc2_da{n}_randomk_from_profile_no_shared" for n in range(9)]
+    names += [f"sampled_topk_0.{n}" for n in range(4)]
+    steps = pd.DataFrame({"step": [0, 1], "density": [0.5, 0.1], "throughput": [10.0, 90.0]})
+    tables = {"allreduce": steps.assign(density=1.0)} | {name: steps for name in names}
+    figure = series.density_throughput(tables)
+    rows = figure.axes
+    assert len({axes.get_ylim() for axes in rows[::2]}) == 1 and len(rows) == 4
+    assert len({axes.get_ylim() for axes in rows[1::2]}) == 1
+    said = [line for axes in rows[::2] for line in lines(axes)]
+    assert {line for line in said if not line.startswith("_")} == set(tables)
+    figure.draw_without_rendering()
+    one, other = (axes.get_legend().get_window_extent() for axes in rows[::2])
+    assert not one.overlaps(other)
+    assert all(box.x0 >= 0 and box.x1 <= figure.bbox.x1 for box in (one, other))
+
+
 @pytest.mark.parametrize("draw", DRAWN)
 def test_without_numbers_there_is_no_figure(draw):
     column = DRAWN[draw]

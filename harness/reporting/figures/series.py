@@ -90,25 +90,28 @@ def running_goodput(
 
 @mpl.rc_context(LOOK)
 def density_throughput(series: Series, title: str = "") -> Figure:
-    """Density and samples/s of every step, a column of panels for each group of methods."""
+    """Density and samples/s of every step, a pair of panels for each group of methods."""
     _known(series, "density")
     groups = panels(series)
-    figure = sheet(title, 4.6 + 0.3 * len(groups), 7.0 + 2.2 * (len(groups) - 1))
-    all_axes = figure.subplots(2, len(groups), sharex=True, sharey="row", squeeze=False)
+    figure = sheet(title, 1.5 * PANEL_IN * len(groups) + FRAME_IN)
+    rows = figure.subplots(2 * len(groups), 1, sharex=True)
+    values = pd.concat([table.density for table in series.values()])
     looks = styles(series)
-    for (upper, lower), group in zip(all_axes.T, groups, strict=True):
+    for upper, lower, group in zip(rows[::2], rows[1::2], groups, strict=True):
+        if upper is not rows[0]:
+            upper.sharey(rows[0])
+            lower.sharey(rows[1])
         for method in group:
             _line(upper, method, looks[method], series[method], "step", "density")
             _line(lower, method, looks[method], series[method], "step", "throughput")
-        lower.set_xlabel("step")
-        lower.set_ylim(bottom=0)
-        columns = 3 if len(groups) == 1 else 2
-        lower.legend(loc="upper center", bbox_to_anchor=(0.5, -0.25), ncols=columns, fontsize=8)
-    all_axes[0, 0].set_ylabel("density")
-    all_axes[1, 0].set_ylabel("samples/s")
-    values = pd.concat([table.density for table in series.values()])
-    logarithmic(all_axes[0, 0].yaxis, values.min(), values.max())
-    return figure
+        logarithmic(upper.yaxis, values.min(), values.max())
+        upper.set_ylabel("density")
+        lower.set_ylabel("samples/s")
+        if len(groups) > 1:
+            upper.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), fontsize=8)
+    rows[1].set_ylim(bottom=0)
+    rows[-1].set_xlabel("step")
+    return legend(figure, rows[0]) if len(groups) == 1 else figure
 
 
 def _over_time(

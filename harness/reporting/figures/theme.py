@@ -33,6 +33,7 @@ LOOK: Any = {
 TARGET: Any = {"color": "0.25", "linewidth": 1.2, "linestyle": (0, (6, 2, 1, 2)), "zorder": 1.5}
 SHEET_LETTERS = 96  # of a legend, side by side
 HANDLE_LETTERS = 10  # that a legend's line takes before its label, with the gaps
+LEGEND_ROWS, LEGEND_ROW_IN = 2, 0.2  # for which sheets have room; what each more takes
 MOST_POINTS = 400  # of a line, which is no wider in dots
 FINER_THAN_SEEN = re.compile(rb"(\d{2,}\.\d\d)\d+")  # of places in an svg, which are points
 FAR = 8  # an axis whose ends differ by this factor is logarithmic
@@ -71,6 +72,8 @@ def legend_of(figure: Figure, handles: Mapping[str, Any]) -> Figure:
     widths = [len(label) + HANDLE_LETTERS for label in handles]
     one_row = sum(widths) <= letters
     columns = len(widths) if one_row else max(1, min(4, int(letters // max(widths))))
+    more = max(0, -(-len(widths) // columns) - LEGEND_ROWS)
+    figure.set_figheight(figure.get_figheight() + more * LEGEND_ROW_IN)
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
     return figure
 
