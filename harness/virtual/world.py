@@ -6,9 +6,9 @@ run is the same every time (a conservative simulation: Chandy and Misra, 1979). 
 processes of their own share nothing: each has its own random numbers, put in place when one of its
 threads runs.
 
-They are greenlets of one thread of the kernel, which change turns in about a microsecond where
-threads of the kernel take twenty and more. What is kept by contextvars is each one's own, as it is
-of threads; what torch keeps by the kernel's thread is put back, or no thread waits inside of it.
+They are greenlets of one thread of the kernel: a turn changes in half a microsecond, where two
+threads of the kernel that hand a lock over take ten. What contextvars keep is each greenlet's own,
+as it is each thread's. Whether torch keeps gradients is put back; nobody waits under autocast.
 """
 
 import threading
