@@ -6,7 +6,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 SCALE := laptop
-# Machines of tests, side by side: a third of the time of whole runs is waiting, so two processors take three.
+# Machines of tests, side by side. Whole runs wait at times: with three, two processors are busy for nine tenths of the time and more.
 MACHINES := 3
 SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder --tx '$(MACHINES)*popen//python=$(RUN) -m tests.machine'
 SHORT := not launch and not network and not timed and not long and not faults

@@ -39,7 +39,7 @@ def announced(runs: list[Settings]) -> Announced:
 def _added(estimate: Estimate) -> str:
     try:
         return machine_share.said(estimate.over_packets())
-    except Exception:  # as above
+    except Exception:  # a prediction that fails says nothing of the runs
         return ""
 
 

@@ -225,8 +225,7 @@ def test_kernels_are_compiled_before_anything_is_timed():
 
 COLD = """
 from compressors import kernels
-from harness import machine_share, plan
-from harness.announce import announced
+from harness import plan
 from harness.config import sweep
 from harness.preview import composed
 from harness.virtual.workers import SimulatedWorkers
