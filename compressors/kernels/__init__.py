@@ -4,13 +4,15 @@ What cannot be compiled here, or is not right, is not used: callers then take nu
 results. Compiled code is cached on disk; the first use on a machine takes half a minute of a core.
 """
 
+import fcntl
 import functools
 import hashlib
 import importlib
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +27,9 @@ from torch import Tensor
 NAMES = ("native", "ranking", "signs", "quantise", "casts", "scatter", "lowrank", "chunks")
 INDEX_END = 1 << 31  # positions are counted in int32
 CHOICE = "GRADNET_KERNELS"  # environment variable; `numpy`: compile nothing, results are equal
+LOCATORS = "NUMBA_CACHE_LOCATOR_CLASSES"
 TEST_SIZE = 1000  # elements; not a multiple of a block
+COMPILED, COMPILING = "compiled", "lock"  # files of a cache: that all is there, who makes it
 
 
 class Found(NamedTuple):
@@ -142,7 +146,7 @@ def to_compile() -> bool:
     if os.environ.get(CHOICE) == "numpy" or find_spec("numba") is None:
         return False
     cache = _cache()
-    return cache is None or not any(cache.rglob("*.nbi"))
+    return cache is None or not (cache / COMPILED).exists()
 
 
 @functools.cache
@@ -152,17 +156,35 @@ def _loaded() -> tuple[Compiled | None, str]:
     reason = ""
     for cache in (_cache(), None):
         try:
-            from compressors.kernels import trial
-
-            modules: list[Any] = _imported(cache)
-            for compress in (True, False) if _has_compress() else (False,):
-                found = Compiled(*modules, compress)  # type: ignore[call-arg]
-                if _selects(found) and trial.agrees(found):
-                    return found, f"numba, {'compress' if compress else 'mask'}"
-            return None, "numpy: the compiled kernels gave other results"
+            with _one_compiles(cache):
+                return _tried(_imported(cache))
         except Exception as error:  # whatever a compiler may raise: numpy does the same
             reason = f"numpy: {type(error).__name__}: {error}".splitlines()[0]
     return None, reason
+
+
+def _tried(modules: Sequence[Any]) -> tuple[Compiled | None, str]:
+    """The kernels of `modules` if they are right, each compiled by now; and what `path` says."""
+    from compressors.kernels import trial
+
+    for compress in (True, False) if _has_compress() else (False,):
+        found = Compiled(*modules, compress)  # type: ignore[call-arg]
+        if _selects(found) and trial.agrees(found):
+            return found, f"numba, {'compress' if compress else 'mask'}"
+    return None, "numpy: the compiled kernels gave other results"
+
+
+@contextmanager
+def _one_compiles(cache: Path | None) -> Iterator[None]:
+    """Processes that begin together wait for the first, and load what it has compiled."""
+    if cache is None or (cache / COMPILED).exists():
+        yield
+        return
+    with (cache / COMPILING).open("w") as lock:
+        with suppress(OSError):  # of a file system without locks: each compiles
+            fcntl.flock(lock, fcntl.LOCK_EX)  # which ends with the process that has it
+        yield
+        (cache / COMPILED).touch()
 
 
 def _imported(cache: Path | None) -> list[ModuleType]:
@@ -173,7 +195,28 @@ def _imported(cache: Path | None) -> list[ModuleType]:
         os.environ["NUMBA_CACHE_DIR"] = str(cache)
     for name in ("vectors", *NAMES):
         sys.modules.pop(f"{__name__}.{name}", None)
-    return [importlib.import_module(f"{__name__}.{name}") for name in NAMES]
+    with _placed(cache):
+        return [importlib.import_module(f"{__name__}.{name}") for name in NAMES]
+
+
+@contextmanager
+def _placed(cache: Path | None) -> Iterator[None]:
+    """Numba asks where a function's code is kept when the function is defined."""
+    if cache is None:
+        yield
+        return
+    from numba import config
+
+    before = os.environ.get(LOCATORS)
+    os.environ[LOCATORS] = f"{__name__}.place.OfEqualSources"
+    config.reload_config()
+    try:
+        yield
+    finally:
+        del os.environ[LOCATORS]  # which a child that knows nothing of us would have, too
+        if before is not None:
+            os.environ[LOCATORS] = before
+        config.reload_config()
 
 
 def _cache() -> Path | None:

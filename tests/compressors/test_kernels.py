@@ -1,5 +1,8 @@
 """The compiled kernels have the results of numpy, bit for bit, on every path and when they fail."""
 
+import fcntl
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -23,6 +26,7 @@ from compressors.topk_select import (
     take_largest_,
 )
 from tests.compressors.test_topk_select import INPUTS
+from tests.launching import ROOT, afresh
 
 SIZES = (1, 15, 63, 64, 65, 1000, 4096, 100_001)
 
@@ -240,5 +244,42 @@ def test_it_is_known_before_whether_there_is_something_to_compile(
     assert not kernels.to_compile()
     monkeypatch.delenv(kernels.CHOICE)
     [kept] = (tmp_path / "gradnet").iterdir()
-    (kept / "a.nbi").touch()
+    (kept / "a.nbi").touch()  # by a process that is not yet done
+    assert kernels.to_compile()
+    (kept / kernels.COMPILED).touch()
     assert not kernels.to_compile()
+
+
+def may_compile(cache: Path) -> bool:
+    """Whether a process that asks now would not have to wait."""
+    with (cache / kernels.COMPILING).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def test_one_process_compiles_and_the_others_wait_for_it(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), kernels._one_compiles(tmp_path):
+        raise RuntimeError("is ended by a signal")
+    assert may_compile(tmp_path)
+    with kernels._one_compiles(tmp_path):
+        assert not may_compile(tmp_path)
+    with kernels._one_compiles(tmp_path):  # all is there
+        assert may_compile(tmp_path)
+    with kernels._one_compiles(None):
+        pass
+
+
+def test_equal_sources_are_compiled_once_wherever_they_lie(tmp_path: Path) -> None:
+    kernels.compiled()
+    cache = kernels._cache()
+    assert cache
+    shutil.copytree(ROOT / "compressors", tmp_path / "compressors")
+    before = {path: path.stat().st_mtime_ns for path in cache.iterdir()}
+    said = "from compressors import kernels; print(kernels.__file__, kernels.path())"
+    done = afresh([sys.executable, "-c", said], cwd=tmp_path)
+    there = tmp_path / "compressors/kernels/__init__.py"
+    assert done.stdout == f"{there} {kernels.path()}\n", done
+    assert {path: path.stat().st_mtime_ns for path in cache.iterdir()} == before
