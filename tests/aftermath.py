@@ -1,18 +1,17 @@
 """What a fault must leave: nothing of its run, the truth on disk, earlier runs as they were."""
 
-import fcntl
 import json
 import os
 import shutil
 import socket
 import subprocess
-import termios
 import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from tests import fork_server
 from tests.faults import STEPS_BEFORE_GATE
 from tests.launching import ROOT, TINY, command, harness, popen, processes, runs, until
 from tests.records_by_hand import seal
@@ -48,8 +47,9 @@ def traces(runner: int) -> Traces:
 def traces_of_run(runner: int, hit: int = 0) -> Traces:
     """Without the processes that go on with the next run of a sweep, unless `hit` is one."""
     seen = traces(runner)
-    for goes_on in {runner, *processes(FORKS)} & set(seen.processes) - {hit}:
-        del seen.processes[goes_on]
+    goes_on = {runner, *processes(FORKS), *processes(fork_server.SPARE)}
+    for each in goes_on & set(seen.processes) - {hit}:
+        del seen.processes[each]
     return seen
 
 
@@ -103,11 +103,6 @@ def _of_later_runs(seen: Traces, alive: dict[int, tuple[int, int]]) -> set[int]:
     return later
 
 
-def _at_its_terminal() -> None:
-    """Take standard input as what a shell gives."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
 class Scene:
     """A sweep with one finished run (seed 0), and a gate that holds the others at a step."""
 
@@ -131,12 +126,15 @@ class Scene:
         self,
         *overrides: str,
         before: Sequence[str] = (),
+        inside: int | None = None,
         terminal: int | None = None,
         **environment: str,
     ) -> subprocess.Popen[str]:
-        """The sweep, as a user starts it: in a shell, by `before`, or at a `terminal`."""
+        """The sweep, as a user starts it: in a shell, by `before`, or at a `terminal`.
+
+        With `inside`, in the user and mount namespaces of that process.
+        """
         own = {"TMPDIR": str(self.temporary), "GATE": str(self.gate)}
-        at_terminal = {"preexec_fn": _at_its_terminal} if terminal else {}
         process = popen(
             [*before, *command("-m", *GATED, *overrides, results=self.results)],
             cwd=ROOT,
@@ -145,7 +143,8 @@ class Scene:
             stdout=terminal or subprocess.PIPE,
             stderr=terminal or subprocess.STDOUT,
             start_new_session=True,
-            **at_terminal,
+            inside=inside,
+            at_terminal=terminal is not None,
         )
         self._started.append(process)
         return process

@@ -12,12 +12,15 @@ loses a question costs 5 s unless it is told otherwise, within the 5 s that a co
 import gc
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from tests import fork_server, machine
+from harness.runner import fork_server as product
+from tests import fork_server, launching, machine
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -43,6 +46,13 @@ def _own_environment() -> Iterator[None]:
     """
     yield
     _first_environment()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _forked_supervisors() -> None:
+    """A run within the tests' process has its supervisor from what is imported already."""
+    popen = {"Popen": launching.popen_by_product}
+    product.subprocess = SimpleNamespace(**vars(subprocess) | popen)  # type: ignore[attr-defined]
 
 
 def _first_environment() -> None:

@@ -23,10 +23,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from ctypes import CDLL
+from ctypes import CDLL, get_errno
 from functools import cache
 from multiprocessing import util
 from pathlib import Path
@@ -89,16 +90,30 @@ FREE = {"TMPDIR", "GATE", "GATE_AT", "GATE_RANK", "GRADNET_DATA", "PYTEST_CURREN
 FRESH = "TESTS_FRESH"  # in the environment: nothing is forked, as where memory is scarce
 OPTIONS = {"stdin", "stdout", "stderr", "text", "cwd", "env", "process_group", "start_new_session"}
 MOST_BYTES = 1 << 17  # of what is asked for
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE = 36, 4
+SPARES = 2  # of a command: a second one for laws that kill the first
+SPARE = "tests: a spare process"  # its title, until it is used
 PATH = "PYTHONPATH"
 KERNELS = "GRADNET_KERNELS"  # which of ours it takes
 
 
 class Forked(subprocess.Popen):
-    """A command forked by the process at the other end of the socket `by`."""
+    """A command forked by the process at the other end of the socket `by`.
 
-    def __init__(self, by: socket.socket, command: Sequence[str | Path], **options: Any) -> None:
+    With `inside`, in the user and mount namespaces of that process; with `at_terminal`, its
+    standard input is the terminal of its session.
+    """
+
+    def __init__(
+        self,
+        by: socket.socket,
+        command: Sequence[str | Path],
+        inside: int | None = None,
+        at_terminal: bool = False,
+        **options: Any,
+    ) -> None:
         self._by = by
+        self._where = {"inside": inside, "at_terminal": at_terminal}
         super().__init__(command, **options)
 
     def _execute_child(self, args: list[str], *options: Any) -> None:
@@ -111,6 +126,7 @@ class Forked(subprocess.Popen):
             "environment": {key: str(value) for key, value in (env or os.environ).items()},
             "session": session,
             "group": group,
+            **self._where,
         }
         streams = [own if told == -1 else told for own, told in enumerate((stdin, stdout, stderr))]
         socket.send_fds(self._by, [json.dumps(asked).encode()], streams)
@@ -149,12 +165,14 @@ def is_python(command: Sequence[str | Path], **options: Any) -> bool:
 
 def is_served(command: Sequence[str | Path], **options: Any) -> bool:
     """Whether a fork is what a fresh process would be: it has imported what that would import."""
+    from harness.records.environment import ALLOCATOR
+
     if FRESH in os.environ:
         return False
     if command[:2] != [sys.executable, "-m"] or str(command[2]).split(".")[0] != "harness":
         return False
-    wanted = options.get("env") or os.environ
-    differs = {key for key, _ in set(wanted.items()) ^ set(environment().items())}
+    wanted = set((options.get("env") or os.environ).items()) - set(ALLOCATOR.items())
+    differs = {key for key, _ in wanted ^ set(environment().items())}
     return set(options) <= OPTIONS and differs <= FREE
 
 
@@ -227,43 +245,63 @@ def _begin() -> None:
 
 def _command(asked: dict[str, Any], streams: list[int], writing: int) -> NoReturn:
     """Tell our process id to `writing` once all is as asked, and do the command."""
-    product = sys.modules.get(FORK_SERVER)
-    spare = _Spare(streams) if product else None
+    if asked.get("inside"):
+        _enter(asked["inside"])
+    product = sys.modules.get(FORK_SERVER) if asked["command"][2] != FORK_SERVER else None
+    spares = _Spares(streams) if product else None
     if asked["session"]:
         os.setsid()
     elif asked["group"] not in (None, -1):
         os.setpgid(0, asked["group"])
+    if asked.get("at_terminal"):
+        fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
     os.write(writing, os.getpid().to_bytes(8))
     os.close(writing)
     threads = asked["environment"].get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0))
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(int(threads))  # the fork server itself has one
-    if product and spare:
-        product.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": spare.become})
+    if product and spares:
+        product.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": spares.become})
     if asked["command"][2] in POOLS:
         util.spawnv_passfds = _SparePool(asked, streams, int(threads)).become
     _run(asked, streams)
 
 
-class _Spare:
-    """A child that has done nothing yet, to become what forks supervisors."""
+def _enter(holder: int) -> None:
+    """Into the namespaces of the process `holder`, as nsenter does."""
+    libc = CDLL(None, use_errno=True)
+    for kind in ("user", "mnt"):
+        path = f"/proc/{holder}/ns/{kind}"
+        if not os.path.samefile(path, f"/proc/self/ns/{kind}"):
+            place = os.open(path, os.O_RDONLY)
+            if libc.setns(place, 0):
+                raise OSError(get_errno(), f"setns to {path}")
+            os.close(place)
+    libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # as after an exec: /proc/self is its own
+
+
+class _Spares:
+    """Children that have done nothing yet, to become what forks supervisors, one after another."""
 
     def __init__(self, streams: list[int]) -> None:
-        self.socket, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
-        with theirs:
-            if os.fork() == 0:
-                self.socket.close()
-                for each in streams:
-                    os.close(each)
-                _wait(theirs)
-        self.used = False
+        self._sockets: list[socket.socket] = []
+        for _ in range(SPARES):
+            ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+            with theirs:
+                if os.fork() == 0:
+                    for each in (ours, *self._sockets):
+                        each.close()
+                    for stream in streams:
+                        os.close(stream)
+                    setproctitle(SPARE)
+                    _wait(theirs)
+            self._sockets.append(ours)
 
     def become(self, command: list[str], **options: Any) -> subprocess.Popen:
-        """Its process; a fresh one where it is asked for once more."""
-        if self.used:
+        """The process of one; a fresh one where there is none left."""
+        if not self._sockets:
             return subprocess.Popen(command, **options)
-        self.used = True
-        return Forked(self.socket, command, **options)
+        return Forked(self._sockets.pop(), command, **options)
 
 
 class _SparePool:

@@ -1,11 +1,14 @@
 """Starts the product as a user does, and looks for what it may have left behind."""
 
+import fcntl
 import json
 import os
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +43,38 @@ def command(*overrides: str, results: Path) -> list[str]:
     return [sys.executable, "-m", "harness", *overrides, f"results={results}", "report=false"]
 
 
-def popen(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[str]:
-    """subprocess.Popen with text; commands of ours are forked where that makes no difference."""
+def popen(
+    command: Sequence[str | Path],
+    inside: int | None = None,
+    at_terminal: bool = False,
+    **options: Any,
+) -> subprocess.Popen[str]:
+    """subprocess.Popen with text; commands of ours are forked where that makes no difference.
+
+    With `inside`, in the user and mount namespaces of that process; with `at_terminal`, standard
+    input is what a shell gives.
+    """
+    options["text"] = True
     if fork_server.is_served(command, **options):
-        return fork_server.Forked(fork_server.server(), command, text=True, **options)
-    return subprocess.Popen(command, text=True, **options)
+        return fork_server.Forked(fork_server.server(), command, inside, at_terminal, **options)
+    if at_terminal:
+        options["preexec_fn"] = partial(fcntl.ioctl, 0, termios.TIOCSCTTY, 0)
+    return subprocess.Popen([*(nsenter(inside) if inside else []), *command], **options)
+
+
+def popen_by_product(command: Sequence[str], **options: Any) -> subprocess.Popen:
+    """In place of subprocess.Popen where the product, within tests, starts what forks for it."""
+    if fork_server.is_served(command, **options):
+        return fork_server.Forked(fork_server.server(), command, **options)
+    return subprocess.Popen(command, **options)
+
+
+def nsenter(holder: int) -> list[str]:
+    """What a command begins with, to be done in the namespaces of the process `holder`."""
+    ours, theirs = (os.readlink(f"/proc/{each}/ns/user") for each in ("self", holder))
+    user = ["--user", "--preserve-credentials"] if ours != theirs else []
+    folder = ["sh", "-c", 'cd "$0" && exec "$@"', str(ROOT)]  # which is another there
+    return ["nsenter", "--target", str(holder), "--mount", *user, *folder]
 
 
 def completed(

@@ -18,8 +18,8 @@ Start = Callable[..., subprocess.Popen]
 VIRTUAL = ("network=simulated", "steps=4", "eval_every=2", *TINY[2:4], *DETERMINED, "report=false")
 SWEEP = ("-m", "seed=0,1", "optimizer.lr=0.1,1e30", *VIRTUAL)
 COMMANDS = {
-    "nothing to report": ["harness.report", "results"],
-    "an option that is none": ["harness.reproduce", "dc2", "--nothing"],
+    "nothing to report": ["harness.report"],
+    "an option that is none": ["harness", "--nothing"],
     "a sweep of which half fails": ["harness", *SWEEP],
 }
 TELLS = """
@@ -48,9 +48,9 @@ def outcome(start: Start, words: list[str], folder: Path) -> tuple:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     module, *rest = words
-    where = [f"results={folder / 'results'}"] if module == "harness" else []
+    where = "{}" if module == "harness.report" else "results={}"
     pipe = subprocess.PIPE
-    command = [sys.executable, "-m", module, *rest, *where]
+    command = [sys.executable, "-m", module, *rest, where.format(folder / "results")]
     process = start(command, cwd=ROOT, stdout=pipe, stderr=pipe)
     output, errors = process.communicate(timeout=120)
     told = [line for line in errors.splitlines() if "ETA" not in line]  # now and then

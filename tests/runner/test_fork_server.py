@@ -30,7 +30,7 @@ def test_runs_share_what_has_been_imported_until_their_surroundings_change(
     first = forks()
     states.add(ended(tmp_path, 1).state)
     assert forks() == first
-    monkeypatch.setenv("GRADNET_TEST", "changed")
+    monkeypatch.setenv("GRADNET_DATA", str(tmp_path))
     states.add(ended(tmp_path, 2).state)
     second = forks()
     assert second != first and first not in processes(TITLE)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.aftermath import PLAIN, SETTLED, SOON_S, Scene, finished_run, status, traces
-from tests.launching import ROOT, command, until
+from tests.launching import command, completed, nsenter, until
 
 pytestmark = pytest.mark.launch
 
@@ -29,10 +29,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Disk:
     """A small file system of its own at `place`, which only processes `inside` see there."""
 
-    def __init__(self, holder: int, place: Path, user: Sequence[str]) -> None:
-        namespaces = ["--user", "--preserve-credentials"] if user else []
-        enter = ["nsenter", "--target", str(holder), "--mount", *namespaces]
-        self.inside = [*enter, "sh", "-c", 'cd "$0" && exec "$@"', str(ROOT)]
+    def __init__(self, holder: int, place: Path) -> None:
+        self.holder = holder
         self.seen = Path(f"/proc/{holder}/root{place}")  # from here
         self._ballast = self.seen / "ballast"
 
@@ -60,7 +58,7 @@ def disk(place: Path, user: Sequence[str]) -> Iterator[Disk]:
     )
     assert holder.stdout and holder.stdout.readline() == "mounted\n"
     try:
-        yield Disk(holder.pid, place, user)
+        yield Disk(holder.pid, place)
     finally:
         holder.communicate()
 
@@ -71,7 +69,7 @@ def test_a_disk_that_fills_up_fails_the_run_and_spares_the_others(
 ) -> None:
     with Scene(tmp_path, None) as scene, disk(scene.results, USERS[user]) as small:
         scene.keep(finished, small.seen)
-        running = scene.start(*SWEEP, before=small.inside)
+        running = scene.start(*SWEEP, inside=small.holder)
         run = scene.under_way(small.seen)
         seen = traces(running.pid)
         small.fill()
@@ -84,15 +82,15 @@ def test_a_disk_that_fills_up_fails_the_run_and_spares_the_others(
         assert output.count("Traceback") <= 1, output  # of the worker that found out
         scene.check(seen)
         small.empty()
-        again = scene.start(*SWEEP[:-1], "seed=0,1", before=small.inside)
+        again = scene.start(*SWEEP[:-1], "seed=0,1", inside=small.holder)
         output, _ = again.communicate(timeout=4 * SOON_S)
         assert "skipped" in output and status(run)["state"] in SETTLED, output
 
 
-def refused(results: Path, before: Sequence[str] = ()) -> str:
+def refused(results: Path, before: Sequence[str] = (), inside: int | None = None) -> str:
     """The one line that the command says instead of starting anything there."""
     line = [*before, *command(*PLAIN, "steps=1", results=results)]
-    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=2 * SOON_S)
+    done = completed(line, 2 * SOON_S, inside=inside)
     said = (done.stdout + done.stderr).strip()
     assert done.returncode == 1 and len(said.splitlines()) == 1, said
     assert said.startswith("harness: results must be a folder that can be written"), said
@@ -104,10 +102,10 @@ def test_a_full_or_read_only_disk_is_told_before_anything_starts(tmp_path: Path)
     results = tmp_path / "results"
     with disk(results, []) as small:
         small.fill()
-        assert NO_ROOM in refused(results, small.inside)
+        assert NO_ROOM in refused(results, inside=small.holder)
         read_only = ["mount", "-o", "remount,ro", str(results)]
-        subprocess.run([*small.inside, *read_only], check=True)
-        assert "Read-only file system" in refused(results, small.inside)
+        subprocess.run([*nsenter(small.holder), *read_only], check=True)
+        assert "Read-only file system" in refused(results, inside=small.holder)
         assert [path.name for path in small.seen.iterdir()] == ["ballast"]
 
 
