@@ -5,8 +5,7 @@ import time
 from dataclasses import dataclass
 
 from compressors.base import Bucket, Compressor, Reduced, Workers
-
-STEPS_BEFORE_GATE = 3
+from tests.launching import STEPS_BEFORE_GATE
 
 
 @dataclass

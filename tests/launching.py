@@ -16,6 +16,7 @@ from tests import fork_server
 
 ROOT = Path(__file__).resolve().parents[1]
 DEADLINE_S = 60
+STEPS_BEFORE_GATE = 3  # of a run that waits at a law's gate
 
 # What a machine that others use as well does to a run that works.
 BUSY = (

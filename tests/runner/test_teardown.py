@@ -1,4 +1,4 @@
-"""Leaving with work still in flight: no abort, no hang, in a hundred launches."""
+"""Leaving with work still in flight: no abort, no hang, launch after launch."""
 
 import multiprocessing
 import os
@@ -20,7 +20,7 @@ from harness.engine.exchange.workers import Workers
 from harness.engine.training import worker
 from tests.ranks import free_port
 
-LAUNCHES, AT_ONCE = 100, 2
+AT_ONCE = 2
 DEADLINE_S = 60
 
 
@@ -54,9 +54,10 @@ def _leave_busy(rank: int, port: int) -> None:
 
 
 @pytest.mark.launch
-def test_a_hundred_launches_end_well_with_work_in_flight():
+@pytest.mark.parametrize("launches", [20, pytest.param(100, marks=pytest.mark.faults)])
+def test_launches_end_well_with_work_in_flight(launches):
     context = multiprocessing.get_context("fork")
-    for _ in range(LAUNCHES // AT_ONCE):
+    for _ in range(launches // AT_ONCE):
         ranks = []
         for _ in range(AT_ONCE):
             port = free_port()
