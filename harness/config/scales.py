@@ -3,18 +3,20 @@
 With a scale on the command line, or in the experiment, there is nothing to choose.
 """
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from harness.config import sweep
 from harness.config.run import Run
 from harness.config.settings import BadSetting, Settings
 
 PAPER, LAPTOP, AUTO = "paper", "laptop", "auto"
+OF_SCALE = re.compile(r"\$\{[^}]*\bscale\b")  # an interpolation
 
 
 class Described(NamedTuple):
@@ -57,10 +59,14 @@ def _chosen(commands: Sequence[Sequence[str]]) -> tuple[list[str], str]:
     if any(_says_scale(each) for each in asked):
         return [], ""
     try:
-        paper = [kind for command in asked for kind in _kinds(command)]  # where none is said
+        composed = [kind for command in asked for kind in _kinds(command)]  # where none is said
     except sweep.OnlyAStandIn:
         return [f"scale={LAPTOP}"], f"scale={LAPTOP}: the paper's model or data is not published"
-    laptop = [kind for command in asked for kind in _kinds([*command, f"scale={LAPTOP}"])]
+    if not any(map(may_depend_on_scale, composed)):
+        return [], ""
+    paper = [sweep.plain_settings(each) for each in composed]
+    at_laptop = ([*command, f"scale={LAPTOP}"] for command in asked)
+    laptop = [sweep.plain_settings(kind) for command in at_laptop for kind in _kinds(command)]
     if _without_scale(paper) == _without_scale(laptop):
         return [], ""
     why = next(filter(None, map(lacks, paper)), "")
@@ -87,12 +93,23 @@ def _says_scale(arguments: Sequence[str]) -> bool:
     return bool(composed.hydra.runtime.choices["scale"] != PAPER)
 
 
-def _kinds(arguments: Sequence[str]) -> list[Settings]:
-    """Settings of one run for each set of runs that differ in method or seed alone."""
+def may_depend_on_scale(config: DictConfig) -> bool:
+    """False where no choice is named by the scale and no value refers to it.
+
+    `config` is composed at the paper's.
+    """
+    choices = {**config.hydra.runtime.choices, "scale": None}
+    if any(PAPER in str(choice) for choice in choices.values()):
+        return True
+    return bool(OF_SCALE.search(str(OmegaConf.to_container(config, resolve=False))))
+
+
+def _kinds(arguments: Sequence[str]) -> list[DictConfig]:
+    """Configuration of one run for each set of runs that differ in method or seed alone."""
     kinds: dict[tuple[str, ...], list[str]] = {}
     for choice in sweep.choices(arguments):
         kinds.setdefault(tuple(each for each in choice if not _is_of_a_method(each)), choice)
-    return [sweep.plain_settings(sweep.load(choice)) for choice in kinds.values()]
+    return [sweep.load(choice) for choice in kinds.values()]
 
 
 def _is_of_a_method(override: str) -> bool:
