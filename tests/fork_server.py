@@ -150,8 +150,12 @@ def server(has: str = "project") -> socket.socket:
     CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
     command = [sys.executable, "-m", __name__, has]
+    started = {"cwd": ROOT, "stdin": theirs, "env": environment() | ALLOCATOR}
     with theirs:
-        subprocess.Popen(command, cwd=ROOT, stdin=theirs, env=environment() | ALLOCATOR)
+        if has == "project":  # what others' packages cost is paid once
+            Forked(server("libraries"), command, **started)
+        else:
+            subprocess.Popen(command, **started)
     return ours
 
 

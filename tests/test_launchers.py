@@ -47,12 +47,12 @@ def test_every_launcher_has_the_status_and_the_report_of_the_serial_one(tmp_path
 
 @pytest.mark.launch
 def test_runs_side_by_side_train_once(tmp_path: Path) -> None:
-    """Three that begin together: one trains, two wait for what it did."""
+    """Two that begin together: one trains, the other waits for what it did."""
     more = ("optimizer.lr=0.01", "reuse_training=true", "checkpoint_every=null", "report=false")
-    rates = ("profile.rate_mbit=10,20,30", "hydra.launcher.n_jobs=3")
+    rates = ("profile.rate_mbit=10,20", "hydra.launcher.n_jobs=2")
     code, said = sweep("joblib", tmp_path, *more, *rates)
-    assert code == 0 and said.count("succeeded: ") == 3
-    assert said.count("timed by the training of ") == 2
+    assert code == 0 and said.count("succeeded: ") == 2
+    assert said.count("timed by the training of ") == 1
     assert not list(tmp_path.glob(".*.lock"))
 
 
