@@ -288,24 +288,31 @@ class _Spares:
     """Children that have done nothing yet, to become what forks supervisors, one after another."""
 
     def __init__(self, streams: list[int]) -> None:
-        self._sockets: list[socket.socket] = []
+        self._unused: dict[int, socket.socket] = {}  # by process id
         for _ in range(SPARES):
             ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
             with theirs:
-                if os.fork() == 0:
-                    for each in (ours, *self._sockets):
+                if (pid := os.fork()) == 0:
+                    for each in (ours, *self._unused.values()):
                         each.close()
                     for stream in streams:
                         os.close(stream)
                     setproctitle(SPARE)
                     _wait(theirs)
-            self._sockets.append(ours)
+            self._unused[pid] = ours
+        atexit.register(self._end)
 
     def become(self, command: list[str], **options: Any) -> subprocess.Popen:
         """The process of one; a fresh one where there is none left."""
-        if not self._sockets:
+        if not self._unused:
             return subprocess.Popen(command, **options)
-        return Forked(self._sockets.pop(), command, **options)
+        return Forked(self._unused.popitem()[1], command, **options)
+
+    def _end(self) -> None:
+        """Before the command ends: nobody else would wait for them."""
+        for pid, ours in self._unused.items():
+            ours.close()
+            os.waitpid(pid, 0)
 
 
 class _SparePool:

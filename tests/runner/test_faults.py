@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.aftermath import PLAIN, SETTLED, SOON_S, Scene, status, traces
+from tests.aftermath import PLAIN, SETTLED, SOON_S, Scene, remains, status, traces
 from tests.launching import processes, runs, until
 
 pytestmark = [pytest.mark.launch, pytest.mark.timeout(600)]
@@ -116,13 +116,9 @@ def test_a_run_that_is_hit_says_by_what_and_leaves_nothing(
         assert told["state"] in states, output
         assert re.search(said, told["error"] or ""), told["error"]
         assert "Traceback" not in output.partition("--- traceback of rank")[0], output
-        until(lambda: not set(seen.processes) & set(alive()), "its processes end", SOON_S)
+        until(lambda: not remains(seen), "its processes end", SOON_S)
         assert not scene.left_behind()
         does_it_again(scene, (*PLAIN, *SOON))
-
-
-def alive() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
 
 
 TINY_SHM = 'mount -t tmpfs -o size=4k tmpfs /dev/shm && cat /dev/zero > /dev/shm/full; exec "$@"'
