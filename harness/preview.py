@@ -76,7 +76,7 @@ def composed(overrides: Sequence[str]) -> tuple[Settings, str]:
         found = chosen(overrides)
         with sweep.hydra():
             config = sweep.load(found)
-    return sweep.plain_settings(config), str(config.hydra.runtime.choices["profile"])
+        return sweep.plain_settings(config), str(config.hydra.runtime.choices["profile"])
 
 
 def looks_s(seconds: float) -> np.ndarray:

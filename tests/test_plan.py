@@ -235,7 +235,7 @@ from harness.preview import composed
 from harness.virtual.workers import SimulatedWorkers
 
 def told():
-    print("warm" if kernels._loaded.cache_info().currsize else "cold")
+    print("warm" if kernels._known else "cold")
 
 begin, seen = SimulatedWorkers.begin, []
 def begins(workers, told_s=None):

@@ -5,7 +5,6 @@ results. Compiled code is cached on disk; the first use on a machine takes half 
 """
 
 import fcntl
-import functools
 import hashlib
 import importlib
 import os
@@ -16,6 +15,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -93,6 +93,8 @@ class Compiled(NamedTuple):
         return Found(kept.where[:k], kept.values[:k])
 
 
+_loading = Lock()
+_known: list[tuple["Compiled | None", str]] = []  # of this process: at most one
 NOTHING = Found(np.empty(0, np.int32), np.empty(0, np.float32))
 
 
@@ -119,7 +121,7 @@ _own, _best = Scratch(), Scratch()
 
 def compiled() -> Compiled | None:
     """The compiled kernels, None when there are none; fork only after the first call."""
-    return _loaded()[0]
+    return _once()[0]
 
 
 def of(x: Tensor) -> Compiled | None:
@@ -138,7 +140,7 @@ def addresses(tensors: Sequence[Tensor], nbytes: int) -> np.ndarray:
 
 def path() -> str:
     """Name of the active code path, with the reason when it is numpy."""
-    return _loaded()[1]
+    return _once()[1]
 
 
 def to_compile() -> bool:
@@ -149,7 +151,15 @@ def to_compile() -> bool:
     return cache is None or not (cache / COMPILED).exists()
 
 
-@functools.cache
+def _once() -> tuple[Compiled | None, str]:
+    """What is loaded, by the first thread that asks; the others wait for it."""
+    if not _known:
+        with _loading:
+            if not _known:
+                _known.append(_loaded())
+    return _known[0]
+
+
 def _loaded() -> tuple[Compiled | None, str]:
     if os.environ.get(CHOICE) == "numpy":
         return None, f"numpy: {CHOICE} asks for it"

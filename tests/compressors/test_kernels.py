@@ -185,7 +185,7 @@ def test_moments_of_sums_are_those_of_torch(
 def load(monkeypatch: pytest.MonkeyPatch) -> tuple[kernels.Compiled | None, str]:
     """What a process would find at its first use."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", "")  # is put back, however the load leaves it
-    return kernels._loaded.__wrapped__()
+    return kernels._loaded()
 
 
 def test_without_numba_the_path_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,7 +278,13 @@ def test_equal_sources_are_compiled_once_wherever_they_lie(tmp_path: Path) -> No
     assert cache
     shutil.copytree(ROOT / "compressors", tmp_path / "compressors")
     before = {path: path.stat().st_mtime_ns for path in cache.iterdir()}
-    said = "from compressors import kernels; print(kernels.__file__, kernels.path())"
+    said = """
+from concurrent.futures import ThreadPoolExecutor
+from compressors import kernels
+with ThreadPoolExecutor(3) as threads:  # as ranks of one process, which all ask at once
+    [told] = set(threads.map(lambda _: kernels.path(), range(3)))
+print(kernels.__file__, told)
+"""
     done = afresh([sys.executable, "-c", said], cwd=tmp_path)
     there = tmp_path / "compressors/kernels/__init__.py"
     assert done.stdout == f"{there} {kernels.path()}\n", done
