@@ -310,8 +310,8 @@ class _Spares:
 
     def _end(self) -> None:
         """Before the command ends: nobody else would wait for them."""
-        for pid, ours in self._unused.items():
-            ours.close()
+        for pid in self._unused:
+            os.kill(pid, signal.SIGKILL)  # other children may have its socket's other end, too
             os.waitpid(pid, 0)
 
 
