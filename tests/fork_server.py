@@ -31,7 +31,7 @@ from ctypes import CDLL, get_errno
 from functools import cache
 from multiprocessing import util
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any, NoReturn
 
 from setproctitle import setproctitle
@@ -39,6 +39,7 @@ from setproctitle import setproctitle
 ROOT = Path(__file__).resolve().parents[1]
 FORK_SERVER = "harness.runner.fork_server"
 POOLS = ("harness.reproduce", "harness.advise")  # have pools of processes
+FORK_SERVERS = (FORK_SERVER, "tests.fork_server")
 FORKS_POOLS = "multiprocessing.forkserver"
 ABOVE_ALL = 512  # descriptors that a command has
 IMPORTED = (
@@ -94,7 +95,8 @@ PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE = 36, 4
 SPARES = 2  # of a command: a second one for laws that kill the first
 SPARE = "tests: a spare process"  # its title, until it is used
 PATH = "PYTHONPATH"
-KERNELS = "GRADNET_KERNELS"  # which of ours it takes
+THREADS = "OMP_NUM_THREADS"
+OF_OURS = {PATH, THREADS, "GRADNET_KERNELS", "GRADNET_CONFIG"}  # read by ours, or told to torch
 
 
 class Forked(subprocess.Popen):
@@ -163,7 +165,7 @@ def is_python(command: Sequence[str | Path], **options: Any) -> bool:
     """Whether what forks with libraries alone can do it."""
     wanted = options.get("env") or os.environ
     differs = {key for key, _ in set(wanted.items()) ^ set(environment().items())}
-    alike = set(options) <= OPTIONS and differs <= FREE | {PATH, KERNELS}
+    alike = set(options) <= OPTIONS and differs <= FREE | OF_OURS
     return FRESH not in os.environ and command[0] == sys.executable and alike
 
 
@@ -251,8 +253,10 @@ def _command(asked: dict[str, Any], streams: list[int], writing: int) -> NoRetur
     """Tell our process id to `writing` once all is as asked, and do the command."""
     if asked.get("inside"):
         _enter(asked["inside"])
-    product = sys.modules.get(FORK_SERVER) if asked["command"][2] != FORK_SERVER else None
-    spares = _Spares(streams) if product else None
+    module = asked["command"][2] if asked["command"][1] == "-m" else ""
+    has_spares = asked["command"][1] != "-c" and module not in FORK_SERVERS
+    if has_spares:  # code may change namespaces first, which a spare would not be in
+        _Spared.by = _Spares(streams)
     if asked["session"]:
         os.setsid()
     elif asked["group"] not in (None, -1):
@@ -261,12 +265,12 @@ def _command(asked: dict[str, Any], streams: list[int], writing: int) -> NoRetur
         fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
     os.write(writing, os.getpid().to_bytes(8))
     os.close(writing)
-    threads = asked["environment"].get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0))
+    threads = asked["environment"].get(THREADS) or len(os.sched_getaffinity(0))
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(int(threads))  # the fork server itself has one
-    if product and spares:
-        product.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": spares.become})
-    if asked["command"][2] in POOLS:
+    if has_spares:
+        subprocess.Popen = _Spared  # type: ignore[misc]
+    if module in POOLS:
         util.spawnv_passfds = _SparePool(asked, streams, int(threads)).become
     _run(asked, streams)
 
@@ -302,17 +306,33 @@ class _Spares:
             self._unused[pid] = ours
         atexit.register(self._end)
 
-    def become(self, command: list[str], **options: Any) -> subprocess.Popen:
-        """The process of one; a fresh one where there is none left."""
-        if not self._unused:
-            return subprocess.Popen(command, **options)
-        return Forked(self._unused.popitem()[1], command, **options)
+    def one(self) -> socket.socket | None:
+        """To one that nobody has had yet; None where there is none left."""
+        return self._unused.popitem()[1] if self._unused else None
 
     def _end(self) -> None:
         """Before the command ends: nobody else would wait for them."""
         for pid in self._unused:
             os.kill(pid, signal.SIGKILL)  # other children may have its socket's other end, too
             os.waitpid(pid, 0)
+
+
+class _Spared(Forked):
+    """subprocess.Popen of a command: what forks for it is one of its spares, while there is one."""
+
+    by: _Spares
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._where = {"inside": None, "at_terminal": False}
+        super(Forked, self).__init__(*args, **options)
+
+    def _execute_child(self, args: list[str], *options: Any) -> None:
+        forks = args[1:2] == ["-m"] and args[2] in FORK_SERVERS
+        if forks and (spare := self.by.one()):
+            self._by = spare
+            super()._execute_child(args, *options)
+        else:
+            super(Forked, self)._execute_child(args, *options)
 
 
 class _SparePool:
@@ -375,14 +395,16 @@ def _wait(asks: socket.socket) -> NoReturn:
 
 
 def _run(asked: dict[str, Any], streams: list[int]) -> NoReturn:
-    """What `python -m` or `python -c` does, in the environment that was asked for."""
+    """What Python does with these arguments, in the environment that was asked for."""
     for place, stream in enumerate(streams):
         os.dup2(stream, place)
         os.close(stream)
     _surround(asked)
     sys.orig_argv = asked["command"]
-    _, how, what, *sys.argv[1:] = asked["command"]
-    sys.path[0] = asked["folder"]
+    _, *words = asked["command"]
+    how = words.pop(0) if words[0] in ("-m", "-c") else "script"
+    what, *sys.argv[1:] = words
+    sys.path[0] = asked["folder"] if how != "script" else os.path.dirname(what) or asked["folder"]
     added = asked["environment"].get(PATH, "").split(os.pathsep)
     sys.path[1:1] = [each for each in added if each and each not in sys.path]
     setproctitle(" ".join(asked["command"]))
@@ -409,6 +431,10 @@ def _main(how: str, what: str) -> None:
         sys.argv[0] = how
         sys.modules["__main__"] = main = ModuleType("__main__")
         exec(compile(what, "<string>", "exec"), vars(main))
+        return
+    if how == "script":
+        sys.argv[0] = what
+        runpy.run_path(what, run_name="__main__")
         return
     for name in (what, f"{what}.__main__"):
         if not hasattr(sys.modules.get(name), "__path__"):
