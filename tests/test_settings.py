@@ -1,6 +1,7 @@
 """Settings: every experiment composes at both scales, and its run id names what decides it."""
 
 import shutil
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -203,6 +204,7 @@ def test_a_compressor_that_needs_one_density_refuses_controllers_that_differ():
 def test_a_pair_of_seeds_is_one_network_for_every_method():
     """The network's seed follows the other unless it is said, in every profile that draws."""
 
+    @cache
     def profiles(*seeds: str) -> set[str]:
         told = ["+experiment=quickstart", *seeds]
         return {str(settings(*told, f"method={method}")["profile"]) for method in METHODS}

@@ -1,5 +1,6 @@
 """A model and a data set are tried together before anything starts; a misfit names both."""
 
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
 
@@ -39,8 +40,11 @@ def data_sets():
 @pytest.mark.parametrize("model", MODELS)
 def test_a_model_takes_the_data_sets_of_its_kind_and_no_other(model):
     architecture = settings(f"model={model}").build("model")
-    fits = {name for name, data in data_sets().items() if not misfit(architecture, data)}
-    assert fits == set(OF.get(model, IMAGES))
+    alike = defaultdict(set)  # names of data sets that a model cannot tell apart
+    for name, data in data_sets().items():
+        alike[data.shape, data.classes].add(name)
+    tried = [names for names in alike.values() if not misfit(architecture, data_sets()[min(names)])]
+    assert set().union(*tried) == set(OF.get(model, IMAGES))
 
 
 @dataclass(frozen=True)
