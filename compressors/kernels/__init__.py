@@ -232,11 +232,12 @@ def _placed(cache: Path | None) -> Iterator[None]:
 def _cache() -> Path | None:
     """A directory of our own that can be written, None when there is none.
 
-    There is one for every state of the sources: numba does not notice when a kernel changes that
-    another file calls.
+    There is one for every state of the sources, as numba does not notice when a kernel changes that
+    another file calls; and for every version of Python, as code of another is of no use to it.
     """
     sources = sorted(Path(__file__).parent.glob("*.py"))
-    state = hashlib.blake2b(b"".join(map(Path.read_bytes, sources)), digest_size=8).hexdigest()
+    decisive = [str(sys.implementation.cache_tag).encode(), *map(Path.read_bytes, sources)]
+    state = hashlib.blake2b(b"".join(decisive), digest_size=8).hexdigest()
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     for place in (Path(home, "gradnet"), Path(tempfile.gettempdir(), f"gradnet-{os.getuid()}")):
         try:

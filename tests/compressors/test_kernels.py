@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -270,6 +271,17 @@ def test_one_process_compiles_and_the_others_wait_for_it(tmp_path: Path) -> None
         assert may_compile(tmp_path)
     with kernels._one_compiles(None):
         pass
+
+
+def test_every_version_of_python_compiles_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a second one says before it starts that it will."""
+    kernels.compiled()
+    assert not kernels.to_compile()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "implementation", SimpleNamespace(cache_tag="cpython-999"))
+        another, has_to = kernels._cache(), kernels.to_compile()
+    assert another and another != kernels._cache() and has_to
+    another.rmdir()
 
 
 def test_equal_sources_are_compiled_once_wherever_they_lie(tmp_path: Path) -> None:
