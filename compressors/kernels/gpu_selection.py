@@ -18,6 +18,7 @@ RANKERS = 512  # programs that rank
 DIGITS = 4  # of a magnitude's 31 bits, of 8 bits each but for the last: see BINS
 SAMPLED, RUN = 16384, 32  # elements of a sample at most; of each run of adjacent ones
 SAMPLING_WARPS = 16
+OF_A_STEP = ("k", "capacity", "every", "runs", "rank")  # differ by step; compiled once for all
 MAGNITUDE = tl.constexpr(0x7FFFFFFF)
 BINS = tl.constexpr(256)  # a histogram takes a time that is proportional to them
 STATE = (
@@ -31,7 +32,7 @@ def keys_of(v):
     return v.to(tl.int32, bitcast=True) & MAGNITUDE
 
 
-@triton.jit
+@triton.jit(do_not_specialize=OF_A_STEP)
 def bound_sample(
     x, added, every, runs, rank, bound, with_added: tl.constexpr, run: tl.constexpr,
     size: tl.constexpr,
@@ -104,7 +105,7 @@ def place_of(single):
     return (exponent >> 23) - 127
 
 
-@triton.jit
+@triton.jit(do_not_specialize=OF_A_STEP)
 def find_marked(
     marks, counts, programs, rounds, index, capacity, passed, most: tl.constexpr,
     word: tl.constexpr, size: tl.constexpr, words: tl.constexpr,
@@ -134,7 +135,7 @@ def find_marked(
         begin += tl.sum(ones, 0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=OF_A_STEP)
 def take_found(total, index, values, capacity, passed, erase: tl.constexpr, size: tl.constexpr):
     """The values at `index`; zeros to what is left of both. With `erase`, they become zero."""
     at = tl.program_id(0) * size + tl.arange(0, size)
@@ -184,7 +185,7 @@ def entries_at(x, values, at, some, every):
     return tl.where(at < some, chosen, tl.load(x + at, mask=at < every, other=0.0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=OF_A_STEP)
 def count_digits(
     x, n, values, passed, capacity, k, states, bins, digit: tl.constexpr, size: tl.constexpr
 ):  # fmt: skip
@@ -215,7 +216,7 @@ def count_digits(
     tl.atomic_add(bins + digit * BINS + each, histogram, mask=histogram > 0, sem="relaxed")
 
 
-@triton.jit
+@triton.jit(do_not_specialize=OF_A_STEP)
 def count_ranked(
     x, n, values, passed, capacity, k, states, bins, above, equal, size: tl.constexpr
 ):  # fmt: skip
@@ -239,7 +240,7 @@ def count_ranked(
     tl.store(equal + block, tl.sum(same, 0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=OF_A_STEP)
 def take_ranked(
     x, n, index, values, passed, capacity, k, states, above, equal, best, kept,
     erase: tl.constexpr, programs: tl.constexpr, size: tl.constexpr,
