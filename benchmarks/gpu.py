@@ -12,6 +12,7 @@ call for steps, by the device's events for kernels. `--only ''` leaves the steps
 """
 
 import argparse
+import math
 import statistics
 import sys
 import threading
@@ -37,6 +38,7 @@ WORKERS = 8  # whose contributions are decoded
 TARGET = 2.0  # times the bound, of kernels at the largest size
 COPIED = 1 << 28  # floats, for the rate of a copy: far more than a cache holds
 CALLS, WARM = 15, 3
+SLACK = 4  # times what a call's launches take at least
 SIDE = 4096  # of the matrices that are multiplied beside
 
 
@@ -50,16 +52,25 @@ class Kernel(NamedTuple):
 
 
 def by_events(prepare: Callable[[], object], work: Callable[[], object]) -> float:
-    """Median seconds on the device, with its cache filled by something else before each call."""
-    flushed = torch.empty(1 << 28, device="cuda")  # so long that launches are not waited for
+    """Median seconds on the device, with its cache filled by something else before each call.
+
+    It is filled for longer than the host takes to launch the call, whose kernels then wait.
+    """
+    flushed = torch.empty(1 << 28, device="cuda")
+    fill_s = by_host(lambda: None, flushed.zero_)
+    launched_s: list[float] = []
     taken = []
     for _ in range(WARM + CALLS):
         prepare()
-        flushed.zero_()
+        torch.cuda.synchronize()
+        for _ in range(1 + math.ceil(SLACK * min(launched_s, default=0.0) / fill_s)):
+            flushed.zero_()
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        began = time.perf_counter()
         begin.record()
         work()
         end.record()
+        launched_s.append(time.perf_counter() - began)
         torch.cuda.synchronize()
         taken.append(begin.elapsed_time(end) / 1e3)
     return statistics.median(taken[WARM:])
