@@ -26,9 +26,10 @@ import tempfile
 import termios
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import CDLL, get_errno
 from functools import cache
+from io import FileIO, TextIOWrapper
 from multiprocessing import util
 from pathlib import Path
 from types import ModuleType
@@ -92,7 +93,8 @@ FRESH = "TESTS_FRESH"  # in the environment: nothing is forked, as where memory 
 OPTIONS = {"stdin", "stdout", "stderr", "text", "cwd", "env", "process_group", "start_new_session"}
 MOST_BYTES = 1 << 17  # of what is asked for
 PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE = 36, 4
-SPARES = 2  # of a command: a second one for laws that kill the first
+SPARES = 2  # of a command: a second one for laws that kill the first, and for torchrun's ranks
+UNBUFFERED = "-u"  # as torchrun starts Python
 SPARE = "tests: a spare process"  # its title, until it is used
 PATH = "PYTHONPATH"
 THREADS = "OMP_NUM_THREADS"
@@ -265,14 +267,22 @@ def _command(asked: dict[str, Any], streams: list[int], writing: int) -> NoRetur
         fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
     os.write(writing, os.getpid().to_bytes(8))
     os.close(writing)
-    threads = asked["environment"].get(THREADS) or len(os.sched_getaffinity(0))
-    if torch := sys.modules.get("torch"):
-        torch.set_num_threads(int(threads))  # the fork server itself has one
+    threads = _threads(asked["environment"])
     if has_spares:
         subprocess.Popen = _Spared  # type: ignore[misc]
+        if ranks := sys.modules.get("torch.distributed.elastic.multiprocessing.subprocess_handler"):
+            ranks.subprocess_handler.Popen = _Spared
     if module in POOLS:
-        util.spawnv_passfds = _SparePool(asked, streams, int(threads)).become
+        util.spawnv_passfds = _SparePool(asked, streams, threads).become
     _run(asked, streams)
+
+
+def _threads(environment: Mapping[str, str]) -> int:
+    """As many as a fresh process would have; the fork server itself has one."""
+    threads = int(environment.get(THREADS) or len(os.sched_getaffinity(0)))
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(threads)
+    return threads
 
 
 def _enter(holder: int) -> None:
@@ -328,7 +338,8 @@ class _Spared(Forked):
 
     def _execute_child(self, args: list[str], *options: Any) -> None:
         forks = args[1:2] == ["-m"] and args[2] in FORK_SERVERS
-        if forks and (spare := self.by.one()):
+        rank = (*args[:2],) == (sys.executable, UNBUFFERED)  # of torchrun, which is in our process
+        if (forks or rank) and (spare := self.by.one()):
             self._by = spare
             super()._execute_child(args, *options)
         else:
@@ -391,7 +402,10 @@ def _wait(asks: socket.socket) -> NoReturn:
         os._exit(0)
     asks.send(os.getpid().to_bytes(8))
     asks.close()
-    _run(json.loads(asked), streams)
+    told = json.loads(asked)
+    if told["command"][1] == UNBUFFERED:
+        _threads(told["environment"])
+    _run(told, streams)
 
 
 def _run(asked: dict[str, Any], streams: list[int]) -> NoReturn:
@@ -402,6 +416,9 @@ def _run(asked: dict[str, Any], streams: list[int]) -> NoReturn:
     _surround(asked)
     sys.orig_argv = asked["command"]
     _, *words = asked["command"]
+    if words[0] == UNBUFFERED:
+        words.pop(0)
+        sys.stdout = TextIOWrapper(FileIO(1, "w", closefd=False), write_through=True)
     how = words.pop(0) if words[0] in ("-m", "-c") else "script"
     what, *sys.argv[1:] = words
     sys.path[0] = asked["folder"] if how != "script" else os.path.dirname(what) or asked["folder"]
