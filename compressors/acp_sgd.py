@@ -99,7 +99,7 @@ class ACPSGD(Compressor):
         kept, side = (self.rights, 1) if step % 2 == 0 else (self.lefts, 0)
         last = kept.get(part.name) if self.reuse else None
         key = (self.seed, step, *part.name.encode())
-        return resized(last, part.rank(rank), part.shape[side], key).to(part.mean.device)
+        return resized(last, part.rank(rank), part.shape[side], key, part.mean.device)
 
 
 def _volume(part: Part, rank: int) -> float:

@@ -106,13 +106,20 @@ def most_rank(parts: list[Part]) -> int:
     return max([1, *(min(part.shape) for part in parts if part.is_matrix)])
 
 
-def resized(factor: Tensor | None, rank: int, length: int, key: tuple[int, ...]) -> Tensor:
-    """`factor` as [rank, length]: its first rows, and normal ones that follow from `key`."""
+def resized(
+    factor: Tensor | None, rank: int, length: int, key: tuple[int, ...], device: torch.device
+) -> Tensor:
+    """`factor` as [rank, length]: its first rows, and normal ones that follow from `key`.
+
+    On any `device` the same are drawn; on torch's meta device, whose tensors have no values, none.
+    """
     have = 0 if factor is None else factor.shape[0]
     if factor is not None and have >= rank:
-        return factor[:rank]
-    fresh = torch.randn(rank, length, generator=generator(*key))[have:]
-    return fresh if factor is None else torch.cat([factor, fresh.to(factor.device)])
+        return factor[:rank].to(device)
+    if device.type == "meta":
+        return torch.empty(rank, length, device=device)
+    fresh = torch.randn(rank, length, generator=generator(*key))[have:].to(device)
+    return fresh if factor is None else torch.cat([factor.to(device), fresh])
 
 
 def orthonormal(factors: list[Tensor]) -> list[Tensor]:

@@ -120,7 +120,7 @@ class PowerSGD(Compressor):
         """Q to start from, [r, m]; rows it lacks are drawn."""
         known = self.queries.get(part.name) if self.reuse else None
         key = (self.seed, step, *part.name.encode())
-        return resized(known, part.rank(rank), part.shape[1], key).to(part.mean.device)
+        return resized(known, part.rank(rank), part.shape[1], key, part.mean.device)
 
 
 def _scaled(factor: Tensor) -> Tensor:

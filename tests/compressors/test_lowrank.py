@@ -27,7 +27,8 @@ def qr(x: np.ndarray) -> np.ndarray:
 
 def factor(seed: int, step: int, name: str, length: int, rank: int) -> np.ndarray:
     """The random start, as columns."""
-    return resized(None, rank, length, (seed, step, *name.encode())).double().numpy().T
+    key = (seed, step, *name.encode())
+    return resized(None, rank, length, key, torch.device("cpu")).double().numpy().T
 
 
 def grads_of(rank: int, step: int) -> dict[str, np.ndarray]:
