@@ -194,4 +194,5 @@ class HomogeneousWorkers(SimulatedWorkers):
         return super()._make(calls * self.world_size)
 
     def _added_up(self, op: str, tensors: list[Tensor]) -> Tensor:
-        return tensors[0] * self.world_size if op == "sum" else tensors[0]
+        sums = op == "sum" and not tensors[0].is_meta  # which has no values
+        return tensors[0] * self.world_size if sums else tensors[0]
