@@ -11,7 +11,7 @@ MACHINES := 3
 SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder --tx '$(MACHINES)*popen//python=$(RUN) -m tests.machine'
 SHORT := not launch and not network and not timed and not long and not faults
 
-# What Python has compiled is kept, wherever tests are run: a third of what importing ours takes.
+# What Python has compiled is kept, wherever tests are run: it is a quarter of what an import takes.
 unexport PYTHONDONTWRITEBYTECODE
 
 FAULTS := tests/test_bad_settings.py tests/test_refused.py tests/test_manifest.py \
