@@ -38,7 +38,7 @@ WORKERS = 8  # whose contributions are decoded
 TARGET = 2.0  # times the bound, of kernels at the largest size
 COPIED = 1 << 28  # floats, for the rate of a copy: far more than a cache holds
 CALLS, WARM = 15, 3
-SLACK = 4  # times what a call's launches take at least
+SLACK = 4  # the cache is filled for so many times as long as the host launches a call
 SIDE = 4096  # of the matrices that are multiplied beside
 
 

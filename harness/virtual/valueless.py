@@ -31,4 +31,4 @@ def _value(tensor: Tensor) -> float | int:
 
 
 _meta = torch.library.Library("aten", "IMPL")  # as long as this module is there
-_meta.impl("_local_scalar_dense", _value, "Meta", allow_override=True)  # older torch asks
+_meta.impl("_local_scalar_dense", _value, "Meta", allow_override=True)  # by default since 2.15
