@@ -57,7 +57,7 @@ class FlowRecord(NamedTuple):
     received_bytes: int | None  # that the server read; None when it had to be killed
     retransmits: int
     congestion_control: str  # in force, as iperf3 read it back
-    mean_mbit: float  # real
+    mean_mbit: float  # real, from when its data was first seen until it was last seen to grow
 
 
 class Child:
@@ -160,7 +160,8 @@ class IperfFlow:
         self.started_s: float | None = None  # emulated, None before step 0 and until it flows
         self.sent_bytes = 0
         self._local_port: int | None = None  # of the connection that carries the data
-        self._since = 0.0  # when it was first seen
+        self._first_s = self._last_s = 0.0  # when its data was first seen, and last seen to grow
+        self._first_bytes = 0  # that had left when it was first seen
         self.client: Child | None = None
         listen = ["-s", "-1", "-J", "-p", str(port), "-B", pair.address]
         self.server = Child(listen, pair.receiver, folder / f"{name}.server")
@@ -179,13 +180,15 @@ class IperfFlow:
         """Recognise its own among those of the sender's namespace, once it carries data."""
         for found in connections:
             if found.port == self.port and found.sent_bytes > _CONTROL_BYTES:
-                self._local_port, self._since = found.local_port, time.monotonic()
+                self._local_port, self._first_bytes = found.local_port, found.sent_bytes
+                self._first_s = self._last_s = time.monotonic()
 
     def look(self, connections: list[Connection]) -> bool:
         """Take its counter from those of the sender's namespace; whether it still sends."""
         for found in connections:
             if (found.local_port, found.port) == (self._local_port, self.port):
-                self.sent_bytes = found.sent_bytes
+                if found.sent_bytes > self.sent_bytes:
+                    self.sent_bytes, self._last_s = found.sent_bytes, time.monotonic()
                 return True
         return False
 
@@ -224,6 +227,7 @@ class IperfFlow:
         """Record of the flow, which has ended; NetworkError unless interrupt() ended it."""
         assert self.client is not None, self.name
         said, heard = self.client.result(), self.server.result()
+        mbit = (self.sent_bytes - self._first_bytes) / 125_000
         end = said.get("end", {})
         if "sum_sent" not in end or not said.get("error", "interrupt").startswith("interrupt"):
             raise NetworkError(f"competing {self.name}: its iperf3 client {self.client.ending()}")
@@ -236,7 +240,7 @@ class IperfFlow:
             heard.get("end", {}).get("sum_received", {}).get("bytes"),
             end["sum_sent"]["retransmits"],
             end["sender_tcp_congestion"],
-            self.sent_bytes / 125_000 / (time.monotonic() - self._since),
+            mbit / (self._last_s - self._first_s) if mbit > 0 else 0.0,
         )
 
     def close(self) -> None:

@@ -85,8 +85,10 @@ def test_counts_agree_with_the_shaper_and_every_flow_has_its_json() -> None:
         sent = sum(record.sent_bytes for record in records)
         received = sum(record.received_bytes or 0 for record in records)
         assert 0.97 <= sent / passed <= 1.02 and 0.95 <= received / passed <= 1.0, (sent, passed)
-        total_mbit = sum(record.mean_mbit for record in records)
-        assert 0.9 <= total_mbit / (RATE_MBIT * PAYLOAD_SHARE) <= 1.1, records
+        total = sum(record.mean_mbit for record in records) / (RATE_MBIT * PAYLOAD_SHARE)
+        began = [record.started_s for record in records]
+        alone = (max(began) - min(began)) / 2.5  # the first had the link to themselves for so long
+        assert 0.9 <= total <= 1.1 + alone, records
         for number, control in enumerate(["reno", "cubic", "reno"]):
             [record] = [r for r in records if r.name == f"flow{number}_to1"]
             said = json.loads((here.folder / f"{record.name}.json").read_text())
