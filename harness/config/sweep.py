@@ -4,32 +4,28 @@ What the command line says of a key is in place of what a line says of it. A met
 said whole: what lines say of a method's parts goes.
 """
 
-import os
 import pickle
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 from hydra import initialize_config_dir
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import MissingConfigException
-from hydra.plugins.config_source import ConfigResult
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from harness.config import label
 from harness.config.fallback import fallback_of
-from harness.config.search_path import CONF, readable
+from harness.config.loader import Loader, SearchPathCache
+from harness.config.search_path import CONF
 from harness.config.settings import BadSetting, Settings
 from harness.config.typed import unfit
 
@@ -56,49 +52,12 @@ class OnlyAStandIn(BadSetting):
     """A choice that there is at scale=laptop, and not at scale=paper."""
 
 
-class KeptFiles(ConfigRepository):
-    """Hydra's repository, which reads a file of its search path once for all compositions.
-
-    What was read and composed is forgotten as soon as a file there has come, gone or changed.
-    """
-
-    files: ClassVar[dict[str, tuple[int, int]]] = {}  # when last looked at, by path
-    known: ClassVar[dict[str, tuple[ConfigResult | None, bytes]]] = {}  # and the content, pickled
-
-    def __init__(self, search_path: ConfigSearchPath) -> None:
-        super().__init__(search_path)
-        files = dict(_yaml_files(str(source.path) for source in self.sources))
-        if files != KeptFiles.files:
-            KeptFiles.files = files
-            self.known.clear()
-            _composed.cache_clear()
-            _pickled.cache_clear()
-
-    def load_config(self, config_path: str) -> ConfigResult | None:
-        """The file's content, for the caller to change; its list of defaults is not for that."""
-        if config_path not in self.known:
-            with readable(f"{config_path}.yaml"):
-                found = super().load_config(config_path)
-            self.known[config_path] = found, pickle.dumps(found and found.config)
-        kept, content = self.known[config_path]
-        return kept and replace(kept, config=pickle.loads(content))
-
-
-def _yaml_files(folders: Iterable[str]) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Path, and time of the last change in ns and size in bytes, of all yaml below `folders`."""
-    for folder in filter(None, folders):
-        for place, _, names in os.walk(folder):
-            for path in (os.path.join(place, name) for name in names if name.endswith(".yaml")):
-                told = os.stat(path)
-                yield path, (told.st_mtime_ns, told.st_size)
-
-
 @contextmanager
 def hydra() -> Iterator[None]:
     """Hydra at conf/, which everything here needs."""
     with initialize_config_dir(str(CONF), version_base="1.3", job_name="harness"):
-        loader: Any = GlobalHydra.instance().config_loader()
-        loader.repository = KeptFiles(loader.config_search_path)
+        instance: Any = GlobalHydra.instance()
+        instance.hydra.config_loader = Loader(instance.config_loader().config_search_path)
         yield
 
 
@@ -133,9 +92,11 @@ def load(overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
 
     OnlyAStandIn for a choice that is missing at scale=paper alone.
     """
+    loader: Any = GlobalHydra.instance().config_loader()
     sweeps = any(MAY_SWEEP & set(each) for each in overrides)
     try:
-        return _composed(tuple(map(_as_key, overrides)), mode if sweeps else RunMode.RUN)
+        asked = tuple(map(_as_key, overrides))
+        return _composed(loader.repository.kept, asked, mode if sweeps else RunMode.RUN)
     except MissingConfigException as missing:
         group, _, choice = (missing.missing_cfg_file or "").rpartition("/")
         if choice.removesuffix("_paper") + "_laptop" not in (missing.options or ()):
@@ -147,7 +108,7 @@ def load(overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
 
 
 @lru_cache(MOST_KEPT)
-def _composed(overrides: tuple[str, ...], mode: RunMode) -> DictConfig:
+def _composed(kept: SearchPathCache, overrides: tuple[str, ...], mode: RunMode) -> DictConfig:
     """As Hydra does it: first what the groups are, which runs of a sweep share, then values."""
     loader: Any = GlobalHydra.instance().config_loader()
     parsed = OverridesParser.create().parse_overrides(list(overrides))
@@ -155,16 +116,16 @@ def _composed(overrides: tuple[str, ...], mode: RunMode) -> DictConfig:
     if not values or any(each.is_sweep_override() for each in parsed):
         return loader.load_configuration("config", list(overrides), mode, mode == RunMode.RUN)
     lines = [each.input_line for each in parsed if each not in values]
-    config: DictConfig = pickle.loads(_pickled(tuple(filter(None, lines)), mode))
+    config: DictConfig = pickle.loads(_pickled(kept, tuple(filter(None, lines)), mode))
     ConfigLoaderImpl._apply_overrides_to_config(values, config)
     config.hydra.overrides.task = [each for each in overrides if not each.startswith("hydra")]
     return config
 
 
 @lru_cache(MOST_KEPT)
-def _pickled(overrides: tuple[str, ...], mode: RunMode) -> bytes:
+def _pickled(kept: SearchPathCache, overrides: tuple[str, ...], mode: RunMode) -> bytes:
     """What was composed, of which pickle makes another in a quarter of the time of a copy."""
-    return pickle.dumps(_composed(overrides, mode))
+    return pickle.dumps(_composed(kept, overrides, mode))
 
 
 def _as_key(override: str) -> str:
