@@ -1,5 +1,6 @@
 """One iteration of a method on a testbed: steps of its replay in virtual time."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -12,6 +13,7 @@ from harness.config import scales
 from harness.config.run import Run
 from harness.config.typed import located
 from harness.fidelity.layers import Layers
+from harness.fidelity.replay_cache import kept
 from harness.fidelity.testbed import Cluster, Compute, Cost
 from harness.virtual.costs import Costs
 from harness.virtual.network import Simulated
@@ -72,11 +74,16 @@ def iteration(job: ReplayJob, method: ReplayedMethod) -> Iteration:
 @cache
 def steps(job: ReplayJob, method: ReplayedMethod) -> Sequence[Iteration]:
     """Each of these; the first step of a replay, in which a layout is new, is none of them."""
+    question = f"{job} {method} {json.dumps(_base().deciding)}"
+    return [Iteration(*row) for row in kept(question, partial(_replayed, job, method))]
+
+
+def _replayed(job: ReplayJob, method: ReplayedMethod) -> list[Iteration]:
     rows = plan.replayed(_run(job, method)).sort_values("step")
     took_s = rows.time_s.diff()[1:]
     compute_s = job.compute.forward_s + job.compute.backward_s
     parts = zip(took_s, rows.compress_s[1:], rows.comm_s[1:], strict=True)
-    return [Iteration(total, compute_s, compress, comm) for total, compress, comm in parts]
+    return [Iteration(*map(float, (total, compute_s, *of))) for total, *of in parts]
 
 
 def all_reduce_s(cluster: Cluster, nbytes: float) -> float:
