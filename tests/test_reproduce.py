@@ -17,7 +17,7 @@ from harness.config.settings import BadSetting, Settings
 from harness.records import environment
 from harness.reporting.analysis import agreement
 from harness.reproduce.paper import OF_QUICK, Paper, Sweep, check, reproducible
-from tests.launching import popen, processes, until
+from tests.launching import afresh, popen, processes, until
 
 ROOT = Path(__file__).resolve().parents[1]
 EXPERIMENTS = set(choices("experiment"))
@@ -205,6 +205,27 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(paper):
     status, out, _ = reproduced(paper, *many)
     assert status == 0 and f"6 runs, {found.count('succeeded')} of them done before" in out
     assert states(paper) == ["succeeded"] * 6
+
+
+DEAF = """
+import os, signal, time
+from harness.reproduce import perform
+
+perform.IMPORTED, perform.LAST_S = "json", 0.5
+try:
+    with perform.pool_of(1) as pool:
+        worker = pool.submit(os.getpid).result()
+        pool.submit(signal.pthread_sigmask, signal.SIG_BLOCK, {signal.SIGTERM}).result()
+        pool.submit(time.sleep, 3600)
+        raise KeyboardInterrupt
+except KeyboardInterrupt:
+    print("interrupted", os.path.exists(f"/proc/{worker}"))
+"""
+
+
+def test_ctrl_c_ends_a_process_that_does_not_listen():
+    done = afresh([sys.executable, "-c", DEAF], timeout=120)
+    assert done.stdout == "interrupted False\n", done.stderr
 
 
 @pytest.mark.long

@@ -6,9 +6,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import closing, contextmanager
+from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import NoReturn
 
@@ -20,6 +21,7 @@ ATTEMPTS = 2  # what the machine's other work disturbed is done once more
 RUN_BYTES = 1.5e9  # of memory set aside for a run in virtual time, which takes about a gigabyte
 IMPORTED = "harness.reproduce.preload"  # once for all processes of the pools
 STOP_S = 8.0  # for a run to end in order, before its process does
+LAST_S = 30.0  # for a pool to end in order, before its processes are killed
 Tell = Callable[[Settings, Outcome], None]
 Ended = Generator[tuple[int, Outcome], None, None]
 
@@ -72,7 +74,10 @@ def _virtual(runs: dict[int, Settings]) -> Ended:
 
 @contextmanager
 def pool_of(most: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes for so many works at most; what leaves the block early ends them in order."""
+    """Processes for so many works at most; what leaves the block early ends them in order.
+
+    Those that have not ended LAST_S later are killed.
+    """
     processes = max(1, min(most, at_a_time()))
     # Torch's threads do not survive a fork: all pools come from one process that has none yet.
     context = multiprocessing.get_context("forkserver")
@@ -81,11 +86,23 @@ def pool_of(most: int) -> Iterator[ProcessPoolExecutor]:
     try:
         yield pool
     except BaseException:
-        for process in list((pool._processes or {}).values()):
+        workers = list((pool._processes or {}).values())
+        for process in workers:
             process.terminate()  # as terminate_workers of Python 3.14 does
+        killing = threading.Timer(LAST_S, _kill, [workers])
+        killing.daemon = True
+        killing.start()
+        try:
+            pool.shutdown(cancel_futures=True)
+        finally:
+            killing.cancel()
         raise
-    finally:
-        pool.shutdown(cancel_futures=True)
+    pool.shutdown()
+
+
+def _kill(workers: Sequence[BaseProcess]) -> None:
+    for process in workers:
+        process.kill()
 
 
 def _quietly() -> None:
