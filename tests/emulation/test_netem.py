@@ -82,13 +82,13 @@ def test_dilation_multiplies_delays_and_divides_rates() -> None:
 @virtual
 def test_rate_and_delay_of_one_path_are_both_right() -> None:
     star = Star(queue_ms=200.0)  # the probe fills a quarter, the machine's timers are 10 ms
-    with star.up(2, Flat(10.0, delay_ms=10.0), 1.0) as network:  # which a busy machine sends, too
+    with star.up(2, Flat(50.0, delay_ms=10.0), 1.0) as network:
         probes, trips = network.probe(), network.round_trips()
         assert all(found.ok for found in [*probes, *trips]), (probes, trips)
         assert near(round_trip_ms(network), 40.0)
         flowed = flow(*ends(network), seconds=5.0)
-        print(f"10 Mbit/s, delay_ms=10: {flowed}")
-        assert near(flowed.rate_mbit, 10.0 * 0.956, least=0.0), flowed
+        print(f"50 Mbit/s, delay_ms=10: {flowed}")
+        assert near(flowed.rate_mbit, 50.0 * 0.956, least=0.0), flowed
 
 
 @virtual
