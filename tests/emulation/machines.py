@@ -17,6 +17,7 @@ from pyroute2 import IPRoute
 from harness.emulation import links, nic, watchdog
 from harness.emulation.namespaces import Namespace
 from harness.emulation.nic_lease import Loan, lease
+from tests.launching import until
 
 INTERFACE = "eth1"
 QUEUE_BYTES = 1 << 20
@@ -83,6 +84,12 @@ def guards() -> list[int]:
         except OSError:
             continue  # it has just ended
     return found
+
+
+def guard() -> int:
+    """Id of the watchdog, which may have begun and not yet be called one."""
+    until(guards, "a watchdog runs", 20)
+    return guards()[0]
 
 
 def shape(ip: IPRoute, found: nic.Nic, ifb: int, up_mbit: float, down_mbit: float) -> None:

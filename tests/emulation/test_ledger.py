@@ -51,7 +51,7 @@ def test_a_run_that_ends_or_is_interrupted_restores_by_itself() -> None:
     for end in (None, signal.SIGINT, signal.SIGTERM):
         with machine() as (path, before):
             run = machines.run(path)
-            assert len(machines.guards()) == 1
+            assert machines.guard() and len(machines.guards()) == 1
             assert MARK in machines.state() and path.exists()
             if end is None:
                 run.stdin.close()
@@ -75,7 +75,7 @@ def test_the_watchdog_restores_after_kill_9_of_the_run() -> None:
 def test_clean_restores_after_kill_9_of_the_run_and_its_watchdog() -> None:
     with machine() as (path, before):
         run = machines.run(path)
-        kill(machines.guards()[0])
+        kill(machines.guard())
         refused = clean(path)
         assert refused.returncode == 0 and "nothing to do" in refused.stdout, refused
         assert MARK in machines.state(), "clean took the interface from a live run"
@@ -95,7 +95,7 @@ def test_clean_restores_after_kill_9_of_the_run_and_its_watchdog() -> None:
 def test_the_next_run_restores_first_and_then_borrows() -> None:
     with machine() as (path, before):
         run = machines.run(path)
-        kill(machines.guards()[0])
+        kill(machines.guard())
         run.kill()
         run.wait()
         following = machines.run(path)
@@ -224,7 +224,7 @@ def borrow(path: Path, up_mbit: float = 50.0) -> None:
 def dead(path: Path) -> None:
     """Leave what a run and its watchdog leave when both are killed."""
     run = machines.run(path)
-    kill(machines.guards()[0])
+    kill(machines.guard())
     run.kill()
     run.wait()
 
