@@ -4,10 +4,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import distribution
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from harness import __version__
 
@@ -52,6 +56,19 @@ def test_it_is_of_this_version_and_brings_the_commands(wheel):
         entries = packed.read(f"gradnet-{__version__}.dist-info/entry_points.txt").decode()
     assert "gradnet = harness.__main__:main" in entries
     assert "gradnet-around = harness.around.__main__:main" in entries
+
+
+def test_what_is_pinned_installs_with_the_first_python_that_is_enough():
+    """Whose third number is 0; a distribution keeps the one that it began with."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        enough = tomllib.load(file)["project"]["requires-python"]
+    first = f"{enough.removeprefix('>=')}.0"
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [Requirement(line) for line in lines if not line.startswith("#")]
+    names = [pin.name for pin in pins if pin.marker is None or pin.marker.evaluate()]
+    asked = {name: distribution(name).metadata["Requires-Python"] or "" for name in names}
+    assert len(asked) > 100
+    assert {name: of for name, of in asked.items() if first not in SpecifierSet(of)} == {}
 
 
 @pytest.mark.launch
