@@ -1,6 +1,7 @@
 # Two commands from a fresh clone: `make quickstart` and `make test`; Python >= 3.11 is all they need.
 # A paper's experiments: `make reproduce PAPER=dc2`, dct, netsense, covap or acp_sgd; SCALE=paper needs the real data.
-PYTHON := $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+# The distribution's comes first: it is compiled with profiles, as one that pyenv compiles is not unless it is told to.
+PYTHON = $(shell for p in /usr/bin/python3 python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 RUN := $(VENV)/bin/python
@@ -25,11 +26,14 @@ FAULTS := tests/test_bad_settings.py tests/test_refused.py tests/test_manifest.p
 setup: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt scripts/system-packages
-	@test -n "$(PYTHON)" || { echo "need Python >= 3.11 with venv (Debian: apt-get install python3-venv)"; exit 1; }
 	sh scripts/system-packages
-	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	test -x $(RUN) || $(MAKE) --no-print-directory $(RUN)
 	$(RUN) -m pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@
+
+$(RUN):
+	@test -n "$(PYTHON)" || { echo "need Python >= 3.11 with venv (Debian: apt-get install python3-venv)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
 
 # Packets once, which proves; virtual time six times, which tells how sure the answer is.
 quickstart: setup
