@@ -18,9 +18,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from xdist.scheduler import LoadFileScheduling
 
 from harness.runner import fork_server as product
 from tests import fork_server, launching, machine
+from tests.emulation import virtual
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -86,6 +88,23 @@ def pytest_collection_finish() -> None:
     _first_environment()
     gc.collect()
     gc.freeze()
+
+
+class MachineScheduling(LoadFileScheduling):
+    """A file is of one of the machines, and all with laws for the virtual machine are of one."""
+
+    def __init__(self, config: pytest.Config, log: object) -> None:
+        super().__init__(config, log)
+        self._virtual = virtual.files()
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "the virtual machine" if file in self._virtual else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling:
+    return MachineScheduling(config, log)
 
 
 def pytest_sessionfinish() -> None:

@@ -2,7 +2,8 @@
 
 All laws of a module that a session selected share one boot, as booting and importing are slow
 there; each is a process in a network namespace of its own, and a result of pytest's of its own.
-The machine has one processor, no KVM and timers of 10 ms.
+The machine has one processor, no KVM and timers of 10 ms. It comes before whatever else is due, so
+no two are up at one time: tests/conftest.py has one process test all their modules.
 """
 
 import functools
@@ -49,6 +50,12 @@ def virtual(law: Law) -> Callable[[pytest.FixtureRequest], None]:
     for mark in (pytest.mark.network, pytest.mark.timeout(SESSION_S + 60)):
         test = mark(test)
     return test
+
+
+def files() -> set[str]:
+    """Those with laws for the virtual machine, as pytest names them."""
+    paths = (ROOT / "tests").rglob("test_*.py")
+    return {str(path.relative_to(ROOT)) for path in paths if "\n@virtual\n" in path.read_text()}
 
 
 @functools.cache
