@@ -303,6 +303,7 @@ class _Spares:
 
     def __init__(self, streams: list[int]) -> None:
         self._unused: dict[int, socket.socket] = {}  # by process id
+        self._of = os.getpid()
         for _ in range(SPARES):
             ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
             with theirs:
@@ -321,7 +322,9 @@ class _Spares:
         return self._unused.popitem()[1] if self._unused else None
 
     def _end(self) -> None:
-        """Before the command ends: nobody else would wait for them."""
+        """Before the command ends: nobody else would wait for them. Its forks have none."""
+        if os.getpid() != self._of:
+            return
         for pid in self._unused:
             os.kill(pid, signal.SIGKILL)  # other children may have its socket's other end, too
             os.waitpid(pid, 0)
