@@ -131,8 +131,8 @@ def test_the_same_seed_gives_the_same_weights(trained, tmp_path):
         "emulation.compute=paced", "emulation.dilation=10", "profile.rate_mbit=1000",
     )  # fmt: skip
     done = harness(*overrides, results=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
     [again] = runs(tmp_path)
+    assert done.returncode == 0 or own_reasons(again) == [], done.stdout + done.stderr
     first, second = (
         torch.load(run / "checkpoint" / "model.pt", weights_only=True)["model"]
         for run in (trained, again)
