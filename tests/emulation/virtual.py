@@ -2,8 +2,8 @@
 
 All laws of a module that a session selected share one boot, as booting and importing are slow
 there; each is a process in a network namespace of its own, and a result of pytest's of its own.
-The machine has one processor, no KVM and timers of 10 ms. It comes before whatever else is due, so
-no two are up at one time: tests/conftest.py has one process test all their modules.
+The machine has one processor, no KVM and timers of 10 ms. It has nine times the share of others in
+a processor, so no two are up at one time: tests/conftest.py has one process test all their modules.
 """
 
 import functools
@@ -16,7 +16,6 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 import pytest
 
@@ -26,6 +25,7 @@ from tests.fork_server import FRESH
 
 # to compile the kernels takes 40 s there, and its laws are about networks
 BOOT = [str(ROOT / "tests" / "netem-vm"), "--mem", "3G", "--env", "GRADNET_KERNELS=numpy"]
+BOOT += ["--nice", "-10"]  # a token bucket forgives its kernel a few ms at most
 MISSING_PACKAGES = 2  # exit status of netem-vm; it says which
 LAW_S, SESSION_S = 600, 840  # of one law, of all laws of a module
 
@@ -67,8 +67,7 @@ def results(module: str, names: tuple[str, ...], attempt: int) -> dict[str, str]
     laws = [sys.executable, "-m", __name__, module, *names]
     command = [*BOOT, "--timeout", str(SESSION_S), "--env", f"{FRESH}=1", "--", *laws]
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
-    options = {"cwd": ROOT, "env": environment, "preexec_fn": _runs_when_due}
-    done = subprocess.run(command, capture_output=True, text=True, **options)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode == MISSING_PACKAGES and "CI" not in os.environ:
         pytest.skip(f"no virtual machine: {done.stderr.strip()}")
     found = dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
@@ -76,12 +75,6 @@ def results(module: str, names: tuple[str, ...], attempt: int) -> dict[str, str]
         ended = f"the virtual machine ended with {done.returncode}: {done.stderr[-2000:]}"
         found = {name: found.get(name, ended) for name in names}
     return found
-
-
-def _runs_when_due() -> None:
-    """Before what is due for longer: a token bucket forgives its kernel a few ms at most."""
-    with suppress(PermissionError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
 
 
 def raised_by(law: Law) -> str:
