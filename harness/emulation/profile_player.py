@@ -13,7 +13,7 @@ from typing import Protocol
 
 from pyroute2 import IPRoute
 
-from harness.emulation import batch, links
+from harness.emulation import links
 from harness.emulation.audit import Audit
 from harness.emulation.contention import Contention
 from harness.emulation.direction import apply
@@ -121,7 +121,7 @@ class Player:
         named = {place.impairer: name for name, place in places if place.impairer is not None}
         named |= {place.shaper: name for name, place in places}
         self._network.counters(ip)  # a socket has a port from its first request on
-        return Monitor(named, batch.port(ip))
+        return Monitor(named, ip)
 
     def _until_moment_s(self) -> float:
         """Real seconds to the next moment of the plan; a while, where the clock stands still."""

@@ -1,6 +1,8 @@
 """Whatever somebody else does to a shaped link while a run goes on is seen, named and dated."""
 
+import fcntl
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +14,8 @@ from pyroute2 import IPRoute
 
 from harness.emulation import links
 from harness.emulation.direction import Direction
+from harness.emulation.monitor import Monitor, OutsideChange
+from harness.emulation.namespaces import Namespace
 from harness.emulation.network import Network
 from harness.emulation.profile_player import Player
 from harness.emulation.star import Star
@@ -20,6 +24,9 @@ from harness.runner import validity_checks
 from profiles.base import Extremes, Link, Way
 from tests.emulation.inside import Flat, inside
 from tests.emulation.test_profile_player import HandClock, read_links, wait_for
+
+PORT, UP, SIOCSIFFLAGS = 100, 1, 0x8914
+DOWN = "its interface was down"
 
 
 class Alternates(Flat):
@@ -118,6 +125,35 @@ def test_a_link_that_is_down_for_a_moment_is_told_wherever_it_is_taken_down() ->
         wait_for(lambda: told(run_dir))
         [reason] = told(run_dir)
         assert "link down0" in reason and "its interface was down" in reason, reason
+
+
+@inside
+def test_a_link_that_is_up_again_before_the_kernel_tells_is_told() -> None:
+    there = Namespace.create()
+    with IPRoute() as ip:
+        peer = {"ifname": "eth0", "net_ns_fd": there.descriptor}
+        ip.link("add", kind="veth", ifname="port", index=PORT, peer=peer)
+        ip.link("set", index=PORT, state="up")
+        with there.entered():
+            ends = socket.socket(type=socket.SOCK_DGRAM)
+        with ends, Monitor({PORT: "up0"}, ip) as monitor:
+            flip(ends, "eth0", UP)
+            for _ in range(50):
+                wait_for(lambda: is_up(ip, PORT) and not monitor.changes())
+                for flags in (0, UP):
+                    flip(ends, "eth0", flags)
+                wait_for(lambda: monitor.changes() == [OutsideChange("up0", DOWN)])
+    there.close()
+
+
+def flip(at: socket.socket, name: str, flags: int) -> None:
+    """Set the flags of an interface where the socket is; soon done, unlike by netlink."""
+    fcntl.ioctl(at, SIOCSIFFLAGS, struct.pack("16sH14x", name.encode(), flags))
+
+
+def is_up(ip: IPRoute, index: int) -> bool:
+    [link] = ip.get_links(index)
+    return link["state"] == "up" and bool(link.get_attr("IFLA_CARRIER"))
 
 
 def error_without(handle: int, parent: int) -> str:
