@@ -2,7 +2,7 @@
 
 All laws of a module that a session selected share one boot, as booting and importing are slow
 there; each is a process in a network namespace of its own, and a result of pytest's of its own.
-The machine has one processor, no KVM and timers of 10 ms. It has nine times the share of others in
+The machine has one processor, no KVM and timers of 10 ms. It has three times the share of others in
 a processor, so no two are up at one time: tests/conftest.py has one process test all their modules.
 """
 
@@ -25,7 +25,7 @@ from tests.fork_server import FRESH
 
 # to compile the kernels takes 40 s there, and its laws are about networks
 BOOT = [str(ROOT / "tests" / "netem-vm"), "--mem", "3G", "--env", "GRADNET_KERNELS=numpy"]
-BOOT += ["--nice", "-10"]  # a token bucket forgives its kernel a few ms at most
+BOOT += ["--nice", "-5"]  # a token bucket forgives its kernel a few ms at most
 MISSING_PACKAGES = 2  # exit status of netem-vm; it says which
 LAW_S, SESSION_S = 600, 840  # of one law, of all laws of a module
 
