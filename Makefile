@@ -1,6 +1,6 @@
 # Two commands from a fresh clone: `make quickstart` and `make test`; Python >= 3.11 is all they need.
 # A paper's experiments: `make reproduce PAPER=dc2`, dct, netsense, covap or acp_sgd; SCALE=paper needs the real data.
-# The distribution's comes first: it is compiled with profiles, as one that pyenv compiles is not unless it is told to.
+# The distribution's comes first: it is built with profile-guided optimization, which pyenv leaves out unless it is told to.
 PYTHON = $(shell for p in /usr/bin/python3 python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
