@@ -146,13 +146,28 @@ def carried(ip: IPRoute, rates_mbit: list[float], every_s: float) -> tuple[int, 
     return passed, fewest, most + 125_000 * rates_mbit[0] * (time.monotonic() - since_s)
 
 
+def check_carried(ip: IPRoute, rates_mbit: list[float], every_s: float, off: float) -> None:
+    """What passes is within `off` of what is allowed.
+
+    The machine's other work keeps the kernel from sending for a while, and never makes it send
+    more. So too much fails at once, and too little where five tries had it.
+    """
+    tries = []
+    for _ in range(5):
+        passed, fewest, most = carried(ip, rates_mbit, every_s)
+        tries.append((passed, fewest, most))
+        assert passed < (1 + off) * most, tries
+        if passed > (1 - off) * fewest:
+            return
+    raise AssertionError(tries)
+
+
 @inside
 def test_changes_every_100_ms_give_the_mean_rate_and_drop_nothing() -> None:
     with shaped_link(20.0) as ip:
         with backlogged() as sent:
             wait_until_queued(ip)
-            passed, fewest, most = carried(ip, [4.0, 20.0, 12.0, 2.0, 8.0] * 6, 0.1)
-        assert 0.99 * fewest < passed < 1.01 * most, (passed, fewest, most)
+            check_carried(ip, [4.0, 20.0, 12.0, 2.0, 8.0] * 6, 0.1, off=0.01)
         after = links.counters(ip)[INDEX]
         assert after.drops == 0, after
         entered = sent[0] * (DATAGRAM_BYTES + HEADERS_BYTES)
@@ -164,8 +179,7 @@ def test_changes_without_end_gain_no_tokens() -> None:
     """A tbf, whose bucket every change fills, would carry a burst of 2 ms more every 4 ms."""
     with shaped_link(20.0) as ip, backlogged():
         wait_until_queued(ip)
-        passed, fewest, most = carried(ip, [20.0] * 250, 0.004)
-        assert 0.98 * fewest < passed < 1.02 * most, (passed, fewest, most)
+        check_carried(ip, [20.0] * 250, 0.004, off=0.02)
 
 
 def wait_until_queued(ip: IPRoute) -> None:
