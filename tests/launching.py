@@ -151,6 +151,13 @@ def own_reasons(run: Path) -> list[str]:
     return [each for each in reasons if not any(mark in each for mark in BUSY)]
 
 
+def worked(done: subprocess.CompletedProcess[str], run: Path) -> bool:
+    """The command made a `run`: one that is good, or that only others on this machine spoiled."""
+    from harness.endings import NOT_VALID  # imports torch: slow in a virtual machine
+
+    return done.returncode == 0 or done.returncode == NOT_VALID and own_reasons(run) == []
+
+
 def until(condition: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> object:
     """Poll until `condition` answers something true, and return that."""
     end = time.monotonic() + deadline_s

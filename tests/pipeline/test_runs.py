@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 import torch
 
-from tests.launching import harness, own_reasons, runs
+from tests.launching import harness, runs, worked
 
 pytestmark = pytest.mark.launch
 
@@ -20,7 +20,7 @@ def hybrid(tmp_path_factory):
         "profile.low_mbit=50", "profile.high_mbit=200", results=results,
     )  # fmt: skip
     [run] = runs(results)
-    assert done.returncode == 0 or own_reasons(run) == [], done.stdout + done.stderr
+    assert worked(done, run), done.stdout + done.stderr
     return run
 
 

@@ -13,9 +13,9 @@ from tests.launching import (
     ROOT,
     TINY,
     harness,
-    own_reasons,
     runs,
     state,
+    worked,
 )
 
 pytestmark = pytest.mark.launch
@@ -46,7 +46,7 @@ def trained(tmp_path_factory):
         results=results,
     )
     [run] = runs(results)
-    assert done.returncode == 0 or own_reasons(run) == [], done.stdout + done.stderr
+    assert worked(done, run), done.stdout + done.stderr
     return run
 
 
@@ -132,7 +132,7 @@ def test_the_same_seed_gives_the_same_weights(trained, tmp_path):
     )  # fmt: skip
     done = harness(*overrides, results=tmp_path)
     [again] = runs(tmp_path)
-    assert done.returncode == 0 or own_reasons(again) == [], done.stdout + done.stderr
+    assert worked(done, again), done.stdout + done.stderr
     first, second = (
         torch.load(run / "checkpoint" / "model.pt", weights_only=True)["model"]
         for run in (trained, again)
@@ -148,8 +148,8 @@ def test_a_checkpoint_is_what_the_next_run_starts_from(trained, tmp_path):
     standing_still = ("steps=1", "optimizer.lr=0", "optimizer.weight_decay=0")
     overrides = ("workers=2", "model=mlp_as_resnet20", f"initial_weights={saved}")
     done = harness(*overrides, *standing_still, results=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
     [again] = runs(tmp_path)
+    assert worked(done, again), done.stdout + done.stderr
     first, second = (
         torch.load(path, weights_only=True)["model"]
         for path in (saved, again / "checkpoint" / "model.pt")
@@ -238,8 +238,8 @@ def test_weights_that_drift_apart_make_a_run_invalid(tmp_path):
 
 def test_two_workers_share_a_node(tmp_path):
     done = harness(*TINY, "workers=4", "workers_per_node=2", results=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
     [run] = runs(tmp_path)
+    assert worked(done, run), done.stdout + done.stderr
     assert set(table(run, "links.csv")["link"]) == {"up0", "down0", "up1", "down1"}
     assert sorted(set(table(run, "steps.csv")["rank"])) == [0, 1, 2, 3]
 
@@ -254,13 +254,13 @@ def test_without_root_the_same_command_works(tmp_path):
     done = subprocess.run(
         [*ordinary, *command(*TINY, results=tmp_path)], cwd=ROOT, capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stdout + done.stderr
     [run] = runs(tmp_path)
-    assert state(run) == "succeeded"
+    assert worked(done, run), done.stdout + done.stderr
     assert json.loads((run / "environment.json").read_text())["root"] is False
 
 
 def test_the_log_of_a_run_is_quiet_about_success(tmp_path):
     done = harness(*TINY, results=tmp_path)
-    assert done.returncode == 0
+    [run] = runs(tmp_path)
+    assert worked(done, run), done.stdout + done.stderr
     assert not re.search(r"warning|error", done.stderr, re.IGNORECASE)
