@@ -1,6 +1,7 @@
 """The pages of a report, opened from disk in a browser without a network."""
 
 import pytest
+from playwright.sync_api import expect
 
 FILES = ("index.html", "by_hand.html", "trunk.html")
 SIZES = """[...document.images].map(image => [image.alt, image.naturalWidth, image.naturalHeight,
@@ -46,9 +47,9 @@ def test_the_index_leads_to_every_page_and_back(page, pages):
     opened(page, pages, "index.html")
     assert page.locator("main a").count() == 2
     page.get_by_role("link", name="trunk").click()
-    assert page.locator("h1").inner_text() == "trunk"
+    expect(page.locator("h1")).to_have_text("trunk")
     page.get_by_role("link", name="all experiments").click()
-    assert page.locator("h1").inner_text() == "Experiments"
+    expect(page.locator("h1")).to_have_text("Experiments")
 
 
 def test_every_link_of_a_page_has_its_section(page, pages):

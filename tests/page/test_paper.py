@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from harness.reproduce import page as paper_page
 from harness.reproduce.paper import Paper, Sweep
@@ -41,7 +42,7 @@ def test_every_experiment_that_has_a_report_is_one_click_away(page, written):
     page.goto(written.as_uri(), wait_until="load")
     for name in PAPER.experiments:
         page.get_by_role("link", name=name, exact=True).click()
-        assert page.locator("h1").inner_text() == name
+        expect(page.locator("h1")).to_have_text(name)
         page.go_back()
 
 

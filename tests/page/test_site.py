@@ -94,6 +94,7 @@ def test_the_folder_leads_to_the_first_page_and_search_works(page, site):
     page.keyboard.press("Enter")
     first = page.locator("#search-results li a").first
     first.click()
+    page.wait_for_url(lambda url: "search.html" not in url)  # and until it is loaded
     assert "DA2" in page.locator("article").inner_text()
 
 
