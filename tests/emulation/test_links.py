@@ -147,7 +147,7 @@ def carried(ip: IPRoute, rates_mbit: list[float], every_s: float) -> tuple[int, 
 
 
 def check_carried(ip: IPRoute, rates_mbit: list[float], every_s: float, off: float) -> None:
-    """What passes is within `off` of what is allowed.
+    """What passes is allowed, or beside it by less than the share `off`, in (0, 1).
 
     The machine's other work keeps the kernel from sending for a while, and never makes it send
     more. So too much fails at once, and too little where five tries had it.
