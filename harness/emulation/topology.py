@@ -160,6 +160,7 @@ class Topology(Shaping, ABC):
             veth.set_up_switch(ip, self._sysctls())
             network = self.lay(ip, held, nodes, profile, dilation)
             held.callback(network.switch.close)
+            veth.await_carriers(ip)
             self._verify(network)
             network.set_up()
             yield network

@@ -11,6 +11,7 @@ together at layer 2, so that netem has interfaces of its own on the way up (inne
 """
 
 import socket
+import time
 from typing import NamedTuple
 
 from pyroute2 import IPRoute
@@ -26,6 +27,7 @@ SWITCH = "10.77.255.254"
 MOST_NODES = 4096
 INTERFACE = "eth0"
 MTU_BYTES = 1500
+CARRIER_S = 10.0  # that a cable may take to carry
 GROUP = 77  # of all interfaces in the switch: one request removes them together
 _FIRST_INDEX = 1000  # interface indices are chosen, so that none has to be looked up
 _PER_NODE = 4
@@ -85,6 +87,25 @@ def remove(ip: IPRoute) -> None:
         ip.link("del", group=GROUP)
         ip.flush_rules(family=2, priority=lambda priority: priority in _RULES)
         ip.addr("delete", index=1, address=SWITCH, prefixlen=32)
+
+
+def await_carriers(ip: IPRoute) -> None:
+    """Return once every cable of the switch carries; NetworkError when one does not in CARRIER_S.
+
+    An end whose other end came up after it drops what it is to send, until a worker of the kernel
+    has seen that; on a busy machine that takes tens of milliseconds. Newer kernels see to it at
+    once when they are asked for the one interface.
+    """
+    end_s = time.monotonic() + CARRIER_S
+    with attempt("read the interfaces"):
+        for link in ip.get_links():
+            if link.get_nested("IFLA_LINKINFO", "IFLA_INFO_KIND") != "veth":
+                continue
+            while (state := ip.get_links(link["index"])[0].get_attr("IFLA_OPERSTATE")) != "UP":
+                if time.monotonic() > end_s:
+                    name, what = link.get_attr("IFLA_IFNAME"), "it must be UP to carry packets"
+                    raise NetworkError(f"{name} is {state} after {CARRIER_S:g} s; {what}")
+                time.sleep(0.001)
 
 
 def _mac(side: int, number: int) -> str:

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from pyroute2 import IPRoute
 
-from harness.emulation import links, nic, watchdog
+from harness.emulation import links, nic, veth, watchdog
 from harness.emulation.namespaces import Namespace
 from harness.emulation.nic_lease import Loan, lease
 from tests.launching import until
@@ -43,6 +43,8 @@ def pair() -> Iterator[tuple[Namespace, Namespace]]:
                 ip.addr("add", index=index, address=address(number, net), prefixlen=24)
             ip.link("set", index=1, state="up")
             ip.link("set", index=index, state="up")
+    with machines[0].entered(), IPRoute() as ip:
+        veth.await_carriers(ip)
     try:
         yield machines
     finally:

@@ -7,7 +7,7 @@ import time
 import pytest
 from pyroute2 import IPRoute
 
-from harness.emulation import links
+from harness.emulation import links, veth
 from harness.emulation.namespaces import Namespace
 from harness.emulation.redirect import redirect
 from tests.emulation.inside import inside
@@ -32,6 +32,7 @@ def most_backlog_bytes(free: bool) -> int:
             eth0 = socket.if_nametoindex("eth0")
             inside_it.addr("add", index=eth0, address="10.0.0.2", prefixlen=24)
             inside_it.link("set", index=eth0, state="up")
+        veth.await_carriers(ip)
         most = _flow(ip, there)
         ip.link("del", index=PORT)
         ip.link("del", index=SHAPER)

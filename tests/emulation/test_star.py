@@ -2,8 +2,10 @@
 
 import os
 import socket
+import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,28 @@ def test_eight_slow_links_are_measured_right() -> None:
         assert [p.link for p in probes[:4]] == ["up0", "down0", "up1", "down1"], probes
         assert len(probes) == 16 and all(p.ok for p in probes), probes
         assert network.verify() == [], network.verify()
+
+
+@inside
+def test_a_cable_that_is_up_carries_also_on_a_busy_machine() -> None:
+    with ExitStack() as held, IPRoute() as ip:
+        for _ in range(os.cpu_count() or 1):
+            process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+            held.callback(process.wait)
+            held.callback(process.kill)
+        for number in range(20):
+            names = (f"a{number}", f"b{number}")
+            ip.link("add", kind="veth", ifname=names[0], peer=names[1])
+            for index in map(socket.if_nametoindex, names):
+                ip.link("set", index=index, state="up")
+            veth.await_carriers(ip)
+            together = {link.get_attr("IFLA_IFNAME"): link for link in ip.get_links()}
+            states = {name: together[name].get_attr("IFLA_OPERSTATE") for name in names}
+            assert set(states.values()) == {"UP"}, states
+        ip.link("set", index=socket.if_nametoindex("a7"), state="down")
+        veth.CARRIER_S = 0.1  # of this law's process alone
+        with pytest.raises(links.NetworkError, match="b7 is LOWERLAYERDOWN after 0.1 s; it must"):
+            veth.await_carriers(ip)
 
 
 @inside
