@@ -9,8 +9,8 @@ from harness.emulation.packets import FRAME_BYTES
 from harness.emulation.star import Star
 from profiles.base import Link
 from tests.emulation.inside import Flat
-from tests.emulation.packets import arrivals, flow, near
-from tests.emulation.test_netem import ends, round_trip_ms
+from tests.emulation.packets import arrivals, flow, near, round_trip_ms
+from tests.emulation.test_netem import ends
 from tests.emulation.test_shapers import FULL_MBIT, Halving
 from tests.emulation.virtual import virtual
 
@@ -29,7 +29,7 @@ def test_a_netem_rate_is_probed_read_back_and_recorded() -> None:
         assert (held["kind"], held["rate_mbit"]) == ("netem rate", 40.0), held
         assert held["limit_packets"] == packets and recorded["packets_of_one_mtu"]
         assert held["netem"][0]["delay_us"] == 5000, held
-        assert near(round_trip_ms(network), 20.0)
+        assert near(round_trip_ms(*ends(network)), 20.0)
 
 
 @virtual
