@@ -21,7 +21,6 @@ from harness.records import environment
 from harness.records.merge_machines import join, share
 from profiles.base import Profile
 
-_TRIES = 2  # of a probe; the first may meet a busy machine
 _CONNECT_S = 20.0
 
 
@@ -87,17 +86,14 @@ class HostNetwork(Network):
         planned_mbit = min(up, self.profile.link(0.0, receiver, "down").rate_mbit)
         dilation = self.options["dilation"]
         mtu_bytes = min(self._known[n].mtu_bytes for n in (sender, receiver))
-        for _ in range(_TRIES):
+        share = probe.payload_share(mtu_bytes)
+
+        def measured() -> Probe:
             real_mbit = self._flow(sender, receiver, planned_mbit / dilation)
-            judged = probe.judge(
-                f"up{sender}-down{receiver}",
-                planned_mbit,
-                real_mbit * dilation,
-                probe.payload_share(mtu_bytes),
-            )
-            if judged.ok:
-                break
-        return judged
+            name = f"up{sender}-down{receiver}"
+            return probe.judge(name, planned_mbit, real_mbit * dilation, share)
+
+        return probe.tried(measured)
 
     def _flow(self, sender: int, receiver: int, rate_mbit: float) -> float:
         """Measured real Mbit/s of one flow, known on all machines."""

@@ -7,14 +7,16 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from pyroute2 import IPRoute
 
-from harness.emulation import links, veth
+from harness.emulation import links, probe, veth
 from harness.emulation.dumbbell import Dumbbell
 from harness.emulation.namespaces import Namespace
 from harness.emulation.network import Network
+from harness.emulation.probe import ProbePath
 from harness.emulation.star import Star
 from tests.emulation.inside import Flat, inside, refusal, start
 
@@ -66,6 +68,33 @@ def test_rates_are_divided_by_dilation_and_reported_emulated() -> None:
         assert network.describe()["links"]["up1"]["rate_mbit"] == 100.0
         probes = network.probe()
         assert all(p.planned_mbit == 400.0 and p.ok for p in probes), probes
+
+
+@inside
+def test_a_link_that_missed_is_probed_again_and_told_when_it_stays_wrong() -> None:
+    with Star().up(2, Flat(100.0), 1.0) as network:
+        ip, queue_bytes = network._ip, network.options["queue_bytes"]
+        paths = [ProbePath(*d.ends, 100.0) for d in network.directions if "up" in d.name]
+        asked = 0
+
+        def right_at_the_third() -> probe.Probe:
+            nonlocal asked
+            asked += 1
+            if asked == 3:
+                links.change_rate(ip, shaper(network, "up0"), "up0", 100.0)
+            return probe.judge("up0", 100.0, probe.measure(paths[:1], 0.1, queue_bytes)[0])
+
+        links.change_rate(ip, shaper(network, "up0"), "up0", 50.0)
+        found = probe.tried(right_at_the_third)
+        assert found.ok and asked >= 3, (found, asked)  # more where the machine is busy
+
+        for name in ("up0", "up1"):
+            links.change_rate(ip, shaper(network, name), name, 50.0)
+        with mock.patch.object(probe, "measure", wraps=probe.measure) as measure:
+            rates_mbit = probe.measure_in_turn(paths, 0.1, queue_bytes)
+        assert max(rates_mbit) < 60, rates_mbit
+        at_once = [len(call.args[0]) for call in measure.call_args_list]
+        assert at_once == [2] + [1] * (probe.TRIES + 1), at_once  # five of up0, one of up1
 
 
 @inside
