@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Address
+from pathlib import Path
 from socket import AF_INET
 from typing import Any, NamedTuple
 
@@ -34,6 +35,7 @@ _INGRESS = 0xFFFF0000
 _SOURCE, _DESTINATION, _PORTS = 12, 16, 20  # offsets in an IPv4 header without options
 _TCP = "0x00060000/0x00ff0000+8"
 _LOOPBACK, _UP = 8, 1  # flags of an interface
+_NO_ADDRESS = 1  # IN6_ADDR_GEN_MODE_NONE
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def prepare(ip: IPRoute, nic: Nic, peers: Sequence[str], control_port: int) -> i
     with attempt(f"add ifb {nic.ifb}"):
         ip.link("add", kind="ifb", ifname=nic.ifb)
         ifb = socket.if_nametoindex(nic.ifb)
-        ip.link("set", index=ifb, ifalias=IFB_ALIAS)
+        ip.link("set", index=ifb, ifalias=IFB_ALIAS, **_without_ipv6(nic.ifb))
     links.add_root(ip, ifb, nic.ifb, HANDLE, SHAPED & 0xFFFF)
     with attempt(f"set up {nic.ifb}"):
         ip.link("set", index=ifb, state="up")
@@ -172,6 +174,14 @@ def prepare(ip: IPRoute, nic: Nic, peers: Sequence[str], control_port: int) -> i
             _match(ip, nic.index, HANDLE, SHAPED, [f"{address}+{_DESTINATION}"])
             _match(ip, nic.index, _INGRESS, SHAPED, [f"{address}+{_SOURCE}"], action=redirect)
     return ifb
+
+
+def _without_ipv6(name: str) -> dict[str, Any]:
+    """For an interface that is down: no address of IPv6, so it asks no routers for one either."""
+    if not Path("/proc/sys/net/ipv6/conf", name).exists():
+        return {}  # refused by a kernel without IPv6
+    none = {"attrs": [("IFLA_INET6_ADDR_GEN_MODE", _NO_ADDRESS)]}
+    return {"IFLA_AF_SPEC": {"attrs": [("AF_INET6", none)]}}
 
 
 def _let_all_pass(ip: IPRoute, nic: Nic) -> None:

@@ -60,6 +60,16 @@ def test_what_the_machines_say_to_each_other_is_not_shaped() -> None:
 
 
 @inside
+def test_what_shapes_what_comes_sends_nothing_of_its_own() -> None:
+    with machines.pair() as (here, _), here.entered(), IPRoute() as ip:
+        index = shape(ip).index
+        [ifb] = ip.link_lookup(kind="ifb")
+        assert list(ip.get_addr(index=index, family=socket.AF_INET6)), "others keep theirs"
+        # from its own address it would ask for routers, some seconds later
+        assert not list(ip.get_addr(index=ifb, family=socket.AF_INET6))
+
+
+@inside
 def test_a_rate_is_changed_and_read_back_on_both_ways() -> None:
     with machines.pair() as (here, _), here.entered(), IPRoute() as ip:
         found = shape(ip)
