@@ -95,7 +95,7 @@ class ACPSGD(Compressor):
         )
 
     def _known(self, part: Part, rank: int, step: int) -> Tensor:
-        """What, made orthonormal, this step multiplies with: Q, [r, m], at even ones, else P."""
+        """Return the factor that this step makes orthonormal: Q, [r, m], at even steps, else P."""
         kept, side = (self.rights, 1) if step % 2 == 0 else (self.lefts, 0)
         last = kept.get(part.name) if self.reuse else None
         key = (self.seed, step, *part.name.encode())

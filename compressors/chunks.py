@@ -25,7 +25,7 @@ LAYOUTS = 256  # that are kept: buckets of a few models
 
 
 class Block(NamedTuple):
-    """How one parameter is cut; `down` rows of `across` chunks of h x w elements."""
+    """One parameter's cut into `down` rows of `across` chunks of h x w elements."""
 
     first: int  # element of the bucket
     height: int
@@ -148,7 +148,7 @@ def _largest(rows: Tensor, k: int) -> Tensor:
 
 
 def positions(chunks: Chunks, where: Tensor, out: Tensor | None = None) -> Tensor:
-    """Where in the bucket entries are that are at `where` in their chunks; int32 [entries].
+    """Return the places in the bucket of entries at `where` in their chunks; int32 [entries].
 
     Into `out`, or this thread's memory. IndexError for one that is outside of its chunk.
     """

@@ -49,7 +49,7 @@ def quantise(values: Tensor, counts: list[int], bits: int) -> tuple[Tensor, Tens
 
 
 def decode(packed: Tensor, books: Tensor, counts: list[int], bits: int, out: Tensor) -> Tensor:
-    """What `quantise` made codes and books of, roughly; into `out`, [n]."""
+    """Write the values that codes and books of `quantise` stand for to `out`, [n]; return it."""
     if (native := kernels.of(out)) is not None:
         native.chunks.decode(
             packed.numpy(), np.array(counts, np.int64), bits, books.numpy(), out.numpy()

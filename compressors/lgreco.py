@@ -27,7 +27,7 @@ from compressors.workspace import workspace
 
 
 class Layer(NamedTuple):
-    """What one layer costs at each multiple of a density, float64 [choices] both."""
+    """Costs of one layer at each multiple of a density, float64 [choices] both."""
 
     sizes: Tensor  # entries sent
     errors: Tensor  # squared norm of the rest

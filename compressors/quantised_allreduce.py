@@ -107,7 +107,7 @@ class QuantisedAllReduce(Compressor):
         ]
 
     def _error(self, names: tuple[str, ...], total: Tensor) -> Tensor:
-        """What this worker's slice of the bucket of these parameters is owed; zeros when new."""
+        """Return the kept error of this worker's slice of a bucket; zeros when new."""
         known = self.server_errors.get(names)
         if known is None or known.numel() != total.numel():
             for old in [old for old in self.server_errors if set(old) & set(names)]:
@@ -130,5 +130,5 @@ def _padded(role: str, part: Tensor, length: int) -> Tensor:
 
 @lru_cache(SIZES)
 def _ends(n: int, row: int) -> Tensor:
-    """Where each of the rows of n elements ends."""
+    """Return the end of each row of n elements; int64 [rows]."""
     return torch.arange(row, n + row, row).clamp_(max=n)

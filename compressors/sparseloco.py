@@ -78,7 +78,7 @@ class SparseLoCo(Compressor):
         return Reduced(self._averaged(entries, chunks, bucket), unsent=bucket.grad)
 
     def _sent(self, payload: Sequence[Tensor], chunks: Chunks, out: Tensor) -> Tensor:
-        """What a worker's `payload` stands for, [K]; into `out` where it is codes."""
+        """Return the values in a worker's `payload`, [K]; decoded into `out` where it is codes."""
         if self.bits is None:
             return payload[0]
         books = payload[1].view(len(chunks.blocks), -1)

@@ -301,7 +301,7 @@ def _search_on_gpu(x: Tensor, k: int, added: Tensor | None = None, erase: bool =
 
 
 def _sample_on_gpu(n: int, k: int) -> gpu.Sample:
-    """What bounds the k-th largest of n from below; of no use where k is a large part."""
+    """Plan the sample that bounds the k-th largest of n from below; empty where k is large."""
     spacing = -(-n // SAMPLE_ON_GPU) | 1
     where = Runs(0, RUN * spacing, max(0, (n - RUN) // (RUN * spacing) + 1), RUN)
     rank = int(_reach(where, k, n))

@@ -32,7 +32,7 @@ class HorizonAndDensity(Controller):
         check_horizons(self.horizons)
 
     def density(self, seen: Observation | None) -> float:
-        """What was chosen with the horizon, until another exchange has been seen."""
+        """Return the density chosen with the horizon, until another exchange has been seen."""
         if self._chosen is not None and seen is not None and seen.step == self._learnt:
             return self._chosen[1]
         return super().density(seen)  # type: ignore[safe-super]

@@ -88,7 +88,7 @@ ELSEWHERE: dict[str, Value] = {  # values of keys that no field of a run is name
 
 
 class Beside(NamedTuple):
-    """What a key goes together with or not, in words, and whether a combination has it."""
+    """Condition on other settings that a key does or does not go with, in words and as a test."""
 
     said: str
     applies: Callable[[Combination], bool]

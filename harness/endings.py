@@ -16,7 +16,7 @@ log = logging.getLogger("harness")
 
 
 class TimeLeft(Protocol):
-    """How long runs take, by what those that ended took."""
+    """Estimate of the time that runs take, by those that have ended."""
 
     def begin(self) -> None: ...
 

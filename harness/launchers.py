@@ -99,7 +99,7 @@ def _in_order(runs: Sequence[Settings], numbers: list[int]) -> list[int]:
 
 
 def _outcome(sweep: SweepFolder, number: int, settings: Settings, said: str) -> run.Outcome:
-    """How run `number` ended; BadSetting where it was refused. `said` is the launcher's error."""
+    """Tell how run `number` ended; BadSetting if it was refused. `said`: the launcher's error."""
     if ending := sweep.ending(number):
         if ending.refused:
             raise BadSetting(ending.error or "")
@@ -114,7 +114,7 @@ def _outcome(sweep: SweepFolder, number: int, settings: Settings, said: str) -> 
 
 @dataclass(frozen=True)
 class LaunchedRun:
-    """What a launcher's job calls: one run of a sweep, by the number that Hydra gives the job."""
+    """One run of a sweep, as a launcher's job calls it, by the number that Hydra gives the job."""
 
     sweep: SweepFolder
     numbers: list[int]  # of the runs that are jobs

@@ -36,7 +36,7 @@ def added_by_machine(run: Run) -> float | None:
 
 
 def said(runs: Iterable[Run]) -> str:
-    """What this machine adds to steps of `runs`, and at which dilation it is little; "" if it is.
+    """Say what this machine adds to steps of `runs`, and the dilation for little; "" if little.
 
     By method, of its runs the most.
     """

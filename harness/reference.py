@@ -209,7 +209,7 @@ def _entries(entries: Iterable[help.HelpEntry]) -> list[str]:
 
 
 def _inherited(node: ast.ClassDef, name: str) -> str:
-    """What a field of this name is in a base that one of the packages has."""
+    """Find the description of a field in a base that one of the packages has; "" if none."""
     for base in _bases(node):
         if told := _fields_of_bases().get(base, {}).get(name):
             return told
@@ -218,7 +218,7 @@ def _inherited(node: ast.ClassDef, name: str) -> str:
 
 @cache
 def _fields_of_bases() -> dict[str, dict[str, str]]:
-    """What each field of the classes of a base.py is, by class."""
+    """Return descriptions of fields by class, of all classes in a base.py."""
     found = {}
     for folder in ("compressors", "controllers", "profiles"):
         source = SourceText(ROOT / folder / "base.py")

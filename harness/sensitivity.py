@@ -112,7 +112,7 @@ def _predicted(ranges: Ranges, folder: Path) -> None:
 
 
 def _tell(claim: Judged, axes: Axes, number: int, refused: int, folder: Path) -> None:
-    """Where a claim holds, in words and as a map."""
+    """Print where a claim holds, in words, and draw it as a map."""
     print(claim.name)
     print("\n".join(f"  {line}" for line in sensitivity.told(axes, claim.verdicts, refused)))
     print(f"  {_draw(folder, number, claim, axes)}")

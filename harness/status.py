@@ -85,7 +85,7 @@ def _seen(sweep: SweepFolder, number: int, run: AskedRun, since: float) -> SeenR
 
 
 def lines(sweep: SweepFolder, seen: list[SeenRun]) -> list[str]:
-    """What is shown of a sweep."""
+    """Return the lines that show a sweep."""
     counts = Counter(each.state for each in seen)
     others = (f"{counts[state]} {state}" for state in (RUNNING, FAILED, TO_DO))
     told = ", ".join([f"{counts[DONE]} of {len(seen)} done", *others])

@@ -49,7 +49,7 @@ MOST_BYTES = 1 << 28  # of a recording; more would fill memory
 
 
 def read_from(place: Path, path: Any) -> Recording:
-    """Likewise of a file that was found; `path` is what errors call it."""
+    """Read a recording from a file that was found; errors call it `path`."""
     if (size := place.stat().st_size) > MOST_BYTES:
         raise ValueError(f"{path}: must have at most {MOST_BYTES} bytes, got {size}")
     content = place.read_bytes()

@@ -152,7 +152,7 @@ def to_compile() -> bool:
 
 
 def _once() -> tuple[Compiled | None, str]:
-    """What is loaded, by the first thread that asks; the others wait for it."""
+    """Load the compiled loops once: the first thread that asks does it, the others wait."""
     if not _known:
         with _loading:
             if not _known:

@@ -297,7 +297,7 @@ def unpack(packed, where):  # type: ignore[no-untyped-def]
 
 @njit(**OPTIONS)
 def _halvings(bits):  # type: ignore[no-untyped-def]
-    """Of a place to get its byte's: codes of so many `bits` share one."""
+    """Return how often a place is halved to give its byte, of codes with so many `bits`."""
     halvings = 0
     while bits << halvings < BYTE:
         halvings += 1
@@ -342,7 +342,7 @@ def quantise(values, counts, bits, sigmas, books, packed):  # type: ignore[no-un
 
 @njit("void(uint8[::1], int64[::1], int64, float32[:, ::1], float32[::1])", **OPTIONS)
 def decode(packed, counts, bits, books, values):  # type: ignore[no-untyped-def]
-    """What codes stand for."""
+    """Write to `values` what codes of `bits` stand for, by the book of each parameter."""
     levels, halvings = 1 << bits, _halvings(bits)
     table = np.empty(levels, np.float32)
     first = 0

@@ -173,7 +173,7 @@ class Blocks(NamedTuple):
 
     @classmethod
     def of(cls, ends: Tensor, device: torch.device) -> "Blocks":
-        """Those that end at `ends`, int64 [blocks] on the CPU, ascending."""
+        """Make the blocks that end at `ends`, int64 [blocks] on the CPU, ascending."""
         length, last, count = int(ends[0]), int(ends[-1]), ends.numel()
         equal = torch.arange(length, length * count + 1, max(1, length)).clamp_(max=last)
         if equal.numel() == count and torch.equal(equal, ends):
@@ -200,7 +200,7 @@ class Blocks(NamedTuple):
 
 
 def takes(x: Tensor) -> bool:
-    """Whether `x` is something that the functions from here on work on: others have another way."""
+    """Tell whether the functions below work on `x`: on a GPU, not empty, and small enough."""
     return x.is_cuda and 0 < x.numel() < INDEX_END and loops() is not None
 
 

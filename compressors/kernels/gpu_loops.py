@@ -65,7 +65,7 @@ def drawn(at, first, second):
 
 @triton.jit
 def norms(v, levels, block: tl.constexpr, squared: tl.constexpr, size: tl.constexpr):
-    """Of every `block` elements of v, [size, 8], the norm over the levels; [8 size / block]."""
+    """Return the norm of every `block` elements of v, [size, 8], over levels; [8 size / block]."""
     parts = tl.reshape(v, [8 * size // block, block])
     if squared:
         wide = parts.to(tl.float64)
@@ -129,7 +129,7 @@ def add_round(
 
 @triton.jit
 def digits_of(codes, row, bit, whole, levels: tl.constexpr, width: tl.constexpr):
-    """What rows of 8 packed codes stand for, in steps, float32 [rows, 8]; of rows below `whole`."""
+    """Unpack rows of 8 codes into steps, float32 [rows, 8]; only rows below `whole` are read."""
     inside = row < whole
     code = tl.zeros([row.shape[0], 8], tl.int32)
     if width == 8:
@@ -174,7 +174,7 @@ def sum_codes(
 
 @triton.jit
 def of_two_bits(low, high, step, bit: tl.constexpr):
-    """What a code less 1 stands for; chosen, which takes fewer instructions than to compute it."""
+    """Decode 2 bits, of a code less 1, by choosing: fewer instructions than computing the value."""
     odd = (low & (1 << bit)) != 0
     upper = (high & (1 << bit)) != 0
     return tl.where(upper, tl.where(odd, 2.0, 1.0), tl.where(odd, 0.0, -1.0)) * step
@@ -264,7 +264,7 @@ def joined(a, b, c, d, e, f, g, h):
 
 @triton.jit
 def columns(v):
-    """What `joined` joined."""
+    """Split v into the eight columns that `joined` made it of."""
     even, odd = tl.split(tl.reshape(v, [v.shape[0], 2, 2, 2]))
     ae, cg = tl.split(even)
     bf, dh = tl.split(odd)

@@ -90,7 +90,7 @@ def mark(
 
 @triton.jit
 def ones_of(word):
-    """How many bits of each int32 are set."""
+    """Count the bits that are set in each int32."""
     w = word.to(tl.uint32, bitcast=True)
     w = w - ((w >> 1) & 0x55555555)
     w = (w & 0x33333333) + ((w >> 2) & 0x33333333)
@@ -100,7 +100,7 @@ def ones_of(word):
 
 @triton.jit
 def place_of(single):
-    """Which bit of each int32, of which one bit is set, it is; by the exponent of its float."""
+    """Return the number of the one bit that is set in each int32, by the exponent of its float."""
     exponent = single.to(tl.uint32, bitcast=True).to(tl.float32).to(tl.int32, bitcast=True)
     return (exponent >> 23) - 127
 
@@ -110,7 +110,7 @@ def find_marked(
     marks, counts, programs, rounds, index, capacity, passed, most: tl.constexpr,
     word: tl.constexpr, size: tl.constexpr, words: tl.constexpr,
 ):  # fmt: skip
-    """Where marks are, ascending, to `index`; those beyond `capacity` are left.
+    """Write the places of marks to `index`, ascending; those beyond `capacity` are left out.
 
     `passed` becomes how many there are. `most` is a power of two from `programs` on.
     """
@@ -172,7 +172,7 @@ def state_of(k, states, bins, digit: tl.constexpr):
 
 @triton.jit
 def lengths(n, passed, k, capacity):
-    """How much of what was selected is ranked, and of x: one of them, as it holds the k largest."""
+    """Return how many selected entries and how many of x are ranked; one of the two is 0."""
     found = tl.load(passed)
     selected = ((found >= k) & (found <= capacity)).to(tl.int32)
     return found * selected, n * (1 - selected)
@@ -180,7 +180,7 @@ def lengths(n, passed, k, capacity):
 
 @triton.jit
 def entries_at(x, values, at, some, every):
-    """What was selected, or x where that is of no use."""
+    """Load the entries that are ranked: those that were selected, or else those of x."""
     chosen = tl.load(values + at, mask=at < some, other=0.0)
     return tl.where(at < some, chosen, tl.load(x + at, mask=at < every, other=0.0))
 
@@ -220,7 +220,7 @@ def count_digits(
 def count_ranked(
     x, n, values, passed, capacity, k, states, bins, above, equal, size: tl.constexpr
 ):  # fmt: skip
-    """How many entries of each program exceed the k-th largest, and how many are equal to it."""
+    """Count each program's entries above the k-th largest, and those equal to it."""
     block = tl.program_id(0)
     kth, ties = state_of(k, states, bins, 4)
     if block == 0:

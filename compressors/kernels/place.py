@@ -19,5 +19,5 @@ class OfEqualSources(InTreeCacheLocator):
         self._cache_path = os.environ["NUMBA_CACHE_DIR"]
 
     def get_source_stamp(self) -> str:
-        """What has to be the same for code to be used again; the folder's name is that."""
+        """Return "": the folder's name has all that must be equal for code to be used again."""
         return ""

@@ -23,7 +23,7 @@ class Advice(NamedTuple):
 
 
 def answered(times: Mapping[str, Times]) -> Advice:
-    """Of methods that were dropped on the way the pairs they ran count, never as the first."""
+    """Answer by the times of all methods; one that was dropped counts with the pairs it ran."""
     most = max(map(len, times.values()), default=0)
     first = race.leader({name: each for name, each in times.items() if len(each) == most})
     if first is None:

@@ -95,7 +95,7 @@ class Question:
             yield Contender(method, self.settings(method, 0))
 
     def _unlike(self, settings: Settings) -> str:
-        """What a method changes beside itself, so that it answers another question; "" if none."""
+        """Name the settings by which a method answers another question; "" if it changes none."""
         if settings["controller._target_"].rpartition(".")[2].lower() == ORACLE:
             return "it knows the profile, which no method can"
         base, apart = self.dense().settings.config, (*sweep.OF_A_METHOD, "method")
@@ -109,7 +109,7 @@ def _is_uniform(settings: Settings) -> bool:
 
 
 def question(arguments: Sequence[str]) -> Question:
-    """What `arguments`, overrides of a run, ask; BadSetting for what no race can answer."""
+    """Read the question in `arguments`, overrides of a run; BadSetting if no race can answer it."""
     with in_a_line(arguments):
         given = {sweep.key_of(each): each for each in _parsed(arguments)}
         _check_keys(given)
@@ -147,7 +147,7 @@ def _check_keys(given: dict[str, Override]) -> None:
 def _shared(
     asked: list[str], given: dict[str, Override], settings: Settings, name: str
 ) -> list[str]:
-    """What every run is told: paced where the model has times, to its end at the target."""
+    """Return the overrides of every run: paced where the model has times, ended at the target."""
     more = [f"results={settings['results']}/advise", "report=false"]
     if "experiment" not in given:
         more.append(f"experiment={name}_{settings['target.value']}")

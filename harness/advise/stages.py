@@ -117,7 +117,7 @@ class Race:
             waiting = self._possible(waiting[AT_A_TIME:], plans.dense)
 
     def _possible(self, waiting: list[Planned], dense: Planned) -> list[Planned]:
-        """Those that may be before the best so far, if dense's steps bound theirs."""
+        """Keep the methods that may beat the best so far, if dense's steps bound theirs."""
         best_s = min(each[0] for each in self.times.values())
         dense_s = self.times[dense.composition.label][0]
         kept = []
@@ -161,7 +161,7 @@ def raced(question: Question, plans: Plans, pairs: int, say: Say) -> Race:
 
 
 def at_most(question: Question, entered: Sequence[Contender], seeds: range) -> str:
-    """What runs in virtual time take on this machine if each goes to its last step."""
+    """Estimate the minutes that runs in virtual time take here if each goes to its last step."""
     estimate = Estimate()
     for each in entered:
         for seed in seeds:

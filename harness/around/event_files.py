@@ -72,7 +72,7 @@ def _content(path: Path, most_bytes: int) -> bytes:
 
 
 def _scalars(content: bytes) -> Iterator[Scalar]:
-    """Of all whole records; the last one may be torn."""
+    """Read the scalars of all whole records; the last record may be torn."""
     from google.protobuf.message import DecodeError
     from tensorboard.compat.proto.event_pb2 import Event
 
@@ -93,7 +93,7 @@ def _scalars(content: bytes) -> Iterator[Scalar]:
 
 
 def _value(summary: Any) -> float | None:
-    """Of torch's and tensorboardX's writers, or a tensor without dimensions as of TensorFlow's."""
+    """Read a number of torch's, tensorboardX's or TensorFlow's writers; None if it is none."""
     if summary.HasField("simple_value"):
         return float(summary.simple_value)
     if summary.HasField("tensor") and not summary.tensor.tensor_shape.dim:

@@ -144,7 +144,7 @@ class Nodes:
                     self.endings[node] = shell_status(ended[1])
 
     def failure(self) -> str:
-        """How the first of the commands that failed did; "" while none has."""
+        """Say how the first command that failed ended; "" while none has."""
         for node, code in self.endings.items():
             if code:
                 how = f"exited with status {code}"

@@ -113,7 +113,7 @@ class UnderWay:
                 self._read(self.event_files, self.ended_s)
 
     def evidence(self, proof: dict) -> Evidence:
-        """What the run is judged by; `proof` is what its network has told and will tell."""
+        """Gather the evidence for a verdict; `proof` is the network's, of its start and end."""
         return Evidence(
             proof=proof,
             traffic=self.traffic,

@@ -21,7 +21,7 @@ UNKNOWN = (  # columns of a step that only the trainer could tell
 
 
 class ToldStep(NamedTuple):
-    """What one line told; times are emulated seconds."""
+    """One step as a line of output told it; times are emulated seconds."""
 
     time_s: float
     step: int

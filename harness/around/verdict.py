@@ -43,14 +43,14 @@ class Interfaces:
                 seen[name] = max(seen.get(name, 0), int(counts.split()[8]) - before)
 
     def beside(self, node: int) -> dict[str, int]:
-        """Of those that no link is shaped at, but for the loopback."""
+        """Return bytes sent by interfaces that no link is shaped at, without the loopback."""
         usual = (LOOPBACK, self._network.interface)
         seen = self.sent_bytes[node].items()
         return {name: count for name, count in seen if count and name not in usual}
 
 
 class Evidence(NamedTuple):
-    """What there is to judge a run by, beside its files."""
+    """Evidence by which a run is judged, beside its files."""
 
     proof: dict[str, Any]
     traffic: LinkTraffic

@@ -63,7 +63,7 @@ class TimedLayout(NamedTuple):
 
     @property
     def row(self) -> tuple[float, ...]:
-        """What each coefficient of a cost is multiplied by, in the order of COEFFICIENTS."""
+        """Return the factors of a cost's coefficients, in the order of COEFFICIENTS."""
         layout, elements = self.layout, sum(prod(each) for each in self.layout.shapes.values())
         if not self.rank:
             return (1.0, layout.matrices, elements)

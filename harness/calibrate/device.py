@@ -57,7 +57,7 @@ def path_of(choice: str) -> Path:
 
 
 def name_of(device: torch.device) -> str:
-    """What the device calls itself."""
+    """Return the name of a GPU, or of the machine that has this core."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"one core of {environment.machine()}"

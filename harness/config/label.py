@@ -126,7 +126,7 @@ def method_of(config: dict[str, Any]) -> Method:
 
 
 def local_of(config: dict[str, Any]) -> bool:
-    """Whether workers of a run with these settings take local steps."""
+    """Tell whether workers of a run with these settings take local steps."""
     return bool(_section(config, "parallel", DATA)["_target_"] == LOCAL)
 
 

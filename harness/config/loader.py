@@ -27,7 +27,7 @@ Embedded = tuple[str | None, str | None, bool]  # a file, where its content goes
 
 
 class SearchPathCache:
-    """What is kept of a search path, for as long as no file there comes, goes or changes."""
+    """Cache of a search path, kept for as long as no file there comes, goes or changes."""
 
     def __init__(self, files: dict[str, tuple[int, int]]) -> None:
         self.files = files  # when they were last changed, and their sizes
@@ -114,7 +114,7 @@ class _Whole(ResultDefault):
 
 
 def _kept(repo: Any) -> SearchPathCache:
-    """Of the repository that Hydra's own, of one composition, reads from."""
+    """Return the cache behind Hydra's repository of one composition."""
     kept: SearchPathCache = repo.delegate.kept
     return kept
 

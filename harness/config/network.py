@@ -42,7 +42,7 @@ class NetworkChoice(Protocol):
         ...
 
     def place(self, run_id: str) -> str:
-        """Where, below the experiment's folder, this machine keeps a run."""
+        """Return the place, below the experiment's folder, where this machine keeps a run."""
         ...
 
     def compression(

@@ -8,5 +8,5 @@ LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast
 
 
 def read(text: str) -> Any:
-    """What `text` says; yaml.YAMLError for what is no YAML."""
+    """Parse YAML into plain values; yaml.YAMLError where `text` is none."""
     return yaml.load(text, LOADER)

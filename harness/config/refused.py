@@ -114,12 +114,12 @@ def _is_in(section: str, key: str) -> bool:
 
 
 def _listed(group: str) -> str:
-    """Where the choices of a group are told; `group` may have a value after it."""
+    """Name the command that lists the choices of a group; `group` may have a value after it."""
     return f"`python -m harness --help {group.partition('=')[0]}` lists them"
 
 
 def no_choice(missing: str, options: Sequence[str]) -> str:
-    """What to write in place of a choice that is not there."""
+    """Say in a line what to write in place of a choice that is not there."""
     group, _, choice = missing.rpartition("/")
     near = _nearest(choice, options, cutoff=0.6)
     if group == LAUNCHER and not near:
@@ -131,7 +131,7 @@ def no_choice(missing: str, options: Sequence[str]) -> str:
 
 
 def _no_key(key: str, arguments: Sequence[str]) -> str:
-    """What to write in place of a key that is not there: of the section, or of another."""
+    """Say what to write in place of a key that is not there: one of this section or another."""
     given = _given(key, arguments)
     if "@" in key and given == key:
         head = "# @package _global_"
@@ -180,7 +180,7 @@ def _elsewhere(last: str, known: Sequence[str]) -> list[str]:
 
 
 def _added(key: str, arguments: Sequence[str]) -> str:
-    """What to write where + adds what is there already."""
+    """Say what to write where + adds a key that is there already."""
     given = [each for each in arguments if each.lstrip("+").partition("=")[0] == key]
     if len(given) > 1:
         return f"{key} is said twice, by {' and '.join(given)}: say one"
@@ -188,7 +188,7 @@ def _added(key: str, arguments: Sequence[str]) -> str:
 
 
 def _unread(argument: str) -> str:
-    """What to write in place of what is no KEY=VALUE."""
+    """Say what to write in place of an argument that is no KEY=VALUE."""
     said = f"{argument or repr('')} cannot be read as KEY=VALUE"
     key, sign, value = (each.strip() for each in argument.partition("="))
     if sign and key and WORD.fullmatch(value) and " " in argument:
@@ -219,7 +219,7 @@ def _given(key: str, arguments: Sequence[str]) -> str:
 
 
 def _nearest(word: str, known: Sequence[str], cutoff: float = 0.5) -> str:
-    """Those that begin with `word`, and those that are spelt nearly so."""
+    """Name the known words that begin with `word`, and those that are spelt nearly so."""
     lower = {each.lower(): each for each in known}
     begun = [each for each in lower if len(word) > 1 and each.startswith(word.lower())]
     close = get_close_matches(word.lower(), lower, NEAR, cutoff=cutoff)

@@ -251,7 +251,7 @@ def _share(described: Hashable, made: Any) -> None:
 
 
 def _described(part: str, section: dict[str, Any]) -> Hashable:
-    """What decides the object that a section of plain values makes; files count by content."""
+    """Return all that decides the object that a section makes; files count by content."""
     return part, located(section["_target_"]), repr(section), repr(_digests(section))
 
 

@@ -75,7 +75,7 @@ def unfit(section: Mapping[str, Any], kinds: Mapping[str, Any], prefix: str = ""
 
 
 def _instead(key: str, value: Any, kind: Any) -> str:
-    """What to write for a value that means something else to a person; "" where nothing is."""
+    """Say what to write for a value that a person reads otherwise; "" where nobody would."""
     told = str(value).lower()
     meant: list[object] = []
     if isinstance(value, str) and (found := MEASURED.fullmatch(told)):
@@ -113,7 +113,7 @@ def is_section(value: Any) -> bool:
 
 
 def located(path: str) -> Any:
-    """What a dotted path leads to; ImportError, in one line, if nothing."""
+    """Import the object at a dotted path; ImportError, in one line, if there is none."""
     try:
         return _locate(path)
     except Exception as error:  # of importing whatever lies on the way
@@ -122,7 +122,7 @@ def located(path: str) -> Any:
 
 
 def _absent(path: str) -> str:
-    """What a module that is there lacks of a dotted path; "" where it is not, or is whole."""
+    """Say which name of a dotted path its module lacks; "" if it has it, or is not there."""
     module, _, name = path.rpartition(".")
     there = sys.modules.get(module)
     if there is None or hasattr(there, name):
@@ -203,6 +203,6 @@ def leaves(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
 
 
 def class_paths(value: Any) -> set[str]:
-    """What nested mappings name as the classes of their parts."""
+    """Return the dotted paths of all `_target_` in nested mappings."""
     named = (found for keys, found in leaves(value) if keys[-1:] == ("_target_",))
     return {each for each in named if isinstance(each, str)}

@@ -157,7 +157,7 @@ class Direction:
         return links.Shaper(self.name, self.place.shaper, self._root, self.alone)
 
     def _shape(self) -> Any:
-        """What the kernel is to hold, as `_held` tells it."""
+        """Return the shape that the kernel is to hold, in the form that `_held` reads back."""
         rate = links.rate_bytes(self.real(self.intended).rate_mbit)
         if self.alone is not None:
             return self.alone.intended(rate)

@@ -52,7 +52,7 @@ class LoneQdisc(Protocol):
         ...
 
     def intended(self, rate: int) -> Any:
-        """What it is to hold at `rate` bytes/s, a NamedTuple with `rate_mbit`."""
+        """Return the shape it is to hold at `rate` bytes/s, a NamedTuple with `rate_mbit`."""
         ...
 
     def options(self, rate: int) -> bytes:
@@ -60,7 +60,7 @@ class LoneQdisc(Protocol):
         ...
 
     def held(self, options: bytes) -> Any:
-        """What options of the kernel's say, as `intended`."""
+        """Read the shape from the kernel's options, as `intended` returns it."""
         ...
 
 
@@ -248,7 +248,7 @@ def read_shape(ip: IPRoute, index: int, name: str, root: int = ROOT) -> Shape:
 
 
 def read_alone(ip: IPRoute, shaper: Shaper) -> Any:
-    """What the qdisc of a `shaper` that has one of its own holds; NetworkError when it is gone."""
+    """Read back the qdisc that a `shaper` has for itself; NetworkError when it is gone."""
     assert shaper.alone is not None
     [answer] = batch.ask(ip, [_ask_for(shaper)])
     what = f"read back the {shaper.alone.title} of {shaper.name}"

@@ -106,7 +106,7 @@ class Monitor:
 
 
 def _times_down(body: bytes, before: int) -> int:
-    """How often the interface of this notification had no other end; `before`, where untold."""
+    """Read how often the notified interface has lost its carrier; `before` where it is untold."""
     start = _ATTRIBUTES_AT
     while start + _ATTRIBUTE.size <= len(body):
         length, kind = _ATTRIBUTE.unpack_from(body, start)

@@ -19,7 +19,7 @@ _RATE_IS, _RATE64 = 6, 8  # TCA_NETEM_...
 
 
 class NetemRateShape(NamedTuple):
-    """What a netem holds, or is to hold."""
+    """Parameters that a netem holds, or is to hold."""
 
     rate_mbit: float  # real
     limit_packets: int
@@ -37,7 +37,7 @@ class NetemRate:
     title: ClassVar[str] = "netem rate"
 
     def intended(self, rate: int) -> NetemRateShape:
-        """What it is to hold at `rate` bytes/s."""
+        """Return the parameters it is to hold at `rate` bytes/s."""
         return NetemRateShape(rate / 125_000, self.limit_packets)
 
     def options(self, rate: int) -> bytes:
@@ -49,7 +49,7 @@ class NetemRate:
         return told
 
     def held(self, options: bytes) -> NetemRateShape:
-        """What the kernel's options say."""
+        """Read the parameters from the kernel's options."""
         delay, limit, loss, _, _, _ = _OPTIONS.unpack_from(options)
         found = attributes(options, _OPTIONS.size)
         rate = _RATE.unpack_from(found[_RATE_IS])[0] if _RATE_IS in found else 0

@@ -28,7 +28,7 @@ def master() -> str:
 
 
 def _scontrol(*asked: str) -> str:
-    """What `scontrol show` prints; ValueError when it cannot."""
+    """Return the output of `scontrol show`; ValueError when it fails."""
     command = ["scontrol", "show", *asked]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SAID_S)

@@ -18,7 +18,7 @@ MOST_REFILLED = 0.05  # of what the lowest rate passes between two changes
 
 
 class ShapedLinks(NamedTuple):
-    """What a shaper is for: one profile's links, real rates and times."""
+    """Links of one profile that a shaper is for, in real rates and times."""
 
     lowest_mbit: float
     highest_mbit: float

@@ -81,5 +81,5 @@ class Shaping:
         return workers
 
     def place(self, run_id: str) -> str:
-        """Where, below the experiment's folder, this machine keeps a run."""
+        """Return the place, below the experiment's folder, where this machine keeps a run."""
         return run_id

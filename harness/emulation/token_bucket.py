@@ -26,7 +26,7 @@ _PARMS, _RATE64, _BURST = 1, 4, 6  # TCA_TBF_...
 
 
 class TokenBucketShape(NamedTuple):
-    """What a tbf holds, or is to hold."""
+    """Parameters that a tbf holds, or is to hold."""
 
     rate_mbit: float  # real
     burst_bytes: int
@@ -43,7 +43,7 @@ class TokenBucket:
     title: ClassVar[str] = "tbf"
 
     def intended(self, rate: int) -> TokenBucketShape:
-        """What it is to hold at `rate` bytes/s."""
+        """Return the parameters it is to hold at `rate` bytes/s."""
         return TokenBucketShape(rate / 125_000, self.burst_bytes, self.limit_bytes)
 
     def options(self, rate: int) -> bytes:
@@ -60,7 +60,7 @@ class TokenBucket:
         return told
 
     def held(self, options: bytes) -> TokenBucketShape:
-        """What the kernel's options say; its burst, which it tells in ticks, to within two."""
+        """Read the parameters from the kernel's options; its burst is exact to two ticks."""
         found = attributes(options)
         told = _PARAMETERS.unpack_from(found[_PARMS])
         rate, limit, ticks = told[5], told[12], told[13]

@@ -121,7 +121,7 @@ class Topology(Shaping, ABC):
         return max(veth.MTU_BYTES, longest) if longest < LARGEST_BYTES else None
 
     def alone(self, profile: Profile, dilation: float) -> links.LoneQdisc | None:
-        """What shapes links of `profile` in place of HTB; ValueError where it cannot."""
+        """Return the qdisc for links of `profile` in place of HTB; ValueError where it cannot."""
         extremes = profile.extremes()
         asked = shapers.ShapedLinks(
             lowest_mbit=extremes.lowest_mbit / dilation,

@@ -92,7 +92,7 @@ class Bench:
         return self.settings() | ({"window_bytes": round(window)} if window else {})
 
     def settings(self) -> dict[str, Any]:
-        """Of a `Simulated`: what is documented, and what was fitted."""
+        """Return the settings of a `Simulated`: those documented and those fitted."""
         known = set(Simulated.__dataclass_fields__)
         told = {"alpha_s": 0.0, "operation_s": 0.0, "update_s": FOREVER_S, "queue_ms": None}
         told["efficiency"] = Simulated.efficiency
@@ -142,7 +142,7 @@ def load_bench(path: Path) -> Bench:
 
 
 def benches() -> list[Bench]:
-    """Those of all studies."""
+    """Load the benches of all studies."""
     return [load_bench(path) for path in bench_files()]
 
 

@@ -130,7 +130,7 @@ def least_s(model: str, flops: float, bytes_per_s: float) -> float:
 
 
 def takes_images(model: str) -> bool:
-    """Whether a model's samples are images, all of one size; texts differ in length."""
+    """Tell whether a model's samples are images, all of one size; texts differ in length."""
     return _key(model).startswith(IMAGE_MODELS)
 
 

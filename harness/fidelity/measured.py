@@ -83,7 +83,7 @@ class RowPredictor:
         return network.costs(self.bench.link_of(row), row.workers, 1)
 
     def _step_s(self, row: Measurement) -> float:
-        """What a step of DDP takes beyond its computation."""
+        """Return the time that a step of DDP takes beyond its computation."""
         compute_s, forward = self.bench["compute_s"], self.bench.forward
         compute = Compute(forward * compute_s, (1 - forward) * compute_s, None)
         told = self.bench.settings()

@@ -75,7 +75,7 @@ class RowSelector:
 
 
 def has_rows(path: Path) -> bool:
-    """Whether a CSV begins with the columns of rows; False also for what cannot be read."""
+    """Tell whether a CSV begins with the columns of rows; False also if it cannot be read."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             return file.readline(1000).strip() == ",".join(ROW_COLUMNS)

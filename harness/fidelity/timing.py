@@ -24,7 +24,7 @@ from harness.studies import modules
 
 
 class TimingClaim(NamedTuple):
-    """What a paper says of time, and what replays on its testbed say of it."""
+    """A paper's claim on time, and the verdict of replays on its testbed."""
 
     id: str
     text: str  # as claims.py has it, where runs decide it too
@@ -100,7 +100,7 @@ def _left_out(cells: Sequence[PublishedCell], bed: Testbed) -> str:
 
 
 def predicted(paper: str) -> list[Claim]:
-    """What replays say of a paper's claims on time; none where it has no timing tables."""
+    """Judge a paper's claims on time by replays; none where it has no timing tables."""
     return known[paper].claims() if paper in (known := timings()) else []
 
 

@@ -43,7 +43,7 @@ def describe() -> dict[str, Any]:
 
 
 def to_compile() -> str:
-    """What the first use of a compressor will wait for on this machine; "" for nothing."""
+    """Say that a compressor's first use here waits for the compiler; "" if it does not."""
     return COMPILES if kernels.to_compile() else ""
 
 

@@ -30,7 +30,7 @@ def lower_is_better(metric: str) -> bool:
 
 
 def beyond(metric: str, value: float) -> str:
-    """What a target must be, where `metric` cannot come to `value`; "" where it can."""
+    """Say what a target must be if `metric` cannot come to `value`; "" if it can."""
     known = RANGES.get(metric)
     if known is None or known.low < value <= known.high:
         return ""

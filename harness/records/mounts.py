@@ -29,14 +29,14 @@ class Mount(NamedTuple):
 
 
 def own_locks(folder: Path) -> str:
-    """What makes locks in `folder` this machine's alone, such as `nfs with nolock`; "": nothing."""
+    """Name what keeps locks in `folder` from other machines (`nfs with nolock`); "" if nothing."""
     if not MOUNTS.exists():
         return ""
     return own_locks_of(mounts(MOUNTS.read_text(errors="replace").splitlines()), folder)
 
 
 def own_locks_of(found: Iterable[Mount], folder: Path) -> str:
-    """The same by the mounts that are `found`: of those at one place the last counts."""
+    """Do as `own_locks` by given mounts: of those `found` at one place the last counts."""
     real = Path(os.path.realpath(folder))
     over = [each for each in found if real.is_relative_to(each.place)]
     if not over:

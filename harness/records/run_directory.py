@@ -26,7 +26,7 @@ class Activations:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalRound(Activations):
-    """Where a step of local steps stands in its round; 0 of others."""
+    """Place of a step in its round of local steps; 0 without local steps."""
 
     round: Annotated[int, Column("of local steps, that the step is of")] = 0
     horizon: Annotated[int, Column("steps of that round; 0: gradients are exchanged")] = 0

@@ -29,7 +29,7 @@ class AskedRun(NamedTuple):
 
 
 class JobEnding(NamedTuple):
-    """How the job of a run ended; `refused`: before the run began, for what `error` says."""
+    """End of a run's job; `refused`: before the run began, for the reason in `error`."""
 
     run_dir: str
     state: str
@@ -60,7 +60,7 @@ class SweepFolder:
         return (self.path / RUNS).stat().st_mtime
 
     def runs(self) -> list[AskedRun]:
-        """What was asked for, in order; empty where runs.json is damaged."""
+        """Return the runs that were asked for, in order; none where runs.json is damaged."""
         results = self.path.parents[1]
         try:
             rows = (read_json(self.path / RUNS) or {})["runs"]
@@ -69,7 +69,7 @@ class SweepFolder:
             return []
 
     def ending(self, number: int) -> JobEnding | None:
-        """How the job of run `number` ended; None: it has not."""
+        """Return how the job of run `number` ended; None while it has not."""
         try:
             return JobEnding(**(read_json(self._file(number)) or {}))
         except TypeError:

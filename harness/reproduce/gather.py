@@ -155,7 +155,7 @@ def _of_profile(conditions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_network(conditions: dict[str, Any]) -> dict[str, Any]:
-    """Of a device its name, which stands for its costs."""
+    """Return the conditions of a network; the name of a device stands for its costs."""
     named = {"network.device": conditions.get("network.device.name")}
     keys = [key for key in conditions if key.startswith("network.")]
     return named | {key: conditions[key] for key in keys if not key.startswith("network.device")}

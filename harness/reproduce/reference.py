@@ -102,7 +102,7 @@ def _gone(before: pd.DataFrame, whole: Paper, again: list[str]) -> set[Part]:
 
 
 def _world(settings: Settings) -> str:
-    """What a run is over, also where virtual time is in place of packets that cannot be here."""
+    """Name a run's world; virtual time in place of packets that cannot be here is "packets"."""
     virtual = is_virtual(settings) and not settings["network"].get("in_place_of")
     return "virtual" if virtual else "packets"
 

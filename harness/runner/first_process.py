@@ -107,7 +107,7 @@ def require_played(player: Player) -> None:
 
 
 def proof_after(network: Network, player: Player, pauses: Pauses) -> dict[str, Any]:
-    """What the network, its stopped player and the ranks' pauses tell at the end."""
+    """Gather what the network, its stopped player and the ranks' pauses prove at the end."""
     audit = player.audit.summary() | {"cpu_waited_share": pauses.waited_share}
     return {
         "readback": sum(network.gather("readback", network.verify()), []),

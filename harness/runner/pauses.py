@@ -62,7 +62,7 @@ class Pauses:
 
     @property
     def waited_share(self) -> float | None:
-        """Of the time that threads wanted a processor, that they waited for it; None: untold."""
+        """Return the share of time wanting a processor that threads waited for it; None: untold."""
         return self._waited_s / (self._waited_s + self._ran_s) if self._ran_s else None
 
     def end(self) -> list[Pause]:

@@ -39,7 +39,7 @@ Begin = Callable[[Path], Resumed | None]  # what a run goes on from that is in i
 
 
 class Shown(Protocol):
-    """What the user sees of a run while it goes on."""
+    """Display of a run while it goes on."""
 
     def __enter__(self) -> Self: ...
 

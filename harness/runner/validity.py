@@ -17,7 +17,7 @@ OVERRUN_STEPS = 0.01  # share of steps that may miss their pace
 
 
 class OnANetwork(Protocol):
-    """What a network's reasons depend on, whatever is run over it."""
+    """Run or job over a network, as far as the network's reasons depend on it."""
 
     @property
     def emulation(self) -> Emulation: ...
@@ -64,7 +64,7 @@ def summarize(
 
 
 def _in_ring(run: Run) -> bool:
-    """Whether all traffic is collectives of all workers, each of whom sends to the next."""
+    """Tell whether all traffic is collectives of all workers, each of whom sends to the next."""
     in_pairs = isinstance(run.parallel, LocalSteps) and run.parallel.is_gossip
     return run.parallel.ranks == 1 and not run.parallel.servers and not in_pairs
 

@@ -23,7 +23,7 @@ TRIALS = 4  # steps that are done both ways: bits are compared, and the least ti
 
 
 class Share(NamedTuple):
-    """What a rank has of a step."""
+    """One rank's part of a step."""
 
     inputs: Tensor
     labels: Tensor
@@ -57,7 +57,7 @@ class OnePass:
         return self._in_one_pass(task, shares) if self.is_open else [None] * len(shares)
 
     def _tries(self, task: Task, shares: Sequence[Share]) -> bool:
-        """Whether one pass gives the bits of one by one; after the last trial, in less time."""
+        """Tell whether one pass gives the same bits; after the last trial, also in less time."""
         before = random_numbers(task.device)
         try:
             in_one = self._timed(0, self._in_one_pass, task, shares)

@@ -63,7 +63,7 @@ class VirtualClock:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """What is timed is this thread's alone: it does not wait meanwhile."""
+        """Assert that this thread does not wait while its work is timed."""
         before = self.world.turns
         yield
         assert self.world.turns == before, "a thread waited while its work was timed"

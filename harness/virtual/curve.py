@@ -40,7 +40,7 @@ WRONG = (OSError, ValueError, LookupError, TypeError, RecursionError, csv.Error)
 
 
 def is_apart(run: Run) -> bool:
-    """Whether training does not depend on the network, and all that it does is in a curve."""
+    """Tell whether training is independent of the network, and a curve has all that it does."""
     plain = run.watch is None and run.resume_from is None
     is_virtual = run.network.in_process and run.emulation.compute == "paced"
     if not (is_virtual and plain and _calls_collectives(run.parallel)):
@@ -50,7 +50,7 @@ def is_apart(run: Run) -> bool:
 
 
 def _calls_collectives(parallel: Parallel) -> bool:
-    """Whether collectives are all that workers send: a curve has no other messages."""
+    """Tell whether workers send nothing but collectives: a curve has no other messages."""
     is_local = isinstance(parallel, LocalSteps) and not parallel.is_gossip
     return type(parallel) is Data or is_local
 
@@ -72,7 +72,7 @@ def key_of(run: Run) -> str:
 
 @dataclass
 class Trainings:
-    """Which of many runs train, in the order in which they are asked for."""
+    """Record of which of many runs train, in the order in which they are asked for."""
 
     _known: set[tuple[str, str]] = field(default_factory=set, init=False)  # results and key
 
@@ -122,7 +122,7 @@ class Kept:
 
 
 class CurveRow(NamedTuple):
-    """What a row of steps.csv tells beside times: fields of `Exchanged`, and two more."""
+    """Row of steps.csv without its times: fields of `Exchanged`, and two more."""
 
     sent_bytes: int
     received_bytes: int
@@ -146,7 +146,7 @@ class CurveExchange:
 
 @dataclass(frozen=True)
 class Curve:
-    """What a run trained, by step and rank."""
+    """Training of one run, by step and rank."""
 
     run: str  # folder and run id
     digest: str  # SHA-256 of its file

@@ -41,7 +41,7 @@ class Computed(NamedTuple):
 
 
 class Repeated(NamedTuple):
-    """What an exchange did at a rank, without its times."""
+    """One exchange at a rank, without its times."""
 
     ready: list[float]  # shares of backward that are done when each bucket is there
     opening: list[LaneOp]

@@ -113,7 +113,7 @@ class Simulated:
         return 1
 
     def place(self, run_id: str) -> str:
-        """Where, below the experiment's folder, a run is kept."""
+        """Return the place, below the experiment's folder, where a run is kept."""
         return run_id
 
     def routes(self, profile: Profile, nodes: int) -> Routes:

@@ -64,7 +64,7 @@ class Recorded(Gradients):
 
 @dataclass
 class RecordedLocal(Recorded):
-    """Likewise of local steps, of which `exchange` knows when they exchanged."""
+    """Recorded of local steps: `exchange` knows after which steps something is exchanged."""
 
     def pass_on(self, step: int) -> None:
         exchange: OuterExchange = self.exchange

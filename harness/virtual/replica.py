@@ -95,7 +95,7 @@ class Borrowed(Replica):
         return self.shared.at_work == self.rank
 
     def is_batched(self, task: Task) -> bool:
-        """Where ranks are several, their time is not that of computing here, and nothing is cut."""
+        """True for several ranks whose time is not that of computing here, where nothing is cut."""
         one_pass, circle = self.shared.one_pass, self.shared.circle
         paced = self.clock.per_compute_s == 0 and task.precision == "float32"
         open_ = one_pass is not None and one_pass.is_open

@@ -24,7 +24,7 @@ def on(buffer: Tensor) -> Iterator[None]:
 
 
 def _value(tensor: Tensor) -> float | int:
-    """What `Tensor.item` does for a meta tensor. A mode that looks at every call costs a third."""
+    """Stand in for `Tensor.item` on a meta tensor. A mode, asked at every call, costs a third."""
     if not _told.get():
         raise RuntimeError("Tensor.item() cannot be called on meta tensors")
     return 0.0 if tensor.is_floating_point() else 0

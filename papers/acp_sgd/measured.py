@@ -71,7 +71,7 @@ def _over_acp(runs: Runs, other: str, model: str) -> float:
 
 
 def _lead_at_batch(runs: Runs, method: str) -> float:
-    """Of "ACP vs S-SGD bs=32" the step of S-SGD over ACP-SGD's."""
+    """Return S-SGD's step over ACP-SGD's for a `method` such as "ACP vs S-SGD bs=32"."""
     named, _, batch = method.removeprefix("ACP vs ").partition(" bs=")
     other = {"S-SGD": replays.DENSE, "Power-SGD": "powersgd_vectors_apart"}[named]
     batch_size = 8 if batch == "16" else int(batch)

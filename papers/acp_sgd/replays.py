@@ -83,7 +83,7 @@ def nearly_linear(runs: Runs) -> Found:
 
 
 def power_is_best(runs: Runs) -> Found:
-    """Of the three compressors of figure 2."""
+    """Claim: Power-SGD is the fastest of the three compressors of figure 2 on each model."""
     others = ("signsgd_after_backward_bucket_mb=1000000",
               "topk_0.001_after_backward_bucket_mb=1000000_int64")  # fmt: skip
     power, rivals = {}, {}
@@ -187,7 +187,7 @@ def narrow_fusion_gains(runs: Runs) -> Found:
 
 
 def narrow_gains(mbit: float) -> Rule:
-    """Of a narrow BERT-Base ACP-SGD is faster than S-SGD and Power-SGD* at a rate, pair by pair."""
+    """Claim on a narrow BERT-Base: ACP-SGD beats S-SGD and Power-SGD* at a rate, pair by pair."""
 
     def decide(runs: Runs) -> Found:
         group = of_model(runs, "acp_fig13_packets", NARROW, profile__rate_mbit=mbit)

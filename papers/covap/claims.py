@@ -33,7 +33,7 @@ def gains_by_overlap(runs: Runs) -> Found:
 
 
 def hides(runs: Runs) -> Found:
-    """What COVAP leaves of communication that nothing hides, over computation."""
+    """Claim: COVAP leaves little communication exposed, over computation."""
     group = runs.of(TIMELINES)
     exposed, compute = (group.mean(part, COVAP)[COVAP] for part in ("exposed_s", "compute_s"))
     told = f"exposed over computation: {exposed / compute:.3g}; little is {LITTLE:g} or less"

@@ -82,7 +82,7 @@ def _method(model: str, name: str) -> str:
 
 
 def _share(group: Group, method: str) -> float:
-    """Of linear scaling."""
+    """Return the share of linear scaling that a method reaches."""
     return replays.seconds(group, method, "compute_s") / replays.seconds(group, method)
 
 

@@ -63,7 +63,7 @@ def ratios_of_communication(runs: Runs) -> Found:
 
 
 def gain_falls(runs: Runs) -> Found:
-    """What overlap gains, by how much communication there is."""
+    """Claim: overlap gains less, the more communication there is."""
     gains, ratios = {}, {}
     for model in OF_TABLE1:
         group = of_model(runs, "covap_table1", model)
@@ -134,7 +134,7 @@ def flat_beyond_3(runs: Runs) -> Found:
 
 
 def saturates_at_4(runs: Runs) -> Found:
-    """Of a narrow Bert: the step is shorter up to I = 4 and hardly beyond, pair by pair."""
+    """Claim on a narrow Bert: steps are shorter up to I = 4 and hardly beyond, pair by pair."""
     group = of_model(runs, "covap_fig5_packets", NARROW)
     at = {every: method for method, every in SWEPT.items() if every <= 6}
     shorter = [group.ratio("iteration_s", at[every], at[every + 1]) for every in (1, 2, 3)]
@@ -153,7 +153,7 @@ def fastest_at_4(runs: Runs) -> Found:
 
 
 def hides(runs: Runs) -> Found:
-    """What COVAP leaves exposed over computation, on all four models."""
+    """Claim: COVAP leaves little communication exposed, over computation, on all four models."""
     found = {}
     for model in MODELS:
         group, method = of_model(runs, "covap_fig7", model), covap_of(model)

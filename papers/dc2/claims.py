@@ -232,7 +232,7 @@ def random_reach_baseline(runs: Runs) -> Found:
 
 
 def _reached(group: Group, *methods: str) -> tuple[list[bool | None], str]:
-    """Whether each is as accurate as no compression, and the names of those that are not."""
+    """Tell of each method if it is as accurate as no compression, and name those that are not."""
     found = [above(points(group, method, group.dense), -rules.NEAR) for method in methods]
     short = [method for method, reached in zip(methods, found, strict=True) if not reached]
     return found, ", ".join(short) or "none"
@@ -246,7 +246,7 @@ def mean_densities(runs: Runs) -> Found:
 
 
 def _as_published(group: Group, methods: rules.Methods) -> tuple[bool | None, str]:
-    """Whether the mean densities of DC2's controllers are near the published ones, and those."""
+    """Tell whether mean densities of DC2's controllers are near the published, and show them."""
     found = [group.over_pairs("density", method) for method in methods]
     published = MEAN_DENSITIES.values()
     near = [

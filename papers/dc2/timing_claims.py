@@ -73,7 +73,7 @@ def _twice_da2(dc2: Dc2) -> TimingClaim:
 
 
 def _up_to(id: str, text: str, published: float, bound: float) -> TimingClaim:
-    """What is above its bound fails; what is below is not decided, where sending is all."""
+    """Judge an "up to" speed-up: above the bound of volume alone it fails, below is undecided."""
     why = "" if published > bound else _only_bound(f"of {bound:.0f}")
     told = f"at most {bound:.0f} times"
     return TimingClaim(id, text, False, told, "volume alone cannot do it", undecidable=why)

@@ -139,7 +139,7 @@ def grows_with_sparsity(runs: Runs) -> Found:
 
 
 def flat_beyond_95(runs: Runs) -> Found:
-    """Of those that sent less: the sparsest gains no more than the densest of them."""
+    """Claim: of methods that sent least, the sparsest gains no more than the densest."""
     group, few = runs.of(SPARSITY), [m for m, sent in _by_density(runs) if sent <= OFF * BEND]
     if len(few) < 2:
         raise NotDecidable(f"fewer than two methods sent {100 * OFF * BEND:g} % or less")

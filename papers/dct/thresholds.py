@@ -70,7 +70,7 @@ def varies_little(runs: Runs) -> Found:
 
 
 def _of_gradient(runs: Runs, density: float) -> dict[tuple[int, ...], pd.DataFrame]:
-    """What a watch saw at `density` of gradient and residual, in runs that send it, by pair."""
+    """Return by pair what a watch saw at `density` in runs that send that much of gradients."""
     method = PUSHED.format(density)
     rows = runs.of(GRADIENT).rows(method)
     pairs = rows[load.PAIR].itertuples(index=False, name=None)

@@ -28,7 +28,7 @@ OF = "30,846,720 parameters in float32, four workers"
 
 
 def _utilisation(table: pd.DataFrame) -> Figure:
-    """Of replays, as lines; of the four L40S, as points."""
+    """Draw utilisation over rates: lines of replays, points of the four L40S."""
     runs, lines, measured = _runs(table), {}, {}
     for method, name in PUBLISHED.items():
         steps = steps_of(method)
@@ -53,7 +53,7 @@ def _measured(method: str) -> pd.Series:
 
 
 def _needed(table: pd.DataFrame) -> Figure:
-    """What is beyond the highest rate is left out."""
+    """Draw the rate that each share of computation needs; those beyond the highest are left out."""
     runs, lines = _runs(table), {}
     for method in list(PUBLISHED)[1:]:
         steps = steps_of(method)

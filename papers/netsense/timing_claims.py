@@ -79,7 +79,7 @@ def _place(model: str, network: str) -> str:
 def _cells(
     model: str, networks: Sequence[str], methods: Sequence[str]
 ) -> list[PublishedCell] | None:
-    """Those of table 1; published.csv has none of table 2."""
+    """Return the published cells of table 1, or None: published.csv has none of table 2."""
     if model != "ResNet18":
         return None
     known = {"id": IDS[model], "model": model, "metric": "training_throughput"}

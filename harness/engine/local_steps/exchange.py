@@ -146,7 +146,7 @@ class OuterExchange:
         return zip(buckets, none if pattern is None else pattern.split(sizes), strict=True)
 
     def finish(self) -> Exchanged:
-        """What the step did: of an exchange that has ended in it, all of that."""
+        """End the step: return all of an exchange that has ended in it, or the step without one."""
         if not self.landed:
             return self._alone()
         took, self._took = self._took or self.exchange.finish(), None
@@ -162,7 +162,7 @@ class OuterExchange:
         )
 
     def observe(self, seen: Observation) -> None:
-        """Of every step; the controllers see those in which an exchange has ended."""
+        """Note a step; the controllers see those in which an exchange has ended."""
         since, self._step = self._since, seen.step + 1
         since.steps += 1
         since.compute_s += seen.compute_s
@@ -273,7 +273,7 @@ class OuterExchange:
         return [laid for each in fragments for memory in self.laid[each] for laid in memory.laid]
 
     def _shares(self, sends: Sequence[int]) -> dict[str, float]:
-        """Of backward, by name: it is over when the first bucket is there."""
+        """Return the share of backward by name: it is over when the first bucket is there."""
         first, *rest = [name for laid in self._memory(sends) for name in laid.names]
         return {first: 1.0, **dict.fromkeys(rest, 0.0)}
 

@@ -56,7 +56,7 @@ class LocalTrained(Trained):
             self.outer.moved(fragment, self._views(fragment))
 
     def update(self, step: int) -> None:
-        """Of what has landed."""
+        """Move the weights by the fragments whose exchange has landed."""
         exchange: OuterExchange = self.exchange
         blend = 0.0 if exchange.reduction.dense else self.blend
         with self.clock.computing():
@@ -169,6 +169,6 @@ class LocalReplayed(Gradients):
 
 
 def own_replica(together: Together) -> Any:
-    """What makes a rank's replica of a model."""
+    """Return the function that makes a rank's replica of a model."""
     make = partial(OwnReplica, together=together)
     return lambda model, exchange, bucket_mb: make(model)

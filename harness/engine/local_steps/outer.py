@@ -83,7 +83,7 @@ class OuterModel:
             each.copy_(means[name])
 
     def _move(self, name: str, mean: Tensor) -> Tensor:
-        """What is taken off an anchor: learning rate times the step of the outer optimizer."""
+        """Return what is taken off an anchor: learning rate times the outer optimizer's step."""
         layout, step = self.layout, mean
         if name in self.velocities:
             velocity = self.velocities[name].mul_(layout.outer_momentum).add_(mean)

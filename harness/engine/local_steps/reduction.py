@@ -13,7 +13,7 @@ from harness.engine.exchange.reduction import BucketBuffers, Reduction
 
 @dataclass
 class OuterReduction(Reduction):
-    """What is `dense` is averaged as it is, and so are statistics; nothing of it is kept."""
+    """Reduction of an outer step: averages are exact when `dense`, and always of statistics."""
 
     statistics: Container[str] = ()  # names
     dense: bool = field(default=False, init=False)

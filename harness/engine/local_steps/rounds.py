@@ -7,7 +7,7 @@ from harness.config.local_steps import LocalSteps
 
 
 class Due(NamedTuple):
-    """What is to be done after a step."""
+    """Fragments to send and to land after a step."""
 
     sends: tuple[int, ...] = ()  # fragments
     lands: tuple[int, ...] = ()
@@ -41,7 +41,7 @@ class Rounds:
         return 1 if self.warms_up else self.steps_apart * self.layout.fragments
 
     def due(self, step: int) -> Due:
-        """What follows `step`, which is one of the round in progress."""
+        """Return what is to be done after `step`, which is one of the round in progress."""
         fragments = self.layout.fragments
         if self.warms_up:
             every = (*range(fragments),)

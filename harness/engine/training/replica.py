@@ -63,7 +63,7 @@ class Replica:
         return True
 
     def is_batched(self, task: Task) -> bool:
-        """Whether `batched` is to be asked first: ranks share a model, and may share its passes."""
+        """Tell whether `batched` is asked first: ranks share a model, and may share its passes."""
         return False
 
     def batched(self, task: Task, inputs: Tensor, labels: Tensor) -> float | None:

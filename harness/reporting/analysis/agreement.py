@@ -53,7 +53,7 @@ class Pair(NamedTuple):
 
 
 class Order(NamedTuple):
-    """Whether virtual time puts methods in the order that they have over packets."""
+    """Agreement of virtual time with packets on the order of methods."""
 
     experiment: str  # "" where all pairs are of one
     virtual: str
@@ -141,7 +141,7 @@ def orders(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _order(means: pd.DataFrame) -> tuple[int, float, str]:
-    """How many methods, Kendall's tau-b of the columns real and virtual, and which are swapped."""
+    """Count methods, compute Kendall's tau-b of real and virtual, and name swapped pairs."""
     real, virtual = (means[name] for name in means)
     swapped = [
         f"{first} and {second}"

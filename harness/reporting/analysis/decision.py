@@ -22,7 +22,7 @@ ALWAYS, SOMETIMES, NEVER = 0, 1, 2
 
 
 class MethodStanding(NamedTuple):
-    """How one method stands, over its runs under one setting."""
+    """Standing of one method, over its runs under one setting."""
 
     method: str
     place: int | None  # 1 is first; None where it is not ranked
@@ -54,7 +54,7 @@ class Decision(NamedTuple):
 
     @property
     def ranked(self) -> list[MethodStanding]:
-        """Those with a place, the first at the front."""
+        """Return the methods that have a place, the first at the front."""
         return [each for each in self.standings if each.place is not None]
 
     @property

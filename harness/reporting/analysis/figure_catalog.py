@@ -95,7 +95,7 @@ def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
 
 
 def in_studies(figure: str) -> str:
-    """What studies call a figure, in brackets, as their words.yaml says; "" where none does."""
+    """Return, in brackets, what studies' words.yaml call a figure; "" where none does."""
     found = [file for study in studies() if (file := study.file("words.yaml"))]
     words = [str(known[figure]) for file in found if figure in (known := _words(file))]
     return f" ({'; '.join(words)})" if words else ""

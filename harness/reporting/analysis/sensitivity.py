@@ -18,7 +18,7 @@ DECIDABLE = (HOLDS, FAILS, UNDECIDED)
 
 
 class Crossing(NamedTuple):
-    """Where a claim turns along an axis: between two neighbouring values, on some lines."""
+    """Turn of a claim along an axis: between two neighbouring values, on some lines."""
 
     axis: str
     between: tuple[str, str]
@@ -52,7 +52,7 @@ def crossings(axes: Axes, verdicts: Mapping[Point, str]) -> list[Crossing]:
 def _pairs(
     verdicts: Mapping[Point, str], at: int, value: str, following: str
 ) -> Iterator[tuple[bool, bool]]:
-    """Whether the claim holds at each point with `value`, and at its neighbour."""
+    """Yield whether the claim holds at each point with `value`, and at its neighbour."""
     for point, verdict in verdicts.items():
         neighbour = (*point[:at], following, *point[at + 1 :])
         both = (verdict, verdicts.get(neighbour))

@@ -30,7 +30,7 @@ class Interval(NamedTuple):
 
 
 def interval(values: pd.Series, covers: float = COVERS) -> Interval:
-    """Of the known values; where one is infinite so is the mean, and there is no interval."""
+    """Return mean and interval of known values; with an infinite one the mean, and no interval."""
     known = values.dropna().to_numpy(float)
     mean = float(known.mean()) if len(known) else NAN
     if len(known) < 2 or not np.isfinite(known).all():

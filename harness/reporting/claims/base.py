@@ -60,7 +60,7 @@ class NoSuchRuns(NotDecidable):
 
 @dataclass
 class LookedAt:
-    """What a claim's function looked at, by which guards judge the runs."""
+    """Runs and columns that a claim's function looked at, by which guards judge the runs."""
 
     runs: dict[str, None] = field(default_factory=dict)  # ids
     columns: set[str] = field(default_factory=set)
@@ -219,7 +219,7 @@ class Runs:
 
     @property
     def rows(self) -> pd.DataFrame:
-        """Those that were looked at."""
+        """Return the rows of all runs that were looked at."""
         return self._table[self._table.run_id.isin(list(self.seen.runs))]
 
     def _unlike(self, rows: pd.DataFrame) -> str:

@@ -28,7 +28,7 @@ WHERE_AND_WHEN = ["overlap", "parallel"]  # two that differ in them may do the s
 
 
 class Regime(NamedTuple):
-    """Where a claim is about: numbers of the paper's runs that decide what comes out."""
+    """Regime of a claim: numbers of the paper's runs that decide what comes out."""
 
     workers: int | None = None
     sends: float | None = None  # of each coordinate, at least: steps times density
@@ -57,7 +57,7 @@ class Regime(NamedTuple):
 
 
 class Controls(NamedTuple):
-    """What runs of one workload must show before claims on it are decided."""
+    """Controls that runs of one workload must pass before claims on it are decided."""
 
     model: str
     dataset: str

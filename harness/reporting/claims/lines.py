@@ -75,7 +75,7 @@ class ClaimsSplit(NamedTuple):
 
 
 def split(judged: Sequence[Claim]) -> ClaimsSplit:
-    """Where nothing has runs or a prediction, all claims are shown with the reason."""
+    """Part claims with runs or a prediction from the rest; if none has, all are shown."""
     decided = [each for each in judged if each.runs or each.network == PREDICTED] or list(judged)
     told = {(each.id, each.text) for each in decided}
     others = {(each.id, each.text) for each in judged} - told

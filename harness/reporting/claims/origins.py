@@ -28,12 +28,12 @@ class Fitted(NamedTuple):
 
 @cache
 def fitted() -> tuple[Fitted, ...]:
-    """What the studies say of their constants."""
+    """Return the fitted constants of all studies."""
     return tuple(each for study in studies() for each in fitted_of(study))
 
 
 def fitted_of(study: Study) -> list[Fitted]:
-    """What one study says of its constants."""
+    """Return the fitted constants of one study, as its fitted.yaml has them."""
     file = study.file("fitted.yaml")
     return [Fitted(**each) for each in yaml.safe_load(file.read_text())] if file else []
 
@@ -50,7 +50,7 @@ def inputs(rows: pd.DataFrame, known: Sequence[Fitted]) -> list[PublishedCell]:
 
 
 def are_of(cells: Sequence[PublishedCell], given: Sequence[PublishedCell]) -> list[bool]:
-    """Of each of `cells`, whether it is among those that are `given`."""
+    """Tell of each of `cells` whether it is among those that are `given`."""
     return [any(each.items() <= cell.items() for each in given) for cell in cells]
 
 

@@ -76,7 +76,7 @@ def _interval(axes: Axes, place: float, each: MethodStanding, color: str) -> Non
 
 
 def _said(axes: Axes, place: float, each: MethodStanding) -> None:
-    """What the row says in words, right of the panel; an arrow where the time is a bound."""
+    """Write the row's words right of the panel; draw an arrow where the time is a bound."""
     if not each.always:
         end = (each.time_s.mean, place)
         axes.annotate("→", end, (4, 0), textcoords="offset points", va="center", fontsize=13)

@@ -192,7 +192,7 @@ def _differing(base: Flat, wanted: Flat) -> dict[str, str]:
 
 
 def _following(key: str, wanted: Flat, base: Flat) -> Any:
-    """What `key` composes to once the seeds that are `wanted` are said: others follow them."""
+    """Return what `key` composes to once the `wanted` seeds are said, which others follow."""
     if key == "network_seed":
         return wanted.get("seed")
     if load.is_network_seed(key) and base.get(key) == base["network_seed"]:

@@ -261,7 +261,7 @@ def _parts(length: int, most: int = 1024) -> Iterator[slice]:
 
 
 def _read(path: Path) -> dict[str, np.ndarray] | None:
-    """What is kept, held against its checksums; None where it is missing or damaged."""
+    """Read what is kept, by its checksums; None where it is missing or damaged."""
     try:
         with np.load(path) as stored:
             return {name: stored[name] for name in ("train", "test")}

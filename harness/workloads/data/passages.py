@@ -72,7 +72,7 @@ class Passages:
         return tuple(self._samples([part[i] for part in parts], numbers) for i in (0, 1))  # type: ignore[return-value]
 
     def _passages(self, path: Path) -> list[list[str]]:
-        """Of a file, as many words each as they are to have."""
+        """Cut a file into passages of `words` words each, at most `most` of them."""
         found = WORD.findall(path.read_text(encoding="utf-8", errors="replace").lower())
         whole = len(found) // self.words * self.words
         cut = [found[at : at + self.words] for at in range(0, whole, self.words)]
