@@ -80,17 +80,15 @@ class Network:
         """Each direction's payload rate at time 0, without delay or loss; all up, then all down."""
         for direction in self.directions:
             direction.clear(self._ip)
-        found: dict[str, float] = {}
+        found: dict[str, Probe] = {}
         for way in WAYS:
             together = [d for d in self.directions if way in d.name]
             flows = [ProbePath(*d.ends, d.real(d.intended).rate_mbit) for d in together]
             queue_bytes = min(d.queue_bytes for d in together)
-            rates = measure_in_turn(flows, self.options["probe_s"], queue_bytes)
-            found |= {d.name: rate for d, rate in zip(together, rates, strict=True)}
+            probes = measure_in_turn(flows, self.options["probe_s"], queue_bytes)
+            found |= {d.name: each for d, each in zip(together, probes, strict=True)}
         self._restore()
-        return [
-            judge(d.name, d.intended.rate_mbit, found[d.name] * d.dilation) for d in self.directions
-        ]
+        return [_emulated(d, found[d.name]) for d in self.directions]
 
     def round_trips(self) -> list[RoundTrip]:
         """Round trips of a small packet on empty links at time 0, one for every delayed path."""
@@ -130,3 +128,10 @@ class Network:
             "switch": veth.describe(self._ip),
             "node0": node,  # all nodes are made alike
         }
+
+
+def _emulated(direction: Direction, real: Probe) -> Probe:
+    """Judge in emulated Mbit/s what a probe of `direction` measured in real ones."""
+    measured_mbit = real.measured_mbit * direction.dilation
+    probe = judge(direction.name, direction.intended.rate_mbit, measured_mbit)
+    return probe._replace(tries=real.tries)

@@ -28,6 +28,7 @@ class Probe(NamedTuple):
     expected_mbit: float  # planned, less headers
     measured_mbit: float
     ok: bool
+    tries: int = 1  # measurements, of which this is the last
 
 
 class Ends(NamedTuple):
@@ -172,21 +173,23 @@ def groups(paths: Sequence[ProbePath], total_mbit: float) -> list[list[int]]:
     return found
 
 
-def measure_in_turn(paths: Sequence[ProbePath], seconds: float, queue_bytes: int) -> list[float]:
-    """As many at once as the machine can carry; a path that missed is measured again alone."""
-    measured = [0.0] * len(paths)
+def measure_in_turn(paths: Sequence[ProbePath], seconds: float, queue_bytes: int) -> list[Probe]:
+    """Probe each path in real Mbit/s, as many at once as the machine can carry.
+
+    A path that missed is measured again alone.
+    """
+    rates: list[float] = []
     for group in groups(paths, TOGETHER_MBIT):
-        rates = measure([paths[n] for n in group], seconds, queue_bytes)
-        for number, rate_mbit in zip(group, rates, strict=True):
-            measured[number] = rate_mbit
+        rates += measure([paths[n] for n in group], seconds, queue_bytes)
+    probes = [judge("", path.rate_mbit, rate) for path, rate in zip(paths, rates, strict=True)]
     tries = TRIES
     for number, path in enumerate(paths):
-        if not judge("", path.rate_mbit, measured[number]).ok:
+        if not probes[number].ok:
             again = tried(partial(_alone, path, seconds, queue_bytes), tries)
-            measured[number] = again.measured_mbit
+            probes[number] = again._replace(tries=1 + again.tries)
             if not again.ok:
                 tries = 1  # one path that stays wrong is enough to know
-    return measured
+    return probes
 
 
 def _alone(path: ProbePath, seconds: float, queue_bytes: int) -> Probe:
@@ -198,8 +201,8 @@ def tried(probe: Callable[[], Probe], tries: int = TRIES) -> Probe:
 
     A sender that waits for a processor is too slow for a moment; a wrong rate stays wrong.
     """
-    for _ in range(tries):
-        found = probe()
+    for number in range(1, tries + 1):
+        found = probe()._replace(tries=number)
         if found.ok or not found.measured_mbit:
             break
     return found

@@ -25,7 +25,7 @@ def shape(ip: IPRoute, up_mbit: float = 40.0, down_mbit: float = 20.0) -> nic.Ni
 
 def goodput(sender: Namespace, receiver: Namespace, to: str, expected_mbit: float) -> float:
     path = ProbePath(sender, receiver, to, expected_mbit)
-    return measure_in_turn([path], 0.5, QUEUE_BYTES)[0]
+    return measure_in_turn([path], 0.5, QUEUE_BYTES)[0].measured_mbit
 
 
 @inside

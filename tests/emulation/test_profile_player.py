@@ -194,9 +194,9 @@ def test_a_change_under_traffic_is_what_a_flow_then_gets() -> None:
             direction.apply(network._ip, direction.conditions(9.0))
         (a, b), queue = network.nodes, network.describe()["queue_bytes"]
         path = probe.ProbePath(b.namespace, a.namespace, a.address, 10.0)  # up1 stayed at 10
-        assert probe.judge("", 10.0, probe.measure_in_turn([path], 0.3, queue)[0]).ok
+        assert probe.measure_in_turn([path], 0.3, queue)[0].ok
         path = probe.ProbePath(network.switch, a.namespace, a.address, 100.0)
-        assert probe.judge("", 100.0, probe.measure_in_turn([path], 0.3, queue)[0]).ok
+        assert probe.measure_in_turn([path], 0.3, queue)[0].ok
         up0 = network.directions[0]
         assert not up0.apply(network._ip, up0.conditions(9.0))  # nothing left to change
 
