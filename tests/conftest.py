@@ -21,7 +21,7 @@ import torch
 from xdist.scheduler import LoadFileScheduling
 
 from harness.runner import fork_server as product
-from tests import fork_server, launching, machine
+from tests import fork_server, launching, machine, touched
 from tests.emulation import virtual
 
 if not torch.cuda.is_available():
@@ -30,7 +30,7 @@ if not torch.cuda.is_available():
 os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
 
 # What only a GPU can show is collected where there is one.
-collect_ignore_glob = [] if torch.cuda.is_available() else ["*/test_on_gpu.py"]
+collect_ignore_glob = [] if torch.cuda.is_available() else [f"*/{touched.ON_GPU}"]
 
 gc.set_threshold(50_000, 20, 20)  # while it is imported and collected: looked through seldom
 

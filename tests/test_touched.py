@@ -3,6 +3,9 @@
 import subprocess
 from functools import cache
 from pathlib import Path
+from unittest import mock
+
+import pytest
 
 from tests import touched
 
@@ -35,6 +38,16 @@ def test_a_yaml_touches_what_composes() -> None:
 
 def test_an_algorithm_touches_the_laws_of_its_kind() -> None:
     assert "tests/compressors/test_contract.py" in of("compressors/topk.py")
+
+
+@pytest.mark.parametrize("has_gpu", [True, False])
+def test_what_needs_a_gpu_is_asked_of_one(has_gpu: bool) -> None:
+    found = of("compressors/topk.py")
+    on_gpu = [path for path in found if path.endswith(touched.ON_GPU)]
+    assert on_gpu == [path for path in found if "on_gpu" in path] != []
+    with mock.patch("torch.cuda.is_available", return_value=has_gpu):
+        left = touched.runnable(found)
+    assert left == (found if has_gpu else [path for path in found if path not in on_gpu])
 
 
 def test_text_touches_nothing() -> None:

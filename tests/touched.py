@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("gradnet", "compressors", "controllers", "profiles", "harness", "papers", "tests")
 COMPOSES = "harness/config/settings.py"  # stands for what is in a conf/
 EVERYTHING = ("pyproject.toml", "constraints.txt", "tests/conftest.py")
+ON_GPU = "test_on_gpu.py"  # files of this name need a GPU
 
 
 def changed(base: str, root: Path = ROOT) -> set[str]:
@@ -62,6 +63,16 @@ def touched(paths: Iterable[str], known: Mapping[str, set[str]]) -> list[str]:
     return sorted(filter(_is_test, reached))
 
 
+def runnable(tests: list[str]) -> list[str]:
+    """Leave out tests that need a GPU where there is none: pytest would run a file it is given."""
+    others = [path for path in tests if Path(path).name != ON_GPU]
+    if others == tests:
+        return tests
+    import torch  # takes seconds: only where it decides
+
+    return tests if torch.cuda.is_available() else others
+
+
 def _is_test(path: str) -> bool:
     return path.startswith("tests/") and Path(path).name.startswith("test_")
 
@@ -99,4 +110,4 @@ def _git(root: Path, *words: str, may_fail: bool = False) -> list[str]:
 
 if __name__ == "__main__":
     base = sys.argv[1] if len(sys.argv) > 1 else base_of()
-    print("\n".join(touched(changed(base), importers())))
+    print("\n".join(runnable(touched(changed(base), importers()))))
