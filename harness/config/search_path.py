@@ -18,9 +18,14 @@ OWN = "GRADNET_CONFIG"  # in the environment: a folder of one's own choices, as 
 
 
 class StudiesSearchPath(SearchPathPlugin):
-    """Adds the choices of the studies to whatever Hydra is asked to compose."""
+    """Adds the choices of the studies where Hydra composes conf/, and nowhere else.
+
+    Hydra asks plugins for every application of the process, such as a user's own.
+    """
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        if str(CONF) not in [element.path for element in search_path.get_path()]:
+            return
         for study in studies():
             if folder := study.file("conf"):
                 search_path.append(f"study {study.name}", f"file://{folder}")

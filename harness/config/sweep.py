@@ -16,10 +16,14 @@ from hydra import initialize_config_dir
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
+from hydra.core.singleton import Singleton
+from hydra.core.utils import JobRuntime
 from hydra.errors import MissingConfigException
 from hydra.types import RunMode
+from hydra.version import VersionBase
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from harness.config import label
@@ -54,11 +58,22 @@ class OnlyAStandIn(BadSetting):
 
 @contextmanager
 def hydra() -> Iterator[None]:
-    """Hydra at conf/, which everything here needs."""
-    with initialize_config_dir(str(CONF), version_base="1.3", job_name="harness"):
-        instance: Any = GlobalHydra.instance()
-        instance.hydra.config_loader = Loader(instance.config_loader().config_search_path)
-        yield
+    """Initialise Hydra at conf/, which every function here needs.
+
+    The caller may be a Hydra application itself: its own Hydra is put back afterwards.
+    """
+    instances = Singleton._instances
+    process_wide: tuple[Any, ...] = (GlobalHydra, HydraConfig, JobRuntime, VersionBase)
+    callers = {kind: instances.pop(kind) for kind in process_wide if kind in instances}
+    try:
+        with initialize_config_dir(str(CONF), version_base="1.3", job_name="harness"):
+            instance: Any = GlobalHydra.instance()
+            instance.hydra.config_loader = Loader(instance.config_loader().config_search_path)
+            yield
+    finally:
+        for kind in process_wide:
+            instances.pop(kind, None)
+        instances.update(callers)
 
 
 def choices(arguments: Sequence[str]) -> list[list[str]]:

@@ -10,7 +10,7 @@ from hydra.errors import HydraException
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from harness.config.search_path import choices
+from harness.config.search_path import choices, folders
 
 METHODS = list(choices("method"))
 GROUPS = ("activations", "compressor", "controller", "method", "parallel")
@@ -36,7 +36,8 @@ def conf(tmp_path: Path) -> Iterator[None]:
     """The groups of a method, and those that they name, under a primary config of their own."""
     for group in GROUPS:
         (tmp_path / group).symlink_to(Path("conf", group).resolve())
-    (tmp_path / "primary.yaml").write_text(PRIMARY)
+    studies = [f"file://{folder}" for folder in folders()[1:]]
+    (tmp_path / "primary.yaml").write_text(f"{PRIMARY}hydra: {{searchpath: {studies}}}\n")
     with initialize_config_dir(str(tmp_path), version_base="1.3"):
         yield
 
