@@ -70,13 +70,13 @@ class DGC(Compressor):
 
     def _sent(self, bucket: Bucket, gradients: list[Tensor], density: float, rank: int) -> Entries:
         """Take out the entries that this worker sends, by their position in the bucket."""
-        matrices = [part.numel() for part in gradients if part.dim() > 1]
+        matrices = [part.numel() for part in gradients if part.dim() > 1 and part.numel()]
         most = sum(self.selection.most(n, density) for n in matrices)
         index = workspace("sent positions", most, self._wire_dtype, bucket.device)
         values = workspace("sent values", most, torch.float32, bucket.device)
         count, first = 0, 0
         for name, part in zip(bucket.names, gradients, strict=True):
-            if part.dim() > 1:
+            if part.dim() > 1 and part.numel():
                 key = (bucket.step, rank, *name.encode())
                 found = self._accumulated_(name, part.flatten(), density, key)
                 here = slice(count, count := count + found.values.numel())

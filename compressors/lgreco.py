@@ -77,7 +77,9 @@ class LGreCo(Compressor):
         values = workspace("sent values", sum(counts), torch.float32, bucket.device)
         first = begin = 0
         for name, part, k in zip(bucket.names, bucket.split(), counts, strict=True):
-            if bucket.step % self.period == 0 and part.n:
+            if k == 0:  # a parameter without elements
+                continue
+            if bucket.step % self.period == 0:
                 self.measured[name] = self._layer(part.grad, density)
             found = add_and_take_largest(part, k)
             torch.add(found.index, first, out=index[begin : begin + k])

@@ -82,9 +82,12 @@ class Part(NamedTuple):
 
 
 def parts_of(bucket: Bucket, mean: Tensor) -> list[Part]:
-    """Every parameter of `bucket`; their `mean` are views of `mean`, [n]."""
+    """Every parameter of `bucket`; their `mean` are views of `mean`, [n].
+
+    A parameter without elements is a vector, whatever its shape: it has no rank.
+    """
     means = [
-        part.view(shape[0], -1) if len(shape) > 1 else part.view(shape)
+        part.view(shape[0], -1) if len(shape) > 1 and part.numel() else part.flatten()
         for part, shape in zip(mean.split(bucket.sizes), bucket.shapes, strict=True)
     ]
     return [Part(*part) for part in zip(bucket.names, bucket.split(), means, strict=True)]

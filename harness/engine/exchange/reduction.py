@@ -125,9 +125,11 @@ class Reduction:
 
         The compressor gets `workers`, which may let other buckets go on; None: the reduction's.
         FloatingPointError for a gradient that is not finite, before anything is sent; the residual
-        may then have been added, and is of no more use.
+        may then have been added, and is of no more use. A bucket without elements stays as it is.
         """
         buffer, names, gradients, parameters = laid
+        if buffer.numel() == 0:
+            return
         sizes = [gradient.numel() for gradient in gradients]
         residual = self.feedback.recall(names, sizes, buffer)
         if self.look is not None:
