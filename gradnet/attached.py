@@ -8,6 +8,7 @@ again. What the last one took is `handle.seen`.
 """
 
 import logging
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -15,19 +16,22 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from controllers.base import Observation
+from gradnet.loss_scale import LossScale, ScaledExchange
+from gradnet.unused_parameters import UnusedParameters
 from harness.clock import Clock
 from harness.config import sweep
 from harness.config.refused import in_a_line
 from harness.config.run import Run
 from harness.config.sweep import OF_A_METHOD
 from harness.config.typed import BadSetting, require
-from harness.engine.exchange.thread import Exchange
+from harness.engine.exchange.thread import Exchange, ExchangeError
 from harness.engine.exchange.workers import Workers
 from harness.engine.training.build import assembled, reduction_of
 from harness.engine.training.load_state_dict import load_state_dict
@@ -39,33 +43,51 @@ from harness.validation import checked
 
 log = logging.getLogger("gradnet")
 KEYS = ("seed", *(key for key in OF_A_METHOD if key not in ("activations", "bucket_mb")))
-# What there is no network of ours for, and no model: only the method of this run counts.
-ALONE = ("network=simulated", "workload=digits_convnet", "profile=static")
+# Only the method of the composed run counts: network, model and optimizer are the script's.
+ALONE = (
+    "network=simulated",
+    "workload=digits_convnet",
+    "profile=static",
+    "optimizer.momentum=0.0",
+    "optimizer.nesterov=false",
+)
 
 
 @dataclass
 class Attached:
-    """Handle of a model whose gradients are exchanged by a method.
+    """A model whose gradients are exchanged by a method, in place of DDP's all-reduce.
 
-    All ranks of the model's process group have one. `close` it before the process group is
-    destroyed; the model cannot train any more then.
+    Every rank of the model's process group has one. Close it before the process group is
+    destroyed. The model trains as plain DDP afterwards.
     """
 
     model: DistributedDataParallel
-    run: Run  # of which only the method counts
+    run: Run  # only its method counts
     exchange: Exchange
     _handed_over: bool = field(default=False, init=False)  # all buckets of the exchange
     _seen: Observation | None = field(default=None, init=False)
+    _futures: list[Future] = field(default_factory=list, init=False)  # of the exchange's buckets
+    _scaled: ScaledExchange | None = field(default=None, init=False)
+    _overflow_at: int | None = field(default=None, init=False)  # rank, in the last exchange
+    _is_closed: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self._step = StepExchange(self.exchange, self.exchange.clock)
-        self._parameters = {id(each) for each in self.model.parameters()}
+        self._parameters = {id(parameter) for parameter in self.model.parameters()}
+        self._unused = (
+            UnusedParameters(self.model, self.exchange.reduction)
+            if self.model.find_unused_parameters
+            else None
+        )
+        self._loss_scale = LossScale()
         self._hooks = [
             self.model.register_forward_pre_hook(self._before_forward),
             self.model.register_forward_hook(self._after_forward),
             register_optimizer_step_pre_hook(self._before_update),
         ]
         self.model.register_comm_hook(None, self._hand_over)
+        # Copies of the model, by pickle or deepcopy, are plain DDP models.
+        self.model.__getstate__ = self._plain_state  # type: ignore[method-assign]
 
     @property
     def method(self) -> str:
@@ -74,7 +96,7 @@ class Attached:
 
     @property
     def seen(self) -> Observation | None:
-        """What the last exchange took, in bytes and seconds; None before the first has ended."""
+        """Bytes and seconds of the last exchange; None before the first has ended."""
         self._finish()
         return self._seen
 
@@ -98,13 +120,37 @@ class Attached:
             self.exchange.observe(self._seen)
 
     def close(self) -> None:
-        """End the threads of the exchange, and forget the hooks."""
+        """End the exchange's threads and remove the hooks; residuals are not sent any more."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         for hook in self._hooks:
             hook.remove()
+        if self._unused is not None:
+            self._unused.close()
+        self._loss_scale.close()
+        del self.model.__getstate__
         self.exchange.close()
+
+    def _plain_state(self) -> dict[str, Any]:
+        """State of the model for pickle and deepcopy, without anything of this exchange."""
+        state = type(self.model).__getstate__(self.model)
+        del state["__getstate__"]
+        own = {hook.id for hook in self._hooks}
+        for hooks in ("_forward_pre_hooks", "_forward_hooks"):
+            kept = {number: hook for number, hook in state[hooks].items() if number not in own}
+            state[hooks] = type(state[hooks])(kept)
+        state["_comm_hooks"] = []
+        return state
 
     def _before_forward(self, model: nn.Module, inputs: object) -> None:
         if self.model.training and torch.is_grad_enabled():
+            joins = self.model._join_config.enable
+            if joins and not getattr(self.model, "_divide_by_initial_world_size", True):
+                raise BadSetting(
+                    "model.join must have divide_by_initial_world_size=True with gradnet.attach, "
+                    "got False: the mean is over all ranks"
+                )
             self._finish()
             if self.model.require_backward_grad_sync:
                 self._begin()
@@ -115,33 +161,105 @@ class Attached:
 
     def _begin(self) -> None:
         if not self._step.under_way:
+            self._overflow_at = None
             self._step.begin(self.exchange.clock.now())
 
     def _hand_over(self, state: object, bucket: dist.GradBucket) -> Future[Tensor]:
-        """DDP's communication hook."""
+        """Exchange one bucket of gradients: DDP's communication hook.
+
+        A rank that has run out of batches (`model.join`) is called here outside of any forward and
+        backward pass, with zeros.
+        """
+        if self._is_closed:
+            return allreduce_hook(self.model.process_group, bucket)
+        if self._handed_over:
+            self._finish()
         self._begin()
+        if bucket.index() == 0:
+            scale = self._loss_scale.value()
+            # All ranks must decide alike, also those that have run out of batches.
+            may_overflow = self._loss_scale.was_used or self.model._join_config.enable
+            reduction, device = self.exchange.reduction, bucket.buffer().device
+            self._scaled = ScaledExchange(reduction, scale, device) if may_overflow else None
+        if self._scaled is not None:
+            self._scaled.unscale(bucket.buffer())
         future = self.exchange.hook(state, bucket)
-        self._handed_over = bucket.is_last()
+        self._futures.append(future)
+        if self._scaled is not None:
+            future = self._scaled.withhold(bucket.buffer())
+        if bucket.is_last():
+            self._handed_over = True
+            if torch._C._current_graph_task_id() == -1:
+                self._end_backward()
+            else:
+                engine = torch.autograd.Variable._execution_engine
+                engine.queue_callback(self._end_backward)  # before DDP's own
+                if self._unused is not None:  # DDP's own tells which parameters no rank used
+                    restore = self._unused.restore
+                    engine.queue_callback(lambda: engine.queue_callback(restore))
         return future
 
+    def _end_backward(self) -> None:
+        """Wait for the exchange; raise ExchangeError, alike on all ranks, if it failed."""
+        try:
+            for future in self._futures:
+                future.wait()
+            if self._scaled is not None:
+                rank, world_size = self.exchange.workers.rank, self.exchange.workers.world_size
+                mine = rank if self._scaled.overflows else world_size
+                first = int(self.exchange.agree(mine, "min"))
+                self._overflow_at = first if first < world_size else None
+                self._scaled.settle(counts=self._overflow_at is None)
+        except Exception as error:
+            raise self._failure(error) from error
+        finally:
+            self._futures = []
+
+    def _failure(self, error: Exception) -> ExchangeError:
+        """The error of the rank that failed first; leaves the group, so that no rank waits."""
+        reason = str(self.exchange.error or error)
+        group = self.exchange.workers.group
+        with suppress(RuntimeError):  # the rank that keeps the store may have ended
+            store = dist.PrefixStore("gradnet", dist.distributed_c10d._get_default_store())
+            reason = store.compare_set(group.group_name, "", reason).decode()
+        del self.exchange.workers.group
+        dist.destroy_process_group(group)
+        return ExchangeError(reason)
+
     def _before_update(self, optimizer: Optimizer, *given: object) -> None:
-        groups = [each for each in optimizer.param_groups if self._owns(each["params"])]
-        if groups:
-            self._finish()
-            if "optimizer.momentum" in self.exchange.reduction.compressor.replaces:
-                momentum = max(each.get("momentum", 0) for each in groups)
-                does = f"0 with {self.method}, which does its work"
-                require(momentum == 0, "the optimizer's momentum", momentum, does)
+        groups = [group for group in optimizer.param_groups if self._owns(group["params"])]
+        if not groups:
+            return
+        self._finish()
+        # An optimizer that is fused with the scaler skips the step itself.
+        if self._overflow_at is not None and getattr(optimizer, "found_inf", None) is None:
+            raise FloatingPointError(
+                f"the gradient of step {self.exchange.step - 1} is not finite at rank "
+                f"{self._overflow_at}, and the optimizer steps: step by torch.amp.GradScaler, "
+                "which skips such steps, or take a lower learning rate"
+            )
+        if "optimizer.momentum" in self.exchange.reduction.compressor.replaces:
+            momentum = max(group.get("betas", [group.get("momentum", 0)])[0] for group in groups)
+            does = f"0 with {self.method}, which does its work"
+            require(momentum == 0, "the optimizer's momentum", momentum, does)
 
     def _owns(self, parameters: list[Tensor]) -> bool:
-        return any(id(each) in self._parameters for each in parameters)
+        return any(id(parameter) in self._parameters for parameter in parameters)
 
     def _finish(self) -> None:
         """Sum up the exchange that backward has ended with, and show the controller."""
-        if self._step.under_way and self._handed_over:
-            self._handed_over = False
+        if not (self._step.under_way and self._handed_over):
+            return
+        self._handed_over = False
+        self._loss_scale.forget()
+        if self._unused is not None:
+            self._unused.restore()
+        if self._overflow_at is None:
             self._seen = self._step.end(self.exchange.step).seen
-            self.exchange.workers.counted.clear()  # a row each, which nobody here writes
+        else:  # it does not count: the controller sees the exchange before it once more
+            self._step.drop()
+            self.exchange.step += 1
+        self.exchange.workers.counted.clear()  # a row each, which nobody here writes
 
 
 def attach(
@@ -155,50 +273,81 @@ def attach(
     The method is said as on the harness's command line: `method`, `compressor`, `controller`,
     `error_feedback`, `residual_decay`, `overlap` and `seed` by name, dotted keys as overrides:
     `attach(model, "controller.density=0.01", method="topk")`. All ranks of the model's process
-    group call it, and say the same. `timeout` is of a collective (None: torch's default).
+    group call it with the same arguments. `timeout` is that of one collective (None: torch's
+    default). DDP's own settings, such as the size of its buckets, stay.
 
-    BadSetting, a ValueError, for a method that cannot be, or a model whose gradients are not
-    float32. What DDP is asked for, as the size of its buckets, stays.
+    Raises BadSetting, a ValueError of one line, for a method or a model that cannot be exchanged.
+    The model is then as it was.
     """
+    _check_model(model)
+    if dist.get_rank(model.process_group) == 0 and (advice := environment.to_compile()):
+        log.warning(advice)
+    said = [*overrides, *(f"{key}={_as_override(value)}" for key, value in choices.items())]
+    run = _method(said, model)
+    reduction = reduction_of(run, _workers(model, timeout))
+    clock = Clock()
+    clock.start()
+    return Attached(model, run, assembled(run, reduction, clock, model.module))
+
+
+def _check_model(model: DistributedDataParallel) -> None:
+    """Raise BadSetting, naming the parameter, unless the model's gradients can be exchanged."""
     if not isinstance(model, DistributedDataParallel):
         wanted = "a torch.nn.parallel.DistributedDataParallel"
         raise BadSetting(f"model must be {wanted}, got {type(model).__name__}; wrap it first")
-    kinds = {each.dtype for each in model.parameters() if each.requires_grad}
-    require(kinds == {torch.float32}, "model's parameters", sorted(map(str, kinds)), "float32")
-    if dist.get_rank(model.process_group) == 0 and (told := environment.to_compile()):
-        log.warning(told)
-    run = _method([*overrides, *(f"{key}={_said(value)}" for key, value in choices.items())], model)
-    reduction = reduction_of(run, _workers(model, timeout))
-    exchange = assembled(run, reduction, _started(), model.module)
-    return Attached(model, run, exchange)
+    named = [(name, each) for name, each in model.module.named_parameters() if each.requires_grad]
+    require(bool(named), "model's parameters that require a gradient", len(named), "1 or more")
+    first = named[0][1]
+    for name, parameter in named:
+        require(parameter.dtype == torch.float32, name, parameter.dtype, "torch.float32")
+        one_device = f"on {first.device}, as {named[0][0]}"
+        require(parameter.device == first.device, name, f"{parameter.device}", one_device)
+    for name, module in model.module.named_modules():
+        is_embedding = isinstance(module, (nn.Embedding, nn.EmbeddingBag))
+        if is_embedding and module.sparse and module.weight.requires_grad:
+            wanted = "a dense gradient: write sparse=False"
+            raise BadSetting(f"{name}.weight".lstrip(".") + f" must have {wanted}, got sparse=True")
+    hook = model._get_ddp_logging_data().get("comm_hook")
+    wanted = "none: DDP has one in its life, so wrap the module in a new DistributedDataParallel"
+    require(not hook, "model's communication hook", hook, wanted)
+    precision = getattr(model, "mixed_precision", None)
+    require(precision is None, "model's mixed_precision", precision, "None; use torch.autocast")
 
 
 def _method(overrides: list[str], model: DistributedDataParallel) -> Run:
-    """The run that `overrides` compose, whose method is checked."""
-    for each in overrides:
-        key = each.partition("=")[0].lstrip("+~")
+    """Compose and check the run whose method `overrides` say; BadSetting if attach cannot do it."""
+    for override in overrides:
+        key = override.partition("=")[0].lstrip("+~")
         known = key.split(".")[0].split("/")[0] in KEYS
-        require(known, "a setting of gradnet.attach", each, f"of {', '.join(KEYS)}")
+        require(known, "a setting of gradnet.attach", override, f"of {', '.join(KEYS)}")
     size = dist.get_world_size(model.process_group)
     with in_a_line(overrides), sweep.hydra():
         settings = sweep.plain_settings(sweep.load([*ALONE, f"workers={size}", *overrides]))
+    method = settings["method.name"]
     unknown = "one that knows no profile: a network of one's own has none"
-    require("profile" not in settings["controller"], "controller", settings["method.name"], unknown)
+    require("profile" not in settings["controller"], "controller", method, unknown)
     run = checked(settings)
+    program = type(run.parallel).__name__
+    whole = "one that exchanges gradients in every step (parallel=data) with gradnet.attach"
+    require(program == "Data", "method", f"{method} (parallel: {program})", whole)
     ddps = "uncompressed with gradnet.attach, as buckets are DDP's"
     require(run.fusion == "uncompressed", "fusion", run.fusion, ddps)
     sized = "per_bucket or after_backward with gradnet.attach: DDP's bucket_cap_mb sizes buckets"
     require(run.full_bucket_mb is None, "overlap", run.overlap, sized)
+    if model.find_unused_parameters:
+        by_bucket = hasattr(run.compressor(), "server_errors")
+        by_name = "False with this compressor, which keeps rounding errors by bucket"
+        require(not by_bucket, "model's find_unused_parameters", True, by_name)
     return run
 
 
-def _said(value: str | float | bool) -> str:
-    """A value as a command line has it."""
+def _as_override(value: str | float | bool) -> str:
+    """Write a value as a command line has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _workers(model: DistributedDataParallel, timeout: timedelta | None) -> Workers:
-    """The ranks of the model's group, in a group of their own, with an order of its own."""
+    """Make a process group of the model's ranks for the exchange alone."""
     ranks = dist.get_process_group_ranks(model.process_group)
     device = next(model.parameters()).device
     by_gloo = device.type == "cpu" or dist.get_backend(model.process_group) == "gloo"
@@ -210,9 +359,3 @@ def _workers(model: DistributedDataParallel, timeout: timedelta | None) -> Worke
     )
     assert isinstance(group, dist.ProcessGroup)  # this rank is a member
     return Workers(group, device)
-
-
-def _started() -> Clock:
-    clock = Clock()
-    clock.start()
-    return clock

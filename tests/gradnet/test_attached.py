@@ -28,6 +28,10 @@ from tests.ranks import run_ranks
 STEPS, BATCH, CLASSES = 6, 8, 10
 LR = 0.5
 DENSITY = 0.1
+NOT_OF_EVERY_STEP = (
+    "diloco", "localsgd", "noloco", "diloco_streaming", "sparseloco",
+    "hogwild", "dct_ps", "dct_ps_async", "dct_hogwild",
+)  # fmt: skip
 
 
 def a_model() -> nn.Module:
@@ -235,7 +239,6 @@ def refusals() -> list[str]:
 
     return [
         told(model=a_model(), method="topk"),
-        told(model=DistributedDataParallel(a_model().double()), method="topk"),
         told("steps=3"),
         told("network=netns"),
         told(method="topk", compressor="tpok"),
@@ -245,13 +248,14 @@ def refusals() -> list[str]:
         told(compressor="randomk", controller="dc2_da2"),
         told(controller="oracle", compressor="topk"),
         told(method="qsgd", error_feedback=3),
+        *(told(method=method) for method in NOT_OF_EVERY_STEP),
+        told(method="dct_hybrid"),
     ]
 
 
 def test_what_cannot_be_is_refused_in_one_line():
     expected = [
         "model must be a torch.nn.parallel.DistributedDataParallel, got Sequential",
-        "model's parameters must be float32, got ['torch.float64']",
         "a setting of gradnet.attach must be of seed, method, compressor",
         "a setting of gradnet.attach must be of seed, method, compressor",
         "compressor has no choice 'tpok'; nearest: topk",
@@ -261,6 +265,12 @@ def test_what_cannot_be_is_refused_in_one_line():
         "controller.agree must be min or mean with RandomK",
         "controller must be one that knows no profile",
         "error_feedback must be true or false, got 3",
+        *(
+            "method must be one that exchanges gradients in every step (parallel=data) with "
+            f"gradnet.attach, got '{method}"
+            for method in NOT_OF_EVERY_STEP
+        ),
+        "activations must be dense with parallel=data, where the model has no cuts, got DCTMP",
     ]
     [told, _] = run_ranks(2, refusals)
     for each, start in zip(told, expected, strict=True):
@@ -268,17 +278,29 @@ def test_what_cannot_be_is_refused_in_one_line():
         assert "\n" not in each
 
 
-def with_momentum() -> str:
-    handle = gradnet.attach(model := distributed(), method="dgc")
-    with pytest.raises(BadSetting) as refused:
-        trained(model, batches(dist.get_rank()), momentum=0.9)
-    handle.close()
-    return str(refused.value)
+def with_momentum() -> list[str]:
+    messages = []
+    for choices in ({"method": "dgc"}, {"compressor": "dgc"}):
+        handle = gradnet.attach(model := distributed(), **choices)
+        with pytest.raises(BadSetting) as refused:
+            trained(model, batches(dist.get_rank()), momentum=0.9)
+        messages.append(str(refused.value))
+        inputs, labels = batches(dist.get_rank())[0]
+        nn.functional.cross_entropy(model(inputs), labels).backward()
+        with pytest.raises(BadSetting) as refused:
+            torch.optim.Adam(model.parameters()).step()
+        messages.append(str(refused.value))
+        handle.close()
+    return messages
 
 
 def test_an_optimizer_does_not_do_again_what_the_compressor_does():
-    told = "the optimizer's momentum must be 0 with dgc, which does its work, got 0.9"
-    assert run_ranks(2, with_momentum) == [told, told]
+    """The optimizer is the script's, so only its own momentum counts, however dgc was chosen."""
+    [messages, others] = run_ranks(2, with_momentum)
+    assert messages == others
+    starts = [message.partition(" with ")[0] for message in messages]
+    assert starts == ["the optimizer's momentum must be 0"] * 4
+    assert all(message.endswith("which does its work, got 0.9") for message in messages)
 
 
 def threads() -> list[int]:

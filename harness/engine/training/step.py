@@ -56,6 +56,10 @@ class StepExchange:
         self._began = began
         self.exchange.begin(release)
 
+    def drop(self) -> None:
+        """Forget the exchange that has ended: it was undone, and nobody observes it."""
+        self._began = None
+
     def end(self, step: int) -> EndedStep:
         """Backward of `step` has returned, and the means are there."""
         assert self._began is not None

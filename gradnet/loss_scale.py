@@ -1,0 +1,105 @@
+"""Mixed precision in an attached model: the loss scale, and steps whose gradients overflow.
+
+`torch.amp.GradScaler` multiplies the loss, and with it every gradient, by a scale that changes from
+step to step. When a gradient overflows, it skips the optimizer step. `gradnet.attached` therefore
+divides gradients by the scale before they are compressed, so that residuals and momenta keep one
+unit, and undoes an exchange in which any rank's gradient overflowed.
+"""
+
+from copy import deepcopy
+from functools import wraps
+from math import inf
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.amp import GradScaler
+from torch.futures import Future
+
+from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.thread import future_of
+
+_watchers: list["LossScale"] = []
+_scale_of_torch = GradScaler.scale
+
+
+@wraps(_scale_of_torch)
+def _scale(scaler: GradScaler, outputs: Any) -> Any:
+    """Scale `outputs` as torch does, and tell every attached model which scaler did it."""
+    if scaler.is_enabled():
+        for watcher in _watchers:
+            watcher.scaler = scaler
+    return _scale_of_torch(scaler, outputs)
+
+
+class LossScale:
+    """The GradScaler that scaled the loss of the backward pass in progress, if any.
+
+    GradScaler has no hooks. Its `scale` method is wrapped while a `LossScale` is open. `scaler` is
+    None when no enabled scaler was used since the last `forget`.
+    """
+
+    def __init__(self) -> None:
+        self.scaler: GradScaler | None = None
+        self.was_used = False
+        if not _watchers:
+            GradScaler.scale = _scale  # type: ignore[method-assign, assignment]
+        _watchers.append(self)
+
+    def value(self) -> float:
+        """Return the scale of this backward pass; 1 if the loss is not scaled."""
+        self.was_used = self.was_used or self.scaler is not None
+        return 1.0 if self.scaler is None else self.scaler.get_scale()
+
+    def forget(self) -> None:
+        """Expect the next backward pass, whose loss may be scaled by another scaler or by none."""
+        self.scaler = None
+
+    def close(self) -> None:
+        """Stop watching; the last one to close gives GradScaler its own method back."""
+        _watchers.remove(self)
+        if not _watchers and GradScaler.scale is _scale:
+            GradScaler.scale = _scale_of_torch  # type: ignore[method-assign]
+
+
+class ScaledExchange:
+    """One exchange of scaled gradients, which counts only if no rank's gradient overflowed.
+
+    The means are withheld from DDP until `settle`. Compressor and residuals are copied when the
+    exchange begins, which costs a copy of the residuals, and put back if it does not count.
+    """
+
+    def __init__(self, reduction: Reduction, scale: float, device: torch.device) -> None:
+        self.reduction, self.scale = reduction, scale
+        self._before = deepcopy((reduction.compressor, reduction.feedback))
+        self._overflow = torch.zeros((), dtype=torch.bool, device=device)
+        self._withheld: list[tuple[Tensor, Future]] = []
+
+    def unscale(self, gradient: Tensor) -> None:
+        """Divide a bucket's gradient, [n], by the scale; set it to zero if it is not finite."""
+        gradient.div_(self.scale)
+        overflow = ~gradient.isfinite().all()
+        self._overflow |= overflow
+        gradient.masked_fill_(overflow, 0.0)
+
+    def withhold(self, buffer: Tensor) -> Future:
+        """Return the future that `settle` completes with `buffer`, [n], the mean."""
+        future = future_of(buffer)
+        self._withheld.append((buffer, future))
+        return future
+
+    @property
+    def overflows(self) -> bool:
+        """True if a gradient of this rank was not finite."""
+        return bool(self._overflow)
+
+    def settle(self, counts: bool) -> None:
+        """Hand the means to DDP, scaled again; if the exchange does not count, undo it.
+
+        DDP then gets infinities, which GradScaler finds on every rank.
+        """
+        if not counts:
+            self.reduction.compressor, self.reduction.feedback = self._before
+        for buffer, future in self._withheld:
+            buffer.mul_(self.scale) if counts else buffer.fill_(inf)
+            future.set_result(buffer)
