@@ -189,7 +189,8 @@ class Attached:
             future = self._scaled.withhold(bucket.buffer())
         if bucket.is_last():
             self._handed_over = True
-            if torch._C._current_graph_task_id() == -1:
+            # With static_graph, DDP waits for the first step's buckets before any callback runs.
+            if torch._C._current_graph_task_id() == -1 or self.model.static_graph:
                 self._end_backward()
             else:
                 engine = torch.autograd.Variable._execution_engine
@@ -295,7 +296,11 @@ def _check_model(model: DistributedDataParallel) -> None:
     if not isinstance(model, DistributedDataParallel):
         wanted = "a torch.nn.parallel.DistributedDataParallel"
         raise BadSetting(f"model must be {wanted}, got {type(model).__name__}; wrap it first")
-    named = [(name, each) for name, each in model.module.named_parameters() if each.requires_grad]
+    named = [
+        (name, parameter)
+        for name, parameter in model.module.named_parameters()
+        if parameter.requires_grad and name not in model.parameters_to_ignore
+    ]
     require(bool(named), "model's parameters that require a gradient", len(named), "1 or more")
     first = named[0][1]
     for name, parameter in named:

@@ -6,6 +6,7 @@ import socket
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
+from multiprocessing.connection import wait
 from typing import Any
 
 import torch
@@ -31,6 +32,12 @@ def run_ranks(size: int, function: Callable[..., Any], *arguments: Any) -> list[
         process.start()
     answers = {}
     for _ in ranks:
+        while results.empty():
+            ended = [process.exitcode for process in ranks if process.exitcode]
+            assert not ended, f"a rank ended without an answer, by exit code {ended[0]}"
+            alive = [process.sentinel for process in ranks if process.is_alive()]
+            assert alive, "all ranks ended, and one without an answer"
+            wait([results._reader, *alive])
         rank, good, answer = results.get()
         if not good:
             for process in ranks:

@@ -15,18 +15,18 @@ LR = 0.1
 STEPS = 6
 
 
-def model_of() -> DistributedDataParallel:
+def model_of(**more: bool) -> DistributedDataParallel:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 5))
-    return DistributedDataParallel(net, bucket_cap_mb=0.001)  # several buckets
+    return DistributedDataParallel(net, bucket_cap_mb=0.001, **more)  # several buckets
 
 
 def trained(
-    method: str | None, scaler: GradScaler, overflow_at: int | None = None, *overrides: str
-) -> tuple[list[float], DistributedDataParallel]:
+    method: str | None, scaler: GradScaler, overflow_at: int | None = None, **more: bool
+) -> list[float]:
     """Weights after STEPS good steps; rank 1's loss is infinite in an extra step `overflow_at`."""
-    model = model_of()
-    handle = gradnet.attach(model, *overrides, method=method) if method else None
+    model = model_of(**more)
+    handle = gradnet.attach(model, method=method) if method else None
     optimizer = torch.optim.SGD(model.parameters(), LR)
     batches = torch.Generator().manual_seed(dist.get_rank())
     inputs = torch.randn(STEPS, 16, 20, generator=batches)
@@ -44,8 +44,7 @@ def trained(
         optimizer.zero_grad()
     if handle:
         handle.close()
-    weights = nn.utils.parameters_to_vector(model.parameters()).detach()
-    return weights.tolist(), model
+    return nn.utils.parameters_to_vector(model.parameters()).tolist()
 
 
 def no_scaler() -> GradScaler:
@@ -56,11 +55,14 @@ def overflowing(methods: list[str]) -> list[tuple[list[float], list[float]]]:
     weights = []
     for method in methods:
         scaler = GradScaler("cpu", init_scale=256.0)
-        with_overflow, _ = trained(method, scaler, 3)
+        with_overflow = trained(method, scaler, 3)
         assert scaler.get_scale() == 128.0
-        weights.append((trained(method, no_scaler())[0], with_overflow))
-    plain, _ = trained(None, GradScaler("cpu", init_scale=256.0), 3)
-    return [*weights, (plain, trained("allreduce", GradScaler("cpu", init_scale=256.0), 3)[0])]
+        weights.append((trained(method, no_scaler()), with_overflow))
+    for more in ({}, {"static_graph": True}, {"gradient_as_bucket_view": True}):
+        plain = trained(None, GradScaler("cpu", init_scale=256.0), 0, **more)
+        dense = trained("allreduce", GradScaler("cpu", init_scale=256.0), 0, **more)
+        weights.append((plain, dense))
+    return weights
 
 
 def test_a_step_that_overflows_leaves_no_trace() -> None:
@@ -72,7 +74,7 @@ def test_a_step_that_overflows_leaves_no_trace() -> None:
 
 def growing(method: str) -> tuple[list[float], list[float]]:
     doubled = GradScaler("cpu", init_scale=1024.0, growth_interval=1)
-    return trained(method, no_scaler())[0], trained(method, doubled)[0]
+    return trained(method, no_scaler()), trained(method, doubled)
 
 
 @pytest.mark.parametrize("method", ["topk", "dgc"])

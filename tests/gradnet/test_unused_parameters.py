@@ -37,7 +37,9 @@ def pattern(alike: bool) -> list[list[bool]]:
 def imbalance(alike: bool, overrides: list[str], choices: dict) -> float:
     """Largest relative difference between gradients, and what was applied or still waits."""
     torch.manual_seed(0)
-    model = DistributedDataParallel(StochasticDepth(), find_unused_parameters=True)
+    model = DistributedDataParallel(
+        StochasticDepth(), find_unused_parameters=True, gradient_as_bucket_view=alike
+    )
     bare = StochasticDepth()
     handle = gradnet.attach(model, *overrides, **choices)
     bare.load_state_dict(model.module.state_dict())
