@@ -25,9 +25,10 @@ FAULTS := tests/test_bad_settings.py tests/test_refused.py tests/test_manifest.p
 
 setup: $(INSTALLED)
 
-$(INSTALLED): pyproject.toml constraints.txt scripts/system-packages
+$(INSTALLED): pyproject.toml constraints.txt requirements.lock scripts/system-packages
 	sh scripts/system-packages
 	test -x $(RUN) || $(MAKE) --no-print-directory $(RUN)
+	$(RUN) -m pip install --quiet --require-hashes -r requirements.lock
 	$(RUN) -m pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@
 

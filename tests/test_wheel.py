@@ -12,6 +12,7 @@ from zipfile import ZipFile
 import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from harness import __version__
 
@@ -69,6 +70,29 @@ def test_what_is_pinned_installs_with_the_first_python_that_is_enough():
     asked = {name: distribution(name).metadata["Requires-Python"] or "" for name in names}
     assert len(asked) > 100
     assert {name: of for name, of in asked.items() if first not in SpecifierSet(of)} == {}
+
+
+def needs(name: str, extras: frozenset[str] = frozenset()) -> set[str]:
+    """Names of all distributions that `name` needs on this machine, itself among them."""
+    found = {canonicalize_name(name)}
+    for line in distribution(name).requires or []:
+        asked = Requirement(line)
+        marker = asked.marker
+        if marker is None or any(marker.evaluate({"extra": each}) for each in ("", *extras)):
+            found |= needs(asked.name, frozenset(asked.extras))
+    return found
+
+
+def test_every_file_that_the_wheel_needs_is_known_by_its_hash():
+    pinned = {}
+    for entry in (ROOT / "requirements.lock").read_text().replace("\\\n", " ").splitlines():
+        if not entry.startswith("#"):
+            asked, *hashes = entry.split(" --hash=sha256:")
+            assert hashes and all(len(each.strip()) == 64 for each in hashes), entry
+            pinned[canonicalize_name(Requirement(asked).name)] = asked.strip()
+    assert needs("gradnet") - {"gradnet"} <= set(pinned)
+    others = (ROOT / "constraints.txt").read_text().splitlines()
+    assert set(pinned.values()) - set(others) == set()
 
 
 @pytest.mark.launch
