@@ -32,8 +32,13 @@ def test_a_doc_names_only_files_and_commands_that_are_there(doc: Path) -> None:
     assert [either for either in places if not any(each.is_file() for each in either)] == []
 
 
-def test_the_readme_names_the_folders_that_are_there() -> None:
-    _, _, text = (ROOT / "README.md").read_text().partition("## The folders")
+def test_the_readme_is_a_screen_and_a_half() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 120 and len(text.split()) <= 1000
+
+
+def test_the_architecture_names_the_folders_that_are_there() -> None:
+    _, _, text = (ROOT / "docs/architecture.md").read_text().partition("## The folders")
     named = set(re.findall(r"\b([a-z_]+)/", text.partition("## ")[0]))
     packages = {path.parent.name for path in (ROOT / "harness").glob("*/__init__.py")}
     engine = {path.parent.name for path in (ROOT / "harness/engine").glob("*/__init__.py")}
