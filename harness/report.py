@@ -34,14 +34,16 @@ def report(
     out: Path | str | None = None,
     agreement_alone: bool = False,
     pdf: bool = False,
+    runs: pd.DataFrame | None = None,
 ) -> Path:
     """Print the comparisons of the runs in `folder`, write figures, csv and pages; returns where.
 
     `index.html` there is the page of the experiment, or of several leads to the page of each.
     `agreement_alone`: nothing but virtual time against real packets. `pdf`: each figure also so.
-    Raises `load.NoRuns` when `folder` holds no run that counts.
+    `runs`: some rows of `load.runs`, in place of all. Raises `load.NoRuns` if no run counts.
     """
-    return _report(load.runs(folder), Path(folder), baseline, out, agreement_alone, pdf)
+    chosen = load.runs(folder) if runs is None else runs
+    return _report(chosen, Path(folder), baseline, out, agreement_alone, pdf)
 
 
 def _report(

@@ -1,0 +1,70 @@
+"""The quickstart: an answer always, and a proof whose failure costs nothing but its own lines."""
+
+import sys
+from math import nan
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from harness import quickstart
+
+
+@pytest.mark.launch
+@pytest.mark.long
+def test_the_answer_stands_when_the_proof_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As on a full disk; the figure and the page are there, and the exit status is 0."""
+    monkeypatch.setattr(quickstart, "METHODS", "allreduce,powersgd")
+    monkeypatch.setattr(quickstart, "RATES_MBIT", [8, 32])
+    monkeypatch.setattr(sys, "argv", ["quickstart", f"results={tmp_path}"])
+    perform = quickstart.performed
+
+    def fails(name: str, overrides: list[str]) -> pd.DataFrame:
+        if name == "proof":
+            raise OSError("No space left on device")
+        return perform(name, overrides)
+
+    monkeypatch.setattr(quickstart, "performed", fails)
+    assert quickstart.main() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "accuracy 0.75, 4 workers, links of 32 Mbit/s" in "\n".join(lines)
+    assert lines[-1] == "proof: failed: No space left on device"
+    assert (tmp_path / "quickstart/report/rates.svg").is_file()
+    assert (tmp_path / "quickstart/report/index.html").is_file()
+
+
+def runs(**columns: object) -> pd.DataFrame:
+    names = {"metric": "accuracy", "target": 0.75, "workers": 4, "steps": 120, "seed": 0}
+    return pd.DataFrame([names | columns])
+
+
+def test_the_answer_says_who_is_first_and_who_never_arrives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    finals = pd.DataFrame({"method": ["topk"], "final": [0.5]})
+    monkeypatch.setattr(quickstart.metrics, "table", lambda runs: finals)
+    rates = [16.0, 32.0, 64.0]
+    times = {
+        "allreduce": pd.DataFrame({"mean_s": [40.0, 20.0, 3.0]}, index=rates),
+        "powersgd": pd.DataFrame({"mean_s": [10.0, 5.0, 4.0]}, index=rates),
+        "topk": pd.DataFrame({"mean_s": [nan] * 3}, index=rates),
+    }
+    lines = quickstart.answer_lines(runs(), times)
+    assert "powersgd" in lines[1] and "4.0 x the first" in lines[2]
+    assert "topk" in lines[3] and "not within 120 steps (ends at 0.50)" in lines[3]
+    assert lines[4] == "first by rate (Mbit/s): powersgd from 16 to 32, allreduce from 64 to 64"
+    assert lines[5] == "allreduce takes, against the first: 4.0 x at 16, 1.0 x at 64"
+
+
+def test_a_machine_without_namespaces_is_told_in_the_proof() -> None:
+    [line] = quickstart.proof_lines(runs(), runs(simulated=True))
+    assert line.startswith("proof over packets: this machine forbids network namespaces")
+
+
+def test_the_rates_follow_their_rule() -> None:
+    """Powers of two from 1/32 to 4 times the balanced rate; the proof has a quarter of it."""
+    shares = [rate / quickstart.BALANCED_MBIT for rate in quickstart.RATES_MBIT]
+    assert shares == [2.0**power for power in range(-5, 3)]
+    assert quickstart.PROOF_MBIT * 4 == quickstart.BALANCED_MBIT
