@@ -5,16 +5,18 @@ scalars are taken. Their checksums are not looked at, which would take a second 
 """
 
 import os
-import re
 import stat
 import struct
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from math import nan
+from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.around.settings import Command
-from harness.around.told import ToldStep, metrics_of, numbers
+from harness.around.counter import StepCounter
+from harness.around.settings import FIRST_BYTE, LOSS
+from harness.around.told import EARLY, ToldSteps
+from harness.around.values import values
 
 OF_NODE_0 = ".node0."  # a writer puts the host's name into the file's
 MOST_FILES, MOST_BYTES, MOST_SCALARS = 64, 1 << 28, 1 << 20
@@ -105,31 +107,46 @@ def _value(summary: Any) -> float | None:
     return None
 
 
-def told(
-    scalars: list[Scalar], command: Command, time_s: Callable[[float], float]
-) -> list[ToldStep]:
-    """A step for each that scalars matching the command's pattern are of, in order.
+def take(steps: ToldSteps, scalars: list[Scalar], time_s: Callable[[float], float]) -> None:
+    """Count in `steps` the scalars that match its pattern, which are in order of time.
 
-    `time_s` tells the clock's time of a wall time; what came before the clock started, below 0,
-    is left out.
+    Every tag has a counter of its own. `time_s` gives the clock's time of a wall time, below 0
+    before the clock started.
     """
-    values: dict[int, dict[str, float]] = {}
-    at_s: dict[int, float] = {}
+    found: list[tuple[Scalar, dict[str, float]]] = []
     for each in scalars:
-        found = re.search(command.metrics or "", f"{each.tag} {each.value}")
-        if found is None or (named := numbers(found)) is None:
+        match = steps.pattern.search(_line(each)) if steps.pattern else None
+        if match is None or (time_s(each.wall_s) < 0 and steps.command.start != FIRST_BYTE):
             continue
-        if each.step < 0 or not (came_s := time_s(each.wall_s)) >= 0:  # it may be nan
-            continue
-        at_s.setdefault(each.step, came_s)
-        values.setdefault(each.step, {}).update(named)
-    steps: list[ToldStep] = []
-    last = -1
-    for step in sorted(values):
-        of_step, came_s = values[step], at_s[step]
-        samples = int(of_step.get("samples", (command.samples or 1) * (step - last)))
-        came_s = max(came_s, steps[-1].time_s) if steps else came_s
-        loss = of_step.get("loss", nan)
-        steps.append(ToldStep(came_s, step, loss, samples, metrics_of(of_step)))
-        last = step
-    return steps
+        try:
+            found.append((each, _checked(each, values(match), time_s)))
+        except ValueError as error:
+            steps.leave_out(str(error), _line(each))
+    counted = Counter((frozenset(groups), each.tag) for each, groups in found)
+    main: dict[frozenset[str], str] = {}  # tag of most scalars, by groups
+    for groups, tag in sorted(counted, key=lambda key: -counted[key]):
+        main.setdefault(groups, tag)
+    counters: dict[str, StepCounter] = defaultdict(StepCounter)
+    for each, numbers in found:
+        if main[frozenset(numbers)] == each.tag:
+            numbers["step"] = each.step
+            steps.add(numbers, time_s(each.wall_s), _line(each), counters[each.tag])
+        elif steps.command.metrics != LOSS:
+            steps.leave_out(f"more scalars of {main[frozenset(numbers)]!r} do", _line(each))
+
+
+def _line(scalar: Scalar) -> str:
+    return f"{scalar.tag} {scalar.value}"
+
+
+def _checked(
+    scalar: Scalar, numbers: dict[str, float], time_s: Callable[[float], float]
+) -> dict[str, float]:
+    """Return `numbers`; ValueError for a scalar that has no step, or no time of the run."""
+    if scalar.step < 0:
+        raise ValueError("step is no whole number from 0")
+    if not isfinite(scalar.wall_s):
+        raise ValueError("their wall time is no number")
+    if time_s(scalar.wall_s) < 0:
+        raise ValueError(EARLY)
+    return numbers

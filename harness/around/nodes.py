@@ -31,6 +31,7 @@ class OutputLine(NamedTuple):
 
     node: int
     text: str
+    came: float  # time.monotonic() when its end was read; lines that were read at once share it
 
 
 def environment(asked: Asked, network: Network, node: int) -> dict[str, str]:
@@ -124,7 +125,18 @@ class Nodes:
             self._logs[node].write(came)
             yield from self._split(node, came or b"\n")
 
+    def rest(self) -> Iterator[OutputLine]:
+        """Yield what is left of the output when the command has ended, without waiting for more.
+
+        A last line needs no end; a process that goes on may hold its pipe open.
+        """
+        while select.select(list(self._pipes), [], [], 0.0)[0]:
+            yield from self.lines(0.0)
+        for node in self._rest:
+            yield from self._split(node, b"\n")
+
     def _split(self, node: int, came: bytes) -> Iterator[OutputLine]:
+        now = time.monotonic()
         *whole, rest = ENDS.split(self._rest[node] + came)
         if len(rest) > MOST_LINE_BYTES:
             whole, rest = [*whole, rest], b""
@@ -134,7 +146,7 @@ class Nodes:
             is_why = WHY.search(text) is not None
             if TELLS.search(text) and (is_why or not self._why.get(node)):
                 self._last[node], self._why[node] = text.strip(), is_why
-            yield OutputLine(node, text)
+            yield OutputLine(node, text, now)
 
     def reap(self) -> None:
         """Collect every child that ended, orphans of the commands included."""

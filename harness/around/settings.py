@@ -29,7 +29,7 @@ from profiles.base import WAYS, Profile
 
 EXPERIMENT = "around"
 FIRST_BYTE = "first_byte"
-OF_A_STEP = ("step", "loss", "time", "samples")  # groups of a pattern that are no metrics
+OF_A_STEP = ("step", "epoch", "loss", "time", "samples")  # groups of a pattern, no metrics
 # What a run of ours is told that one of a foreign command is told too, and what may be said of it.
 SHARED = (
     "workers", "workers_per_node", "seed", "network_seed", "target", "timeouts", "network",
@@ -39,7 +39,7 @@ KEPT = (*SHARED, "emulation")
 OWN = {
     "name": "what the command is called in results",
     "start": "first_byte, or a pattern: the profile's clock starts at the first line that has it",
-    "metrics": "a pattern of node 0's lines, with named groups: step, loss, time, samples, others",
+    "metrics": "a pattern of node 0's lines, with groups: step, epoch, loss, time, samples, others",
     "tensorboard": "a folder of event files that the command writes: metrics is looked for in each "
     "of node 0's scalars, as `train/loss 0.25`; without it whatever is called loss counts",
     "samples": "of a step, of all nodes together; else throughput counts steps",
@@ -126,6 +126,11 @@ def _command(words: list[str], own: dict[str, str]) -> dict[str, Any]:
         if key == "metrics" and pattern is not None and not found.groupindex:
             example = r"'step (?P<step>\d+) loss (?P<loss>\S+)'"
             raise BadSetting(f"metrics must have named groups, as {example}, got {pattern!r}")
+        if key == "metrics" and pattern is not None and found.search(""):
+            raise BadSetting(
+                f"metrics must not match an empty line, got {pattern!r}; name some text that only "
+                "the lines of steps have"
+            )
     files = {word: path for word in words if (path := _file(word))}
     more = {
         key: _whole(key, own[key]) if key in own else None for key in ("samples", "sends_bytes")

@@ -5,11 +5,11 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.around.event_files import EventFiles, told
+from harness.around.event_files import EventFiles, take
 from harness.around.nodes import Nodes, OutputLine
 from harness.around.processes import NodeProcess, of_nodes
 from harness.around.settings import FIRST_BYTE, Asked, asked
-from harness.around.told import LinkTraffic, ToldSteps, write
+from harness.around.told import EARLY, LinkTraffic, ToldStep, ToldSteps, write
 from harness.around.verdict import Evidence, Interfaces, summarize
 from harness.clock import Clock
 from harness.config.settings import Settings
@@ -47,7 +47,8 @@ def supervise(run_dir: Path) -> None:
             course.follow(nodes, player)
             evidence = course.evidence(proof)
         proof |= proof_after(network, player, course.pauses)
-        write(run_dir, evidence.readings, course.traffic, run.nodes, run.target.metric or "")
+        own = run.target.metric or ""
+        write(run_dir, course.readings, course.steps, course.traffic, run.nodes, own)
         summary = summarize(run_dir, run, evidence)
     conclude(run_dir, summary)
 
@@ -73,12 +74,13 @@ class UnderWay:
     pauses: Pauses = field(init=False)
     processes: dict[int, NodeProcess] = field(default_factory=dict, init=False)
     ended_s: float | None = field(default=None, init=False)
+    steps: list[ToldStep] = field(default_factory=list, init=False)
     unread: str = field(default="", init=False)  # why event files were not
 
     def __post_init__(self) -> None:
         self.traffic = LinkTraffic(self.network, self.clock)
         self.interfaces = Interfaces(self.network)
-        self.readings = ToldSteps(self.run.command)
+        self.readings = ToldSteps(self.run.command, self.run.workers_per_node)
         where = self.run.command.tensorboard
         self.event_files = None if where is None else EventFiles(Path(where))
         self._numbers: dict[int, int] = {}
@@ -100,17 +102,17 @@ class UnderWay:
                 failed_by = now + self.run.timeouts.stop_s
             if failed_by is not None and now > failed_by:
                 break
-        self._once(nodes, player)  # what is left of its output
+        for line in nodes.rest():
+            self._take(line)
         if failure := nodes.failure():
             raise RunFailed(failure)
         self.ended_s = self.clock.time_s()
         self.interfaces.look()
         if self.ended_s is not None:
             self.traffic.look(self.ended_s)
-            if self.event_files is None:
-                self.readings.close(self.ended_s)
-            else:
+            if self.event_files is not None:
                 self._read(self.event_files, self.ended_s)
+            self.steps = self.readings.finish(self.ended_s, self.clock.dilation)
 
     def evidence(self, proof: dict) -> Evidence:
         """Gather the evidence for a verdict; `proof` is the network's, of its start and end."""
@@ -118,9 +120,9 @@ class UnderWay:
             proof=proof,
             traffic=self.traffic,
             interfaces=self.interfaces,
-            readings=self.readings.all,
+            steps=self.steps,
             took_s=self.ended_s,
-            lost=self.readings.lost,
+            uncounted=self.readings.uncounted,
             unread=self.unread,
             pauses=[(self.processes[each.rank], each) for each in self.pauses.end()],
         )
@@ -134,17 +136,30 @@ class UnderWay:
         if self.clock.running:
             self.traffic.look_if_time()
             self.pauses.look()
-        elif self.run.command.start == FIRST_BYTE and any(self.traffic.passed().values()):
-            self._start()
+        elif self.run.command.start == FIRST_BYTE:
+            self._start_at_first_byte()
 
     def _take(self, line: OutputLine) -> None:
+        """Count what a line of node 0 tells; one of any node may start the clock."""
         start = self.run.command.start
-        if not self.clock.running and start != FIRST_BYTE and re.search(start, line.text):
+        tells = line.node == 0 and self.event_files is None and self.readings.matches(line.text)
+        if not self.clock.running:
+            if start != FIRST_BYTE and re.search(start, line.text):
+                self._start()
+            elif start == FIRST_BYTE and tells:
+                self._start_at_first_byte()  # it may have passed since the last look
+        if not tells:
+            return
+        if self.clock.running:
+            came_s = (line.came - self.clock.monotonic(0.0)) / self.clock.dilation
+            if self.readings.take(line.text, max(0.0, came_s)):
+                self.traffic.look(self.clock.time_s() or 0.0)
+        elif start == FIRST_BYTE:
+            self.readings.leave_out(EARLY, line.text)
+
+    def _start_at_first_byte(self) -> None:
+        if any(self.traffic.passed().values()):
             self._start()
-        now_s = self.clock.time_s()
-        if line.node == 0 and now_s is not None and self.event_files is None:
-            if self.readings.take(line.text, now_s, self.clock.dilation):
-                self.traffic.look(now_s)
 
     def _read(self, files: EventFiles, ended_s: float) -> None:
         """Take steps from event files; the command has ended."""
@@ -154,9 +169,9 @@ class UnderWay:
         except ValueError as error:
             self.unread = str(error)
             return
-        self.readings.all = told(
+        take(
+            self.readings,
             scalars,
-            self.run.command,
             lambda wall_s: min(ended_s, (wall_s - began_s) / self.clock.dilation),
         )
 

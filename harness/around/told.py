@@ -1,18 +1,28 @@
-"""What a foreign command told of its steps, and the bytes of its links between them."""
+"""Steps that a foreign command told of, and the bytes of its links between them."""
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import isfinite, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from harness.around.counter import StepCounter
 from harness.around.settings import OF_A_STEP, Command
+from harness.around.values import values, written_for
 from harness.clock import Clock
 from harness.emulation.network import Network
 from harness.records.run_directory import Evaluation, Step, Table
 
 LOOK_S = 0.25  # real, between looks at what links have carried
+MOST_SHOWN = 100  # characters of a line
+TOLD_BEFORE = (
+    "they tell of steps that lines before them told of; print one line a step, and name the epoch "
+    "by a group `epoch` if steps are counted anew in each"
+)
+EARLY = "they came before the first byte crossed a link; write start=PATTERN for another beginning"
 
 UNKNOWN = (  # columns of a step that only the trainer could tell
     "backward_s", "overlap_window_s", "compress_s", "comm_s", "exposed_s", "density", "compute_s",
@@ -21,66 +31,194 @@ UNKNOWN = (  # columns of a step that only the trainer could tell
 
 
 class ToldStep(NamedTuple):
-    """One step as a line of output told it; times are emulated seconds."""
+    """One step as lines of output told it; times are emulated seconds."""
 
-    time_s: float
+    time_s: float  # by the trainer's own clock, if it has told its time
+    came_s: float  # when its first line came
     step: int
     loss: float
-    samples: int  # of all nodes, since the reading before
-    metrics: dict[str, float]
+    samples: int  # of all nodes, since the step before
+    steps: int  # since the step before, which is more than 1 where not every step has a line
 
 
 @dataclass
+class _Row:
+    """A step while lines still tell of it."""
+
+    step: int
+    came_s: float
+    values: dict[str, float] = field(default_factory=dict)  # by group
+
+
 class ToldSteps:
-    """Lines of node 0 that match the command's pattern, in order; each step once."""
+    """Steps and evaluations of node 0, from the lines that match the command's pattern, in order.
 
-    command: Command
-    all: list[ToldStep] = field(default_factory=list)
-    lost: int = 0  # lines that matched and had no numbers
-    _offset_s: float | None = None  # from the command's time to the clock's
+    Every matching line counts, or is in `uncounted`: why, how many lines, and the first of them.
+    `processes` of the node may print each line once.
+    """
 
-    def take(self, text: str, now_s: float, dilation: float) -> bool:
-        """Note what a line tells that came at `now_s`; True where it told of a step."""
-        found = re.search(self.command.metrics, text) if self.command.metrics else None
-        if found is None:
+    def __init__(self, command: Command, processes: int = 1) -> None:
+        self.command = command
+        self.pattern = None if command.metrics is None else re.compile(command.metrics)
+        self._samples, self._processes = command.samples or 1, processes
+        groups = set(self.pattern.groupindex) if self.pattern else set()
+        kinds = {"loss", "time", "samples"} & groups, {"step"} & groups, groups
+        self._of_a_step = next(filter(None, kinds), set())  # other groups alone evaluate the last
+        self._rows: dict[int, _Row] = {}  # by step
+        self._last = -1  # of them
+        self._counter = StepCounter()
+        self._times_told: Counter[tuple[int, frozenset[str]]] = Counter()
+        self._again = (0, "")  # lines that told nothing new of their step, and the first of them
+        self.evaluations: list[Evaluation] = []
+        self.uncounted: dict[str, tuple[int, str]] = {}
+
+    def take(self, line: str, now_s: float) -> bool:
+        """Count what `line` tells, which came at `now_s`; True if it told of a step."""
+        told = False
+        try:
+            for found in self._readings(line):
+                told |= self.add(found, now_s, line, self._counter)
+        except ValueError as error:
+            self.leave_out(str(error), line)
+        return told
+
+    def _readings(self, line: str) -> Iterator[dict[str, float]]:
+        """Yield the values of all matches in `line`: of one step, unless `step` comes again.
+
+        ValueError if a group's text is no number, or if the pattern has no place for a number.
+        """
+        found: dict[str, float] = {}
+        written = self.pattern and written_for(self.pattern, line)
+        if written and not written.is_same:
+            raise ValueError("the pattern has no place for one of their numbers")
+        for match in self.pattern.finditer(written.line) if self.pattern and written else ():
+            more = values(match)
+            if "step" in more and "step" in found:
+                yield found
+                found = {}
+            found = more | found
+        if found:
+            yield found
+
+    def matches(self, line: str) -> bool:
+        """True if `line` has the pattern, or would have it with its numbers written otherwise."""
+        return self.pattern is not None and written_for(self.pattern, line) is not None
+
+    def leave_out(self, why: str, line: str, lines: int = 1) -> None:
+        """Note that so many `lines`, `line` the first of them, match and do not count."""
+        before, first = self.uncounted.get(why, (0, line.strip()[:MOST_SHOWN]))
+        self.uncounted[why] = before + lines, first
+
+    def add(self, found: dict[str, float], came_s: float, line: str, counter: StepCounter) -> bool:
+        """Count the values of one reading, whose step is by `counter`; True if it told of a step.
+
+        A reading without `step` adds to the last step what that lacks, or is the next step.
+        """
+        metrics = {name: value for name, value in found.items() if name not in OF_A_STEP}
+        evaluates = bool(metrics) and not self._of_a_step & set(found)
+        if "epoch" in found:
+            if not evaluates and counter.is_before(found["epoch"]):
+                self.leave_out(TOLD_BEFORE, line)
+                return False
+            counter.enter(found["epoch"])
+        if set(found) == {"epoch"}:
             return False
-        told = numbers(found)
-        if told is None:
-            self.lost += 1
+        step = self._step_of(found, evaluates, counter)
+        if step is None:
+            self.leave_out(TOLD_BEFORE, line)
             return False
-        last = self.all[-1].step if self.all else -1
-        alone = set(told) <= set(metrics_of(told))  # a metric is of the step before
-        step = int(told.get("step", last if alone else last + 1))
-        if step < last or (step == last and not metrics_of(told)):
-            return False  # another of this node's processes
-        time_s = now_s
-        if "time" in told:
-            if self._offset_s is None:
-                self._offset_s = now_s - told["time"] / dilation
-            time_s = self._offset_s + told["time"] / dilation
-        per_step = (self.command.samples or 1) * (step - last)
-        samples = int(told.get("samples", per_step)) if step > last else 0
-        self.all.append(ToldStep(time_s, step, told.get("loss", nan), samples, metrics_of(told)))
+        if evaluates:  # the model of now, whatever step the line names
+            step = max(step, self._last)
+        is_new = step >= 0 and step not in self._rows
+        row = self._rows.setdefault(step, _Row(step, came_s)) if step >= 0 else _Row(step, came_s)
+        self._last = max(self._last, step)
+        if not evaluates and not self._tells_more(row, found, line):
+            self.leave_out(TOLD_BEFORE, line)
+            return False
+        for name in metrics if evaluates else set(metrics) - set(row.values):
+            self.evaluations.append(Evaluation(step + 1, came_s, name, metrics[name]))
+        row.values = found | row.values
+        return is_new
+
+    def _step_of(
+        self, found: dict[str, float], evaluates: bool, counter: StepCounter
+    ) -> int | None:
+        """Return the number of the step that a reading is of, -1 before the first.
+
+        None if its counter falls to a step that was told before.
+        """
+        last = self._rows.get(counter.number)
+        if "step" in found:
+            count = int(found["step"])
+            if counter.is_last(count) or (evaluates and counter.has_passed(count)):
+                return counter.number
+            return counter.advance(count)
+        if evaluates or (last and not set(found) & set(last.values)):
+            return counter.number
+        return counter.advance(counter.next_count())
+
+    def _tells_more(self, row: _Row, found: dict[str, float], line: str) -> bool:
+        """False if the step's lines told all of `found` before, by all processes of the node."""
+        kind = row.step, frozenset(found)
+        self._times_told[kind] += 1
+        if set(found) - set(row.values):
+            return True
+        if self._times_told[kind] > self._processes:
+            return False
+        self._again = self._again[0] + 1, self._again[1] or line
         return True
 
-    def close(self, now_s: float) -> None:
-        """Without a pattern the whole is one step, which ends now."""
-        if self.command.metrics is None:
-            self.all.append(ToldStep(now_s, 0, nan, self.command.samples or 1, {}))
+    def finish(self, ended_s: float, dilation: float) -> list[ToldStep]:
+        """Return all steps in order, when no more lines come; the clock stands at `ended_s`.
 
+        A step's time is the trainer's own where lines tell it, set by the line that came soonest
+        after the time that it tells; else it is when the step's first line came.
+        """
+        if self.pattern is None:
+            return [ToldStep(ended_s, ended_s, 0, nan, self._samples, 1)]
+        self._require_alike()
+        rows = [self._rows[step] for step in sorted(self._rows)]
+        own_s = [row.values.get("time", nan) / dilation for row in rows]
+        delays_s = [row.came_s - own for row, own in zip(rows, own_s, strict=True) if own == own]
+        offset_s, time_s, came_s = min(delays_s, default=0.0), 0.0, 0.0
+        found: list[ToldStep] = []
+        for number, row in enumerate(rows):
+            time_s += max(0.0, row.came_s - came_s)
+            came_s = max(came_s, row.came_s)
+            if own_s[number] == own_s[number]:
+                time_s = offset_s + own_s[number]
+            if number:
+                steps = row.step - rows[number - 1].step
+            else:  # a trainer that goes on from step 500 has made one step of its own by then
+                steps = min([row.step + 1, *(after.step - row.step for after in rows[1:2])])
+            samples = int(row.values.get("samples", self._samples * steps))
+            loss = row.values.get("loss", nan)
+            found.append(ToldStep(time_s, came_s, row.step, loss, samples, steps))
+        self._put_on_the_clock_of(found)
+        return found
 
-def numbers(found: re.Match[str]) -> dict[str, float] | None:
-    """Values of the groups that took part; None where one is no number, or cannot be counted."""
-    try:
-        told = {name: float(value) for name, value in found.groupdict().items() if value}
-    except ValueError:
-        return None
-    counts = (told.get(name, 0.0) for name in ("step", "time", "samples"))
-    return told if all(map(isfinite, counts)) else None
+    def _put_on_the_clock_of(self, steps: list[ToldStep]) -> None:
+        """Give evaluations, which have no time of their own, that of the step before them."""
+        came_s = [step.came_s for step in steps]
+        for number, each in enumerate(self.evaluations):
+            if after := bisect_right(came_s, each.time_s):
+                since_s = each.time_s - came_s[after - 1]
+                time_s = steps[after - 1].time_s + since_s
+                self.evaluations[number] = each._replace(time_s=time_s)
 
+    def _require_alike(self) -> None:
+        """Leave out lines that came again, unless those of every step came as often.
 
-def metrics_of(told: dict[str, float]) -> dict[str, float]:
-    return {name: value for name, value in told.items() if name not in OF_A_STEP}
+        Then each process of the node prints them; of the first and last step some may be missing.
+        """
+        ends = min(self._rows, default=0), max(self._rows, default=0)
+        often: dict[frozenset[str], set[int]] = defaultdict(set)
+        for (step, kind), times in self._times_told.items():
+            if step not in ends:
+                often[kind].add(times)
+        again, line = self._again
+        if again and any(len(times) > 1 for times in often.values()):
+            self.leave_out(TOLD_BEFORE, line, again)
 
 
 class LinkTraffic:
@@ -119,36 +257,35 @@ class LinkTraffic:
 
 
 def write(
-    run_dir: Path, readings: list[ToldStep], traffic: LinkTraffic, nodes: int, own: str
+    run_dir: Path,
+    told: ToldSteps,
+    steps: list[ToldStep],
+    traffic: LinkTraffic,
+    nodes: int,
+    own: str,
 ) -> None:
-    """steps.csv: a row per step and node, in each what its link carried; evaluations.csv.
+    """Write steps.csv, a row per step and node with the bytes of its link, and evaluations.csv.
 
-    Of computation and density nothing is known. `own` is the command's metric; where that is the
-    loss, every step evaluates it.
+    The other columns of a step are unknown. `own` is the command's metric; if that is the loss,
+    every step evaluates it.
     """
-    steps, evaluations = Table(run_dir, "steps.csv"), Table(run_dir, "evaluations.csv")
+    table, evaluations = Table(run_dir, "steps.csv"), list(told.evaluations)
     carried: dict[str, int] = {}
-    last = -1
-    for told in readings:
-        metrics = told.metrics
-        if own == "loss" and isfinite(told.loss):
-            metrics = metrics | {"loss": told.loss}
-        for name, value in metrics.items():
-            evaluations.append(Evaluation(told.step + 1, told.time_s, name, value))
-        if told.step == last:
-            continue
-        last = told.step
+    for step in steps:
+        if own == "loss" and isfinite(step.loss):
+            evaluations.append(Evaluation(step.step + 1, step.time_s, "loss", step.loss))
         for node in range(nodes):
             moved = {}
             for way in ("up", "down"):
                 link = f"{way}{node}"
-                upto = round(traffic.at(told.time_s, link))
+                upto = round(traffic.at(step.came_s, link))
                 moved[way] = upto - carried.get(link, 0)
                 carried[link] = upto
-            steps.append(_step(told, node, nodes, moved))
+            table.append(_row(step, node, nodes, moved))
+    Table(run_dir, "evaluations.csv").append(*sorted(evaluations, key=lambda each: each.time_s))
 
 
-def _step(told: ToldStep, node: int, nodes: int, moved: dict[str, int]) -> Step:
+def _row(told: ToldStep, node: int, nodes: int, moved: dict[str, int]) -> Step:
     unknown: dict[str, Any] = dict.fromkeys(UNKNOWN, nan)
     return Step(
         step=told.step,

@@ -55,9 +55,9 @@ class Evidence(NamedTuple):
     proof: dict[str, Any]
     traffic: LinkTraffic
     interfaces: Interfaces
-    readings: list[ToldStep]
+    steps: list[ToldStep]
     took_s: float | None  # emulated; None: the clock never started
-    lost: int  # lines with the pattern, and no numbers
+    uncounted: dict[str, tuple[int, str]]  # matching lines: why, how many, the first of them
     unread: str  # why event files were not, or ""
     pauses: list[tuple[NodeProcess, Pause]]
 
@@ -78,7 +78,8 @@ def summarize(run_dir: Path, asked: Asked, found: Evidence) -> dict[str, Any]:
         rows = validity.by_link(run_dir)
         of_network = validity.network_reasons(asked, proof, events, rows, found.took_s)
         reasons += [reason.removesuffix(OR_PACED) for reason in of_network]
-        reasons += [*_around(asked, found), *_untold(asked, found), *_paused(found)]
+        told = [*_untold(asked, found), *_uncounted(found)]
+        reasons += [*_around(asked, found), *told, *_paused(found)]
     return summary.of(run_dir, events, reasons, proof)
 
 
@@ -95,18 +96,18 @@ def _around(asked: Asked, found: Evidence) -> list[str]:
     if asked.nodes < 2:
         return []
     passed, sent = found.traffic.passed(), dict[int, int]()
-    if not found.readings:  # what passed is known without
+    if not found.steps:  # what passed is known without
         sent = {node: passed[f"up{node}"] for node in range(asked.nodes)}
         return _silent(asked, found.interfaces, sent, "in all")
-    first, last = found.readings[0], found.readings[-1]
-    steps, took_s = last.step - first.step, last.time_s - first.time_s
+    first, last = found.steps[0], found.steps[-1]
+    steps, took_s = last.step - first.step, last.came_s - first.came_s
     when = f"in {steps} steps" if steps else "in all"
     for node in range(asked.nodes):
-        upto, since = (found.traffic.at(told.time_s, f"up{node}") for told in (last, first))
+        upto, since = (found.traffic.at(told.came_s, f"up{node}") for told in (last, first))
         is_short = took_s * asked.emulation.dilation < 2 * LOOK_S  # to tell what was sent in it
         sent[node] = round(upto if is_short else upto - since)
     reasons = _silent(asked, found.interfaces, sent, when, max(1, steps))
-    least = (asked.command.sends_bytes or 0) * (last.step + 1)
+    least = (asked.command.sends_bytes or 0) * sum(told.steps for told in found.steps)
     for node in range(asked.nodes):
         if passed[f"up{node}"] < BYPASS_SHARE * least:
             reasons.append(
@@ -132,20 +133,26 @@ def _silent(
 
 
 def _untold(asked: Asked, found: Evidence) -> list[str]:
-    if found.readings:
+    if found.steps:
         return []
     where, pattern = asked.command.tensorboard, asked.command.metrics
     if found.unread:
         return [f"{found.unread}: not read"]
     if where is not None:
         return [f"no scalar in new event files of node 0 in {where} was of metrics={pattern}"]
-    more = f", {found.lost} had it with no numbers" if found.lost else ""
-    return [f"no line of node 0 told of a step by metrics={pattern}{more}"]
+    return [f"no line of node 0 told of a step by metrics={pattern}"]
+
+
+def _uncounted(found: Evidence) -> list[str]:
+    return [
+        f"{lines} line(s) of node 0 match metrics and do not count, the first {line!r}: {why}"
+        for why, (lines, line) in found.uncounted.items()
+    ][:MOST_TOLD]
 
 
 def _paused(found: Evidence) -> Iterable[str]:
     """Processes that stood still, but for those of the start, before the first step."""
-    begins_s = found.readings[0].time_s if len(found.readings) > 1 else 0.0
+    begins_s = found.steps[0].came_s if len(found.steps) > 1 else 0.0
     late = [(process, pause) for process, pause in found.pauses if pause.time_s >= begins_s]
     return [
         f"process {process.pid} ({process.name}) of node {process.node} {pause.cause} for "

@@ -93,6 +93,16 @@ for step in range(3):
     time.sleep(0.4)  # it computes
 """
 )
+COUNTS_ANEW = (
+    PLAIN
+    + """
+for epoch in range(4):
+    for step in range(5):
+        print(f"Epoch: [{epoch}][{step}/5] Loss 1", flush=True)
+        exchange(1000)
+    print(f" * Acc@1 {epoch}", end="" if epoch == 3 else None, flush=True)  # no end of line
+"""
+)
 SAYS_STEPS = (
     PLAIN
     + """

@@ -10,8 +10,9 @@ import pytest
 from torch.utils.tensorboard import SummaryWriter
 
 from harness.around import event_files
-from harness.around.event_files import EventFiles, Scalar, told
+from harness.around.event_files import EventFiles, Scalar, take
 from harness.around.settings import LOSS, Command, composed
+from harness.around.told import ToldStep, ToldSteps
 from harness.config.settings import BadSetting
 
 BEGAN_S = 1e9  # wall time
@@ -29,6 +30,13 @@ def writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SummaryWriter:
     return SummaryWriter(str(tmp_path / "deep" / "er"))
 
 
+def taken(scalars: list[Scalar], of: Command) -> tuple[list[ToldStep], ToldSteps]:
+    """Steps of `scalars`, in order, and what did not count."""
+    steps = ToldSteps(of)
+    take(steps, scalars, lambda wall_s: wall_s - BEGAN_S)
+    return steps.finish(100.0, 1.0), steps
+
+
 def test_scalars_become_steps_at_their_times(tmp_path: Path, writer: SummaryWriter) -> None:
     files = EventFiles(tmp_path / "deep")  # whose folder has a file already, of before
     with SummaryWriter(str(tmp_path / "deep" / "er")) as late:
@@ -40,24 +48,58 @@ def test_scalars_become_steps_at_their_times(tmp_path: Path, writer: SummaryWrit
         late.add_scalar("eval/accuracy", 0.5, 30, BEGAN_S + 4)
         late.add_scalar("lr", 0.1, 40, BEGAN_S + 5)
     both = command(LOSS + r"|accuracy (?P<accuracy>\S+)", samples=8)
-    first, second, third = told(files.scalars(), both, lambda wall_s: wall_s - BEGAN_S)
-    assert first == (1.0, 10, 0.5, 8 * 11, {"accuracy": 0.25})
-    assert second == (3.0, 20, 0.125, 8 * 10, {})
-    assert third.step == 30 and isnan(third.loss) and third.metrics == {"accuracy": 0.5}
+    made, told = taken(files.scalars(), both)
+    assert [(step.time_s, step.step, step.samples) for step in made] == [
+        (1.0, 10, 80), (3.0, 20, 80), (4.0, 30, 80),
+    ]  # fmt: skip
+    assert [step.loss for step in made[:2]] == [0.5, 0.125] and isnan(made[2].loss)
+    evaluated = [(each.step, each.time_s, each.value) for each in told.evaluations]
+    assert evaluated == [(11, 2.0, 0.25), (31, 4.0, 0.5)]
+    assert [lines for lines, _ in told.uncounted.values()] == [1]
+    by_line = Command(("x",), "begin", both.metrics, "runs", 8, None)
+    assert taken(files.scalars(), by_line)[1].uncounted == {}  # it is told where to begin
 
 
-def test_what_cannot_be_counted_is_passed_over() -> None:
+def test_scalars_that_cannot_be_counted_are_told() -> None:
     nan = float("nan")
     crafted = [
-        Scalar("loss", -1, 1.0, 1.0),
+        Scalar("loss", -1, 1.0, BEGAN_S),
         Scalar("loss", 1, 1.0, nan),
-        Scalar("samples", 2, nan, 1.0),
-        Scalar("named", 3, 1.0, 1.0),
-        Scalar("loss", 4, nan, 1.0),
+        Scalar("samples", 2, nan, BEGAN_S),
+        Scalar("named", 3, 1.0, BEGAN_S),
+        Scalar("loss", 4, nan, BEGAN_S),
     ]
     pattern = r"loss (?P<loss>\S+)|samples (?P<samples>\S+)|(?P<named>named)"
-    [only] = told(crafted, command(pattern), lambda wall_s: wall_s)
+    [only], told = taken(crafted, command(pattern))
     assert only.step == 4 and isnan(only.loss)  # a training that diverges says so
+    assert sum(lines for lines, _ in told.uncounted.values()) == 4
+
+
+def test_a_tag_that_counts_anew_in_every_epoch_is_numbered_on() -> None:
+    epochs = [(epoch, step) for epoch in range(4) for step in range(5)]
+    losses = [
+        Scalar("loss", step, 1.0, BEGAN_S + 5 * epoch + step + more)
+        for epoch, step in epochs
+        for more in (0.0, 0.5)
+    ]
+    scalars = [each if n % 2 else each._replace(tag="lr") for n, each in enumerate(losses)]
+    accuracies = [Scalar("accuracy", epoch, 0.5, BEGAN_S + 5 * epoch + 4.9) for epoch in range(4)]
+    scalars = sorted(scalars + accuracies, key=lambda each: each.wall_s)
+    metrics = LOSS + r"|lr (?P<lr>\S+)|accuracy (?P<accuracy>\S+)"
+    made, told = taken(scalars, command(metrics))
+    assert [step.step for step in made] == list(range(20)) and told.uncounted == {}
+    at = [each.step for each in told.evaluations if each.metric == "accuracy"]
+    assert at == [5, 10, 15, 20]  # by epochs, not by steps
+
+
+def test_of_several_losses_the_one_of_most_steps_counts() -> None:
+    """With a pattern of one's own that is not believed."""
+    scalars = [Scalar("train/loss", step, 1.0, BEGAN_S + step) for step in range(4)]
+    scalars += [Scalar("train/train_loss", 3, 9.0, BEGAN_S + 4)]
+    made, told = taken(scalars, command())
+    assert [step.loss for step in made] == [1.0] * 4 and told.uncounted == {}
+    _, told = taken(scalars, command(r"loss (?P<loss>\S+)"))
+    assert list(told.uncounted.values()) == [(1, "train/train_loss 9.0")]
 
 
 def test_a_tensor_without_dimensions_is_a_scalar_and_another_is_none() -> None:

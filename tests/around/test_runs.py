@@ -11,6 +11,7 @@ from harness.report import report
 from harness.reporting.analysis import load
 from tests.aftermath import declare_good, remains, traces
 from tests.around.commands import (
+    COUNTS_ANEW,
     DDP,
     GOES_ASIDE,
     GRADIENT_BYTES,
@@ -88,6 +89,17 @@ def test_the_clock_starts_at_the_line_that_matches(tmp_path: Path) -> None:
     assert sorted(set(load.steps(run).step)) == [0, 1, 2, 3, 4]
     first = load.evaluations(run).iloc[0]
     assert first.value >= 0.9 and first.time_s < first.value - 0.5
+
+
+def test_a_counter_that_begins_anew_is_numbered_on(tmp_path: Path) -> None:
+    """The first line comes right after the first byte; the last one has no end of line."""
+    pattern = r"metrics=\[(?P<step>\d+)/5\] Loss (?P<loss>\S+)|Acc@1 (?P<accuracy>\S+)"
+    said = ended(tmp_path, COUNTS_ANEW, pattern, "sends_bytes=1")
+    [run] = runs(tmp_path)
+    assert reasons(run) == [], said
+    assert sorted(set(load.steps(run).step)) == list(range(20))
+    found = load.evaluations(run)
+    assert [*found.step[found.metric == "accuracy"]] == [5, 10, 15, 20]
 
 
 def test_a_line_that_never_comes_is_told(tmp_path: Path) -> None:
