@@ -9,7 +9,9 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
+
+from setproctitle import setproctitle
 
 from harness.around.settings import Asked
 from harness.emulation import seclusion
@@ -23,6 +25,7 @@ READ_BYTES = 1 << 16
 MOST_LINE_BYTES = 1 << 16  # of output without an end of line
 ENDS = re.compile(rb"[\r\n]")  # of a line; progress bars have the first
 TELLS = re.compile(r"\w")
+CANNOT_START = 127  # as a shell has it
 WHY = re.compile(r"(Error|Exception): \S")
 
 
@@ -64,14 +67,47 @@ def environment(asked: Asked, network: Network, node: int) -> dict[str, str]:
     }
 
 
+def _be_first_process(
+    asked: Asked, network: Network, node: int, output: int, ended: int
+) -> NoReturn:
+    """Start the command on `node`, write its exit status to `ended`, and wait for its orphans.
+
+    As process 1 the command itself would have no default signals, and other orphans to wait for.
+    """
+    address, port = network.addresses[0], torch_network.PORT
+    with network.entered(node):
+        command = subprocess.Popen(
+            asked.command.of_node(node, network.size, address, port, asked.seed),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment(asked, network, node),
+            start_new_session=True,
+        )
+    command.returncode = code = 0  # the loop waits for it
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor != ended:  # the runner's, the run's files, and the command's output
+            with suppress(OSError):  # of the listing itself
+                os.dup2(nothing, descriptor)
+    with suppress(ChildProcessError):
+        while True:
+            process, wait_status = os.wait()
+            if process == command.pid:
+                code = shell_status(wait_status)
+                os.write(ended, bytes([code]))
+    os._exit(code)
+
+
 class Nodes:
-    """The command's process on every node, each in namespaces of its own."""
+    """The command on every node, each in namespaces of its own, which end with the run."""
 
     def __init__(self, run_dir: Path, asked: Asked, network: Network) -> None:
         self._run_dir = run_dir
-        self.running: dict[int, int] = {}  # process -> node
+        self.running: dict[int, int] = {}  # node -> its process 1, while the command goes on
         self.endings: dict[int, int] = {}  # node -> status as a shell has it, in order
         self._pipes: dict[int, int] = {}  # descriptor -> node
+        self._endings: dict[int, int] = {}  # node -> descriptor that its process 1 writes to
         self._rest: dict[int, bytes] = {}  # of a line, by node
         self._logs = [self.log(run_dir, node).open("wb", buffering=0) for node in network.local]
         self._last: dict[int, str] = {}  # line that says something, by node
@@ -87,25 +123,25 @@ class Nodes:
         return run_dir / "logs" / f"node{node}.log"
 
     def _start(self, asked: Asked, network: Network, node: int, hosts: Path) -> None:
+        """Fork the node's process 1, which starts the command; see `_be_first_process`."""
         temporary = status.temporary(self._run_dir) / f"node{node}"
         temporary.mkdir()
-        address, port = network.addresses[0], torch_network.PORT
-        with network.entered(node):
-            process = subprocess.Popen(
-                asked.command.of_node(node, network.size, address, port, asked.seed),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=environment(asked, network, node),
-                start_new_session=True,
-                preexec_fn=lambda: seclusion.seclude(node, hosts, temporary),
-            )
-        process.returncode = 0  # `reap` waits for it, with all orphans
-        assert process.stdout
-        pipe = os.dup(process.stdout.fileno())
-        process.stdout.close()
+        (pipe, output), (ending, ended) = os.pipe(), os.pipe()
+        if not (forked := seclusion.fork()):
+            try:
+                setproctitle(f"harness: process 1 of node {node}")
+                seclusion.seclude(node, hosts, temporary, self._run_dir)
+                _be_first_process(asked, network, node, output, ended)
+            except BaseException as error:
+                os.write(output, f"{type(error).__name__}: {error}\n".encode())
+            finally:
+                os._exit(CANNOT_START)
+        os.close(output)
+        os.close(ended)
         os.set_blocking(pipe, False)
-        self.running[process.pid], self._pipes[pipe], self._rest[node] = node, node, b""
+        os.set_blocking(ending, False)
+        self.running[node], self._endings[node] = forked, ending
+        self._pipes[pipe], self._rest[node] = node, b""
 
     def lines(self, wait_s: float) -> Iterator[OutputLine]:
         """Whole lines of output that have come, or come within `wait_s`."""
@@ -149,11 +185,21 @@ class Nodes:
             yield OutputLine(node, text, now)
 
     def reap(self) -> None:
-        """Collect every child that ended, orphans of the commands included."""
+        """Note the commands that ended, and collect every child that did."""
+        for node, ending in list(self._endings.items()):
+            with suppress(BlockingIOError):
+                if code := os.read(ending, 1):
+                    self._end(node, code[0])
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG | OWN_CHILDREN))[0]:
-                if (node := self.running.pop(ended[0], None)) is not None:
-                    self.endings[node] = shell_status(ended[1])
+                for node, forked in list(self.running.items()):
+                    if forked == ended[0]:  # before it told of the command
+                        self._end(node, shell_status(ended[1]))
+
+    def _end(self, node: int, code: int) -> None:
+        os.close(self._endings.pop(node))
+        self.endings[node] = code
+        del self.running[node]
 
     def failure(self) -> str:
         """Say how the first command that failed ended; "" while none has."""

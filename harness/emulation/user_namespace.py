@@ -38,6 +38,11 @@ def enter(own_network: bool = True) -> None:
         _end_as(inside)
     die_with_parent()
     call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+    mount_proc()
+
+
+def mount_proc() -> None:
+    """Show the processes of the calling process's namespace in /proc, and no others."""
     call("mount", b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None)
 
 

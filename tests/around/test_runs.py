@@ -16,6 +16,8 @@ from tests.around.commands import (
     GOES_ASIDE,
     GRADIENT_BYTES,
     PATTERN,
+    RPC,
+    RPC_BYTES,
     SAYS_STEPS,
     WAITS,
     WARMS_UP,
@@ -102,6 +104,17 @@ def test_a_counter_that_begins_anew_is_numbered_on(tmp_path: Path) -> None:
     assert [*found.step[found.metric == "accuracy"]] == [5, 10, 15, 20]
 
 
+def test_remote_procedure_calls_cross_the_link_and_nothing_else_joins_nodes(tmp_path: Path) -> None:
+    """By default TensorPipe copies from the memory of any process that it can address."""
+    said = ended(tmp_path, RPC, STEPS)
+    [run] = runs(tmp_path)
+    assert reasons(run) == [], said
+    assert "step 0 loss 1000000" in said
+    assert "memory False" in said and "socket False segment False" in said
+    passed = json.loads((run / "summary.json").read_text())["proof"]["passed_bytes"]
+    assert passed["up0"] >= RPC_BYTES and passed["down1"] >= RPC_BYTES
+
+
 def test_a_line_that_never_comes_is_told(tmp_path: Path) -> None:
     ended(tmp_path, SAYS_STEPS, STEPS, "start=nothing says this")
     [run] = runs(tmp_path)
@@ -128,23 +141,23 @@ def test_a_command_that_fails_is_named_with_its_error(tmp_path: Path) -> None:
     assert _status(run)["error"].endswith("exited with status 1: ValueError: so it is")
 
 
-@pytest.mark.parametrize("victim", ["command", "runner"])
+@pytest.mark.parametrize("victim", ["command", "process 1 of node 1", "runner"])
 def test_kill_9_leaves_nothing(victim: str, tmp_path: Path) -> None:
     process = start(tmp_path, WAITS, STEPS)
     with process:
-        script = str(tmp_path / "train.py")
         until(lambda: _under_way(tmp_path), "a run under way")
         seen = traces(process.pid)
-        ours = [pid for pid in processes(script) if pid in seen.processes and pid != process.pid]
-        os.kill(max(ours) if victim == "command" else process.pid, signal.SIGKILL)
+        pattern = str(tmp_path / "train.py") if victim == "command" else victim
+        ours = [pid for pid in processes(pattern) if pid in seen.processes and pid != process.pid]
+        os.kill(process.pid if victim == "runner" else max(ours), signal.SIGKILL)
         said, _ = process.communicate(timeout=60)
     until(lambda: not remains(seen), "nothing left")
     [run] = runs(tmp_path)
     until(lambda: _status(run)["state"] != "running", "the end of the run")
-    if victim == "command":
-        assert "the command was killed by SIGKILL" in _status(run)["error"], said
-    else:
+    if victim == "runner":
         assert _status(run)["state"] == "interrupted"
+    else:
+        assert "the command was killed by SIGKILL" in _status(run)["error"], said
 
 
 def _status(run: Path) -> dict:
