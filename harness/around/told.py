@@ -178,15 +178,10 @@ class ToldSteps:
             return [ToldStep(ended_s, ended_s, 0, nan, self._samples, 1)]
         self._require_alike()
         rows = [self._rows[step] for step in sorted(self._rows)]
-        own_s = [row.values.get("time", nan) / dilation for row in rows]
-        delays_s = [row.came_s - own for row, own in zip(rows, own_s, strict=True) if own == own]
-        offset_s, time_s, came_s = min(delays_s, default=0.0), 0.0, 0.0
         found: list[ToldStep] = []
-        for number, row in enumerate(rows):
-            time_s += max(0.0, row.came_s - came_s)
-            came_s = max(came_s, row.came_s)
-            if own_s[number] == own_s[number]:
-                time_s = offset_s + own_s[number]
+        for number, (row, time_s, came_s) in enumerate(
+            zip(rows, *_times(rows, dilation), strict=True)
+        ):
             if number:
                 steps = row.step - rows[number - 1].step
             else:  # a trainer that goes on from step 500 has made one step of its own by then
@@ -219,6 +214,22 @@ class ToldSteps:
         again, line = self._again
         if again and any(len(times) > 1 for times in often.values()):
             self.leave_out(TOLD_BEFORE, line, again)
+
+
+def _times(rows: list[_Row], dilation: float) -> tuple[list[float], list[float]]:
+    """Return when each of `rows` was by the trainer's own time, if it told any, and when it came.
+
+    The latter never fall. The former may, and may begin below 0: such a time is not believed.
+    """
+    own_s = [row.values.get("time", nan) / dilation for row in rows]
+    delays_s = [row.came_s - own for row, own in zip(rows, own_s, strict=True) if isfinite(own)]
+    offset_s = min(delays_s, default=0.0)
+    times_s, came_s = [0.0], [0.0]
+    for row, own in zip(rows, own_s, strict=True):
+        came_s.append(max(came_s[-1], row.came_s))
+        since_s = came_s[-1] - came_s[-2]
+        times_s.append(offset_s + own if isfinite(own) else times_s[-1] + since_s)
+    return times_s[1:], came_s[1:]
 
 
 class LinkTraffic:
@@ -282,14 +293,16 @@ def write(
                 moved[way] = upto - carried.get(link, 0)
                 carried[link] = upto
             table.append(_row(step, node, nodes, moved))
-    Table(run_dir, "evaluations.csv").append(*sorted(evaluations, key=lambda each: each.time_s))
+    evaluations = [each._replace(time_s=max(0.0, each.time_s)) for each in evaluations]
+    evaluations.sort(key=lambda each: each.time_s)
+    Table(run_dir, "evaluations.csv").append(*evaluations)
 
 
 def _row(told: ToldStep, node: int, nodes: int, moved: dict[str, int]) -> Step:
     unknown: dict[str, Any] = dict.fromkeys(UNKNOWN, nan)
     return Step(
         step=told.step,
-        time_s=told.time_s,
+        time_s=max(0.0, told.time_s),
         rank=node,
         loss=told.loss if node == 0 else nan,
         samples=told.samples if node == 0 else 0,

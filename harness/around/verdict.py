@@ -1,9 +1,12 @@
 """Whether a foreign command's traffic went over its links, and the summary of its run."""
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from harness.around.processes import NodeProcess
 from harness.around.settings import FIRST_BYTE, Asked
@@ -11,13 +14,16 @@ from harness.around.told import LOOK_S, LinkTraffic, ToldStep
 from harness.emulation.network import Network
 from harness.records import summary
 from harness.records.run_directory import read_events
-from harness.runner import validity
+from harness.runner import delivery, validity
 from harness.runner.byte_audit import BYPASS_SHARE
+from harness.runner.delivery import Array
 from harness.runner.pauses import Pause
 from harness.runner.validity_checks import MOST_TOLD, OR_PACED
 
 INTERFACES = Path("/proc/thread-self/net/dev")
 LOOPBACK = "lo"
+LATE_S = 0.1  # real, that a line may come late: a busy machine reads some tens of milliseconds late
+TOLD_SHARE = 1.02  # of the time between two lines, and of the bytes that a link carries in it
 PACKET_BYTES = 66  # the smallest of TCP: of nodes that train together each sends one in a step
 
 
@@ -78,7 +84,7 @@ def summarize(run_dir: Path, asked: Asked, found: Evidence) -> dict[str, Any]:
         rows = validity.by_link(run_dir)
         of_network = validity.network_reasons(asked, proof, events, rows, found.took_s)
         reasons += [reason.removesuffix(OR_PACED) for reason in of_network]
-        told = [*_untold(asked, found), *_uncounted(found)]
+        told = [*_untold(asked, found), *_uncounted(found), *_own_time(asked, found, events)]
         reasons += [*_around(asked, found), *told, *_paused(found)]
     return summary.of(run_dir, events, reasons, proof)
 
@@ -148,6 +154,58 @@ def _uncounted(found: Evidence) -> list[str]:
         f"{lines} line(s) of node 0 match metrics and do not count, the first {line!r}: {why}"
         for why, (lines, line) in found.uncounted.items()
     ][:MOST_TOLD]
+
+
+def _own_time(asked: Asked, found: Evidence, events: list[dict]) -> list[str]:
+    """Return the first reason not to believe the time that the command told."""
+    if "time" not in re.compile(asked.command.metrics or "").groupindex:
+        return []
+    reason = next(_of_own_time(found, events, LATE_S / asked.emulation.dilation), None)
+    return [f"{reason}; leave the group time out of metrics"] if reason else []
+
+
+def _of_own_time(found: Evidence, events: list[dict], slack_s: float) -> Iterator[str]:
+    """Compare the time between steps with when their lines came, and with the plan of the links.
+
+    Of lines that were read at once only the last one came when it was written. A line may come
+    `slack_s` late.
+    """
+    following = [*found.steps[1:], None]
+    steps = [a for a, b in zip(found.steps, following, strict=True) if not b or b.came_s > a.came_s]
+    told_s = np.array([step.time_s for step in steps])
+    came_s = np.array([step.came_s for step in steps])
+    over_s, low, high = _highest_rise(-np.array([step.time_s for step in found.steps]))
+    if over_s > 0:
+        between = f"from step {found.steps[low].step} to {found.steps[high].step}"
+        yield f"the command's own time goes back by {over_s:.3g} s {between}"
+    over_s, low, high = _highest_rise(told_s - TOLD_SHARE * came_s)
+    if over_s > slack_s:
+        yield (
+            f"{told_s[high] - told_s[low]:.3g} s passed by the command's own time from step "
+            f"{steps[low].step} to {steps[high].step}, whose lines came "
+            f"{came_s[high] - came_s[low]:.3g} s apart"
+        )
+    for link, rate in delivery.plan(events).items():
+        passed = np.array([found.traffic.at(at_s, link) for at_s in came_s])
+        planned = rate.until(np.maximum(told_s, 0.0))
+        most_rate = rate.values(np.maximum(told_s, 0.0)).max(initial=0.0)
+        over, low, high = _highest_rise(passed - TOLD_SHARE * planned)
+        if over > delivery.LARGEST_PACKET_BYTES + slack_s * most_rate:
+            yield (
+                f"{passed[high] - passed[low]:.0f} bytes crossed {link} from step "
+                f"{steps[low].step} to {steps[high].step}, which took "
+                f"{told_s[high] - told_s[low]:.3g} s by the command's own time: the plan has "
+                f"{planned[high] - planned[low]:.0f} bytes for that"
+            )
+
+
+def _highest_rise(values: Array) -> tuple[float, int, int]:
+    """Return by how much `values` rise at most, and from where to where; 0.0 if there is none."""
+    if not len(values):
+        return 0.0, 0, 0
+    high = int(np.argmax(values - np.minimum.accumulate(values)))
+    low = int(np.argmin(values[: high + 1]))
+    return float(values[high] - values[low]), low, high
 
 
 def _paused(found: Evidence) -> Iterable[str]:

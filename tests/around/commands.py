@@ -147,6 +147,23 @@ if rank == 0:
     print("socket", connects(), "segment", libc.shmget(KEY, 4096, 0) != -1)
 rpc.shutdown()
 """
+LIES = (
+    PLAIN
+    + """
+from pathlib import Path
+
+began = time.monotonic()
+for step in range(10):
+    exchange(50_000)
+    print(f"step {step} loss 1 time {(time.monotonic() - began) / 20:.4f}", flush=True)
+for path in Path(sys.argv[1]).parent.glob("*/*/*.jsonl"):
+    try:
+        path.write_text("")
+        print("rewritten", flush=True)
+    except OSError as error:
+        print("kept:", error, flush=True)
+"""
+)
 SAYS_STEPS = (
     PLAIN
     + """

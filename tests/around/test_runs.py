@@ -15,6 +15,7 @@ from tests.around.commands import (
     DDP,
     GOES_ASIDE,
     GRADIENT_BYTES,
+    LIES,
     PATTERN,
     RPC,
     RPC_BYTES,
@@ -113,6 +114,15 @@ def test_remote_procedure_calls_cross_the_link_and_nothing_else_joins_nodes(tmp_
     assert "memory False" in said and "socket False segment False" in said
     passed = json.loads((run / "summary.json").read_text())["proof"]["passed_bytes"]
     assert passed["up0"] >= RPC_BYTES and passed["down1"] >= RPC_BYTES
+
+
+def test_a_time_in_which_no_link_carries_so_much_is_not_believed(tmp_path: Path) -> None:
+    """450,000 bytes in a twentieth of the 0.45 s that 8 Mbit/s take; files of the run are kept."""
+    said = ended(tmp_path, LIES, STEPS + r" time (?P<time>\S+)")
+    [run] = runs(tmp_path)
+    [reason] = reasons(run)
+    assert "by the command's own time: the plan has" in reason
+    assert "kept:" in said and "rewritten" not in said
 
 
 def test_a_line_that_never_comes_is_told(tmp_path: Path) -> None:
