@@ -16,6 +16,7 @@ from typing import Any, get_type_hints
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from harness.around import named_files
 from harness.config import sweep
 from harness.config.refused import in_a_line, keys
 from harness.config.run import Emulation, Run, Target, Timeouts
@@ -24,7 +25,6 @@ from harness.config.typed import is_section, located, of_part, require
 from harness.emulation.errors import NetworkError
 from harness.emulation.topology import Topology
 from harness.records.metrics import beyond
-from profiles import recordings
 from profiles.base import WAYS, Profile
 
 EXPERIMENT = "around"
@@ -45,7 +45,7 @@ OWN = {
     "samples": "of a step, of all nodes together; else throughput counts steps",
     "sends_bytes": "that every node sends at least in a step, if you know: fewer are a way around",
 }
-WORDS = re.compile(r"\{(rank|node|world|nodes|master|port|seed)\}")
+WORDS = named_files.WORDS
 OPTION = re.compile(r"-+\w[\w-]*=?")
 LOSS = r"loss\S* (?P<loss>\S+)"  # of a scalar's tag and value
 MOST_LABEL = 60  # characters
@@ -131,7 +131,6 @@ def _command(words: list[str], own: dict[str, str]) -> dict[str, Any]:
                 f"metrics must not match an empty line, got {pattern!r}; name some text that only "
                 "the lines of steps have"
             )
-    files = {word: path for word in words if (path := _file(word))}
     more = {
         key: _whole(key, own[key]) if key in own else None for key in ("samples", "sends_bytes")
     }
@@ -142,7 +141,7 @@ def _command(words: list[str], own: dict[str, str]) -> dict[str, Any]:
         "metrics": metrics,
         "tensorboard": own.get("tensorboard"),
         **more,
-        "files": {word: recordings.digest(path) for word, path in files.items()},
+        "files": named_files.digests(words),
     }
 
 
@@ -160,14 +159,6 @@ def _require_event_files(folder: str, metrics: str) -> None:
             f"metrics must have no group {known[0]} with tensorboard, whose files have it, got "
             f"{metrics!r}"
         )
-
-
-def _file(word: str) -> Path | None:
-    """A script, or data: what it holds decides a result."""
-    try:
-        return Path(word) if Path(word).is_file() else None
-    except (OSError, ValueError):
-        return None
 
 
 def _whole(key: str, text: str) -> int:
