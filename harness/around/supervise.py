@@ -152,8 +152,9 @@ class UnderWay:
             return
         if self.clock.running:
             came_s = (line.came - self.clock.monotonic(0.0)) / self.clock.dilation
-            if self.readings.take(line.text, max(0.0, came_s)):
-                self.traffic.look(self.clock.time_s() or 0.0)
+            came_s = max(0.0, came_s)  # the clock may have started at this line
+            if self.readings.take(line.text, came_s):
+                self.traffic.look(came_s)
         elif start == FIRST_BYTE:
             self.readings.leave_out(EARLY, line.text)
 
