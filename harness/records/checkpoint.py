@@ -8,9 +8,15 @@ takes its place in the end.
 import hashlib
 import json
 import os
+import pickle
+import pickletools
+import re
 import shutil
-from collections.abc import Callable, Iterable
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +26,40 @@ from harness.records.run_directory import Events, read_json, write_json
 
 NAME, PARTIAL, BEFORE = "checkpoint", "checkpoint.partial", "checkpoint.before"
 MANIFEST, MODEL = "manifest.json", "model.pt"
+FILE_NAME = re.compile(r"(model|rank\d+(\.\d+)?)\.pt")
+MOST_LEVELS = 1000  # of tuples in tuples: the hash of a deeper one overflows the stack
+MOST_LETTERS = 500
 Files = dict[str, str]  # digest by name
+
+
+class BadCheckpoint(ValueError):
+    """A checkpoint, or a state, that training cannot go on from; its message is one short line."""
+
+    def __init__(self, message: str) -> None:
+        line = "".join(letter if letter.isprintable() else " " for letter in message)
+        super().__init__(line if len(line) <= MOST_LETTERS else f"{line[:MOST_LETTERS]}...")
+
+
+@contextmanager
+def refusing(where: object) -> Iterator[None]:
+    """Raise what damage makes go wrong in the block as BadCheckpoint, which begins with `where`."""
+    try:
+        yield
+    except BadCheckpoint:
+        raise
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        MemoryError,
+        OSError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+        pickle.UnpicklingError,
+        zipfile.BadZipFile,
+    ) as error:
+        raise BadCheckpoint(f"{where} is damaged: {type(error).__name__}: {error}") from error
 
 
 class Manifest(NamedTuple):
@@ -82,11 +121,23 @@ def find(path: Path) -> Path:
 
 
 def manifest_of(folder: Path) -> Manifest:
-    """Read the manifest of the checkpoint in `folder`; ValueError when it is damaged."""
-    try:
-        return Manifest(**(read_json(folder / MANIFEST) or {}))
-    except TypeError as error:
-        raise ValueError(f"{folder / MANIFEST} is damaged: {error}") from error
+    """Read the manifest of the checkpoint in `folder`; BadCheckpoint if it is damaged."""
+    path = folder / MANIFEST
+    with refusing(path):
+        manifest = Manifest(**(read_json(path) or {}))
+        step, time_s, files = manifest.step, manifest.time_s, manifest.files
+        texts = (manifest.device, manifest.digest, *dict(files).values())
+        good = {
+            "step": type(step) is int and 0 <= step < 2**53,
+            "time_s": type(time_s) in (int, float) and isfinite(time_s) and time_s >= 0,
+            "files": all(isinstance(text, str) for text in texts)
+            and all(map(FILE_NAME.fullmatch, files)),
+            "settings": isinstance(manifest.settings, dict),
+        }
+        for name, is_good in good.items():
+            if not is_good:
+                raise BadCheckpoint(f"{path} is damaged: {name} is {getattr(manifest, name)!r}")
+        return manifest
 
 
 def digest_of(path: str | None) -> str | None:
@@ -100,22 +151,71 @@ def digest_of(path: str | None) -> str | None:
 
 
 def check_files(folder: Path, manifest: Manifest, needed: Iterable[str]) -> None:
-    """ValueError unless every file that is `needed`, or listed, is there and as it was written."""
+    """BadCheckpoint unless every file that is `needed`, or listed, is there as it was written."""
     for name in sorted({*manifest.files, *needed}):
         if name not in manifest.files or not (folder / name).is_file():
-            raise ValueError(f"{folder} has no {name}, which going on needs")
+            raise BadCheckpoint(f"{folder} has no {name}, which going on needs")
         if _digest(folder / name) != manifest.files[name]:
-            raise ValueError(f"{folder / name} is damaged: it is not what was written")
+            raise BadCheckpoint(f"{folder / name} is damaged: it is not what was written")
 
 
 def load(folder: Path, name: str, device: torch.device) -> dict[str, Any]:
-    """Content of a file of a checkpoint; what was on a GPU is now on `device`."""
+    """Read a file of a checkpoint; tensors that were on a GPU are now on `device`.
+
+    Raise BadCheckpoint, in one line that names the file, for whatever torch.save did not write.
+    """
 
     def place(storage: Any, location: str) -> Any:
         on_gpu = location != "cpu" and device.type == "cuda"
         return storage.cuda(device.index) if on_gpu else storage
 
-    return torch.load(folder / name, weights_only=True, map_location=place)
+    path = folder / name
+    with refusing(path):
+        _check_archive(path)
+        content = torch.load(path, weights_only=True, map_location=place)
+        if not isinstance(content, dict):
+            raise BadCheckpoint(f"{path} is damaged: it has a {type(content).__name__}")
+        return content
+
+
+def _check_archive(path: Path) -> None:
+    """Raise BadCheckpoint for a zip file that grows when it is read, and for bottomless tuples."""
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
+        total, size = sum(member.file_size for member in members), path.stat().st_size
+        if not stored or total > size:
+            raise BadCheckpoint(
+                f"{path} is damaged: it has {size} bytes, and {total} when unpacked"
+            )
+        pickles = [member for member in members if member.filename.endswith("/data.pkl")]
+        levels = max(_levels_of_tuples(archive.read(member)) for member in pickles)
+    if levels > MOST_LEVELS:
+        raise BadCheckpoint(f"{path} is damaged: tuples in tuples at {levels} levels")
+
+
+def _levels_of_tuples(pickled: bytes) -> int:
+    """Count the levels of the deepest tuple, without making it: by what each opcode takes."""
+    stack: list[int] = []  # levels of what lies there; 0 for all that is no tuple
+    marks: list[int] = []
+    memo: dict[Any, int] = {}
+    deepest = 0
+    for opcode, argument, _ in pickletools.genops(pickled):
+        takes = opcode.stack_before
+        if opcode.name == "MARK":
+            marks.append(len(stack))
+        elif opcode.name.endswith("BINPUT"):
+            memo[argument] = stack[-1]
+        else:
+            first = len(stack) - len(takes)
+            if pickletools.markobject in takes:
+                first = marks.pop() - takes.index(pickletools.markobject)
+            taken, stack[first:] = stack[first:], []
+            levels = 1 + max(taken, default=0) if "TUPLE" in opcode.name else 0
+            levels = memo[argument] if opcode.name.endswith("BINGET") else levels
+            stack += [levels] * len(opcode.stack_after)
+            deepest = max(deepest, levels)
+    return deepest
 
 
 def _save(path: Path, content: dict[str, Any]) -> str:

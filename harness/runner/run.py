@@ -250,7 +250,8 @@ def failure_report(outcome: Outcome) -> str:
     causes = [event for event in reports if not event["peer"]] or reports
     if causes and outcome.state == "failed":
         first = min(causes, key=lambda event: event["monotonic"])
-        lines.append(f"--- traceback of rank {first['rank']}\n{first['traceback'].rstrip()}")
+        if first["traceback"]:
+            lines.append(f"--- traceback of rank {first['rank']}\n{first['traceback'].rstrip()}")
     lines.append(f"logs: {outcome.run_dir / 'logs'}")
     if outcome.state == "invalid":
         lines.append("it is kept, and figures leave it out; the same command makes it again")

@@ -15,6 +15,7 @@ from harness.engine.training import forms
 from harness.engine.training.resume import resumed
 from harness.locks import directory_to_ourselves
 from harness.records import environment, status, summary
+from harness.records.checkpoint import BadCheckpoint
 from harness.records.run_directory import Events, read_events, write_json
 from harness.virtual.crew import virtual
 from harness.virtual.curve import Curve, Kept, find, is_apart, key_of
@@ -110,13 +111,14 @@ def as_in_a_rank(seed: int, threads: int) -> Iterator[None]:
 
 
 def _report(events: Events, error: Exception) -> None:
-    """Record a failure as a rank records its own."""
+    """Record a failure as a rank records its own; a refused checkpoint without a traceback."""
+    is_refusal = isinstance(error.__cause__ or error, BadCheckpoint)
     events.append(
         "rank_failed",
         rank=error.rank if isinstance(error, WorkerError) else 0,
         error=_in_short(error),
         peer=False,
-        traceback="".join(traceback.format_exception(error)),
+        traceback="" if is_refusal else "".join(traceback.format_exception(error)),
         monotonic=time.monotonic(),
     )
 

@@ -26,6 +26,7 @@ from harness.engine.training.rank_context import RankContext
 from harness.engine.training.resume import resumed
 from harness.engine.training.together import Machines
 from harness.engine.training.train import Loop
+from harness.records.checkpoint import BadCheckpoint
 from harness.records.run_directory import Events
 
 PEER_LOST = ("Connection closed by peer", "Connection reset by peer", "Timed out waiting")
@@ -188,13 +189,14 @@ def report(run_dir: Path, rank: int, error: BaseException) -> None:
     chain = _causes(error)
     peer = any(mark in str(cause) for cause in chain for mark in PEER_LOST)
     peer |= isinstance(error, KeyboardInterrupt)  # sent to a worker whose agent has died
+    refusal = next((cause for cause in chain if isinstance(cause, BadCheckpoint)), None)
     Events(run_dir).append(
         "rank_failed",
         rank=rank,
-        error=f"{type(chain[-1]).__name__}: {chain[-1]}",
+        error=str(refusal or f"{type(chain[-1]).__name__}: {chain[-1]}"),
         peer=peer,  # a consequence of another rank's end
         waits_for=next((c.rank for c in chain if isinstance(c, PeerLost)), None),
-        traceback=text,
+        traceback="" if refusal else text,  # what is shown: a refusal says all in its line
         monotonic=time.monotonic(),
     )
     print(text, file=sys.stderr, flush=True)
