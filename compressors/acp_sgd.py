@@ -9,6 +9,7 @@ start from equal factors without a broadcast. They get equal bits where they run
 on processors of one kind.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -19,6 +20,7 @@ from compressors.lowrank import (
     Part,
     all_reduced,
     check_rank,
+    factor_like,
     keep,
     most_rank,
     nearest_rank,
@@ -47,6 +49,11 @@ class ACPSGD(Compressor):
     def __post_init__(self) -> None:
         check_rank(self.rank)
         self.uniform_density = self.has_level = self.rank is None
+
+    def kept_like(
+        self, field: str, kept: Tensor, shapes: Sequence[Size], workers: Workers
+    ) -> Tensor | None:
+        return factor_like(kept, shapes[0], self.rank, side=0 if field == "lefts" else 1)
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
         """Mean of the gradient, [n], its matrices as the factors have them.

@@ -155,3 +155,13 @@ class Compressor(Protocol):
         By it buckets can be filled by what is sent (`fusion=compressed`).
         """
         return None
+
+    def kept_like(
+        self, field: str, kept: Tensor, shapes: Sequence[Size], workers: Workers
+    ) -> Tensor | None:
+        """Return a tensor of the shape and type that `kept`, from a checkpoint, must have.
+
+        `field` names the attribute that keeps it for parameters of these `shapes`. The result is on
+        the meta device; None accepts any.
+        """
+        return None

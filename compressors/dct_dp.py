@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Size, Tensor
 
 from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.buffers import Buffers
@@ -63,6 +63,11 @@ class DCTDP(Compressor):
         for key, choices in (("refresh", REFRESHES), ("selection", tuple(SELECTIONS))):
             if (value := getattr(self, key)) not in choices:
                 raise ValueError(f"{key} must be one of {', '.join(choices)}, got {value!r}")
+
+    def kept_like(
+        self, field: str, kept: Tensor, shapes: Sequence[Size], workers: Workers
+    ) -> Tensor | None:
+        return torch.empty((), device="meta")
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
         """Mean, [n], of every worker's entries that reach its own thresholds.

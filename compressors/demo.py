@@ -14,11 +14,12 @@ is decoupled, as in the paper. We differ:
 Workers get equal bits where they run the same kernels: on processors of one kind.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import isfinite, nan
 
 import torch
-from torch import Tensor
+from torch import Size, Tensor
 
 from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.buffers import Buffers
@@ -81,6 +82,11 @@ class DeMo(Compressor):
         mean = mean_of_contributors_(self._memory("mean spectrum", bucket), entries)
         result = transform(mean, chunks, bucket.empty_mean(), inverse=True)
         return Reduced(signs_(result) if self.sign else result, unsent=None)
+
+    def kept_like(
+        self, field: str, kept: Tensor, shapes: Sequence[Size], workers: Workers
+    ) -> Tensor | None:
+        return torch.empty(shapes[0].numel(), device="meta")
 
     def _accumulated(self, bucket: Bucket, chunks: Chunks) -> Tensor:
         """The decayed momentum of the bucket's parameters, and its gradient, transformed; [n]."""

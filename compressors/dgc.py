@@ -15,11 +15,12 @@ We differ:
 The density's warm-up is a controller, `warmup`: of few steps, one epoch a stage in the paper.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 
 import torch
-from torch import Tensor
+from torch import Size, Tensor
 
 from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.buffers import Buffers
@@ -67,6 +68,11 @@ class DGC(Compressor):
         for result, step in zip(compress(mean.split(bucket.sizes), vectors), steps, strict=True):
             result.copy_(step)
         return Reduced(mean, unsent=None)
+
+    def kept_like(
+        self, field: str, kept: Tensor, shapes: Sequence[Size], workers: Workers
+    ) -> Tensor | None:
+        return torch.empty(shapes[0].numel(), device="meta")
 
     def _sent(self, bucket: Bucket, gradients: list[Tensor], density: float, rank: int) -> Entries:
         """Take out the entries that this worker sends, by their position in the bucket."""

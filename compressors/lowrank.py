@@ -167,6 +167,16 @@ def keep(known: dict[str, Tensor], name: str, factor: Tensor) -> None:
         known[name] = factor.clone()
 
 
+def factor_like(kept: Tensor, shape: Size, rank: int | None, side: int) -> Tensor:
+    """Return the left (`side` 0) or right factor of a parameter of `shape`, on the meta device.
+
+    Where `rank` is null, the rank is that of `kept`, as far as the shape allows.
+    """
+    sides = (shape[0], shape[1:].numel()) if len(shape) > 1 else (0, 0)
+    rows = rank or max(1, kept.shape[0] if kept.dim() else 0)
+    return torch.empty(min(rows, *sides), sides[side], device="meta")
+
+
 def check_rank(rank: int | None) -> None:
     """Raises ValueError for what is neither null nor a whole number >= 1."""
     whole = isinstance(rank, int) and not isinstance(rank, bool)

@@ -15,10 +15,11 @@ divide the local entries evenly every `region_period`. What was sent, but not ke
 - a global one when it is zero. To a new density it comes by its gain, or at its next computation.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
+from torch import Size, Tensor
 
 from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.fused import add_and_find_reaching, scatter
@@ -58,6 +59,14 @@ class OkTopK(Compressor):
         for key in ("threshold_period", "region_period", "local_gain", "global_gain"):
             if not 1 <= getattr(self, key) < float("inf"):
                 raise ValueError(f"{key} must be >= 1, got {getattr(self, key)}")
+
+    def kept_like(
+        self, field: str, kept: Tensor, shapes: Sequence[Size], workers: Workers
+    ) -> Tensor | None:
+        if field == "bounds":  # empty before the first are computed
+            count = workers.world_size + 1 if kept.numel() else 0
+            return torch.empty(count, dtype=torch.int64, device="meta")
+        return torch.empty((), device="meta")
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
         """About the largest k of the mean of the gradients, [n]; k = max(1, floor(density n)).

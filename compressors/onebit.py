@@ -8,10 +8,11 @@ send before, and sends every worker the signs of that with a scale. The workers'
 - DDP may lay out its buckets anew, once; what the servers had not sent of the old ones is dropped.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
+from torch import Size, Tensor
 
 from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.buffers import Buffers
@@ -50,6 +51,13 @@ class OneBit(Compressor):
             subtract_signs(one, packed, scale)
         mean = self._answered(total, bucket, slice_bytes, workers)
         return Reduced(mean, unsent=bucket.grad)
+
+    def kept_like(
+        self, field: str, kept: Tensor, shapes: Sequence[Size], workers: Workers
+    ) -> Tensor | None:
+        n = sum(shape.numel() for shape in shapes)
+        lengths = _lengths(n, -(-n // (BYTE * workers.world_size)), workers.world_size)
+        return torch.empty(lengths[workers.rank], device="meta")
 
     def _answered(
         self, total: Tensor, bucket: Bucket, slice_bytes: int, workers: Workers

@@ -12,16 +12,18 @@ differ:
 Workers get equal bits where they run the same kernels: on processors of one kind.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from torch import Tensor
+from torch import Size, Tensor
 
 from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.lowrank import (
     Part,
     all_reduced,
     check_rank,
+    factor_like,
     keep,
     most_rank,
     nearest_rank,
@@ -56,6 +58,11 @@ class PowerSGD(Compressor):
         if self.start_step < 0:
             raise ValueError(f"start_step must be >= 0, got {self.start_step}")
         self.uniform_density = self.has_level = self.rank is None
+
+    def kept_like(
+        self, field: str, kept: Tensor, shapes: Sequence[Size], workers: Workers
+    ) -> Tensor | None:
+        return factor_like(kept, shapes[0], self.rank, side=1)
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
         """Mean of the gradient, [n], its matrices as the factors have them.

@@ -8,11 +8,12 @@ made. What the first rounding took is `unsent`; what the second takes is dropped
 `server_feedback`, kept and added to the next mean of the slice.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 import torch
-from torch import Tensor
+from torch import Size, Tensor
 
 from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.buffers import Buffers
@@ -70,6 +71,14 @@ class QuantisedAllReduce(Compressor):
             rounded = codes[: filled[0]], scales[: filled[1]]
             mean_of_rounded(Buffers(part, out=part), self._grid(len(part)), [rounded])
         return Reduced(mean, unsent=bucket.grad)
+
+    def kept_like(
+        self, field: str, kept: Tensor, shapes: Sequence[Size], workers: Workers
+    ) -> Tensor | None:
+        n = sum(shape.numel() for shape in shapes)
+        length = self.row * -(-n // (self.row * workers.world_size))
+        lengths = _lengths(n, length, workers.world_size)
+        return torch.empty(lengths[workers.rank], device="meta")
 
     def _grid(self, n: int) -> Grid:
         return Grid(_ends(n, self.row), self.bits)

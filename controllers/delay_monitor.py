@@ -13,11 +13,12 @@ class DelayMonitor:
 
     window: int = 50  # w, exchanges
     minimum_s: float = field(default=float("inf"), init=False)  # m, of all delays
+    _delays: deque[float] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.window < 1:
             raise ValueError(f"window must be >= 1, got {self.window}")
-        self._delays: deque[float] = deque(maxlen=self.window + 1)
+        self._delays = deque(maxlen=self.window + 1)
 
     def update(self, delay_s: float) -> None:
         """Take in the delay of one more exchange."""

@@ -32,6 +32,7 @@ class PathMonitor:
     btlbw: float = field(default=0.0, init=False)  # bytes/s, the largest EBB of the window
     rtprop_s: float = field(default=float("inf"), init=False)  # the shortest time of the window
     shortest_s: float = field(default=float("inf"), init=False)  # the shortest time of all
+    _samples: deque[Sample] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         counted = type(self.window) is int and self.window >= 1
@@ -39,7 +40,7 @@ class PathMonitor:
             raise ValueError(
                 f"window must be null, bbr or a whole number >= 1, got {self.window!r}"
             )
-        self._samples: deque[Sample] = deque()
+        self._samples = deque()
 
     def update(self, time_s: float, size_bytes: int, rtt_s: float) -> None:
         """Take in an exchange that ended at `time_s`, after `rtt_s`, with so many bytes."""

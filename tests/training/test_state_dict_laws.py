@@ -3,15 +3,23 @@
 What was taken after some steps and put into a new object gives the same next steps, bit for bit.
 """
 
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from functools import partial
 from math import prod
 from typing import Any
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from torch import Tensor
 
 from harness.engine.exchange.feedback import Residual
-from harness.engine.training.load_state_dict import load_state_dict
+from harness.engine.training.load_state_dict import fit_parameters, load_state_dict
+from harness.engine.training.state_dict import state_dict
+from harness.records.checkpoint import BadCheckpoint
 from tests.compressors.reductions import Replica, Shapes, bits, build, gradient, variants
 from tests.compressors.threads import ThreadWorkers, together
 from tests.controllers.test_contract import CHOICES, delays, observation
@@ -79,3 +87,112 @@ def test_a_controller_goes_on_from_its_state_dict(name: str, kind: str) -> None:
         assert load_state_dict(through_a_file(straight), resumed) is resumed
         expected = choices(straight, before, delays_s[before:])
         assert choices(resumed, before, delays_s[before:]) == expected
+
+
+def kinds(value: Any, place: str = "") -> dict[str, Any]:
+    """The kind of everything that `value` consists of, by place."""
+    if isinstance(value, Tensor):
+        return {place: (value.dtype, value.shape, value.device, value.is_contiguous())}
+    inner: dict[str, Any] = {}
+    if isinstance(value, dict):
+        inner = {f"[{key!r}]": held for key, held in value.items()}
+    elif isinstance(value, (list, tuple, deque)):
+        inner = {f"[{at}]": held for at, held in enumerate(value)}
+    elif hasattr(value, "__dict__") and not OmegaConf.is_config(value):
+        declared = fields(value) if is_dataclass(value) else ()
+        names = {*vars(value), *(each.name for each in declared)}
+        inner = {f".{name}": getattr(value, name, None) for name in names}
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    found = {place: "number" if number else type(value)}
+    for name, held in inner.items():
+        found |= kinds(held, place + name)
+    return found
+
+
+def places(kept: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Paths to every value inside a state, and inside its dictionaries."""
+    inner = enumerate(kept) if isinstance(kept, (tuple, list)) else ()
+    inner = kept.items() if isinstance(kept, dict) else inner
+    return [path, *(deeper for key, held in inner for deeper in places(held, (*path, key)))]
+
+
+def replaced(kept: Any, path: tuple[Any, ...], change: Callable[[Any], Any]) -> Any:
+    """A copy of `kept` whose value at `path` is changed."""
+    if not path:
+        return change(kept)
+    items = dict(kept) if isinstance(kept, dict) else list(kept)
+    items[path[0]] = replaced(items[path[0]], path[1:], change)
+    return type(kept)(items)
+
+
+OTHERS = (
+    *(None, True, "x", -1, 1 << 70, 0.5, float("nan"), [1], (), {"a": 1}),
+    *(("list", "list", []), ("dict", "dict", [("a", 1)])),
+    *(torch.zeros(1), torch.zeros(3, dtype=torch.float64)),
+)
+
+
+def changed(value: Any, dice: random.Random) -> Any:
+    """Another value in place of `value`."""
+    if isinstance(value, torch.Tensor) and dice.random() < 0.8:
+        return dice.choice([
+            value.double(), value.int(), value.flatten()[:1], value.repeat(2, *value.shape),
+            value.to("meta"), value.flatten()[:1].expand(max(2, value.numel())),
+            torch.full_like(value, float("nan") if value.is_floating_point() else -1),
+            torch.nn.Parameter(value.float()), value.to_sparse() if value.dim() else value[None],
+        ])  # fmt: skip
+    if isinstance(value, (list, tuple)) and value and dice.random() < 0.6:
+        at = dice.randrange(len(value))
+        return type(value)([*value[:at], *value[at + 1 :]] if dice.random() < 0.5 else [*value, 1])
+    return dice.choice(OTHERS)
+
+
+def learnt() -> Iterator[tuple[Any, Any, Callable[[], Any]]]:
+    """Each compressor, its residual and each controller after some steps, and one that is new."""
+    for variant in variants():
+        name = str(getattr(variant, "values", [variant])[0])
+
+        def worked(workers: ThreadWorkers, name: str = name) -> Replica:
+            replica = Replica(workers, build(name))
+            if "error_feedback" not in replica.compressor.replaces:
+                replica.feedback = Residual()
+            steps(replica, 0, BEFORE)
+            return replica
+
+        replica = together(SIZE, worked)[0]
+        yield replica.compressor, replica.workers, partial(build, name)
+        if isinstance(replica.feedback, Residual):
+            yield replica.feedback, replica.workers, Residual
+    for name in CHOICES:
+        choices(controller := build_controller(name), 0, delays("log-normal", 60))
+        yield controller, None, partial(build_controller, name)
+
+
+@pytest.mark.parametrize("count", [200, pytest.param(3600, marks=pytest.mark.faults)])
+def test_a_mutated_state_is_refused_in_a_line_or_is_of_the_same_kinds(count: int) -> None:
+    dice, parameters = random.Random(count), {n: torch.zeros(s) for n, s in PARAMETERS.items()}
+    told: Counter[str] = Counter()
+    parts = list(learnt())
+    for number in range(count):
+        part, workers, new = parts[number % len(parts)]
+        kept = state_dict(part)
+        path = dice.choice(places(kept))
+        mutated, fresh = replaced(kept, path, partial(changed, dice=dice)), new()
+        try:
+            load_state_dict(mutated, fresh, "part")
+            if workers is not None:
+                fit_parameters(fresh, parameters, workers, "part")
+        except BadCheckpoint as refusal:
+            told["refused"] += 1
+            told["of several lines"] += "\n" in str(refusal) or len(str(refusal)) > 510
+            continue
+        except Exception as error:
+            told[f"traceback: {type(error).__name__}"] += 1
+            continue
+        told["loaded"] += 1
+        expected, found, before = kinds(part), kinds(fresh), kinds(new())
+        for place in expected.keys() & found.keys():
+            told["wrong kind"] += found[place] not in (expected[place], before.get(place))
+    print(f"{count} mutated states: {dict(told)}")
+    assert set(told) <= {"refused", "loaded", "of several lines", "wrong kind"}, told
+    assert told["of several lines"] == told["wrong kind"] == 0 < told["refused"], told

@@ -20,6 +20,7 @@ from harness.engine.exchange.thread import ExchangeError
 from harness.engine.local_steps.reduction import OuterReduction
 from harness.engine.local_steps.rounds import Due, Rounds
 from harness.engine.training.buckets import Buckets
+from harness.engine.training.load_state_dict import require_alike
 from harness.records.run_directory import Span
 
 Fill = Callable[[int], None]  # writes what is sent of a fragment into its buckets
@@ -267,6 +268,7 @@ class OuterExchange:
             self._took = Exchanged(**state["took"])
             buckets = self._memory(state["under"])
             for laid, mean in zip(buckets, state["buckets"], strict=True):
+                require_alike(mean, laid.buffer, "outer.buckets")
                 laid.buffer.copy_(mean)
 
     def _memory(self, fragments: Sequence[int]) -> list[BucketBuffers]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from omegaconf import OmegaConf
 from torch import Tensor
 
 PLAIN = (type(None), bool, int, float, str)
@@ -115,6 +116,8 @@ def _simple(value: Any) -> tuple | None:
         return ("dtype", str(value).removeprefix("torch."))
     if isinstance(value, torch.device):
         return ("device", str(value))
+    if OmegaConf.is_config(value):  # a list or section of the configuration
+        return ("setting", str(value))
     if isinstance(value, np.generic):
         return ("scalar", _tensor_of(np.asarray(value), "a number"))
     return None
