@@ -9,6 +9,7 @@ again. What the last one took is `handle.seen`.
 
 import logging
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -34,11 +35,11 @@ from harness.config.typed import BadSetting, require
 from harness.engine.exchange.thread import Exchange, ExchangeError
 from harness.engine.exchange.workers import Workers
 from harness.engine.training.build import assembled, reduction_of
-from harness.engine.training.load_state_dict import load_state_dict
-from harness.engine.training.saving import with_state
+from harness.engine.training.saving import load_parts, load_seen, with_state
 from harness.engine.training.state_dict import state_dict
 from harness.engine.training.step import StepExchange
 from harness.records import environment
+from harness.records.checkpoint import BadCheckpoint, refusing
 from harness.validation import checked
 
 log = logging.getLogger("gradnet")
@@ -110,14 +111,22 @@ class Attached:
         return {"method": self.method, "parts": kept, "seen": seen and asdict(seen)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state_dict` was taken; ValueError if that was of another method."""
-        if state["method"] != self.method:
-            raise ValueError(f"the state is of {state['method']}, and attached is {self.method}")
-        for name, part in with_state(self.exchange).items():
-            load_state_dict(state["parts"][name], part, name)
-        if state["seen"]:
-            self._seen = Observation(**state["seen"])
-            self.exchange.observe(self._seen)
+        """Go on where `state_dict` was taken, of the same method and the same model.
+
+        Parameters may differ in the names that torch.compile and DDP wrap around theirs. Raise
+        ValueError, in one line, for any other state; nothing of it has been taken then.
+        """
+        with refusing("the state"):
+            if state["method"] != self.method:
+                of = state["method"]
+                raise BadCheckpoint(f"the state is of {of}, and attached is {self.method}")
+            seen, parts = load_seen(state["seen"]), with_state(self.exchange)
+            tensors = dict(self.model.module.named_parameters())
+            for target in (deepcopy(parts), parts):  # a copy first: then all of it fits
+                load_parts(state["parts"], target, tensors, self.exchange.workers)
+        if seen:
+            self._seen = seen
+            self.exchange.observe(seen)
 
     def close(self) -> None:
         """End the exchange's threads and remove the hooks; residuals are not sent any more."""

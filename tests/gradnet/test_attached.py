@@ -2,7 +2,9 @@
 
 import io
 import threading
+from copy import deepcopy
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -315,6 +317,58 @@ def threads() -> list[int]:
 def test_threads_end_with_the_handle():
     for before, during, after in run_ranks(2, threads):
         assert before == after < during
+
+
+class Wrapper(nn.Module):
+    """A model inside another, as a wrapper of one's own or DDP has it."""
+
+    def __init__(self, module: nn.Module, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.add_module(name, module)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.get_submodule(self.name)(inputs)
+
+
+def loaded_by_another(kind: str) -> tuple[str, list[float], list[float]]:
+    """What a refusal says, and weights of one that went on and of one with another model."""
+    mine = batches(dist.get_rank())
+    handle = gradnet.attach(model := distributed(), method="topk")
+    trained(model, mine[:3])
+    kept, values = deepcopy([handle.state_dict(), list(model.parameters())])
+    whole = trained(model, mine[3:])
+    handle.close()
+    inner = a_model()
+    if kind == "_orig_mod":
+        inner = torch.compile(inner, backend="eager")
+    elif kind:
+        inner = Wrapper(inner, kind)
+    again = DistributedDataParallel(inner)
+    for parameter, value in zip(again.parameters(), values, strict=True):
+        parameter.data.copy_(value.data)
+    other = gradnet.attach(again, method="topk")
+    told = ""
+    try:
+        other.load_state_dict(kept)
+    except ValueError as refusal:
+        told = str(refusal)
+    found = trained(again, mine[3:])
+    other.close()
+    return told, whole.tolist(), found.tolist()
+
+
+@pytest.mark.parametrize("kind", ["", "_orig_mod", "module"])
+def test_a_state_is_of_the_model_however_it_is_wrapped(kind):
+    for told, whole, found in run_ranks(2, loaded_by_another, kind):
+        assert told == "" and whole == found
+
+
+def test_a_state_of_other_parameters_is_refused_by_their_names():
+    for told, _, found in run_ranks(2, loaded_by_another, "net"):
+        assert told.startswith("feedback._buckets is of a parameter '2.bias', which the model has")
+        assert "its first is 'net.0.weight'" in told and "\n" not in told
+        assert all(map(isfinite, found))  # nothing of the state was taken
 
 
 def of_another() -> str:
