@@ -23,8 +23,7 @@ from pyroute2 import IPRoute
 
 from harness.calibrate.ranks import enclosed, group_of_all, on_ranks
 from harness.clock import Clock
-from harness.emulation import batch, links
-from harness.emulation.monitor import Monitor
+from harness.emulation import links
 from harness.emulation.star import Star
 from harness.engine.exchange.communicated import Communicated
 from harness.engine.exchange.workers import Workers
@@ -78,13 +77,12 @@ def of_rank(folder: str, steps: int) -> tuple[Cost, Cost]:
 def of_samples(nodes: int, mbit: float) -> tuple[Cost, Cost]:
     """Medians of a sample with rates and notifications and of one without."""
     with Star().up(nodes, Static(rate_mbit=mbit), 1.0) as network, IPRoute() as ip:
-        network.counters(ip)
         shapers = [direction.shaper for direction in network.directions]
-        named = {each.place.shaper: each.name for each in network.directions}
-        with Monitor(named, batch.port(ip)) as monitor:
+        with network.watched(ip) as monitors:
 
             def proven() -> None:
-                monitor.changes()
+                for monitor in monitors:
+                    monitor.changes()
                 network.counters(ip)
                 links.read_rates(ip, shapers)
 

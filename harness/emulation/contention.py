@@ -120,20 +120,21 @@ class Contention:
         new: list[IperfFlow] = []
         while len(self._levels) < wish.flows:
             self._levels.append([])  # before it is filled: whatever happens, it will be ended
-            self._fill(len(self._levels) - 1)
+            self._fill(len(self._levels) - 1, wish)
             new += self._levels[-1]
         self._await(new, "listen", self._deaf)
         for flow in new:
             flow.connect()
         self._await(new, "send", lambda flows: self._silent(flows, wish))
 
-    def _fill(self, level: int) -> None:
-        """Start the servers of a new level."""
+    def _fill(self, level: int, wish: Wish) -> None:
+        """Start the servers of a new level, which is wanted by `wish`."""
         control, number = self._controls[level % len(self._controls)], next(self._numbers)
         for pair in self._pairs:
             taken = self._of(pair.receiver).listening()
             port = next(port for port in self._ports if port not in taken)
             flow = IperfFlow(f"flow{number}_{pair.name}", pair, port, control, self._folder)
+            flow.planned_s = wish.planned_s
             self._levels[level].append(flow)
             self._alive.append(flow)
 
@@ -194,6 +195,8 @@ class Contention:
             if flow.flowing:
                 self._records.append(flow.record(stopped_s))
                 self._tell("flow_stopped", stopped_s, flow, wish)
+            else:
+                self._tell("flow_never_came", stopped_s, flow, Wish(0, flow.planned_s))
         except Exception as error:
             self._fail(error)
         flow.close()

@@ -106,7 +106,7 @@ class Dumbbell(Topology):
                 RttPath(up.name.replace("up", "node"), up.ends, [(up, ""), (down, "")])
                 for up, down in zip(access[::2], access[1::2], strict=True)
             ]
-        return Network(ip, wired, directions, profile, settings, tours, pairs)
+        return Network(ip, wired, directions, profile, settings, tours, pairs, hosts)
 
     def _access(
         self, nodes: list[veth.EmulatedNode], switch: Namespace, dilation: float

@@ -157,6 +157,7 @@ class IperfFlow:
         self.name, self.pair, self.port = name, pair, port
         self.congestion_control = congestion_control
         self._folder = folder
+        self.planned_s: float | None = None  # emulated, when the profile wanted it
         self.started_s: float | None = None  # emulated, None before step 0 and until it flows
         self.sent_bytes = 0
         self._local_port: int | None = None  # of the connection that carries the data

@@ -38,6 +38,8 @@ class HostNetwork(Network):
     Made by Host.up on every machine.
     """
 
+    switch_name = ""
+
     def __init__(
         self,
         ip: IPRoute,

@@ -1,15 +1,15 @@
-"""What the kernel tells of shapers and links that somebody else changes while a run goes on.
+"""Notifications of the kernel about qdiscs and links that another process changes during a run.
 
-A reading at every sample misses what was put back before it; the kernel's own notifications do not:
-each names the socket that asked for the change, so ours are told from all others. That a link lost
-its other end is told some time later, and then how it is by now: it is counted, too.
+A reading at every sample misses a change that is undone before it. Notifications miss none: the
+kernel names the socket that asked for a change, and leaves out those of ours. It reports a lost
+carrier late, with the state of that later moment, so we also count how often it was lost.
 """
 
+import ctypes
 import errno
 import socket
 import struct
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -19,18 +19,26 @@ from harness.emulation import batch
 
 _LINK_GROUP, _TC_GROUP = 0x1, 0x8  # RTMGRP_LINK, RTMGRP_TC
 _NEW_LINK, _DEL_LINK = 16, 17
-_TC = {  # RTM_NEW... and RTM_DEL... of what shapes
+_TC = {  # RTM_NEW... and RTM_DEL... of traffic control
     36: "a qdisc was set", 37: "a qdisc was removed", 40: "its class was changed",
     41: "a class was removed", 44: "a filter was set", 45: "a filter was removed",
 }  # fmt: skip
+_QDISCS = (36, 37)
 _HEADER = struct.Struct("=IHHII")  # nlmsghdr: length with this, type, flags, number, port
-_ABOUT = struct.Struct("=Bxxxi")  # of ifinfomsg and tcmsg: family, interface
+_ABOUT = struct.Struct("=Bxxxi")  # of ifinfomsg: family, interface
+_TC_ABOUT = struct.Struct("=BxxxiI")  # of tcmsg: family, interface, handle
 _FLAGS_AT, _ATTRIBUTES_AT = 8, 16  # of ifinfomsg
-_ATTRIBUTE = struct.Struct("=HH")  # rtattr: length with this, type
+_TC_ATTRIBUTES_AT, _TC_KIND = 20, 1  # of tcmsg; TCA_KIND
+_INTERFACE_NAME = 3  # IFLA_IFNAME
 _TIMES_DOWN, _TIMES_DOWN_NAME = 48, "IFLA_CARRIER_DOWN_COUNT"
 _UP = 0x1 | 0x10000  # IFF_UP | IFF_LOWER_UP
 _READ_BYTES = 1 << 16
-_ROOM_BYTES = 4 << 20  # of notifications, our own included, between two looks
+_ROOM_BYTES = 4 << 20  # of notifications between two looks
+_SO_ATTACH_FILTER = 26
+_INSTRUCTION = struct.Struct("=HBBI")  # sock_filter: code, jumps if true and if false, value
+_PORT_AT, _ALL_BYTES = 12, 0xFFFFFFFF
+_LOAD, _IF_EQUAL, _RETURN = 0x20, 0x15, 0x06  # BPF_LD | BPF_W | BPF_ABS and so on
+LOST = "so many changes at once that the kernel did not tell them all"
 
 
 class OutsideChange(NamedTuple):
@@ -39,18 +47,29 @@ class OutsideChange(NamedTuple):
 
 
 class Monitor:
-    """Listens for changes of links and shapers in the namespace it is made in, until closed.
+    """A listener for others' changes of qdiscs, classes, filters and links in one namespace.
 
-    `links` names what is at each interface index; `ip` shapes, and has asked for something before.
+    It belongs to the namespace in which it is made, and listens until it is closed.
     """
 
-    def __init__(self, links: Mapping[int, str], ip: IPRoute) -> None:
-        self._links, self._own = links, batch.port(ip)
+    def __init__(
+        self, where: str, links: Mapping[int, str] | None = None, ip: IPRoute | None = None
+    ) -> None:
+        """`where` names the namespace; "" if other interfaces than those of `links` are not ours.
+
+        `links` names the link of an interface index; only these are watched for losing their
+        carrier. The changes that `ip` makes are ours; None means that none is.
+        """
+        self._where, self._links = where, links or {}
+        self._names = {index: name for index, name in socket.if_nameindex()}
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM_BYTES)
+        if ip is not None:
+            _leave_out(self._socket, batch.port(ip))
         self._socket.bind((0, _LINK_GROUP | _TC_GROUP))
         self._times_down = {
-            link["index"]: link.get_attr(_TIMES_DOWN_NAME) or 0 for link in ip.get_links()
+            link["index"]: link.get_attr(_TIMES_DOWN_NAME) or 0
+            for link in (ip.get_links() if ip is not None else [])
         }
 
     def __enter__(self) -> Self:
@@ -65,52 +84,80 @@ class Monitor:
         self._socket.close()
 
     def changes(self) -> list[OutsideChange]:
-        """Since the last call, each once: others' changes of what shapes, links that were down."""
-        found: dict[OutsideChange, None] = {}
-        with suppress(BlockingIOError):  # no more
-            while True:
-                found |= dict.fromkeys(self._told(self._received()))
-        return list(found)
+        """Return others' changes since the last call, each once."""
+        changes: dict[OutsideChange, None] = {}
+        while True:
+            try:
+                data = self._socket.recv(_READ_BYTES)
+            except BlockingIOError:
+                return list(changes)
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise
+                changes[OutsideChange(self._where or "all", LOST)] = None
+            else:
+                changes |= dict.fromkeys(self._parsed(data))
 
-    def _received(self) -> bytes:
-        """Notifications that wait; some may be lost, but samples still show the change."""
-        try:
-            return self._socket.recv(_READ_BYTES)
-        except OSError as error:
-            if error.errno != errno.ENOBUFS:
-                raise
-            return b""
-
-    def _told(self, data: bytes) -> Iterator[OutsideChange]:
+    def _parsed(self, data: bytes) -> Iterator[OutsideChange]:
+        """Changes that the notifications in `data` report."""
         start = 0
         while start + _HEADER.size <= len(data):
-            length, kind, _, _, port = _HEADER.unpack_from(data, start)
+            length, kind, _, _, _ = _HEADER.unpack_from(data, start)
             body = data[start + _HEADER.size : start + length]
             start += (length + 3) & ~3
-            if kind in _TC or kind in (_NEW_LINK, _DEL_LINK):
+            if kind in _TC:
+                _, index, handle = _TC_ABOUT.unpack_from(body)
+                is_default = kind in _QDISCS and not handle  # the kernel's, which replaces others
+                if (name := self._name(index)) is None or is_default:
+                    continue
+                qdisc = f" ({_text(body, _TC_ATTRIBUTES_AT, _TC_KIND)})"
+                yield OutsideChange(name, _TC[kind] + (qdisc if kind in _QDISCS else ""))
+            elif kind in (_NEW_LINK, _DEL_LINK):
                 index = _ABOUT.unpack_from(body)[1]
-                name = self._links.get(index)
-                if name and (what := self._what(kind, port, index, body)):
-                    yield OutsideChange(name, what)
+                self._names[index] = _text(body, _ATTRIBUTES_AT, _INTERFACE_NAME)
+                if index in self._links and (what := self._link_change(kind, index, body)):
+                    yield OutsideChange(self._links[index], what)
 
-    def _what(self, kind: int, port: int, index: int, body: bytes) -> str:
-        """Name a change; "" for one that does not matter."""
-        if kind in _TC:
-            return "" if port == self._own else _TC[kind]
+    def _name(self, index: int) -> str | None:
+        """Return the link's name, or the interface's and where it is; None if it is not ours."""
+        if index in self._links:
+            return self._links[index]
+        interface = self._names.get(index, f"interface {index}")
+        return f"{interface} of {self._where}" if self._where else None
+
+    def _link_change(self, kind: int, index: int, body: bytes) -> str:
+        """Say what happened to an interface; "" if it is up and never lost its carrier."""
         if kind == _DEL_LINK:
             return "its interface was removed"
         [flags] = struct.unpack_from("=I", body, _FLAGS_AT)
-        before = self._times_down.get(index, 0)
-        self._times_down[index] = now = _times_down(body, before)
+        before, attributes = self._times_down.get(index, 0), batch.attributes(body, _ATTRIBUTES_AT)
+        now = before
+        if (count := attributes.get(_TIMES_DOWN)) is not None:
+            [now] = struct.unpack_from("=I", count)
+        self._times_down[index] = now
         return "" if flags & _UP == _UP and now == before else "its interface was down"
 
 
-def _times_down(body: bytes, before: int) -> int:
-    """Read how often the notified interface has lost its carrier; `before` where it is untold."""
-    start = _ATTRIBUTES_AT
-    while start + _ATTRIBUTE.size <= len(body):
-        length, kind = _ATTRIBUTE.unpack_from(body, start)
-        if kind == _TIMES_DOWN:
-            return int(struct.unpack_from("=I", body, start + _ATTRIBUTE.size)[0])
-        start += max(_ATTRIBUTE.size, (length + 3) & ~3)
-    return before
+def _text(body: bytes, start: int, kind: int) -> str:
+    """Read a text attribute of a notification whose attributes begin at `start`."""
+    value = batch.attributes(body, start).get(kind, b"")
+    return value.rstrip(b"\0").decode(errors="replace")
+
+
+def _leave_out(listener: socket.socket, port: int) -> None:
+    """Make the kernel not tell `listener` of changes that the netlink socket `port` asks for.
+
+    They would fill its buffer: a thousand links that follow a profile are a thousand notifications.
+    """
+    program = b"".join(
+        _INSTRUCTION.pack(*instruction)
+        for instruction in (
+            (_LOAD, 0, 0, _PORT_AT),  # as a big-endian number, which the header's is not
+            (_IF_EQUAL, 0, 1, struct.unpack(">I", struct.pack("=I", port))[0]),
+            (_RETURN, 0, 0, 0),
+            (_RETURN, 0, 0, _ALL_BYTES),
+        )
+    )
+    held = ctypes.create_string_buffer(program, len(program))
+    told = struct.pack("HP", len(program) // _INSTRUCTION.size, ctypes.addressof(held))
+    listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, told)

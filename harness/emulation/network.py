@@ -1,7 +1,7 @@
 """A network that is up: enter its nodes, prove its links, read it back."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from harness.emulation import links, veth
 from harness.emulation.direction import Direction
 from harness.emulation.host_capacity import Ceiling, capacity_mbit
 from harness.emulation.iperf import CompetingPath
+from harness.emulation.monitor import Monitor
 from harness.emulation.namespaces import Namespace
 from harness.emulation.probe import Ends, Probe, ProbePath, judge, measure_in_turn
 from harness.emulation.rtt_probe import RoundTrip, RttPath, round_trips_ms
@@ -22,10 +23,11 @@ MOST_AT_ONCE = 16  # flows of the ceiling's measurement
 class Network:
     """A network that is up, made by a topology's `up` in the switch's namespace.
 
-    Its interfaces are changed by `ip`.
+    Its interfaces are changed by `ip`. `hosts` are ends of competing flows that are no nodes.
     """
 
     interface = veth.INTERFACE
+    switch_name = "the switch"  # "" where it is a namespace that other programs use, too
 
     def __init__(
         self,
@@ -36,6 +38,7 @@ class Network:
         settings: dict[str, Any],
         tours: Sequence[RttPath] = (),
         pairs: Sequence[CompetingPath] = (),
+        hosts: Sequence[veth.EmulatedNode] = (),
     ) -> None:
         self._ip, self.nodes, self.options = ip, nodes, settings
         self.directions, self._tours = directions, tours
@@ -44,6 +47,9 @@ class Network:
         self.local = list(range(self.size))  # nodes whose processes this machine runs
         self.addresses = [node.address for node in nodes]
         self.switch = Namespace.current()
+        self._ends = {f"node {n}": node.namespace for n, node in enumerate(nodes)}
+        self._ends |= {f"host {n}": host.namespace for n, host in enumerate(hosts)}
+        self._as_set_up: Mapping[str, Any] = {}
 
     def entered(self, node: int) -> AbstractContextManager[None]:
         """Put the calling thread, and what it opens and forks, into `node`."""
@@ -63,6 +69,7 @@ class Network:
         """Add every shaper and netem, at the conditions of time 0."""
         for direction in self.directions:
             direction.set_up(self._ip)
+        self._as_set_up = self._described()
 
     def ceiling(self) -> Ceiling:
         """Measure what this machine carries with every shaper open, beside what it may need to."""
@@ -101,8 +108,38 @@ class Network:
             direction.apply(self._ip, direction.conditions(0.0))
 
     def verify(self) -> list[str]:
-        """Differences between the kernel's classes and queues and the intended ones."""
-        return [problem for d in self.directions for problem in d.problems(self._ip)]
+        """Differences between what the kernel holds and what we set up, one line each.
+
+        Classes and queues of all shapers; qdiscs, interfaces and sysctls of the switch and nodes.
+        """
+        problems = [problem for d in self.directions for problem in d.problems(self._ip)]
+        for where, now in self._described().items():
+            problems += veth.differences(where, self._as_set_up[where], now)
+        return problems
+
+    def _described(self) -> dict[str, Any]:
+        """Interfaces and sysctls of every namespace of this network, by its name."""
+        if not self.switch_name:
+            return {}
+        namespaces = {self.switch_name: veth.describe(self._ip)}
+        for where, namespace in self._ends.items():
+            with namespace.entered(), IPRoute() as inside:
+                namespaces[where] = veth.describe(inside)
+        return namespaces
+
+    @contextmanager
+    def watched(self, ip: IPRoute) -> Iterator[list[Monitor]]:
+        """Listen in the switch and all nodes for changes; those that `ip` makes are left out."""
+        places = [(direction.name, direction.place) for direction in self.directions]
+        links = {place.impairer: name for name, place in places if place.impairer is not None}
+        links |= {place.shaper: name for name, place in places}
+        self.counters(ip)  # a socket has a port from its first request on
+        with ExitStack() as held:
+            monitors = [held.enter_context(Monitor(self.switch_name, links, ip))]
+            for where, namespace in self._ends.items():
+                with namespace.entered():
+                    monitors.append(held.enter_context(Monitor(where)))
+            yield monitors
 
     def bytes(self) -> dict[str, int]:
         """Bytes of Ethernet frames that passed so far: each shaper, and each node's uplink."""
@@ -121,12 +158,10 @@ class Network:
 
     def describe(self) -> dict[str, Any]:
         """Settings and kernel read-back, for the record of a run."""
-        with self.nodes[0].namespace.entered(), IPRoute() as inside:
-            node = veth.describe(inside)
         return self.options | {
             "links": {d.name: d.describe(self._ip) for d in self.directions},  # real
-            "switch": veth.describe(self._ip),
-            "node0": node,  # all nodes are made alike
+            "switch": self._as_set_up[self.switch_name],
+            "node0": self._as_set_up["node 0"],  # all nodes are made alike
         }
 
 

@@ -8,6 +8,7 @@ of `conditions` tell it: the first all of every link, each later one what change
 import os
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -25,6 +26,7 @@ from profiles.base import Link
 
 MOST_MISSED = 1000  # moments of the plan; after more, only the last is told
 PAUSED_S = 0.005  # real, between looks at a clock that stands still
+STOOD_STILL_S = 1.0  # real: of a player that stands still for longer an event tells
 
 
 class PausableClock(Protocol):
@@ -69,6 +71,7 @@ class Player:
         self._told: dict[str, Link] = {}  # what the events so far say of each link
         self._seen_s: float | None = None  # of the clock, when it was last looked at
         self._samples = Deadlines(network.options["sample_s"])
+        self._sampled = False  # the first sample comes as soon as the clock starts
         self._contention, self._wanted = self._competing(run_dir), 0
         self.flows: list[FlowRecord] = []  # the competing flows there were, once stopped
         self.audit = Audit(network.directions)
@@ -104,24 +107,23 @@ class Player:
     def _run(self) -> None:
         try:
             _go_first()
-            with self._network.switch.entered(), IPRoute() as ip, self._monitor(ip) as monitor:
+            with (
+                self._network.switch.entered(),
+                IPRoute() as ip,
+                self._network.watched(ip) as monitors,
+            ):
                 while not self._stopping.is_set():
+                    began_s = self._clock.time_s()
                     self._follow(ip)
-                    if self._samples.take():
-                        self._sample(ip, monitor)
+                    if self._samples.take() or not self._sampled:
+                        self._sample(ip, monitors)
                     until_sample_s = self._samples.next_s - time.monotonic()
-                    self._stopping.wait(max(0.0, min(until_sample_s, self._until_moment_s())))
-                self._sample(ip, monitor)
+                    wait_s = max(0.0, min(until_sample_s, self._until_moment_s()))
+                    self._stopping.wait(wait_s)
+                    self._tell_of_a_stall(began_s, wait_s)
+                self._sample(ip, monitors)
         except Exception as error:
             self._error = error
-
-    def _monitor(self, ip: IPRoute) -> Monitor:
-        """Monitor of all interfaces that shape; ignores the changes that `ip` makes."""
-        places = [(direction.name, direction.place) for direction in self._network.directions]
-        named = {place.impairer: name for name, place in places if place.impairer is not None}
-        named |= {place.shaper: name for name, place in places}
-        self._network.counters(ip)  # a socket has a port from its first request on
-        return Monitor(named, ip)
 
     def _until_moment_s(self) -> float:
         """Real seconds to the next moment of the plan; a while, where the clock stands still."""
@@ -193,12 +195,13 @@ class Player:
             self._wanted = flows
             self._contention.want(flows, planned_s)
 
-    def _sample(self, ip: IPRoute, monitor: Monitor) -> None:
-        """One row for every direction, of what the kernel holds now; none before step 0."""
+    def _sample(self, ip: IPRoute, monitors: Sequence[Monitor]) -> None:
+        """Write one row for every direction, of what the kernel holds now; none before step 0."""
         time_s = self._clock.time_s()
         if time_s is None:
             return
-        changes = monitor.changes()
+        self._sampled = True
+        changes = [change for monitor in monitors for change in monitor.changes()]
         counted = self._network.counters(ip)
         self.audit.sample(counted)
         directions, rows = self._network.directions, []
@@ -214,6 +217,15 @@ class Player:
             rows.append(LinkSample(time_s, name, planned, held, *counted[name]))
         self._table.append(*rows)
         self._tell(time_s, changes)
+
+    def _tell_of_a_stall(self, began_s: float | None, wait_s: float) -> None:
+        """Record that this thread took far longer than `wait_s` since `began_s`, if it did."""
+        time_s = self._clock.time_s()
+        if began_s is None or time_s is None:
+            return
+        stall_s = (time_s - began_s) * self._clock.dilation - wait_s
+        if stall_s > STOOD_STILL_S:
+            self._events.append("player_stood_still", time_s, length_s=stall_s)
 
     def _tell(self, time_s: float, changes: list[OutsideChange]) -> None:
         """Record changes made by others, each kind of change of a link once."""

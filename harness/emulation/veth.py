@@ -12,9 +12,11 @@ together at layer 2, so that netem has interfaces of its own on the way up (inne
 
 import socket
 import time
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from pyroute2 import IPRoute
+from pyroute2.netlink.rtnl import TC_H_INGRESS, TC_H_ROOT
 
 from harness.emulation import impairments, tcp_settings
 from harness.emulation.links import NetworkError, attempt
@@ -29,6 +31,7 @@ INTERFACE = "eth0"
 MTU_BYTES = 1500
 CARRIER_S = 10.0  # that a cable may take to carry
 GROUP = 77  # of all interfaces in the switch: one request removes them together
+_PARENTS = {TC_H_ROOT: "root", TC_H_INGRESS: "ingress"}
 _FIRST_INDEX = 1000  # interface indices are chosen, so that none has to be looked up
 _PER_NODE = 4
 
@@ -222,17 +225,65 @@ def _send_over(ip: IPRoute, index: int, side: int, halves: tuple[str, str]) -> N
     ip.rule("add", priority=asking, src=halves[0], dst=halves[1], table=table)
 
 
-def describe(ip: IPRoute) -> dict:
-    """Sysctls and interfaces of the calling thread's namespace, which `ip` was opened in."""
-    with attempt("read the interfaces"):
-        found = {
-            link.get_attr("IFLA_IFNAME"): {
+def describe(ip: IPRoute) -> dict[str, dict[str, Any]]:
+    """Sysctls and interfaces of the calling thread's namespace, which `ip` was opened in.
+
+    Qdiscs are texts such as `htb 1: root`, without those that the kernel puts there itself.
+    """
+    with attempt("read the interfaces and qdiscs"):
+        interfaces = {
+            link["index"]: {
+                "name": link.get_attr("IFLA_IFNAME"),
                 "mtu_bytes": link.get_attr("IFLA_MTU"),
                 "gso_max_bytes": link.get_attr("IFLA_GSO_MAX_SIZE"),
                 "gso_max_packets": link.get_attr("IFLA_GSO_MAX_SEGS"),
+                "qdiscs": [],
             }
             for link in ip.get_links()
         }
-    for name, interface in found.items():
+        for qdisc in ip.get_qdiscs():
+            if qdisc["handle"] and qdisc["index"] in interfaces:
+                interfaces[qdisc["index"]]["qdiscs"].append(_qdisc_text(qdisc))
+    by_name = {interface.pop("name"): interface for interface in interfaces.values()}
+    for name, interface in by_name.items():
         interface |= tcp_settings.read_offloads(name)
-    return {"sysctls": tcp_settings.read_sysctls(), "interfaces": found}
+    return {"sysctls": tcp_settings.read_sysctls(), "interfaces": by_name}
+
+
+def _qdisc_text(qdisc: Any) -> str:
+    parent = _PARENTS.get(qdisc["parent"], f"{qdisc['parent'] >> 16:x}:{qdisc['parent'] & 65535:x}")
+    return f"{qdisc.get_attr('TCA_KIND')} {qdisc['handle'] >> 16:x}: {parent}"
+
+
+def differences(where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Compare two results of `describe` of the namespace `where`, one line for each difference.
+
+    An interface that was not there before differs only by its qdiscs.
+    """
+    lines = []
+    for name, old in before["interfaces"].items():
+        if (new := now["interfaces"].get(name)) is None:
+            lines.append(f"interface {name} of {where} is gone")
+            continue
+        lines += [
+            f"qdisc {lost} of interface {name} of {where} is gone"
+            for lost in old["qdiscs"]
+            if lost not in new["qdiscs"]
+        ]
+        lines += [
+            f"{key} of interface {name} of {where} is {new[key]}, was {old[key]}"
+            for key in old
+            if key != "qdiscs" and new[key] != old[key]
+        ]
+    for name, new in now["interfaces"].items():
+        ours = before["interfaces"].get(name, {"qdiscs": []})["qdiscs"]
+        lines += [
+            f"interface {name} of {where} has qdisc {foreign}, which is not ours"
+            for foreign in new["qdiscs"]
+            if foreign not in ours
+        ]
+    return lines + [
+        f"sysctl {key} of {where} is {now['sysctls'][key]}, was {value}"
+        for key, value in before["sysctls"].items()
+        if now["sysctls"][key] != value
+    ]

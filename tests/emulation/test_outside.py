@@ -3,9 +3,11 @@
 import fcntl
 import socket
 import struct
+import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,7 +16,8 @@ from pyroute2 import IPRoute
 
 from harness.emulation import links
 from harness.emulation.direction import Direction
-from harness.emulation.monitor import Monitor, OutsideChange
+from harness.emulation.dumbbell import Dumbbell
+from harness.emulation.monitor import LOST, Monitor, OutsideChange
 from harness.emulation.namespaces import Namespace
 from harness.emulation.network import Network
 from harness.emulation.profile_player import Player
@@ -136,7 +139,7 @@ def test_a_link_that_is_up_again_before_the_kernel_tells_is_told() -> None:
         ip.link("set", index=PORT, state="up")
         with there.entered():
             ends = socket.socket(type=socket.SOCK_DGRAM)
-        with ends, Monitor({PORT: "up0"}, ip) as monitor:
+        with ends, Monitor("", {PORT: "up0"}, ip) as monitor:
             flip(ends, "eth0", UP)
             for _ in range(50):
                 wait_for(lambda: is_up(ip, PORT) and not monitor.changes())
@@ -154,6 +157,85 @@ def flip(at: socket.socket, name: str, flags: int) -> None:
 def is_up(ip: IPRoute, index: int) -> bool:
     [link] = ip.get_links(index)
     return link["state"] == "up" and bool(link.get_attr("IFLA_CARRIER"))
+
+
+KINDS = {  # every qdisc that this kernel may have, as tc adds it
+    "tbf": "root tbf rate 20mbit burst 20k limit 200k",
+    "htb": "root htb default 1",
+    "pfifo": "root pfifo limit 1",
+    "bfifo": "root bfifo limit 3000",
+    "pfifo_fast": "root pfifo_fast",
+    "pfifo_head_drop": "root pfifo_head_drop limit 1",
+    "netem": "root netem delay 1ms",
+    "fq": "root fq",
+    "fq_codel": "root fq_codel",
+    "sfq": "root sfq",
+    "prio": "root prio",
+    "ingress": "ingress",
+    "clsact": "clsact",
+}
+
+
+def tc(words: str) -> bool:
+    return subprocess.run(["tc", *words.split()], capture_output=True).returncode == 0
+
+
+def kinds_at(network: Network, place: str, name: str, monitors: list[Monitor]) -> list[str]:
+    """Put every kind of qdisc at an interface for a moment; each is told, and read back."""
+    inside = network._ends[place].entered if place in network._ends else nullcontext
+    tried = []
+    for kind, words in KINDS.items():
+        with inside():
+            if not tc(f"qdisc add dev {name} {words}"):
+                continue
+        [problem] = network.verify()
+        with inside():
+            assert tc(f"qdisc del dev {name} {words.split()[0]}"), (name, words)
+        assert f"interface {name} of {place} has qdisc {kind} " in problem, problem
+        told = [change for monitor in monitors for change in monitor.changes()]
+        whats = [f"a qdisc was set ({kind})", f"a qdisc was removed ({kind})"]
+        assert told == [OutsideChange(f"{name} of {place}", what) for what in whats]
+        tried.append(kind)
+    return tried
+
+
+@inside
+def test_a_qdisc_of_any_kind_at_either_end_of_a_cable_is_told_and_read_back() -> None:
+    """Of nodes, of ends of competing flows, and of the switch, where some shape nothing."""
+    with (
+        Dumbbell(left=1).up(2, Flat(100.0), 1.0) as network,
+        network.watched(network._ip) as monitors,
+    ):
+        assert network.verify() == []
+        assert len(kinds_at(network, "the switch", "p1", monitors)) > 5, "a kernel with hardly any"
+        places = ("the switch", "node 0", "node 1", "host 1")
+        for place, name in product(places, ("eth0", "lo")):
+            if (place, name) != ("the switch", "eth0"):
+                assert "tbf" in kinds_at(network, place, name, monitors)
+        assert network.verify() == []
+
+
+@inside
+def test_a_node_that_is_made_slower_without_a_qdisc_is_read_back() -> None:
+    with Star().up(2, Flat(100.0), 1.0) as network:
+        with network.entered(1), IPRoute() as there:
+            there.link("set", index=socket.if_nametoindex("eth0"), mtu=600)
+            Path("/proc/sys/net/ipv4/tcp_wmem").write_text("4096 4096 4096")
+        assert network.verify() == [
+            "mtu_bytes of interface eth0 of node 1 is 600, was 1500",
+            "sysctl net/ipv4/tcp_wmem of node 1 is 4096 4096 4096, was 4096 16384 4194304",
+        ]
+
+
+@inside
+def test_so_many_changes_that_the_kernel_forgets_some_are_told() -> None:
+    with Star().up(1, Flat(100.0), 1.0) as network, IPRoute() as ip:
+        with network.watched(ip) as monitors:
+            with network.entered(0):
+                text = "qdisc add dev lo root pfifo\nqdisc del dev lo root\n" * 8000
+                subprocess.run(["tc", "-batch", "-"], input=text, text=True, check=True)
+            told = [change for monitor in monitors for change in monitor.changes()]
+        assert OutsideChange("node 0", LOST) in told
 
 
 def error_without(handle: int, parent: int) -> str:
