@@ -24,6 +24,7 @@ BUSY = (
     "other processes took",
     "virtual machine took",
     "waited for a processor",
+    "or the machine busy?",
 )
 
 # A short run on real shaped packets, small enough for two cores; its links are probed for less time

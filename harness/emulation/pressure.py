@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-_SHORTEST_S = 2.0  # of a time of which this says anything
+SHORTEST_S = 2.0  # of a time of which this says anything
 _TICKS = Path("/proc/stat")
 _STALLS = Path("/proc/pressure/cpu")  # PSI; a kernel may lack it
 _PROCESSES = Path("/proc")
@@ -42,7 +42,7 @@ class Since:
     def pressure(self) -> Pressure:
         took_s = time.monotonic() - self._began_s
         took = Ticks(*(now - then for now, then in zip(_ticks(), self._ticks, strict=True)))
-        if took_s < _SHORTEST_S or not took.total:
+        if took_s < SHORTEST_S or not took.total:
             return Pressure()
         others = max(0, took.processes - (_own_ticks() - self._own))
         return Pressure(

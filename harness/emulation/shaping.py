@@ -12,6 +12,7 @@ from profiles.base import Profile
 from profiles.limits import check_between
 
 PERIOD_S = (0.001, 3600.0)
+SAMPLE_S = (0.001, 10.0)  # what happens between two samples is seen late, or in sums alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +32,8 @@ class Shaping:
     device: Any = None  # whose compression is charged, where one is emulated; None: this machine's
 
     def __post_init__(self) -> None:
-        check_between(*PERIOD_S, update_s=self.update_s, sample_s=self.sample_s)
-        check_between(*PERIOD_S, probe_s=self.probe_s)
+        check_between(*PERIOD_S, update_s=self.update_s, probe_s=self.probe_s)
+        check_between(*SAMPLE_S, sample_s=self.sample_s)
         if self.device is not None:
             device_costs.check(self.device)
         queues.check(self.queue_ms, self.queue_bytes)

@@ -108,7 +108,8 @@ def require_played(player: Player) -> None:
 
 def proof_after(network: Network, player: Player, pauses: Pauses) -> dict[str, Any]:
     """Gather what the network, its stopped player and the ranks' pauses prove at the end."""
-    audit = player.audit.summary() | {"cpu_waited_share": pauses.waited_share}
+    of_ranks = {"cpu_waited_share": pauses.waited_share, "unwatched_s": pauses.unwatched_s}
+    audit = player.audit.summary() | of_ranks
     return {
         "readback": sum(network.gather("readback", network.verify()), []),
         "audit": worst(network.gather("audit", audit)),

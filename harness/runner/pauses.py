@@ -44,6 +44,7 @@ class Pauses:
     _now: dict[int, Pause] = field(default_factory=dict, init=False)  # that go on, by rank
     _looked: tuple[float, float | None] = field(default=(0.0, None), init=False)
     _next: float = field(default=0.0, init=False)
+    unwatched_s: float | None = field(default=None, init=False)  # most that a look was late
 
     def look(self) -> None:
         """Look at all processes, if it is time to."""
@@ -54,6 +55,8 @@ class Pauses:
             self.end()
             self._before.clear()
         else:
+            late_s = now - self._next if then_s is not None else 0.0
+            self.unwatched_s = max(self.unwatched_s or 0.0, late_s)
             for rank, process in self.processes.items():
                 if seen := look_at(process):
                     self._judge(rank, seen, now - looked, time_s if then_s is None else then_s)

@@ -1,7 +1,13 @@
-"""Whether a finished run may be believed, and its final numbers: summary.json."""
+"""What the validity of a run over packets rests on, and its final numbers: summary.json.
+
+RUN_CHECKS is the list. A run is valid if every check of it was made and holds. A check that could
+not be made is a reason not to believe the run, unless it cannot fail for this run.
+"""
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,8 +18,10 @@ from harness.emulation.shaping import Shaping
 from harness.records import summary
 from harness.records.run_directory import read_events
 from harness.runner import byte_audit, delivery, validity_checks
+from harness.runner.checks import Check, CouldNotCheck, NotNeeded, judge
 
 OVERRUN_STEPS = 0.01  # share of steps that may miss their pace
+Row = dict[str, str]
 
 
 class OnANetwork(Protocol):
@@ -26,113 +34,218 @@ class OnANetwork(Protocol):
     def network(self) -> NetworkChoice: ...
 
 
+@dataclass(frozen=True)
+class NetworkEvidence:
+    """The records of a network: its proof, and the events and link samples of the run."""
+
+    run: OnANetwork
+    proof: dict[str, Any]
+    events: list[dict[str, Any]]
+    links: dict[str, list[Row]]  # rows of links.csv, by link
+    took_s: float  # emulated
+
+    @property
+    def took_real_s(self) -> float:
+        """Real seconds."""
+        return self.took_s * self.run.emulation.dilation
+
+
+@dataclass(frozen=True)
+class RunEvidence(NetworkEvidence):
+    """The records of a training run, with those of its network."""
+
+    run: Run
+    run_dir: Path
+    steps: list[Row]  # of steps.csv
+    carried: byte_audit.Payload
+    delivered: delivery.Delivery | CouldNotCheck | NotNeeded
+
+    @property
+    def ends(self) -> list[dict[str, Any]]:
+        """Events of ranks that finished."""
+        return [event for event in self.events if event["event"] == "rank_finished"]
+
+
 def summarize(
     run_dir: Path, run: Run, proof: dict[str, Any], passed: dict[str, int]
 ) -> dict[str, Any]:
-    """Final metrics, proof of shaping, and the reasons not to believe the run (empty: valid).
+    """Judge a finished run by its records; return the content of summary.json.
 
     `passed` is the bytes through each link's shaper since step 0.
     """
     steps, events = summary.rows(run_dir / "steps.csv"), read_events(run_dir)
     ends = [event for event in events if event["event"] == "rank_finished"]
-    in_ring = _in_ring(run)
-    carried = byte_audit.payload(steps, run.workers_per_node, ends, in_ring)
+    carried = byte_audit.payload(steps, run.workers_per_node, ends, _in_ring(run))
     time_s = max((float(row["time_s"]) for row in steps), default=0.0)
-    took_s = max(0.0, time_s - summary.began_s(events))
-    loss = run.profile.extremes().loss
+    links, took_s = by_link(run_dir), max(0.0, time_s - summary.began_s(events))
+    delivered: delivery.Delivery | CouldNotCheck | NotNeeded
+    try:
+        delivered = _delivered(run_dir, run, events, links, carried)
+    except (CouldNotCheck, NotNeeded) as why:
+        delivered = why
     proof = {
         **proof,
         "passed_bytes": passed,
         "sent_bytes_by_node": carried.sent,
         "received_bytes_by_node": carried.received,
+        "delivery": delivered._asdict() if isinstance(delivered, delivery.Delivery) else {},
+        "pauses": sum(event["event"] == "rank_paused" for event in events),
     }
-    rows, more = by_link(run_dir), _excess(run_dir, run, events)
-    delivered = _delivered(run_dir, run, events, rows)
-    proof["delivery"] = delivered._asdict()
-    proof["pauses"] = sum(event["event"] == "rank_paused" for event in events)
-    reasons = [
-        *network_reasons(run, proof, events, rows, took_s),
-        *validity_checks.of_delivery(proof["delivery"]),
-        *byte_audit.reasons(carried, proof["flows"], passed, run.workers_per_node, loss, more),
-        *validity_checks.of_pauses(events, steps),
-        *validity_checks.of_outliers(steps, run.emulation.dilation),
-        *_pace_reasons(ends, run),
-        *summary.drift_reasons(ends),
-        *(f"rank {e['rank']} {e['how']}" for e in events if e["event"] == "trainer_lost"),
-    ]
-    return summary.of(run_dir, events, reasons, proof)
-
-
-def _in_ring(run: Run) -> bool:
-    """Tell whether all traffic is collectives of all workers, each of whom sends to the next."""
-    in_pairs = isinstance(run.parallel, LocalSteps) and run.parallel.is_gossip
-    return run.parallel.ranks == 1 and not run.parallel.servers and not in_pairs
-
-
-def by_link(run_dir: Path) -> dict[str, list[dict[str, str]]]:
-    """Rows of links.csv, in order of time, by link."""
-    found: dict[str, list[dict[str, str]]] = defaultdict(list)
-    for row in summary.rows(run_dir / "links.csv"):
-        found[row["link"]].append(row)
-    return found
-
-
-def _delivered(
-    run_dir: Path, run: Run, events: list[dict], rows: dict[str, list[dict[str, str]]]
-) -> delivery.Delivery:
-    """Judge delivery for runs that exchange gradients alone; other traffic is in no collective."""
-    profile, in_ring = run.profile, _in_ring(run)
-    assert isinstance(run.network, Shaping)
-    if not in_ring or run.nodes < 2:
-        return delivery.Delivery(0.0)
-    delayed, flows = run.network.needs_netem(profile), bool(profile.extremes().flows)
-    table, dilation = run_dir / "collectives.csv", run.emulation.dilation
-    bounded, burst_s = (not delayed, not flows), run.network.longest_burst_s(profile, dilation)
-    return delivery.judged(table, events, rows, dilation, bounded, burst_s)
-
-
-def _excess(run_dir: Path, run: Run, events: list[dict]) -> byte_audit.Excess:
-    """Allowance for unaccounted bytes, by the number of collectives of each rank."""
-    table, ranks = run_dir / "collectives.csv", run.workers
-    with table.open() if table.exists() else nullcontext(()) as lines:
-        collectives = max(0, sum(1 for _ in lines) - 1) // ranks
-    saved = sum(event["event"] == "checkpoint" for event in events)
-    return byte_audit.excess(
-        collectives, ranks, saved + len(summary.rows(run_dir / "evaluations.csv"))
-    )
+    evidence = RunEvidence(run, proof, events, links, took_s, run_dir, steps, carried, delivered)
+    verdict = judge(RUN_CHECKS, evidence)
+    return summary.of(run_dir, events, verdict.reasons, proof | {"checks": verdict.checks})
 
 
 def network_reasons(
     run: OnANetwork,
     proof: dict[str, Any],
-    events: list[dict],
-    rows: dict[str, list[dict[str, str]]],
+    events: list[dict[str, Any]],
+    rows: dict[str, list[Row]],
     took_s: float,
 ) -> list[str]:
-    """Reasons not to believe what links did in `took_s` emulated seconds, from `proof` and rows."""
-    audit, dilation = proof["audit"], run.emulation.dilation
-    probed = [name for probe in proof["probe"] for name in validity_checks.names(probe)]
-    expected = took_s * dilation / run.network.sample_s
-    return [
-        *validity_checks.of_probes(proof["probe"], rows),
-        *validity_checks.of_round_trips(proof["round_trips"]),
-        *validity_checks.of_host(proof["ceiling"], audit, not run.emulation.is_measured),
-        *validity_checks.of_plan(audit, events, run.network.update_s),
-        *validity_checks.of_changes(events),
-        *validity_checks.of_samples(rows, probed, expected, run.network.sample_s, dilation),
-        *validity_checks.of_flows(events, dilation),
-        *(f"network changed: {problem}" for problem in proof["readback"]),
-    ]
+    """Reasons not to believe what links did in `took_s` emulated seconds, by NETWORK_CHECKS."""
+    return judge(NETWORK_CHECKS, NetworkEvidence(run, proof, events, rows, took_s)).reasons
 
 
-def _pace_reasons(ends: list[dict[str, Any]], run: Run) -> list[str]:
-    if run.emulation.is_measured:
-        return []
-    worst = max(event["overruns"] for event in ends)
-    steps = max(event["steps"] for event in ends)
+def _in_ring(run: Run) -> bool:
+    """True if all traffic is ring collectives over all workers."""
+    in_pairs = isinstance(run.parallel, LocalSteps) and run.parallel.is_gossip
+    return run.parallel.ranks == 1 and not run.parallel.servers and not in_pairs
+
+
+def by_link(run_dir: Path) -> dict[str, list[Row]]:
+    """Rows of links.csv, in order of time, by link."""
+    links: dict[str, list[Row]] = defaultdict(list)
+    for row in summary.rows(run_dir / "links.csv"):
+        links[row["link"]].append(row)
+    return links
+
+
+def _delivered(
+    run_dir: Path,
+    run: Run,
+    events: list[dict[str, Any]],
+    links: dict[str, list[Row]],
+    carried: byte_audit.Payload,
+) -> delivery.Delivery:
+    """Judge delivery of gradient exchanges; NotNeeded or CouldNotCheck if it cannot be judged."""
+    if run.nodes < 2:
+        raise NotNeeded("no traffic leaves the only node")
+    if not _in_ring(run):
+        raise NotNeeded("only ring collectives of all workers fill every link at once")
+    if not any(carried.sent.values()):
+        raise NotNeeded("the workers sent nothing")
+    profile = run.profile
+    assert isinstance(run.network, Shaping)
+    delayed, flows = run.network.needs_netem(profile), bool(profile.extremes().flows)
+    table, dilation = run_dir / "collectives.csv", run.emulation.dilation
+    bounded, burst_s = (not delayed, not flows), run.network.longest_burst_s(profile, dilation)
+    return delivery.judged(table, events, links, dilation, bounded, burst_s)
+
+
+def _excess(evidence: RunEvidence) -> byte_audit.Excess:
+    """Allowance for unaccounted bytes, by the number of collectives of each rank."""
+    table, ranks = evidence.run_dir / "collectives.csv", evidence.run.workers
+    with table.open() if table.exists() else nullcontext(()) as lines:
+        collectives = max(0, sum(1 for _ in lines) - 1) // ranks
+    saved = sum(event["event"] == "checkpoint" for event in evidence.events)
+    evaluations = len(summary.rows(evidence.run_dir / "evaluations.csv"))
+    return byte_audit.excess(collectives, ranks, saved + evaluations)
+
+
+def _of_bytes(evidence: RunEvidence) -> list[str]:
+    run, proof = evidence.run, evidence.proof
+    passed, nodes = proof["passed_bytes"], run.nodes
+    if nodes < 2:
+        raise NotNeeded("no traffic leaves the only node")
+    if silent := sorted(set(range(nodes)) - set(evidence.carried.sent)):
+        raise CouldNotCheck(f"steps.csv has no row of a rank of node {silent[0]}")
+    if uncounted := [n for n in range(nodes) if f"up{n}" not in passed]:
+        raise CouldNotCheck(f"the bytes of up{uncounted[0]} were not counted")
+    loss, more = run.profile.extremes().loss, _excess(evidence)
+    return byte_audit.reasons(
+        evidence.carried, proof["flows"], passed, run.workers_per_node, loss, more
+    )
+
+
+def _of_delivery(evidence: RunEvidence) -> list[str]:
+    if isinstance(evidence.delivered, Exception):
+        raise evidence.delivered
+    return validity_checks.of_delivery(evidence.delivered._asdict())
+
+
+def _of_pace(evidence: RunEvidence) -> list[str]:
+    if evidence.run.emulation.is_measured:
+        raise NotNeeded("computation is measured")
+    worst = max(event["overruns"] for event in evidence.ends)
+    steps = max(event["steps"] for event in evidence.ends)
     if worst <= max(1, OVERRUN_STEPS * steps):
         return []
     return [
         f"{worst} of {steps} steps computed longer than their paced time; raise "
         "emulation.dilation or use fewer workers"
     ]
+
+
+def _of_ends(evidence: RunEvidence) -> Iterable[str]:
+    lost = [event for event in evidence.events if event["event"] == "trainer_lost"]
+    ended = {event["rank"] for event in (*evidence.ends, *lost)}
+    if missing := sorted(set(range(evidence.run.workers)) - ended):
+        raise CouldNotCheck(f"events.jsonl has no end of rank {missing[0]}")
+    return (f"rank {event['rank']} {event['how']}" for event in lost)
+
+
+def _of_pauses(evidence: RunEvidence) -> list[str]:
+    watched = {event["rank"] for event in evidence.events if "pid" in event}
+    if missing := sorted(set(range(evidence.run.workers)) - watched):
+        raise CouldNotCheck(f"the process of rank {missing[0]} is not known")
+    return validity_checks.of_pauses(evidence.events, evidence.steps)
+
+
+def _probed(evidence: NetworkEvidence) -> list[str]:
+    return [name for probe in evidence.proof["probe"] for name in validity_checks.names(probe)]
+
+
+# What is known of links, whoever uses them; `harness.around` has no more.
+NETWORK_CHECKS: Sequence[Check[NetworkEvidence]] = (
+    Check("rates before step 0", lambda e: validity_checks.of_probes(e.proof["probe"], e.links)),
+    Check("round trips", lambda e: validity_checks.of_round_trips(e.proof["round_trips"])),
+    Check("capacity of this machine", lambda e: validity_checks.of_ceiling(e.proof["ceiling"])),
+    Check(
+        "processors",
+        lambda e: validity_checks.of_processors(
+            e.proof["audit"], not e.run.emulation.is_measured, e.took_real_s
+        ),
+    ),
+    Check(
+        "plan of the links",
+        lambda e: validity_checks.of_plan(e.proof["audit"], e.events, e.run.network.update_s),
+    ),
+    Check("changes by others", lambda e: validity_checks.of_changes(e.events)),
+    Check("watching", lambda e: validity_checks.of_watching(e.events, e.proof["audit"])),
+    Check(
+        "samples of links",
+        lambda e: validity_checks.of_samples(
+            e.links, _probed(e), e.took_real_s, e.run.network.sample_s, e.run.emulation.dilation
+        ),
+    ),
+    Check(
+        "competing flows", lambda e: validity_checks.of_flows(e.events, e.run.emulation.dilation)
+    ),
+    Check(
+        "read-back", lambda e: [f"network changed: {problem}" for problem in e.proof["readback"]]
+    ),
+)
+RUN_CHECKS: Sequence[Check[RunEvidence]] = (
+    *NETWORK_CHECKS,
+    Check("delivery", _of_delivery),
+    Check("bytes", _of_bytes),
+    Check("pauses", _of_pauses),
+    Check(
+        "length of steps",
+        lambda e: validity_checks.of_outliers(e.steps, e.run.emulation.dilation),
+    ),
+    Check("pace", _of_pace),
+    Check("weights", lambda e: summary.drift_reasons(e.ends)),
+    Check("ends of ranks", _of_ends),
+)

@@ -1,10 +1,17 @@
-"""Reasons not to believe what a network did: what was found, what is allowed, what to do."""
+"""Checks of what a network did: their reasons say what we saw, what is allowed, and what to do.
+
+`harness.runner.validity` lists them. Each raises CouldNotCheck or NotNeeded if it was not made.
+"""
 
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
+
+from harness.emulation.pressure import SHORTEST_S
+from harness.emulation.profile_player import STOOD_STILL_S
+from harness.runner.checks import CouldNotCheck, NotNeeded
 
 LEAST_HEADROOM = 2.0  # what the machine carries unshaped, over what the links may ask for
 # Of the processors, whatever has them. With none idle, paced and replayed steps took from 0 to 24 %
@@ -20,11 +27,12 @@ OR_PACED = ", or use emulation.compute=paced or replay"  # where computation is 
 MOST_STEAL_SHARE = 0.02  # of them, taken by the machine that this one is a guest of
 OUTLIER, OUTLIER_S = 10.0, 0.5  # x a rank's median step, and real seconds above it: it stood still
 UNSETTLED_STEPS = 2  # of a run: caches fill
-UNSAMPLED_S = 1.0  # real, and some samples: a longer hole in links.csv is a player that stood still
 CARRIED_SHARE = 1.02  # of what a shaper's rates add up to
 OFF_PLAN_SHARE = 0.01  # of the samples of links
 SKIPPED_SHARE = 0.01  # of the changes of the plan; one is always allowed
 SAMPLED_SHARE = 0.5  # of the rows that links.csv should have for a link
+# real: any run may be sampled so rarely, and a longer one at most so rarely beside its length
+ALWAYS_SAMPLE_S, MOST_SAMPLE_SHARE = 0.25, 0.25
 # Of the plan while ranks communicate. A ring over gloo delivers 0.91 to 0.97 of a static link with
 # exchanges of a megabyte, and its slowest case seen on a quiet machine 0.84; a plan that the
 # shapers cannot follow 0.46. A second has a hundredth of the exchanges, so less is asked of it.
@@ -32,6 +40,7 @@ LEAST_DELIVERED, LEAST_DELIVERED_WORST = 0.8, 0.5
 # A link never carries more than its shaper lets through but for a packet; of a second, what the
 # times of a sample and of its counters are apart, some tens of milliseconds, comes to it.
 MOST_DELIVERED, MOST_DELIVERED_WORST = 1.05, 1.2
+MOST_SHORT, MOST_SHORT_WORST = 1.0, 1.6  # of the time that plan and latency allow short exchanges
 MOST_TOLD = 4  # changes from outside; the events have all
 FLOW_LATE_S = 2.0  # real, for iperf3 to start and its data to flow
 
@@ -39,7 +48,10 @@ Row = dict[str, str]
 
 
 def of_probes(probes: Iterable[dict[str, Any]], rows: Mapping[str, list[Row]]) -> list[str]:
-    """`rows` of links.csv, by link."""
+    """Links that missed their rate, or were not probed; `rows` of links.csv are by link."""
+    probes = list(probes)
+    if not probes:
+        raise CouldNotCheck("no link was probed")
     reasons = [
         f"link {probe['link']} carried {probe['measured_mbit']:.1f} Mbit/s of payload before "
         f"step 0, expected {probe['expected_mbit']:.1f}; try again on an idle machine, or raise "
@@ -58,6 +70,9 @@ def names(probe: dict[str, Any]) -> list[str]:
 
 
 def of_round_trips(trips: Iterable[dict[str, Any]]) -> list[str]:
+    trips = list(trips)
+    if not trips:
+        raise NotNeeded("no path is delayed at step 0")
     return [
         f"round trip {trip['name']} {_took(trip['measured_ms'])} before step 0, "
         f"expected {trip['planned_ms']:g} ms; try again on an idle machine"
@@ -70,21 +85,31 @@ def _took(measured_ms: float | None) -> str:
     return "had no answer" if measured_ms is None else f"took {measured_ms:.1f} ms"
 
 
-def of_host(ceiling: dict[str, Any], audit: dict[str, Any], is_emulated: bool) -> list[str]:
-    """Reasons to think that this machine was the bottleneck, not the network.
-
-    `is_emulated` says that computation is paced or replayed, not measured.
-    """
-    reasons = []
+def of_ceiling(ceiling: dict[str, Any]) -> list[str]:
+    """Reasons to think that links ask for more than this machine carries."""
     needed, carried = ceiling["needed_mbit"], ceiling["carried_mbit"]
-    if carried is not None and carried < LEAST_HEADROOM * needed:
-        reasons.append(
-            f"with open shapers this machine carries {carried:.0f} Mbit/s, less than "
-            f"{LEAST_HEADROOM:g} x the {needed:.0f} its links may ask for; raise emulation.dilation"
-        )
-    reasons += _of_idle(audit) if is_emulated else _of_others(audit)
+    if carried is None:
+        raise NotNeeded("there is one node, or the links are real ones")
+    if carried >= LEAST_HEADROOM * needed:
+        return []
+    return [
+        f"with open shapers this machine carries {carried:.0f} Mbit/s, less than "
+        f"{LEAST_HEADROOM:g} x the {needed:.0f} its links may ask for; raise emulation.dilation"
+    ]
+
+
+def of_processors(audit: dict[str, Any], is_emulated: bool, took_s: float) -> list[str]:
+    """Reasons to think that processors were the bottleneck, not the network.
+
+    `is_emulated` says that computation is paced or replayed, not measured; `took_s` is real.
+    """
     steal_share = audit["cpu_steal_share"]
-    if steal_share is not None and steal_share > MOST_STEAL_SHARE:
+    if steal_share is None and took_s < SHORTEST_S:
+        raise NotNeeded(f"a run of less than {SHORTEST_S:g} s; its pace and pauses are checked")
+    if steal_share is None:
+        raise CouldNotCheck("/proc/stat was read once only")
+    reasons = _of_idle(audit) if is_emulated else _of_others(audit)
+    if steal_share > MOST_STEAL_SHARE:
         reasons.append(
             f"the host of this virtual machine took {steal_share:.1%} of its processors, more than "
             f"{MOST_STEAL_SHARE:.0%}; use a quieter one"
@@ -141,6 +166,11 @@ def _step_at(ended: list[tuple[float, int]], time_s: float) -> str:
 
 def of_outliers(steps: Iterable[Row], dilation: float) -> list[str]:
     """Steps in which a rank computed or compressed far longer than it usually does."""
+    steps = list(steps)
+    if not steps:
+        raise CouldNotCheck("steps.csv has no row")
+    if all(int(row["step"]) < UNSETTLED_STEPS for row in steps):
+        raise NotNeeded(f"the first {UNSETTLED_STEPS} steps fill caches; pauses are checked")
     took: dict[tuple[str, int], list[tuple[float, int]]] = defaultdict(list)
     for row in steps:
         for part in ("compute_s", "compress_s"):
@@ -161,8 +191,13 @@ def of_outliers(steps: Iterable[Row], dilation: float) -> list[str]:
 def of_plan(audit: dict[str, Any], events: Iterable[dict], update_s: float) -> list[str]:
     """Reasons to think that the links did not follow the plan."""
     reasons = []
-    over, off_plan = audit["carried_over_allowed"], audit["off_plan_share"] or 0.0
-    if over is not None and over > CARRIED_SHARE:
+    events = list(events)
+    over, off_plan = audit["carried_over_allowed"], audit["off_plan_share"]
+    if over is None or off_plan is None:
+        raise CouldNotCheck("links were not sampled")
+    if not any(event["event"] == "conditions" for event in events):
+        raise CouldNotCheck("events.jsonl has no conditions of any link")
+    if over > CARRIED_SHARE:
         reasons.append(
             f"a link carried {over:.3f} x what its shaper should have let through, more than "
             f"{CARRIED_SHARE:g} x; is something else changing qdiscs?"
@@ -202,6 +237,17 @@ def of_changes(events: Iterable[dict]) -> list[str]:
 def of_delivery(delivery: dict[str, Any]) -> list[str]:
     """Reasons to think that links carried less than planned while ranks communicated."""
     reasons = []
+    took, worst = delivery["short_took"], delivery["short_took_worst"]
+    for over, most, when in (
+        (took, MOST_SHORT, ""),
+        (worst, MOST_SHORT_WORST, f" in the second from {delivery['short_worst_s']} s on"),
+    ):
+        if over is not None and over > most and not reasons:
+            reasons.append(
+                f"{delivery['short_exchanges']} short exchanges took {over:.2f} x the time that "
+                f"the plan and latency allow them{when}, more than {most:g} x; is a link slower "
+                "than its plan, or the machine busy?"
+            )
     share, worst = delivery["delivered"], delivery["delivered_worst"]
     if share is not None and share < LEAST_DELIVERED:
         reasons.append(
@@ -227,14 +273,41 @@ def of_delivery(delivery: dict[str, Any]) -> list[str]:
     return reasons
 
 
+def of_watching(events: Iterable[dict], audit: dict[str, Any]) -> list[str]:
+    """Times in which a run's supervisor or its player stood still, so that nothing was watched."""
+    reasons = [
+        f"the player stood still for {event['length_s']:.1f} s until {event['time_s']:.2f} s: "
+        "links were not watched meanwhile; was the supervisor stopped?"
+        for event in events
+        if event["event"] == "player_stood_still"
+    ][:MOST_TOLD]
+    if audit["unwatched_s"] is None:
+        raise CouldNotCheck("no rank was looked at")
+    if audit["unwatched_s"] > STOOD_STILL_S:
+        reasons.append(
+            f"ranks were not looked at for {audit['unwatched_s']:.1f} s, more than "
+            f"{STOOD_STILL_S:g} s; was the supervisor stopped?"
+        )
+    return reasons
+
+
 def of_samples(
     rows: Mapping[str, list[Row]],
     known: Iterable[str],
-    expected: float,
+    took_s: float,
     sample_s: float,
     dilation: float,
 ) -> list[str]:
-    """Holes in links.csv: `known` links without rows, far fewer than `expected`, or going back."""
+    """Holes in links.csv: `known` links without rows, too few in `took_s`, or going back.
+
+    `took_s` and `sample_s` are real. A `sample_s` that is long beside the run is told, too.
+    """
+    if sample_s > (most_s := max(ALWAYS_SAMPLE_S, MOST_SAMPLE_SHARE * took_s)):
+        raise CouldNotCheck(
+            f"network.sample_s = {sample_s:g} s is more than {MOST_SAMPLE_SHARE:g} of the run's "
+            f"{took_s:.1f} s; write network.sample_s={most_s:.2g} or less"
+        )
+    expected = took_s / sample_s
     reasons = [f"links.csv has no row of {name}" for name in sorted(set(known) - set(rows))]
     for name, samples in rows.items():
         if len(samples) < SAMPLED_SHARE * expected:
@@ -245,7 +318,7 @@ def of_samples(
         times_s = [dilation * float(row["time_s"]) for row in samples]
         holes = [(b - a, a) for a, b in zip(times_s, times_s[1:], strict=False)]
         hole_s, at_s = max(holes, default=(0.0, 0.0))
-        if hole_s > max(UNSAMPLED_S, 4 * sample_s):
+        if hole_s > sample_s + STOOD_STILL_S:
             reasons.append(
                 f"link {name} was not sampled for {hole_s:.1f} s from {at_s / dilation:.2f} s on: "
                 "the player stood still"
@@ -262,7 +335,8 @@ def of_flows(events: Iterable[dict], dilation: float) -> list[str]:
     late_s: dict[str, float] = defaultdict(float)
     for event in events:
         began, planned = event.get("time_s"), event.get("planned_s")
-        if event["event"] == "flow_started" and began is not None and planned is not None:
+        is_known = began is not None and planned is not None
+        if event["event"] in ("flow_started", "flow_never_came") and is_known:
             late_s[event["flow"]] = dilation * (began - planned)
     late = {flow: value for flow, value in late_s.items() if value > FLOW_LATE_S}
     if not late:

@@ -57,7 +57,7 @@ COMMON: dict[str, Values] = {
     "receive_buffer_bytes": BUFFER,
     "send_buffer_bytes": BUFFER,
     "update_s": PERIOD,
-    "sample_s": PERIOD,
+    "sample_s": outside(0.001, 10) | NONE,
     "probe_s": PERIOD,
 }
 OWN: dict[str, dict[str, Values]] = {

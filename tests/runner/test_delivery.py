@@ -7,6 +7,7 @@ import pytest
 
 from harness.records.run_directory import Collective, Table
 from harness.runner import delivery, validity_checks
+from harness.runner.checks import CouldNotCheck
 from harness.runner.delivery import Spans, StepFunction
 
 RATE_MBIT, STEP_S, LENGTH_S, STEPS = 80.0, 0.5, 0.4, 40
@@ -26,15 +27,19 @@ STATIC = told((0.0, RATE_MBIT))
 
 
 def collectives(
-    folder: Path, late_s: float = 0.0, rank1_s: float = LENGTH_S, sent: int = 4_000_000
+    folder: Path,
+    late_s: float = 0.0,
+    rank1_s: float = LENGTH_S,
+    sent: int = 4_000_000,
+    rank0_s: float = LENGTH_S,
 ) -> Path:
-    """One collective a step and rank; rank 1 enters `late_s` later and stays `rank1_s`."""
+    """One collective a step and rank; rank 1 enters `late_s` later; each stays its time."""
     table = Table(folder, "collectives.csv")
     table.header()
     for step in range(STEPS):
         begin = step * STEP_S
         table.append(
-            Collective(begin, begin + LENGTH_S, 0, sent, sent),
+            Collective(begin, begin + rank0_s, 0, sent, sent),
             Collective(begin + late_s, begin + late_s + rank1_s, 1, sent, sent),
         )
     return folder / "collectives.csv"
@@ -109,18 +114,66 @@ def test_ranks_that_wait_for_the_last_do_not_communicate_yet(tmp_path):
     assert found.delivered == pytest.approx(1.0, abs=0.02)
 
 
-def test_exchanges_that_wait_for_latency_and_not_for_links_are_not_asked(tmp_path):
-    path = collectives(tmp_path, sent=1000)  # 0.1 ms of the link
-    assert reasons(delivery.judged(path, STATIC, sampled(lambda at: 2000 * at), 1.0)) == []
+@pytest.mark.parametrize(
+    ("sent", "took_s", "valid"),
+    [
+        (1000, 0.005, True),  # 0.1 ms of the link; the rest is latency
+        (100_000, 0.015, True),  # 10 ms
+        (100_000, 0.050, False),  # as at a fifth of the rate
+        (10_000, 0.020, False),  # 1 ms, at a twentieth
+    ],
+)
+def test_short_exchanges_together_may_take_their_plan_and_a_latency(tmp_path, sent, took_s, valid):
+    path = collectives(tmp_path, sent=sent, rank0_s=took_s, rank1_s=took_s)
+    found = delivery.judged(path, STATIC, sampled(lambda at: 2 * sent * at), 1.0)
+    assert found.short_exchanges == STEPS and found.delivered is None
+    assert (reasons(found) == []) == valid
+    assert valid or "40 short exchanges took " in reasons(found)[0]
 
 
-def test_without_bounds_or_with_too_little_communication_nothing_is_said(tmp_path):
+def test_short_exchanges_that_are_slow_in_one_second_of_many_are_found(tmp_path):
+    table = Table(tmp_path, "collectives.csv")
+    table.header()
+    for number in range(400):
+        begin, took_s = number * 0.1, 0.09 if 200 <= number < 230 else 0.012
+        table.append(*(Collective(begin, begin + took_s, n, 100_000, 100_000) for n in range(2)))
+    rows = sampled(lambda at: 2e6 * at)
+    found = delivery.judged(tmp_path / "collectives.csv", STATIC, rows, dilation=1.0)
+    assert found.short_took < 1 and 19 < found.short_worst_s < 23
+    [reason] = reasons(found)
+    assert "in the second from " in reason
+
+
+def test_the_time_of_short_exchanges_is_that_of_rates_that_change(tmp_path):
+    """Each begins at 80 Mbit/s, which becomes 20 after 5 ms."""
+    path = collectives(tmp_path, sent=100_000, rank0_s=0.026, rank1_s=0.026)
+    changes = [(step * STEP_S + at, mbit) for step in range(STEPS) for at, mbit in
+               ((0.0, RATE_MBIT), (0.005, RATE_MBIT / 4))]  # fmt: skip
+    rows = sampled(lambda at: 2e5 * at)
+    assert reasons(delivery.judged(path, told(*changes), rows, dilation=1.0)) == []
+    assert reasons(delivery.judged(path, STATIC, rows, dilation=1.0)) != []
+
+
+def test_without_bounds_nothing_is_said(tmp_path):
     path, little = collectives(tmp_path), sampled(lambda at: 0.0)
     found = delivery.judged(path, STATIC, little, dilation=1.0, bounded=(False, False))
     assert reasons(found) == [] and found.delivered is None
+
+
+def test_too_few_long_exchanges_are_judged_by_their_time(tmp_path):
+    path, little = collectives(tmp_path), sampled(lambda at: 0.0)
     found = delivery.judged(path, STATIC, little, dilation=0.01)  # 0.16 real seconds
-    assert reasons(found) == [] and found.delivered is None
-    assert reasons(delivery.judged(tmp_path / "collectives.csv", [], little, 1.0)) == []
+    assert reasons(found) == [] and found.delivered is None and found.short_took < 1
+
+
+def test_missing_records_are_no_delivery(tmp_path):
+    path, rows = collectives(tmp_path), sampled(busy)
+    with pytest.raises(CouldNotCheck, match="no conditions"):
+        delivery.judged(path, [], rows, 1.0)
+    with pytest.raises(CouldNotCheck, match="fewer than 2 rows of up1"):
+        delivery.judged(path, STATIC, rows | {"up1": rows["up1"][:1]}, 1.0)
+    with pytest.raises(CouldNotCheck, match="missing"):
+        delivery.judged(tmp_path / "no.csv", STATIC, rows, 1.0)
 
 
 def test_integrals_are_those_of_the_function_on_the_spans():

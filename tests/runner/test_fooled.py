@@ -77,7 +77,15 @@ def commands(run: Path, commands: str) -> Iterator[None]:
 ANOTHER_RATE = "tc class change dev u0 parent 1: classid 1:1 htb rate 20mbit"
 LINK_DOWN = "ip link set u0 down; sleep 0.1; ip link set u0 up"
 SAME_QDISC = "tc qdisc replace dev u0 parent 1:1 handle 10: bfifo limit 1mb"
+SLOWER_NODE = "tc qdisc add dev eth0 root tbf rate 85mbit burst 20k limit 200k"
+POLICED_NODE = "tc qdisc add dev eth0 ingress; tc qdisc del dev eth0 ingress"
 NO_SHAPER = "tc qdisc replace dev u0 root pfifo"
+
+
+@contextmanager
+def at_a_node(run: Path, commands: str) -> Iterator[None]:
+    assert inside(run, f"{RANK} 0", "sh", "-ec", commands).wait() == 0
+    yield
 
 
 @contextmanager
@@ -135,6 +143,14 @@ def long(*parameters: object) -> object:
     [
         (partial(commands, commands=ANOTHER_RATE), "link up0 was changed from outside at "),
         (partial(commands, commands=LINK_DOWN), "its interface was down"),
+        (
+            partial(at_a_node, commands=SLOWER_NODE),
+            "network changed: interface eth0 of node 0 has qdisc tbf ",
+        ),
+        long(
+            partial(at_a_node, commands=POLICED_NODE),
+            "link eth0 of node 0 was changed from outside at ",
+        ),
         long(partial(commands, commands=SAME_QDISC), "a qdisc was set"),
         long(a_stopped_player, "the player stood still"),
         (other_traffic, "other traffic shared it"),

@@ -36,8 +36,25 @@ def run_dir(tmp_path):
             told |= dict(time_s=2.0 * (step + 1), compute_s=1.0, density=0.5)
             steps.append(by_hand.step(step, rank, **told))
     Table(tmp_path, "evaluations.csv").append(Evaluation(3, 6.0, "accuracy", 0.9))
-    sample(tmp_path, *((second, SENT * second, 2) for second in range(1, 7)))
+    sample(tmp_path, *((second, SENT * second, 2) for second in range(7)))
+    exchanged(tmp_path, 0.082)
+    events = Events(tmp_path)
+    rates = {link: {"rate_mbit": 100.0} for link in LINKS}
+    events.append("conditions", 0.0, planned_s=0.0, links=rates)
+    ready(tmp_path, 0, 1)
     return tmp_path
+
+
+def ready(run_dir, *ranks):
+    for rank in ranks:
+        Events(run_dir).append("rank_ready", rank=rank, pid=100 + rank)
+
+
+def exchanged(run_dir, took_s):
+    """One collective of all ranks in every step."""
+    begun = [2.0 * step + 1.0 for step in range(3)]
+    table = Table(run_dir, "collectives.csv")
+    table.append(*(Collective(at, at + took_s, n, SENT, SENT) for at in begun for n in range(2)))
 
 
 def sample(run_dir, *rows, links=LINKS):
@@ -49,7 +66,7 @@ def sample(run_dir, *rows, links=LINKS):
 
 AUDIT = {"cpu_idle_share": 0.4, "carried_over_allowed": 1.0, "off_plan_share": 0.0}
 AUDIT |= {"late_ms_p99": 5.0, "cpu_steal_share": 0.0, "cpu_others_share": 0.01}
-AUDIT |= {"cpu_waited_share": 0.01}
+AUDIT |= {"cpu_waited_share": 0.01, "unwatched_s": 0.1}
 PROBES = [
     {"link": name, "measured_mbit": 95.6, "expected_mbit": 95.6, "ok": True} for name in LINKS
 ]
@@ -66,12 +83,12 @@ def keep(run_dir, name, rows):
 RUN = composed(["network=netns"])[0].run()
 
 
-def run_of(compute="paced", workers_per_node=1, loss=0.0, parallel=Data):
+def run_of(compute="paced", workers_per_node=1, loss=0.0, parallel=Data, network=None):
     return replace(
         RUN,
         workers=2 * workers_per_node,
         workers_per_node=workers_per_node,
-        network=Star(update_s=0.1, sample_s=1.0),
+        network=network or Star(update_s=0.1, sample_s=1.0),
         profile=Static(rate_mbit=100.0, loss=loss),
         emulation=replace(RUN.emulation, compute=compute, dilation=1.0),
         parallel=parallel(),
@@ -80,12 +97,12 @@ def run_of(compute="paced", workers_per_node=1, loss=0.0, parallel=Data):
 
 def judge(run_dir, seen=3 * SENT * 1.05, overruns=0, drifted=False, **changed):
     """The summary of what `run_dir` holds, with a change of settings, of bytes or of proof."""
-    for rank in range(2):
+    for rank in range(2 * changed.get("workers_per_node", 1)):
         Events(run_dir).append(
             "rank_finished", 6.0, rank=rank, overruns=overruns, drifted=drifted, steps=1000
         )
     told = {k: changed.pop(k) for k in list(changed)
-            if k in ("compute", "workers_per_node", "loss", "parallel")}  # fmt: skip
+            if k in ("compute", "workers_per_node", "loss", "parallel", "network")}  # fmt: skip
     passed = dict.fromkeys(LINKS, seen) | changed.pop("passed", {})
     return validity.summarize(run_dir, run_of(**told), GOOD | changed, passed)
 
@@ -153,9 +170,6 @@ def test_what_is_lost_is_sent_again_and_is_nobody_elses(run_dir):
 
 @pytest.mark.parametrize(("foreign", "valid"), [(0.05, True), (0.4, False)])
 def test_strangers_are_bounded_by_what_the_run_itself_sends(run_dir, foreign, valid):
-    table = Table(run_dir, "collectives.csv")
-    table.append(*(Collective(step, step + 0.5, rank, SENT, SENT)
-                   for step in range(3) for rank in range(2)))  # fmt: skip
     summary = judge(run_dir, passed={"down1": (1.05 + foreign) * 3 * SENT})
     assert summary["valid"] == valid
     assert valid or "other traffic" in summary["reasons"][0]
@@ -165,6 +179,7 @@ def test_of_workers_who_share_a_node_a_part_stays_inside(run_dir):
     rows = (run_dir / "steps.csv").read_text().splitlines()
     others = [row.replace(",0,", ",2,", 1).replace(",1,", ",3,", 1) for row in rows[1:]]
     (run_dir / "steps.csv").write_text("\n".join(rows + others) + "\n")
+    ready(run_dir, 2, 3)
     assert judge(run_dir, workers_per_node=2, seen=3.1 * SENT)["valid"]
     reasons = judge(run_dir, workers_per_node=2, seen=2.5 * SENT)["reasons"]
     assert len(reasons) == len(LINKS) and all("a path around it" in text for text in reasons)
@@ -218,22 +233,27 @@ def test_a_link_that_was_sampled_too_seldom_is_found(run_dir):
     assert "sampled 2 times, about 6 expected" in reason
 
 
-def test_a_run_shorter_than_one_sample_needs_one(run_dir):
+def test_a_run_shorter_than_one_sample_needs_its_first_and_last(run_dir):
     keep(run_dir, "steps.csv", 2)
     short = (run_dir / "steps.csv").read_text().replace(",2.0,", ",0.2,")
     (run_dir / "steps.csv").write_text(short)
+    keep(run_dir, "collectives.csv", 2)
+    keep(run_dir, "links.csv", 2 * len(LINKS))
+    network = Star(sample_s=0.25)
+    assert judge(run_dir, seen=1.05 * SENT, network=network)["reasons"] == []
     keep(run_dir, "links.csv", len(LINKS))
-    assert judge(run_dir, seen=1.05 * SENT)["valid"]
+    [reason] = judge(run_dir, seen=1.05 * SENT, network=network)["reasons"]
+    assert reason.startswith("delivery could not be checked: links.csv has fewer than 2 rows of ")
     keep(run_dir, "links.csv", 0)
-    reasons = judge(run_dir, seen=1.05 * SENT)["reasons"]
-    assert reasons == [f"links.csv has no row of {n}" for n in sorted(LINKS)]
+    reasons = judge(run_dir, seen=1.05 * SENT, network=network)["reasons"]
+    assert reasons[:4] == [f"links.csv has no row of {n}" for n in sorted(LINKS)]
 
 
 @pytest.mark.parametrize(("skipped", "valid"), [(1, True), (2, False)])
 def test_changes_that_were_never_applied_are_counted(run_dir, skipped, valid):
-    for number in range(20):
-        applied = {} if number == 0 else {"applied": number > skipped}
-        Events(run_dir).append("conditions", 1.0, planned_s=1.0, links={}, **applied)
+    for number in range(1, 20):
+        applied = number > skipped
+        Events(run_dir).append("conditions", 1.0, planned_s=1.0, links={}, applied=applied)
     summary = judge(run_dir)
     assert summary["valid"] == valid
     assert valid or "2 of 20 changes of the plan" in summary["reasons"][0]
@@ -300,11 +320,73 @@ def test_a_step_far_longer_than_the_others_of_its_rank_is_told(run_dir):
 
 
 def test_a_player_that_stood_still_is_found(run_dir):
-    keep(run_dir, "links.csv", 2 * len(LINKS))
+    keep(run_dir, "links.csv", 3 * len(LINKS))
     sample(run_dir, *((second, SENT * second, 2) for second in (7, 8, 9, 10)))
     reasons = [text for text in judge(run_dir)["reasons"] if "not sampled" in text]
     assert len(reasons) == len(LINKS)
     assert reasons[0] == "link up0 was not sampled for 5.0 s from 2.00 s on: the player stood still"
+
+
+NOTHING = dict.fromkeys(AUDIT)
+
+
+def without(run_dir, event, **more):
+    """Remove the events of this name."""
+    lines = (run_dir / "events.jsonl").read_text().splitlines(keepends=True)
+    kept = [line for line in lines if f'"{event}"' not in line]
+    (run_dir / "events.jsonl").write_text("".join(kept))
+    return more
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda _: {"probe": []}, "rates before step 0 could not be checked: no link was probed"),
+        (lambda _: {"audit": NOTHING}, "processors could not be checked: "),
+        (lambda _: {"audit": NOTHING}, "plan of the links could not be checked: "),
+        (lambda _: {"audit": NOTHING}, "watching could not be checked: no rank was looked at"),
+        (lambda _: {"network": Star(sample_s=10.0)}, "samples of links could not be checked: "),
+        (lambda d: without(d, "conditions"), "plan of the links could not be checked: "),
+        (lambda d: without(d, "conditions"), "delivery could not be checked: "),
+        (lambda d: keep(d, "collectives.csv", 0), "delivery could not be checked: "),
+        (lambda d: (d / "collectives.csv").unlink(), "delivery could not be checked: "),
+        (lambda d: without(d, "rank_ready"), "pauses could not be checked: "),
+        (lambda d: keep(d, "steps.csv", 1), "bytes could not be checked: steps.csv has no row of"),
+    ],
+)
+def test_a_check_that_could_not_be_made_is_a_reason(run_dir, damage, said):
+    summary = judge(run_dir, **(damage(run_dir) or {}))
+    assert [reason for reason in summary["reasons"] if reason.startswith(said)], summary["reasons"]
+    name = said.partition(" could not")[0]
+    assert summary["proof"]["checks"][name].startswith("could not be checked: ")
+
+
+def test_what_a_run_rests_on_is_listed_with_its_result(run_dir):
+    """A check that this run does not need says why."""
+    checks = judge(run_dir)["proof"]["checks"]
+    assert list(checks) == [check.name for check in validity.RUN_CHECKS]
+    unneeded = {name for name, result in checks.items() if result.startswith("not needed: ")}
+    assert unneeded == {"round trips"} and set(checks.values()) >= {"holds"}
+    assert judge(run_dir, seen=2 * SENT)["proof"]["checks"]["bytes"] == "does not hold"
+
+
+@pytest.mark.parametrize("event", ["player_stood_still", None])
+def test_a_supervisor_that_was_stopped_is_told_however_rarely_links_are_sampled(run_dir, event):
+    if event:
+        Events(run_dir).append(event, 4.0, length_s=1.8)
+        [reason] = judge(run_dir)["reasons"]
+        assert "stood still for 1.8 s until 4.00 s" in reason
+    else:
+        [reason] = judge(run_dir, audit=AUDIT | {"unwatched_s": 1.8})["reasons"]
+        assert "ranks were not looked at for 1.8 s, more than 1 s" in reason
+
+
+def test_a_competing_flow_that_never_came_is_late(run_dir):
+    Events(run_dir).append("flow_never_came", 5.0, flow="flow0_0-1", planned_s=4.5)
+    assert judge(run_dir)["valid"]
+    Events(run_dir).append("flow_never_came", 5.0, flow="flow1_0-1", planned_s=1.0)
+    [reason] = judge(run_dir)["reasons"]
+    assert reason.startswith("1 of 2 competing flows began late, flow1_0-1 4.0 s")
 
 
 def test_overruns_count_only_where_computation_is_paced(run_dir):

@@ -1,0 +1,52 @@
+"""Checks that a run's validity rests on, and their results: `harness.runner.validity` has the list.
+
+A check that could not be made is a reason not to believe the run, as one that does not hold.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+Evidence = TypeVar("Evidence", contravariant=True)
+
+
+class CouldNotCheck(Exception):
+    """Raised by a check whose records are missing or too few; the text says which."""
+
+
+class NotNeeded(Exception):
+    """Raised by a check that cannot fail for this run; the text says why."""
+
+
+class Check(NamedTuple, Generic[Evidence]):
+    """A check by its name, which completes "could not be checked: "."""
+
+    name: str
+    reasons: Callable[[Evidence], Iterable[str]]  # why it does not hold; none if it does
+
+
+class Verdict(NamedTuple):
+    """Reasons not to believe a run, and what came of each check, by its name."""
+
+    reasons: list[str]
+    checks: dict[str, str]
+
+
+HOLDS, FAILS = "holds", "does not hold"
+
+
+def judge(checks: Sequence[Check[Evidence]], evidence: Evidence) -> Verdict:
+    """Make all `checks` of the evidence; a run without reasons is valid."""
+    reasons: list[str] = []
+    results: dict[str, str] = {}
+    for check in checks:
+        try:
+            problems = list(check.reasons(evidence))
+        except NotNeeded as why:
+            results[check.name] = f"not needed: {why}"
+        except CouldNotCheck as why:
+            results[check.name] = f"could not be checked: {why}"
+            reasons.append(f"{check.name} could not be checked: {why}")
+        else:
+            results[check.name] = FAILS if problems else HOLDS
+            reasons += problems
+    return Verdict(reasons, results)
