@@ -46,9 +46,9 @@ def mount_proc() -> None:
     call("mount", b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None)
 
 
-def die_with_parent() -> None:
-    """SIGKILL for the calling process as soon as the process that forked it is gone."""
-    call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
+    """Have the kernel signal the calling process as soon as the one that forked it is gone."""
+    call("prctl", PR_SET_PDEATHSIG, by)
 
 
 def command(*words: str) -> list[str]:

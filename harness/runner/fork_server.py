@@ -6,6 +6,8 @@ is started for the first run; it has one thread and does nothing but fork, wait 
 
 import atexit
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
@@ -23,10 +25,12 @@ from setproctitle import setproctitle
 from harness.config.settings import Settings
 from harness.emulation import user_namespace
 from harness.records import status
+from harness.records.run_directory import read_json
 
 STOP_S = 8.0  # for a supervisor to end after `stop`, before it is killed
 POLL_S = 0.02
 MOST_BYTES = 4096  # of a path
+NOT_ENDED = f"the runner stopped or died; the supervisor did not end within {STOP_S:g} s: killed"
 
 
 class _Loaded:
@@ -147,6 +151,8 @@ def main() -> None:
     _put(os.open(os.devnull, os.O_RDWR), 0, 1, 2)
     own = os.getpid()
     setproctitle("harness: forks supervisors")
+    # The runner's death wakes this process if it is stopped, so that it sees the socket's end.
+    user_namespace.die_with_parent(signal.SIGCONT)
     while True:
         asked, descriptors, _, _ = socket.recv_fds(runner, MOST_BYTES, 3)
         if not asked:
@@ -160,9 +166,28 @@ def main() -> None:
             os._exit(1)
         for descriptor in descriptors:
             os.close(descriptor)
+        _wait(forked, runner, Path(os.fsdecode(asked)))
         code = user_namespace.shell_status(os.waitpid(forked, 0)[1])
         with suppress(BrokenPipeError):  # the runner has ended, which the next look tells
             runner.send(bytes([code]))
+
+
+def _wait(supervisor: int, runner: socket.socket, run_dir: Path) -> None:
+    """Return when the supervisor has ended. If the runner ends first, it has STOP_S for that.
+
+    Then it is killed, with all that is in its namespaces: it may be stopped, or stuck.
+    """
+    ended = os.pidfd_open(supervisor)
+    looking = select.poll()
+    looking.register(ended, select.POLLIN)
+    looking.register(runner, select.POLLRDHUP)
+    if not any(descriptor == ended for descriptor, _ in looking.poll()):
+        looking.unregister(runner)
+        if not looking.poll(1000 * STOP_S):
+            if (read_json(run_dir / "status.json") or {}).get("state") == "running":
+                status.end(run_dir, "interrupted", NOT_ENDED)
+            os.kill(supervisor, signal.SIGKILL)
+    os.close(ended)
 
 
 def _be_supervisor(

@@ -10,7 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.aftermath import SETTLED, Scene, finished_run, status, traces, traces_of_run
+from harness.locks import holder, machine_lock
+from tests.aftermath import (
+    PLAIN,
+    SETTLED,
+    SOON_S,
+    Scene,
+    finished_run,
+    remains,
+    status,
+    traces,
+    traces_of_run,
+)
 from tests.launching import processes, until
 
 pytestmark = [pytest.mark.launch, pytest.mark.timeout(600)]  # one sweep is for all laws
@@ -92,6 +103,33 @@ def test_kill_9_of_the_runner_interrupts_the_run_and_leaves_nothing(sweep: dict)
     assert isinstance(sweep["runner"], dict), sweep["runner"]
     assert sweep["runner"]["state"] == "interrupted"
     assert "the runner stopped or died" in sweep["runner"]["error"]
+
+
+@pytest.mark.parametrize(
+    "stopped",
+    [
+        ("harness: supervisor of", "harness: enclosure of", "harness: forks supervisors"),
+        pytest.param(("harness: supervisor of",), marks=pytest.mark.faults),
+    ],
+    ids=len,
+)
+def test_kill_9_of_the_runner_leaves_nothing_of_a_run_that_is_stopped(
+    tmp_path: Path, stopped: tuple[str, ...]
+) -> None:
+    """Processes, namespaces and the machine's lock are gone, though none of them could end."""
+    with Scene(tmp_path, None) as scene:
+        running = scene.start(*PLAIN, "seed=0")
+        run = scene.under_way()
+        seen = traces(running.pid)
+        ours = [pid for title in stopped for pid in processes(title) if pid in seen.processes]
+        assert len(ours) == len(stopped)
+        for pid in ours:
+            os.kill(pid, signal.SIGSTOP)
+        running.kill()
+        until(lambda: not remains(seen), "the end of a run that was stopped", SOON_S)
+        assert holder(machine_lock()) is None
+        assert status(run)["state"] == "interrupted"
+        assert "the supervisor did not end within" in status(run)["error"]
 
 
 def test_the_same_command_completes_after_all_that(sweep: dict) -> None:
