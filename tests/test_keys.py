@@ -76,6 +76,7 @@ SHOWN = {  # keys that only say where, whether or how something is shown, or bou
     "scale.name": "which of two workloads was composed: its keys are here",
     "timeouts.start_s": "bounds how long processes may take to begin",
     "timeouts.exchange_s": "bounds how long packets may take",
+    "timeouts.run_s": "bounds how long a run may take over packets",
     "timeouts.stop_s": "bounds how long processes may take to report",
     "checkpoint_every": "what is kept to go on with",
     "target.value": "when a target was met is found afterwards, but for ends_run",

@@ -8,6 +8,7 @@ command line finds its finished run.
 """
 
 import logging
+import os
 import sys
 from contextlib import suppress
 from functools import partial
@@ -45,6 +46,7 @@ class Echo:
         if not self._log.exists():
             return
         with self._log.open("rb") as file:
+            self._offset = min(self._offset, file.seek(0, os.SEEK_END))  # a long log is shortened
             file.seek(self._offset)
             came = file.read()
         self._offset += len(came)

@@ -18,7 +18,7 @@ from harness.emulation import seclusion
 from harness.emulation.network import Network
 from harness.emulation.user_namespace import shell_status
 from harness.records import status
-from harness.runner import torch_network
+from harness.runner import limits, torch_network
 from harness.runner.agents import OWN_CHILDREN
 
 READ_BYTES = 1 << 16
@@ -83,6 +83,7 @@ def _be_first_process(
             stderr=subprocess.STDOUT,
             env=environment(asked, network, node),
             start_new_session=True,
+            preexec_fn=limits.confine,
         )
     command.returncode = code = 0  # the loop waits for it
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -109,7 +110,7 @@ class Nodes:
         self._pipes: dict[int, int] = {}  # descriptor -> node
         self._endings: dict[int, int] = {}  # node -> descriptor that its process 1 writes to
         self._rest: dict[int, bytes] = {}  # of a line, by node
-        self._logs = [self.log(run_dir, node).open("wb", buffering=0) for node in network.local]
+        self._logs = [self.log(run_dir, node).open("ab", buffering=0) for node in network.local]
         self._last: dict[int, str] = {}  # line that says something, by node
         self._why: dict[int, bool] = {}  # whether that is an error, which launchers' tables follow
         hosts = status.temporary(run_dir) / "hosts"

@@ -114,6 +114,7 @@ class Timeouts:
     start_s: Positive
     exchange_s: Positive | None  # None: by size
     stop_s: Positive
+    run_s: Positive
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -120,6 +120,9 @@ class Settings:
     def identity(self) -> dict[str, Any]:
         """Settings that the run id is a hash of, with the content of the files they name."""
         deciding = {key: value for key, value in self.config.items() if key not in NOT_IDENTITY}
+        if "timeouts" in deciding:
+            timeouts = deciding["timeouts"].items()
+            deciding["timeouts"] = {k: v for k, v in timeouts if k != "run_s"}
         network = deciding["network"].items()
         deciding["network"] = {k: v for k, v in network if k not in NOT_IDENTITY_OF_NETWORK}
         resumed = checkpoint.digest_of(deciding.pop("resume_from", None))

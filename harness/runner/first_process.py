@@ -15,15 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from harness.clock import Clock
+from harness.config.settings import Settings
 from harness.emulation.audit import worst
 from harness.emulation.network import Network
 from harness.emulation.profile_player import Player
 from harness.emulation.rendezvous import RunEnded
 from harness.records import environment, status
 from harness.records.run_directory import Events, refusal, write_json
+from harness.runner.limits import LimitPassed, Limits
 from harness.runner.pauses import Pauses
 
 POLL_S = 0.02
+_limits: list[Limits] = []  # of the run, of which a process 1 has one
 
 
 class Interrupted(Exception):
@@ -42,8 +45,12 @@ def to_its_end(run_dir: Path, body: Callable[[Path], None]) -> None:
     """The run, to its end, which status.json then tells; only in process 1 of a pid namespace."""
     assert os.getpid() == 1  # of whose processes none is left afterwards
     try:
+        settings = Settings.read(run_dir)
+        run_s = float(settings["timeouts.run_s"])
+        _limits.append(Limits(run_dir / "logs", settings["workers"], run_s))
+        _limits[0].begin()
         body(run_dir)
-    except (Interrupted, RunFailed, RunEnded) as end:
+    except (Interrupted, RunFailed, RunEnded, LimitPassed) as end:
         status.end(run_dir, end.state, _told(run_dir, str(end)))
     except Exception as error:
         status.end(run_dir, "failed", _told(run_dir, f"{type(error).__name__}: {error}"))
@@ -92,7 +99,11 @@ def played(network: Network, clock: Clock, run_dir: Path, events: Events) -> Ite
 
 
 def look_for_the_end(wait_s: float = POLL_S) -> None:
-    """Wait so long; raise Interrupted when the runner asks to stop, or has died."""
+    """Wait so long; raise Interrupted when the runner asks to stop, or has died.
+
+    LimitPassed if the run has taken more than it may.
+    """
+    _limits[0].look()
     readable, _, _ = select.select([0], [], [], wait_s)
     if readable and not (said := os.read(0, 1)):
         raise Interrupted("the runner stopped or died")

@@ -17,7 +17,7 @@ from harness.config.run import Run
 from harness.emulation.network import Network
 from harness.engine.training import worker
 from harness.records.run_directory import Events
-from harness.runner import torch_network
+from harness.runner import limits, torch_network
 from harness.runner.agents import Agents
 from harness.workloads.buckets import largest_bucket_bytes
 
@@ -54,6 +54,7 @@ def _be_agent(node: int, network: Network, of_ranks: OfRanks) -> NoReturn:
     """The agent's process: what `torchrun` does, then exit without coming back."""
     status, run_dir = 1, of_ranks[0]
     try:
+        limits.confine()
         setproctitle(f"harness: torchrun agent of node {node}")
         worker.log_to(run_dir / "logs" / f"node{node}.log")
         os.environ.update(torch_network.environment(network.interface))

@@ -205,7 +205,7 @@ def supervised(
     Its process 1 is `program`'s, whose environment has `variables` beside our own.
     """
     assert lock is not None  # two would spoil each other's timings
-    with (run_dir / "logs" / "supervisor.log").open("wb") as log:
+    with (run_dir / "logs" / "supervisor.log").open("ab") as log:
         supervisor = Supervisor(run_dir, log.fileno(), lock, program, variables)
     _running.append(supervisor)
     try:

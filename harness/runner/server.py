@@ -21,6 +21,7 @@ from harness.engine.parameter_server import processes
 from harness.engine.parameter_server.dead_ranks import DeadRanks
 from harness.engine.parameter_server.transport import Process
 from harness.records.run_directory import Events, read_events
+from harness.runner import limits
 from harness.runner.agents import Agents
 
 LEAST_TIMEOUT_S, PATIENCE = 60.0, 10  # of a session; times all models at the lowest rate
@@ -83,6 +84,7 @@ class Crew(Agents):
     def _be(self, node: int, again: bool) -> None:
         status = 1
         try:
+            limits.confine()
             setproctitle(f"harness: {self.named(node)}")
             if node == self.workers:
                 processes.serve(self.asked, self.process)
