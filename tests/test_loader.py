@@ -1,4 +1,7 @@
-"""What is composed is, to the last value, what Hydra's own loader composes."""
+"""What is composed is, to the last value, what Hydra's own loader composes.
+
+Only mappings of a part differ: overrides may add keys to them.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -61,7 +64,8 @@ class Composed:
 
 def _flat(node: Any, path: str = "") -> list[tuple[str, str, Any]]:
     """Path, kind, flags and plain value of a configuration's nodes, in order."""
-    told = [(path, type(node).__name__, dict(node._metadata.flags or {}), node._metadata.ref_type)]
+    flags = {flag: on for flag, on in (node._metadata.flags or {}).items() if flag != "struct"}
+    told = [(path, type(node).__name__, flags, node._metadata.ref_type)]
     if not isinstance(node, DictConfig) or node._is_none() or node._is_missing():
         value = node._value() if not OmegaConf.is_config(node) else None
         return [(*told[0], value)]
@@ -77,6 +81,35 @@ def composed(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_what_is_composed_is_what_hydra_composes(composed: Composed) -> None:
     for asked in ASKED:
         composed.both_are_one(asked)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "key", "value"),
+    [
+        ("profile=columns", "profile.units", {"rate_mbit": 0.001}),
+        ("profile=columns", "profile.where", {"run": 1, "operator": "B"}),
+        ("profile=columns", "profile.columns", {"rate_mbit": "kbps", "loss": "lost"}),
+        ("profile@profile.up=columns profile=asymmetric", "profile.up.units", {"loss": 0.01}),
+        ("network=simulated", "network.device.costs", {"topk": {"element_ns": 2}}),
+        ("network=simulated network/device=v100", "network.device.costs.topk", {"bucket_us": 3}),
+    ],
+)
+def test_keys_can_be_added_to_a_mapping_of_a_part_in_every_form(
+    composed: Composed, chosen: str, key: str, value: dict[str, Any]
+) -> None:
+    text = str(value).replace("'", "").replace(" ", "")
+    one_by_one = " ".join(f"{key}.{name}={value[name]}" for name in value).replace("'", "")
+    before = composed.by_us(chosen)
+    wanted = OmegaConf.to_container(OmegaConf.select(before, key)) | value
+    for said in (f"{key}={text}", f"+{key}={text}", one_by_one.replace(" {", "{")):
+        found = composed.by_us(f"{chosen} {said.replace(': ', ':')}")
+        assert OmegaConf.to_container(OmegaConf.select(found, key)) == wanted, said
+
+
+@pytest.mark.parametrize("key", ["profile.unit", "network.cost", "profile.up.rate"])
+def test_no_key_can_be_added_to_a_part(composed: Composed, key: str) -> None:
+    with pytest.raises(HydraException, match="Could not override"):
+        composed.by_us(f"profile=asymmetric {key}=1")
 
 
 def test_what_is_wrong_is_told_in_hydras_words(composed: Composed) -> None:

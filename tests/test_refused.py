@@ -18,6 +18,8 @@ BAD: dict[str, str] = {
     "optimizer=adam": "optimizer=adam: a section takes its keys one by one: optimizer.kind, optim",
     "target=0.9": "target=0.9: a section takes its keys one by one: target.metric, target.value",
     "emulation=3": "emulation=3: a section takes its keys one by one: emulation.dilation, emul",
+    "optimizer={lr: 1, rate: 2}": "optimizer has other keys: kind, lr, momentum, beta_2",
+    "profile={rate: 2}": "profile has other keys: rate_mbit, delay_ms",
     "lr=0.1": "lr=0.1: there is no key 'lr'; write optimizer.lr=",
     "density=0.1": "density=0.1: there is no key 'density'; write controller.density=",
     "controller.densty=0.1": "controller=fixed has no key 'densty'; nearest: density",

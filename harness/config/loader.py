@@ -94,7 +94,9 @@ class Loader(ConfigLoaderImpl):
             config = self._merged(pickle.loads(begun[key]), defaults[after:], repo)
         except OmegaConfBaseException:
             return super()._compose_config_from_defaults_list(defaults, repo)
-        return super()._compose_config_from_defaults_list([_Whole(config)], repo)
+        whole = super()._compose_config_from_defaults_list([_Whole(config)], repo)
+        _open_mappings(whole)
+        return whole
 
     def _merged(
         self, config: DictConfig, defaults: Sequence[ResultDefault], repo: IConfigRepository
@@ -103,6 +105,29 @@ class Loader(ConfigLoaderImpl):
         with flag_override(config, "no_deepcopy_set_nodes", True):
             config.merge_with(*(self._load_single_config(each, repo).config for each in defaults))
         return config
+
+
+def _open_mappings(config: DictConfig) -> None:
+    """Let overrides add keys to mappings of a part, such as `units` of a profile.
+
+    A part is a section with `_target_`, whose class refuses keys that it does not have. A mapping
+    in it without `_target_` has keys that the user chooses.
+    """
+    waiting = [
+        (config[key], False) for key in config if key != "hydra" and _is_mapping(config, key)
+    ]
+    while waiting:
+        section, of_part = waiting.pop()
+        is_part = "_target_" in section
+        if of_part:
+            OmegaConf.set_struct(section, is_part)
+        of_part = of_part or is_part
+        waiting += [(section[key], of_part) for key in section if _is_mapping(section, key)]
+
+
+def _is_mapping(section: DictConfig, key: Any) -> bool:
+    node = section._get_node(key)
+    return isinstance(node, DictConfig) and not (node._is_none() or node._is_interpolation())
 
 
 class _Whole(ResultDefault):

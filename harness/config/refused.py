@@ -141,6 +141,9 @@ def _no_key(key: str, arguments: Sequence[str]) -> str:
         )
     known, choices = _composed([each for each in arguments if each != given])
     section, _, last = key.rpartition(".")
+    inner = [name.rpartition(".")[2] for name in known if _is_in(key, name)]
+    if "={" in given and inner:
+        return f"{given}: {key} has other keys: {', '.join(inner)}"
     if section in known or section in choices:
         return f"{given}: {_not_in(section, last, known, choices, arguments)}"
     said = f"{given}: there is no key {key!r}"
