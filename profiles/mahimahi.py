@@ -5,15 +5,16 @@ trace starts over at its last line's time. Opportunities are counted in bins; (s
 is its own, so that the last line counts, and an opportunity at 0 belongs to the first.
 """
 
-import math
 import re
-from collections import Counter
+from array import array
+from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise, repeat
+from operator import le
 
 from profiles.limits import MOST_S, check_between, check_choice, check_mbit, check_whole
 from profiles.rated import Rated
-from profiles.recordings import read
+from profiles.recordings import Recording, floor_notes, read
 
 PACKET_KBIT = 12  # 1500 bytes; over milliseconds this is Mbit/s
 LONGEST_MS = 86_400_000  # a day; bins of it fit in memory
@@ -31,7 +32,8 @@ class Mahimahi(Rated):
     stagger_s: float = 0.0  # node n reads the trace n * stagger_s further on
     digest: str = field(init=False, repr=False)  # of the file: traces are equal where contents are
     _length_s: float = field(init=False, repr=False, compare=False)
-    _rates_mbit: list[float] = field(init=False, repr=False, compare=False)
+    notes: tuple[str, ...] = field(init=False, repr=False, compare=False)  # what was changed of it
+    _rates_mbit: array = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_whole(10, 60_000, bin_ms=self.bin_ms)
@@ -40,10 +42,12 @@ class Mahimahi(Rated):
         check_between(0, MOST_S, stagger_s=self.stagger_s)
         super().__post_init__()
         recording = read(self.path)
-        times_ms = parse(self.path, recording.lines)
-        rates = [max(self.floor_mbit, rate) for rate in binned_mbit(times_ms, self.bin_ms)]
+        times_ms = parse(recording)
+        counted = binned_mbit(times_ms, self.bin_ms)
+        rates = array("d", map(max, counted, repeat(self.floor_mbit)))
         check_mbit(**{f"{self.path}: its highest rate": max(rates)})
         object.__setattr__(self, "digest", recording.digest)
+        object.__setattr__(self, "notes", floor_notes(self.path, counted, self.floor_mbit))
         object.__setattr__(self, "_length_s", times_ms[-1] / 1000)
         object.__setattr__(self, "_rates_mbit", rates)
 
@@ -57,26 +61,33 @@ class Mahimahi(Rated):
         return min(self._rates_mbit), max(self._rates_mbit)
 
 
-def parse(path: Any, lines: list[str]) -> list[int]:
+def parse(recording: Recording) -> array:
     """Times in ms, in order; ValueError names file, line and value."""
-    times_ms: list[int] = []
-    for place, line in enumerate(lines, start=1):
-        where = f"{path}:{place}"
+    words = recording.content.split()
+    if len(words) == recording.content.count(b"\n") + 1 and b"".join(words).isdigit():
+        if max(map(len, words)) <= 12:
+            times_ms = array("Q", map(int, words))
+            if (
+                max(times_ms) <= LONGEST_MS
+                and all(map(le, times_ms, times_ms[1:]))
+                and times_ms[-1]
+            ):
+                return times_ms
+    before_ms = 0
+    for place, line in enumerate(recording.lines, start=1):
+        where = f"{recording.path}:{place}"
         if not (WHOLE.fullmatch(line) and int(line) <= LONGEST_MS):
             raise ValueError(f"{where}: must be whole ms in [0, {LONGEST_MS}], got {line!r}")
-        if times_ms and int(line) < times_ms[-1]:
-            raise ValueError(f"{where}: must be >= {times_ms[-1]} ms (the line before), got {line}")
-        times_ms.append(int(line))
-    if times_ms[-1] == 0:
-        raise ValueError(f"{path}:{len(lines)}: the last line must be above 0 ms, got 0")
-    return times_ms
+        if int(line) < before_ms:
+            raise ValueError(f"{where}: must be >= {before_ms} ms (the line before), got {line}")
+        before_ms = int(line)
+    raise ValueError(f"{recording.path}:{place}: the last line must be above 0 ms, got 0")
 
 
-def binned_mbit(times_ms: list[int], bin_ms: int) -> list[float]:
+def binned_mbit(times_ms: array, bin_ms: int) -> array:
     """Rate of each bin of the trace; the last bin may be shorter."""
     length_ms = times_ms[-1]
-    counts = Counter(max(0, math.ceil(time_ms / bin_ms) - 1) for time_ms in times_ms)
-    return [
-        PACKET_KBIT * counts[place] / min(bin_ms, length_ms - place * bin_ms)
-        for place in range(math.ceil(length_ms / bin_ms))
-    ]
+    ends_ms = [*range(bin_ms, length_ms, bin_ms), length_ms]
+    counts = [0, *(bisect_right(times_ms, end_ms) for end_ms in ends_ms)]
+    bins = zip(pairwise(counts), pairwise([0, *ends_ms]), strict=True)
+    return array("d", (PACKET_KBIT * (n - m) / (end - begin) for (m, n), (begin, end) in bins))

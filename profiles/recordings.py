@@ -1,20 +1,32 @@
-"""Recorded networks on disk: where they are, and what a line of one may say."""
+"""Recorded networks on disk: where they are, and the text of one."""
 
 import hashlib
 import re
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from itertools import repeat
+from operator import lt
 from pathlib import Path
 from typing import Any, NamedTuple
 
 SHIPPED = Path(__file__).parent / "traces"
 SUFFIXES = (".csv", ".cooked", ".mahimahi")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+SHOWN = 20  # bytes of a line that is no text
+MOST_BYTES = 1 << 28  # of a recording; more would fill memory
 
 
 class Recording(NamedTuple):
-    """A file's lines, without their ends, and the hash of its bytes."""
+    """A file's text in UTF-8 without blank lines at its end, and the hash of its bytes."""
 
-    lines: list[str]
+    path: str  # as the profile has it
+    content: bytes
     digest: str
+
+    @property
+    def lines(self) -> list[str]:
+        """Return all lines without white space at their ends."""
+        return [line.strip() for line in self.content.decode().split("\n")]
 
 
 def find(path: Any) -> Path | None:
@@ -34,18 +46,12 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-SHOWN = 20  # bytes of a line that is no text
-
-
 def read(path: Any) -> Recording:
-    """The file's lines, blank ones at its end left out; ValueError names file and line."""
+    """Read the recording at `path`; ValueError names file and line."""
     place = find(path)
     if place is None:
         raise ValueError(_not_found(path))
     return read_from(place, path)
-
-
-MOST_BYTES = 1 << 28  # of a recording; more would fill memory
 
 
 def read_from(place: Path, path: Any) -> Recording:
@@ -53,15 +59,14 @@ def read_from(place: Path, path: Any) -> Recording:
     if (size := place.stat().st_size) > MOST_BYTES:
         raise ValueError(f"{path}: must have at most {MOST_BYTES} bytes, got {size}")
     content = place.read_bytes()
-    lines = []
-    for number, line in enumerate(content.rstrip().split(b"\n"), start=1):
-        try:
-            lines.append(line.decode("utf-8-sig").strip())
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{path}:{number}: must be UTF-8 text, got {line[:SHOWN]!r}"
-            ) from error
-    return Recording(lines, hashlib.sha256(content).hexdigest())
+    text = content.removeprefix(b"\xef\xbb\xbf").rstrip()
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start)
+        shown = text.split(b"\n", line + 1)[line][:SHOWN]
+        raise ValueError(f"{path}:{line + 1}: must be UTF-8 text, got {shown!r}") from error
+    return Recording(path, text, hashlib.sha256(content).hexdigest())
 
 
 def number(text: str, where: str) -> float:
@@ -69,6 +74,37 @@ def number(text: str, where: str) -> float:
     if not NUMBER.fullmatch(text):
         raise ValueError(f"{where} must be a number, got {text!r}")
     return float(text)
+
+
+def share(part: int, of: int) -> str:
+    """Say a share in per cent."""
+    return f"{100 * part / of:.3g} %"
+
+
+def floor_notes(path: str, rates_mbit: Sequence[float], floor_mbit: float) -> tuple[str, ...]:
+    """Say how many rates of the recording at `path` are below `floor_mbit`; nothing if none is."""
+    below = sum(map(lt, rates_mbit, repeat(floor_mbit)))
+    if not below:
+        return ()
+    said = f"{share(below, len(rates_mbit))} of the samples were below {floor_mbit:g} Mbit/s"
+    return (f"{path}: {said} and play at it (floor_mbit)",)
+
+
+def notes(*parts: Any) -> list[str]:
+    """Say, each once, what was changed of recordings, such as rates raised to a floor.
+
+    `parts` are profiles, and networks that have profiles of their own.
+    """
+    said: dict[str, None] = {}
+    waiting = list(parts)
+    while waiting:
+        part = waiting.pop(0)
+        said |= dict.fromkeys(getattr(part, "notes", ()))
+        for field in fields(part) if is_dataclass(part) else ():
+            value = getattr(part, field.name)
+            inner = value.values() if isinstance(value, dict) else [value]
+            waiting += [profile for profile in inner if hasattr(profile, "link")]
+    return list(said)
 
 
 def _is_file(path: Path) -> bool:

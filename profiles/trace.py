@@ -4,14 +4,40 @@ Header `time_s,rate_mbit[,delay_ms][,jitter_ms][,loss][,reorder]`; lines before 
 that start with `#`. Every other line is a row; times start at 0 and increase.
 """
 
+from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import le, lt
+from typing import NamedTuple
 
-from profiles.base import Extremes, Link, Way, widest
-from profiles.limits import MOST_S, check_between, check_choice, check_mbit, check_path
-from profiles.recordings import number, read
+from profiles.base import Extremes, Link, Way
+from profiles.limits import (
+    MOST_DELAY_MS,
+    MOST_MBIT,
+    MOST_S,
+    check_between,
+    check_choice,
+    check_mbit,
+    check_path,
+)
+from profiles.recordings import Recording, number, read
+from profiles.tables import csv_table, plain_numbers
 
 COLUMNS = ("time_s", *Link._fields)
+
+
+class Rows(NamedTuple):
+    """Rows of a recording, by column: a million take 8 MB a column."""
+
+    lines: array  # numbers in the file
+    times_s: array  # seconds since the first row
+    links: dict[str, array]  # by field of Link
+
+    @classmethod
+    def none(cls, names: list[str]) -> "Rows":
+        """Return no rows yet, of links with these fields."""
+        return cls(array("L"), array("d"), {name: array("d") for name in names})
 
 
 @dataclass(frozen=True)
@@ -23,9 +49,11 @@ class Trace:
     length_s: float | None = None  # of the loop; None: the last row holds as long as the one before
     stagger_s: float = 0.0  # node n reads the trace n * stagger_s further on
     digest: str = field(init=False, repr=False)  # of the file: traces are equal where contents are
-    _starts_s: list[float] = field(init=False, repr=False, compare=False)
-    _links: list[Link] = field(init=False, repr=False, compare=False)
+    notes: tuple[str, ...] = field(init=False, repr=False, compare=False)  # what was changed of it
+    _starts_s: array = field(init=False, repr=False, compare=False)
+    _links: dict[str, array] = field(init=False, repr=False, compare=False)
     _loop_s: float = field(init=False, repr=False, compare=False)
+    _extremes: Extremes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_choice(("loop", "hold"), end=self.end)
@@ -33,16 +61,81 @@ class Trace:
         if self.length_s is not None:
             check_between(0, MOST_S, length_s=self.length_s)
         recording = read(self.path)
-        starts_s, links = self._parsed(recording.lines)
+        rows, notes = self._read(recording)
+        most = {name: max(values) for name, values in rows.links.items()}
+        extremes = Extremes(min(rows.links["rate_mbit"]), most.pop("rate_mbit"), **most)
         object.__setattr__(self, "digest", recording.digest)
-        object.__setattr__(self, "_starts_s", starts_s)
-        object.__setattr__(self, "_links", links)
-        object.__setattr__(self, "_loop_s", self._length_s(starts_s))
+        object.__setattr__(self, "notes", notes)
+        object.__setattr__(self, "_starts_s", rows.times_s)
+        object.__setattr__(self, "_links", rows.links)
+        object.__setattr__(self, "_loop_s", self._length_s(rows.times_s))
+        object.__setattr__(self, "_extremes", extremes)
 
-    def _parsed(self, lines: list[str]) -> tuple[list[float], list[Link]]:
-        return parse(self.path, lines)
+    def _read(self, recording: Recording) -> tuple[Rows, tuple[str, ...]]:
+        """Return the rows, and what was changed of them; ValueError names file, line and value."""
+        table = csv_table(recording, ",")
+        where, columns = f"{self.path}:{table.top}", table.header
+        known = set(columns) <= set(COLUMNS) and len(set(columns)) == len(columns)
+        if columns[:2] != list(COLUMNS[:2]) or not known:
+            optional = "".join(f"[,{column}]" for column in COLUMNS[2:])
+            got = ",".join(columns)
+            raise ValueError(
+                f"{where}: header must be time_s,rate_mbit{optional}, got {got!r}"
+                "; profile=columns reads tables with other columns"
+            )
+        rows = Rows.none(columns[1:])
+        for lines, texts in table.chunks():
+            rows.lines.extend(lines)
+            for name, values in [("time_s", rows.times_s), *rows.links.items()]:
+                chunk = plain_numbers(texts[name])
+                if chunk is None:
+                    cells = zip(lines, texts[name], strict=True)
+                    wheres = ((f"{self.path}:{line}: {name}", text) for line, text in cells)
+                    chunk = array("d", (number(text.strip(), where) for where, text in wheres))
+                values.extend(chunk)
+        if not rows.lines:
+            raise ValueError(f"{where}: must be followed by at least one row, got none")
+        self._check_times(rows)
+        self._check_links(rows)
+        times_s = rows.times_s
+        if times_s[0] != 0:
+            line = rows.lines[0]
+            raise ValueError(
+                f"{self.path}:{line}: time_s must be 0 in the first row, got {times_s[0]}"
+            )
+        if (place := first_not_later(times_s)) is not None:
+            raise ValueError(
+                f"{self.path}:{rows.lines[place]}: time_s must be above {times_s[place - 1]} "
+                f"(the row before), got {times_s[place]}"
+            )
+        return rows, ()
 
-    def _length_s(self, starts_s: list[float]) -> float:
+    def _check_times(self, rows: Rows) -> None:
+        """Refuse, with ValueError, the first time that no run can reach."""
+        if 0 <= min(rows.times_s) and max(rows.times_s) <= MOST_S:
+            return
+        for line, time_s in zip(rows.lines, rows.times_s, strict=True):
+            check_between(0, MOST_S, **{f"{self.path}:{line}: time_s": time_s})
+
+    def _check_links(self, rows: Rows) -> None:
+        """Refuse, with ValueError, the first row that no link can play."""
+        if _playable(rows.links):
+            return
+        for line, *values in zip(rows.lines, *rows.links.values(), strict=True):
+            link = Link(**dict(zip(rows.links, values, strict=True)))
+            try:
+                check_mbit(rate_mbit=link.rate_mbit)
+                check_path(*link[1:])
+            except ValueError as error:
+                name = str(error).partition(" ")[0]
+                hint = self._hint(name, getattr(link, name))
+                raise ValueError(f"{self.path}:{line}: {error}{hint}") from error
+
+    def _hint(self, name: str, value: float) -> str:
+        """Say what to write where a row's `value` of a field of Link is refused."""
+        return "; profile=columns reads recordings without a reading in some rows" * (value < 0)
+
+    def _length_s(self, starts_s: array) -> float:
         """Seconds of one loop of the trace; a single row holds forever, so any length will do."""
         last_s = starts_s[-1]
         if self.length_s is None:
@@ -60,60 +153,35 @@ class Trace:
         at_s = max(0.0, time_s) + node * self.stagger_s
         if self.end == "loop":
             at_s %= self._loop_s
-        return self._links[bisect_right(self._starts_s, at_s) - 1]
+        place = bisect_right(self._starts_s, at_s) - 1
+        return Link(**{name: values[place] for name, values in self._links.items()})
 
     def flows(self, time_s: float) -> int:
         return 0
 
     def extremes(self) -> Extremes:
-        return widest(Extremes(link.rate_mbit, *link) for link in set(self._links))
+        return self._extremes
 
 
-def parse(path: str, lines: list[str]) -> tuple[list[float], list[Link]]:
-    """When each row begins and what it says; ValueError names file, line, column and value."""
-    top = next((place for place, line in enumerate(lines) if line[:1] != "#"), len(lines))
-    columns = _columns(f"{path}:{top + 1}", lines[top] if top < len(lines) else "")
-    starts_s: list[float] = []
-    links = []
-    for place, line in enumerate(lines[top + 1 :], start=top + 2):
-        where = f"{path}:{place}"
-        time_s, link = _row(where, columns, line)
-        if not starts_s and time_s != 0:
-            raise ValueError(f"{where}: time_s must be 0 in the first row, got {time_s}")
-        if starts_s and time_s <= starts_s[-1]:
-            raise ValueError(
-                f"{where}: time_s must be above {starts_s[-1]} (the row before), got {time_s}"
-            )
-        starts_s.append(time_s)
-        links.append(link)
-    if not links:
-        raise ValueError(f"{path}:{len(lines)}: must be followed by at least one row, got none")
-    return starts_s, links
+def first_not_later(times_s: array) -> int | None:
+    """Find the first row whose time is not above that of the row before."""
+    if all(map(lt, times_s, times_s[1:])):
+        return None
+    return next(place for place in range(1, len(times_s)) if times_s[place] <= times_s[place - 1])
 
 
-def _columns(where: str, line: str) -> list[str]:
-    columns = [column.strip() for column in line.split(",")]
-    known = set(columns) <= set(COLUMNS) and len(set(columns)) == len(columns)
-    if columns[:2] != list(COLUMNS[:2]) or not known:
-        optional = "".join(f"[,{column}]" for column in COLUMNS[2:])
-        raise ValueError(f"{where}: header must be time_s,rate_mbit{optional}, got {line!r}")
-    return columns
-
-
-def _row(where: str, columns: list[str], line: str) -> tuple[float, Link]:
-    texts = line.split(",")
-    if len(texts) != len(columns):
-        raise ValueError(f"{where}: must have {len(columns)} values, as its header, got {line!r}")
-    values = {
-        column: number(text.strip(), f"{where}: {column}")
-        for column, text in zip(columns, texts, strict=True)
-    }
-    time_s = values.pop("time_s")
-    link = Link(**values)
-    try:
-        check_between(0, MOST_S, time_s=time_s)
-        check_mbit(rate_mbit=link.rate_mbit)
-        check_path(*link[1:])
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
-    return time_s, link
+def _playable(links: dict[str, array]) -> bool:
+    """Tell whether all links are within their limits, by whole columns."""
+    for name, values in links.items():
+        least, most = min(values), max(values)
+        if name == "rate_mbit":
+            good = 0 < least and most <= MOST_MBIT
+        elif name in ("loss", "reorder"):
+            good = 0 <= least and most < 1
+        else:
+            good = 0 <= least and most <= MOST_DELAY_MS
+        if not good:
+            return False
+    delays = links.get("delay_ms") or array("d", bytes(8 * len(links["rate_mbit"])))
+    jitters, reorders = links.get("jitter_ms", ()), links.get("reorder", ())
+    return all(map(le, jitters, delays)) and all(compress(delays, reorders))

@@ -1,0 +1,143 @@
+"""Times of a recording: seconds, epoch milliseconds, ISO 8601, times of day, own formats."""
+
+import re
+from array import array
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import compress, count, repeat
+from operator import add, lt, mul, sub
+
+from profiles.recordings import NUMBER
+from profiles.tables import plain_numbers
+
+DAY_S = 86_400
+EPOCH = 1e11  # more seconds than that are milliseconds or less since 1970
+TIME_OF_DAY = re.compile(r"\d\d:\d\d")
+SOME_DAY = "1970-01-01T"
+DATED = ("%d", "%j", "%x", "%c", "%G")  # of a format, what says a day
+PARTS = re.compile(r"(\d+|\D+)")
+
+
+class Times:
+    """Reads a column of times, whose form the first row decides, as seconds since that row."""
+
+    def __init__(
+        self, path: str, column: str, time_format: str | None = None, unit: float | None = None
+    ) -> None:
+        """`unit` is seconds of a number in the column; None: epoch milliseconds are recognized."""
+        self.column = column
+        self._path, self._format, self._unit = path, time_format, unit
+        self._numeric: bool | None = None  # None: no row was read yet
+        self._first: datetime | None = None
+        self._of_day = False
+        self._values = array("d")
+
+    @property
+    def are_local(self) -> bool:
+        """True for dates without a zone, which a change of the hour sets back."""
+        return self._first is not None and self._first.tzinfo is None
+
+    def extend(self, texts: Sequence[str], lines: Sequence[int]) -> None:
+        """Read more rows; ValueError names the line and the text of the first that is no time."""
+        if self._numeric is None:
+            self._choose(texts[0].strip(), self._where(lines[0]))
+        try:
+            self._values.extend(self._read(texts))
+        except (ValueError, TypeError):
+            for text, line in zip(texts, lines, strict=True):
+                self._require(text.strip(), self._where(line))
+            raise
+
+    def seconds(self) -> array:
+        """Return seconds since the first row; a time of day before the last is of the next day."""
+        unit = self._unit
+        if unit is None:
+            unit, first = 1.0, abs(self._values[0])
+            while self._first is None and first * unit >= EPOCH:
+                unit /= 1000
+        values = array("d", map(sub, self._values, repeat(self._values[0])))
+        if unit != 1:
+            values = array("d", map(mul, values, repeat(unit)))
+        if self._of_day:
+            nights = compress(count(1), map(lt, map(sub, values[1:], values), repeat(-DAY_S / 2)))
+            for place in list(nights):
+                values[place:] = array("d", map(add, values[place:], repeat(DAY_S)))
+        return values
+
+    def _where(self, line: int) -> str:
+        return f"{self._path}:{line}: {self.column}"
+
+    def _choose(self, text: str, where: str) -> None:
+        """Choose how to read a column that begins with `text`."""
+        self._numeric = self._format is None and bool(NUMBER.fullmatch(text))
+        if not self._numeric and self._unit is not None:
+            raise ValueError(f"{where} must be a number, as units.time_s is given, got {text!r}")
+        if self._format is not None:
+            self._of_day = not any(part in self._format for part in DATED)
+        else:
+            self._of_day = bool(TIME_OF_DAY.match(text))
+
+    def _read(self, texts: Sequence[str]) -> Iterator[float] | array:
+        """Read times as the first row's; ValueError or TypeError if one of them is another."""
+        if not self._numeric:
+            return self._dates(texts)
+        if (values := plain_numbers(texts)) is None:
+            raise ValueError("not all are numbers")
+        return values
+
+    def _dates(self, texts: Sequence[str]) -> Iterator[float]:
+        stripped: Iterator[str] = map(str.strip, texts)
+        if self._format is not None:
+            dates = map(datetime.strptime, stripped, repeat(self._format))
+        elif self._of_day:
+            dates = map(datetime.fromisoformat, map(add, repeat(SOME_DAY), stripped))
+        else:
+            dates = map(datetime.fromisoformat, stripped)
+        found = list(dates)
+        self._first = self._first or found[0]
+        return map(timedelta.total_seconds, map(sub, found, repeat(self._first)))
+
+    def _require(self, text: str, where: str) -> None:
+        """ValueError unless `text` is a time of the form of the first row."""
+        try:
+            list(self._read([text]))
+        except TypeError:
+            zone = "no time zone" if self.are_local else "a time zone"
+            raise ValueError(f"{where} must have {zone}, as the first row, got {text!r}") from None
+        except ValueError:
+            raise ValueError(f"{where} {self._wanted(text)}") from None
+
+    def _wanted(self, text: str) -> str:
+        if self._format is not None:
+            return f"must be a time as time_format={self._format!r} says, got {text!r}"
+        if self._numeric:
+            return f"must be a number, got {text!r}"
+        said = "must be seconds, or a time such as 2026-02-03T10:00:00.5+01:00 or 10:00:00.5"
+        return f"{said}, got {text!r}; others need time_format, such as {format_of(text)!r}"
+
+
+def format_of(text: str) -> str:
+    """Guess the strptime format of a date and time; an example for what is none."""
+    parts = PARTS.findall(text)
+    numbers = parts[::2]
+    if len(numbers) in (6, 7) and all(number.isdigit() for number in numbers):
+        day_first = [*"dmY"] if len(numbers[2]) == 4 else [*"Ymd"]
+        named = [f"%{letter}" for letter in [*day_first, *"HMSf"]]
+        parts[::2] = named[: len(numbers)]
+        return "".join(parts)
+    return "%d/%m/%Y %H:%M:%S"
+
+
+def check_format(time_format: str) -> None:
+    """Refuse, with ValueError, a `time_format` that datetime.strptime does not know."""
+    try:
+        some_day = datetime(2000, 1, 2, 3, 4, 5, tzinfo=UTC)
+        datetime.strptime(some_day.strftime(time_format), time_format)
+        good = "%" in time_format
+    except (ValueError, TypeError, re.error):
+        good = False
+    if not good:
+        raise ValueError(
+            "time_format must be in the words of Python's strptime, "
+            f"such as '%d/%m/%Y %H:%M:%S.%f', got {time_format!r}"
+        )
