@@ -19,6 +19,7 @@ from harness.endings import in_turn
 from harness.help import shown
 from harness.runner import run
 from harness.validation import check_folder, checked
+from profiles import recordings
 
 if TYPE_CHECKING:
     from harness.plan import Plan
@@ -154,6 +155,9 @@ def _perform(found: Described) -> int:
             log.warning(
                 "`python -m harness.doctor network=%s` says what to do", reason.split(":")[0]
             )
+    parts = [settings.build(part) for settings in found.runs for part in ("profile", "network")]
+    for note in recordings.notes(*parts):
+        log.warning(note)
     planned = [settings for settings in found.runs if settings["plan"]]
     if planned:
         _plan(planned)

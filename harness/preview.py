@@ -19,6 +19,7 @@ from harness.config.refused import in_a_line
 from harness.config.scales import chosen
 from harness.config.settings import BadSetting, Settings
 from harness.reporting.figures.conditions import NodeConditions, conditions, names
+from profiles import recordings
 from profiles.base import Profile
 
 MOST_S = 100_000  # a day and some; random profiles are drawn up to there
@@ -65,6 +66,8 @@ def preview(wanted: argparse.Namespace) -> None:
         raise BadSetting(f"{told}, got {out}: {error.strerror}") from error
     print(out)
     print(table(seen, int(flows.max())))
+    for note in recordings.notes(profile):
+        print(note)
 
 
 def composed(overrides: Sequence[str]) -> tuple[Settings, str]:

@@ -21,6 +21,7 @@ from harness.around.settings import OWN, SHARED, composed
 from harness.config.settings import BadSetting
 from harness.endings import in_turn
 from harness.runner import run
+from profiles import recordings
 
 PROGRAM = "harness.around.supervise"
 log = logging.getLogger("harness")
@@ -67,7 +68,10 @@ def main() -> int:
             print(_help())
             return 0
         do = partial(run.supervised, show=Echo, program=PROGRAM, variables={})
-        return in_turn(composed(arguments), partial(run.done_once, do=do, alone=True))
+        runs = composed(arguments)
+        for note in recordings.notes(*(settings.build("profile") for settings in runs)):
+            print(note)
+        return in_turn(runs, partial(run.done_once, do=do, alone=True))
     except BadSetting as error:
         print(f"around: {error}", file=sys.stderr)
         return 1

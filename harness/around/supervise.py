@@ -27,6 +27,7 @@ from harness.runner.first_process import (
     require_played,
 )
 from harness.runner.pauses import Pauses
+from profiles import recordings
 
 LOOK_S = 1.0  # between looks at the nodes' interfaces and processes
 QUIET_S = 0.05  # without a byte on any link: what proved them has left
@@ -38,6 +39,7 @@ def supervise(run_dir: Path) -> None:
     clock, events = Clock(run.emulation.dilation), Events(run_dir)
     with run.network.up(run.nodes, run.profile, clock.dilation) as network:
         told = {"seed": run.seed, "dilation": clock.dilation, "folder": str(Path.cwd())}
+        told["recordings"] = recordings.notes(run.profile, run.network)
         proof = prove(network, run_dir, told)
         events.append("network_up", nodes=run.nodes)
         _wait_until_quiet(network)

@@ -27,6 +27,7 @@ from harness.runner.first_process import (
     require_played,
 )
 from harness.runner.pauses import Pauses, processes
+from profiles import recordings
 
 
 def supervise(run_dir: Path) -> None:
@@ -39,6 +40,7 @@ def supervise(run_dir: Path) -> None:
     with run.network.up(run.nodes, run.profile, clock.dilation) as network:
         _require_same(settings, run, network)
         told = {"seed": run.seed, "dilation": clock.dilation, "forms": forms.told(run)}
+        told["recordings"] = recordings.notes(run.profile, run.network)
         proof = prove(network, run_dir, told)
         Table(run_dir, "collectives.csv").header()
         events.append("network_up", nodes=run.nodes)

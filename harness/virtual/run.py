@@ -21,6 +21,7 @@ from harness.virtual.crew import virtual
 from harness.virtual.curve import Curve, Kept, find, is_apart, key_of
 from harness.virtual.network import Simulated
 from harness.virtual.ranks import Ended, WorkerError
+from profiles import recordings
 
 Tell = Callable[[], None]
 
@@ -45,6 +46,7 @@ def _simulate(run_dir: Path, run: Run, network: Simulated, events: Events, tell:
     costs = network.costs(run.profile, run.nodes, sharing, dilation, run.network_seed)
     found = {**environment.describe(), "seed": run.seed, "dilation": dilation}
     found |= {"network": network.describe(costs, dilation), "proof": {}}
+    found["recordings"] = recordings.notes(run.profile, network)
     with _curve(run_dir, run) as (curve, keep):
         of_curve = {"curve": curve.told()} if curve else {}
         found |= {"forms": forms.told(run), **of_curve}

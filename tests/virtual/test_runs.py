@@ -42,6 +42,21 @@ def test_a_run_directory_holds_what_a_real_one_does(run):
         assert (run / "checkpoint" / name).stat().st_size > 0
 
 
+def test_rates_raised_to_the_floor_are_announced_and_recorded(tmp_path):
+    (tmp_path / "trace").write_text("0 5\n1 0.3\n2 6\n3 -\n4 0.2\n")
+    recording = ("profile=cooked", f"profile.path={tmp_path}/trace", "profile.floor_mbit=0.5")
+    said = [
+        f"{tmp_path}/trace: 40 % of the samples were below 0.5 Mbit/s and play at it (floor_mbit)",
+        f"{tmp_path}/trace: 20 % of the samples had no reading (no_reading=hold)",
+    ]
+    recording += ("profile.no_reading=hold",)
+    asked = ("network=simulated", "model=convnet", "dataset=digits", "workers=2", "steps=1")
+    done = harness(*asked, *recording, "emulation.compute=replay", results=tmp_path / "results")
+    assert done.stdout.splitlines()[:2] == said
+    [found] = runs(tmp_path / "results")
+    assert json.loads((found / "environment.json").read_text())["recordings"] == said
+
+
 def test_the_arithmetic_of_the_steps(run):
     steps = pd.read_csv(run / "steps.csv")
     for _, rows in steps.groupby("rank"):
