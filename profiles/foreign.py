@@ -84,6 +84,8 @@ class Recorded(Trace, ABC):
         rows = self._in_order(rows, source)
         self._check_times(rows)
         rows, holes = self._without_holes(rows, source)
+        if source.times is None:
+            notes += (f"{self.path}: has no times: a row every {source.spacing_s:g} s",)
         instead = f"(no_reading={self.no_reading})"
         if missing:
             said = f"{share(missing, total)} of the samples had no reading {instead}"
@@ -234,6 +236,8 @@ class Columns(Recorded):
                     f"spacing_s must be null where columns.time_s is a column, got {self.spacing_s}"
                     "; write columns.time_s=null to leave times unread"
                 )
+            time = None
+        if time not in table.header and set(table.header) <= {*columns.values(), *self.where}:
             time = None
         for name in (*filter(None, [time]), *columns.values(), *self.where):
             if table.header.count(name) != 1:

@@ -7,7 +7,7 @@ library reads all rows; Python looks at single rows only where one may have to b
 import csv
 import io
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from typing import NamedTuple
@@ -23,7 +23,7 @@ class Chunk(NamedTuple):
     """Some of the rows: the numbers of their lines, and texts by column."""
 
     lines: Sequence[int]
-    texts: dict[str, Sequence[str]]
+    texts: Mapping[str, Sequence[str]]
 
 
 @dataclass

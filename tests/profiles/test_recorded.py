@@ -70,10 +70,13 @@ def test_a_format_of_ones_own_can_be_said(
 
 
 def test_a_table_may_have_no_times(tmp_path: Path) -> None:
-    for columns in ({"rate_mbit": "mbps"}, {"time_s": None, "rate_mbit": "mbps"}):
-        profile = table(tmp_path, "mbps\n10\n20\n30\n", columns=columns)
-        assert played(profile, 0.9, 1.1, 2.1) == [10, 20, 30]
     columns = {"time_s": "time_s", "rate_mbit": "mbps"}  # as conf/profile/columns.yaml has it
+    for named in ({"rate_mbit": "mbps"}, {"time_s": None, "rate_mbit": "mbps"}, columns):
+        profile = table(tmp_path, "mbps\n10\n20\n30\n", columns=named)
+        assert played(profile, 0.9, 1.1, 2.1) == [10, 20, 30]
+        assert notes(profile) == [f"{profile.path}: has no times: a row every 1 s"]
+    with pytest.raises(ValueError, match=r"csv:1: must have one column 'time_s'.*spacing_s"):
+        table(tmp_path, "at,mbps\n0,10\n", columns=columns)
     profile = table(tmp_path, "mbps\n10\n20\n30\n", columns=columns, spacing_s=0.25)
     assert played(profile, 0.2, 0.3, 0.6) == [10, 20, 30]
 
