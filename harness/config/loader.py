@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf, flag_override
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.config.search_path import readable
+from harness.config.typed import is_section
 
 Embedded = tuple[str | None, str | None, bool]  # a file, where its content goes, if it is the first
 
@@ -118,7 +119,7 @@ def _open_mappings(config: DictConfig) -> None:
     ]
     while waiting:
         section, of_part = waiting.pop()
-        is_part = "_target_" in section
+        is_part = is_section(section)
         if of_part:
             OmegaConf.set_struct(section, is_part)
         of_part = of_part or is_part
