@@ -115,9 +115,10 @@ def _lead(found: Lead) -> str:
 
 
 def _seconds(times: Times) -> str:
-    found = statistics.interval(pd.Series(times))
-    ends = "" if math.isnan(found.low) else f" ({found.low:.3g} to {found.high:.3g})"
-    return f"{found.mean:.3g} s{ends}"
+    """`11 s (9.5 to 12.5, 6 seeds)`."""
+    mean, low, high = statistics.interval(pd.Series(times))
+    ends = "" if math.isnan(low) else f"{low:.3g} to {high:.3g}, "
+    return f"{mean:.3g} s ({ends}{len(times)} seed{'s' * (len(times) > 1)})"
 
 
 def _time(time_s: float) -> str:

@@ -12,7 +12,7 @@ from harness.report import Comparison, compare, draw
 from harness.reporting import claims
 from harness.reporting.analysis import agreement, load, metrics, proof
 from harness.reporting.analysis.comparison import NO_BASELINE
-from harness.reporting.analysis.decision import arranged, decide
+from harness.reporting.analysis.decision import arranged, compared, decide
 from harness.reporting.claims import published
 from harness.reporting.figures.theme import Figure, NothingToDraw
 from harness.reproduce.paper import Paper
@@ -104,7 +104,7 @@ def _compared(table: pd.DataFrame) -> pd.DataFrame:
         of_setting = {name: rows[name].iloc[0] for name in OF_A_SETTING}
         baseline = metrics.baseline_of(rows) or NO_BASELINE
         decided = decide(rows, rows.target.iloc[0], baseline)
-        in_order = arranged(metrics.compare(rows), decided)
+        in_order = arranged(metrics.compare(compared(rows)), decided)
         found.append(_in_front(in_order.assign(**of_setting)))
     return pd.concat(found, ignore_index=True)
 

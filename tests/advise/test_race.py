@@ -131,6 +131,7 @@ def test_a_report_of_the_same_runs_says_the_same():
     assert [each.method for each in reported] == [found.first, *found.leads]
     assert found.leads["b"][:3] == pytest.approx(reported[1].over_first[:3])
     told = f"{reported[0].time_s.mean:.3g} s ({reported[0].time_s.low:.3g} to "
+    assert ", 3 seeds)" in sentences(found, times, "accuracy 0.8", "b", {})[0]
     assert told in sentences(found, times, "accuracy 0.8", "b", {})[0]
 
 

@@ -127,6 +127,18 @@ def test_an_order_is_that_of_packets_or_says_who_is_swapped(tmp_path):
     assert found.kendall["time to target"] == pytest.approx(0)
 
 
+def test_an_order_is_of_the_seeds_that_all_methods_have():
+    # On every seed allreduce is first in both; its seed 5 alone is slow enough to turn its mean.
+    step_s = {"allreduce": {0: 1.0, 1: 1.1, 2: 1.2, 5: 99.0}, "topk_0.1": {0: 2.0, 1: 2.1, 2: 2.2}}
+    kept = pd.DataFrame(
+        {"virtual": "v", "condition": "static", "workers": 4, "method": method, "seed": seed,
+         "network_seed": seed, "real_s": value, "virtual_s": 1.0 if seed == 5 else value}
+        for method, of_seeds in step_s.items() for seed, value in of_seeds.items()
+    )  # fmt: skip
+    [found] = agreement.orders(kept).itertuples()
+    assert (found.methods, found.kendall, found.swapped) == (2, 1.0, "")
+
+
 def test_an_order_of_kept_pairs_is_of_each_experiment_alone():
     kept = pd.read_csv("results/reference/acp_sgd/agreement.csv")
     found = agreement.orders(kept)

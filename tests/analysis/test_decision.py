@@ -1,6 +1,7 @@
 """Who is first: laws over random results, and what is said of results whose answer is known."""
 
 import math
+import re
 from typing import Any
 
 import pandas as pd
@@ -9,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.reporting.analysis import metrics
-from harness.reporting.analysis.decision import Decision, arranged, decide, sentences
+from harness.reporting.analysis.decision import (
+    MOST_NAMED,
+    Decision,
+    arranged,
+    compared,
+    decide,
+    sentences,
+)
 from harness.reporting.figures.decision import time_to_target
 from harness.reporting.figures.theme import NothingToDraw
 from tests.claims.tables import row
@@ -56,21 +64,29 @@ def reaches(runs: list[tuple[float, bool, float]]) -> float:
 def test_who_never_reaches_the_target_is_never_above_who_does(results) -> None:
     measured = of(results)
     found = decide(measured, GOAL, "allreduce")
-    shares = [reaches(results[each.method]) for each in found.standings]
     if not found.decides:  # nothing was evaluated
         assert measured.final.isna().all() and not found.ranked
         return
+    complete = {name: runs for name, runs in results.items() if len(runs) >= found.seeds}
+    assert [one.method for one in found.choices] == [
+        one.method for one in found.standings if one.method in complete
+    ]
+    shares = [reaches(results[one.method][: found.seeds]) for one in found.choices]
     assert shares == sorted(shares, reverse=True)
-    table = arranged(metrics.compare(measured, "allreduce"), found)
-    assert table.method.tolist() == [each.method for each in found.standings]
-    ranked = [each.method for each in found.ranked]
-    assert ranked == [each.method for each in found.standings if reaches(results[each.method]) == 1]
-    times = [each.time_s.mean for each in found.ranked]
+    table = arranged(metrics.compare(compared(measured), "allreduce"), found)
+    assert table.method.tolist() == [one.method for one in found.standings]
+    ranked = [one.method for one in found.ranked]
+    assert set(ranked) == {m for m, runs in complete.items() if reaches(runs[: found.seeds]) == 1}
+    times = [one.time_s.mean for one in found.ranked]
     assert times == sorted(times) and all(map(math.isfinite, times))
     assert table.place.dropna().tolist() == list(range(1, len(ranked) + 1))
+    assert set(table.seeds[table.place.notna()]) <= {found.seeds}
     first, *rest = sentences(found)
-    always = [method for method, runs in results.items() if reaches(runs) == 1]
-    assert first.startswith(f"{ranked[0]} reaches" if always else "No method reaches accuracy 0.9")
+    start = f"{ranked[0]} reaches accuracy 0.9 " if ranked else "No (complete )?method reaches"
+    assert re.match(start, first)
+    for method, runs in results.items():
+        if len(runs) < found.of_seeds and len(results) <= MOST_NAMED:
+            assert f"{method} ({len(runs)} of {found.of_seeds} seeds)" in first
     for method, runs in results.items():
         if 0 < reaches(runs) < 1:
             assert any(line.startswith(f"{method} reaches it in") for line in rest)
@@ -91,21 +107,79 @@ def test_the_first_figure_has_the_order_of_the_decision_and_opens_what_is_a_boun
     assert list(shown.values()) == sorted(shown.values()) and axes.yaxis_inverted()
     arrows = {each.xy[1] for each in axes.texts if each.get_text() == "→"}
     assert arrows == {shown[each.method] for each in found.standings if not each.always}
+    words = [each.get_text() for each in axes.texts if "incomplete" in each.get_text()]
+    assert len(words) <= sum(not one.complete for one in found.standings)
     assert axes.get_xscale() == "log" or axes.get_xlim()[0] == 0
 
 
 def test_the_first_sentence_has_the_winner_its_lead_and_the_interval() -> None:
     found = decided(
-        rows("allreduce", 20.0, 22.0, 24.0), rows("topk_0.1", 10.0, 11.0, 12.0), rows("pace", NAN)
+        rows("allreduce", 20.0, 22.0, 24.0),
+        rows("topk_0.1", 10.0, 11.0, 12.0),
+        rows("pace", *3 * [NAN]),
     )
     first, *rest = sentences(found)
     _, low, high = metrics.interval(pd.Series([10.0, 11.0, 12.0]))
     assert low < 11 < high
     assert first == (
-        f"topk_0.1 reaches accuracy 0.9 first, after 11 s ({low:.3g} to {high:.3g}); "
+        f"topk_0.1 reaches accuracy 0.9 first, after 11 s ({low:.3g} to {high:.3g}, 3 seeds); "
         "allreduce takes 2.00 times as long (2.00 to 2.00, 3 pairs of runs)."
     )
     assert rest == ["Never: pace."]
+
+
+def seeds_of(method: str, *seeds: int, time_s: float = 10.0, **known: Any) -> list[dict[str, Any]]:
+    """Runs of these seeds; a higher seed is harder for every method."""
+    return [row("by_hand", method, n, time_to_target_s=time_s + n) | known for n in seeds]
+
+
+SIX = range(6)
+
+
+@pytest.mark.parametrize(
+    ("others", "compared_seeds", "incomplete"),
+    [
+        ([seeds_of("topk_0.1", 0, time_s=1.0)], 6, "topk_0.1 (1 of 6 seeds)"),
+        ([seeds_of("topk_0.1", 0, 1, time_s=1.0)], 6, "topk_0.1 (2 of 6 seeds)"),
+        ([seeds_of("topk_0.1", 9, time_s=1.0)], 6, "topk_0.1 (1 of 7 seeds)"),
+        ([seeds_of("topk_0.1", *range(5), time_s=60.0)], 5, "topk_0.1 (5 of 6 seeds)"),
+        ([seeds_of("oracle", 3, time_s=1.0)], 6, "oracle (1 of 6 seeds)"),
+    ],
+)
+def test_only_seeds_that_all_have_are_compared(others, compared_seeds, incomplete) -> None:
+    found = decided(seeds_of("allreduce", *SIX, time_s=40.0), seeds_of("pace", *SIX), *others)
+    first = sentences(found)[0]
+    assert first.startswith("pace reaches accuracy 0.9 first, after")
+    assert f", {compared_seeds} seeds)" in first and incomplete in first
+    assert {one.runs for one in found.ranked} == {compared_seeds}
+    assert all(one.over_first.seeds == compared_seeds for one in found.ranked[1:])
+
+
+def test_an_incomplete_method_is_held_against_the_first_where_both_ran() -> None:
+    found = decided(
+        seeds_of("allreduce", *SIX), seeds_of("pace", *SIX, time_s=5.0),
+        seeds_of("qsgd", 0, 1, time_s=10.0),
+    )  # fmt: skip
+    assert "qsgd, incomplete, takes 1.92 times as long" in " ".join(sentences(found))
+    (axes,) = time_to_target(found).axes
+    assert [each.get_text() for each in axes.texts if "incomplete: 2 seeds" in each.get_text()]
+    hollow = [bar.get_facecolor()[3] == 0 for bar in axes.patches]
+    assert hollow == [False, False, True]
+
+
+def test_easy_seeds_that_others_lack_make_nobody_first() -> None:
+    # pace is slower on every seed, but ran the easy ones alone: its mean is the lower one.
+    found = decided(seeds_of("allreduce", *SIX), seeds_of("pace", 0, 1, time_s=11.0))
+    assert sentences(found)[0].startswith("allreduce reaches accuracy 0.9 first, after 10.5 s")
+    apart = decided(seeds_of("allreduce", 0, 1), seeds_of("pace", 2, 3))
+    assert not apart.ranked and sentences(apart)[0].startswith("No two methods have a seed in")
+
+
+def test_a_miss_on_a_seed_that_is_not_compared_is_said() -> None:
+    missed = seeds_of("allreduce", 5, reached=False)
+    found = decided([*seeds_of("allreduce", *range(5)), *missed], seeds_of("pace", *range(5)))
+    assert {one.method for one in found.ranked} == {"allreduce", "pace"}
+    assert "allreduce reaches it in 5 of 6 runs." in sentences(found)
 
 
 def test_a_lead_within_chance_is_undecided_and_one_pair_has_no_interval() -> None:
@@ -113,7 +187,7 @@ def test_a_lead_within_chance_is_undecided_and_one_pair_has_no_interval() -> Non
     assert "which of the two is sooner is undecided" in sentences(near)[0]
     alone = decided(rows("allreduce", 20.0), rows("topk_0.1", 10.0))
     assert sentences(alone) == [
-        "topk_0.1 reaches accuracy 0.9 first, after 10 s; "
+        "topk_0.1 reaches accuracy 0.9 first, after 10 s (1 seed); "
         "allreduce takes 2.00 times as long (one pair of runs: no interval)."
     ]
 
@@ -127,7 +201,7 @@ def test_who_reaches_it_and_diverges_has_not_reached_it() -> None:
     found = decided(rows("allreduce", 20.0), rows("pace", 1.0, diverged=True, final=NAN))
     assert [each.method for each in found.ranked] == ["allreduce"]
     assert sentences(found) == [
-        "allreduce reaches accuracy 0.9 first, after 20 s; no other method reaches it.",
+        "allreduce reaches accuracy 0.9 first, after 20 s (1 seed); no other method reaches it.",
         "Never: pace (diverged).",
     ]
 
@@ -155,7 +229,9 @@ def test_an_oracle_is_no_choice_however_fast_it_is() -> None:
     found = decided(rows("allreduce", 20.0), rows("pace", 10.0), rows("oracle", 5.0))
     assert [each.method for each in found.standings] == ["pace", "allreduce", "oracle"]
     assert [each.method for each in found.ranked] == ["pace", "allreduce"]
-    assert sentences(found)[-1] == "oracle knows the profile, and is no choice; it takes 5 s."
+    assert (
+        sentences(found)[-1] == "oracle knows the profile, and is no choice; it takes 5 s (1 seed)."
+    )
     (axes,) = time_to_target(found).axes
     assert [each.get_text() for each in axes.get_yticklabels()] == ["pace", "allreduce"]
 

@@ -1,9 +1,12 @@
 """Ratios of methods, paired by seed, on rows whose answer is known."""
 
+from itertools import combinations
 from math import inf, isnan, nan
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harness.reporting.analysis import load, metrics, ratios
 from tests import records_by_hand as by_hand
@@ -78,6 +81,37 @@ def test_competitors_are_stopped_when_the_leader_has_its_best(tmp_path):
     assert found.best["slow", 1] == 0.61 and found.best_s["slow", 1] == 10
     assert isnan(found.best["slower", 0])
     assert table[table.method == "slow"].best.tolist() == [0.9, 0.91]
+
+
+SEEDS = st.dictionaries(
+    st.sampled_from("abcde"), st.sets(st.integers(0, 5), min_size=1), min_size=1
+)
+
+
+@given(SEEDS)
+def test_a_block_has_every_seed_of_each_of_its_methods(seeds):
+    table = pd.DataFrame(
+        row("by_hand", method, seed) for method, those in seeds.items() for seed in those
+    )
+    block = ratios.seed_block(table)
+    assert block.of == len(set().union(*seeds.values()))
+    kept = block.rows(table)
+    assert len(kept) == len(block.methods) * len(block.pairs)
+    shared = max((len(seeds[a] & seeds[b]) for a, b in combinations(seeds, 2)), default=0)
+    if len(seeds) > 1:
+        assert len(block.methods) > 1 and 3 * len(block.pairs) >= 2 * shared
+    for method in set(seeds) - block.methods:
+        assert not block.pairs <= {(seed, seed) for seed in seeds[method]}
+
+
+def test_scaling_compares_the_seeds_that_all_numbers_of_workers_have():
+    runs = {2: {0: 20.0, 1: 90.0}, 4: {0: 40.0}, 8: {0: 60.0, 2: 1.0}}
+    table = pd.DataFrame(
+        row("by_hand", "a", seed, workers=n, throughput=x, conditions={"workers": n})
+        for n, of_seeds in runs.items()
+        for seed, x in of_seeds.items()
+    )
+    assert ratios.scaling(table).throughput.tolist() == [20, 40, 60]
 
 
 def test_scaling_is_held_against_the_fewest_workers():

@@ -41,7 +41,7 @@ def test_report_of_a_sweep_from_the_command_line(tmp_path):
     assert drawn(out) == FIGURES
     first, *_, last = told.stdout.splitlines()
     assert first.startswith(
-        "dc2_da2 reaches accuracy 0.8 first, after 2.5 s (2.5 to 2.5); topk_0.1 "
+        "dc2_da2 reaches accuracy 0.8 first, after 2.5 s (2.5 to 2.5, 2 seeds); topk_0.1 "
     )
     assert (
         last == "allreduce, the baseline, takes 4.00 times as long (4.00 to 4.00, 2 pairs of runs)."
@@ -217,7 +217,9 @@ def test_the_decision_is_without_a_damaged_run_and_says_so(tmp_path):
     told = completed([sys.executable, "-m", "harness.report", str(folder)], 120)
     assert told.returncode == 1, told.stderr
     first, left_out, *rest = told.stdout.splitlines()
-    assert first.startswith("topk_0.1 reaches accuracy 0.8 first, after 5 s (5 to 5); allreduce ")
+    assert first.startswith(
+        "topk_0.1 reaches accuracy 0.8 first, after 5 s (5 to 5, 2 seeds); allreduce "
+    )
     assert left_out == "3 of 7 runs are left out of averages and figures:"
     assert "dc2_da2 seed 0 (dc2_da2-0)" in told.stdout and "(foreign)" in told.stdout
     page = (folder / "report" / "index.html").read_text()

@@ -70,6 +70,20 @@ def test_seeds_without_a_pair_decide_nothing():
     assert claim.reason == "no seed with final of topk_0.1 and allreduce in sweep"
 
 
+def test_means_are_of_the_seeds_that_all_methods_have():
+    # Seed 2 is the easy one: with it the mean of allreduce alone would be the largest.
+    rows = [row("sweep", "topk_0.1", seed, throughput=60.0) for seed in (0, 1)]
+    rows += [row("sweep", "allreduce", n, throughput=v) for n, v in enumerate((50.0, 50.0, 99.0))]
+
+    def decide(runs):
+        group = runs.of("sweep")
+        means = group.mean("throughput", "topk_0.1", "allreduce")
+        return Found(True, f"{group.best('throughput', *means)} {means['allreduce']:g}")
+
+    (claim,) = paper(decide).judge(table(*rows), "packets", "laptop")
+    assert claim.measured == "topk_0.1 50"
+
+
 def test_without_a_baseline_there_is_no_speed_up_to_judge():
     rows = [each for each in sweep() if each["method"] != "allreduce"]
     (claim,) = paper(lambda runs: runs.of("sweep").mean("speedup", "topk_0.1")).judge(

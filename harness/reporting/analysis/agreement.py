@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.stats import kendalltau
 
 from controllers.base import Column
-from harness.reporting.analysis import load, metrics, timeseries
+from harness.reporting.analysis import load, metrics, ratios, timeseries
 
 OF_NO_RESULT = ("network", "results", "rerun", "report", "tracker")
 SHAPE = ("left", "access", "sites", "site_delays_ms", "flows_between")  # of a network
@@ -127,15 +127,22 @@ ORDERED_BY |= {"time to target": ("real_to_target_s", "virtual_to_target_s")}
 
 
 def orders(pairs: pd.DataFrame) -> pd.DataFrame:
-    """An `Order` for each network and measure that two methods or more have."""
-    told = pairs if "experiment" in pairs else pairs.assign(experiment="")
+    """Return an `Order` for each network and measure, by the seeds that its methods share.
+
+    Incomplete methods are left out, and a measure that fewer than two methods have has no row.
+    """
+    known = pairs if "experiment" in pairs else pairs.assign(experiment="")
     found = []
-    each: Any = told.groupby(["experiment", "virtual", "condition", "workers"], sort=False)
-    for of, rows in each:
+    groups: Any = known.groupby(["experiment", "virtual", "condition", "workers"], sort=False)
+    for of, rows in groups:
         for by, names in ORDERED_BY.items():
-            if set(names) <= set(rows):  # kept tables are older than times to the target
-                means = rows.groupby("method", sort=False)[list(names)].mean().dropna()
-                if len(means) > 1:
+            if not set(names) <= set(rows):  # kept tables are older than times to the target
+                continue
+            measured = rows.dropna(subset=list(names))
+            if measured.method.nunique() > 1:
+                compared = ratios.seed_block(measured).rows(measured)
+                means = compared.groupby("method", sort=False)[list(names)].mean()
+                if len(means):
                     found.append(Order._make((*of, by, *_order(means))))
     return pd.DataFrame(found, columns=list(Order._fields))
 

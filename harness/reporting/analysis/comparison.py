@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from harness.reporting.analysis import load, metrics, proof
-from harness.reporting.analysis.decision import Decision, arranged, decide
+from harness.reporting.analysis.decision import Decision, arranged, compared, decide
 
 NO_BASELINE = "no compression"  # what it is called where there is none
 
@@ -20,13 +20,13 @@ class Comparison(NamedTuple):
     steps: dict[str, pd.DataFrame]  # by path of the run
     evaluations: dict[str, pd.DataFrame]
     measured: pd.DataFrame  # `metrics.row` of each
-    table: pd.DataFrame  # `metrics.compare`, in the order of the decision
+    table: pd.DataFrame  # `metrics.compare` of compared seeds, in the order of the decision
     proofs: pd.DataFrame  # rows of `proof.Proof`
     decision: Decision
 
 
 def compare(runs: pd.DataFrame, baseline: str | None = None) -> Comparison:
-    """Reads and measures `runs`, rows of `load.runs` that count and share one setting.
+    """Read and measure `runs`, rows of `load.runs` that count and share one setting.
 
     The baseline is the method that is dense by its settings, unless another is asked for.
     """
@@ -40,7 +40,7 @@ def compare(runs: pd.DataFrame, baseline: str | None = None) -> Comparison:
     name = f"{first.experiment}-{first.setting}"
     baseline = baseline or metrics.baseline_of(measured) or NO_BASELINE
     decision = decide(measured, first.target, baseline)
-    table = arranged(metrics.compare(measured, baseline), decision)
+    table = arranged(metrics.compare(compared(measured), baseline), decision)
     return Comparison(
         _title(first), name, baseline, runs, steps, evaluations, measured, table,
         proof.of_runs(runs), decision,
@@ -100,6 +100,12 @@ def notes(comparison: Comparison) -> list[str]:
     censored = measured[~measured.reached & measured.time_to_target_s.notna()]
     if len(censored):
         said.append(">: target not reached before the run ended, in how many runs of how many")
+    for one in comparison.decision.standings:
+        if not one.complete:
+            said.append(
+                f"{one.method}: {one.runs} of {comparison.decision.of_seeds} seeds, so its means "
+                "are of other seeds than those of the others, and it has no place"
+            )
     for row in table[table.diverged > 0].itertuples():
         said.append(
             f"{row.method}: {row.diverged} of {row.seeds} runs diverged, which never reach a target"

@@ -4,6 +4,9 @@ A method reaches the target where each of its runs does. One that does in some r
 as have those that never do: what they took is at least the time of their runs. A run that reached
 it and diverged afterwards has not reached it. An oracle knows what no method can know, so it is
 told apart and has no place.
+
+Only seeds that all ranked methods have are compared. A method without some of them (its sweep is
+half done, or a run failed) is incomplete and has no place.
 """
 
 from collections.abc import Sequence
@@ -11,9 +14,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from harness.reporting.analysis import metrics, ratios, statistics
+from harness.reporting.analysis import load, metrics, ratios, statistics
 from harness.reporting.analysis.grid import figure
-from harness.reporting.analysis.ratios import Ratio
+from harness.reporting.analysis.ratios import Ratio, SeedBlock
 from harness.reporting.analysis.regret import ORACLE
 from harness.reporting.analysis.statistics import Interval
 
@@ -28,7 +31,10 @@ class MethodStanding(NamedTuple):
     place: int | None  # 1 is first; None where it is not ranked
     time_s: Interval  # to the target; a bound without interval where a run did not reach it
     reached: int  # runs that reached the target and did not diverge
-    runs: int
+    runs: int  # of the compared seeds; of all its seeds where it is incomplete
+    reached_of_all: int  # likewise, of the runs of all its seeds
+    seeds: int  # pairs of seeds that it has
+    complete: bool  # it has all seeds that are compared
     diverged: int
     final: float  # quality at the end, mean over runs
     over_first: Ratio | None  # its time over the first's, run by run of one seed
@@ -41,6 +47,7 @@ class MethodStanding(NamedTuple):
 
     @property
     def never(self) -> bool:
+        """No run reached the target."""
         return self.reached == 0
 
 
@@ -50,6 +57,8 @@ class Decision(NamedTuple):
     metric: str  # "" where nothing was evaluated
     target: float | None
     baseline: str
+    seeds: int  # pairs of seeds that are compared
+    of_seeds: int  # pairs that any method has
     standings: tuple[MethodStanding, ...]
 
     @property
@@ -58,77 +67,118 @@ class Decision(NamedTuple):
         return [each for each in self.standings if each.place is not None]
 
     @property
+    def choices(self) -> list[MethodStanding]:
+        """Return the methods that are compared: complete ones but oracles."""
+        return [each for each in self.standings if each.complete and not each.oracle]
+
+    @property
     def decides(self) -> bool:
         """There is a target, and evaluations to hold against it."""
         return self.target is not None and self.metric != ""
 
 
 def decide(measured: pd.DataFrame, target: float | None, baseline: str) -> Decision:
-    """Who reaches `target` first; `measured` has a `RunMetrics` per row, all of one setting.
+    """Rank methods by when they reach `target`.
 
-    Without a target nothing is ranked, and the baseline comes first.
+    `measured` has a `RunMetrics` per row, all of one setting. Without a target nothing is
+    ranked, and the baseline comes first.
     """
     known = measured.final.notna().any()
     metric = str(measured.metric.iloc[0]) if known else ""
     aimed = None if target is None or pd.isna(target) else float(target)
     met = measured.reached.astype(bool) & ~measured.diverged.astype(bool)
     counted = measured.assign(reached=met & measured.time_to_target_s.notna())
-    groups = counted.groupby("method")
-    found = [_standing(str(method), runs) for method, runs in groups]
-    decided = Decision(metric, aimed, baseline, ())
+    block = compared_seeds(counted)
+    rows = compared(counted)
+    standings = [
+        _standing(str(name), rows[rows.method == name], runs, block)
+        for name, runs in counted.groupby("method")
+    ]
+    decided = Decision(metric, aimed, baseline, len(block.pairs), block.of, ())
     if not decided.decides:
-        found.sort(key=lambda each: (each.oracle, each.method != baseline, each.method))
-        return decided._replace(standings=tuple(found))
-    found.sort(key=lambda each: _order(each, metric))
-    return decided._replace(standings=tuple(_placed(found, counted)))
+        standings.sort(key=lambda one: (one.oracle, one.method != baseline, one.method))
+        return decided._replace(standings=tuple(standings))
+    standings.sort(key=lambda one: _order(one, metric))
+    return decided._replace(standings=tuple(_placed(standings, counted)))
 
 
-def _standing(method: str, runs: pd.DataFrame) -> MethodStanding:
+def compared_seeds(runs: pd.DataFrame) -> SeedBlock:
+    """Return the methods and seeds of one setting whose means may be compared.
+
+    `runs` has the columns method, controller, seed and network_seed. An oracle is no choice, so
+    the seeds that it lacks are compared none the less.
+    """
+    oracle = runs.controller == ORACLE
+    return ratios.seed_block(runs if oracle.all() else runs[~oracle])
+
+
+def compared(runs: pd.DataFrame) -> pd.DataFrame:
+    """Drop runs of other seeds than the compared ones, but keep incomplete methods as they are."""
+    block = compared_seeds(runs)
+    incomplete = {name for name, rows in runs.groupby("method") if not _has_all(rows, block)}
+    pairs = pd.MultiIndex.from_frame(runs[load.PAIR])
+    return runs[pairs.isin(list(block.pairs)) | runs.method.isin(incomplete)]
+
+
+def _has_all(runs: pd.DataFrame, block: SeedBlock) -> bool:
+    """True if a method has each of the compared seeds, and there are any."""
+    pairs = runs[load.PAIR].itertuples(index=False, name=None)
+    return bool(block.pairs) and block.pairs <= set(pairs)
+
+
+def _standing(
+    method: str, runs: pd.DataFrame, all_runs: pd.DataFrame, block: SeedBlock
+) -> MethodStanding:
     time_s, reached = statistics.interval(runs.time_to_target_s), int(runs.reached.sum())
     if reached < len(runs):
         time_s = Interval(time_s.mean, float("nan"), float("nan"))
     return MethodStanding(
         method,
-        None,
-        time_s,
-        reached,
-        len(runs),
-        int(runs.diverged.sum()),
-        float(runs.final.mean()),
-        None,
-        bool((runs.controller == ORACLE).all()),
+        place=None,
+        time_s=time_s,
+        reached=reached,
+        runs=len(runs),
+        reached_of_all=int(all_runs.reached.sum()),
+        seeds=len(all_runs),
+        complete=_has_all(runs, block),
+        diverged=int(runs.diverged.sum()),
+        final=float(runs.final.mean()),
+        over_first=None,
+        oracle=bool((runs.controller == ORACLE).all()),
     )
 
 
-def _order(each: MethodStanding, metric: str) -> tuple[Any, ...]:
-    """Who always reaches it by time, who does in some runs by how many, the rest by quality."""
-    kind = ALWAYS if each.always else NEVER if each.never else SOMETIMES
-    goal = metrics.quality(metric, each.final)
+def _order(standing: MethodStanding, metric: str) -> tuple[Any, ...]:
+    """Sort key: always reached by time, sometimes by how often, never by quality; then others."""
+    kind = ALWAYS if standing.always else NEVER if standing.never else SOMETIMES
+    goal = metrics.quality(metric, standing.final)
     by = {
-        ALWAYS: (each.time_s.mean,),
-        SOMETIMES: (-each.reached / each.runs, each.time_s.mean),
-        NEVER: (each.diverged > 0, pd.isna(goal), -goal if pd.notna(goal) else 0.0),
+        ALWAYS: (standing.time_s.mean,),
+        SOMETIMES: (-standing.reached / standing.runs, standing.time_s.mean),
+        NEVER: (standing.diverged > 0, pd.isna(goal), -goal if pd.notna(goal) else 0.0),
     }[kind]
-    return (each.oracle, kind, *by, each.method)
+    return (standing.oracle, not standing.complete, kind, *by, standing.method)
 
 
-def _placed(found: Sequence[MethodStanding], measured: pd.DataFrame) -> list[MethodStanding]:
-    """With places, and times over the first's, where there is a first."""
-    ranked = [each.method for each in found if each.always and not each.oracle]
+def _placed(standings: Sequence[MethodStanding], measured: pd.DataFrame) -> list[MethodStanding]:
+    """Return `standings` with places, and times over the first's, where there is a first."""
+    ranked = [one.method for one in standings if one.always and one.complete and not one.oracle]
     placed = []
-    for each in found:
-        place = ranked.index(each.method) + 1 if each.method in ranked else None
+    for one in standings:
+        place = ranked.index(one.method) + 1 if one.method in ranked else None
         over = None
         if ranked and place != 1:
-            over = ratios.paired(measured, "time_to_target_s", each.method, ranked[0])
-        placed.append(each._replace(place=place, over_first=over))
+            rows = compared(measured) if one.complete else measured
+            over = ratios.paired(rows, "time_to_target_s", one.method, ranked[0])
+        placed.append(one._replace(place=place, over_first=over))
     return placed
 
 
 def arranged(table: pd.DataFrame, decided: Decision) -> pd.DataFrame:
-    """`metrics.compare` in the order of the decision, with `place` and `over_first`.
+    """Return `table`, `metrics.compare` of the `compared` runs, in the order of the decision.
 
-    `reached` leaves out runs that diverged afterwards.
+    It gains the columns `place` and `over_first`. `reached` leaves out runs that diverged
+    afterwards.
     """
     of = {each.method: each for each in decided.standings}
     order = sorted(table.index, key=lambda at: list(of).index(table.method[at]))
@@ -176,36 +226,55 @@ def _without_target(decided: Decision) -> str:
 
 def _headline(decided: Decision) -> str:
     goal, ranked = _goal(decided), decided.ranked
+    if not decided.seeds:
+        return "No two methods have a seed in common, so none is first: run each with equal seeds."
     if not ranked:
         return _nobody(decided)
     first = ranked[0]
-    said = f"{first.method} reaches {goal} first, after {_time(first.time_s)}"
+    said = f"{first.method} reaches {goal} first, after {_time(first)}"
     if len(decided.standings) == 1:
-        return f"{first.method} reaches {goal} after {_time(first.time_s)}; it ran alone."
+        return f"{first.method} reaches {goal} after {_time(first)}; it ran alone."
     if len(ranked) == 1:
-        return f"{said}; no other method reaches it{_in_every_run(decided)}."
-    return f"{said}; {_lead(ranked[1])}."
+        said += f"; no other {_complete(decided)}method reaches it{_in_every_run(decided)}"
+    else:
+        said += f"; {_lead(ranked[1])}"
+    return f"{said}{_incomplete(decided)}."
 
 
 def _in_every_run(decided: Decision) -> str:
-    return " in every run" * any(0 < each.reached < each.runs for each in decided.standings)
+    return " in every run" * any(0 < one.reached < one.runs for one in decided.standings)
+
+
+def _complete(decided: Decision) -> str:
+    """`complete `, where an incomplete method reaches the target too."""
+    return "complete " * any(one.reached and not one.complete for one in decided.standings)
+
+
+def _incomplete(decided: Decision) -> str:
+    """Name the methods that lack seeds which others have: `; incomplete: topk (1 of 6 seeds)`."""
+    short = [one for one in decided.standings if one.seeds < decided.of_seeds]
+    names = [f"{one.method} ({one.seeds} of {_seeds(decided.of_seeds)})" for one in short]
+    return f"; incomplete: {_named(names)}" if names else ""
+
+
+def _seeds(count: int) -> str:
+    return f"{count} seed{'s' * (count != 1)}"
 
 
 def _nobody(decided: Decision) -> str:
-    goal = _goal(decided)
-    partly = [each for each in decided.standings if each.reached and not each.oracle]
-    if partly:
-        return f"No method reaches {goal} in every run."
-    ends = [each for each in decided.standings if pd.notna(each.final) and not each.oracle]
+    missing, none = _incomplete(decided), f"No {_complete(decided)}method reaches {_goal(decided)}"
+    if any(one.reached for one in decided.choices):
+        return f"{none} in every run{missing}."
+    ends = [one for one in decided.choices if pd.notna(one.final)]
     nearest = f"; {ends[0].method} comes nearest, at {figure(ends[0].final)}" if ends else ""
-    return f"No method reaches {goal}{nearest}."
+    return f"{none}{nearest}{missing}."
 
 
 def _lead(after: MethodStanding) -> str:
     """By how much the first leads the next, and whether that is more than chance."""
     over = after.over_first
     if over is None or not over.seeds:
-        return f"{after.method} is next, after {_time(after.time_s)}, with no seed in common"
+        return f"{after.method} is next, after {_time(after)}"
     said = f"{after.method} takes {_times(over)}"
     undecided = over.seeds > 1 and not over.low > 1
     return said + (", so which of the two is sooner is undecided" if undecided else "")
@@ -213,24 +282,28 @@ def _lead(after: MethodStanding) -> str:
 
 def _rest(decided: Decision) -> list[str]:
     said = []
-    stands = [each for each in decided.standings if not each.oracle]
-    base = next((each for each in decided.ranked[2:] if each.method == decided.baseline), None)
+    stands = [one for one in decided.standings if not one.oracle]
+    base = next((one for one in decided.ranked[2:] if one.method == decided.baseline), None)
     if base is not None and base.over_first is not None and base.over_first.seeds:
         said.append(f"{base.method}, the baseline, takes {_times(base.over_first)}.")
-    for each in stands:
-        if 0 < each.reached < each.runs:
-            said.append(f"{each.method} reaches it in {each.reached} of {each.runs} runs.")
-    never = [f"{each.method}{' (diverged)' * bool(each.diverged)}" for each in stands if each.never]
+    for one in stands:
+        over = one.over_first
+        if not one.complete and one.always and over is not None and over.seeds:
+            said.append(f"{one.method}, incomplete, takes {_times(over)} where both ran.")
+        if 0 < one.reached_of_all < one.seeds:
+            said.append(f"{one.method} reaches it in {one.reached_of_all} of {one.seeds} runs.")
+    missed = [one for one in stands if not one.reached_of_all]
+    never = [f"{one.method}{' (diverged)' * bool(one.diverged)}" for one in missed]
     if never and (decided.ranked or len(never) < len(stands)):
         said.append(f"Never: {_named(never)}.")
-    return said + [_of_oracle(each, decided) for each in decided.standings if each.oracle]
+    return said + [_of_oracle(one, decided) for one in decided.standings if one.oracle]
 
 
 def _of_oracle(each: MethodStanding, decided: Decision) -> str:
     told = f"{each.method} knows the profile, and is no choice"
     if not each.always:
         return f"{told}; it reaches the target in {each.reached} of {each.runs} runs."
-    return f"{told}; it takes {_time(each.time_s)}."
+    return f"{told}; it takes {_time(each)}."
 
 
 def _named(methods: Sequence[str]) -> str:
@@ -252,10 +325,11 @@ def factor(value: float) -> str:
     return f"{value:.2f}" if abs(value) < 10 else figure(value)
 
 
-def _time(found: Interval) -> str:
-    """`8.9 s (8.5 to 9.3)`."""
-    ends = "" if pd.isna(found.low) else f" ({figure(found.low)} to {figure(found.high)})"
-    return f"{figure(found.mean)} s{ends}"
+def _time(standing: MethodStanding) -> str:
+    """`8.9 s (8.5 to 9.3, 6 seeds)`."""
+    mean, low, high = standing.time_s
+    ends = "" if pd.isna(low) else f"{figure(low)} to {figure(high)}, "
+    return f"{figure(mean)} s ({ends}{_seeds(standing.runs)})"
 
 
 def _goal(decided: Decision) -> str:

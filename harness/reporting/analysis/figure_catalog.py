@@ -9,6 +9,7 @@ import yaml
 
 from harness.reporting.analysis import load, metrics, sparsity_figures, timeseries, watch_figures
 from harness.reporting.analysis.comparison import Comparison, differences
+from harness.reporting.analysis.decision import compared
 from harness.reporting.analysis.regret import ORACLE
 from harness.reporting.figures import (
     curves,
@@ -32,7 +33,7 @@ FEW_STEPS = 10  # of a method: a line of fewer shows nothing
 
 
 class _Shown(NamedTuple):
-    """One run per method of a comparison, that of the lowest seed."""
+    """One run per method of a comparison, that of the lowest seed that is compared."""
 
     paths: pd.Series  # by method
     title: str
@@ -198,17 +199,18 @@ def of_experiment(comparisons: list[Comparison]) -> dict[str, Drawing]:
 
 
 def quality(comparison: Comparison) -> dict[str, pd.DataFrame]:
-    """`metrics.curve` of each method."""
+    """`metrics.curve` of each method, over the seeds that are compared."""
     metric = comparison.table.metric.iloc[0]
     found = {}
-    for method, runs in comparison.runs.groupby("method"):
+    for method, runs in compared(comparison.runs).groupby("method"):
         rows = pd.concat([comparison.evaluations[path] for path in runs.path])
         found[str(method)] = metrics.curve(rows[rows.metric == metric])
     return found
 
 
 def _shown(comparison: Comparison) -> _Shown:
-    one_each = comparison.runs.sort_values("seed").drop_duplicates("method").set_index("method")
+    by_seed = compared(comparison.runs).sort_values(load.PAIR)
+    one_each = by_seed.drop_duplicates("method").set_index("method")
     seeds = ", ".join(map(str, sorted(set(one_each.seed))))
     longest = _longest(comparison)
     end_s = comparison.steps[longest].time_s.max()

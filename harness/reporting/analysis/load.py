@@ -17,6 +17,7 @@ PAIR = ["seed", "network_seed"]  # what two runs share that are compared one by 
 CONDITIONS = ["experiment", "workers", "steps", "epochs", "batch_size", "target", "model"]
 CONDITIONS += ["dataset", "optimizer", "workers_per_node", "profile", "network", "emulation"]
 CONDITIONS += ["initial_weights", "resume_from", "device", "accumulate", "precision", "parallel"]
+CONDITIONS += ["backend", "eval_every"]  # a target is met at an evaluation, and not before
 ENDINGS = ("status.json", "summary.json")
 STANDS = {"dilation": "emulation.dilation", "compute": "emulation.compute"}  # where a column does
 STANDS |= {"metric": "target.metric", "target": "target.value"}

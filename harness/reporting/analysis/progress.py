@@ -4,11 +4,12 @@ import pandas as pd
 
 from harness.reporting.analysis import load, metrics, ratios, timeseries
 from harness.reporting.analysis.comparison import Comparison
+from harness.reporting.analysis.decision import compared
 from harness.reporting.analysis.regret import ORACLE
 
 
 def over_oracle(comparison: Comparison) -> pd.DataFrame:
-    """method, progress, progress_low, progress_high: means over seeds, over the oracle's.
+    """Return method, progress, progress_low, progress_high: means over seeds, over the oracle's.
 
     Progress of a step is the density it sent to the power of the oracle's `eps`; of a run it is the
     sum over its settled steps, over their time. Methods of another compressor
@@ -24,8 +25,10 @@ def over_oracle(comparison: Comparison) -> pd.DataFrame:
     if not isinstance(eps, float):
         return pd.DataFrame(columns=columns)
     alike = runs.compressor == oracle.compressor
-    found = measured[alike.to_numpy()].assign(
-        progress=[per_second(comparison.steps[path], eps) for path in runs.path[alike]]
+    found = compared(
+        measured[alike.to_numpy()].assign(
+            progress=[per_second(comparison.steps[path], eps) for path in runs.path[alike]]
+        )
     )
     rows = []
     for method in found.method.unique():

@@ -7,7 +7,58 @@ import pandas as pd
 
 from harness.reporting.analysis import load, metrics, statistics
 
+LEAST_KEPT = 2 / 3  # of the seeds that two methods share
 REACHED = {"time_to_target_s": "reached", "convergence_s": "converged"}  # else a lower bound
+
+
+class SeedBlock(NamedTuple):
+    """The methods and pairs of seeds whose means may be compared: each method has each pair."""
+
+    methods: frozenset[Any]
+    pairs: frozenset[Any]  # of seed and network seed; empty where no two methods share one
+    of: int  # pairs that any method has
+
+    def rows(self, table: pd.DataFrame, by: str = "method") -> pd.DataFrame:
+        """Return the rows of `table` in the block."""
+        return table[table[by].isin(list(self.methods)) & _pairs(table).isin(list(self.pairs))]
+
+
+def seed_block(table: pd.DataFrame, by: str = "method") -> SeedBlock:
+    """Return the block of `table`, rows of one setting, that keeps most runs.
+
+    It gives up at most a third of the seeds that two methods share, so that a method whose sweep
+    has just begun does not hide what the others did. `by` names the column of the method.
+    """
+    pairs = {method: frozenset(_pairs(rows)) for method, rows in table.groupby(by)}
+    every = list(pairs.values())
+    candidates = {one & other for one in every for other in every}
+    candidates.add(frozenset.intersection(*every))
+    least = min(2, len(every))  # methods: one alone is no comparison
+    blocks = [
+        SeedBlock(methods, seeds, len(frozenset().union(*every)))
+        for seeds in candidates
+        if len(methods := frozenset(each for each in pairs if seeds <= pairs[each])) >= least
+    ]
+    most = max(len(block.pairs) for block in blocks)
+    return max((one for one in blocks if len(one.pairs) >= LEAST_KEPT * most), key=_standing)
+
+
+def shared(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of `table` whose pair of seeds every method in it has."""
+    pairs = _pairs(table)
+    return table[table.method.groupby(pairs).transform("nunique") == table.method.nunique()]
+
+
+def _standing(block: SeedBlock) -> tuple[int, int, list[str]]:
+    """Sort key: most runs, then most methods, then any fixed order."""
+    runs = len(block.methods) * len(block.pairs)
+    return runs, len(block.methods), sorted(map(str, block.pairs), reverse=True)
+
+
+def _pairs(table: pd.DataFrame) -> pd.Series:
+    """The pair of seeds of each row."""
+    seeds = list(zip(*(table[name] for name in load.PAIR), strict=True))
+    return pd.Series(seeds, index=table.index, dtype=object)
 
 
 class Ratio(NamedTuple):
@@ -67,11 +118,14 @@ def scaling(table: pd.DataFrame) -> pd.DataFrame:
     """Samples/s over workers: throughput, of_linear by experiment, world, method and workers.
 
     of_linear is throughput per worker over that with the fewest workers, 1 where scaling is
-    linear; means over seeds. Runs are compared that differ in workers, method and seeds alone.
+    linear; means over the seeds that all numbers of workers have. Runs are compared that differ in
+    workers, method and seeds alone.
     """
     alike = [repr({k: v for k, v in told.items() if k != "workers"}) for told in table.conditions]
     keys = ["experiment", "world", "alike", "method", "workers"]
-    found = table.assign(alike=alike).groupby(keys, sort=False).throughput.mean().reset_index()
+    groups = table.assign(alike=alike).groupby(keys[:-1], sort=False)
+    compared = pd.concat([seed_block(rows, "workers").rows(rows, "workers") for _, rows in groups])
+    found = compared.groupby(keys, sort=False).throughput.mean().reset_index()
     found = found.sort_values(keys, ignore_index=True)
     of_worker = found.throughput / found.workers
     fewest = of_worker.groupby([found[key] for key in keys[:-1]]).transform("first")

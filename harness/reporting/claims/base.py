@@ -106,9 +106,16 @@ class Group:
         return found
 
     def mean(self, column: str, *methods: str) -> dict[str, float]:
-        """Mean over seeds by method, in the order asked; `NoSuchRuns` where none has it."""
+        """Return the mean by method, in the order asked, over the seeds that all of them have.
+
+        `NoSuchRuns` where a method has no run, or none with the number, or no seed is shared.
+        """
         self.seen.columns.add(column)
-        means = self.rows(*methods).groupby("method")[column].mean()
+        rows = ratios.shared(self.rows(*methods))
+        if rows.empty:
+            asked = " and ".join(methods)
+            raise NoSuchRuns(f"no seed with {column} of {asked} in {self.experiment}")
+        means = rows.groupby("method")[column].mean()
         unknown = [method for method in methods if pd.isna(means[method])]
         if unknown:
             raise NoSuchRuns(f"no runs with {column} of {', '.join(unknown)} in {self.experiment}")

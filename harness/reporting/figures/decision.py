@@ -46,14 +46,19 @@ def time_to_target(decided: Decision, title: str = "") -> Figure:
 
 
 def _places(shown: Sequence[MethodStanding]) -> list[float]:
-    """Height of each row; a gap sets apart those whose time is a bound."""
-    apart = any(each.always for each in shown)
-    return [at + GAP * (apart and not each.always) for at, each in enumerate(shown)]
+    """Height of each row; a gap sets apart bounds and incomplete methods."""
+    apart = any(_is_filled(each) for each in shown)
+    return [at + GAP * (apart and not _is_filled(each)) for at, each in enumerate(shown)]
+
+
+def _is_filled(standing: MethodStanding) -> bool:
+    """True if the time is a mean that may be compared with the others'."""
+    return standing.always and standing.complete
 
 
 def _bar(axes: Axes, place: float, each: MethodStanding, style: Style) -> None:
     look: dict[str, Any] = of_bar(style)
-    if not each.always:
+    if not _is_filled(each):
         look |= {"facecolor": "none", "edgecolor": style.color, "linewidth": 1.2, "hatch": ""}
         look |= {"linestyle": (0, (3, 2))}
     axes.barh(place, each.time_s.mean, 0.62, **look)
@@ -62,7 +67,7 @@ def _bar(axes: Axes, place: float, each: MethodStanding, style: Style) -> None:
 
 def _point(axes: Axes, place: float, each: MethodStanding, style: Style) -> None:
     look = of_point(style)
-    if not each.always:
+    if not _is_filled(each):
         look |= {"markerfacecolor": "white"}
     axes.plot(each.time_s.mean, place, markersize=8, **look)
     _interval(axes, place, each, style.color)
@@ -91,7 +96,8 @@ def _words(each: MethodStanding) -> str:
         if over is None or not over.seeds:
             return said
         ends = "" if pd.isna(over.low) else f" ({factor(over.low)} to {factor(over.high)})"
-        return f"{said}, × {factor(over.mean)}{ends}"
+        seeds = "" if each.complete else f", incomplete: {over.seeds} seed{'s' * (over.seeds > 1)}"
+        return f"{said}, × {factor(over.mean)}{ends}{seeds}"
     if each.reached:
         return f"> {said}, in {each.reached} of {each.runs} runs"
     return f"> {said}, {'diverged' if each.diverged else 'never'}"
@@ -112,6 +118,6 @@ def _frame(
         axes.set_xlim(min(times) / 1.5, max(tips) * (max(tips) / min(times)) ** (ROOM - 1))
     else:
         axes.set_xlim(0, ROOM * max(tips))
-    cut = next((at for at, each in zip(rows, shown, strict=True) if not each.always), 0.0)
+    cut = next((at for at, each in zip(rows, shown, strict=True) if not _is_filled(each)), 0.0)
     if cut >= 1:
         axes.axhline(cut - (1 + GAP) / 2, color="0.6", linewidth=0.8)
