@@ -5,9 +5,11 @@ behind: every `period` steps the error of a layer, the squared norm of what is n
 at some multiples of the density asked for, from `lowest` to `highest`; and of all choices of one
 multiple a layer, the one of least size is taken whose errors add up to no more than `alpha` times
 those of the uniform choice. That is a knapsack, solved exactly for errors in `bins` steps. The
-multiples then hold, whatever density a controller asks for, until they are chosen anew. Meant for
-`error_feedback: true`. We differ, or the paper leaves open:
-- errors are squared norms, so that they add up to that of the whole gradient, rounded up to steps;
+multiples then hold, whatever density a controller asks for, until they are chosen anew. No exchange
+sends more than the uniform choice would: where a choice comes to more, the uniform one is taken.
+Meant for `error_feedback: true`. We differ, or the paper leaves open:
+- errors are squared norms, so that they add up to that of the whole gradient, rounded up to steps:
+  of two choices that are equal but for the rounding, the larger could win;
 - every worker chooses by its own gradient; nobody has to agree, as entries bring their positions;
 - the layers are those of all buckets: a choice is made before the first bucket of the exchange that
   follows the measurement. Until then, and for layers that nobody measured, it is uniform.
@@ -46,7 +48,11 @@ class LGreCo(Compressor):
     bins: int = 10_000  # steps that errors are counted in, >= 100
     index_dtype: str = "int32"  # of positions on the wire; int64 makes an entry 12 bytes, not 8
     multiples: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    layer_elements: dict[str, int] = field(
+        default_factory=dict, init=False, repr=False
+    )  # of these layers
     measured: dict[str, Layer] = field(default_factory=dict, init=False, repr=False)
+    uniform: bool = field(default=True, init=False)  # the choice of the exchange in progress
     sent_entries: int = field(default=0, init=False)  # of the last bucket
 
     def __post_init__(self) -> None:
@@ -67,10 +73,11 @@ class LGreCo(Compressor):
         With K entries a worker contributes 8K bytes (12K with int64) to an all-gather. `unsent` is
         `bucket.grad`, the gradient, set to zero where it was sent.
         """
-        if bucket.index == 0 and self.measured:
-            self.multiples, self.measured = self._chosen(), {}
+        if bucket.index == 0:
+            self._choose(density)
+        multiples = {} if self.uniform else self.multiples
         counts = [
-            _count(n, density * self.multiples.get(name, 1.0))
+            _count(n, density * multiples.get(name, 1.0))
             for name, n in zip(bucket.names, bucket.sizes, strict=True)
         ]
         index = workspace("sent positions", sum(counts), torch.int32, bucket.device)
@@ -81,6 +88,7 @@ class LGreCo(Compressor):
                 continue
             if bucket.step % self.period == 0:
                 self.measured[name] = self._layer(part.grad, density)
+                self.layer_elements[name] = part.n
             found = add_and_take_largest(part, k)
             torch.add(found.index, first, out=index[begin : begin + k])
             values[begin : begin + k] = found.values
@@ -103,11 +111,22 @@ class LGreCo(Compressor):
         rest = float(grad.double().square_().sum()) - sent[torch.tensor(counts)].cpu()
         return Layer(torch.tensor(counts, dtype=torch.float64), rest.clamp_(min=0))
 
-    def _chosen(self) -> dict[str, float]:
-        """The multiple of every layer that was measured."""
-        factors, layers = self._factors(), list(self.measured.values())
-        best = least_sizes(layers, self.alpha, self.bins)
-        return {name: factors[number] for name, number in zip(self.measured, best, strict=True)}
+    def _choose(self, density: float) -> None:
+        """Choose the multiple of every layer anew if layers were measured, or none at `density`.
+
+        At another density than the measured one, the least and largest counts of small layers may
+        make a choice larger than the uniform one.
+        """
+        if self.measured:
+            factors, layers = self._factors(), list(self.measured.values())
+            best = least_sizes(layers, self.alpha, self.bins)
+            self.multiples = {
+                name: factors[number] for name, number in zip(self.measured, best, strict=True)
+            }
+            self.measured = {}
+        sizes = [(self.layer_elements[name], multiple) for name, multiple in self.multiples.items()]
+        chosen = sum(_count(n, density * multiple) for n, multiple in sizes)
+        self.uniform = chosen > sum(_count(n, density) for n, _ in sizes)
 
 
 def _count(n: int, density: float) -> int:
@@ -116,10 +135,10 @@ def _count(n: int, density: float) -> int:
 
 
 def least_sizes(layers: list[Layer], alpha: float, bins: int) -> list[int]:
-    """The choice of every layer for which the sum of sizes is least, by dynamic programming.
+    """Return the choice of every layer for which the sum of sizes is least (dynamic programming).
 
     The sum of errors, each rounded up to a `bins`-th of what is allowed, stays within `alpha` times
-    that of the choices 0; if no choice does, these are taken.
+    that of the choices 0, the uniform ones. These are taken if no choice does, or none is smaller.
     """
     allowed = alpha * sum(float(layer.errors[0]) for layer in layers)
     if not 0 < allowed < float("inf"):
@@ -136,7 +155,7 @@ def least_sizes(layers: list[Layer], alpha: float, bins: int) -> list[int]:
             taken[number, cost:][total < known] = choice
             torch.minimum(known, total, out=known)
         least = after
-    if not least[bins] < float("inf"):
+    if not least[bins] < sum(float(layer.sizes[0]) for layer in layers):
         return [0] * len(layers)
     left, found = bins, []
     for number in range(len(layers) - 1, -1, -1):

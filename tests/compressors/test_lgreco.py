@@ -4,6 +4,8 @@ from itertools import product
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from compressors.lgreco import Layer, LGreCo, least_sizes
 from compressors.topk import TopK
@@ -38,13 +40,27 @@ def test_the_choice_is_the_best_of_all(seed: int, alpha: float) -> None:
     rounded = [Layer(one.sizes, (one.errors / allowed * bins).ceil()) for one in of]
     fits = [each for each in product(range(4), repeat=len(of))
             if cost(rounded, each, "errors") <= bins]  # fmt: skip
-    best = min((cost(of, each, "sizes") for each in fits), default=None)
+    uniform = (0,) * len(of)
+    best = min(cost(of, each, "sizes") for each in [uniform, *fits])
     chosen = least_sizes(of, alpha, bins)
-    if best is None:
-        assert chosen == [0] * len(of)
-    else:
-        assert cost(of, tuple(chosen), "sizes") == best
+    assert cost(of, tuple(chosen), "sizes") == best
     assert cost(of, tuple(chosen), "errors") <= allowed * (1 + 1e-12)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32), st.floats(0.001, 1.0), st.sampled_from([0.25, 0.5, 1.0]),
+       st.sampled_from([1.0, 2.0, 4.0]), st.sampled_from([1.0, 1.2]))  # fmt: skip
+def test_a_choice_is_never_larger_than_the_uniform_one(seed, density, lowest, highest, alpha):
+    source = torch.Generator().manual_seed(seed)
+    powers = torch.randint(1, 6, (6,), generator=source).tolist()
+    sizes = torch.logspace(0, 3, 40)[torch.randint(0, 40, (6,), generator=source)].int().tolist()
+    grads = [torch.randn(n, generator=source) ** p for n, p in zip(sizes, powers, strict=True)]
+    maker = LGreCo(lowest=lowest, highest=highest, alpha=alpha)
+    of = [maker._layer(grad, density) for grad in grads]
+    chosen, uniform = least_sizes(of, alpha, 1000), (0,) * 6
+    assert cost(of, tuple(chosen), "sizes") <= cost(of, uniform, "sizes")
+    allowed = alpha * cost(of, uniform, "errors")
+    assert cost(of, tuple(chosen), "errors") <= allowed * (1 + 1e-12) + 1e-300
 
 
 @pytest.mark.parametrize("errors", [0.0, float("nan"), float("inf")])
@@ -90,6 +106,23 @@ def test_the_multiples_hold_at_any_density_until_they_are_chosen_anew() -> None:
     assert ratios[2] == pytest.approx(ratios[1], rel=0.02)
     assert ratios[4] == pytest.approx(ratios[1], rel=0.03)  # measured in this one
     assert ratios[5] != ratios[4]
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0.001, 1.0), min_size=2, max_size=6))
+def test_no_exchange_sends_more_than_the_uniform_choice_whatever_density_is_asked(densities):
+    """At another density large multiples of small layers grow, and small ones cannot shrink."""
+    shapes = {f"layer{n}": (n,) for n in (3, 40, 41, 7, 500)}
+    powers = {"layer40": 9, "layer500": 7}
+
+    def work(workers: ThreadWorkers) -> list[int]:
+        replica = Replica(workers, LGreCo(period=3, lowest=0.25, highest=4.0))
+        parts = [gradient(*of, 7) ** powers.get(name, 1) for name, of in shapes.items()]
+        return [replica.reduce(torch.cat(parts), density, step, of=shapes).contributed_bytes
+                for step, density in enumerate(densities)]  # fmt: skip
+
+    uniform = [8 * sum(max(1, int(d * n)) for (n,) in shapes.values()) for d in densities]
+    assert all(a <= b for a, b in zip(together(1, work)[0], uniform, strict=True))
 
 
 def test_multiples_of_one_alone_are_top_k_of_every_layer() -> None:
