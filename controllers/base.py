@@ -45,7 +45,9 @@ class Measurement:
     sent_bytes: Annotated[int, Column("payload")]
     received_bytes: Annotated[int, Column("payload")]
     dense_bytes: Annotated[int, Column("4 n, the uncompressed gradient")]
-    density: Annotated[float, Column("share of gradient entries that was asked for")]
+    density: Annotated[
+        float, Column("share of gradient entries that was asked for; nan where nothing is sent")
+    ]
     achieved_density: Annotated[
         float, Column("share sent of entries that are compressed; nan: as density says")
     ] = nan

@@ -145,7 +145,11 @@ def replayed(known: Run) -> pd.DataFrame:
 
 def _of(run: Run, rows: pd.DataFrame, weights: np.ndarray, time_s: float) -> Prediction:
     steps = float(weights.sum())
-    mean = {name: float(np.average(rows[name], weights=weights)) for name in MEANS}
+    known = {name: rows[name].notna().to_numpy() * weights for name in MEANS}  # not all exchange
+    mean = {
+        name: float((rows[name].fillna(0) * share).sum() / (share.sum() or np.nan))
+        for name, share in known.items()
+    }
     return Prediction(
         steps=round(steps),
         time_s=time_s,

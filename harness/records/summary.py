@@ -45,28 +45,30 @@ class Totals(NamedTuple):
     steps: int = 0
     samples: int = 0
     sent_bytes: int = 0
-    mean_density: float | None = None
+    mean_density: float | None = None  # of what was sent, over rows that sent something
     compute_s: float = 0.0
 
 
 def _totals(path: Path) -> Totals:
     """Sum up steps.csv at `path` row by row: there may be more than memory holds."""
-    time_s, steps, samples, sent, density, dense, compute_s = 0.0, 0, 0, 0, 0.0, 0, 0.0
+    time_s, steps, samples, sent, density, exchanges, compute_s = 0.0, 0, 0, 0, 0.0, 0, 0.0
     with path.open() as file:
         lines = csv.reader(file)
         header = next(lines)
         asked = [header.index(name) for name in ("time_s", "step", "samples", "sent_bytes")]
         at_time, at_step, at_samples, at_sent = asked
-        at_density, at_compute = header.index("density"), header.index("compute_s")
+        at_compute = header.index("compute_s")
+        at_densities = header.index("achieved_density"), header.index("density")
         for row in lines:
             time_s = max(time_s, float(row[at_time]))
             steps = max(steps, int(row[at_step]) + 1)
             samples += int(row[at_samples])
             sent += int(row[at_sent])
             compute_s += float(row[at_compute])
-            if isfinite(this := float(row[at_density])):
-                density, dense = density + this, dense + 1
-    mean = density / dense if dense else None
+            known = filter(isfinite, (float(row[place]) for place in at_densities))
+            if (this := next(known, None)) is not None:
+                density, exchanges = density + this, exchanges + 1
+    mean = density / exchanges if exchanges else None
     return Totals(time_s, steps, samples, sent, mean, compute_s)
 
 

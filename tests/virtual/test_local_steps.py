@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from harness.reporting.analysis import load, metrics
 from harness.workloads.data.loader import Batches
 from tests.virtual.runs import DETERMINED, over_gloo, settings_of, simulated, weights
 
@@ -199,7 +200,9 @@ def test_it_goes_on_in_mid_round_as_if_it_had_not_stopped(name, stop, tmp_path):
     went_on = simulated(tmp_path / "on", *asked, f"resume_from={begun}")
     assert apart(went_on, whole) == 0 and status(went_on) == "succeeded"
     last, expected = (rows(run).query(f"step >= {stop}") for run in (went_on, whole))
-    assert last[EQUAL].to_numpy().tolist() == expected[EQUAL].to_numpy().tolist()
+    pd.testing.assert_frame_equal(
+        last[EQUAL].reset_index(drop=True), expected[EQUAL].reset_index(drop=True), check_exact=True
+    )
     assert last.time_s.tolist() == pytest.approx(expected.time_s.tolist())
 
 
@@ -262,3 +265,27 @@ def gossiping(first, layout):
             anchor.copy_(old)
 
     return together
+
+
+@pytest.mark.parametrize(
+    ("asked", "density", "volume"),
+    [
+        (("method=topk", "controller.density=0.01", "parallel.h=6"), 0.01, None),
+        (("method=sparseloco", "parallel.h=5"), None, None),
+        (("method=localsgd", "parallel.h=4"), 1.0, 1 / 4),
+        (("method=diloco", "parallel.h=4", "parallel.fragments=2"), 1.0, 1 / 4),
+        (("method=topk", "controller.density=0.1", "parallel.h=11", "parallel.warmup_rounds=1"),
+         0.55, None),
+    ],
+)  # fmt: skip
+def test_a_density_is_that_of_what_was_sent(asked, density, volume, tmp_path):
+    run = simulated(tmp_path / "run", *LOCAL, *asked)
+    table = rows(run)
+    sends = table.sent_bytes > 0
+    assert (table.density.notna() == sends).all() and sends.any() and not sends.all()
+    summary = json.loads((run / "summary.json").read_text())
+    measured = table.achieved_density.fillna(table.density).mean()
+    assert summary["mean_density"] == pytest.approx(measured)
+    assert measured == pytest.approx(density, rel=0.05) if density else measured < 0.1
+    if volume:
+        assert metrics.volume_ratio(load.steps(run)) == pytest.approx(volume, rel=0.01)

@@ -8,6 +8,7 @@ while workers go on; at most one is under way.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from math import nan
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -150,7 +151,7 @@ class OuterExchange:
         """End the step: return all of an exchange that has ended in it, or the step without one."""
         if not self.landed:
             return self._alone()
-        took, self._took = self._took or self.exchange.finish(), None
+        took, self._took = self._took or self._ended(), None
         if self._due.sends:
             return took
         return replace(
@@ -161,6 +162,11 @@ class OuterExchange:
             overlap_window_s=0.0,
             exposed_s=self._waited_s,
         )
+
+    def _ended(self) -> Exchanged:
+        """Return the exchange that is over; a dense one sent all, whatever a controller asks."""
+        took: Exchanged = self.exchange.finish()
+        return replace(took, density=1.0) if self.reduction.dense else took
 
     def observe(self, seen: Observation) -> None:
         """Note a step; the controllers see those in which an exchange has ended."""
@@ -216,7 +222,7 @@ class OuterExchange:
         """Wait for what is under way, before the clock stands still: it is not to come for free."""
         if self._under is not None and self._took is None:
             self._wait()
-            self._took = self.exchange.finish()
+            self._took = self._ended()
             self.waited_until = self.clock.now()
 
     def pull(self, begin: float) -> float:
@@ -294,7 +300,7 @@ class OuterExchange:
         return self._release(0.0) if self._release else self._backward
 
     def _alone(self) -> Exchanged:
-        """A step that ends no exchange."""
+        """Return what a step took that ends no exchange; it has no density, as it sends nothing."""
         return Exchanged(
             compute_end=self._computed,
             backward_s=self._computed - self._backward_begin(),
@@ -306,7 +312,7 @@ class OuterExchange:
             sent_bytes=0,
             received_bytes=0,
             dense_bytes=0,
-            density=self.reduction.density,
+            density=nan,
         )
 
 

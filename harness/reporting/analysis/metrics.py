@@ -175,16 +175,27 @@ def _settled(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def volume_ratio(steps: pd.DataFrame) -> float:
-    """Bytes sent over those of a dense ring all-reduce, 2 (P - 1) / P per dense byte.
+    """Return bytes sent over those of a dense ring all-reduce a step, 2 (P - 1) / P per dense byte.
 
     Of pipelines there are P, and what crosses the cuts of a model counts as it would uncompressed.
-    Of a parameter server what trainers push counts, not what they pull.
+    Of a parameter server what trainers push counts, not what they pull. Local steps are held
+    against an all-reduce in each of them.
     """
     workers = steps[steps.samples > 0]["rank"].nunique()  # of a pipeline the last stage has them
-    dense = 2 * (workers - 1) / workers * steps.dense_bytes.sum() if workers else 0
+    dense = 2 * (workers - 1) / workers * _gradient_bytes(steps) if workers else 0
     if "dense_activation_bytes" in steps:
         dense += steps.dense_activation_bytes.sum()
     return float(steps.sent_bytes.sum() / dense) if dense else float("nan")
+
+
+def _gradient_bytes(steps: pd.DataFrame) -> float:
+    """Return the bytes of the gradients of all rows, also of local steps, which exchange none."""
+    if not (steps.horizon > 0).any():
+        return float(steps.dense_bytes.sum())
+    sizes = steps.pivot_table("dense_bytes", "rank", "fragment", "max", fill_value=0)
+    whole = sizes.get(-1, 0)  # -1: of none, or of all
+    model = sizes.drop(columns=-1, errors="ignore").sum(axis=1).clip(lower=whole)
+    return float((model * steps["rank"].value_counts()).sum())
 
 
 def final_value(evaluations: pd.DataFrame, metric: str) -> float:

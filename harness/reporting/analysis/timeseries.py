@@ -37,14 +37,18 @@ def _rate(
 
 
 def sent_density(steps: pd.DataFrame) -> pd.Series:
-    """Share of gradient entries that each row sent; what was asked for, where that is the same."""
+    """Return the share of gradient entries that each row sent; nan where it sent nothing.
+
+    It is what was asked for, where a compressor counts none.
+    """
     return steps.achieved_density.fillna(steps.density)
 
 
 def density(steps: pd.DataFrame) -> pd.DataFrame:
-    """time_s, density of every step of one run as it was sent, mean over workers."""
+    """Return time_s, density of every step that sent something, mean over workers."""
     by_step = steps.assign(density=sent_density(steps)).groupby("step")
-    return pd.DataFrame({"time_s": by_step.time_s.max(), "density": by_step.density.mean()})
+    table = pd.DataFrame({"time_s": by_step.time_s.max(), "density": by_step.density.mean()})
+    return table.dropna(subset="density")
 
 
 def planned_rate(links: pd.DataFrame) -> pd.DataFrame:
