@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -21,7 +22,7 @@ from harness.reporting.analysis import (
 )
 from harness.reporting.analysis.comparison import Comparison, compare, differences, notes
 from harness.reporting.analysis.figure_catalog import Drawing
-from harness.reporting.figures import theme
+from harness.reporting.figures import styles, theme
 from harness.reporting.page import pictures
 from harness.reporting.page.pictures import Pictures
 
@@ -76,8 +77,17 @@ def _report(
 
 
 def draw(compared: Comparison) -> dict[str, Callable[[], theme.Figure]]:
-    """Figures by file name, each as a call that draws it; ValueError for one without data."""
-    return {name: each.draw for name, each in figure_catalog.of_comparison(compared).items()}
+    """Return figures by file name, each as a call that draws it; ValueError for one without data.
+
+    A method has one colour in all of them.
+    """
+
+    def drawn(drawing: Drawing) -> theme.Figure:
+        with styles.of_page(compared.table.method):
+            return drawing.draw()
+
+    found = figure_catalog.of_comparison(compared)
+    return {name: partial(drawn, drawing) for name, drawing in found.items()}
 
 
 def _all(
@@ -92,11 +102,14 @@ def _all(
     for each in found:
         _show(console, each, differences(each, found))
         place = out / each.name if len(found) > 1 else out
-        drawn[each.name] = _write(console, each, place, pdf)
+        with styles.of_page(comparison.methods(each, found)):
+            drawn[each.name] = _write(console, each, place, pdf)
     for name in runs.experiment.unique():
         of_experiment = [each for each in found if each.runs.experiment.iloc[0] == name]
         whole = figure_catalog.of_experiment(of_experiment)
-        drawn[str(name)] = _save(console, whole, out, pdf, f"{name}-")
+        if of_experiment:
+            with styles.of_page(comparison.methods(of_experiment[0], found)):
+                drawn[str(name)] = _save(console, whole, out, pdf, f"{name}-")
     pages = page.write(runs, found, drawn, pairs, out)
     kinds = "svg and pdf" if pdf else "svg"
     console.print(f"\nfigures as {kinds}, tables as csv: {out}", markup=False, soft_wrap=True)

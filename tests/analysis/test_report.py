@@ -1,6 +1,9 @@
 """The report of hand-made sweeps, end to end."""
 
+import json
+import re
 import sys
+from itertools import combinations
 
 import pandas as pd
 import pytest
@@ -8,6 +11,8 @@ import pytest
 from harness.records.run_directory import Evaluation, write_json
 from harness.report import compare, draw, report
 from harness.reporting.analysis import load, proof
+from harness.reporting.figures import theme
+from harness.reporting.figures.styles import style, styles
 from tests import records_by_hand as by_hand
 from tests.launching import completed
 
@@ -89,6 +94,38 @@ def test_one_method_one_seed_without_baseline(tmp_path, capsys):
     assert "no run without compression counts: the normalised columns are empty" in text
     assert "one seed per method: no intervals" in text
     assert drawn(out) == FIGURES - {"quality_over_time", "throughput"}
+
+
+def test_a_method_has_one_colour_in_all_figures_and_curves_of_a_page(tmp_path, monkeypatch):
+    """Two settings: in the second one the method that had the name's own colour is not there."""
+    names = ["topk_0.1", *(f"topk_{n / 100}" for n in range(11, 60))]
+    wanted = next(
+        [a, b] for a, b in combinations(names, 2) if styles([a, b])[b].color != style(b).color
+    )
+    for workers, methods in ((2, wanted), (4, wanted[1:])):
+        for method in [*methods, "allreduce"]:
+            rows = [by_hand.step(n, rank) for n in range(5) for rank in range(2)]
+            tested = [Evaluation(n, 0.5 * n, "accuracy", n / 5) for n in range(1, 6)]
+            settings = by_hand.config(method, workers=workers)
+            by_hand.run(tmp_path / "r" / f"{method}-{workers}", settings, rows, tested)
+    seen: dict[str, set[str]] = {}
+    save = theme.save
+
+    def noted(figure, *more):
+        for legend in figure.legends:
+            for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=True):
+                look = handle.get_color() if hasattr(handle, "get_color") else None
+                if text.get_text() in wanted and look:
+                    seen.setdefault(text.get_text(), set()).add(str(look))
+        return save(figure, *more)
+
+    monkeypatch.setattr(theme, "save", noted)
+    page = (report(tmp_path / "r") / "index.html").read_text()
+    for curve in re.findall(r"<script type=.application/json.>(.*?)</script>", page, re.DOTALL):
+        for each in json.loads(curve)["curves"]:
+            if each["name"] in wanted:
+                seen.setdefault(each["name"], set()).add(each["look"]["stroke"])
+    assert set(seen) == set(wanted) and [len(seen[name]) for name in wanted] == [1, 1], seen
 
 
 def test_another_baseline(tmp_path):

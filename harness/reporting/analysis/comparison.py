@@ -47,6 +47,13 @@ def compare(runs: pd.DataFrame, baseline: str | None = None) -> Comparison:
     )  # fmt: skip
 
 
+def methods(comparison: Comparison, others: list[Comparison]) -> list[str]:
+    """Return the methods of all comparisons of its experiment, which one page shows."""
+    experiment = comparison.runs.experiment.iloc[0]
+    alike = [each for each in others if each.runs.experiment.iloc[0] == experiment]
+    return sorted({str(method) for each in alike for method in each.table.method})
+
+
 def newest(runs: pd.DataFrame) -> pd.DataFrame:
     """`runs` where of those of one method and pair only the newest is not left out."""
     by_age = runs[runs.left_out == ""].sort_values("ended")

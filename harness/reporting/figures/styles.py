@@ -1,12 +1,15 @@
 """Which colour, marker, line and hatch a method has: by its name alone, whatever that is.
 
-A method looks the same in every figure, unless another of the figure would look like it. No two
-methods share a colour before all colours are taken; those that then do differ in line and hatch.
-Without colour, markers tell methods apart.
+A method looks the same in every figure of a page, which `of_page` opens. Its look follows from its
+name, unless another method of the page would look like it. No two methods share a colour before all
+colours are taken; those that then do differ in line and hatch. Without colour, markers tell methods
+apart.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from math import log10
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -43,17 +46,39 @@ HATCHES = ("", "//", "xx", "..", "++", "--", "\\\\", "||")  # likewise, of their
 OCTAVE = 6  # densities of a decade that look unlike
 
 
+_page: ContextVar[Mapping[str, Style] | None] = ContextVar("styles of a page", default=None)
+
+
+@contextmanager
+def of_page(methods: Iterable[str]) -> Iterator[None]:
+    """Give `methods` one style each in all figures that are drawn inside.
+
+    Inside another page nothing changes: its styles go on.
+    """
+    token = _page.set(_page.get() or styles(methods))
+    try:
+        yield
+    finally:
+        _page.reset(token)
+
+
 def styles(methods: Iterable[str]) -> dict[str, Style]:
-    """Style of each method: its own, or where another has its colour or marker, the next free."""
-    chosen: dict[str, Style] = {}
-    for method in sorted(set(methods)):
+    """Return the style of each method: the page's, its own, or the next free one.
+
+    The next free one is of a method whose colour or marker another method has.
+    """
+    wanted = sorted(set(methods))
+    chosen = dict(_page.get() or {})
+    for method in wanted:
+        if method in chosen:
+            continue
         own = style(method)
         if own != BASELINE:
             colored = Counter(each.color for each in chosen.values())
             marked = Counter((each.marker, each.hollow) for each in chosen.values())
             own = _free(method, colored, marked)
         chosen[method] = own
-    return chosen
+    return {method: chosen[method] for method in wanted}
 
 
 def style(method: str) -> Style:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from harness.reporting.analysis.comparison import Comparison
+from harness.reporting.analysis.comparison import Comparison, methods
+from harness.reporting.figures import styles
 from harness.reporting.figures.agreement import agreement as agreement_figure
 from harness.reporting.page import experiment, html, pictures
 from harness.reporting.page.pictures import Pictures
@@ -30,8 +31,9 @@ def write(
         own = runs[runs.experiment == name]
         of_it = [each for each, whose in zip(compared, names, strict=True) if whose == name]
         twins = pairs[name]
-        picture = None if twins.empty else _agreement(twins)
-        pages.append(experiment.gather(own, of_it, drawn, twins, picture))
+        with styles.of_page(methods(of_it[0], compared)):
+            picture = None if twins.empty else _agreement(twins)
+            pages.append(experiment.gather(own, of_it, drawn, twins, picture))
     if len(pages) == 1:
         return [_page(out / "index.html", pages[0], alone=True)]
     files = [_page(out / f"{each.name}.html", each, alone=False) for each in pages]
