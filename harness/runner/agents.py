@@ -10,6 +10,7 @@ from typing import Any
 from harness.records.run_directory import read_events
 from harness.runner.validity_checks import of_changes
 
+MOST_WORDS = 300  # characters of a log's last line
 OWN_CHILDREN = 0x20000000  # __WNOTHREAD: not the iperf3 processes that another thread started
 
 
@@ -22,6 +23,7 @@ class Agents:
     look_elsewhere: Callable[[], None]  # raises when the run has ended on another machine
     running: dict[int, int] = field(default_factory=dict)  # pid -> node
     endings: dict[int, int] = field(default_factory=dict)  # node -> exit code, negative: signal
+    oom_kills_before: int = field(default_factory=lambda: oom_kills())  # of this machine
 
     def reap(self) -> None:
         """Collect every child that ended, orphans of killed agents included."""
@@ -63,24 +65,51 @@ def cause(agents: Agents) -> str:
     reports = [event for event in events if event["event"] == "rank_failed"]
     for node, code in agents.endings.items():
         if code < 0:
-            return f"the {agents.named(node)} was killed by {_signal(code)}"
+            return f"the {agents.named(node)} was killed by {_signal(code)}{_memory(agents, code)}"
     for report in sorted(reports, key=lambda report: report["monotonic"]):
         if not report["peer"]:
             return f"rank {report['rank']}: {report['error']}"
     reported = {report["rank"] for report in reports}
     for event in events:
         if event["event"] == "worker_lost" and event["rank"] not in reported:
-            code = event["exitcode"]
+            rank, code = event["rank"], event["exitcode"]
             how = f"was killed by {_signal(code)}" if code < 0 else f"exited with status {code}"
-            return f"rank {event['rank']} {how}"
+            last = _memory(agents, code) or _last_words(agents.run_dir / "logs" / f"rank{rank}.log")
+            return f"rank {rank} {how}{last}"
+    failures = [event for event in events if event["event"] == "agent_failed"]
+    for event in sorted(failures, key=lambda event: not event.get("own")):
+        if event.get("own") or not reports:
+            return f"the {agents.named(event['node'])} failed: {event['error']}"
     first = "".join(f"{each}; " for each in of_changes(events)) + _silent(events)
     # of ranks that wait for each other, one that waits for a rank that is silent
     for report in sorted(reports, key=lambda report: report.get("waits_for") in {None, *reported}):
         return f"{first}rank {report['rank']}: {report['error']}"
-    for event in events:
-        if event["event"] == "agent_failed":
-            return f"the {agents.named(event['node'])} failed: {event['error']}"
     return "; ".join(f"node {node}: agent exited with {c}" for node, c in agents.endings.items())
+
+
+def oom_kills() -> int:
+    """Return how many processes this machine has killed for want of memory; 0 if it counts none."""
+    try:
+        lines = Path("/proc/vmstat").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+
+
+def _memory(agents: Agents, code: int) -> str:
+    """Say that memory ran out, if the kernel killed a process for that since the run began."""
+    count = oom_kills() - agents.oom_kills_before if code == -signal.SIGKILL else 0
+    return ": out of memory, by the kernel's count of such kills" if count > 0 else ""
+
+
+def _last_words(log: Path) -> str:
+    """Return `: ` and the last line of a log, before a dump of stacks; nothing if it has none."""
+    try:
+        text = log.read_text(errors="replace")
+    except OSError:
+        return ""
+    lines = text.partition("Fatal Python error")[0].strip().splitlines()
+    return f": {lines[-1].strip()[:MOST_WORDS]}" if lines else ""
 
 
 def _silent(events: list[dict[str, Any]]) -> str:

@@ -22,6 +22,7 @@ from harness.runner.agents import Agents
 from harness.workloads.buckets import largest_bucket_bytes
 
 LEAST_TIMEOUT_S, PATIENCE = 60.0, 10  # of a collective; times its bucket at the lowest rate
+OF_PEERS = (ConnectionError, TimeoutError)  # OSErrors that follow from another's end
 OfRanks = tuple[Path, Run, Clock, float, worker.LocalRanks]  # arguments of worker.main
 
 
@@ -51,8 +52,9 @@ def exchange_timeout_s(run: Run) -> float:
 
 
 def _be_agent(node: int, network: Network, of_ranks: OfRanks) -> NoReturn:
-    """The agent's process: what `torchrun` does, then exit without coming back."""
+    """Be the agent's process: do what `torchrun` does, then exit without coming back."""
     status, run_dir = 1, of_ranks[0]
+    events = Events(run_dir)  # while there is a descriptor for it
     try:
         limits.confine()
         setproctitle(f"harness: torchrun agent of node {node}")
@@ -62,10 +64,11 @@ def _be_agent(node: int, network: Network, of_ranks: OfRanks) -> NoReturn:
         status = 0
     except ChildFailedError as error:
         for rank, failure in error.failures.items():
-            Events(run_dir).append("worker_lost", rank=rank, exitcode=failure.exitcode)
+            events.append("worker_lost", rank=rank, exitcode=failure.exitcode)
     except BaseException as error:
         print(f"torchrun agent: {error!r}", file=sys.stderr)
-        Events(run_dir).append("agent_failed", node=node, error=repr(error))
+        own = isinstance(error, OSError | MemoryError) and not isinstance(error, OF_PEERS)
+        events.append("agent_failed", node=node, error=repr(error), own=own)
     finally:
         sys.stderr.flush()
         os._exit(status)

@@ -72,6 +72,46 @@ def test_ranks_that_all_say_something_are_told_as_they_said_it(tmp_path: Path) -
     assert cause(agents(tmp_path, n0=1)) == f"rank 0: {LOST}"
 
 
+OUT_OF_FILES = "  what():  listener.cc:68 accept: Too many open files"
+
+
+@pytest.mark.parametrize(
+    ("code", "log", "said"),
+    [
+        (1, "Traceback\nOSError: [Errno 24] Too many open files\n", "OSError: [Errno 24] Too many"),
+        (-6, f"{OUT_OF_FILES}\nFatal Python error: Aborted\n\nThread 0x7f\n", "what():  listener"),
+        (-11, "", "rank 0 was killed by SIGSEGV"),
+    ],
+)  # fmt: skip
+def test_a_rank_that_could_not_report_is_told_by_the_last_words_of_its_log(
+    code: int, log: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "rank0.log").write_text(log)
+    events = Events(tmp_path)
+    waited(events, 1)
+    events.append("worker_lost", rank=0, exitcode=code)
+    error = cause(agents(tmp_path, n0=1))
+    assert error.startswith("rank 0 ") and said in error and "Thread" not in error
+
+
+def test_a_kill_for_want_of_memory_is_told_as_one(tmp_path: Path) -> None:
+    Events(tmp_path).append("worker_lost", rank=1, exitcode=-9)
+    killed = agents(tmp_path, n0=1)
+    assert cause(killed) == "rank 1 was killed by SIGKILL"
+    killed.oom_kills_before -= 1
+    assert cause(killed).startswith("rank 1 was killed by SIGKILL: out of memory")
+
+
+def test_an_agent_that_lacks_something_is_told_before_the_ranks_that_lost_its_own(
+    tmp_path: Path,
+) -> None:
+    events = Events(tmp_path)
+    waited(events, 1)
+    events.append("agent_failed", node=0, error=repr(OSError(24, "Too many open files")), own=True)
+    assert "Too many open files" in cause(agents(tmp_path, n0=1))
+
+
 def test_where_nobody_came_as_far_the_agent_s_own_cause_is_told(tmp_path: Path) -> None:
     error = OSError(28, "No space left on device", "/dev/shm/torch_1")
     Events(tmp_path).append("agent_failed", node=1, error=repr(error))

@@ -76,7 +76,7 @@ UNDER_WAY: dict[Callable[[Ours], None], tuple[tuple[str, ...], str]] = {  # stat
     stop_a_rank: (("failed",), r"^rank 1 is stopped \(SIGSTOP\); rank 0: .*Timed out"),
     stop_the_supervisor_for_a_while: (SETTLED, ""),
     take_a_link_down: (("failed", "invalid"), "^link down1 was changed from outside"),
-    leave_a_rank_no_memory: (("failed",), "^rank 1 was killed by SIGKILL"),
+    leave_a_rank_no_memory: (("failed",), "^rank 1 was killed by SIGKILL: out of memory"),
     replace_a_shaper: (("failed", "invalid"), "down1"),
 }
 SHORT = (stop_a_rank,)  # of which `make test` is content
@@ -122,9 +122,12 @@ def test_a_run_that_is_hit_says_by_what_and_leaves_nothing(
 
 
 TINY_SHM = 'mount -t tmpfs -o size=4k tmpfs /dev/shm && cat /dev/zero > /dev/shm/full; exec "$@"'
+FIXED_SHM = 'mount -t tmpfs -o ro tmpfs /dev/shm; exec "$@"'
 FROM_THE_START: dict[str, tuple[list[str], str]] = {  # what it is started by, what is told
     "shared memory": (["unshare", "--mount", "sh", "-c", TINY_SHM, "sh"], "No space left"),
+    "read-only shared memory": (["unshare", "--mount", "sh", "-c", FIXED_SHM, "sh"], "Read-only"),
     "descriptors": (["prlimit", "--nofile=48:48"], "Too many open files"),
+    "fewer descriptors": (["prlimit", "--nofile=40:40"], "Too many open files"),
 }
 
 

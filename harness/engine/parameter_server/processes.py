@@ -18,18 +18,18 @@ from harness.records.run_directory import Events
 def serve(run: Run, process: Process) -> None:
     """Be the server; never returns normally after a failure."""
     log_to(process.run_dir / "logs" / "server.log")
+    events = Events(process.run_dir)
     try:
-        _serve(run, process)
+        _serve(run, process, events)
     except BaseException as error:
-        _give_up(process, run.workers, error)
+        _give_up(events, run.workers, error)
 
 
-def _serve(run: Run, process: Process) -> None:
+def _serve(run: Run, process: Process, events: Events) -> None:
     rank = run.workers
     torch.set_num_threads(1)
     torch.manual_seed(run.seed)
     server_loop = server_loop_of(run, context_of(run, process, rank))
-    events = Events(process.run_dir)
     events.append("rank_ready", rank=rank, pid=os.getpid())
     server_loop.run()
     events.append("server_finished", process.clock.time_s(), **server_loop.store.told())
@@ -39,19 +39,19 @@ def _serve(run: Run, process: Process) -> None:
 def train(run: Run, process: Process, rank: int, again: bool) -> None:
     """Be trainer `rank`; `again`: in the place of one that has died."""
     log_to(process.run_dir / "logs" / f"rank{rank}.log")
+    events = Events(process.run_dir)
     try:
-        _train(run, process, rank, again)
+        _train(run, process, rank, again, events)
     except BaseException as error:
-        _give_up(process, rank, error)
+        _give_up(events, rank, error)
 
 
-def _train(run: Run, process: Process, rank: int, again: bool) -> None:
+def _train(run: Run, process: Process, rank: int, again: bool, events: Events) -> None:
     threads = run.workers * run.server.threads
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // threads))
     torch.manual_seed(run.seed)
     context = context_of(run, process, rank)
     trainer = build_loop(run, context._replace(begin=None) if again else context)
-    events = Events(process.run_dir)
     events.append("rank_ready", rank=rank, pid=os.getpid())
     trainer.run()
     finished(events, process.clock, rank, trainer)
@@ -74,8 +74,8 @@ def context_of(run: Run, process: Process, rank: int) -> RankContext:
     )
 
 
-def _give_up(process: Process, rank: int, error: BaseException) -> None:
+def _give_up(events: Events, rank: int, error: BaseException) -> None:
     try:
-        report(process.run_dir, rank, error)
+        report(events, rank, error)
     finally:
         os._exit(1)  # finalization would keep sockets open, and the others waiting

@@ -30,6 +30,7 @@ from harness.records.checkpoint import BadCheckpoint
 from harness.records.run_directory import Events
 
 PEER_LOST = ("Connection closed by peer", "Connection reset by peer", "Timed out waiting")
+PEER_LOST += ("Connection was likely closed",)  # of the store
 
 
 class LocalRanks(NamedTuple):
@@ -46,10 +47,14 @@ class LocalRanks(NamedTuple):
 def main(
     run_dir: Path, run: Run, clock: Clock, exchange_timeout_s: float, local: LocalRanks
 ) -> None:
-    """Run this rank, as torchrun's environment names it; never returns normally after a failure."""
+    """Run this rank, as torchrun's environment names it; never returns normally after a failure.
+
+    The file of events is opened first: a rank that has run out of descriptors can still report.
+    """
     rank = int(os.environ["RANK"])
     setproctitle(f"harness: worker rank {rank}")
     log_to(run_dir / "logs" / f"rank{rank}.log")
+    events = Events(run_dir)
     try:
         device = _device(run, rank, local)
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // local.local_world_size))
@@ -57,14 +62,13 @@ def main(
         timeout = timedelta(seconds=exchange_timeout_s)
         dist.init_process_group(_backend(run, device), timeout=timeout)
         loop, groups = build_rank(run, run_dir, clock, device, local, timeout)
-        events = Events(run_dir)
         events.append("rank_ready", rank=rank, pid=os.getpid())
         loop.run()
         finished(events, clock, rank, loop, _drifted(loop.gradients, groups[0]))
         leave(loop, groups)
     except BaseException as error:
         try:
-            report(run_dir, rank, error)
+            report(events, rank, error)
         finally:  # also on a full disk
             os._exit(1)  # finalization would keep the sockets open and the peers waiting
 
@@ -183,14 +187,15 @@ def log_to(path: Path) -> None:
     os.close(log)
 
 
-def report(run_dir: Path, rank: int, error: BaseException) -> None:
-    """Leave the cause where the runner finds it, and the traceback in this rank's log."""
+def report(events: Events, rank: int, error: BaseException) -> None:
+    """Write the traceback to this rank's log, then append the cause to `events` for the runner."""
     text = "".join(traceback.format_exception(error))
     chain = _causes(error)
     peer = any(mark in str(cause) for cause in chain for mark in PEER_LOST)
     peer |= isinstance(error, KeyboardInterrupt)  # sent to a worker whose agent has died
     refusal = next((cause for cause in chain if isinstance(cause, BadCheckpoint)), None)
-    Events(run_dir).append(
+    print(text, file=sys.stderr, flush=True)
+    events.append(
         "rank_failed",
         rank=rank,
         error=str(refusal or f"{type(chain[-1]).__name__}: {chain[-1]}"),
@@ -199,7 +204,6 @@ def report(run_dir: Path, rank: int, error: BaseException) -> None:
         traceback="" if refusal else text,  # what is shown: a refusal says all in its line
         monotonic=time.monotonic(),
     )
-    print(text, file=sys.stderr, flush=True)
 
 
 def _causes(error: BaseException) -> list[BaseException]:
