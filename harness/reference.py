@@ -273,8 +273,8 @@ def _signature(node: ast.FunctionDef) -> str:
 
 
 def _directive(kind: str, said: str, node: ast.FunctionDef) -> str:
-    listed = [] if kind == "function" else [":no-contents-entry:"]
-    return _fenced(kind, said, [*listed, *_prose(ast.get_docstring(node))])
+    option = "" if kind == "function" else "\n:no-contents-entry:"  # on the line after the fence
+    return _fenced(kind, said + option, _prose(ast.get_docstring(node)))
 
 
 def _fenced(kind: str, said: str, parts: list[str]) -> str:

@@ -69,6 +69,12 @@ def test_every_link_has_its_page_and_its_anchor(site, links):
     assert seen > 1000
 
 
+def test_no_option_of_a_directive_is_printed(links):
+    options = re.compile(r">\s*(:[a-z]+(?:-[a-z]+)*:)\s*[<\n]")
+    shown = {str(path): found for path in links if (found := options.findall(path.read_text()))}
+    assert shown == {}
+
+
 def test_nothing_of_a_page_comes_from_elsewhere(links):
     """Links may lead away; what a page needs is in the folder."""
     text = "\n".join(path.read_text() for path in links)
