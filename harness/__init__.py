@@ -1,6 +1,10 @@
 """Everything that touches the outside world: processes, networks, files, training."""
 
+import io
+import locale
 import os
+import sys
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,4 +26,18 @@ def require_own_packages() -> None:
             raise ImportError(f"{theirs} hides gradnet's package `{name}`: give it another name")
 
 
+def allow_all_letters() -> None:
+    """Read and write UTF-8 files under an ASCII locale; print `?` for what a stream cannot encode.
+
+    Names, units and tables have letters beyond ASCII, and no command must fail by them.
+    """
+    if locale.getencoding().lower() in ("ascii", "us-ascii", "ansi_x3.4-1968", "646"):
+        with suppress(locale.Error):  # a system without it keeps its locale
+            locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
+            stream.reconfigure(errors="replace")
+
+
 require_own_packages()
+allow_all_letters()

@@ -1,7 +1,9 @@
 """The report of hand-made sweeps, end to end."""
 
 import json
+import os
 import re
+import subprocess
 import sys
 from itertools import combinations
 
@@ -126,6 +128,34 @@ def test_a_method_has_one_colour_in_all_figures_and_curves_of_a_page(tmp_path, m
             if each["name"] in wanted:
                 seen.setdefault(each["name"], set()).add(each["look"]["stroke"])
     assert set(seen) == set(wanted) and [len(seen[name]) for name in wanted] == [1, 1], seen
+
+
+BREAKING = """text.usetex: True
+backend: NoSuchBackend
+font.family: No Such Font
+font.size: 40
+savefig.bbox: tight
+svg.fonttype: path
+axes.prop_cycle: cycler("color", ["red"])
+"""
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+
+
+@pytest.mark.parametrize("surroundings", ["matplotlibrc", "ASCII", "ASCII by its locale alone"])
+def test_the_users_surroundings_change_no_figure_and_no_page(surroundings, tmp_path):
+    folder = by_hand.sweep(tmp_path / "by_hand", STEP_S)
+    usual = report(folder, out=tmp_path / "usual")
+    (tmp_path / "matplotlibrc").write_text(BREAKING)
+    rc = {"MATPLOTLIBRC": str(tmp_path / "matplotlibrc")}
+    command = [sys.executable, "-m", "harness.report", str(folder), "--out", str(tmp_path / "own")]
+    by_locale = {key: value for key, value in ASCII.items() if key != "PYTHONIOENCODING"}
+    more = {"matplotlibrc": rc, "ASCII": ASCII}.get(surroundings, by_locale)
+    done = subprocess.run(command, env=os.environ | more, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "dc2_da2 reaches accuracy 0.8 first" in done.stdout
+    for file in usual.glob("*.svg"):
+        assert (tmp_path / "own" / file.name).read_bytes() == file.read_bytes(), file.name
+    assert len((tmp_path / "own" / "index.html").read_bytes()) > 10_000
 
 
 def test_another_baseline(tmp_path):

@@ -20,7 +20,7 @@ from harness.records import columns, manifest, run_directory, status
 MOST_CONFIG_BYTES = 1 << 20  # those of our experiments have 4 KiB
 MOST_JSON_BYTES, MOST_TABLE_BYTES = 1 << 26, 1 << 32
 MOST_DEPTH = 32  # of nested settings; ours have 6
-MOST_NAME = 200  # characters of a folder's name: file systems take 255 bytes
+MOST_NAME = 200  # bytes of a folder's name: file systems take 255, and figures add a suffix
 SECTIONS = ["method", "model", "dataset", "compressor", "controller", "activations", "parallel"]
 SECTIONS += ["profile", "network", "optimizer", "emulation", "target"]
 MOST_SAID = 200  # characters of a value that is wrong
@@ -90,9 +90,9 @@ def is_folder_name(name: Any) -> bool:
     """True if a folder of this name can be made below another, and lies there."""
     return (
         isinstance(name, str)
-        and 0 < len(name) <= MOST_NAME
         and not name.startswith(".")
         and name.isprintable()
+        and 0 < len(name.encode()) <= MOST_NAME
         and not set(name) & set("/\\")
     )
 

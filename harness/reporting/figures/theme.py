@@ -16,7 +16,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 WIDTH_IN = 7.0
 TITLE_LETTERS_PER_IN = 12.2
-LOOK: Any = {
+OF_THE_USER = ("backend", "backend_fallback")  # settings of matplotlib that no drawing asks for
+LOOK: Any = {key: mpl.rcParamsDefault[key] for key in mpl.rcParamsDefault if key not in OF_THE_USER}
+LOOK |= {  # beside matplotlib's own, whatever a matplotlibrc says
     "font.size": 10,
     "axes.grid": True,
     "axes.axisbelow": True,
