@@ -103,10 +103,11 @@ class Progress:
         time_s = float(row["time_s"])
         goodput = self._bytes * 8e-6 / time_s if time_s else 0.0
         loss = f"loss {float(self._loss):.4f}  " if self._trains else ""
+        sends = row["density"] != "nan"  # a local step may exchange nothing
+        density = f"density {float(row['density']):.4f}  " if sends else ""
         return (
-            f"{self._label}: step {done}/{self._steps or '?'}  {loss}"
-            f"density {float(row['density']):.4f}  goodput {goodput:.1f} Mbit/s  "
-            f"clock {time_s:.1f} s  {self._left(done)}"
+            f"{self._label}: step {done}/{self._steps or '?'}  {loss}{density}"
+            f"goodput {goodput:.1f} Mbit/s  clock {time_s:.1f} s  {self._left(done)}"
         )
 
     def _left(self, done: int) -> str:
