@@ -16,6 +16,7 @@ from harness.engine.local_steps.gradients import LocalReplayed, LocalTrained, ow
 from harness.engine.local_steps.outer import OuterModel
 from harness.engine.local_steps.reduction import OuterReduction
 from harness.engine.local_steps.rounds import Rounds
+from harness.engine.pipeline.object_gather import ObjectGather
 from harness.engine.pipeline.traffic_meter import TrafficMeter
 from harness.engine.training.buckets import Buckets
 from harness.engine.training.build import (
@@ -38,7 +39,11 @@ def local_loop(run: Run, context: RankContext) -> Loop:
     """The loop of a rank that trains weights of its own, ready for its first step."""
     layout = run.parallel
     assert isinstance(layout, LocalSteps)
-    alone = context._replace(replica=own_replica(context.together), once=anew)
+    gather, sources = context.together.gather, []
+    if context.everyone is not None:  # over packets: whole weights are gathered, and counted
+        counted = ObjectGather(context.everyone)
+        gather, sources = counted.gather, [counted]
+    alone = context._replace(replica=own_replica(gather), once=anew)
     model = build_model(run, alone)
     fragments = fragments_of(model, layout.fragments, layout.pattern)
     exchange = _exchange(run, layout, context, model, fragments)
@@ -61,7 +66,7 @@ def local_loop(run: Run, context: RankContext) -> Loop:
             blend=layout.blend,
         )
         stateful = with_state(exchange.exchange)
-        loop = loop_of(run, context, gradients, pace, TrafficMeter([]), stateful)
+        loop = loop_of(run, context, gradients, pace, TrafficMeter(sources), stateful)
     return in_rounds(loop, exchange)
 
 

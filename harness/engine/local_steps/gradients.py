@@ -1,5 +1,6 @@
 """What a worker with weights of its own does in a step: a model on real data, or sizes alone."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,22 +14,21 @@ from harness.engine.training.course import Course
 from harness.engine.training.gradients import Gradients, Trained
 from harness.engine.training.random_numbers import set_random_numbers
 from harness.engine.training.replica import Backward, Replica, put, unchanged
-from harness.engine.training.together import Together
 
 
 @dataclass
 class OwnReplica(Replica):
     """A model that its rank alone trains; sums of an evaluation are over all."""
 
-    together: Together
+    gather: Callable[[Any], list[Any]]  # every rank's object, by rank
 
     def settle(self, backward: Backward, inputs: Tensor) -> None:
         with unchanged(self.model):
             backward(self.model, inputs)
 
     def summed(self, sums: Tensor) -> Tensor:
-        """Added in order of rank, on all alike."""
-        return torch.stack([each.to(sums.device) for each in self.together.gather(sums)]).sum(0)
+        """Add the sums of all ranks in order of rank, on all alike."""
+        return torch.stack([each.to(sums.device) for each in self.gather(sums)]).sum(0)
 
 
 @dataclass(kw_only=True)
@@ -85,9 +85,9 @@ class LocalTrained(Trained):
         return metrics | (self._apart() if self.outer.layout.is_gossip else {})
 
     def _apart(self) -> dict[str, float]:
-        """Root mean square over workers of |weights - their mean|, over |their mean|."""
-        own = torch.cat([each.flatten() for each in self._anchors()]).double().cpu()
-        every = torch.stack(self.replica.together.gather(own))
+        """Return the root mean square over workers of |weights - mean|, over |mean|."""
+        own = torch.cat([each.flatten() for each in self._anchors()]).cpu()
+        every = torch.stack(self.replica.gather(own)).double()
         mean = every.mean(0)
         apart = (every - mean).square().sum(1).mean().sqrt() / mean.norm()
         return {"replica_distance": apart.item()}
@@ -168,7 +168,7 @@ class LocalReplayed(Gradients):
         return float("nan")
 
 
-def own_replica(together: Together) -> Any:
+def own_replica(gather: Callable[[Any], list[Any]]) -> Any:
     """Return the function that makes a rank's replica of a model."""
-    make = partial(OwnReplica, together=together)
+    make = partial(OwnReplica, gather=gather)
     return lambda model, exchange, bucket_mb: make(model)

@@ -59,7 +59,7 @@ class RankContext(NamedTuple):
     shared: Callable[[str, Callable[[], Any]], Any] = anew  # likewise, what threads of a rank do
     thread: int = 0  # of the rank
     pipeline_group: Any = None  # the stages of its pipeline
-    everyone: Any = None  # Collectives of all ranks of all pipelines
+    everyone: Any = None  # Collectives of all ranks, of pipelines and of gossip
     channel: Any = None  # to another rank, by its number: a pipeline's Channel
     transport: Any = None  # between the trainers and their server
 

@@ -29,8 +29,12 @@ from harness.engine.training.train import Loop
 from harness.records.checkpoint import BadCheckpoint
 from harness.records.run_directory import Events
 
-PEER_LOST = ("Connection closed by peer", "Connection reset by peer", "Timed out waiting")
-PEER_LOST += ("Connection was likely closed",)  # of the store
+PEER_LOST = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Timed out waiting",
+    "Connection was likely closed",  # of the store
+)
 
 
 class LocalRanks(NamedTuple):
@@ -107,7 +111,9 @@ def build_rank(
     groups = [across, along]
     if isinstance(run.parallel, LocalSteps) and run.parallel.is_gossip:
         groups.append(everyone(timeout))
-        context = context._replace(channel=lambda peer: to_rank(groups[-1], peer, device))
+        context = context._replace(
+            channel=lambda peer: to_rank(groups[-1], peer, device), everyone=Workers(groups[-1])
+        )
     loop = build_loop(run, context)
     loop.told = Communicated(run_dir, rank, workers, clock).told
     return loop, groups
