@@ -17,7 +17,7 @@ import torch
 from harness.engine.training.worker import report
 from harness.records import checkpoint, status
 from harness.records.checkpoint import BadCheckpoint, refusing
-from harness.records.run_directory import read_events
+from harness.records.run_directory import Events, read_events
 from harness.runner.run import Outcome, failure_report
 from tests.training.test_state_dict_laws import changed, places, replaced
 from tests.virtual.runs import simulated, weights
@@ -218,7 +218,7 @@ def test_a_rank_reports_a_refusal_in_a_line_and_keeps_its_traceback_in_its_log(
         with refusing("rank0.pt"):
             raise KeyError("several\nlines")
     except BadCheckpoint as refusal:
-        report(tmp_path, 0, refusal)
+        report(Events(tmp_path), 0, refusal)
     [event] = read_events(tmp_path)
     assert event["traceback"] == "" and "Traceback" in capsys.readouterr().err
     assert event["error"].startswith("rank0.pt is damaged: KeyError: ")
