@@ -159,8 +159,8 @@ class World:
                 self._let(following)
             self._is_over = True
             for thread in self._threads:
-                if thread.own:  # waits for what will not come
-                    thread.own.throw(Left())
+                if thread.own:  # it has begun, and raises `Left` when it sees that all is over
+                    thread.own.switch()
         finally:
             ended.set()
 
@@ -189,10 +189,23 @@ class World:
             raise Stuck("nothing is left to be done")
         assert not torch.is_autocast_enabled(self._device.type), "a thread waits under autocast"
         with_gradients = torch.is_grad_enabled()
-        self._let(following)
+        if following.own:
+            self._let(following)
+        else:
+            self._begin_at_root(following)
         torch.set_grad_enabled(with_gradients)
         if self._is_over:
             raise Left
+
+    def _begin_at_root(self, thread: Thread) -> None:
+        """Have the root greenlet start `thread`, so that an unwinder finds the end of its stack.
+
+        Torch unwinds the stack of C for every error that it raises. Frames of the root stay where
+        they are; those of any other greenlet are moved away, and the unwinder would read garbage.
+        """
+        assert self._root is not None
+        self._following = thread
+        self._root.switch()
 
     def _let(self, thread: Thread) -> None:
         """Let `thread` run; comes back at the turn of who has called, or once it has ended."""

@@ -157,3 +157,22 @@ def test_nobody_waits_while_its_work_is_timed(timed):
 
     with pytest.raises(AssertionError, match="waited while its work was timed"):
         well(waits, lambda world: world.sleep_until(0.5))
+
+
+def test_an_error_of_torch_s_own_can_be_caught_in_every_thread():
+    """Torch unwinds the stack of C as it raises; in a moved stack that ended the process."""
+    caught = []
+
+    def fails(world: World, at_s: float) -> None:
+        for wrong in (lambda: torch.zeros(2) + torch.zeros(3), lambda: torch.zeros(2)[5]):
+            world.sleep_until(at_s)
+            with pytest.raises((RuntimeError, IndexError)):
+                wrong()
+            caught.append(at_s)
+
+    def begins_more(world: World, at_s: float) -> None:
+        world.begin(partial(fails, world, at_s + 1), 0, "more", world.now_s)
+        list(map(partial(fails, world), [at_s]))  # with frames of C between
+
+    well(*(partial(begins_more, at_s=float(rank)) for rank in range(4)))
+    assert len(caught) == 16
