@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from compressors.activations import calls
 from compressors.activations.base import Activations, Piece
 
 
@@ -41,16 +42,17 @@ class _Crossing(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, cut: Cut, training: bool) -> Tensor:
         rows = x.flatten(1)
         shape = (rows.shape[0], rows.shape[1])
-        piece, ctx.before = cut.scheme.forward(rows, training)
+        piece, ctx.before = calls.forward(cut.scheme, rows, training)
         if training:
             cut.crossed.add(piece, rows)
-        behind, ctx.after = cut.scheme.received(piece, shape, training)
+        behind, ctx.after = calls.received(cut.scheme, piece, shape, training)
         ctx.scheme = cut.scheme
         return behind.view(x.shape)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         rows = grads[0].flatten(1)
-        piece = ctx.scheme.backward(rows, ctx.after)
+        piece = calls.backward(ctx.scheme, rows, ctx.after)
         shape = (rows.shape[0], rows.shape[1])
-        return ctx.scheme.returned(piece, ctx.before, shape).view(grads[0].shape), None, None
+        grad = calls.returned(ctx.scheme, piece, ctx.before, shape)
+        return grad.view(grads[0].shape), None, None

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from compressors.base import Bucket, Compressor, Reduced
+from compressors.checks import BadPart
 from controllers.base import Controller
 from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.exchange.reduction import BucketBuffers, Reduction
@@ -192,5 +193,5 @@ def test_a_compressor_loses_nothing_at_a_new_bucket_layout(decay):
 
 @pytest.mark.parametrize("density", [0.0, -0.1, 1.5, nan])
 def test_a_density_that_cannot_be_is_refused(density):
-    with pytest.raises(ValueError, match=r"chose density .*allowed \(0, 1\]"):
+    with pytest.raises(BadPart, match=r"Chooses.density\(\) must be a number in \(0, 1\], got"):
         reduction(density=density).open(None)

@@ -13,7 +13,9 @@ from torch import Tensor
 
 from compressors.base import Bucket, Compressor, Workers
 from compressors.buffers import Buffers
+from compressors.checks import check_reduced
 from controllers.base import Controller, Observation
+from harness.engine.exchange.decisions import density_of
 from harness.engine.exchange.feedback import Feedback
 from harness.engine.exchange.norms import Norms, SquaredNorms
 
@@ -72,11 +74,9 @@ class Reduction:
         """
         if self._asks and seen is not None and durations_s is not None:
             seen = replace(seen, comm_s=self._without_waiting(durations_s))
-        density = self.controller.density(seen)
+        density = density_of(self.controller, seen)
         if self._asks:
             density = self.workers.agree(density, self.agree)
-        if not 0 < density <= 1:
-            raise ValueError(f"controller chose density {density}, allowed (0, 1]")
         self.density = density
         self._sent, self._entries = None, 0
         self._squares = SquaredNorms() if self.controller.needs_norms else None
@@ -141,8 +141,10 @@ class Reduction:
         buffers = Buffers(buffer, residual, room, partial(self._examine, step, names, sizes))
         shapes = [gradient.shape for gradient in gradients]
         bucket = Bucket(index, step, names, shapes, buffers, parameters)
+        n = buffer.numel()
         reduced = self.compressor.reduce(bucket, self.density, workers or self.workers)
-        self._count(buffer.numel())
+        check_reduced(self.compressor, reduced, n, buffer.device)
+        self._count(n)
         if self._squares is not None:
             self._squares.add_unsent(reduced.unsent)
         if reduced.mean.data_ptr() != buffer.data_ptr():

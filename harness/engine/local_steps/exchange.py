@@ -15,6 +15,7 @@ from torch import Tensor
 
 from controllers.base import Observation
 from harness.clock import RankClock
+from harness.engine.exchange.decisions import horizon_of
 from harness.engine.exchange.exchange_stats import Exchanged, Release
 from harness.engine.exchange.reduction import BucketBuffers
 from harness.engine.exchange.thread import ExchangeError
@@ -200,9 +201,7 @@ class OuterExchange:
         reduction = self.reduction
         if self.seen is None or not reduction.controller.chooses_horizon:
             return None
-        steps = reduction.controller.horizon(self.seen)
-        if steps < 1:
-            raise ValueError(f"controller chose a horizon of {steps} steps, allowed >= 1")
+        steps = horizon_of(reduction.controller, self.seen)
         if reduction.agree == "min":
             return -round(self.exchange.agree(-steps, "min"))
         return round(self.exchange.agree(steps, "mean"))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from compressors.base import Bucket, Compressor
 from compressors.buffers import Buffers
+from compressors.checks import check_reduced
 from harness.engine.exchange.reduction import BucketBuffers
 from harness.engine.parameter_server.captured import Call, Contribution, Reading, is_sparse
 from harness.engine.parameter_server.flat_parameters import FlatParameters
@@ -69,9 +70,10 @@ class ServerModel:
         shapes = [gradient.shape for gradient in part.gradients]
         bucket = Bucket(index, step, part.names, shapes, Buffers(grad), part.parameters)
         reading = Reading(calls, self.of)
-        mean = self.compressor.reduce(bucket, pushes[0].density, reading).mean
-        if mean.data_ptr() != grad.data_ptr():
-            grad.copy_(mean)
+        reduced = self.compressor.reduce(bucket, pushes[0].density, reading)
+        check_reduced(self.compressor, reduced, part.buffer.numel(), grad.device)
+        if reduced.mean.data_ptr() != grad.data_ptr():
+            grad.copy_(reduced.mean)
 
 
 def _fits(call: Call, n: int) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from compressors.activations import calls
 from compressors.activations.base import Activations, Piece
 from compressors.activations.encoding import VALUE_BYTES, Encoding
 from compressors.activations.operator import Crossed
@@ -114,7 +115,7 @@ class Outlet(End):
     def send(self, outputs: Tensor) -> Sending:
         """A micro-batch of training, [samples, ...]."""
         rows = outputs.detach().flatten(1)
-        piece, kept = self.scheme.forward(rows, True)
+        piece, kept = calls.forward(self.scheme, rows, True)
         self.crossed.add(piece, rows)
         self._send(piece, len(rows))
         return Sending(self._thread.submit(self._grad, self._rows(len(rows)), kept))
@@ -122,7 +123,7 @@ class Outlet(End):
     def _grad(self, shape: Shape, kept: Any) -> Received[Tensor]:
         piece, received_s = self._receive(shape, self.scheme.count_back(kept, shape))
         with self.clock.compressing(0):
-            grad = self.scheme.returned(piece, kept, shape).view(shape[0], *self.shape)
+            grad = calls.returned(self.scheme, piece, kept, shape).view(shape[0], *self.shape)
         return Received(grad, received_s, self.clock.now())
 
     def returned(self, sending: Sending) -> Received[Tensor]:
@@ -131,7 +132,8 @@ class Outlet(End):
 
     def show(self, outputs: Tensor) -> None:
         """A batch of evaluation: nothing comes back."""
-        self._send(self.scheme.forward(outputs.flatten(1), False)[0], len(outputs))
+        piece, _ = calls.forward(self.scheme, outputs.flatten(1), False)
+        self._send(piece, len(outputs))
 
 
 class Arrival(NamedTuple):
@@ -160,7 +162,7 @@ class Inlet(End):
     def _activations(self, shape: Shape, training: bool) -> Received[tuple[Tensor, Any]]:
         piece, received_s = self._receive(shape, self.scheme.count(shape))
         with self.clock.compressing(0):
-            rows, kept = self.scheme.received(piece, shape, training)
+            rows, kept = calls.received(self.scheme, piece, shape, training)
         return Received((rows.view(shape[0], *self.shape), kept), received_s, self.clock.now())
 
     def receive(self) -> Arrival:
@@ -170,4 +172,4 @@ class Inlet(End):
 
     def send_back(self, arrival: Arrival, grad: Tensor) -> None:
         """The gradient of what has come, [samples, ...]."""
-        self._send(self.scheme.backward(grad.flatten(1), arrival.kept), len(grad))
+        self._send(calls.backward(self.scheme, grad.flatten(1), arrival.kept), len(grad))

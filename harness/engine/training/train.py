@@ -7,6 +7,7 @@ from typing import Any
 
 from controllers.base import Controller, Observation
 from harness.clock import RankClock
+from harness.engine.exchange.decisions import state_of
 from harness.engine.pipeline.stage_traffic import StageTraffic
 from harness.engine.training.gradients import Gradients
 from harness.engine.training.pace import Pace
@@ -112,5 +113,5 @@ def recorded(
         loss=loss,
         samples=samples,
         compute_before_first_bucket_s=seen.compute_s - seen.overlap_window_s,
-        controller=json.dumps(controller.state()),
+        controller=json.dumps(state_of(controller), default=float),
     )
