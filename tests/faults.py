@@ -23,6 +23,26 @@ class BreaksAtStep(Compressor):
 
 
 @dataclass
+class ReturnsShort(Compressor):
+    """Dense reduction that returns seven elements of the mean."""
+
+    uniform_density = True
+
+    def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
+        return Reduced(workers.all_reduce(bucket.grad)[:7], None)
+
+
+@dataclass
+class AddsUnlike(Compressor):
+    """Dense reduction that adds tensors whose shapes differ, which torch refuses."""
+
+    uniform_density = True
+
+    def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
+        return Reduced(workers.all_reduce(bucket.grad) + bucket.grad[:2], None)
+
+
+@dataclass
 class DiffersByRank(Compressor):
     """Every rank keeps its own gradient: the weights drift apart."""
 

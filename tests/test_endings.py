@@ -32,5 +32,6 @@ def test_a_script_can_tell_a_run_that_failed_from_a_machine_that_was_busy(
     wanted = settings("report=false", f"results={tmp_path}")
     with caplog.at_level(logging.INFO, "harness"):
         assert endings.in_turn([wanted] * len(states), perform) == status
-    said = f"run invalid: {BUSY}\nlogs: {tmp_path}/logs\nit is kept, and figures leave it out"
+    kept = "it is kept, and figures leave it out; the same command makes it again"
+    said = f"logs: {tmp_path}/logs\n{kept}\nrun invalid: {BUSY}\n"
     assert (said in caplog.text) == ("invalid" in states)

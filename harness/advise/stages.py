@@ -107,7 +107,7 @@ class Race:
 
     def _failed(self, settings: Settings, outcome: Outcome) -> None:
         if outcome.state != "succeeded":
-            self.say(f"   {settings['method.name']}: {failure_report(outcome)}")
+            self.say(f"   {settings['method.name']}:\n{failure_report(outcome)}")
 
     def first_pair(self, plans: Plans) -> None:
         """Seed 0, the soonest step first: who by its plan cannot be first any more is not run."""

@@ -243,18 +243,18 @@ def _unreported(supervisor: Supervisor, run_dir: Path) -> str:
 
 
 def failure_report(outcome: Outcome) -> str:
-    """Report on a run that did not succeed: cause, traceback, and where to look."""
-    lines = [f"run {outcome.state}: {outcome.error}"]
+    """Report on a run that did not succeed: traceback, where to look, and last the cause."""
+    lines = []
     events = read_events(outcome.run_dir)
     reports = [event for event in events if event["event"] == "rank_failed"]
     causes = [event for event in reports if not event["peer"]] or reports
-    if causes and outcome.state == "failed":
-        first = min(causes, key=lambda event: event["monotonic"])
-        if first["traceback"]:
-            lines.append(f"--- traceback of rank {first['rank']}\n{first['traceback'].rstrip()}")
+    first = min(causes, key=lambda event: event["monotonic"], default=None)
+    if first and first["traceback"] and outcome.state == "failed":
+        lines.append(f"--- traceback of rank {first['rank']}\n{first['traceback'].rstrip()}")
     lines.append(f"logs: {outcome.run_dir / 'logs'}")
     if outcome.state == "invalid":
         lines.append("it is kept, and figures leave it out; the same command makes it again")
     elif checkpoint.digest_of(str(outcome.run_dir)):
         lines.append(f"resume_from={outcome.run_dir} goes on from its last checkpoint")
+    lines.append(f"run {outcome.state}: {outcome.error}")
     return "\n".join(lines)

@@ -14,6 +14,7 @@ from harness.config.run import Run
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.pipeline.device import Device
 from harness.engine.training.build import build_loop
+from harness.engine.training.failure import in_a_line
 from harness.engine.training.rank_context import Once, RankContext
 from harness.engine.training.resume import Resumed
 from harness.engine.training.train import Loop
@@ -43,10 +44,10 @@ Weight = Callable[[int], float]  # of a step: how many it stands for
 
 
 class WorkerError(RuntimeError):
-    """A worker failed; its cause is the error, `rank` the worker."""
+    """Failure of worker `rank` of `run`; its cause is the error that the worker raised."""
 
-    def __init__(self, rank: int, cause: BaseException) -> None:
-        super().__init__(f"rank {rank}: {type(cause).__name__}: {cause}")
+    def __init__(self, run: Run, rank: int, cause: BaseException) -> None:
+        super().__init__(f"rank {rank}: {in_a_line(cause, run)}")
         self.rank, self.__cause__ = rank, cause
 
 
@@ -123,7 +124,7 @@ class VirtualRun:
                 if table := self._once.made.get(name):
                     table.close()
         if world.failure is not None:
-            raise WorkerError(*world.failure)
+            raise WorkerError(self.asked, *world.failure)
         return [self.ended[rank] for rank in sorted(self.ended)] * self._alike
 
     def _begin(self) -> None:

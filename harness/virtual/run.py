@@ -12,10 +12,10 @@ import torch
 from compressors import kernels
 from harness.config.run import Run
 from harness.engine.training import forms
+from harness.engine.training.failure import in_a_line, traceback_of
 from harness.engine.training.resume import resumed
 from harness.locks import directory_to_ourselves
 from harness.records import environment, status, summary
-from harness.records.checkpoint import BadCheckpoint
 from harness.records.run_directory import Events, read_events, write_json
 from harness.virtual.crew import virtual
 from harness.virtual.curve import Curve, Kept, find, is_apart, key_of
@@ -37,8 +37,7 @@ def simulate(run_dir: Path, run: Run, tell: Tell) -> None:
         with as_in_a_rank(run.seed, run.network.threads):
             _simulate(run_dir, run, run.network, events, tell)
     except Exception as error:
-        _report(events, error)
-        status.end(run_dir, "failed", _in_short(error))
+        status.end(run_dir, "failed", _reported(run_dir, run, events, error))
 
 
 def _simulate(run_dir: Path, run: Run, network: Simulated, events: Events, tell: Tell) -> None:
@@ -112,18 +111,20 @@ def as_in_a_rank(seed: int, threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _report(events: Events, error: Exception) -> None:
-    """Record a failure as a rank records its own; a refused checkpoint without a traceback."""
-    is_refusal = isinstance(error.__cause__ or error, BadCheckpoint)
+def _reported(run_dir: Path, run: Run, events: Events, error: Exception) -> str:
+    """Record a failure, and print its traceback into a log, as a rank does; return it in a line."""
+    rank, cause, line = 0, error, in_a_line(error, run)
+    if isinstance(error, WorkerError):
+        rank, cause, line = error.rank, error.__cause__ or error, str(error)
     events.append(
         "rank_failed",
-        rank=error.rank if isinstance(error, WorkerError) else 0,
-        error=_in_short(error),
+        rank=rank,
+        error=in_a_line(cause, run),
         peer=False,
-        traceback="" if is_refusal else "".join(traceback.format_exception(error)),
+        traceback=traceback_of(cause),
         monotonic=time.monotonic(),
     )
-
-
-def _in_short(error: Exception) -> str:
-    return str(error) if isinstance(error, WorkerError) else f"{type(error).__name__}: {error}"
+    (run_dir / "logs").mkdir(exist_ok=True)
+    with (run_dir / "logs" / f"rank{rank}.log").open("a") as log:
+        traceback.print_exception(cause, file=log)
+    return line

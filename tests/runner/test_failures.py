@@ -30,10 +30,23 @@ def test_a_failing_worker_shows_its_traceback_and_ends_the_run(tmp_path):
     done = harness(*TINY, "compressor._target_=tests.faults.BreaksAtStep", results=tmp_path)
     text = done.stdout + done.stderr
     assert done.returncode != 0
-    assert "rank 1: ArithmeticError: this compressor breaks on purpose" in text
+    place = "in tests.faults.BreaksAtStep.reduce"
+    last = f"rank 1: ArithmeticError: this compressor breaks on purpose, {place}"
+    assert text.splitlines()[-1] == f"run failed: {last}"
     assert "tests/faults.py" in text
     [run] = runs(tmp_path)
     assert state(run) == "failed"
+
+
+def test_a_part_that_breaks_its_interface_is_named_in_one_line(tmp_path):
+    done = harness(*TINY, "compressor._target_=tests.faults.ReturnsShort", results=tmp_path)
+    text = done.stdout + done.stderr
+    assert done.returncode == 1 and "Traceback" not in text, text
+    assert "tests.faults.ReturnsShort.reduce().mean must be" in text.splitlines()[-1]
+    [run] = runs(tmp_path)
+    assert state(run) == "failed" and "Traceback" in "".join(
+        log.read_text() for log in (run / "logs").glob("rank*.log")
+    )
 
 
 def test_a_bad_exit_after_the_results_is_not_a_failed_run(tmp_path):

@@ -22,7 +22,7 @@ def serve(run: Run, process: Process) -> None:
     try:
         _serve(run, process, events)
     except BaseException as error:
-        _give_up(events, run.workers, error)
+        _give_up(events, run, run.workers, error)
 
 
 def _serve(run: Run, process: Process, events: Events) -> None:
@@ -43,7 +43,7 @@ def train(run: Run, process: Process, rank: int, again: bool) -> None:
     try:
         _train(run, process, rank, again, events)
     except BaseException as error:
-        _give_up(events, rank, error)
+        _give_up(events, run, rank, error)
 
 
 def _train(run: Run, process: Process, rank: int, again: bool, events: Events) -> None:
@@ -74,8 +74,8 @@ def context_of(run: Run, process: Process, rank: int) -> RankContext:
     )
 
 
-def _give_up(events: Events, rank: int, error: BaseException) -> None:
+def _give_up(events: Events, run: Run, rank: int, error: BaseException) -> None:
     try:
-        report(events, rank, error)
+        report(events, run, rank, error)
     finally:
         os._exit(1)  # finalization would keep sockets open, and the others waiting

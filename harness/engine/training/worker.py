@@ -21,12 +21,12 @@ from harness.engine.exchange.workers import Workers
 from harness.engine.pipeline.channel import GlooChannel, PeerLost
 from harness.engine.pipeline.mesh import ACROSS, ALONG, GlooPipelineGroup, everyone, meshed
 from harness.engine.training.build import build_loop
+from harness.engine.training.failure import causes, in_a_line, traceback_of
 from harness.engine.training.gradients import Gradients, Trained
 from harness.engine.training.rank_context import RankContext
 from harness.engine.training.resume import resumed
 from harness.engine.training.together import Machines
 from harness.engine.training.train import Loop
-from harness.records.checkpoint import BadCheckpoint
 from harness.records.run_directory import Events
 
 PEER_LOST = (
@@ -72,7 +72,7 @@ def main(
         leave(loop, groups)
     except BaseException as error:
         try:
-            report(events, rank, error)
+            report(events, run, rank, error)
         finally:  # also on a full disk
             os._exit(1)  # finalization would keep the sockets open and the peers waiting
 
@@ -193,27 +193,19 @@ def log_to(path: Path) -> None:
     os.close(log)
 
 
-def report(events: Events, rank: int, error: BaseException) -> None:
+def report(events: Events, run: Run, rank: int, error: BaseException) -> None:
     """Write the traceback to this rank's log, then append the cause to `events` for the runner."""
-    text = "".join(traceback.format_exception(error))
-    chain = _causes(error)
+    chain = causes(error)
     peer = any(mark in str(cause) for cause in chain for mark in PEER_LOST)
     peer |= isinstance(error, KeyboardInterrupt)  # sent to a worker whose agent has died
-    refusal = next((cause for cause in chain if isinstance(cause, BadCheckpoint)), None)
-    print(text, file=sys.stderr, flush=True)
+    traceback.print_exception(error)
+    sys.stderr.flush()
     events.append(
         "rank_failed",
         rank=rank,
-        error=str(refusal or f"{type(chain[-1]).__name__}: {chain[-1]}"),
+        error=in_a_line(error, run),
         peer=peer,  # a consequence of another rank's end
         waits_for=next((c.rank for c in chain if isinstance(c, PeerLost)), None),
-        traceback="" if refusal else text,  # what is shown: a refusal says all in its line
+        traceback=traceback_of(error),
         monotonic=time.monotonic(),
     )
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    chain = [error]
-    while (cause := chain[-1].__cause__) is not None:
-        chain.append(cause)
-    return chain
