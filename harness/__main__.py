@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from harness.plan import Plan
 
 HELP = {"-h", "--help"}
-CONFIG_DIR = ("--config-dir", "-cd")
 SHOWING = {"--hydra-help", "-c", "--cfg", "-i", "--info"}
 SHOWING |= {"-sc", "--shell-completion", "-p", "--package", "--resolve"}
 SECTIONS = ("target", "optimizer", "emulation", "timeouts")
@@ -41,7 +40,7 @@ def main() -> NoReturn:
     log.setLevel(logging.INFO)
     signals.stop_in_order()
     try:
-        arguments = _with_own_choices(sys.argv[1:])
+        arguments = search_path.without_config_dir(sys.argv[1:])
         if HELP & set(arguments):
             print(shown(next((each for each in arguments if each[0] != "-"), None)))
             sys.exit()
@@ -61,24 +60,6 @@ def main() -> NoReturn:
         with suppress(OSError):  # the terminal may be gone
             print("interrupted; the same command goes on from here", file=sys.stderr)
         sys.exit(130)
-
-
-def _with_own_choices(arguments: list[str]) -> list[str]:
-    """`arguments` without --config-dir, whose folder and the working directory count from now on.
-
-    `_target_` may name a module of the working directory, however the command was called.
-    """
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-    left = []
-    waiting = iter(arguments)
-    for each in waiting:
-        option, _, folder = each.partition("=")
-        if option in CONFIG_DIR:
-            search_path.add(folder or next(waiting, ""))
-        else:
-            left.append(each)
-    return left
 
 
 def _show_composition(arguments: list[str]) -> None:

@@ -75,7 +75,7 @@ def composed(overrides: Sequence[str]) -> tuple[Settings, str]:
     with in_a_line(overrides):
         for each in OverridesParser.create().parse_overrides(list(overrides)):
             if each.is_sweep_override():
-                raise BadSetting(f"{each.input_line}: a preview is of one run, so say one value")
+                raise BadSetting(f"{each.input_line}: this command is of one run, so say one value")
         found = chosen(overrides)
         with sweep.hydra():
             config = sweep.load(found)

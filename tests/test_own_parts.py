@@ -27,14 +27,14 @@ def mine(tmp_path):
     return tmp_path
 
 
-def told(where: Path, *words: str) -> tuple[int, str]:
+def told(where: Path, *words: str, module: str = "harness") -> tuple[int, str]:
     known = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = afresh([sys.executable, "-m", "harness", *words], cwd=where, env=known)
+    done = afresh([sys.executable, "-m", module, *words], cwd=where, env=known)
     return done.returncode, done.stdout + done.stderr
 
 
 def test_parts_of_one_s_own_are_trained_and_named(mine):
-    [block] = COMMANDS.findall(DOC)
+    block, _ = COMMANDS.findall(DOC)
     names = []
     for command in block.splitlines():
         _, _, _, *words = command.split()
@@ -42,6 +42,28 @@ def test_parts_of_one_s_own_are_trained_and_named(mine):
         assert status == 0, said
         names += re.findall(r"succeeded: (\S+) seed 0", said)
     assert names == ["allreduce", "rounded_1_no_ef", "topk_halving"]
+
+
+def test_parts_of_one_s_own_keep_the_laws_or_are_told_which_not(mine):
+    _, command = COMMANDS.findall(DOC)
+    _, _, module, *words = command.split()
+    kept, broken, _ = re.findall(r"^```text\n(.*?)^```$", DOC, re.MULTILINE | re.DOTALL)
+    assert told(mine, *words, module=module) == (0, kept)
+    rounded = (mine / "mine.py").read_text().replace("has_level = False", "has_level = True")
+    (mine / "mine.py").write_text(rounded)
+    status, said = told(mine, "--config-dir=conf", "compressor=rounded", module=module)
+    assert status == 1 and broken in said and said.count("does not hold") == 1
+
+
+def test_a_law_is_tried_of_a_part_that_is_there(mine):
+    for words, said in {
+        "": "name a part by compressor=CHOICE, controller=CHOICE, profile=CHOICE, activations",
+        "compressor=nosuch": "compressor has no choice 'nosuch'",
+        "compressor=topk,dense": "compressor=topk,dense: this command is of one run",
+        "--config-dir=nowhere compressor=dense": "--config-dir must be a folder, got nowhere",
+    }.items():
+        status, line = told(mine, *words.split(), module="harness.contract")
+        assert status == 1 and line.startswith(f"harness.contract: {said}"), line
 
 
 OWN = ("model=net", "dataset=stripes", "network=simulated", "emulation.compute=measured")

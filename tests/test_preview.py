@@ -115,7 +115,7 @@ def test_nodes_are_named_in_runs(nodes, said):
         (["profil=static"], "there is no key 'profil'; nearest: profile"),
         (["profile=trace", "profile.path=nosuch.csv"], "got 'nosuch.csv'"),
         (["workers=0"], "workers must be a whole number in [1, 100000], got 0"),
-        (["seed=1,2"], "seed=1,2: a preview is of one run, so say one value"),
+        (["seed=1,2"], "seed=1,2: this command is of one run, so say one value"),
         (["profile.rate_mbit=${nosuch}"], "Interpolation key 'nosuch' not found"),
         (["--seconds", "0"], "--seconds must be in [1, 100000], got 0"),
         (["--seconds", "nan"], "--seconds must be in [1, 100000], got nan"),

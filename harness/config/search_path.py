@@ -1,7 +1,8 @@
 """Where Hydra finds choices: conf/, every study's, one's own; importing it tells Hydra so."""
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from harness.config.typed import BadSetting
 from harness.studies import studies
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
+CONFIG_DIR = ("--config-dir", "-cd")
 OWN = "GRADNET_CONFIG"  # in the environment: a folder of one's own choices, as --config-dir says
 
 
@@ -56,6 +58,23 @@ def add(folder: str) -> None:
         if any((there / path).is_file() for there in folders()):
             raise BadSetting(f"--config-dir: {folder}/{path} has the name of a choice; rename it")
     os.environ[OWN] = str(own)
+
+
+def without_config_dir(arguments: Sequence[str]) -> list[str]:
+    """Add the folder of --config-dir, and return the other arguments.
+
+    `_target_` may name a module of the working directory, however the command was called.
+    """
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    others, waiting = [], iter(arguments)
+    for argument in waiting:
+        option, _, folder = argument.partition("=")
+        if option in CONFIG_DIR:
+            add(folder or next(waiting, ""))
+        else:
+            others.append(argument)
+    return others
 
 
 @contextmanager

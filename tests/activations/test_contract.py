@@ -1,45 +1,22 @@
 """What every compression of activations must do, found by its yaml: two sides, one operator."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
 
-from compressors.activations.base import Activations
 from compressors.activations.operator import Cut
-from harness.engine.training.state_dict import state_dict
-from tests.activations.schemes import NAMES, build, rectified
-
-SHAPE = (6, 40)
-
-
-def there_and_back(
-    before: Activations, after: Activations, seed: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Activations behind the cut and gradients before it, by one object at each side."""
-    piece, kept = before.forward(rectified(*SHAPE, seed), True)
-    count = before.count(SHAPE)
-    assert (count is None) == (piece.mask is not None)
-    assert piece.values.numel() == (count if piece.mask is None else piece.mask.sum())
-    behind, held = after.received(piece, SHAPE, True)
-    back = after.backward(torch.randn(SHAPE, generator=torch.Generator().manual_seed(seed)), held)
-    expected = before.count_back(kept, SHAPE)
-    assert (expected is None) == (back.mask is not None)
-    assert back.values.numel() == (expected if back.mask is None else back.mask.sum())
-    return behind, before.returned(back, kept, SHAPE)
+from harness.contract.activations import LAWS, SHAPE, gradient, rectified, there_and_back
+from harness.contract.laws import Case, Law
+from tests.activations.schemes import NAMES, build
+from tests.contract import cases
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_two_objects_with_one_side_each_do_what_the_operator_of_one_does(name: str) -> None:
-    before, after, cut = build(name), build(name), Cut(build(name))
-    for seed in range(5):
-        x = rectified(*SHAPE, seed).requires_grad_()
-        behind = cut(x.view(6, 4, 10), True)
-        behind.backward(
-            torch.randn(SHAPE, generator=torch.Generator().manual_seed(seed)).view(6, 4, 10)
-        )
-        theirs, grad = there_and_back(before, after, seed)
-        assert torch.equal(behind.flatten(1), theirs)
-        assert x.grad is not None and torch.equal(x.grad, grad)
+@pytest.mark.parametrize(("law", "case"), cases(LAWS))
+def test_a_scheme_keeps_the_law(law: Law, case: Case, name: str) -> None:
+    law.holds(partial(build, name), *case)
 
 
 EXACT = [name for name in NAMES if name not in ("sketch", "dct_mp_laplace")]  # at density 1
@@ -52,7 +29,7 @@ def test_at_density_1_everything_crosses(name: str) -> None:
     x = rectified(*SHAPE, 1)
     behind, grad = there_and_back(scheme, scheme, 1)
     assert torch.equal(behind, x)
-    whole = torch.randn(SHAPE, generator=torch.Generator().manual_seed(1))
+    whole = gradient(1)
     crossed = whole if name in ("dense", "topk_grad", "topk_grad_no_ef") else whole * (x > 0)
     assert torch.equal(grad, crossed)
 
@@ -70,13 +47,6 @@ def test_the_operator_is_at_work_in_evaluation(name: str) -> None:
     changes = not name.startswith("topk_grad")  # these are of the backward pass alone
     assert torch.equal(plain, evaluated) is not changes
     assert torch.equal(evaluated, again) is not (name == "sketch")  # which is drawn anew
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_what_a_scheme_has_learnt_can_be_kept(name: str) -> None:
-    scheme = build(name)
-    there_and_back(scheme, scheme, 0)
-    state_dict(scheme)
 
 
 @pytest.mark.parametrize("name", ["dct_mp", "dct_mp_laplace"])

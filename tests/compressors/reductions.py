@@ -1,21 +1,21 @@
-"""The compressors of conf/compressor at work on several workers, and gradients to try them on."""
+"""The compressors of conf/compressor by name, at work as the laws of compressors have them."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
-from math import isqrt, prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from compressors.base import Bucket, Reduced
-from compressors.buffers import Buffers
-from harness.engine.exchange.feedback import Feedback, NoFeedback
-from tests.compressors.threads import ThreadWorkers, together
+from harness.contract import reductions
+from harness.contract.reductions import KINDS as KINDS
+from harness.contract.reductions import BucketOutcome as Outcome
+from harness.contract.reductions import Shapes as Shapes
+from harness.contract.reductions import ThreadReplica as Replica  # noqa: F401
+from harness.contract.reductions import bits as bits
+from harness.contract.reductions import gradient as gradient
+from harness.contract.reductions import shapes_of as shapes_of
 
 CHOICES = Path("conf/compressor")
 
@@ -40,95 +40,8 @@ def build(variant: str, **changes: Any) -> Any:
     return instantiate(OmegaConf.create({"seed": 3, "part": part}).part)
 
 
-class Outcome(NamedTuple):
-    """What one worker had and got; nothing is shared with the compressor."""
-
-    grad: Tensor  # before, residual added
-    reduced: Reduced
-    contributed_bytes: int
-
-
-Shapes = dict[str, tuple[int, ...]]  # of parameters, by name
-
-
-def shapes_of(n: int) -> Shapes:
-    """A square matrix of about n / 2 elements, and the rest as a vector."""
-    side = isqrt(n // 2)
-    return {"matrix": (side, side), "vector": (n - side * side,)} if side else {"vector": (n,)}
-
-
-@dataclass
-class Replica:
-    """One worker: its compressor and its error feedback.
-
-    `in_place`: the mean is written over the gradient where there is no feedback, as in a run; then
-    `Outcome.reduced.unsent` means nothing.
-    """
-
-    workers: ThreadWorkers
-    compressor: Any
-    feedback: Feedback = field(default_factory=NoFeedback)
-    in_place: bool = False
-    weights: dict[str, Tensor] = field(default_factory=dict)  # by name; empty: nothing is trained
-
-    def reduce(
-        self, grad: Tensor, density: float, step: int = 0, index: int = 0, of: Shapes | None = None
-    ) -> Outcome:
-        """One bucket, [n], of parameters with shapes `of`."""
-        of = of or shapes_of(grad.numel())
-        names, sizes = tuple(of), [prod(shape) for shape in of.values()]
-        buffer = grad.clone()
-        residual = self.feedback.recall(names, sizes, buffer)
-        apart = residual is None and not self.in_place
-        out = torch.full_like(grad, torch.nan) if apart else buffer
-        weights = [self.weights[name] for name in names] if self.weights else []
-        shapes = [torch.Size(shape) for shape in of.values()]
-        bucket = Bucket(index, step, names, shapes, Buffers(buffer, residual, out), weights)
-        before = grad.clone() if residual is None else residual + grad
-        bytes_before = self.workers.contributed_bytes
-        mean, unsent = self.compressor.reduce(bucket, density, self.workers)
-        mean, unsent = mean.clone(), unsent if unsent is None else unsent.clone()
-        self.feedback.keep(names, unsent)
-        return Outcome(before, Reduced(mean, unsent), self.workers.contributed_bytes - bytes_before)
-
-
-Make = Callable[[], Any]
-
-
-def run(make: str | Make, grads: list[Tensor], density: float | list[float]) -> list[Outcome]:
+def run(
+    make: str | reductions.Make, grads: list[Tensor], density: float | list[float]
+) -> list[Outcome]:
     """One reduction by as many workers as there are `grads`, each with its own new compressor."""
-    new = partial(build, make) if isinstance(make, str) else make
-    densities = density if isinstance(density, list) else [density] * len(grads)
-    return together(
-        len(grads),
-        lambda workers: Replica(workers, new()).reduce(
-            grads[workers.rank], densities[workers.rank], step=4
-        ),
-    )
-
-
-def gradient(n: int, seed: int) -> Tensor:
-    """Heavy-tailed, [n]."""
-    source = torch.Generator().manual_seed(seed)
-    return torch.randn(n, generator=source) * torch.randn(n, generator=source).exp()
-
-
-def one_hot(n: int, seed: int) -> Tensor:
-    return torch.zeros(n).index_fill_(0, torch.tensor([7 * seed % n]), -3.0)
-
-
-KINDS: dict[str, Callable[[int], Tensor]] = {
-    "zeros": lambda seed: torch.zeros(1000),
-    "one hot": partial(one_hot, 1000),
-    "equal": lambda seed: torch.full((1000,), 0.25),
-    "signs": lambda seed: gradient(1000, seed).sign(),
-    "mostly zeros": lambda seed: gradient(30_000, seed) * (gradient(30_000, seed + 9) > 3),
-    "ties": lambda seed: gradient(30_000, seed).mul(2).round(),
-    "subnormal": lambda seed: gradient(1000, seed) * 1e-42,
-    "large": lambda seed: gradient(1000, seed) * 1e15,
-    "heavy-tailed": partial(gradient, 50_000),
-}
-
-
-def bits(x: Tensor) -> Tensor:
-    return x.view(torch.int32)
+    return reductions.run(partial(build, make) if isinstance(make, str) else make, grads, density)

@@ -1,25 +1,3 @@
-"""Exchanges as a controller sees them, made by hand."""
+"""Exchanges as a controller sees them, as the laws of controllers have them."""
 
-from typing import Any
-
-from controllers.base import Observation
-
-
-def seen(step: int, **values: Any) -> Observation:
-    """Exchange `step` of 4000 dense bytes between 4 workers, with `values` in place of defaults."""
-    usual = dict(
-        step=step,
-        time_s=0.1 * step,
-        density=0.1,
-        comm_s=0.1,
-        compress_s=0.01,
-        compute_s=0.05,
-        backward_s=0.04,
-        overlap_window_s=0.03,
-        exposed_s=0.05,
-        sent_bytes=10,
-        received_bytes=10,
-        dense_bytes=4000,
-        workers=4,
-    )
-    return Observation(**{**usual, **values})
+from harness.contract.observations import seen as seen

@@ -32,7 +32,7 @@ def test_a_failing_worker_shows_its_traceback_and_ends_the_run(tmp_path):
     assert done.returncode != 0
     place = "in tests.faults.BreaksAtStep.reduce"
     last = f"rank 1: ArithmeticError: this compressor breaks on purpose, {place}"
-    assert text.splitlines()[-1] == f"run failed: {last}"
+    assert done.stdout.splitlines()[-1] == f"run failed: {last}"
     assert "tests/faults.py" in text
     [run] = runs(tmp_path)
     assert state(run) == "failed"
@@ -42,7 +42,7 @@ def test_a_part_that_breaks_its_interface_is_named_in_one_line(tmp_path):
     done = harness(*TINY, "compressor._target_=tests.faults.ReturnsShort", results=tmp_path)
     text = done.stdout + done.stderr
     assert done.returncode == 1 and "Traceback" not in text, text
-    assert "tests.faults.ReturnsShort.reduce().mean must be" in text.splitlines()[-1]
+    assert "tests.faults.ReturnsShort.reduce().mean must be" in done.stdout.splitlines()[-1]
     [run] = runs(tmp_path)
     assert state(run) == "failed" and "Traceback" in "".join(
         log.read_text() for log in (run / "logs").glob("rank*.log")

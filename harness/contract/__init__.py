@@ -1,0 +1,1 @@
+"""Laws of compressors, controllers, profiles and activations, stated once for tests and command."""

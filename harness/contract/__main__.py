@@ -1,0 +1,74 @@
+"""Tries parts by the laws of their kind: `python -m harness.contract compressor=mine`.
+
+python -m harness.contract GROUP=CHOICE [GROUP.KEY=VALUE] [--config-dir FOLDER], of the groups
+compressor, controller, profile and activations. Exit status 1 when a law does not hold.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from functools import cache
+from typing import Any
+
+from harness.config import search_path
+from harness.config.settings import BadSetting
+from harness.contract import activations, compressors, controllers, profiles
+from harness.contract.laws import Law
+from harness.preview import Parser, composed
+
+LAWS: dict[str, tuple[Law, ...]] = {
+    "compressor": compressors.LAWS,
+    "controller": controllers.LAWS,
+    "profile": profiles.LAWS,
+    "activations": activations.LAWS,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print a line for each law of each part that is named; return the exit status."""
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        overrides = _parsed(search_path.without_config_dir(given)).overrides
+        groups = [group for group in LAWS if any(_group(each) == group for each in overrides)]
+        if not groups:
+            raise BadSetting(f"name a part by {', '.join(f'{group}=CHOICE' for group in LAWS)}")
+        broken = [law for group in groups for law in _tried(group, overrides)]
+    except BadSetting as error:
+        sys.exit(f"harness.contract: {error}")
+    return 1 if any(broken) else 0
+
+
+def _tried(group: str, overrides: Sequence[str]) -> Iterator[bool]:
+    """Try the part of `group` by every law, print what was seen; yield whether it was broken."""
+
+    @cache
+    def built(*more: str) -> Any:
+        return composed([*overrides, *more])[0].build(group)
+
+    def make(*more: str) -> Any:
+        return deepcopy(built(*more))  # which threads may do beside each other
+
+    part = make()
+    print(f"{group} {type(part).__module__}.{type(part).__qualname__}")
+    for law in LAWS[group]:
+        seen = law.broken(make)
+        print(f"  {'does not hold' if seen else 'holds':13}  {law.said}", flush=True)
+        if seen:
+            print(f"{'':17}{seen}", flush=True)
+        yield bool(seen)
+
+
+def _group(override: str) -> str:
+    """Return the group that an override chooses or changes."""
+    return override.lstrip("+~").partition("=")[0].partition(".")[0]
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(prog="python -m harness.contract", description=__doc__)
+    parser.add_argument("overrides", nargs="*", help="as for python -m harness")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

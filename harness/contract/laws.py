@@ -1,0 +1,50 @@
+"""A law: what every part of a kind does, and the cases by which it is tried."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import BrokenBarrierError
+from typing import Any
+
+from compressors.checks import BadPart
+
+Make = Callable[..., Any]  # a new part; some laws give it overrides of settings
+Case = tuple[Any, ...]
+
+
+class LawBroken(AssertionError):
+    """A part does not keep a law; the message says what was seen."""
+
+
+def demand(good: bool, seen: str) -> None:
+    """Raise LawBroken with what was `seen` unless that is `good`."""
+    if not good:
+        raise LawBroken(seen)
+
+
+@dataclass(frozen=True)
+class Law:
+    """A promise of every part of one kind.
+
+    `holds`, called with a function that makes the part and with a case, raises what is wrong.
+    """
+
+    said: str
+    holds: Callable[..., None]
+    cases: tuple[Case, ...] = ((),)
+
+    def broken(self, make: Make) -> str:
+        """Try all cases; return what was seen in the first that fails, "" if none does."""
+        for case in self.cases:
+            try:
+                self.holds(make, *case)
+            except BrokenBarrierError:
+                return self._seen(case, "workers do not call the same collectives")
+            except Exception as error:  # whatever the part raises
+                first = (str(error).strip().splitlines() or [""])[0]
+                kept = isinstance(error, LawBroken | BadPart)
+                return self._seen(case, first if kept else f"{type(error).__name__}: {first}")
+        return ""
+
+    def _seen(self, case: Case, what: str) -> str:
+        tried = ", ".join(map(str, case))
+        return f"{what} (case {tried})" if tried else what

@@ -1,0 +1,25 @@
+"""Exchanges as a controller sees them, made by hand for the laws of controllers."""
+
+from typing import Any
+
+from controllers.base import Observation
+
+
+def seen(step: int, **values: Any) -> Observation:
+    """Make exchange `step` of 4 workers and 4000 dense bytes, with `values` in place of others."""
+    usual = dict(
+        step=step,
+        time_s=0.1 * step,
+        density=0.1,
+        comm_s=0.1,
+        compress_s=0.01,
+        compute_s=0.05,
+        backward_s=0.04,
+        overlap_window_s=0.03,
+        exposed_s=0.05,
+        sent_bytes=10,
+        received_bytes=10,
+        dense_bytes=4000,
+        workers=4,
+    )
+    return Observation(**{**usual, **values})
