@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from compressors.kernels import require_alike
 from compressors.sparse import add_
 
 
@@ -28,7 +29,7 @@ class Buffers:
 
     Without a residual the sum is the gradient itself. `out`, [n], is where the mean may go: it may
     be the memory of the gradient. `examine` raises FloatingPointError for a vector, [n], that is
-    not finite; without it nobody asks.
+    not finite; without it nobody asks. ValueError unless residual and gradient are alike.
     """
 
     def __init__(
@@ -38,6 +39,8 @@ class Buffers:
         out: Tensor | None = None,
         examine: Callable[[Tensor], None] | None = None,
     ) -> None:
+        if residual is not None:
+            require_alike(residual, gradient)
         self.total = gradient if residual is None else residual  # the sum, when it has been made
         self.addend = None if residual is None else gradient  # what is still to be added to it
         self.out = out

@@ -80,14 +80,14 @@ def check_reduced(compressor: Compressor, reduced: Any, n: int, device: torch.de
     """Raise BadPart unless `reduced`, of a bucket of `n` elements, is a whole `Reduced`."""
     if not isinstance(reduced, Reduced):
         refuse(compressor, "reduce()", "a compressors.base.Reduced(mean, unsent)", reduced)
-    tensors = {"reduce().mean": reduced.mean, "reduce().unsent": reduced.unsent}
-    if reduced.unsent is None:
-        del tensors["reduce().unsent"]
-    for what, tensor in tensors.items():
-        check_tensor(compressor, what, tensor, (n,), device)
+    for name in ("mean", "unsent"):
+        tensor = getattr(reduced, name)
+        if tensor is None and name == "unsent":
+            continue
+        check_tensor(compressor, f"reduce().{name}", tensor, (n,), device)
         if tensor.requires_grad:  # the graph of every step would be kept
-            refuse(compressor, what, "detached from its graph", tensor)
+            refuse(compressor, f"reduce().{name}", "detached from its graph", tensor)
     for what in ("sent_entries", "sent_of"):
-        count = getattr(compressor, what)
-        if count is not None and not (isinstance(count, Integral) and count >= 0):
+        count = getattr(compressor, what, None)
+        if count is not None and not (isinstance(count, Integral) and int(count) >= 0):
             refuse(compressor, what, "None or a whole number >= 0", count)

@@ -119,8 +119,11 @@ def add_find_(total: Tensor, added: Tensor | None, clear: bool, chunks: Chunks) 
     """
     where = workspace("places in chunks", chunks.entries, torch.int32, total.device)
     values = workspace("values of chunks", chunks.entries, torch.float32, total.device)
-    native = kernels.of(total)
-    if native is not None and (added is None or kernels.of(added) is not None):
+    native = kernels.of(total, added)
+    kernels.require_room(
+        "total", total, max((block.elements.stop for block in chunks.blocks), default=0)
+    )
+    if native is not None:
         other, table = NOTHING if added is None else added.numpy(), _table(chunks.blocks)
         native.chunks.add_find(
             total.numpy(), other, clear, table, chunks.k, native.compress,
@@ -214,6 +217,7 @@ def pack_positions(where: Tensor) -> Tensor:
 
 def unpack_positions(packed: Tensor, count: int) -> Tensor:
     """The positions, int32 [count], that `pack_positions` packed; in this thread's memory."""
+    kernels.require_room("packed positions", packed, packed_positions_bytes(count))
     where = workspace("unpacked positions", count, torch.int32, packed.device)
     if packed.is_cpu and (native := kernels.compiled()) is not None:
         native.chunks.unpack(packed.numpy(), where.numpy())

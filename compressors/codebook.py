@@ -50,6 +50,9 @@ def quantise(values: Tensor, counts: list[int], bits: int) -> tuple[Tensor, Tens
 
 def decode(packed: Tensor, books: Tensor, counts: list[int], bits: int, out: Tensor) -> Tensor:
     """Write the values that codes and books of `quantise` stand for to `out`, [n]; return it."""
+    kernels.require_room("out", out, sum(counts))
+    kernels.require_room("packed", packed, -(-bits * sum(counts) // BYTE))
+    kernels.require_room("books", books, len(counts) * ((1 << bits) + 1))
     if (native := kernels.of(out)) is not None:
         native.chunks.decode(
             packed.numpy(), np.array(counts, np.int64), bits, books.numpy(), out.numpy()

@@ -14,8 +14,9 @@ def add_cast_(total: Tensor, added: Tensor | None, size: int, wire: Tensor, keep
 
     With `keep`, `total` is left with what the cast took, otherwise with the sum.
     """
-    native = kernels.of(total)
-    if native is not None and (added is None or kernels.of(added) is not None):
+    native = kernels.of(total, added)
+    kernels.require_room("wire", wire, total.numel())
+    if native is not None:
         other = NOTHING if added is None else added.numpy()
         bits = wire.view(torch.int16).numpy().view(np.uint16)
         is_bfloat = wire.dtype == torch.bfloat16

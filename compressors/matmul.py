@@ -20,7 +20,7 @@ def left_factor_(
     matrix: Tensor, right: Tensor, added: Tensor | None = None, subtract: bool = False
 ) -> Tensor:
     """`right` matrix^T, [r, n], after matrix += `added`; `subtract` takes left^T right away."""
-    if (native := _compiled(matrix, right, added)) is None:
+    if (native := _compiled(matrix, None, right, added)) is None:
         if added is not None:
             matrix.add_(added)
         left = right.mm(matrix.t())
@@ -37,7 +37,7 @@ def left_factor_(
 
 def right_factor_(matrix: Tensor, left: Tensor, added: Tensor | None = None) -> Tensor:
     """`left` matrix, [r, m], after matrix += `added`."""
-    if (native := _compiled(matrix, left, added)) is None:
+    if (native := _compiled(matrix, left, None, added)) is None:
         return left.mm(matrix if added is None else matrix.add_(added))
     other = matrix if added is None else added
     padded = _padded(left)
@@ -49,7 +49,7 @@ def right_factor_(matrix: Tensor, left: Tensor, added: Tensor | None = None) -> 
 
 def subtract_(matrix: Tensor, left: Tensor, right: Tensor) -> None:
     """Take left^T right away from `matrix`."""
-    if (native := _compiled(matrix, left)) is None:
+    if (native := _compiled(matrix, left, right)) is None:
         matrix.addmm_(left.t(), right, alpha=-1)
         return
     native.subtract(*(x.numpy() for x in (matrix, _padded(left), _padded(right))))
@@ -57,7 +57,7 @@ def subtract_(matrix: Tensor, left: Tensor, right: Tensor) -> None:
 
 def multiply_(out: Tensor, left: Tensor, right: Tensor, matrix: Tensor | None = None) -> None:
     """Set `out`, [n, m], to left^T right, and take that away from `matrix`, where there is one."""
-    if (native := _compiled(out, left, matrix)) is None:
+    if (native := _compiled(out, left, right, matrix)) is None:
         torch.mm(left.t(), right, out=out)
         if matrix is not None:
             matrix.sub_(out)
@@ -67,12 +67,20 @@ def multiply_(out: Tensor, left: Tensor, right: Tensor, matrix: Tensor | None = 
     native.product(*views, matrix is not None)
 
 
-def _compiled(matrix: Tensor, factor: Tensor, other: Tensor | None = None) -> Any:
-    """The module of kernels where they work on these and are the faster way, else None."""
-    if factor.shape[0] > MOST_RANK or (other is not None and not other.is_contiguous()):
-        return None
-    native = kernels.of(matrix)
-    return None if native is None else native.lowrank
+def _compiled(
+    matrix: Tensor, left: Tensor | None, right: Tensor | None, other: Tensor | None = None
+) -> Any:
+    """Return the module of kernels where they work on these and are the faster way, else None.
+
+    ValueError unless `left`, [r, n], and `right`, [r, m], fit `matrix` and `other`, [n, m].
+    """
+    for side, factor in enumerate((left, right)):
+        if factor is not None and factor.shape[1] != matrix.shape[side]:
+            told = f"{list(factor.shape)} does not fit a matrix {list(matrix.shape)}"
+            raise ValueError(f"{('left', 'right')[side]} factor {told}")
+    native = kernels.of(matrix, other)
+    most = max(factor.shape[0] for factor in (left, right) if factor is not None)
+    return None if native is None or most > MOST_RANK else native.lowrank
 
 
 def _padded(factor: Tensor) -> Tensor:

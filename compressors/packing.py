@@ -68,8 +68,9 @@ def add_pack_signs_(
     float64: squares do not overflow there, and float32 loses digits over millions.
     """
     n, nbytes = total.numel(), packed_bytes(total.numel(), 1)
-    native = kernels.of(total)
-    if native is not None and (added is None or kernels.of(added) is not None):
+    kernels.require_room("packed", packed, nbytes)
+    native = kernels.of(total, added)
+    if native is not None:
         other = NOTHING if added is None else added.numpy()
         sum_ = native.signs.add_pack(total.numpy(), other, squared, packed.numpy())
         return torch.tensor(sum_ / max(1, n), dtype=torch.float64)

@@ -39,11 +39,12 @@ def add_take_out_(
     out: Tensor | None = None,
 ) -> tuple[Tensor, float]:
     """`add_`, if there is `added`, then `take_out_`, at ascending positions; one pass on CPUs."""
-    native = kernels.of(total)
+    native = kernels.of(total, added)
     ours = index.is_cpu and index.is_contiguous() and index.dtype == torch.int32
-    if native is not None and ours and (added is None or kernels.of(added) is not None):
+    if native is not None and ours:
         other = NOTHING if added is None else added.numpy()
         values = total.new_empty(index.numel()) if out is None else out
+        kernels.require_room("out", values, index.numel())
         most, taken = native.scatter.add_take(
             total.numpy(), other, clear, index.numpy(), erase, values.numpy()
         )
@@ -66,6 +67,7 @@ def take_out_(grad: Tensor, index: Tensor, erase: bool = True, out: Tensor | Non
     They are written to `out`, [k], where that is given.
     """
     values = grad.new_empty(index.numel()) if out is None else out
+    kernels.require_room("out", values, index.numel())
     if (native := kernels.of(grad)) is not None and _fits(index, grad.numel()):
         native.scatter.take(grad.numpy(), index.numpy(), erase, values.numpy())
         return values
@@ -77,7 +79,7 @@ def take_out_(grad: Tensor, index: Tensor, erase: bool = True, out: Tensor | Non
 
 def erase_(x: Tensor, index: Tensor) -> None:
     """Sets `x`, [n], to zero at positions that were found in it."""
-    if (native := kernels.of(x)) is not None and index.dtype == torch.int32:
+    if (native := kernels.of(x)) is not None and _fits(index, x.numel(), torch.int32):
         native.kernels.erase(x.numpy(), index.numpy())
     else:
         x.index_fill_(0, index.long(), 0)
@@ -88,9 +90,13 @@ def put_back_(x: Tensor, found: Entries) -> None:
     add_at_(x, found.index, found.values, 1.0)
 
 
-def _fits(index: Tensor, n: int) -> bool:
-    """True if compiled kernels can take these positions: CPU, contiguous, all in [0, n)."""
-    known = index.is_cpu and index.is_contiguous() and index.dtype in INDEX_DTYPES.values()
+def _fits(index: Tensor, n: int, *dtypes: torch.dtype) -> bool:
+    """True if compiled kernels can take these positions: CPU, contiguous, all in [0, n).
+
+    Of `dtypes`, or of any type that positions travel as.
+    """
+    known = index.is_cpu and index.is_contiguous()
+    known = known and index.dtype in (dtypes or INDEX_DTYPES.values())
     return known and (not index.numel() or 0 <= int(index.min()) <= int(index.max()) < n)
 
 

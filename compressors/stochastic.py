@@ -35,8 +35,8 @@ class Grid(NamedTuple):
 
 def add_measure_(total: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor]:
     """Largest magnitude, float32 [], and sum of squares, float64 [], of total += added."""
-    native = kernels.of(total)
-    if native is not None and (added is None or kernels.of(added) is not None):
+    native = kernels.of(total, added)
+    if native is not None:
         other = NOTHING if added is None else added.numpy()
         largest, squares = native.quantise.add_measure(total.numpy(), other)
         return total.new_tensor(largest), torch.tensor(squares, dtype=torch.float64)
@@ -66,10 +66,11 @@ def add_round_(
     has a step that is not, the codes are any, and nothing is taken from it.
     """
     n, device = total.numel(), total.device
-    native = kernels.of(total)
+    native = kernels.of(total, added)
+    kernels.require_room("steps", steps, grid.ends.numel())
     if gpu.takes(total) and key is not None:
         return _rounded_on_gpu(total, added, grid, steps, key, keep, norm)
-    if native is None or (added is not None and kernels.of(added) is None):
+    if native is None:
         if added is not None:
             total.add_(added)
         if norm is not None:

@@ -87,8 +87,8 @@ def sample(x: Tensor, where: Runs, added: Tensor | None = None) -> Tensor:
 
 def kth_sampled(x: Tensor, where: Runs, k: int, added: Tensor | None = None) -> int:
     """`kth_largest` of a `sample`."""
-    native = kernels.of(x)
-    if native is None or (added is not None and kernels.of(added) is None):
+    native = kernels.of(x, added)
+    if native is None:
         return kth_largest(sample(x, where, added).view(torch.float32), k)
     keys = workspace("sample", where.size, torch.int32, x.device)
     other = NOTHING if added is None else added.numpy()
@@ -112,6 +112,7 @@ def estimate(
 
 def kth_largest(x: Tensor, k: int) -> int:
     """The bits of the k-th largest magnitude of `x`, [n], all of which is looked at three times."""
+    _require_entries(x, k)
     if x.is_cuda:
         return int(bits(_search_on_gpu(x, k).values).min())
     if (native := kernels.of(x)) is not None:
@@ -175,8 +176,8 @@ def add_reaching_(
     it searches again.
     """
     rest = slice(first, None)
-    native = kernels.of(total)
-    if native is None or (added is not None and kernels.of(added) is None):
+    native = kernels.of(total, added)
+    if native is None:
         if added is not None:
             total[rest].add_(added[rest])
             if clear:
@@ -229,7 +230,7 @@ def take_largest_(x: Tensor, k: int, added: Tensor | None = None, clear: bool = 
         if added is not None and clear:
             added.zero_()
         return found_there
-    if added is not None and (native is None or kernels.of(added) is None):
+    if added is not None and kernels.of(x, added) is None:
         x.add_(added)
         if clear:
             added.zero_()
@@ -268,6 +269,7 @@ def _search(x: Tensor, k: int, added: Tensor | None = None, clear: bool = False)
     A sample bounds the k-th magnitude from below, one pass collects what is above, and only that is
     ranked. A bound that was too high is lowered; at 0, entries above and equal to it are all.
     """
+    _require_entries(x, k)
     where = _bounding(x.numel())
     reach = _reach(where, k, x.numel())
     while True:
@@ -282,6 +284,12 @@ def _search(x: Tensor, k: int, added: Tensor | None = None, clear: bool = False)
             both = np.sort(np.concatenate([found.where, ties.astype(np.int32)]))
             return kernels.Found(both, x.numpy()[both])
         reach *= 2
+
+
+def _require_entries(x: Tensor, k: int) -> None:
+    """Raise ValueError unless `x`, [n], has `k` entries, which are at least one."""
+    if not 1 <= k <= x.numel():
+        raise ValueError(f"k must be in [1, {x.numel()}], got {k}")
 
 
 def _search_on_gpu(x: Tensor, k: int, added: Tensor | None = None, erase: bool = False) -> Entries:

@@ -155,7 +155,7 @@ BREAKS: dict[str, tuple[type, str]] = {  # by the function of a law: who breaks 
     "in_place": (WritesOverWhatItReads, "the means of step 0 differ"),
     "replicas_stay_equal": (Drifts, "weights of ranks 0 and 1 differ after 20 steps"),
     "density_is_allowed": (TooMuch, "TooMuch.density() must be a number in (0, 1], got "),
-    "same_again": (Guesses, "densities differ after 0 exchanges"),
+    "same_again": (Guesses, " after 0 exchanges"),
     "same_at_any_times": (LooksAtTimes, "at exchange 1 of a slower network"),
     "is_pure": (Noisy, ") was Link(rate_mbit="),
     "plays_the_same": (Noisy, "at 0.0 s Link("),

@@ -124,10 +124,28 @@ def compiled() -> Compiled | None:
     return _once()[0]
 
 
-def of(x: Tensor) -> Compiled | None:
-    """The compiled kernels, when `x` is something they work on."""
+def of(x: Tensor, added: Tensor | None = None) -> Compiled | None:
+    """Return the compiled kernels if they work on `x`, and on what is `added` to it; else None.
+
+    ValueError unless both are alike: a kernel trusts the size of `x` for both.
+    """
+    if added is not None:
+        require_alike(x, added)
     fits = x.is_cpu and x.is_contiguous() and x.dtype == torch.float32 and x.numel() < INDEX_END
-    return compiled() if fits else None
+    return compiled() if fits and (added is None or added.is_contiguous()) else None
+
+
+def require_alike(x: Tensor, added: Tensor) -> None:
+    """Raise ValueError unless `x` and what is `added` to it have one shape, type and device."""
+    if x.shape != added.shape or x.dtype != added.dtype or x.device != added.device:
+        told = (f"{each.dtype} {list(each.shape)} on {each.device}" for each in (added, x))
+        raise ValueError("{} cannot be added to {}; they must be alike".format(*told))
+
+
+def require_room(what: str, tensor: Tensor, count: int) -> None:
+    """Raise ValueError unless `tensor`, which a kernel reads or fills, has `count` elements."""
+    if tensor.numel() < count:
+        raise ValueError(f"{what} must have {count} elements, got {list(tensor.shape)}")
 
 
 def addresses(tensors: Sequence[Tensor], nbytes: int) -> np.ndarray:

@@ -172,12 +172,12 @@ def layout(step: int) -> list[list[str]]:
     return [list(PARAMETERS)] if step == 0 else [["scale", "kernel"], ["bias", "embed"]]
 
 
-def descend(make: Make, workers: ThreadWorkers) -> tuple[Tensor, list[list[BucketOutcome]]]:
+def descend(make: Make, workers: ThreadWorkers) -> tuple[Tensor, list[BucketOutcome]]:
     """Take 20 steps towards a target of this worker's own; return weights and outcomes."""
     replica = ThreadReplica(workers, make(), Residual())
     weights = {name: torch.zeros(prod(shape)) for name, shape in PARAMETERS.items()}
     target = {name: gradient(prod(shape), workers.rank) for name, shape in PARAMETERS.items()}
-    outcomes = []
+    outcomes = list[BucketOutcome]()
     for step in range(STEPS):
         for index, names in enumerate(layout(step)):
             grad = torch.cat([weights[name] - target[name] for name in names])

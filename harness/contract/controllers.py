@@ -53,11 +53,9 @@ def density_is_allowed(make: Make, kind: str) -> None:
 
 def same_again(make: Make) -> None:
     """Replay the same delays with two new controllers."""
-    first, second = (replay(make(), delays("heavy")) for _ in range(2))
-    for what, one, other in zip(("densities", "states"), first, second, strict=True):
-        pairs = zip(one, other, strict=True)
-        differs = next((step for step, pair in enumerate(pairs) if pair[0] != pair[1]), None)
-        demand(differs is None, f"{what} differ after {differs} exchanges")
+    first, second = (zip(*replay(make(), delays("heavy")), strict=True) for _ in range(2))
+    for step, (one, other) in enumerate(zip(first, second, strict=True)):
+        demand(one == other, f"{one} and then {other} after {step} exchanges")
 
 
 def same_at_any_times(make: Make, scale: float) -> None:

@@ -113,7 +113,8 @@ def as_in_a_rank(seed: int, threads: int) -> Iterator[None]:
 
 def _reported(run_dir: Path, run: Run, events: Events, error: Exception) -> str:
     """Record a failure, and print its traceback into a log, as a rank does; return it in a line."""
-    rank, cause, line = 0, error, in_a_line(error, run)
+    rank, line = 0, in_a_line(error, run)
+    cause: BaseException = error
     if isinstance(error, WorkerError):
         rank, cause, line = error.rank, error.__cause__ or error, str(error)
     events.append(

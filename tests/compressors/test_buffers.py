@@ -9,6 +9,12 @@ from torch import Tensor
 from compressors.base import Bucket
 from compressors.buffers import Buffers
 from compressors.fused import add_and_take_largest, add_scaled, scatter
+from compressors.half import add_cast_
+from compressors.matmul import left_factor_, right_factor_
+from compressors.packing import add_pack_signs_
+from compressors.sparse import add_, erase_, take_out_
+from compressors.stochastic import add_measure_
+from compressors.topk_select import kth_largest, largest, take_largest_
 from harness.engine.exchange.feedback import Residual
 from tests.compressors.reductions import Replica, build, gradient, shapes_of, variants
 from tests.compressors.threads import ThreadWorkers, together
@@ -113,3 +119,59 @@ def test_the_parameters_of_a_bucket_are_views_of_the_sum():
     assert [each.shape for each in bucket.gradients] == shapes
     assert torch.equal(torch.cat([each.flatten() for each in bucket.gradients]), expected)
     assert bucket.gradients[0].data_ptr() == bucket.grad.data_ptr()
+
+
+PLACES = torch.tensor([1, 2], dtype=torch.int32)
+UNLIKE = {
+    "of one element": torch.zeros(1),
+    "of another shape": torch.zeros(64, 64),
+    "of another type": torch.zeros(4096, dtype=torch.float64),
+    "elsewhere": torch.zeros(4096, device="meta"),
+}
+
+
+@pytest.mark.parametrize("how", UNLIKE)
+def test_a_residual_is_like_the_gradient(how: str) -> None:
+    """A kernel trusts one size for both: it wrote past a residual of one element."""
+    residual, gradient = UNLIKE[how], torch.ones(4096)
+    steps = {
+        "buffers": lambda: Buffers(gradient, residual),
+        "largest": lambda: take_largest_(residual, 1, gradient),
+        "sum": lambda: add_(gradient, residual, False),
+        "signs": lambda: add_pack_signs_(gradient, residual, torch.zeros(512).byte()),
+        "measure": lambda: add_measure_(gradient, residual),
+        "cast": lambda: add_cast_(gradient, residual, 1, torch.empty(4096).half(), False),
+        "factor": lambda: left_factor_(gradient.view(32, 128), torch.ones(1, 128), residual),
+    }
+    for name, step in steps.items():
+        with pytest.raises(
+            ValueError, match=r"float\d\d \[.*\] on .* cannot be added to .*"
+        ) as told:
+            step()
+        assert "\n" not in str(told.value), name
+
+
+ROOMS = {
+    "out must have 2 elements": lambda: take_out_(torch.ones(9), PLACES, out=torch.ones(1)),
+    "packed must have 8 elements": lambda: add_pack_signs_(
+        torch.ones(64), None, torch.zeros(1).byte()
+    ),
+    "wire must have 9 elements": lambda: add_cast_(
+        torch.ones(9), None, 1, torch.ones(1).half(), True
+    ),
+    r"k must be in \[1, 9\], got 10": lambda: largest(torch.ones(9), 10),
+    r"k must be in \[1, 9\], got 0": lambda: kth_largest(torch.ones(9), 0),
+    "index 10 is out of bounds": lambda: erase_(torch.ones(9), PLACES * 10),
+    r"right factor \[1, 3\] does not fit a matrix \[4, 5\]": lambda: left_factor_(
+        torch.ones(4, 5), torch.ones(1, 3)
+    ),
+    r"left factor \[1, 3\] does not fit a matrix \[4, 5\]": lambda: right_factor_(
+        torch.ones(4, 5), torch.ones(1, 3)
+    ),
+}
+
+
+@pytest.mark.parametrize("said", ROOMS)
+def test_what_a_kernel_reads_or_fills_is_large_enough(said: str) -> None:
+    with pytest.raises((ValueError, IndexError), match=said):
+        ROOMS[said]()
