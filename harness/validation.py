@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+from compressors.checks import BadPart
 from harness import constraints
+from harness.config.parts import OURS
 from harness.config.run import Run
 from harness.config.settings import Settings
 from harness.config.typed import BadSetting, of_part, require
+from harness.contract.trial import CALLS, tried
 from harness.records.run_directory import refusal
 
 
@@ -19,6 +22,11 @@ def checked(settings: Settings) -> Run:
 
 def check_fit(run: Run) -> None:
     """Raise BadSetting for parts that do not go together, and data that is not there."""
+    for group in CALLS:
+        part = getattr(run, group)()
+        if type(part).__module__.partition(".")[0] not in OURS:
+            with of_part(group, BadPart):
+                tried(group, part)
     constraints.check(run)
     weights = run.initial_weights
     there = weights is None or Path(weights).is_file()

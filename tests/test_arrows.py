@@ -53,7 +53,8 @@ ROOMS = {  # of harness/, below the commands: what each may import of the others
     "locks": "config records",
     "runner": "clock config emulation engine locks records virtual workloads",
     "constraints": "config emulation engine records workloads",
-    "validation": "config constraints records",
+    "contract": "config engine preview",
+    "validation": "config constraints contract records",
 }
 
 

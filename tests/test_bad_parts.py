@@ -16,12 +16,13 @@ from compressors.activations.dense import Dense
 from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.checks import BadPart
 from controllers.base import Controller
+from harness.config.settings import BadSetting
 from harness.engine.exchange.decisions import density_of, horizon_of, state_of
 from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.runner.run import Outcome, failure_report
 from tests.controllers.observations import seen
 from tests.exchange.test_reduction import LAYOUTS, exchange, grads, reduction
-from tests.virtual.runs import simulated
+from tests.virtual.runs import settings_of, simulated
 
 GRAPH = "detached from its graph"
 REDUCED = {  # what is made of mean and unsent, and what is said of it
@@ -180,6 +181,25 @@ FAILS = {  # settings of a run; its last line; whether a traceback comes before
     ),
     "optimizer.lr=1e30": (r"rank \d: FloatingPointError: the gradient of .* batch", True),
 }
+
+
+AT_START = {
+    "compressor._target_=tests.faults.ReturnsShort +compressor.since=0": (
+        "compressor: tests.faults.ReturnsShort.reduce().mean must be .* got float32 [7] on cpu"
+    ),
+    "method=topk controller._target_=tests.test_bad_parts.Says +controller.value=text "
+    "~controller.density": "controller: tests.test_bad_parts.Says.density() must be .* got 'text'",
+    "parallel=split activations._target_=tests.test_bad_parts.Squeezes +activations.count=5": (
+        "activations: tests.test_bad_parts.Squeezes.count() must be 240 .* got 5"
+    ),
+}
+
+
+@pytest.mark.parametrize("settings", AT_START)
+def test_what_a_part_does_wrong_at_once_is_refused_before_anything_starts(settings):
+    with pytest.raises(BadSetting) as error:
+        settings_of("workers=2", "steps=5", *settings.split())
+    assert re.match(re.escape(AT_START[settings]).replace(r"\.\*", ".*"), str(error.value)), error
 
 
 @pytest.mark.parametrize("settings", FAILS)

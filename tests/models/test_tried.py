@@ -107,3 +107,35 @@ def test_a_composition_is_refused_in_one_line_that_names_both(model, data):
     said = str(refused.value)
     assert said.startswith(f"model: {model} does not go with data set ") and "\n" not in said
     assert asked.build("dataset").name in said
+
+
+class Scores(nn.Module):
+    """Makes of its images whatever `made` does."""
+
+    def __init__(self, made) -> None:
+        super().__init__()
+        self.weight, self.made = nn.Parameter(torch.ones(1)), made
+
+    def forward(self, images: torch.Tensor):
+        return self.made(images.flatten(1)[:, :10] * self.weight)
+
+
+class NoForward(nn.Linear):
+    forward = nn.Module.forward
+
+
+@pytest.mark.parametrize(
+    ("network", "said"),
+    [
+        (
+            Scores(lambda scores: {"logits": scores}),
+            "scores must be a tensor of floats, got a dict",
+        ),
+        (Scores(lambda scores: None), "scores must be a tensor of floats, got None"),
+        (Scores(lambda scores: scores.long()), "a tensor of floats, got int64 [2, 10] on meta"),
+        (Scores(lambda scores: {}["logits"]), "logits"),
+        (NoForward(64, 10), 'is missing the required "forward" function'),
+    ],
+)
+def test_a_model_that_makes_no_scores_is_told_before_a_run(network, said):
+    assert said in misfit(Made(network.to("meta")), data_sets()["digits"])

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from compressors.checks import described
 from harness.workloads.data.base import DataSet
 from harness.workloads.models.base import Architecture, Shape
 
@@ -26,10 +27,14 @@ def misfit(architecture: Architecture, data: DataSet) -> str:
         found = model(torch.zeros(SAMPLES, *data.shape, device=META))
         scores = found[0] if isinstance(found, tuple) else found  # beside its state
         labels = SAMPLES, *label_shape(data.shape)
-    except NotImplementedError:
+    except NotImplementedError as error:
+        if "forward" in str(error):  # nn.Module's own, which no class has replaced
+            return str(error)
         return ""  # the meta device has no such operator: nothing is known
-    except (ValueError, RuntimeError, TypeError, IndexError, AttributeError) as error:
+    except Exception as error:  # whatever a model of one's own raises
         return str(error).strip().split("\n")[0] or type(error).__name__
+    if not (isinstance(scores, Tensor) and scores.is_floating_point()):
+        return f"its scores must be a tensor of floats, got {described(scores)}"
     if said := _of_scores(tuple(scores.shape), labels, data.classes):
         return said
     reached = _reached(scores)
