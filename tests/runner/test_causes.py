@@ -112,6 +112,17 @@ def test_an_agent_that_lacks_something_is_told_before_the_ranks_that_lost_its_ow
     assert "Too many open files" in cause(agents(tmp_path, n0=1))
 
 
+@pytest.mark.parametrize(
+    ("code", "how"),
+    [(-6, "was killed by SIGABRT, as gloo does where another rank"), (-9, "was killed by SIGKILL")],
+)
+def test_a_rank_that_was_killed_is_told_with_what_may_have_killed_it(
+    code: int, how: str, tmp_path: Path
+) -> None:
+    Events(tmp_path).append("worker_lost", rank=1, exitcode=code)
+    assert cause(agents(tmp_path, n1=1)).startswith(f"rank 1 {how}")
+
+
 def test_where_nobody_came_as_far_the_agent_s_own_cause_is_told(tmp_path: Path) -> None:
     error = OSError(28, "No space left on device", "/dev/shm/torch_1")
     Events(tmp_path).append("agent_failed", node=1, error=repr(error))
