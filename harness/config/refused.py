@@ -197,12 +197,24 @@ def _unread(argument: str) -> str:
     if sign and key and WORD.fullmatch(value) and " " in argument:
         return f"{said}; write {key}={value}"
     if not sign and WORD.fullmatch(argument):
-        if argument in keys():
-            return f"{said}; write {argument}=VALUE"
-        of = [each for each in groups() if argument in search_path.choices(each)]
-        if of:
-            return f"{said}; write {' or '.join(f'{each}={argument}' for each in of[:NEAR])}"
+        if written := _with_its_key(argument):
+            return f"{said}; write {written}"
     return f"{said}; quote what has brackets or spaces"
+
+
+def _with_its_key(word: str) -> str:
+    """What to write for a key alone, or for a choice without its group, maybe misspelt; or ""."""
+    written = {group: f"{'+' * (group == 'experiment')}{group}=" for group in groups()}
+    if word in keys():
+        return f"{written.get(word, f'{word}=')}VALUE"
+    order = sorted(written, key=lambda group: group not in ("experiment", "method"))
+    names = {group: list(search_path.choices(group)) for group in order}
+    if not any(word in choices for choices in names.values()):
+        known = [*keys(), *(name for choices in names.values() for name in choices)]
+        word = "".join(get_close_matches(word, known, 1, cutoff=0.7))
+    matches = [f"{written.get(word, f'{word}=')}VALUE"] if word in keys() else []
+    matches += [f"{written[group]}{word}" for group in order if word in names[group]]
+    return " or ".join(matches[:NEAR])
 
 
 def _composed(arguments: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:

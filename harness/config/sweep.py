@@ -26,7 +26,7 @@ from hydra.types import RunMode
 from hydra.version import VersionBase
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from harness.config import label
+from harness.config import label, search_path
 from harness.config.fallback import fallback_of
 from harness.config.loader import Loader, SearchPathCache
 from harness.config.search_path import CONF
@@ -79,6 +79,7 @@ def hydra() -> Iterator[None]:
 def choices(arguments: Sequence[str]) -> list[list[str]]:
     """The overrides of every run, each once, in order."""
     asked = [each for each in arguments if each not in MULTIRUN]
+    _check_folder_name(asked)
     lines = comparison(asked)
     if not lines and len(asked) == len(arguments):
         return [asked]
@@ -90,6 +91,23 @@ def choices(arguments: Sequence[str]) -> list[list[str]]:
         for choice in _product([*_left(parser.parse_overrides(line), given), *given])
     ]
     return [list(each) for each in dict.fromkeys(map(tuple, found))]
+
+
+def _check_folder_name(overrides: Sequence[str]) -> None:
+    """BadSetting for `experiment=NAME` of an experiment of that name that is not asked for.
+
+    Its runs would be others than the experiment's, in the experiment's folder.
+    """
+    if any(each.startswith(("+experiment=", "++experiment=")) for each in overrides):
+        return
+    names = search_path.choices("experiment")
+    for override in filter(FOLDER.match, overrides):
+        name = override.partition("=")[2].strip("\"'")
+        if name in names:
+            raise BadSetting(
+                f"{override} names a folder, and the experiment of that name is not run; write "
+                f"+{override} to run it, or the name of another folder"
+            )
 
 
 def comparison(overrides: Sequence[str]) -> list[list[str]]:

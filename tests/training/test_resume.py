@@ -214,7 +214,7 @@ def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     write(tmp_path, 5, settings(*TINY, "method=topk", "controller.density=0.1"))
     same = (*TINY, "method=topk", "controller.density=0.1", f"resume_from={tmp_path}")
     checked(settings(*same, "steps=9"))
-    free = ("profile=square", "emulation.dilation=2", "checkpoint_every=3", "experiment=quickstart")
+    free = ("profile=square", "emulation.dilation=2", "checkpoint_every=3", "experiment=another")
     checked(settings(*same, "steps=9", *free[:3]))
     for override, key in {
         "workers=4": "workers=2 (now 4)",
