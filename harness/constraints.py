@@ -323,8 +323,6 @@ CONSTRAINTS = (
                lambda _, controller: not isinstance(controller, Fixed)),
     Constraint(GOSSIP, "workers_per_node", "1", "whose workers have a node each", _is_not(1)),
     Constraint(GOSSIP, "network.alike", "false", "whose workers meet in pairs", _is_not(False)),
-    Constraint(GOSSIP, "emulation.compute", "measured or paced", "where there is a model",
-               _is_not("measured", "paced")),
     Constraint(UNROUNDED, "parallel", "local", "which chooses how many steps workers take alone",
                lambda _, layout: not isinstance(layout, LocalSteps)),
     Constraint(UNROUNDED, "controller.agree", "min or mean", "whose rounds all take alike",

@@ -75,7 +75,8 @@ def stand_in(run: Run) -> Run:
     network = run.network
     if not isinstance(network, Simulated):
         network = simulated(network, run.emulation.dilation)
-    alike = layout.ranks == 1 and not layout.servers
+    meets_in_pairs = isinstance(layout, LocalSteps) and layout.is_gossip
+    alike = layout.ranks == 1 and not layout.servers and not meets_in_pairs
     return replace(
         run,
         parallel=layout,
@@ -214,9 +215,9 @@ def times_here(run: Run) -> Times:
 
 
 def _of_one_worker(run: Run) -> Run:
+    """One worker of `run`, which sends nothing: its network is a star, which one node can have."""
     network: Any = stand_in(run).network
-    if isinstance(network, SimulatedWan):
-        network = replace(network, sites=tuple(network.sites)[:1])
+    network = Simulated(**{each.name: getattr(network, each.name) for each in fields(Simulated)})
     return replace(
         run,
         parallel=Data(),

@@ -66,7 +66,6 @@ BROKEN: tuple[tuple[str, ...], ...] = (  # a command line for each row, in the o
     (*GOSSIP, "controller=warmup"),
     (*GOSSIP, "workers_per_node=2"),
     (*TIMED, *GOSSIP, VIRTUAL, REPLAY, "network.alike=true"),
-    (*TIMED, *GOSSIP, VIRTUAL, REPLAY),
     ("controller=cu_target", "controller.agree=min"),
     (LOCAL, "controller=cu_target"),
     (LOCAL, "parallel.lag=1", "emulation.compression=device", PACED, VIRTUAL),

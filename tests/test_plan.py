@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import machine_share, plan
+from harness import machine_share, plan, validation
 from harness.announce import announced
 from harness.config import scales, sweep
 from harness.config.run import Run
@@ -132,6 +132,24 @@ def test_every_compressor_can_be_planned(compressor):
     found = plan.predict(run_of(*asked, f"compressor={compressor}", "optimizer.momentum=0"))
     assert found.sent_bytes > 0 and found.exposed_s > 0
     assert found.time_s >= 3 * found.compute_s
+
+
+def test_workers_that_meet_in_pairs_take_what_was_predicted(tmp_path):
+    asked = ("method=noloco", "parallel.h=2", "steps=8", "workers=4", *FREE)
+    found = plan.predict(run_of(*asked))
+    time_s, sent = took(simulated(tmp_path / "run", *asked))
+    assert (found.time_s, found.sent_bytes) == (pytest.approx(time_s), pytest.approx(sent))
+
+
+PLANNED = {f"method={each}" for each in choices("method")} - {"method=dct_hybrid"}
+PLANNED |= {"method=dct_hybrid parallel=pipeline", "network=dumbbell", "network=simulated_dumbbell"}
+PLANNED |= {"network=simulated_wan", "network=simulated_wan method=noloco"}
+
+
+@pytest.mark.parametrize("words", sorted(PLANNED))
+def test_what_can_be_run_is_not_refused_for_what_a_plan_sets_itself(words):
+    settings = composed([*SMALL, "steps=3", "workers=4", *words.split()])[0]
+    plan.check(validation.checked(settings))
 
 
 def test_epochs_without_data_are_those_of_as_many_samples_as_are_published(monkeypatch, tmp_path):
