@@ -39,6 +39,11 @@ BAD: dict[str, str] = {
     "steps=1.5": "steps must be",
     "target.value=abc": "target.value must be a finite number or null, got 'abc'",
     "optimizer.nesterov=maybe": "optimizer.nesterov must be true or false, got 'maybe'",
+    "profile.high=100": "high_mbit is a key of profile=fluctuating, ",
+    "profile.period=3": "profile=static has no key 'period'; period_s is a key of profile=square",
+    "profile.delay_s=3": "profile=static has no key 'delay_s'; nearest: delay_ms",
+    "timeouts.exchange=3": "timeouts has no key 'exchange'; nearest: exchange_s",
+    "bucket=3": "bucket=3: there is no key 'bucket'; write bucket_mb=",
     "compressor.densityy=3": "compressor=dense has no key 'densityy'; keys: none",
     "steps=[": "steps=[ cannot be read as KEY=VALUE",
     "a b": "a b cannot be read as KEY=VALUE",
@@ -92,8 +97,34 @@ def test_a_bad_word_in_one_line_of_a_sweep_ends_all_of_it(tmp_path: Path) -> Non
 
 def test_a_key_of_another_choice_is_answered_by_the_keys_of_the_one_that_is(tmp_path: Path) -> None:
     said = refusal(tmp_path / "results", "profile=fluctuating", "profile.rate_mbit=200")
-    near = "profile=fluctuating has no key 'rate_mbit'; nearest: low_mbit, high_mbit"
+    near = (
+        "profile=fluctuating has no key 'rate_mbit'; nearest: low_mbit, high_mbit; rate_mbit is a "
+        "key of profile=slow, static, dc2_static_imagenet_laptop, ..."
+    )
     assert said == f"harness: profile.rate_mbit=200: {near}"
+
+
+UNITS = {
+    "profile.rate_mbit=1Gbit": "1000", "profile.rate_mbit=2.5Gbps": "2500",
+    "profile.rate_mbit=500kbit/s": "0.5", "profile.rate_mbit=10MB/s": "80",
+    "profile.rate_mbit=100M": "100", "profile.rate_mbit=[1Gbit,100Mbit,10]": "[1000,100,10]",
+    "profile.rate_mbit=10%": "a number of Mbit/s",
+    "profile.delay_ms=1s": "1000", "profile.delay_ms=50us": "0.05",
+    "profile.jitter_ms=50%": "a number of ms", "profile.loss=5%": "0.05",
+    "timeouts.start_s=500ms": "0.5", "timeouts.stop_s=2min": "120",
+    "bucket_mb=1GiB": "1024", "bucket_mb=512kB": "0.5",
+    "network.queue_bytes=64KiB": "65536", "network.send_buffer_bytes=10MB": "10000000",
+    "steps=10k": "10000", "steps=1e7": "10000000",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", UNITS)
+def test_a_value_with_a_unit_is_answered_by_the_number_in_the_unit_of_its_key(
+    bad: str, tmp_path: Path
+) -> None:
+    said = refusal(tmp_path / "results", bad)
+    key = bad.partition("=")[0].rpartition(".")[2]
+    assert f"{key} must be" in said and said.endswith(f"; write {UNITS[bad]}")
 
 
 def test_as_a_command_it_ends_with_1_and_says_it_alone(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf import OmegaConf
 from omegaconf.errors import InterpolationResolutionError, MissingMandatoryValue
 
-from harness.config import search_path, sweep
+from harness.config import parts, search_path, sweep
 from harness.config.search_path import CONF, folders, groups
-from harness.config.typed import BadSetting
+from harness.config.typed import BadSetting, without_unit
 
 NO_KEY = re.compile(r"Could not override '([^']*)'|Key '([^']*)' is not in struct")
 SWEPT = re.compile(r"(?:Ambiguous value for argument|Sweep parameters) '([^']*)'")
@@ -167,19 +167,42 @@ def _not_in(
         swept = next((each for each in arguments if each.startswith(f"{section}=")), section)
         return f"not all of {swept} have a key {last!r}: sweep them in two commands"
     said = f"{there} has no key {last!r}"
+    if same := [each for each in inner if without_unit(each) == without_unit(last)]:
+        return f"{said}; nearest: {', '.join(same)}"
+    others, is_exact = _of_other_choices(section, last)
     if near := _nearest(last, inner):
-        return f"{said}{near}"
+        return f"{said}{near}{others if is_exact else ''}"
     if elsewhere := _elsewhere(last, known):
         return f"{said}; write {' or '.join(f'{each}=' for each in elsewhere[:NEAR])}"
+    if others:
+        return f"{said}{others}"
     if inner:
         return f"{said}; keys: {', '.join(inner)}"
     return f"{said}; keys: none" if section in choices else f"{said}: write {section}=VALUE"
 
 
+def _of_other_choices(group: str, last: str) -> tuple[str, bool]:
+    """Choices of `group` that have such a key, with or without its unit; True if it is the same."""
+    having: dict[str, list[str]] = {}
+    for name, section in parts.choices(group).items() if group in groups() else ():
+        for key in section:
+            if without_unit(key) == without_unit(last):
+                having.setdefault(key, []).append(name)
+    key = last if last in having else next(iter(having), "")
+    names = sorted(
+        having.get(key, []), key=lambda name: not (CONF / group / f"{name}.yaml").exists()
+    )
+    more = ", ..." if len(names) > NEAR else ""
+    said = f"; {key} is a key of {group}={', '.join(names[:NEAR])}{more}" if names else ""
+    return said, key == last
+
+
 def _elsewhere(last: str, known: Sequence[str]) -> list[str]:
-    """Keys of a run that are called so in another section."""
+    """Keys of a run that are called so in another section, with or without their unit."""
     own = [each for each in known if each.partition(".")[0] not in ("hydra", "scale")]
-    return [each for each in own if each.rpartition(".")[2] == last and last != "name"]
+    names = {each: each.rpartition(".")[2] for each in own if last != "name"}
+    alike = [each for each in own if without_unit(names.get(each, "")) == without_unit(last)]
+    return [each for each in alike if names[each] == last] or alike
 
 
 def _added(key: str, arguments: Sequence[str]) -> str:

@@ -21,7 +21,25 @@ PLAIN = {
     NoneType: "null",
 }
 
-MEASURED = re.compile(r"([-+]?[0-9.]*[0-9](?:e[-+]?[0-9]+)?) ?(%|[a-z/]+)")  # with a unit
+MEASURED = re.compile(r"([-+]?[0-9.]*[0-9](?:[eE][-+]?[0-9]+)?) ?(%|[A-Za-zµ/]*)")  # and a unit
+SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "usec": 1e-6, "ms": 1e-3, "msec": 1e-3, "s": 1.0}
+SECONDS |= {"sec": 1.0, "seconds": 1.0, "min": 60.0, "minutes": 60.0, "h": 3600.0, "hours": 3600.0}
+THOUSANDS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+BITS = {f"{k}{unit}": n for k, n in THOUSANDS.items() for unit in ("bit/s", "bit", "bps", "b/s")}
+BITS |= {f"{k}B/s": 8 * n for k, n in THOUSANDS.items()}
+BYTES = {f"{k}{unit}": n for k, n in THOUSANDS.items() for unit in ("B", "byte", "bytes")}
+BINARY = {f"{k}iB": 1024.0**n for n, k in enumerate(THOUSANDS) if k}
+UNITS: dict[str, tuple[str, float, dict[str, float]]] = {  # the end of a key: its unit, and others
+    "s": ("s", 1.0, SECONDS),
+    "ms": ("ms", 1e-3, SECONDS),
+    "us": ("us", 1e-6, SECONDS),
+    "ns": ("ns", 1e-9, SECONDS),
+    "mbit": ("Mbit/s", 1e6, THOUSANDS | BITS),
+    "bytes": ("bytes", 1.0, THOUSANDS | BYTES | BINARY),
+    "mb": ("MiB", 2.0**20, BINARY | {f"{k[0]}B": size for k, size in BINARY.items()}),
+}
+OTHER_UNITS = dict.fromkeys(("kbit", "gbit", "mbps", "gbps", "kb", "gb", "pct", "percent"))
+UNITLESS = ("", 1.0, THOUSANDS | {"%": 0.01})
 SWITCHED = {"1": True, "yes": True, "on": True, "0": False, "no": False, "off": False}
 
 
@@ -76,23 +94,50 @@ def unfit(section: Mapping[str, Any], kinds: Mapping[str, Any], prefix: str = ""
 
 def _instead(key: str, value: Any, kind: Any) -> str:
     """Say what to write for a value that a person reads otherwise; "" where nobody would."""
-    told = str(value).lower()
-    meant: list[object] = []
-    if isinstance(value, str) and (found := MEASURED.fullmatch(told)):
-        number, unit = float(found[1]), found[2]
-        if unit == "%":
-            meant = [number / 100]
-        elif unit.startswith(key.rpartition("_")[2].lower()):
-            meant = [number]
-    elif isinstance(value, float) and value.is_integer():
-        meant = [int(value)]
-    meant += [SWITCHED[told]] if told in SWITCHED else []
-    fit = [each for each in meant if _fits(each, kind)]
-    return (
-        f"; write {str(fit[0]).lower() if isinstance(fit[0], bool) else f'{fit[0]:g}'}"
-        if fit
-        else ""
-    )
+    unit, size, others = UNITS.get(key.rpartition("_")[2], UNITLESS)
+    meant = _meant(value, size, others)
+    fit = [each for each in (meant, _whole(meant)) if meant is not None and _fits(each, kind)]
+    if fit:
+        return f"; write {written(fit[-1])}"
+    has_unit = isinstance(value, str) and MEASURED.fullmatch(value)
+    return f"; write a number of {unit}" if unit and has_unit else ""
+
+
+def without_unit(key: str) -> str:
+    """Return the name of a key without the unit at its end, if it has one."""
+    stem, _, unit = key.rpartition("_")
+    return stem if stem and unit.lower() in UNITS | OTHER_UNITS else key
+
+
+def _meant(value: Any, size: float, others: Mapping[str, float]) -> Any:
+    """The value that a person meant, by the sizes of units; None where that is not known.
+
+    `size` is that of the unit which the result has.
+    """
+    if isinstance(value, list):
+        numbers = (int, float)
+        meant = [v if isinstance(v, numbers) else _meant(v, size, others) for v in value]
+        return None if None in meant else meant
+    if (text := str(value).lower()) in SWITCHED:
+        return SWITCHED[text]
+    if not isinstance(value, str) or not (parts := MEASURED.fullmatch(value)):
+        return value if isinstance(value, (int, float)) else None
+    number, unit = parts.groups()
+    alike = {name.lower(): each for name, each in reversed(others.items())}
+    found = others.get(unit, alike.get(unit.lower())) if unit else size
+    return None if found is None else float(f"{float(number) * found / size:.12g}")
+
+
+def _whole(value: Any) -> Any:
+    """`value`, as an int where it is a float without a fraction."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def written(value: Any) -> str:
+    """A value as a command line has it."""
+    if isinstance(value, list):
+        return f"[{','.join(map(written, value))}]"
+    return str(value).lower() if isinstance(value, bool) else str(_whole(value))
 
 
 def as_declared(value: Any, kind: Any) -> Any:
