@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hydra.errors import MissingConfigException
 
-from harness.config import scales, sweep
+from harness.config import parts, scales, sweep
 from harness.config.search_path import choices
 from harness.config.settings import BadSetting
 from harness.config.typed import leaves
@@ -162,11 +162,28 @@ def test_a_controller_that_chooses_needs_a_compressor_with_a_level(compressor):
     checked(settings(f"compressor={compressor}"))
 
 
-def test_what_a_method_sets_for_its_own_controller_is_told_of_another():
-    other = ("method=topk", "controller.density=0.1", "controller=dc2_da1")
-    with pytest.raises(BadSetting, match=r"density is no key of DA1.*~controller\.density takes"):
-        checked(settings(*other))
-    checked(settings(*other, "~controller.density"))
+@pytest.mark.parametrize(
+    ("method", "part"),
+    [
+        ("method=topk", "controller=dc2_da1"),
+        ("method=topk", "controller=netsense"),
+        ("method=dgc", "controller=fixed"),
+        ("method=dct_dp", "compressor=topk"),
+        ("method=diloco", "parallel=data"),
+    ],
+)
+def test_a_part_in_place_of_a_method_s_own_is_without_what_the_method_sets_for_that(method, part):
+    found = settings(method, part)
+    checked(found)
+    group, _, name = part.partition("=")
+    assert set(found[group]) - {"agree"} <= {"_target_", *parts.choices(group)[name]}
+
+
+def test_a_key_that_a_part_lacks_is_refused_where_the_command_sets_it():
+    words = "method=topk", "controller=dc2_da1", "controller.density=0.1"
+    with pytest.raises(BadSetting, match=r"density is no key of DA1, whose keys are k_0,.*delay_s"):
+        checked(settings(*words))
+    assert settings("method=topk", "controller=warmup")["controller.density"] == 0.01
 
 
 @pytest.mark.parametrize(

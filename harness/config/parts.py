@@ -127,6 +127,13 @@ def choices(group: str) -> dict[str, Fields]:
     return {name: canonical(_section(group, name), {}) for name in _files(group)}
 
 
+def keys_of(group: str, name: str) -> tuple[str, ...]:
+    """Return the keys that the yaml of one choice sets."""
+    file = search_path.choices(group).get(name)
+    told = plain_yaml.read(file.read_text()) if file else None
+    return tuple(told) if isinstance(told, Mapping) else ()
+
+
 @cache
 def _files(group: str) -> dict[str, Any]:
     found = search_path.choices(group)

@@ -267,18 +267,22 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
+def unknown_keys(part: str, section: dict[str, Any]) -> list[str]:
+    """Return the keys of a section that the class of `part` does not have."""
+    section = {key: value for key, value in as_part(part, section).items() if key != "agree"}
+    known = inspect.signature(located(section["_target_"])).parameters
+    if any(each.kind is each.VAR_KEYWORD for each in known.values()):
+        return []
+    return [key for key in section if key not in known and not key.startswith("_")]
+
+
 def _unknown_key(part: str, section: dict[str, Any]) -> str:
     """Complaint about a key that the part's class does not have; "" when it has all."""
-    target = located(section["_target_"])
-    known = inspect.signature(target).parameters
-    unknown = [key for key in section if key not in known and not key.startswith("_")]
-    if not unknown or any(each.kind is each.VAR_KEYWORD for each in known.values()):
+    if not (unknown := unknown_keys(part, section)):
         return ""
-    there, first = ", ".join(known) or "none", unknown[0]
-    return (
-        f"{first} is no key of {target.__name__}, whose keys are {there}; "
-        f"where a method sets it for its own {part}, ~{part}.{first} takes it away"
-    )
+    target = located(section["_target_"])
+    there = ", ".join(inspect.signature(target).parameters) or "none"
+    return f"{unknown[0]} is no key of {target.__name__}, whose keys are {there}"
 
 
 def _digests(config: dict[str, Any]) -> dict[str, str]:

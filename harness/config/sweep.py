@@ -8,7 +8,7 @@ import pickle
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 
@@ -26,12 +26,12 @@ from hydra.types import RunMode
 from hydra.version import VersionBase
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from harness.config import label, search_path
+from harness.config import label, parts, search_path
 from harness.config.fallback import fallback_of
 from harness.config.loader import Loader, SearchPathCache
 from harness.config.search_path import CONF
-from harness.config.settings import BadSetting, Settings
-from harness.config.typed import unfit
+from harness.config.settings import PARTS, BadSetting, Settings, unknown_keys
+from harness.config.typed import is_section, unfit
 
 MULTIRUN = ("-m", "--multirun")
 MAY_SWEEP = set(",(")  # what every override has that is swept: `a,b`, `range(0,3)`
@@ -209,7 +209,26 @@ def plain_settings(config: DictConfig) -> Settings:
         with open_dict(config):
             config.experiment, config.folder = config.folder, None
     told = {str(key): _plain(config[key]) for key in config if key not in NOT_OF_A_RUN}
+    for group in PARTS:
+        _drop_keys_of_another_choice(group, told, config)
     return Settings(told | {"method": {"name": label.of(told)}})
+
+
+def _drop_keys_of_another_choice(group: str, told: dict[str, Any], config: DictConfig) -> None:
+    """Drop from `told` what a method or experiment sets for its own choice of `group`.
+
+    Such keys stay where an override replaced that choice by one whose class does not have them.
+    """
+    overrides = [each.lstrip("+") for each in config.hydra.overrides.task]
+    section = told.get(group)
+    if not (is_section(section) and any(each.startswith(f"{group}=") for each in overrides)):
+        return
+    with suppress(ImportError, TypeError, ValueError):  # of which the check of the run tells
+        unknown = unknown_keys(group, section)
+        own = parts.keys_of(group, config.hydra.runtime.choices[group]) if unknown else ()
+        for key in unknown:
+            if key not in own and not any(each.startswith(f"{group}.{key}=") for each in overrides):
+                del section[key]
 
 
 def _plain(value: Any) -> Any:
