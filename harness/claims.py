@@ -18,6 +18,7 @@ from rich.table import Table
 from harness.fidelity.timing import predicted, timings
 from harness.reporting.analysis import load, metrics
 from harness.reporting.claims import Claim, counted, judge, lines, papers, split
+from harness.reporting.claims.base import PREDICTED
 from harness.reporting.claims.published import side_by_side
 
 WIDTH = 160  # where the output is no terminal
@@ -36,10 +37,22 @@ def main() -> int:
     except load.NoRuns as error:
         print(error, file=sys.stderr)
         return 2
-    claims = [claim for name in names for claim in _judged(table, name, told.paper)]
+    studies = {name: _judged(table, name, told.paper) for name in names}
+    without = [name for name, each in studies.items() if each and not _has_something(each)]
+    claims = [claim for name, each in studies.items() if name not in without for claim in each]
     sides = side_by_side(table)
-    _show(claims, sides[sides.paper == told.paper] if told.paper else sides, told.folder)
+    sides = sides[sides.paper == told.paper] if told.paper else sides
+    if claims or len(sides):
+        _show(claims, sides, told.folder)
+    for name in without:
+        count = len({(claim.id, claim.text) for claim in studies[name]})
+        print(f"{name}: no run of {told.folder} belongs to one of its {count} claims")
     return 0
+
+
+def _has_something(claims: list[Claim]) -> bool:
+    """True if a run or a prediction says something of one of `claims`."""
+    return any(claim.runs or claim.network == PREDICTED for claim in claims)
 
 
 def _runs(folder: Path, needed: bool) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 Of the command that asked for runs of this folder last: done, running, failed, to do, and about how
 long; who runs what, and why what failed did. In a terminal it goes on until the sweep has ended.
+Without such a command it shows the runs that are there, which were asked for one by one.
 It reads directories and locks alone, so it may be called on any machine that sees them.
 """
 
@@ -14,11 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from yaml import YAMLError
+
 from harness import locks
 from harness.clock import minutes_of
+from harness.config import plain_yaml
 from harness.records import status
 from harness.records.run_directory import read_json
-from harness.records.sweep_folder import AskedRun, SweepFolder, sweeps
+from harness.records.sweep_folder import AskedRun, JobEnding, SweepFolder, sweeps
 
 LOOK_S = 2.0
 MOST_NAMED = 8  # runs of a kind, a line each
@@ -35,21 +39,20 @@ class SeenRun(NamedTuple):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 1 where a run failed, or where there is no sweep."""
+    """Command line; 1 where a run failed, or where there is no run."""
     parser = argparse.ArgumentParser(prog="python -m harness.status", description=__doc__)
     parser.add_argument("folder", type=Path, help="results/NAME, or results of all names")
     parser.add_argument("--once", action="store_true", help="in a terminal too")
     given = parser.parse_args(arguments)
     found = _sweep(given.folder.absolute())
     if found is None:
-        print(f"harness.status: no command has asked for runs of {given.folder}", file=sys.stderr)
-        return 1
+        return _show_single_runs(given.folder)
     if sys.stdout.isatty() and not given.once:
         seen = _followed(found)
     else:
         seen = look(found)
         with suppress(BrokenPipeError):  # who reads has read enough
-            print("\n".join(lines(found, seen)), flush=True)
+            print("\n".join(lines(seen, _left(found, seen))), flush=True)
     return 1 if any(each.state == FAILED for each in seen) else 0
 
 
@@ -62,13 +65,42 @@ def _sweep(folder: Path) -> SweepFolder | None:
     return None
 
 
+def _show_single_runs(folder: Path) -> int:
+    """Show the runs below a folder of which no sweep asked; 1 where there are none, or one failed.
+
+    A command that asks for one run alone writes no sweep.
+    """
+    asked = []
+    for path in sorted(folder.rglob("status.json")):
+        run_dir = path.parent.absolute()
+        if not any(name.startswith(".") for name in path.relative_to(folder).parts):
+            asked.append(AskedRun(run_dir, _label(run_dir), {}))
+    if not asked:
+        print(f"harness.status: there is no run in {folder}", file=sys.stderr)
+        return 1
+    seen = [_seen(run, since=0.0) for run in asked]
+    with suppress(BrokenPipeError):  # who reads has read enough
+        print("\n".join(lines(seen, ", each asked for by a command of its own")), flush=True)
+    return 1 if any(each.state == FAILED for each in seen) else 0
+
+
+def _label(run_dir: Path) -> str:
+    """Name a run by its method and seed; "run" where its config.yaml is damaged."""
+    try:
+        config = plain_yaml.read((run_dir / "config.yaml").read_text())
+        return f"{config['method']['name']} seed {config['seed']}"
+    except (OSError, ValueError, KeyError, TypeError, YAMLError):
+        return "run"
+
+
 def look(sweep: SweepFolder) -> list[SeenRun]:
     """Every run of `sweep`, in order."""
     since = sweep.asked_at
-    return [_seen(sweep, number, each, since) for number, each in enumerate(sweep.runs())]
+    return [_seen(each, since, sweep.ending(n)) for n, each in enumerate(sweep.runs())]
 
 
-def _seen(sweep: SweepFolder, number: int, run: AskedRun, since: float) -> SeenRun:
+def _seen(run: AskedRun, since: float, ending: JobEnding | None = None) -> SeenRun:
+    """`run` as it is now; of a run that failed before `since` another try is to do."""
     if (holder := locks.holder(locks.directory_lock(run.run_dir))) is not None:
         return SeenRun(run, RUNNING, holder, is_new=False)
     path = run.run_dir / "status.json"
@@ -78,18 +110,16 @@ def _seen(sweep: SweepFolder, number: int, run: AskedRun, since: float) -> SeenR
         return SeenRun(run, DONE, "", is_new)
     if state in ("failed", "invalid") and is_new:
         return SeenRun(run, FAILED, f"{told.get('error')}", is_new)
-    ending = sweep.ending(number)
     if ending and ending.state == "failed":  # before there was a directory
         return SeenRun(run, FAILED, f"{ending.error}", is_new=True)
     return SeenRun(run, TO_DO, "", is_new=False)
 
 
-def lines(sweep: SweepFolder, seen: list[SeenRun]) -> list[str]:
-    """Return the lines that show a sweep."""
+def lines(seen: list[SeenRun], more: str) -> list[str]:
+    """Return the lines that show runs; `more` is the end of the first."""
     counts = Counter(each.state for each in seen)
     others = (f"{counts[state]} {state}" for state in (RUNNING, FAILED, TO_DO))
-    told = ", ".join([f"{counts[DONE]} of {len(seen)} done", *others])
-    shown = [told + _left(sweep, seen)]
+    shown = [", ".join([f"{counts[DONE]} of {len(seen)} done", *others]) + more]
     for state in (RUNNING, FAILED):
         which = [each for each in seen if each.state == state]
         shown += [f"  {_line(each)}" for each in which[:MOST_NAMED]]
@@ -120,12 +150,12 @@ def _followed(sweep: SweepFolder, wait: Callable[[float], None] = time.sleep) ->
     from rich.text import Text
 
     seen = look(sweep)
-    with Live(Text("\n".join(lines(sweep, seen))), auto_refresh=False) as live:
+    with Live(Text("\n".join(lines(seen, _left(sweep, seen)))), auto_refresh=False) as live:
         try:
             while any(each.state in (RUNNING, TO_DO) for each in seen):
                 wait(LOOK_S)
                 seen = look(sweep)
-                live.update(Text("\n".join(lines(sweep, seen))), refresh=True)
+                live.update(Text("\n".join(lines(seen, _left(sweep, seen)))), refresh=True)
         except KeyboardInterrupt:
             return seen
     return seen

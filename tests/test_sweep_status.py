@@ -85,13 +85,34 @@ def test_the_same_runs_have_one_folder_and_another_command_another(
 @pytest.mark.parametrize(
     "content", ["", "[]", '{"runs": [1]}', '{"runs": [["a", "b"]]}', "{" * 9999]
 )
-def test_a_damaged_sweep_is_none(
+def test_of_a_damaged_sweep_the_runs_that_are_there_are_shown(
     sweep: SweepFolder, capsys: pytest.CaptureFixture[str], content: str
 ) -> None:
     (sweep.path / "runs.json").write_text(content)
-    assert shown(sweep, capsys) == []
-    assert command.main([str(sweep.path.parents[1])]) == 1
-    assert "no command has asked for runs of" in capsys.readouterr().err
+    assert shown(sweep, capsys) == [
+        "1 of 2 done, 0 running, 1 failed, 0 to do, each asked for by a command of its own",
+        f"  name/{'4' * 12} run: failed, of an earlier command",
+    ]
+
+
+def test_runs_that_no_sweep_asked_for_are_shown_by_method_and_seed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main([str(tmp_path / "name")]) == 1
+    assert "there is no run in" in capsys.readouterr().err
+    for name, state in (
+        ("a", "succeeded"),
+        ("b", "interrupted"),
+        ("c", "failed"),
+        (".d", "failed"),
+    ):
+        ended(tmp_path / "name" / name, state, "no data")
+        (tmp_path / "name" / name / "config.yaml").write_text("method: {name: topk}\nseed: 3\n")
+    for place in ("name", ""):
+        assert command.main([str(tmp_path / place)]) == 1
+        first, failed = capsys.readouterr().out.splitlines()
+        assert first.startswith("1 of 3 done, 0 running, 1 failed, 1 to do")
+        assert failed == "  name/c topk seed 3: failed, no data"
 
 
 def test_the_command_starts_at_once_without_torch() -> None:

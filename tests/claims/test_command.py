@@ -7,6 +7,7 @@ import pytest
 
 from harness import claims as command
 from harness.config.parts import presets
+from harness.reporting.claims import papers
 from papers.dc2 import claims as dc2
 from tests import records_by_hand as by_hand
 
@@ -51,3 +52,16 @@ def test_it_prints_verdicts_and_published_numbers(folder, monkeypatch, capsys):
 def test_a_folder_without_runs_ends_with_2(tmp_path, monkeypatch, capsys):
     assert call(monkeypatch, tmp_path) == 2
     assert "no runs in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("asked", [(), ("--paper", "local_steps"), ("--paper", "controls")])
+def test_a_study_that_no_run_belongs_to_is_one_line(asked, tmp_path, monkeypatch, capsys):
+    rows = [by_hand.step(n, time_s=n + 1.0) for n in range(3)]
+    by_hand.run(tmp_path / "runs" / "other", by_hand.config("allreduce", 0), rows, [])
+    assert call(monkeypatch, tmp_path, *asked) == 0
+    lines = capsys.readouterr().out.splitlines()
+    studies = asked[1:] or [each.name for each in papers()]
+    assert [line.split(":")[0] for line in lines] == list(studies)
+    assert all(
+        re.search(r"no run of \S+ belongs to one of its \d+ claims$", line) for line in lines
+    )
