@@ -79,7 +79,7 @@ def _nothing(config: DictConfig) -> None:
 
 def _checked_or_refused(arguments: list[str]) -> Described:
     """Whatever is wrong is said in one line, and nothing has started."""
-    with in_a_line(arguments):
+    with in_a_line(arguments, launches=True):
         return _checked(arguments)
 
 

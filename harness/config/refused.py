@@ -38,14 +38,47 @@ CALLED = {  # what other programs call it
 
 
 @contextmanager
-def in_a_line(arguments: Sequence[str]) -> Iterator[None]:
-    """Raise whatever composing or checking `arguments` raises as BadSetting, in one line."""
+def in_a_line(arguments: Sequence[str], launches: bool = False) -> Iterator[None]:
+    """Raise whatever composing or checking `arguments` raises as BadSetting, in one line.
+
+    Likewise for what would be ignored of Hydra's own keys: all but its launcher, and that too
+    unless the command `launches` runs.
+    """
+    _check_hydra(arguments, launches)
     try:
         yield
     except BadSetting as error:
         raise BadSetting(replaced(arguments) or str(error)) from error
     except Exception as error:
         raise BadSetting(refused(error, arguments)) from error
+
+
+def _check_hydra(arguments: Sequence[str], launches: bool) -> None:
+    """BadSetting for the first of `arguments` that sets something of Hydra which is not used."""
+    launched = any(each.startswith(f"{LAUNCHER}=") for each in arguments)
+    for argument in arguments:
+        key = argument.lstrip("+~").partition("=")[0]
+        first, *rest = re.split(r"[./@]", key)
+        if first != "hydra" or argument[:1] == "-":
+            continue
+        instead = (
+            "of Hydra's keys there are hydra/launcher (joblib, submitit_local, submitit_slurm) and "
+            "its hydra.launcher.KEY: docs/cluster.md"
+        )
+        if rest[:1] in (["run"], ["sweep"], ["output_subdir"]):
+            instead = "write results=FOLDER for the results"
+        elif rest[:1] == ["launcher"] and not launches:
+            instead = "it is for `python -m harness -m`"
+        elif rest[:2] == ["job", "env_set"] and launches and launched:
+            continue
+        elif key == LAUNCHER or (
+            rest[:1] == ["launcher"]
+            and len(rest) > 1
+            and not any(each[:1] == "_" for each in rest)
+            and (argument[:1] not in "+~" or rest[1] == "additional_parameters")
+        ):
+            continue
+        raise BadSetting(f"{argument} does nothing here; {instead}")
 
 
 def refused(error: Exception, arguments: Sequence[str]) -> str:
@@ -68,7 +101,8 @@ def refused(error: Exception, arguments: Sequence[str]) -> str:
     if isinstance(error, OverrideParseException):
         return _unread(str(error.override))
     if text.startswith("Error merging override"):
-        return f"{text.splitlines()[0].split()[-1]}: it takes a value of another kind; {LISTED}"
+        why = str(error.__cause__ or "it takes a value of another kind").splitlines()[0]
+        return f"{text.splitlines()[0].split()[-1]}: {why}"
     if isinstance(error, KeyError):
         return str(error.args[0])
     first = (text.strip().splitlines() or [""])[0].strip()
@@ -176,6 +210,8 @@ def _not_in(
         return f"{said}; write {' or '.join(f'{each}=' for each in elsewhere[:NEAR])}"
     if others:
         return f"{said}{others}"
+    if section == "hydra.launcher" and not inner:
+        return f"it is a key of a launcher, and there is none; write {LAUNCHER}=joblib beside it"
     if inner:
         return f"{said}; keys: {', '.join(inner)}"
     return f"{said}; keys: none" if section in choices else f"{said}: write {section}=VALUE"
