@@ -9,6 +9,7 @@ from harness.config.run import Run
 from harness.config.settings import Settings
 from harness.config.typed import BadSetting, of_part, require
 from harness.contract.trial import CALLS, tried
+from harness.records import checkpoint
 from harness.records.run_directory import refusal
 
 
@@ -28,13 +29,23 @@ def check_fit(run: Run) -> None:
             with of_part(group, BadPart):
                 tried(group, part)
     constraints.check(run)
-    weights = run.initial_weights
-    there = weights is None or Path(weights).is_file()
-    require(there, "initial_weights", weights, "a checkpoint file")
+    _check_weights(run)
     if not run.emulation.is_replay:
         with of_part("dataset", FileNotFoundError, ValueError):
             run.find_files()
             getattr(run.dataset, "check_content", lambda: None)()
+
+
+def _check_weights(run: Run) -> None:
+    """Raise BadSetting unless `initial_weights` are those of the run's model, or null."""
+    path = run.initial_weights
+    if path is None:
+        return
+    require(Path(path).is_file(), "initial_weights", path, "a file with weights")
+    with of_part("initial_weights", ValueError):
+        weights = checkpoint.weights_of(path, device="meta")
+        if not run.emulation.is_replay and (why := checkpoint.unlike(weights, run.shapes())):
+            raise ValueError(f"{path} does not fit model {run.model.name}: {why}")
 
 
 def check_folder(settings: Settings) -> None:

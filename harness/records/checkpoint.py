@@ -12,6 +12,7 @@ import pickle
 import pickletools
 import re
 import shutil
+import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ MANIFEST, MODEL = "manifest.json", "model.pt"
 FILE_NAME = re.compile(r"(model|rank\d+(\.\d+)?)\.pt")
 MOST_LEVELS = 1000  # of tuples in tuples: the hash of a deeper one overflows the stack
 MOST_LETTERS = 500
+MOST_NAMED = 3  # parameters in a line
 Files = dict[str, str]  # digest by name
 
 
@@ -216,6 +218,55 @@ def _levels_of_tuples(pickled: bytes) -> int:
             stack += [levels] * len(opcode.stack_after)
             deepest = max(deepest, levels)
     return deepest
+
+
+def weights_of(path: str | Path, device: str = "cpu") -> dict[str, torch.Tensor]:
+    """Read the weights of a model: of our model.pt, or of a file with a plain state_dict.
+
+    With `device="meta"` they have shapes and no values. Raises ValueError, in one line, for
+    anything else.
+    """
+    wanted = "must be a file of torch.save with a state_dict, or a checkpoint/model.pt"
+    try:
+        if zipfile.is_zipfile(path):
+            _check_archive(Path(path))
+        with warnings.catch_warnings(action="ignore"):  # of pickles that are no torch files
+            content = torch.load(path, weights_only=True, map_location=device)
+    except Exception as error:  # torch raises whatever reading a foreign file does
+        said = "which torch.load(weights_only=True) cannot read"
+        raise ValueError(f"{wanted}, got {str(path)!r}, {said}") from error
+    found = content.get("model", content) if isinstance(content, dict) else None
+    is_named = isinstance(found, dict) and all(isinstance(name, str) for name in found)
+    if not (is_named and found and all(isinstance(each, torch.Tensor) for each in found.values())):
+        raise ValueError(f"{wanted}, got {str(path)!r}, which has {_described(content)}")
+    return dict(found)
+
+
+def _described(content: Any) -> str:
+    """Say what a file has that holds no weights."""
+    if isinstance(content, dict):
+        return f"a dict of {', '.join(map(str, list(content)[:3])) or 'nothing'}"
+    return f"a {type(content).__name__}"
+
+
+def unlike(weights: dict[str, torch.Tensor], model: torch.nn.Module) -> str:
+    """Name what `weights` lack, have besides or have in another shape than `model`; "" if none."""
+    needed = model.state_dict()
+    others = [
+        f"{name} is {list(weights[name].shape)}, not {list(each.shape)}"
+        for name, each in needed.items()
+        if name in weights and weights[name].shape != each.shape
+    ]
+    lists = {
+        "missing": [name for name in needed if name not in weights],
+        "unexpected": [name for name in weights if name not in needed],
+        "of another shape": others,
+    }
+    return "; ".join(
+        f"{len(names)} {what}: {', '.join(names[:MOST_NAMED])}{', ...' * (len(names) > MOST_NAMED)}"
+        for what, names in lists.items()
+        if names
+    )
 
 
 def _save(path: Path, content: dict[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
@@ -32,7 +31,6 @@ from harness.engine.training.task import Task
 from harness.engine.training.train import Loop
 from harness.engine.training.watch import Watching
 from harness.records import checkpoint
-from harness.records.checkpoint import refusing
 from harness.workloads.models.base import backward_shares
 from harness.workloads.models.stand_in import represented
 
@@ -68,10 +66,7 @@ def build_model(run: Run, context: RankContext) -> nn.Module:
     if replays:
         return model
     if context.begin is None and path:
-        with refusing(path):
-            file = Path(path)
-            kept = checkpoint.load(file.parent, file.name, torch.device("cpu"))
-            model.load_state_dict(kept["model"])
+        model.load_state_dict(checkpoint.weights_of(path))
     return model.to(context.device)
 
 
