@@ -57,9 +57,12 @@ class LGreCo(Compressor):
 
     def __post_init__(self) -> None:
         self._wire_dtype = index_dtype(self.index_dtype)
-        for key, least in (("period", 1), ("choices", 2), ("bins", 100)):
-            if (value := getattr(self, key)) < least:
-                raise ValueError(f"{key} must be >= {least}, got {value}")
+        if self.period < 1:
+            raise ValueError(f"period must be >= 1, got {self.period}")
+        # The knapsack has a cell for each layer and bin, and for each of these each choice.
+        for key, least, most in (("choices", 2, 1_000), ("bins", 100, 1_000_000)):
+            if not least <= (value := getattr(self, key)) <= most:
+                raise ValueError(f"{key} must be in [{least}, {most}], got {value}")
         if not self.alpha >= 1:
             raise ValueError(f"alpha must be >= 1, got {self.alpha}")
         if not 0 < self.lowest <= 1:

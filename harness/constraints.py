@@ -7,6 +7,7 @@ own fields exclude each other.
 """
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 from re import sub
@@ -33,9 +34,14 @@ from harness.engine.pipeline.operators import before_cuts
 from harness.engine.pipeline.stages import cuts_of
 from harness.engine.training import resume
 from harness.records.metrics import beyond
+from harness.workloads.data.own import OwnData
 from harness.workloads.models.tried import misfit
 from profiles.base import WAYS
 
+FEW_SAMPLES = 1000  # fewer than any data set of ours has
+DAY_S = 86_400
+MEMORY_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+_counted: dict[str, int] = {}  # samples of each data set: a sweep has the same
 _tried: dict[str, str] = {}  # what was said of each model and data set: a sweep has the same
 
 
@@ -150,6 +156,65 @@ def _fits_the_data(c: Combination, model: Any) -> None:
         raise ValueError(f"{model.name} does not go with data set {data.name}: {why}")
 
 
+def _fits_in_memory(c: Combination, model: Any) -> None:
+    """ValueError where weights and gradients are more than this machine has memory for."""
+    if not LISTED.applies(c):
+        nbytes = 2 * sum(each.nbytes for each in c.run.shapes().parameters())
+        if nbytes > MEMORY_BYTES:
+            has = f"{MEMORY_BYTES / 2**30:.0f} GiB of memory"
+            needs = f"{nbytes / 2**30:.3g} GiB for weights and gradients"
+            raise ValueError(f"{model.name} needs {needs}, and this machine has {has}")
+
+
+def _has_batches(c: Combination, batch_size: int) -> None:
+    """ValueError where a step takes more samples than there are, or a day of the device."""
+    run = c.run
+    replicas = run.workers // run.parallel.ranks
+    asked = batch_size * run.accumulate * replicas
+    if not run.emulation.is_replay and (asked > FEW_SAMPLES or isinstance(run.dataset, OwnData)):
+        count = _samples_of(c)
+        if count is not None and asked > count:
+            raise ValueError(
+                f"must be at most {count}, the samples of {run.dataset.name}, together with "
+                f"accumulate and workers, got {batch_size} x {run.accumulate} x {replicas}"
+            )
+    if not run.emulation.is_measured and run.times is not None:
+        times = run.times.at(batch_size)
+        step_s = run.accumulate * (times.forward_s + times.backward_s)
+        if step_s > DAY_S:
+            raise ValueError(
+                f"must be such that a step computes for at most {DAY_S} s, together with "
+                f"accumulate, got {batch_size} x {run.accumulate}, which take {step_s:.3g} s"
+            )
+
+
+def _has_a_step(c: Combination, epochs: float | None) -> None:
+    """ValueError where `epochs` are less than one step; of one epoch or more nothing is read."""
+    run = c.run
+    if epochs is None or epochs >= 1:
+        return
+    count = 1 if run.emulation.is_replay else _samples_of(c)
+    if count is None:
+        return
+    step = 1 if run.emulation.is_replay else run.batch_size * run.accumulate * run.workers
+    if round(epochs * (count // step)) < 1:
+        raise ValueError(
+            f"must make a step: an epoch has {count // step}, got {epochs}; write steps=N"
+        )
+
+
+def _samples_of(c: Combination) -> int | None:
+    """Number of training samples, as published where it is; None where the data is not here."""
+    published = getattr(c.run.dataset, "published", None)
+    key = json.dumps(c.run.deciding["dataset"], sort_keys=True)
+    if published is None and key not in _counted:
+        try:
+            _counted[key] = len(c.run.dataset.train())
+        except FileNotFoundError:  # of which `harness.validation` tells
+            return None
+    return published or _counted[key]
+
+
 def _can_be_cut(c: Combination, parallel: Split) -> None:
     shapes, shape = c.run.shapes(), c.run.dataset.shape
     if parallel.ranks == 1:
@@ -256,6 +321,10 @@ CONSTRAINTS = (
     Constraint(RUN, "target.value", "{c.attainable}", "", lambda c, _: bool(c.attainable)),
     Constraint(RUN, "model", "one for samples and classes of the data set",
                "with a gradient for every parameter", _fits_the_data),
+    Constraint(RUN, "model", "one that fits in this machine's memory", "", _fits_in_memory),
+    Constraint(RUN, "batch_size", "such that the data set has samples for a step",
+               "with accumulate and workers", _has_batches),
+    Constraint(RUN, "epochs", "at least a step of the data set", "", _has_a_step),
     Constraint(ENDED, "target.value", "a number", "whose first evaluation is the end",
                lambda _, value: value is None),
     Constraint(SGD, "optimizer.beta_2", f"{BETA_2}", "which has none", _is_not(BETA_2)),

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+LEAST_MBIT = 0.001  # a packet of 1,500 bytes takes 12 s; slower links are not shaped either
 MOST_MBIT = 1_000_000  # 1 Tbit/s
 MOST_S = 1e9  # 30 years
 LEAST_LASTING_S = 0.001  # shorter than any look at a profile; more of them than memory holds
@@ -20,8 +21,9 @@ def is_number(value: Any) -> bool:
 def check_mbit(**values: Any) -> None:
     """Refuse, with ValueError, values that are no rate."""
     for key, value in values.items():
-        if not (is_number(value) and 0 < value <= MOST_MBIT):
-            raise ValueError(f"{key} must be a number in (0, {MOST_MBIT}], got {value!r}")
+        if not (is_number(value) and LEAST_MBIT <= value <= MOST_MBIT):
+            allowed = f"[{LEAST_MBIT}, {MOST_MBIT}]"
+            raise ValueError(f"{key} must be a number in {allowed}, got {value!r}")
 
 
 def check_lasting(**values: Any) -> None:

@@ -3,7 +3,14 @@
 from dataclasses import dataclass
 
 from profiles.base import Extremes, Link, Profile, Way
-from profiles.limits import MOST_DELAY_MS, MOST_MBIT, check_between, check_profile, is_number
+from profiles.limits import (
+    LEAST_MBIT,
+    MOST_DELAY_MS,
+    MOST_MBIT,
+    check_between,
+    check_profile,
+    is_number,
+)
 
 MOST_FACTOR = 1e6
 
@@ -22,9 +29,9 @@ class Scaled:
             )
         check_between(0, MOST_FACTOR, delay_factor=self.delay_factor)
         bounds = self.extremes()
-        if not 0 < bounds.lowest_mbit <= bounds.highest_mbit <= MOST_MBIT:
+        if not LEAST_MBIT <= bounds.lowest_mbit <= bounds.highest_mbit <= MOST_MBIT:
             raise ValueError(
-                f"factor must keep rates in (0, {MOST_MBIT}] Mbit/s, got {self.factor}, "
+                f"factor must keep rates in [{LEAST_MBIT}, {MOST_MBIT}] Mbit/s, got {self.factor}, "
                 f"which makes them {bounds.lowest_mbit:g} to {bounds.highest_mbit:g}"
             )
         if bounds.delay_ms > MOST_DELAY_MS:

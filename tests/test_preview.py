@@ -109,7 +109,10 @@ def test_nodes_are_named_in_runs(nodes, said):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["profile.rate_mbit=-4"], "profile: rate_mbit must be a number in (0, 1000000], got -4"),
+        (
+            ["profile.rate_mbit=-4"],
+            "profile: rate_mbit must be a number in [0.001, 1000000], got -4",
+        ),
         (["profile.rate_mbit=[1,2]"], "profile: rate_mbit must have a rate for node 2, got [1, 2]"),
         (["profile=nosuch"], "profile has no choice 'nosuch'; `python -m harness --help profile`"),
         (["profil=static"], "there is no key 'profil'; nearest: profile"),

@@ -31,8 +31,8 @@ BAD: dict[str, str] = {
     "+foo=1": "foo is no key of a run",
     "+emulation.foo=1": "emulation.foo is no key of a run",
     "+optimizer.foo.bar=1": "optimizer.foo is no key of a run",
-    "optimizer.lr=inf": "optimizer.lr must be a number >= 0, got inf",
-    "optimizer.lr=nan": "optimizer.lr must be a number >= 0, got nan",
+    "optimizer.lr=inf": "optimizer.lr must be a number in [0, 1e20], got inf",
+    "optimizer.lr=nan": "optimizer.lr must be a number in [0, 1e20], got nan",
     "bucket_mb=inf": "bucket_mb must be",
     "seed=18446744073709551616": "seed must be a whole number in [0, 2^32), got",
     "batch_size=1000000000000": "batch_size must be a whole number in [1, 2^32), got",
@@ -92,7 +92,7 @@ def test_a_bad_word_is_answered_by_one_line_and_leaves_nothing(bad: str, tmp_pat
 
 def test_a_bad_word_in_one_line_of_a_sweep_ends_all_of_it(tmp_path: Path) -> None:
     said = refusal(tmp_path / "results", "-m", "method=allreduce", "optimizer.lr=0.1,inf")
-    assert said == "harness: optimizer.lr must be a number >= 0, got inf"
+    assert said == "harness: optimizer.lr must be a number in [0, 1e20], got inf"
 
 
 def test_a_key_of_another_choice_is_answered_by_the_keys_of_the_one_that_is(tmp_path: Path) -> None:
@@ -125,6 +125,42 @@ def test_a_value_with_a_unit_is_answered_by_the_number_in_the_unit_of_its_key(
     said = refusal(tmp_path / "results", bad)
     key = bad.partition("=")[0].rpartition(".")[2]
     assert f"{key} must be" in said and said.endswith(f"; write {UNITS[bad]}")
+
+
+LIMITS = {
+    "batch_size=999999999": "batch_size: must be at most 1437, the samples of digits, together",
+    "accumulate=4294967295": "the samples of digits, together with accumulate and workers, got",
+    "epochs=1e290 steps=null": "epochs must be a number in (0, 2^32) or null, got 1e+290",
+    "epochs=1e-9 steps=null": "epochs: must make a step: an epoch has 22, got 1e-09; write steps=N",
+    "optimizer.lr=1e299": "optimizer.lr must be a number in [0, 1e20], got 1e+299",
+    "optimizer.clip_norm=1e299": "optimizer.clip_norm must be a number in (0, 1e20] or null, got",
+    "emulation.dilation=1e-9": "emulation.dilation must be a number in [0.001, 10000], got 1e-09",
+    "emulation.interference=1e9": "emulation.interference must be a number in [1, 1000], got",
+    "timeouts.stop_s=1e299": "timeouts.stop_s must be a number in (0, 2000000], got 1e+299",
+    "bucket_mb=1e299": "bucket_mb must be a number in [0, 1000000] or null, got 1e+299",
+    "profile.rate_mbit=1e-9": "rate_mbit must be a number in [0.001, 1000000], got 1e-09",
+    "network=simulated network.flow_mbit=1e-299": "flow_mbit must be a number in [0.001, 1000000]",
+    "model.width=1000000": "model: convnet needs 1.15e+06 GiB for weights and gradients, and this",
+    "model=gpt dataset=pydoc model.layers=9999999": "layers must be a number in [1, 1202], got",
+    "dataset=synthetic dataset.length=9007199254740992": "length must be a number in [1, 1e+08]",
+    f"experiment={'x' * 201}": "experiment must be a folder name of at most 200 bytes without",
+    f"experiment={'x' * 5000}": "experiment must be a folder name of at most 200 bytes without",
+    "experiment='a\nb'": "experiment must be a folder name of at most 200 bytes without",
+    "experiment='a\x1b[2Jb'": "experiment must be a folder name of at most 200 bytes without",
+    f"experiment='{'é' * 101}'": "experiment must be a folder name of at most 200 bytes without",
+    f"initial_weights={'x' * 5000}": "initial_weights must be a path or null (a text has at most",
+    "model.name='a\nb'": "model: name must be text (a text has at most 4095 bytes and no control",
+    f"dataset=cifar10 dataset.folder={'x' * 300}": "dataset.folder must be one that can be opened",
+    f"steps={'[' * 900}{']' * 900}": "it is nested too deeply to be read",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", LIMITS, ids=lambda bad: bad[:40])
+def test_a_value_beyond_what_can_be_is_refused_with_what_can(bad: str, tmp_path: Path) -> None:
+    words = [bad] if "'" in bad else bad.split()
+    said = refusal(tmp_path / "results", *words)
+    assert LIMITS[bad] in said and "\n" not in said and len(said) < 600
+    assert not (tmp_path / "results").exists()
 
 
 def test_as_a_command_it_ends_with_1_and_says_it_alone(tmp_path: Path) -> None:

@@ -148,7 +148,9 @@ def test_tensors_are_buckets_where_overlap_is_by_tensor():
 
 
 def test_a_bucket_of_less_than_nothing_or_an_unknown_overlap_is_refused():
-    with pytest.raises(BadSetting, match=r"bucket_mb must be a number >= 0 or null, got -1"):
+    with pytest.raises(
+        BadSetting, match=r"bucket_mb must be a number in \[0, 1000000\] or null, got -1"
+    ):
         checked(settings("bucket_mb=-1"))
     with pytest.raises(BadSetting, match=r"overlap must be one of per_bucket, per_tensor, after_"):
         checked(settings("overlap=never"))

@@ -48,9 +48,15 @@ def in_a_line(arguments: Sequence[str], launches: bool = False) -> Iterator[None
     try:
         yield
     except BadSetting as error:
-        raise BadSetting(replaced(arguments) or str(error)) from error
+        raise BadSetting(_shortened(replaced(arguments) or str(error))) from error
     except Exception as error:
-        raise BadSetting(refused(error, arguments)) from error
+        raise BadSetting(_shortened(refused(error, arguments))) from error
+
+
+def _shortened(line: str) -> str:
+    """`line` without the middle of its long words, and without control characters."""
+    line = "".join(each if each.isprintable() else "?" for each in line)
+    return re.sub(r"\S{300,}", lambda word: f"{word[0][:200]}...{word[0][-20:]}", line)
 
 
 def _check_hydra(arguments: Sequence[str], launches: bool) -> None:
@@ -105,12 +111,36 @@ def refused(error: Exception, arguments: Sequence[str]) -> str:
         return f"{text.splitlines()[0].split()[-1]}: {why}"
     if isinstance(error, KeyError):
         return str(error.args[0])
+    if isinstance(error, OSError) and error.strerror:
+        return _of_file(error, arguments)
     first = (text.strip().splitlines() or [""])[0].strip()
     if isinstance(error, MissingMandatoryValue):
-        return f"{first.split()[-1]} must be given"
+        return f"{error.full_key or first.split()[-1]} must be given"
     if isinstance(error, InterpolationResolutionError):
         return next(filter(lambda each: "${" in each, arguments), "${...}") + f": {first}"
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+    if isinstance(error, RecursionError):
+        return f"{max(arguments, key=len)}: it is nested too deeply to be read"
+    return f"{_culprit(arguments)}: {first or 'it cannot be composed'}"
+
+
+def _culprit(arguments: Sequence[str]) -> str:
+    """The argument without which the others can be composed; all of them if there is none."""
+    for argument in arguments:
+        others = [each for each in arguments if each != argument]
+        with suppress(Exception), sweep.hydra():
+            for choice in sweep.choices(others):
+                sweep.load(choice)
+            return argument
+    return " ".join(arguments)
+
+
+def _of_file(error: OSError, arguments: Sequence[str]) -> str:
+    """One line on a file that cannot be had, by the argument that names it if there is one."""
+    pairs = (each.partition("=")[::2] for each in arguments)
+    key = next((key for key, value in pairs if value and value in str(error.filename)), "")
+    return (
+        f"{key or 'a file'} must be one that can be opened, got {error.filename}: {error.strerror}"
+    )
 
 
 def replaced(arguments: Sequence[str]) -> str:
@@ -129,8 +159,14 @@ def _replaced_group(arguments: Sequence[str]) -> str:
 
 def _replaces_a_group(argument: str) -> bool:
     """True if `argument` assigns a plain value to a group of choices."""
-    key, _, value = argument.partition("=")
-    no_name = value == "null" or value[:1] in ("{", "[") or NUMBER.fullmatch(value.lower())
+    key, _, value = argument.lstrip("+").partition("=")
+    is_section = value[:1] == "{" and argument[:1] != "+"  # with ++ it adds keys
+    no_name = (
+        value in ("null", "???")
+        or value[:1] == "["
+        or is_section
+        or NUMBER.fullmatch(value.lower())
+    )
     return bool(no_name) and any((folder / key).is_dir() for folder in folders())
 
 
@@ -148,8 +184,8 @@ def _is_in(section: str, key: str) -> bool:
 
 
 def _listed(group: str) -> str:
-    """Name the command that lists the choices of a group; `group` may have a value after it."""
-    return f"`python -m harness --help {group.partition('=')[0]}` lists them"
+    """Name the command that lists the choices of a group; + and a value may be around it."""
+    return f"`python -m harness --help {group.lstrip('+').partition('=')[0]}` lists them"
 
 
 def no_choice(missing: str, options: Sequence[str]) -> str:
@@ -175,6 +211,11 @@ def _no_key(key: str, arguments: Sequence[str]) -> str:
         )
     known, choices = _composed([each for each in arguments if each != given])
     section, _, last = key.rpartition(".")
+    place, _, value = given.partition("=")
+    if value[:1] == "{" and place[:1] != "+" and (place in known or place in choices):
+        if place in choices:
+            return f"{given}: a group takes the name of a choice; {_listed(place)}"
+        return f"{given}: a mapping changes the keys that are there; write ++{place}={{...}}"
     inner = [name.rpartition(".")[2] for name in known if _is_in(key, name)]
     if "={" in given and inner:
         return f"{given}: {key} has other keys: {', '.join(inner)}"

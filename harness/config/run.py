@@ -22,7 +22,7 @@ from harness.config.network import NetworkChoice
 from harness.config.parallel import Data, Pipeline, Split
 from harness.config.schedules import Schedule
 from harness.config.server import Server
-from harness.config.typed import Must, require
+from harness.config.typed import Must, is_path, require
 from harness.config.watch import Watch
 from harness.workloads.buckets import BUCKET_MB, BucketMb, scaled
 from harness.workloads.data.base import DataSet
@@ -35,12 +35,19 @@ BETA_2 = 0.999  # as conf/config.yaml has it
 Whole = Annotated[int, Must("a whole number in [0, 2^32)", lambda n: 0 <= n < 2**32)]
 Count = Annotated[int, Must("a whole number in [1, 2^32)", lambda n: 1 <= n < 2**32)]
 Workers = Annotated[int, Must("a whole number in [1, 100000]", lambda n: 1 <= n <= 100_000)]
-Positive = Annotated[float, Must("a number > 0", lambda x: x > 0)]
-NotNegative = Annotated[float, Must("a number >= 0", lambda x: x >= 0)]
-AtLeast1 = Annotated[float, Must("a number >= 1", lambda x: x >= 1)]
+# Weights are float32, which ends at 3.4e38: optimizers multiply and divide rates of at most 1e20.
+Rate = Annotated[float, Must("a number in [0, 1e20]", lambda x: 0 <= x <= 1e20)]
+Norm = Annotated[float, Must("a number in (0, 1e20]", lambda x: 0 < x <= 1e20)]
+Epochs = Annotated[float, Must("a number in (0, 2^32)", lambda x: 0 < x < 2**32)]
+# Links are sampled in emulated seconds, and processes are scheduled in real milliseconds.
+Dilation = Annotated[float, Must("a number in [0.001, 10000]", lambda x: 0.001 <= x <= 10_000)]
+Slowdown = Annotated[float, Must("a number in [1, 1000]", lambda x: 1 <= x <= 1000)]
+# poll(2) waits for at most 2^31 ms.
+Seconds = Annotated[float, Must("a number in (0, 2000000]", lambda x: 0 < x <= 2_000_000)]
+BucketSize = Annotated[float, Must("a number in [0, 1000000]", lambda x: 0 <= x <= 1_000_000)]
 Share = Annotated[float, Must("a number in [0, 1]", lambda x: 0 <= x <= 1)]
 BelowOne = Annotated[float, Must("a number in [0, 1)", lambda x: 0 <= x < 1)]
-Path = Annotated[str, Must("a path", lambda path: True)]
+Path = Annotated[str, Must("a path", lambda path: is_path(path))]
 
 Parallel = Data | Split | Pipeline | Server | LocalSteps
 
@@ -59,12 +66,12 @@ class Optimizer:
     """Settings of the optimizer, of every rank or of the server."""
 
     kind: Literal["sgd", "adam", "adamw"]
-    lr: NotNegative
+    lr: Rate
     momentum: BelowOne
     beta_2: BelowOne
     weight_decay: Share
     nesterov: bool
-    clip_norm: Positive | None
+    clip_norm: Norm | None
     schedule: Schedule
 
     def __post_init__(self) -> None:
@@ -80,11 +87,11 @@ class Optimizer:
 class Emulation:
     """Settings of the emulated device and of how fast time goes by."""
 
-    dilation: Positive  # real seconds per emulated second
+    dilation: Dilation  # real seconds per emulated second
     compute: Literal["measured", "paced", "replay"]
     compression: Literal["device", "own"] | None  # None: of the device, where that is emulated
     hooks: Literal["wait", "free"] | None  # None: the compressor's
-    interference: AtLeast1
+    interference: Slowdown
 
     @property
     def is_measured(self) -> bool:
@@ -111,10 +118,10 @@ class Emulation:
 class Timeouts:
     """Real seconds."""
 
-    start_s: Positive
-    exchange_s: Positive | None  # None: by size
-    stop_s: Positive
-    run_s: Positive
+    start_s: Seconds
+    exchange_s: Seconds | None  # None: by size
+    stop_s: Seconds
+    run_s: Seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +134,7 @@ class Run:
     workers: Workers
     workers_per_node: Count
     steps: Count | None
-    epochs: Positive | None
+    epochs: Epochs | None
     batch_size: Count  # per worker and micro-batch
     accumulate: Count  # micro-batches of a step
     precision: Literal["float32", "bf16"]
@@ -140,7 +147,7 @@ class Run:
     error_feedback: bool
     residual_decay: Share
     overlap: Literal["per_bucket", "per_tensor", "after_backward"]
-    full_bucket_mb: NotNegative | None  # of a stand-in its original's; 0: every tensor is one
+    full_bucket_mb: BucketSize | None  # of a stand-in its original's; 0: every tensor is one
     fusion: Literal["uncompressed", "compressed"]  # what fills a bucket
     agree: Literal["local", "min", "mean"]  # whether workers agree on one density
     target: Target

@@ -42,6 +42,8 @@ def describe(commands: Sequence[Sequence[str]]) -> Described:
             for command in commands
             for choice in sweep.choices([*(each for each in command if not _is_auto(each)), *added])
         ]
+        if not overrides:
+            raise BadSetting(f"{' '.join(map(' '.join, commands))}: these values make no run")
         found = [sweep.settings_of(choice) for choice in overrides]
         return Described(found, said, overrides, sweep.load(overrides[0]))
 

@@ -22,7 +22,16 @@ from harness.config import plain_yaml
 from harness.config.own import as_part
 from harness.config.run import Emulation, Optimizer, Run, Target, Timeouts
 from harness.config.typed import BadSetting as BadSetting
-from harness.config.typed import Must, as_declared, is_section, located, mistyped, require, unfit
+from harness.config.typed import (
+    Must,
+    as_declared,
+    is_path,
+    is_section,
+    located,
+    mistyped,
+    require,
+    unfit,
+)
 from harness.records import checkpoint
 from profiles import recordings
 from profiles.regions import SHIPPED_REGIONS
@@ -41,12 +50,17 @@ FILE_KEYS = {  # whose values are files that decide a result, and where those ar
     "regions": SHIPPED_REGIONS,
 }
 SECTIONS = {"target": Target, "emulation": Emulation, "timeouts": Timeouts, "optimizer": Optimizer}
+NAME_BYTES = 200  # of an experiment: a report's files are called so, with an ending
 OF_THE_EDGE = {  # what a run is not told
     "experiment": Annotated[
-        str, Must("a folder name", lambda name: name not in ("", ".", "..") and "/" not in name)
+        str,
+        Must(
+            f"a folder name of at most {NAME_BYTES} bytes without control characters",
+            lambda name: is_path(name, NAME_BYTES) and name not in (".", "..") and "/" not in name,
+        ),
     ],
     "plan": bool, "rerun": bool, "report": bool,
-    "results": Annotated[str, Must("a path", bool)],
+    "results": Annotated[str, Must("a path", is_path)],
 }  # fmt: skip
 PLAIN = {  # keys of no section, and what they are in a Run
     each: each

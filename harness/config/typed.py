@@ -1,6 +1,7 @@
 """Values of a section of the configuration against the types that its class declares for them."""
 
 import inspect
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +13,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 from hydra._internal.utils import _locate
 
+MOST_SHOWN = 200  # characters of a value
+MOST_NAME_BYTES, MOST_PATH_BYTES = 255, 4096  # of Linux: NAME_MAX, PATH_MAX
 MOST_WHOLE = 2**53  # what a float of JSON holds exactly
 PLAIN = {
     bool: "true or false",
@@ -48,10 +51,9 @@ class BadSetting(ValueError):
 
 
 def require(good: bool, key: str, value: object, allowed: str) -> None:
-    """BadSetting unless it is `good`; a class is told by its name."""
+    """Raise BadSetting, with key, allowed values and the value, unless it is `good`."""
     if not good:
-        got = value.__name__ if isinstance(value, type) else repr(value)
-        raise BadSetting(f"{key} must be {allowed}, got {got}")
+        raise BadSetting(f"{key} must be {allowed}, got {shown(value)}")
 
 
 @contextmanager
@@ -61,6 +63,24 @@ def of_part(part: str, *errors: type[Exception]) -> Iterator[None]:
         yield
     except errors as error:
         raise BadSetting(f"{part}: {error}") from error
+
+
+def is_text(value: str) -> bool:
+    """True if a line can show `value`, and a path of Linux could be as long."""
+    return value.isprintable() and len(os.fsencode(value)) < MOST_PATH_BYTES
+
+
+def is_path(text: str, name_bytes: int = MOST_NAME_BYTES) -> bool:
+    """True if Linux can open a path of such a name, and a line can show it."""
+    return (
+        is_text(text) and 0 < max(len(os.fsencode(name)) for name in text.split("/")) <= name_bytes
+    )
+
+
+def shown(value: object) -> str:
+    """The value as Python has it, without the middle of a long one."""
+    told = value.__name__ if isinstance(value, type) else repr(value)
+    return told if len(told) <= MOST_SHOWN else f"{told[: MOST_SHOWN - 20]}...{told[-10:]}"
 
 
 class Must(NamedTuple):
@@ -86,7 +106,10 @@ def unfit(section: Mapping[str, Any], kinds: Mapping[str, Any], prefix: str = ""
             continue
         if not _fits(value, kinds[key]):
             instead = _instead(key, value, kinds[key])
-            return f"{prefix}{key} must be {_told(kinds[key])}, got {value!r}{instead}"
+            told = _told(kinds[key])
+            if isinstance(value, str) and not is_text(value) and "bytes" not in told:
+                told += " (a text has at most 4095 bytes and no control characters)"
+            return f"{prefix}{key} must be {told}, got {shown(value)}{instead}"
         if is_section(value) and (wrong := mistyped(value, f"{prefix}{key}.")):
             return wrong
     return ""
@@ -214,7 +237,7 @@ def _fit_all(values: Sequence[Any], kinds: Sequence[Any]) -> bool:
 
 def _is_plain(value: Any, kind: Any) -> bool:
     if kind in (bool, str, NoneType) or isinstance(value, bool):
-        return type(value) is kind
+        return type(value) is kind and (kind is not str or is_text(value))
     if kind is int:
         return isinstance(value, int) and abs(value) <= MOST_WHOLE
     return isinstance(value, (int, float)) and abs(value) < 1e300 and isfinite(value)

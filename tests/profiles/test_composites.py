@@ -65,7 +65,7 @@ def test_the_most_flows_of_any_part_compete() -> None:
         (Noisy, {"of": FAST, "deviation": 1, "hold_s": 0}, "hold_s must be"),
         (Noisy, {"of": Static(1e5), "deviation": 1, "hold_s": 1}, "deviation must keep rates in"),
         (Scaled, {"of": FAST, "factor": 2000}, "factor must keep rates in .* got 2000"),
-        (Scaled, {"of": Static(5e-324), "factor": 0.1}, "factor must keep rates in"),
+        (Scaled, {"of": Static(0.001), "factor": 0.1}, "factor must keep rates in"),
         (Scaled, {"of": SLOW, "delay_factor": 1000}, "delay_factor must keep delays .* got 1000"),
         (Scaled, {"of": FAST, "delay_factor": 0}, "delay_factor must be above 0"),
         (

@@ -18,6 +18,10 @@ UNLABELLED = -100  # label of a word behind the end of a text, as torch's cross_
 Plan = Iterable[tuple[Tensor, tuple[int, ...]]]  # per batch: indices [n], key of its randomness
 
 
+MOST_SAMPLES = 100_000_000  # an epoch's order takes 8 bytes a sample
+MOST_MADE = 10_000_000  # of samples that are computed before the first step
+
+
 class Samples(Protocol):
     """One split of a data set; its batches are a function of the plan alone."""
 

@@ -16,9 +16,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from harness.workloads.data.base import Shape
+from harness.workloads.data.base import MOST_MADE, Shape
 from harness.workloads.data.columns import CATEGORIES, COUNTS, DAYS, ClickTable, days, read
 from harness.workloads.data.kept import alone, cache_folder, replacing
+from profiles.limits import check_between
 
 FORMAT = 3  # of what is generated; to be raised when it changes
 CARDINALITIES = np.geomspace(4, 30, CATEGORIES).round().astype(int)
@@ -44,10 +45,8 @@ class Clicks:
     metric: ClassVar[str] = "accuracy"
 
     def __post_init__(self) -> None:
-        if self.length < DAYS:
-            raise ValueError(f"length must be >= {DAYS}, got {self.length}")
-        if self.rows < 2:
-            raise ValueError(f"rows must be >= 2, got {self.rows}")
+        check_between(DAYS, MOST_MADE, length=self.length)
+        check_between(2, 1 << 24, rows=self.rows)
         if not 0 <= self.interactions <= 10:
             raise ValueError(f"interactions must be in [0, 10], got {self.interactions}")
 

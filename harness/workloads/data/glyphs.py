@@ -21,9 +21,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.workloads.data.base import Shape
+from harness.workloads.data.base import MOST_MADE, Shape
 from harness.workloads.data.kept import alone, cache_folder, replacing
 from harness.workloads.data.samples import InMemory
+from profiles.limits import check_between
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -71,10 +72,7 @@ class Glyphs:
         if not 2 <= self.classes <= 1000:
             raise ValueError(f"classes must be in [2, 1000], got {self.classes}")
         for key in ("length", "test_length"):
-            if getattr(self, key) < self.classes:
-                raise ValueError(
-                    f"{key} must be >= classes = {self.classes}, got {getattr(self, key)}"
-                )
+            check_between(self.classes, MOST_MADE, **{key: getattr(self, key)})
         if not 0 <= self.noise <= 1:
             raise ValueError(f"noise must be in [0, 1], got {self.noise}")
         wrong = [face for face in self.held_out if face not in FACES]

@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from compressors.rng import generator
-from harness.workloads.data.base import Batch, Plan, Shape
+from harness.workloads.data.base import MOST_SAMPLES, Batch, Plan, Shape
+from profiles.limits import check_between
 
 COARSE = 4  # a class's pattern is this many blocks high and wide
 PATTERN, NOISE = 1, 2  # streams
@@ -36,17 +37,15 @@ class Synthetic:
     metric: ClassVar[str] = "accuracy"
 
     def __post_init__(self) -> None:
-        for key, least in (
-            ("channels", 1),
-            ("size", 1),
-            ("classes", 1),
-            ("length", 1),
-            ("test_length", 1),
-            ("noise", 0),
+        for key, least, most in (
+            ("channels", 1, 10_000),
+            ("size", 1, 10_000),
+            ("classes", 1, MOST_SAMPLES),
+            ("length", 1, MOST_SAMPLES),
+            ("test_length", 1, MOST_SAMPLES),
+            ("noise", 0, 1e20),
         ):
-            value = getattr(self, key)
-            if value < least:
-                raise ValueError(f"{key} must be >= {least}, got {value}")
+            check_between(least, most, **{key: getattr(self, key)})
 
     @property
     def shape(self) -> Shape:

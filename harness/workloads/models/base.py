@@ -8,8 +8,14 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from profiles.limits import check_between
+
 Shape = tuple[int, ...]  # of one sample, as `harness.workloads.data.base` has it
 State = tuple[Tensor, ...]  # of a recurrent model after a batch
+
+
+MOST_PARAMETERS = 1e11  # more than a machine has memory for
+MOST_LAYERS = 1202  # of the deepest network of He et al. (2016)
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,11 @@ def one_of(key: str, value: object, choices: tuple[object, ...]) -> None:
     """Raise ValueError unless `value` is among `choices`."""
     if value not in choices:
         raise ValueError(f"{key} must be one of {', '.join(map(str, choices))}, got {value!r}")
+
+
+def check_layers(**values: int) -> None:
+    """Raise ValueError for a model with more layers than the deepest published networks."""
+    check_between(1, MOST_LAYERS, **values)
 
 
 def require_images(name: str, shape: Shape) -> None:

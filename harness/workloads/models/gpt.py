@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
-from harness.workloads.models.base import Shape, Times, multiply_adds
+from harness.workloads.models.base import Shape, Times, check_layers, multiply_adds
 
 SPREAD = 0.02  # of GPT-2's weights at first, of width 768
 
@@ -75,6 +75,7 @@ def require_blocks(of: Blocks) -> None:
     for key in ("width", "layers", "heads"):
         if getattr(of, key) < 1:
             raise ValueError(f"{key} must be >= 1, got {getattr(of, key)}")
+    check_layers(layers=of.layers)
     if of.width % of.heads:
         raise ValueError(f"width must be a multiple of heads = {of.heads}, got {of.width}")
     if not 0 <= of.dropout < 1:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from harness.workloads.models.base import Shape, State, Times
+from harness.workloads.models.base import Shape, State, Times, check_layers
 
 SPREAD = 0.1  # the decoder begins uniform in +- this, as in PyTorch's word_language_model
 
@@ -27,6 +27,7 @@ class LSTM:
         for key in ("hidden", "layers"):
             if getattr(self, key) < 1:
                 raise ValueError(f"{key} must be >= 1, got {getattr(self, key)}")
+        check_layers(layers=self.layers)
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
         if not self.spread > 0:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from harness.workloads.models.base import Shape, Times, require_images
+from harness.workloads.models.base import Shape, Times, check_layers, require_images
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class ResNetCifar:
     def __post_init__(self) -> None:
         if self.depth < 8 or self.depth % 6 != 2:
             raise ValueError(f"depth must be 6 n + 2 with n >= 1 (20, 56, ...), got {self.depth}")
+        check_layers(depth=self.depth)
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
         require_images(self.name, shape)

@@ -17,6 +17,7 @@ from torch.nn import functional
 from harness.workloads.buckets import bucket_names
 from harness.workloads.data.base import DataSet
 from harness.workloads.models.base import (
+    MOST_PARAMETERS,
     Architecture,
     Shape,
     Times,
@@ -26,6 +27,7 @@ from harness.workloads.models.base import (
 from harness.workloads.models.bert import BERT
 from harness.workloads.models.gpt import GPT
 from harness.workloads.models.lstm import LSTM
+from profiles.limits import check_between
 
 SIDE = 8  # px that images are pooled to
 SLACK = 1.05  # of the largest tensor: what a run may have, so that biases go with their weights
@@ -115,8 +117,7 @@ class Perceptron:
     times: Times | None = None  # None: the original's
 
     def __post_init__(self) -> None:
-        if self.parameters < 1:
-            raise ValueError(f"parameters must be >= 1, got {self.parameters}")
+        check_between(1, MOST_PARAMETERS, parameters=self.parameters)
         _take_times(self)
 
     def scale(self, shape: Shape, classes: int) -> float:

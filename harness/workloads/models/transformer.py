@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.workloads.models import beam_search
-from harness.workloads.models.base import Shape, Times
+from harness.workloads.models.base import Shape, Times, check_layers
 
 PADDING, BEGIN, END = 0, 1, 2  # numbers of words, as harness.workloads.data.pairs has them
 SLOWEST = 10_000.0  # wavelength of the slowest position over 2 pi
@@ -34,6 +34,7 @@ class Transformer:
         for key in ("width", "layers", "heads", "hidden"):
             if getattr(self, key) < 1:
                 raise ValueError(f"{key} must be >= 1, got {getattr(self, key)}")
+        check_layers(layers=self.layers)
         if self.width % (2 * self.heads):
             raise ValueError(f"width must be a multiple of 2 heads = {2 * self.heads}, "
                              f"got {self.width}")  # fmt: skip
