@@ -173,7 +173,7 @@ def _has_batches(c: Combination, batch_size: int) -> None:
     asked = batch_size * run.accumulate * replicas
     if not run.emulation.is_replay and (asked > FEW_SAMPLES or isinstance(run.dataset, OwnData)):
         count = _samples_of(c)
-        if count is not None and asked > count:
+        if count and asked > count:  # of a data set without samples its own check tells
             raise ValueError(
                 f"must be at most {count}, the samples of {run.dataset.name}, together with "
                 f"accumulate and workers, got {batch_size} x {run.accumulate} x {replicas}"

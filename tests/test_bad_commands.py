@@ -38,6 +38,15 @@ MODULES |= {
 }
 MOST_LINES = 10
 OWN = ("mine", "badmine")  # modules of the folder below
+MINE = """from compressors.base import Compressor
+
+
+class Rounded(Compressor):
+    def __init__(self): ...
+
+
+class Nothing: ...
+"""
 FILES = {
     "here.txt": "a file\n",
     "empty_dir/.keep": "",
@@ -65,7 +74,7 @@ FILES = {
     "own_wrong/method/defaults.yaml": "defaults:\n  - override /compressor: nosuch\n",
     "own_wrong/controller/unit.yaml": "_target_: controllers.fixed.Fixed\ndensity: 10 percent\n",
     "own_tabs/profile/tabs.yaml": "_target_: profiles.static.Static\n\trate_mbit: 3\n",
-    "mine.py": "class Rounded:\n    def reduce(self): ...\n\n\nclass Nothing: ...\n",
+    "mine.py": MINE,
     "badmine.py": "import nosuchpackage\n",
 }
 BYTES = {

@@ -73,7 +73,7 @@ BAD = {
     "+model.hiden=3": "model: mine.Net takes no 'hiden'; it takes hidden, num_classes",
     "model._target_=mine.Nett": "model._target_ must name a class: mine.Nett: there is no 'Nett'",
     "model._target_=gone.Net": "model._target_ must name a class: gone.Net: No module named 'gone'",
-    "model._target_=os.getcwd ~model.hidden": "os.getcwd must make a torch.nn.Module, got str",
+    "model._target_=os.getcwd ~model.hidden": "model._target_ must be a class with build, or",
     "dataset=digits dataset.size=16": "model: Net does not go with data set digits: ",
     "dataset.classes=3": "dataset: a sample of mine.Stripes must be a float32 tensor and a class",
     "emulation.compute=paced": "emulation.compute must be measured for model Net",

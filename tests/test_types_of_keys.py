@@ -14,10 +14,10 @@ import yaml
 
 from harness.config import sweep
 from harness.config.search_path import choices
-from harness.config.settings import OUTPUT, PARTS, BadSetting, Settings
+from harness.config.settings import PARTS, BadSetting, Settings
 from harness.config.typed import is_section
 
-GROUPS = (*PARTS, *OUTPUT)
+GROUPS = (*PARTS, "tracker")
 SCENE = ("network=simulated", "workload=digits_convnet")
 NAMES = ("method.name", "scale.name")  # what something is called: any text
 OF_A_COMMAND = ("comparison", "seeds", "folder", "typed")  # which no run has

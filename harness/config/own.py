@@ -4,34 +4,69 @@ A section may name a class that knows nothing of this project. What its own kind
 for are its arguments.
 """
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from harness.config.typed import located
+from torch import nn
+
+from harness.config.typed import hints, is_of, is_pythons_own, located
+from harness.workloads.data.base import DataSet
+from harness.workloads.models.base import Architecture
 
 
 class Own(NamedTuple):
-    """A part that stands for what is no part."""
+    """Adapter for classes without our interface: any nn.Module, or any torch data set."""
 
-    has: str  # what a part has, as PARTS of harness.config.settings says
+    kind: Any  # what a part of ours is
+    said: str  # what else there may be
+    is_one: Callable[[Any], bool]  # whether a class is that
     target: str
     keys: tuple[str, ...]
 
 
+def _is_map_style(made: type) -> bool:
+    return all(hasattr(made, name) for name in ("__getitem__", "__len__"))
+
+
 OWN = {
-    "model": Own("build", "harness.workloads.models.own.OwnModel", ("times", "arguments")),
+    "model": Own(
+        Architecture,
+        "a torch.nn.Module, or a function that makes one",
+        lambda made: issubclass(made, nn.Module),
+        "harness.workloads.models.own.OwnModel",
+        ("times", "arguments"),
+    ),
     "dataset": Own(
-        "train",
+        DataSet,
+        "a map-style torch data set, or a function that makes one",
+        _is_map_style,
         "harness.workloads.data.own.OwnData",
         ("classes", "train_arguments", "test_arguments", "arguments", "workers"),
     ),
 }
 
 
+def is_own(part: str, made: Any) -> bool:
+    """True if `made` is a model or data set without our interface, or may be one's function.
+
+    A function that declares what it returns is judged by that; nothing of Python's own is one.
+    """
+    own = OWN.get(part)
+    if own is None or not callable(made) or is_pythons_own(made):
+        return False
+    if inspect.isclass(made):
+        return own.is_one(made)
+    declared = getattr(made, "__annotations__", {}).get("return", Any)
+    returned = hints(made).get("return", declared)
+    is_unknown = returned is Any or isinstance(returned, str)
+    return is_unknown or (inspect.isclass(returned) and own.is_one(returned))
+
+
 def as_part(part: str, section: Mapping[str, Any]) -> dict[str, Any]:
-    """`section`, or that of the part that stands for what it names."""
+    """`section`, or that of the adapter for the class or function that it names."""
     own, path = OWN.get(part), section["_target_"]
-    if own is None or hasattr(made := located(path), own.has) or not callable(made):
+    if own is None or is_of(made := located(path), own.kind) or not is_own(part, made):
         return dict(section)
     taken = {key: section[key] for key in section if key in own.keys}
     rest = {key: section[key] for key in section if key not in (*own.keys, "_target_")}

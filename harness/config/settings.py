@@ -12,35 +12,50 @@ from collections.abc import Container, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+from compressors.activations.base import Activations
+from compressors.base import Compressor
+from controllers.base import Controller
 from harness.config import plain_yaml
-from harness.config.own import as_part
-from harness.config.run import Emulation, Optimizer, Run, Target, Timeouts
+from harness.config.network import NetworkChoice
+from harness.config.own import OWN, as_part, is_own
+from harness.config.run import Emulation, Optimizer, Parallel, Run, Target, Timeouts
+from harness.config.schedules import Schedule
 from harness.config.typed import BadSetting as BadSetting
 from harness.config.typed import (
     Must,
     as_declared,
+    forbidden,
+    is_of,
     is_path,
     is_section,
     located,
+    methods_of,
     mistyped,
     require,
     unfit,
 )
+from harness.config.watch import Watch
 from harness.records import checkpoint
+from harness.trackers.base import Tracker
+from harness.workloads.data.base import DataSet
+from harness.workloads.models.base import Architecture
 from profiles import recordings
+from profiles.base import Profile
 from profiles.regions import SHIPPED_REGIONS
 
-PARTS = {  # of a run, each with what its class must have to be one
-    "model": "build", "dataset": "train", "compressor": "reduce", "controller": "density",
-    "activations": "forward", "parallel": "program", "profile": "link", "network": "check",
+PARTS: dict[str, Any] = {  # of a run, each with what its class is, or has the methods of
+    "model": Architecture, "dataset": DataSet, "compressor": Compressor, "controller": Controller,
+    "activations": Activations, "parallel": Parallel, "profile": Profile, "network": NetworkChoice,
 }  # fmt: skip
-OUTPUT = {"tracker": "write"}  # likewise; what a run is not told
+OTHERS: dict[str, Any] = {  # likewise, of a command, or within another section
+    "tracker": Tracker, "optimizer.schedule": Schedule, "watch": Watch,
+}  # fmt: skip
 SHARED = ("model", "network", "profile")  # a frozen one is made once for all runs that describe it
 MOST_SHARED = 256
 WITH_STATE = ("compressor", "controller", "activations")  # every rank has its own
@@ -180,8 +195,13 @@ class Settings:
             described = _described(part, section)
             if described in _shared:
                 return _shared[described]
-            section = as_part(part, section)
-            wrong = _unknown_key(part, section) or mistyped(section)
+            wrong = forbidden(section)
+            if not wrong:
+                _require_part(part, located(section["_target_"]), section["_target_"])
+                section = as_part(part, section)
+                wrong = _unknown_key(part, section) or mistyped(section)
+        except BadSetting:
+            raise
         except Exception as error:  # of importing whatever _target_ names
             raise BadSetting(f"{part}._target_ must name a class: {_first_line(error)}") from error
         if wrong:
@@ -193,9 +213,6 @@ class Settings:
             if missing := MISSING.search(said):
                 said = f"{missing[1]} must be given"
             raise BadSetting(f"{part}: {said}") from error
-        if asked := (PARTS | OUTPUT).get(part):
-            wanted = f"a class with {asked}, which {type(made).__name__} has not"
-            require(hasattr(made, asked), f"{part}._target_", section["_target_"], wanted)
         if part in SHARED and _is_frozen(made):
             _share(described, made)
         return made
@@ -259,6 +276,19 @@ _shared: dict[Hashable, Any] = {}  # parts that were made, by what describes the
 def _is_frozen(made: Any) -> bool:
     params = getattr(type(made), "__dataclass_params__", None)
     return params is not None and params.frozen
+
+
+def _require_part(part: str, made: Any, path: str) -> None:
+    """Raise BadSetting unless `made`, at `path`, is such a part by its class; nothing is called."""
+    kinds = get_args(PARTS.get(part)) or ((PARTS | OTHERS)[part],)
+    good = any(is_of(made, kind) for kind in kinds) or is_own(part, made)
+    methods = ", ".join(methods_of(kinds[0]))
+    wanted = f"a class with {methods}"
+    if len(kinds) > 1:
+        wanted = f"one of {', '.join(kind.__name__ for kind in kinds)}"
+    if part in OWN:
+        wanted += f", or {OWN[part].said}"
+    require(good, f"{part}._target_", path, wanted)
 
 
 def _share(described: Hashable, made: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 from hydra._internal.utils import _locate
 
+STDLIB = {"builtins", *sys.stdlib_module_names}
 MOST_SHOWN = 200  # characters of a value
 MOST_NAME_BYTES, MOST_PATH_BYTES = 255, 4096  # of Linux: NAME_MAX, PATH_MAX
 MOST_WHOLE = 2**53  # what a float of JSON holds exactly
@@ -180,6 +181,50 @@ def is_section(value: Any) -> bool:
     return isinstance(value, Mapping) and isinstance(value.get("_target_"), str)
 
 
+def is_of(made: Any, kind: Any) -> bool:
+    """True if the class `made`, or what the function `made` is declared to return, is a `kind`.
+
+    A class is a protocol if it derives from it or has all of its methods. Nothing is called.
+    """
+    made = made if inspect.isclass(made) else hints(made).get("return")
+    if kind in getattr(made, "__mro__", ()):
+        return True
+    methods = [name for name in methods_of(kind) if getattr(kind, "_is_protocol", False)]
+    return bool(methods) and all(callable(getattr(made, name, None)) for name in methods)
+
+
+def methods_of(kind: Any) -> list[str]:
+    """Return the names of the public methods that a class defines itself."""
+    return [name for name, value in vars(kind).items() if name[:1] != "_" and callable(value)]
+
+
+def is_pythons_own(made: Any) -> bool:
+    """True for a class or function of the standard library, which is no part of a run."""
+    return str(getattr(made, "__module__", None) or "builtins").partition(".")[0] in STDLIB
+
+
+def forbidden(section: Any, prefix: str = "") -> str:
+    """Describe the first thing in nested sections that instantiating must not call; "" if none.
+
+    A section within another one makes an object of a class that is not Python's own.
+    """
+    items = section.items() if isinstance(section, Mapping) else enumerate(section)
+    for key, value in items:
+        place = f"{prefix}{key}"
+        if str(key)[:1] == "_" and key != "_target_":
+            return f"{place} is no key of a section; its keys are its class's arguments"
+        if not isinstance(value, (Mapping, list)):
+            continue
+        if is_section(value):
+            made = located(value["_target_"])
+            if not inspect.isclass(made) or is_pythons_own(made):
+                wanted = "a class, and none of Python's own"
+                return f"{place}._target_ must be {wanted}, got {value['_target_']!r}"
+        if said := forbidden(value, f"{place}."):
+            return said
+    return ""
+
+
 def located(path: str) -> Any:
     """Import the object at a dotted path; ImportError, in one line, if there is none."""
     try:
@@ -202,10 +247,14 @@ def _absent(path: str) -> str:
 def _declared(target: str) -> dict[str, Any]:
     """Types of the arguments of what `target` names."""
     made = located(target)
-    called = made.__init__ if inspect.isclass(made) else made
+    return hints(made.__init__ if inspect.isclass(made) else made)
+
+
+def hints(called: Any) -> dict[str, Any]:
+    """Types that a function declares; none where it is compiled, or declares none."""
     try:
         return get_type_hints(called)
-    except (TypeError, NameError):  # it is compiled, or declares none
+    except (TypeError, NameError):
         return {}
 
 
@@ -222,10 +271,11 @@ def _fits(value: Any, kind: Any) -> bool:
     if kind is Any:
         return True
     if origin is not None and issubclass(origin, Mapping):
-        return isinstance(value, Mapping) and all(_fits(v, arguments[1]) for v in value.values())
+        is_plain = isinstance(value, Mapping) and "_target_" not in value
+        return is_plain and all(_fits(v, arguments[1]) for v in value.values())
     if origin is not None and issubclass(origin, Sequence):
         return isinstance(value, list) and _fit_all(value, arguments)
-    return is_section(value)
+    return is_section(value) and is_of(located(value["_target_"]), kind)
 
 
 def _fit_all(values: Sequence[Any], kinds: Sequence[Any]) -> bool:
@@ -258,7 +308,7 @@ def _told(kind: Any) -> str:
         return f"a mapping of names to {_told(arguments[1])}"
     if origin is not None and issubclass(origin, Sequence):
         return f"a list, each {_told(arguments[0])}"
-    return "a section with _target_"
+    return f"a section with _target_ of a {getattr(kind, '__name__', kind)}"
 
 
 def leaves(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
