@@ -12,9 +12,10 @@ from omegaconf import DictConfig
 from harness import __version__, launchers, signals
 from harness.config import search_path, sweep
 from harness.config.refused import in_a_line, keys
-from harness.config.scales import AUTO, Described, chosen, describe
+from harness.config.scales import AUTO, LAPTOP, PAPER, Described, chosen, describe
 from harness.config.search_path import CONF
 from harness.config.settings import BadSetting, Settings
+from harness.config.typed import require
 from harness.endings import in_turn
 from harness.help import shown
 from harness.runner import run
@@ -113,6 +114,8 @@ def _check(settings: Settings) -> None:
     given = {*settings.config, *_of_sections(settings)}
     if unknown := sorted(given - set(keys())):
         raise BadSetting(f"{unknown[0]} is no key of a run; `python -m harness --help` lists them")
+    scale = settings["scale.name"]
+    require(scale in (PAPER, LAPTOP), "scale.name", scale, "paper or laptop; write scale=")
     if settings["plan"]:
         from harness import plan  # torch: not before it is needed
 

@@ -1,7 +1,8 @@
 """Settings that nobody thought of: each is refused in one line, or runs; nothing else happens.
 
 Every key of some compositions is set to values of every kind. What the check lets pass is run in
-virtual time, two steps of it: what passes the check must not fail afterwards.
+virtual time, two steps of it: what passes the check must not fail afterwards. Values that no key
+can have (`NEVER`) are refused: nothing starts, and the answer is short and names the key.
 """
 
 import io
@@ -39,10 +40,26 @@ VALUES = (
     "null", "{}", "[]", "abc", "''", "-1", "0", "1.5", "nan", "inf", "-inf", "1e30", "true",
     "18446744073709551616", "{a: 1}", "[1, 2]", "os.getcwd", "../../evil",
 )  # fmt: skip
+NEVER = {  # by kind: what no key of a run can be
+    "a part that is none": "{_target_: os.mkdir, path: MADE}",
+    "arguments of Hydra": "{_target_: pathlib.Path, _args_: [MADE], _partial_: true}",
+    "control characters": "'a\nb\x1b[2J'",
+    "too long a text": "x" * 5000,
+    "a number without end": "1e400",
+    "below everything": "-1e300",
+    "too deep": "[" * 60 + "]" * 60,
+    "a key that there is not": "${nosuch.key}",
+    "itself": "${KEY}",
+    "no value": "???",
+    "a sweep": "1,2",
+    "an open bracket": "[1",
+}
+MOST_LINES = 10
 NOT_TRIED = ("results", "report", "plan")  # where the test writes; what starts no run
 RAW = ("Error:", "Exception:", "Traceback")  # how Python names an error
 MOST_S = 5.0  # of processor time
 ALL, SOME = 500, 20
+ALL_NEVER, SOME_NEVER = 1000, 100  # refusals, which take little
 
 
 class Answer(NamedTuple):
@@ -137,4 +154,59 @@ def test_bad_settings_are_refused_in_one_line_or_run(count: int, tmp_path: Path)
             told = f"a traceback: {error!r}"
         if told:
             found[" ".join(line[len(TINY) :])] = told
+    assert not found, "\n".join(f"{line}: {told}" for line, told in found.items())
+
+
+@cache
+def refused_lines(count: int, seed: int = 0) -> list[tuple[str, ...]]:
+    """Command lines, drawn by `seed`, with a value that no key can have; the key comes last."""
+    draw = random.Random(seed)
+    every = [
+        (composition, key)
+        for composition in COMPOSITIONS
+        for key in keys(compose([*TINY, *composition])[0].config)
+        if key.partition(".")[0] not in (*NOT_TRIED, "experiment") and key[-8:] != "_target_"
+    ]
+    drawn = ((*draw.choice(every), draw.choice(list(NEVER.values()))) for _ in range(count))
+    return [
+        (*TINY, *composition, f"{key}={value.replace('KEY', key)}")
+        for composition, key, value in drawn
+    ]
+
+
+def unrefused(line: tuple[str, ...], folder: Path) -> str:
+    """What is wrong with the answer to `line`, which must be refused; empty: nothing."""
+    key = line[-1].partition("=")[0]
+    words = [each.replace("MADE", str(folder / "made")) for each in line]
+    said, printed, took_s, _ = answer(*words, f"results={folder / 'results'}")
+    if said is None:
+        return "it would start"
+    if folder.exists():
+        return f"it left {list(folder.rglob('*'))}"
+    if took_s > MOST_S:
+        return f"it took {took_s:.1f} s"
+    text = f"{printed}{said}"
+    names_it = any(part in text for part in (key, key.rpartition(".")[2]))
+    short = len(text.splitlines()) <= MOST_LINES and len(text) < 1500
+    return "" if names_it and short and not any(each in text for each in RAW) else text
+
+
+@pytest.mark.parametrize(
+    "count",
+    [
+        pytest.param(SOME_NEVER, marks=[pytest.mark.long, pytest.mark.timeout(600)]),
+        pytest.param(ALL_NEVER, marks=[pytest.mark.faults, pytest.mark.timeout(3600)]),
+    ],
+)
+def test_what_no_key_can_be_is_refused_by_a_short_answer_that_names_it(
+    count: int, tmp_path: Path
+) -> None:
+    found = {}
+    for number, line in enumerate(refused_lines(count)):
+        try:
+            told = unrefused(line, tmp_path / str(number))
+        except BaseException as error:
+            told = f"a traceback: {error!r}"
+        if told:
+            found[" ".join(line[len(TINY) :])[:200]] = told[:500]
     assert not found, "\n".join(f"{line}: {told}" for line, told in found.items())

@@ -105,7 +105,10 @@ def check(device: Any) -> None:
             f"device must be a section with name and costs, got {device!r}; "
             "network/device=v100 takes one of the choices there"
         )
-    for file, told in (device["costs"] or {}).items():
+    costs = device["costs"] or {}
+    if not isinstance(costs, Mapping):
+        raise ValueError(f"device.costs must be a section with costs by compressor, got {costs!r}")
+    for file, told in costs.items():
         if not isinstance(told, Mapping) or not set(told) <= {*Cost._fields, SOURCE}:
             raise ValueError(
                 f"device.costs.{file} must be a section with some of {', '.join(Cost._fields)}, "

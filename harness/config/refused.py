@@ -108,7 +108,7 @@ def refused(error: Exception, arguments: Sequence[str]) -> str:
         return _unread(str(error.override))
     if text.startswith("Error merging override"):
         why = str(error.__cause__ or "it takes a value of another kind").splitlines()[0]
-        return f"{text.splitlines()[0].split()[-1]}: {why}"
+        return f"{text.splitlines()[0].removeprefix('Error merging override ')}: {why}"
     if isinstance(error, KeyError):
         return str(error.args[0])
     if isinstance(error, OSError) and error.strerror:
