@@ -303,7 +303,7 @@ def _unread(argument: str) -> str:
 
 
 def _with_its_key(word: str) -> str:
-    """What to write for a key alone, or for a choice without its group, maybe misspelt; or ""."""
+    """Say what to write for a key alone, or a choice alone, maybe misspelt; "" if unknown."""
     written = {group: f"{'+' * (group == 'experiment')}{group}=" for group in groups()}
     if word in keys():
         return f"{written.get(word, f'{word}=')}VALUE"

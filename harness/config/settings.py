@@ -12,7 +12,7 @@ from collections.abc import Container, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, Protocol, get_args, get_type_hints
 
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
@@ -42,19 +42,27 @@ from harness.config.typed import (
 )
 from harness.config.watch import Watch
 from harness.records import checkpoint
-from harness.trackers.base import Tracker
 from harness.workloads.data.base import DataSet
 from harness.workloads.models.base import Architecture
 from profiles import recordings
 from profiles.base import Profile
 from profiles.regions import SHIPPED_REGIONS
 
+
+class Output(Protocol):
+    """Methods of a tracker, as a command calls them."""
+
+    def check(self) -> None: ...
+
+    def write(self, run_dir: Path) -> None: ...
+
+
 PARTS: dict[str, Any] = {  # of a run, each with what its class is, or has the methods of
     "model": Architecture, "dataset": DataSet, "compressor": Compressor, "controller": Controller,
     "activations": Activations, "parallel": Parallel, "profile": Profile, "network": NetworkChoice,
 }  # fmt: skip
 OTHERS: dict[str, Any] = {  # likewise, of a command, or within another section
-    "tracker": Tracker, "optimizer.schedule": Schedule, "watch": Watch,
+    "tracker": Output, "optimizer.schedule": Schedule, "watch": Watch,
 }  # fmt: skip
 SHARED = ("model", "network", "profile")  # a frozen one is made once for all runs that describe it
 MOST_SHARED = 256

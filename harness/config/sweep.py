@@ -220,7 +220,7 @@ def _drop_keys_of_another_choice(group: str, told: dict[str, Any], config: DictC
     Such keys stay where an override replaced that choice by one whose class does not have them.
     """
     overrides = [each.lstrip("+") for each in config.hydra.overrides.task]
-    section = told.get(group)
+    section: Any = told.get(group)
     if not (is_section(section) and any(each.startswith(f"{group}=") for each in overrides)):
         return
     with suppress(ImportError, TypeError, ValueError):  # of which the check of the run tells

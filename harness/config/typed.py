@@ -147,7 +147,7 @@ def _meant(value: Any, size: float, others: Mapping[str, float]) -> Any:
     if not isinstance(value, str) or not (parts := MEASURED.fullmatch(value)):
         return value if isinstance(value, (int, float)) else None
     number, unit = parts.groups()
-    alike = {name.lower(): each for name, each in reversed(others.items())}
+    alike = {name.lower(): each for name, each in reversed(list(others.items()))}
     found = others.get(unit, alike.get(unit.lower())) if unit else size
     return None if found is None else float(f"{float(number) * found / size:.12g}")
 
@@ -208,14 +208,14 @@ def forbidden(section: Any, prefix: str = "") -> str:
 
     A section within another one makes an object of a class that is not Python's own.
     """
-    items = section.items() if isinstance(section, Mapping) else enumerate(section)
+    items: Any = section.items() if isinstance(section, Mapping) else enumerate(section)
     for key, value in items:
         place = f"{prefix}{key}"
         if str(key)[:1] == "_" and key != "_target_":
             return f"{place} is no key of a section; its keys are its class's arguments"
         if not isinstance(value, (Mapping, list)):
             continue
-        if is_section(value):
+        if isinstance(value, Mapping) and is_section(value):
             made = located(value["_target_"])
             if not inspect.isclass(made) or is_pythons_own(made):
                 wanted = "a class, and none of Python's own"

@@ -146,8 +146,8 @@ def test_checking_imports_neither_torchvision_nor_scikit_learn():
         (lambda: ImageNet(classes=0), "classes must be >= 1, got 0"),
         (lambda: ImageNet(size=4), r"size must be in \[8, 1024\] px, got 4"),
         (lambda: ImageNet(workers=-1), "workers must be >= 0, got -1"),
-        (lambda: Synthetic(classes=0), "classes must be >= 1, got 0"),
-        (lambda: Synthetic(noise=-1.0), "noise must be >= 0, got -1.0"),
+        (lambda: Synthetic(classes=0), r"classes must be a number in \[1, 1e\+08\], got 0"),
+        (lambda: Synthetic(noise=-1.0), r"noise must be a number in \[0, 1e\+20\], got -1.0"),
     ],
 )
 def test_refuses_with_value_and_range(make, message):
