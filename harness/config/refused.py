@@ -212,13 +212,13 @@ def _no_key(key: str, arguments: Sequence[str]) -> str:
     known, choices = _composed([each for each in arguments if each != given])
     section, _, last = key.rpartition(".")
     place, _, value = given.partition("=")
-    if value[:1] == "{" and place[:1] != "+" and (place in known or place in choices):
-        if place in choices:
-            return f"{given}: a group takes the name of a choice; {_listed(place)}"
-        return f"{given}: a mapping changes the keys that are there; write ++{place}={{...}}"
+    if value[:1] == "{" and place in choices:
+        return f"{given}: a group takes the name of a choice; {_listed(place)}"
     inner = [name.rpartition(".")[2] for name in known if _is_in(key, name)]
-    if "={" in given and inner:
+    if inner and not set(re.findall(r"[{,]\s*(\w+)\s*:", value)) <= set(inner):
         return f"{given}: {key} has other keys: {', '.join(inner)}"
+    if value[:1] == "{" and place[:1] != "+" and place in known:
+        return f"{given}: a mapping changes the keys that are there; write ++{place}={{...}}"
     if section in known or section in choices:
         return f"{given}: {_not_in(section, last, known, choices, arguments)}"
     said = f"{given}: there is no key {key!r}"
