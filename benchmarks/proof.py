@@ -2,7 +2,8 @@
 
 rank:        collectives of a step, with and without their rows of collectives.csv
 supervisor:  a sample of all links, with and without the kernel's rates and notifications;
-             a look at every rank, every 0.2 s; links' bytes against their plan, once
+             a look at every rank, every 0.2 s; at logs, every 0.02 s; links' bytes against their
+             plan, once; interfaces of the switch and of all nodes read back, three times
 in all:      seconds of a run, if ranks waited for all of it        target <= 2 %
 
     python benchmarks/proof.py [--nodes 4] [--mbit 200] [--steps 60]
@@ -29,6 +30,8 @@ from harness.engine.exchange.communicated import Communicated
 from harness.engine.exchange.workers import Workers
 from harness.records.run_directory import Table
 from harness.runner import delivery
+from harness.runner.first_process import POLL_S
+from harness.runner.limits import Limits
 from harness.runner.pauses import LOOK_S, Pauses
 from profiles.static import Static
 
@@ -74,8 +77,8 @@ def of_rank(folder: str, steps: int) -> tuple[Cost, Cost]:
     return medians(proved), medians(bare)
 
 
-def of_samples(nodes: int, mbit: float) -> tuple[Cost, Cost]:
-    """Medians of a sample with rates and notifications and of one without."""
+def of_samples(nodes: int, mbit: float) -> tuple[Cost, Cost, Cost]:
+    """Medians of a sample with rates and notifications, of one without, and of a read-back."""
     with Star().up(nodes, Static(rate_mbit=mbit), 1.0) as network, IPRoute() as ip:
         shapers = [direction.shaper for direction in network.directions]
         with network.watched(ip) as monitors:
@@ -87,8 +90,18 @@ def of_samples(nodes: int, mbit: float) -> tuple[Cost, Cost]:
                 links.read_rates(ip, shapers)
 
             turns = [(cost(proven), cost(partial(network.counters, ip))) for _ in range(ROUNDS)]
+        read_back = medians(cost(network.verify) for _ in range(10))
     proved, bare = zip(*turns, strict=True)
-    return medians(proved), medians(bare)
+    return medians(proved), medians(bare), read_back
+
+
+def of_logs(nodes: int) -> Cost:
+    """Median of a look at the logs of as many nodes."""
+    with TemporaryDirectory() as folder:
+        for node in range(nodes):
+            (Path(folder) / f"node{node}.log").touch()
+        limits = Limits(Path(folder), nodes, run_s=3600.0)
+        return medians(cost(limits.look) for _ in range(ROUNDS))
 
 
 def of_look(nodes: int) -> Cost:
@@ -127,19 +140,23 @@ def main() -> None:
         proved, bare = (medians(each) for each in zip(*ranks, strict=True))
         time_s = steps * (proved.wall_s + bare.wall_s)
         judgement = of_judgement(folder, nodes, mbit, time_s)
-    sample, counters = of_samples(nodes, mbit)
+    sample, counters, read_back = of_samples(nodes, mbit)
+    logs = of_logs(nodes)
     look = of_look(nodes)
     for name, one, other in (("step of a rank", proved, bare), ("sample", sample, counters)):
         print(
             f"{name:16} with {1e3 * one.cpu_s:8.3f} ms, without {1e3 * other.cpu_s:8.3f} ms of a "
             f"processor; lasts {1e3 * one.wall_s:.2f} and {1e3 * other.wall_s:.2f} ms"
         )
-    print(f"{'look at ranks':16} {1e3 * look.cpu_s:.3f} ms; judgement {judgement.cpu_s:.3f} s")
+    print(f"{'look at ranks':16} {1e3 * look.cpu_s:.3f} ms; at logs {1e3 * logs.cpu_s:.3f} ms")
+    print(f"{'judgement':16} {judgement.cpu_s:.3f} s; read-back {read_back.cpu_s:.3f} s")
     shares = {
         "rows": (proved.cpu_s - bare.cpu_s) / bare.wall_s,
         "samples": (sample.cpu_s - counters.cpu_s) / SAMPLE_S,
         "looks": look.cpu_s / LOOK_S,
+        "logs": logs.cpu_s / POLL_S,
         "judgement": judgement.cpu_s / time_s,
+        "read-back": 3 * read_back.cpu_s / time_s,
     }
     print(*(f"{name} {share:.2%}" for name, share in shares.items()), sep=", ", end="; ")
     print(f"in all {sum(shares.values()):.2%} of a run of {time_s:.0f} s")
