@@ -236,7 +236,7 @@ def of_changes(events: Iterable[dict]) -> list[str]:
 
 def of_delivery(delivery: dict[str, Any]) -> list[str]:
     """Reasons to think that links carried less than planned while ranks communicated."""
-    reasons = []
+    reasons: list[str] = []
     took, worst = delivery["short_took"], delivery["short_took_worst"]
     for over, most, when in (
         (took, MOST_SHORT, ""),
@@ -334,9 +334,10 @@ def of_flows(events: Iterable[dict], dilation: float) -> list[str]:
     """Competing flows that came long after the plan wanted them."""
     late_s: dict[str, float] = defaultdict(float)
     for event in events:
+        if event["event"] not in ("flow_started", "flow_never_came"):
+            continue
         began, planned = event.get("time_s"), event.get("planned_s")
-        is_known = began is not None and planned is not None
-        if event["event"] in ("flow_started", "flow_never_came") and is_known:
+        if began is not None and planned is not None:
             late_s[event["flow"]] = dilation * (began - planned)
     late = {flow: value for flow, value in late_s.items() if value > FLOW_LATE_S}
     if not late:
