@@ -50,7 +50,8 @@ def _dead(results: Path) -> Iterator[Path]:
         for file in sorted(results.glob(f"{place}/status.json")):
             run_dir = file.parent
             dead = status.state(run_dir) in status.FINAL and holder(directory_lock(run_dir)) is None
-            if temporary(run_dir).is_dir() and dead:  # on no other machine either
+            there = temporary(run_dir).is_dir() and not temporary(run_dir).is_symlink()
+            if there and dead:  # on no other machine either
                 yield run_dir
 
 

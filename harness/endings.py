@@ -8,6 +8,7 @@ from typing import Protocol
 
 from harness.clock import minutes_of
 from harness.config.settings import Settings
+from harness.records.outputs import CannotWrite
 from harness.records.run_directory import read_json
 from harness.runner import run
 
@@ -91,5 +92,5 @@ def _show_report(folder: Path) -> None:
 
     try:
         report(folder)
-    except NoRuns as nothing:
+    except (NoRuns, CannotWrite) as nothing:
         print(f"no report: {nothing}", file=sys.stderr)

@@ -18,7 +18,9 @@ from harness.config import sweep
 from harness.config.refused import in_a_line
 from harness.config.scales import chosen
 from harness.config.settings import BadSetting, Settings
+from harness.records.outputs import OutputFolder
 from harness.reporting.figures.conditions import NodeConditions, conditions, names
+from harness.reporting.figures.theme import image
 from profiles import recordings
 from profiles.base import Profile
 
@@ -58,13 +60,8 @@ def preview(wanted: argparse.Namespace) -> None:
     seen = look(profile, nodes, times_s)
     flows = np.array([profile.flows(time_s) for time_s in times_s])
     figure = conditions(times_s, seen, flows, f"profile {name}, {nodes} nodes")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(out, dpi=150)
-    except OSError as error:
-        told = "--out, or results, must be in a folder that can be written"
-        raise BadSetting(f"{told}, got {out}: {error.strerror}") from error
-    print(out)
+    folder = OutputFolder(out.parent, instead="write elsewhere with --out FILE")
+    print(folder.write(out.name, image(figure, out.suffix[1:], dpi=150)))
     print(table(seen, int(flows.max())))
     for note in recordings.notes(profile):
         print(note)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from harness import constraints, help
 from harness.config.search_path import CONF, choices, folders, groups
+from harness.records.outputs import OutputFolder
 
 ROOT = CONF.parent
 TARGET = re.compile(r"^_target_: *([\w.]+)", re.MULTILINE)
@@ -68,12 +69,12 @@ class DocumentedField(NamedTuple):
 
 def write(folder: Path) -> None:
     """Write every page to `folder`; one whose text has not changed is left as it is."""
-    folder.mkdir(parents=True, exist_ok=True)
+    out = OutputFolder(folder, instead="name another folder")
     texts = {name: classes_page(page) for name, page in PAGES.items()}
     for name, text in (texts | {"settings": settings_page()}).items():
         path = folder / f"{name}.md"
         if not path.exists() or path.read_text() != text:
-            path.write_text(text)
+            out.write(path.name, text)
 
 
 def classes_page(page: ReferencePage) -> str:

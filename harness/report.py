@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
+from harness.records.outputs import CannotWrite, OutputFolder, csv_text
 from harness.reporting import page
 from harness.reporting.analysis import (
     agreement,
@@ -55,7 +56,7 @@ def _report(
     agreement_alone: bool,
     pdf: bool,
 ) -> Path:
-    out = Path(out) if out else folder / "report"
+    place = OutputFolder(Path(out)) if out else OutputFolder.beside(folder, "report")
     console = Console(width=None if sys.stdout.isatty() else terminal.WIDTH, highlight=False)
     runs = comparison.newest(runs)
     counted = runs[runs.left_out == ""]
@@ -69,11 +70,11 @@ def _report(
     by_experiment = counted.groupby("experiment", sort=False)
     pairs = {str(name): agreement.paired(rows) for name, rows in by_experiment}
     if found:
-        _all(console, runs, found, pairs, out, pdf)
-    agreement_report.show(console, pd.concat(pairs.values(), ignore_index=True), out, pdf)
+        _all(console, runs, found, pairs, place, pdf)
+    agreement_report.show(console, pd.concat(pairs.values(), ignore_index=True), place, pdf)
     for line in decided:  # above, all of this has gone by
         console.print(line, markup=False, soft_wrap=True)
-    return out
+    return place.path
 
 
 def draw(compared: Comparison) -> dict[str, Callable[[], theme.Figure]]:
@@ -95,7 +96,7 @@ def _all(
     runs: pd.DataFrame,
     found: list[Comparison],
     pairs: dict[str, pd.DataFrame],
-    out: Path,
+    out: OutputFolder,
     pdf: bool,
 ) -> None:
     drawn: dict[str, Pictures] = {}
@@ -112,7 +113,7 @@ def _all(
                 drawn[str(name)] = _save(console, whole, out, pdf, f"{name}-")
     pages = page.write(runs, found, drawn, pairs, out)
     kinds = "svg and pdf" if pdf else "svg"
-    console.print(f"\nfigures as {kinds}, tables as csv: {out}", markup=False, soft_wrap=True)
+    console.print(f"\nfigures as {kinds}, tables as csv: {out.path}", markup=False, soft_wrap=True)
     for path in pages:
         console.print(str(path), markup=False, soft_wrap=True)
 
@@ -139,15 +140,14 @@ def _show(console: Console, compared: Comparison, apart: list[str]) -> None:
     console.print(terminal.table(tables.proof(worst)))
 
 
-def _write(console: Console, compared: Comparison, out: Path, pdf: bool) -> Pictures:
-    out.mkdir(parents=True, exist_ok=True)
+def _write(console: Console, compared: Comparison, out: OutputFolder, pdf: bool) -> Pictures:
     for name, table in (("comparison", compared.table), ("proof", compared.proofs)):
-        table.to_csv(out / f"{name}.csv", index=False)
+        out.write(f"{name}.csv", csv_text(table))
     return _save(console, figure_catalog.of_comparison(compared), out, pdf)
 
 
 def _save(
-    console: Console, wanted: dict[str, Drawing], out: Path, pdf: bool, prefix: str = ""
+    console: Console, wanted: dict[str, Drawing], out: OutputFolder, pdf: bool, prefix: str = ""
 ) -> Pictures:
     """Every figure as a file, with `pdf` as two, and as the page shows it."""
     found: Pictures = {}
@@ -157,8 +157,8 @@ def _save(
         except theme.NothingToDraw as missing:
             console.print(f"  no figure {name}: {missing}", markup=False)
             continue
-        svg, *_ = theme.save(figure, out / f"{prefix}{name}", pdf)
-        found[name] = pictures.of(figure, drawing.caption, svg.read_bytes())
+        theme.save(figure, out, f"{prefix}{name}", pdf)
+        found[name] = pictures.of(figure, drawing.caption)
     return found
 
 
@@ -173,7 +173,7 @@ def main() -> int:
     try:
         runs = load.runs(asked.folder)
         _report(runs, asked.folder, asked.baseline, asked.out, asked.agreement, asked.pdf)
-    except load.NoRuns as error:
+    except (load.NoRuns, CannotWrite) as error:
         print(error, file=sys.stderr)
         return 1
     return int((runs.damaged != "").any())  # of which the rest was told

@@ -12,7 +12,6 @@ and points are replayed as `harness.fidelity` does.
 """
 
 import argparse
-import csv
 import re
 import sys
 from collections.abc import Sequence
@@ -31,10 +30,12 @@ from harness.config.settings import BadSetting, Settings
 from harness.config.typed import require
 from harness.fidelity.timing import timings
 from harness.preview import Parser
+from harness.records.outputs import OutputFolder, csv_text
 from harness.reporting.analysis import load, metrics, sensitivity
 from harness.reporting.analysis.sensitivity import Axes, Point
 from harness.reporting.claims import judge
 from harness.reporting.figures.sensitivity import holds_map
+from harness.reporting.figures.theme import image
 from harness.reproduce.estimate import Estimate
 from harness.reproduce.perform import is_virtual, perform
 from harness.runner.run import Outcome, failure_report
@@ -107,7 +108,6 @@ def _predicted(ranges: Ranges, folder: Path) -> None:
         if len(found) % TOLD_EVERY == 0:
             print(f"{len(found)} of {len(points)} done", flush=True)
     verdicts = {point: claim.verdict for point, claim in zip(points, found, strict=True)}
-    folder.mkdir(parents=True, exist_ok=True)
     _tell(Judged(f"{found[0].id}: {found[0].text}", verdicts), ranges.axes, 0, 0, folder)
 
 
@@ -220,15 +220,12 @@ def _said(axes: Axes, point: Point) -> str:
 def _draw(folder: Path, number: int, claim: Judged, axes: Axes) -> Path:
     """Write the verdict of every point as csv, and the map beside it; its path."""
     words = re.sub(r"[^A-Za-z0-9]+", "_", claim.name).strip("_")[:60]
-    table = folder / f"{number}_{words}.csv"
-    with table.open("w", newline="") as file:
-        rows: Any = csv.writer(file)
-        rows.writerow([*axes, "verdict"])
-        rows.writerows([*point, verdict] for point, verdict in claim.verdicts.items())
+    out = OutputFolder.beside(folder.parent, folder.name)
+    rows = [(*point, verdict) for point, verdict in claim.verdicts.items()]
+    out.write(f"{number}_{words}.csv", csv_text(pd.DataFrame(rows, columns=[*axes, "verdict"])))
     shares = np.array(sensitivity.shares(axes, claim.verdicts))
     figure = holds_map(claim.name, axes, shares)
-    figure.savefig(table.with_suffix(".svg"))
-    return table.with_suffix(".svg")
+    return out.write(f"{number}_{words}.svg", image(figure, "svg"))
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -16,6 +16,7 @@ from harness.advise.answer import Advice
 from harness.advise.compositions import Question, question
 from harness.advise.stages import Plans, Race
 from harness.config.settings import BadSetting
+from harness.records.outputs import CannotWrite
 from harness.report import report
 from harness.validation import check_folder
 
@@ -29,7 +30,7 @@ def main() -> int:
     signals.stop_in_order()
     try:
         return advise(asked)
-    except BadSetting as error:
+    except (BadSetting, CannotWrite) as error:
         print(f"advise: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

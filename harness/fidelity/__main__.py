@@ -19,6 +19,7 @@ from harness.fidelity.left_out import leave_one_out, show_left_out
 from harness.fidelity.row_report import assess_rows, show_rows, told_rows
 from harness.fidelity.rows import has_rows, read_rows
 from harness.fidelity.timing import Timing, timings
+from harness.records.outputs import CannotWrite, OutputFolder, csv_text
 from harness.reporting.figures import fidelity as figure
 from harness.reporting.figures.theme import save
 
@@ -43,13 +44,9 @@ def main() -> int:
         cells = [cell for each in chosen for cell in each.cells()]
         further = read(told.cells, tuple(known)) if told.cells else []
         if told.out:
-            told.out.mkdir(parents=True, exist_ok=True)
-    except BadCell as error:
+            OutputFolder(told.out).make()
+    except (BadCell, CannotWrite) as error:
         print(error, file=sys.stderr)
-        return 2
-    except OSError as error:
-        wanted = "--out must be a folder that can be written"
-        print(f"{wanted}, got {told.out}: {error.strerror}", file=sys.stderr)
         return 2
     if told.leave_one_out:
         models = (
@@ -68,8 +65,7 @@ def of_rows(path: Path, out: Path | None) -> int:
         known = benches()
         found = assess_rows(read_rows(path), known)
         if out:
-            out.mkdir(parents=True, exist_ok=True)
-            told_rows(found).to_csv(out / "rows.csv", index=False)
+            OutputFolder(out).write("rows.csv", csv_text(told_rows(found)))
     except (BadCell, OSError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -93,10 +89,9 @@ def report(chosen: list[Timing], cells: list[Cell], further: list[Cell], out: Pa
     show.distances(console, found)
     show.orders(console, orders(found))
     if out:
-        frame(found).to_csv(out / "fidelity.csv", index=False)
-        drawn = figure.scatter(frame(found), {each.paper: each.title for each in chosen})
-        for path in [out / "fidelity.csv", *save(drawn, out / "fidelity")]:
-            print(path)
+        folder, drawn = OutputFolder(out), {each.paper: each.title for each in chosen}
+        print(folder.write("fidelity.csv", csv_text(frame(found))))
+        print(*save(figure.scatter(frame(found), drawn), folder, "fidelity"))
     if further:
         print(show.pooled("further cells", distance([r for r in found if r.further], True)))
     known = [row for row in found if not row.further]

@@ -138,6 +138,8 @@ class Bin(NamedTuple):
 
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+OVERWRITING = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
 BLOCK_BYTES = 4096  # that a file takes at least; what refusal() tries to write
 
 TABLES: dict[str, type] = {
@@ -190,7 +192,7 @@ class Table:
     def __init__(self, run_dir: Path, name: str) -> None:
         self.columns = (*columns.recorded(ALL_TABLES[name]),)
         self._path = run_dir / name
-        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._file = os.open(self._path, APPENDING, 0o644)
 
     def header(self) -> None:
         _write(self._file, ",".join(self.columns) + "\n", self._path)
@@ -218,7 +220,7 @@ class Lines:
 
     def __init__(self, run_dir: Path, name: str) -> None:
         self._path = run_dir / name
-        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._file = os.open(self._path, APPENDING, 0o644)
 
     def add(self, line: str) -> None:
         _write(self._file, line + "\n", self._path)
@@ -255,7 +257,7 @@ def write_json(path: Path, content: dict) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     text = json.dumps(content, indent=2, default=str) + "\n"
     try:
-        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        file = os.open(temporary, OVERWRITING, 0o644)
         try:
             _write(file, text, path)
         finally:
@@ -269,7 +271,7 @@ def write_json(path: Path, content: dict) -> None:
 def overwrite_json(path: Path, content: dict) -> None:
     """Replace `path` in the room that it has, for a full disk; a crash meanwhile may tear it."""
     text = json.dumps(content, indent=2, default=str) + "\n"
-    file = os.open(path, os.O_WRONLY)
+    file = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
     try:
         _write(file, text, path)
         os.ftruncate(file, len(text.encode()))
@@ -306,7 +308,7 @@ def refusal(folder: Path) -> str:
     """Reason why `folder` takes nothing more, found by writing a block; "" when it does."""
     path = folder / f".room.{os.getpid()}"
     try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        file = os.open(path, OVERWRITING, 0o644)
         try:
             _write(file, "\0" * BLOCK_BYTES, path)
         finally:

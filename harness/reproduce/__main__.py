@@ -13,6 +13,7 @@ from harness.clock import minutes_of
 from harness.config.refused import in_a_line
 from harness.config.settings import BadSetting, Settings
 from harness.records import environment
+from harness.records.outputs import CannotWrite
 from harness.reporting.analysis.load import NoRuns
 from harness.reproduce import page, reference
 from harness.reproduce.estimate import Estimate
@@ -48,7 +49,7 @@ def main() -> int:
             return 0
         check_folder(runs[0])
         return _reproduced(whole, runs, estimate)
-    except (BadSetting, NoRuns) as error:
+    except (BadSetting, NoRuns, CannotWrite) as error:
         print(f"reproduce: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

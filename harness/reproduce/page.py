@@ -1,5 +1,6 @@
 """What is left of a paper's runs: a report for each experiment, tables, and one page."""
 
+import io
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from harness.records.outputs import OutputFolder, csv_text
 from harness.report import report
 from harness.reporting.analysis import agreement, decision, metrics
 from harness.reporting.analysis import tables as shown
@@ -44,25 +46,25 @@ def write(paper: Paper, results: Path) -> Path:
 
     Raises `load.NoRuns` when no run of the paper counts.
     """
-    tables, out = gather(paper, results), results / paper.name
+    tables, out = gather(paper, results), OutputFolder.beside(results, paper.name)
     reported = _reports(paper.experiments, results)
     write_csv(tables, out)
     page = html.render("paper.html", title=paper.title, page=_page(tables, reported))
-    (out / "index.html").write_text(page)
-    return out / "index.html"
+    return out.write("index.html", page)
 
 
-def write_csv(tables: PaperTables, out: Path) -> None:
+def write_csv(tables: PaperTables, out: OutputFolder) -> None:
     """One file for each table that has rows."""
     write_tables(tables._asdict(), out)
 
 
-def write_tables(tables: dict[str, pd.DataFrame], out: Path) -> None:
-    out.mkdir(parents=True, exist_ok=True)
+def write_tables(tables: dict[str, pd.DataFrame], out: OutputFolder) -> None:
+    """Write a csv of each of `tables` that has rows, by name; remove the others' older files."""
     for name, table in tables.items():
-        (out / f"{name}.csv").unlink(missing_ok=True)
         if len(table):
-            table.to_csv(out / f"{name}.csv", index=False, float_format="%.6g")
+            out.write(f"{name}.csv", csv_text(table, float_format="%.6g"))
+        else:
+            out.remove(f"{name}.csv")
 
 
 def _reports(experiments: list[str], results: Path) -> list[str]:
@@ -76,14 +78,15 @@ def _reported(folder: Path) -> bool:
     """Report on `folder` and keep the printed text; False if there was nothing to report."""
     if not folder.is_dir():
         return False
-    (folder / "report").mkdir(exist_ok=True)
-    with (folder / "report" / "report.txt").open("w") as text, redirect_stdout(text):
+    with redirect_stdout(io.StringIO()) as text:
         try:
             report(folder)
+            reported = True
         except NoRuns as nothing:
             print(nothing)
-            return False
-    return True
+            reported = False
+    OutputFolder.beside(folder, "report").write("report.txt", text.getvalue())
+    return reported
 
 
 def _page(tables: PaperTables, reported: list[str]) -> PaperPage:

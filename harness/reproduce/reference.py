@@ -16,12 +16,13 @@ from harness import report
 from harness.config.scales import LAPTOP, PAPER
 from harness.config.settings import BadSetting, Settings
 from harness.config.sweep import OnlyAStandIn
+from harness.records.outputs import OutputFolder
 from harness.records.run_directory import read_json
 from harness.report import Comparison
 from harness.reporting.analysis import metrics
 from harness.reporting.claims.base import NotDecidable
 from harness.reporting.figures.agreement import agreement as agreement_figure
-from harness.reporting.figures.theme import Figure, NothingToDraw, svg
+from harness.reporting.figures.theme import Figure, NothingToDraw, save
 from harness.reproduce.gather import PaperTables, comparisons, gather, runs_of
 from harness.reproduce.page import counts, write_csv, write_tables
 from harness.reproduce.paper import Paper
@@ -49,7 +50,8 @@ def write(
     fewer were run again. What `whole` has no more does not stay. Controls that stay count for
     claims of what ran again. Raises `load.NoRuns` when no run counts, and leaves what is there.
     """
-    out = folder / paper.name
+    place = OutputFolder(folder, (paper.name,))
+    out = place.path
     tables = gather(paper, results, runs_before(out) if whole else None)
     compared = comparisons(paper, results)
     _check_figures(paper, compared)
@@ -64,22 +66,22 @@ def write(
             drawn = f"{name}-{world}-{model}-*"
             for figure in (each for kind in KINDS for each in out.glob(f"{drawn}.{kind}")):
                 figure.unlink()
-        write_tables(merged(before, _as_kept(tables), paper.experiments, gone), out)
+        write_tables(merged(before, _as_kept(tables), paper.experiments, gone), place)
     else:
         shutil.rmtree(out, ignore_errors=True)
-        write_csv(tables, out)
+        write_csv(tables, place)
     parts = dict(zip(tables.runs.setting, parts_of(tables.runs), strict=True))
     compared = [each for each in compared if parts[each.runs.setting.iloc[0]] in ran]
     if own := _drawings(paper):
-        _draw_own(own, metrics.table(runs_of(paper, results)), out)
+        _draw_own(own, metrics.table(runs_of(paper, results)), place)
     else:
-        _draw(paper, tables, compared, out)
-    _draw_agreement(paper, out)
+        _draw(paper, tables, compared, place)
+    _draw_agreement(paper, place)
     runs = [path for each in compared for path in each.runs.path]
     only = ["--only", *paper.experiments] if whole else []
     again = _again(before["runs"], ran) if before else []
     again += sorted({name for name, *_ in gone} - set(paper.experiments))
-    (out / "README.md").write_text(_readme(paper, out, runs, [*overrides, *only], origin, again))
+    place.write("README.md", _readme(paper, out, runs, [*overrides, *only], origin, again))
     return sorted(out.iterdir())
 
 
@@ -117,7 +119,7 @@ def _described(paper: Paper, scale: str) -> list[Settings]:
 
 def _as_kept(tables: PaperTables) -> Kept:
     with TemporaryDirectory() as place:
-        write_csv(tables, Path(place))
+        write_csv(tables, OutputFolder(Path(place)))
         return read(Path(place))
 
 
@@ -131,13 +133,13 @@ def _check_figures(paper: Paper, compared: list[Comparison]) -> None:
                 raise BadSetting(f"figures of {name} must be of {', '.join(known)}, got {figure}")
 
 
-def _draw(paper: Paper, tables: PaperTables, compared: list[Comparison], out: Path) -> None:
+def _draw(paper: Paper, tables: PaperTables, compared: list[Comparison], out: OutputFolder) -> None:
     names = {row.setting: _name(row) for row in _rows(tables.comparison)}
     for each in compared:
         drawn, run = report.draw(each), each.runs.iloc[0]
         for figure in (*FIGURES, *paper.figures.get(run.experiment, ())):
             if figure in drawn:
-                _save(drawn[figure], out / f"{names[run.setting]}-{figure}.svg")
+                _save(drawn[figure], out, f"{names[run.setting]}-{figure}")
 
 
 def _drawings(paper: Paper) -> Drawings:
@@ -147,17 +149,17 @@ def _drawings(paper: Paper) -> Drawings:
     return module.DRAWINGS if module else {}
 
 
-def _draw_own(drawings: Drawings, table: pd.DataFrame, out: Path) -> None:
+def _draw_own(drawings: Drawings, table: pd.DataFrame, out: OutputFolder) -> None:
     for name, draw in drawings.items():
         with suppress(NotDecidable):  # runs that it is of are not there
-            _save(partial(draw, table), out / f"{name}.svg")
+            _save(partial(draw, table), out, name)
 
 
-def _draw_agreement(paper: Paper, out: Path) -> None:
-    if (out / "agreement.csv").is_file():
-        pairs = pd.read_csv(out / "agreement.csv")
+def _draw_agreement(paper: Paper, out: OutputFolder) -> None:
+    if (table := out.path / "agreement.csv").is_file():
+        pairs = pd.read_csv(table)
         title = f"{paper.name}: virtual time against packets"
-        _save(lambda: agreement_figure(pairs, title), out / "agreement.svg")
+        _save(lambda: agreement_figure(pairs, title), out, "agreement")
 
 
 def _name(setting: Any) -> str:
@@ -166,10 +168,10 @@ def _name(setting: Any) -> str:
     return "-".join(re.sub("[^a-zA-Z0-9_.]+", "_", part) for part in parts if part)
 
 
-def _save(draw: Callable[[], Figure], file: Path) -> None:
-    """Unless there is nothing to draw."""
+def _save(draw: Callable[[], Figure], out: OutputFolder, name: str) -> None:
+    """Write `name`.svg to `out`, unless there is nothing to draw."""
     with suppress(NothingToDraw):
-        file.write_bytes(svg(draw()))
+        save(draw(), out, name)
 
 
 def _again(before: pd.DataFrame, ran: set[Part]) -> list[str]:

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.run import Run
+from harness.config.typed import BadSetting
 from harness.engine.training import resume
 from harness.engine.training.resume import Resumed
 from harness.records import checkpoint, environment, status
 from harness.records.columns import recorded
+from harness.records.outputs import OutputFolder, first_link
 from harness.records.run_directory import (
     CURVE,
     SIMULATED_TABLES,
@@ -31,14 +33,19 @@ SAME = ("git", "versions", "cpu", "cores", "kernels")  # of environment.json: bi
 
 
 def found(run_dir: Path, run: Run, rerun: bool) -> Resumed | None:
-    """The checkpoint in `run_dir` that `run` goes on from; None where it begins anew.
+    """Return the checkpoint in `run_dir` that `run` goes on from; None if it begins anew.
 
-    Why one that is there cannot be gone on from is told.
+    Print why a checkpoint that is there cannot be used. Raise BadSetting if the run would go on and
+    a link is in its directory: it would write to wherever that leads.
     """
     wanted = run.network.in_process and not run.parallel.servers and run.watch is None
     kept = run.checkpoint_every and checkpoint.digest_of(str(run_dir))
     if rerun or not wanted or not kept or status.state(run_dir) != "interrupted":
         return None
+    if linked := first_link(run_dir):
+        begin_anew = "remove it, or begin anew with rerun=true"
+        raise BadSetting(f"results: a run goes on among files of its own, got {linked}, which is a "
+                         f"link, a device or a pipe: {begin_anew}")  # fmt: skip
     try:
         begin = resume.resumed(str(run_dir))
         assert begin is not None
@@ -71,7 +78,7 @@ def _header(path: Path) -> list[str]:
 
 
 def cut(run_dir: Path, begin: Resumed) -> None:
-    """Leave in `run_dir` what was written before the checkpoint, and nothing of the time after."""
+    """Remove from `run_dir` what was written after the checkpoint that the run goes on from."""
     status.temporary(run_dir).mkdir(exist_ok=True)
     status.begin(run_dir)
     step, time_s = begin.manifest.step, begin.manifest.time_s
@@ -83,8 +90,9 @@ def cut(run_dir: Path, begin: Resumed) -> None:
     _keep(run_dir / "steps.csv", "step", lambda value: value < step)
     _keep(run_dir / "evaluations.csv", "step", lambda value: value <= step)  # of steps done
     _keep(run_dir / "links.csv", "time_s", lambda value: value < time_s)
-    events = [each for each in read_events(run_dir) if _is_before(each, step, time_s)]
-    (run_dir / "events.jsonl").write_text("".join(json.dumps(each) + "\n" for each in events))
+    events = [event for event in read_events(run_dir) if _is_before(event, step, time_s)]
+    text = "".join(json.dumps(event) + "\n" for event in events)
+    OutputFolder(run_dir).write("events.jsonl", text)
 
 
 def _is_before(event: dict[str, Any], step: int, time_s: float) -> bool:
@@ -94,9 +102,10 @@ def _is_before(event: dict[str, Any], step: int, time_s: float) -> bool:
 
 
 def _keep(path: Path, column: str, is_kept: Callable[[float], bool]) -> None:
-    """Leave the whole rows of `path` whose number in `column` is kept."""
+    """Remove the rows of the csv `path` that are torn, or whose number in `column` is not kept."""
     kept = path.with_name(f".{path.name}.kept")
-    with path.open(newline="") as file, kept.open("w", newline="") as left:
+    kept.unlink(missing_ok=True)
+    with path.open(newline="") as file, kept.open("x", newline="") as left:
         rows, writer = csv.reader(file), csv.writer(left, lineterminator="\n")
         header = next(rows)
         at = header.index(column)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from harness.config.settings import Settings
+from harness.config.settings import BadSetting, Settings
 from harness.records import manifest, status
 from harness.records.run_directory import read_json
 
@@ -39,9 +39,20 @@ def damage(run_dir: Path, settings: Settings) -> str:
     return "" if same else "config.yaml is damaged"
 
 
+def check_places(run_dir: Path) -> None:
+    """Raise BadSetting if `run_dir`, or a place of an earlier result beside it, is a link."""
+    for path in (run_dir, _before(run_dir), _failed(run_dir)):
+        if path.is_symlink():
+            raise BadSetting(f"results: a run is written to folders, got {path}, which is a link: "
+                             "remove it, or write elsewhere with results=FOLDER")  # fmt: skip
+
+
 def put_back(run_dir: Path) -> Path:
-    """End what `set_aside` began, also in a process that was killed; where the run is now."""
-    before, failed = _before(run_dir), run_dir.with_name(f".{run_dir.name}.failed")
+    """Undo `set_aside`, also of a process that was killed, unless the new run has succeeded.
+
+    Return the folder of the last run: `run_dir`, or the hidden one of a run that failed.
+    """
+    before, failed = _before(run_dir), _failed(run_dir)
     if not before.exists():
         return run_dir
     if status.state(run_dir) == "succeeded":
@@ -55,10 +66,14 @@ def put_back(run_dir: Path) -> Path:
 
 
 def set_aside(run_dir: Path) -> None:
-    """Keep what succeeded in `run_dir`, if anything did, which is then gone."""
+    """Move a succeeded `run_dir` to its backup name."""
     if status.state(run_dir) == "succeeded":
         run_dir.rename(_before(run_dir))
 
 
 def _before(run_dir: Path) -> Path:
     return run_dir.with_name(f".{run_dir.name}.before")
+
+
+def _failed(run_dir: Path) -> Path:
+    return run_dir.with_name(f".{run_dir.name}.failed")

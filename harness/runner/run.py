@@ -86,6 +86,8 @@ def done_once(settings: Settings, do: Doing, alone: bool, begin: Begin = begins_
     if run_dir.name.startswith(".") or not run_dir.is_dir() or read_json(note) == section:
         return outcome
     try:
+        if linked := next(filter(Path.is_symlink, sorted(run_dir.iterdir())), None):
+            raise ValueError(f"{linked} is a link")
         settings.build("tracker").write(run_dir)
         write_json(note, section)
     except Exception as error:  # whatever the package of a tracker raises
@@ -105,6 +107,7 @@ def _done_once(settings: Settings, do: Doing, alone: bool, begin: Begin) -> Outc
     run_dir = settings.run_dir()
     if previous_result.is_kept(run_dir, settings):
         return Outcome(run_dir, "succeeded", None, skipped=True)
+    previous_result.check_places(run_dir)
     place = scratch.working(run_dir)
     with ExitStack() as held:
         try:

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from matplotlib.container import BarContainer
 
+from harness.records.outputs import OutputFolder
 from harness.reporting.figures import methods, theme
 
 METHODS = ["allreduce", "topk_0.1", "dc2_da2"]
@@ -118,7 +119,8 @@ def test_without_numbers_there_is_no_figure(draw, column):
 
 def test_save_writes_svg_and_where_asked_pdf_with_embedded_text(tmp_path):
     drawn = methods.quality_over_time_bars(comparison())
-    assert len(theme.save(drawn, tmp_path / "alone")) == len(list(tmp_path.iterdir())) == 1
-    svg, pdf = theme.save(drawn, tmp_path / "new" / "topk_0.1", pdf=True)
+    out = OutputFolder(tmp_path)
+    assert len(theme.save(drawn, out, "alone")) == len(list(tmp_path.iterdir())) == 1
+    svg, pdf = theme.save(drawn, out / "new", "topk_0.1", pdf=True)
     assert svg.name == "topk_0.1.svg" and b"<svg" in svg.read_bytes()
     assert pdf.name == "topk_0.1.pdf" and b"/Type0" in pdf.read_bytes()  # font type 42

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from harness.records.outputs import OutputFolder
 from harness.reporting.figures import series, theme
 from harness.reporting.figures.link_load import FlowSpan
 
@@ -107,7 +108,8 @@ def test_without_numbers_there_is_no_figure(draw):
 def test_the_same_figure_is_the_same_file(tmp_path):
     figures = [series.density_time(given("density"), title="once more") for _ in range(2)]
     first, again = (
-        theme.save(each, tmp_path / f"{at}", pdf=True) for at, each in enumerate(figures)
+        theme.save(figure, OutputFolder(tmp_path), f"{at}", pdf=True)
+        for at, figure in enumerate(figures)
     )
     assert [path.suffix for path in first] == [".svg", ".pdf"]
     for one, other in zip(first, again, strict=True):

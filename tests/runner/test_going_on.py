@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from harness.config.settings import Settings
+from harness.config.settings import BadSetting, Settings
 from harness.preview import composed
 from harness.records import checkpoint, status
 from harness.records.run_directory import read_events
@@ -163,3 +163,31 @@ def test_over_packets_it_begins_anew(tmp_path, monkeypatch):
     other, _ = composed([*packets, f"results={tmp_path}"])
     assert going_on.found(run_dir, asked.run(), rerun=False) is not None
     assert going_on.found(run_dir, other.run(), rerun=False) is None
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", ".steps.csv.kept", "checkpoint.partial", "tmp"])
+def test_it_goes_on_among_files_of_its_own_only(name, tmp_path, monkeypatch):
+    """A link there is refused by name, and what it leads to stays as it is."""
+    asked = settings(tmp_path / "results")
+    run_dir = interrupted(asked, monkeypatch, after=5)
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    (run_dir / name).unlink(missing_ok=True)
+    (run_dir / name).symlink_to(mine)
+    with pytest.raises(BadSetting, match=f"got {run_dir / name}, which is a link"):
+        run.perform(asked)
+    assert mine.read_text() == "mine" and status.state(run_dir) == "interrupted"
+    (run_dir / name).unlink()
+
+
+@pytest.mark.parametrize("name", ["{}", ".{}.before", ".{}.failed"])
+def test_a_run_is_written_to_no_linked_folder(name, tmp_path):
+    asked = settings(tmp_path / "results")
+    place = asked.run_dir().with_name(name.format(asked.run_dir().name))
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    place.parent.mkdir(parents=True)
+    place.symlink_to(mine)
+    with pytest.raises(BadSetting, match=f"got {place}, which is a link"):
+        run.perform(asked)
+    assert not list(mine.iterdir()) and place.is_symlink()

@@ -186,7 +186,7 @@ def checksum(gradients: Gradients) -> int:
 
 def log_to(path: Path) -> None:
     """Send this process's output to `path`, at the level of file descriptors."""
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
         os.dup2(log, stream.fileno())

@@ -1,23 +1,21 @@
 """What a report shows of virtual time beside real packets: tables, a figure, a csv."""
 
-from pathlib import Path
-
 import pandas as pd
 from rich.console import Console
 
+from harness.records.outputs import OutputFolder, csv_text
 from harness.reporting.analysis import agreement, tables, terminal
 from harness.reporting.figures import theme
 from harness.reporting.figures.agreement import agreement as agreement_figure
 
 
-def show(console: Console, pairs: pd.DataFrame, out: Path, pdf: bool) -> None:
+def show(console: Console, pairs: pd.DataFrame, out: OutputFolder, pdf: bool) -> None:
     """Print `agreement.Pair` rows, if any, and write their csv and figure to `out`.
 
     `pdf`: the figure also so.
     """
     if pairs.empty:
         return
-    out.mkdir(parents=True, exist_ok=True)
     found = list(pairs.groupby("virtual", sort=False))
     for name, rows in found:
         title = "virtual time against real packets" + f", network {name}" * (len(found) > 1)
@@ -29,8 +27,7 @@ def show(console: Console, pairs: pd.DataFrame, out: Path, pdf: bool) -> None:
         if len(ordered := agreement.orders(rows)):
             console.print(terminal.table(tables.orders(ordered)))
         console.print("  step: mean of all, emulated; error: virtual over real, less 1")
-        file = out / ("agreement" + f"_{name}" * (len(found) > 1))
-        rows.to_csv(file.with_suffix(".csv"), index=False)
-        drawn = theme.save(agreement_figure(rows, title), file, pdf)
-        for path in [file.with_suffix(".csv"), *drawn]:
+        file = "agreement" + f"_{name}" * (len(found) > 1)
+        table = out.write(f"{file}.csv", csv_text(rows))
+        for path in [table, *theme.save(agreement_figure(rows, title), out, file, pdf)]:
             console.print(str(path), markup=False, soft_wrap=True)

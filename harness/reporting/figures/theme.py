@@ -14,6 +14,8 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from harness.records.outputs import OutputFolder
+
 WIDTH_IN = 7.0
 TITLE_LETTERS_PER_IN = 12.2
 OF_THE_USER = ("backend", "backend_fallback")  # settings of matplotlib that no drawing asks for
@@ -117,18 +119,23 @@ def thinned(table: pd.DataFrame, column: str, most: int = MOST_POINTS) -> pd.Dat
     return table.iloc[sorted(kept)]
 
 
-@mpl.rc_context(LOOK)
-def save(figure: Figure, path: Path, pdf: bool = False) -> list[Path]:
-    """Write `path`.svg, and with `pdf` `path`.pdf after it; a dot inside the name stays.
+def save(figure: Figure, out: OutputFolder, name: str, pdf: bool = False) -> list[Path]:
+    """Write `name`.svg to `out`, and with `pdf` also `name`.pdf; return their paths.
 
     A PDF has its part of the font inside, which takes longer than the drawing.
     """
-    files = [path.with_name(path.name + suffix) for suffix in (".svg", ".pdf")][: 1 + pdf]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files[0].write_bytes(svg(figure))
-    for file in files[1:]:
-        figure.savefig(file, metadata={"CreationDate": None})
-    return files
+    paths = [out.write(f"{name}.svg", svg(figure))]
+    if pdf:
+        with mpl.rc_context(LOOK):
+            paths.append(out.write(f"{name}.pdf", image(figure, "pdf", CreationDate=None)))
+    return paths
+
+
+def image(figure: Figure, kind: str, dpi: float | str = "figure", **metadata: Any) -> bytes:
+    """Return the file that `figure` is, of a `kind` such as png or pdf."""
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=kind, dpi=dpi, metadata=metadata or None)
+    return drawn.getvalue()
 
 
 @mpl.rc_context(LOOK)
@@ -136,9 +143,7 @@ def svg(figure: Figure) -> bytes:
     """`figure` as lines and letters; the same figure is the same bytes."""
     _settle(figure)
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # no date, and no address
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format="svg", metadata=nothing)
-    return FINER_THAN_SEEN.sub(rb"\1", drawn.getvalue())
+    return FINER_THAN_SEEN.sub(rb"\1", image(figure, "svg", **nothing))
 
 
 def _settle(figure: Figure) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from harness.records.outputs import OutputFolder
 from harness.reporting.analysis.comparison import Comparison, methods
 from harness.reporting.figures import styles
 from harness.reporting.figures.agreement import agreement as agreement_figure
@@ -16,15 +17,14 @@ def write(
     compared: list[Comparison],
     drawn: dict[str, Pictures],
     pairs: dict[str, pd.DataFrame],
-    out: Path,
+    out: OutputFolder,
 ) -> list[Path]:
-    """Write `out`/index.html, and of several experiments a page each beside it; returns all.
+    """Write index.html to `out`, and of several experiments a page each beside it; returns all.
 
     `runs` are all of `load.runs`; `pairs` has `agreement.paired` by experiment, `drawn` the
     pictures of each comparison and experiment, by name. An experiment without a run that counts
     has no page.
     """
-    out.mkdir(parents=True, exist_ok=True)
     names = [each.runs.experiment.iloc[0] for each in compared]
     pages = []
     for name in dict.fromkeys(names):
@@ -35,11 +35,10 @@ def write(
             picture = None if twins.empty else _agreement(twins)
             pages.append(experiment.gather(own, of_it, drawn, twins, picture))
     if len(pages) == 1:
-        return [_page(out / "index.html", pages[0], alone=True)]
-    files = [_page(out / f"{each.name}.html", each, alone=False) for each in pages]
-    index = out / "index.html"
-    index.write_text(html.render("index.html", title="Experiments", pages=pages))
-    return [index, *files]
+        return [_page(out, "index.html", pages[0], alone=True)]
+    files = [_page(out, f"{each.name}.html", each, alone=False) for each in pages]
+    index = html.render("index.html", title="Experiments", pages=pages)
+    return [out.write("index.html", index), *files]
 
 
 def _agreement(pairs: pd.DataFrame) -> pictures.EmbeddedFigure:
@@ -47,6 +46,6 @@ def _agreement(pairs: pd.DataFrame) -> pictures.EmbeddedFigure:
     return pictures.of(agreement_figure(pairs), caption)
 
 
-def _page(path: Path, shown: experiment.Experiment, alone: bool) -> Path:
-    path.write_text(html.render("experiment.html", title=shown.name, page=shown, alone=alone))
-    return path
+def _page(out: OutputFolder, name: str, shown: experiment.Experiment, alone: bool) -> Path:
+    page = html.render("experiment.html", title=shown.name, page=shown, alone=alone)
+    return out.write(name, page)

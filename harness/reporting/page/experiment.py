@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 from markupsafe import Markup
 
+from harness.records.outputs import csv_text
 from harness.reporting import claims
 from harness.reporting.analysis import agreement, metrics, proof, tables
 from harness.reporting.analysis.comparison import Comparison, differences, notes
@@ -128,7 +129,7 @@ def _ran(runs: pd.DataFrame, compared: list[Comparison]) -> list[str]:
 def _setting(compared: Comparison, others: list[Comparison], pictures: Pictures) -> Setting:
     real = not compared.runs.simulated.all()
     worst = proof.by_method(compared.proofs, list(compared.table.method)) if real else None
-    csv = compared.table.to_csv(index=False).encode()
+    csv = csv_text(compared.table).encode()
     decided, progress = compared.decision, over_oracle(compared)
     return Setting(
         id=compared.name,
