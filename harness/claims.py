@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.fidelity.timing import predicted, timings
-from harness.reporting.analysis import load, metrics
+from harness.reporting import measurable
+from harness.reporting.analysis import load, metrics, terminal
 from harness.reporting.claims import Claim, counted, judge, lines, papers, split
 from harness.reporting.claims.base import PREDICTED
 from harness.reporting.claims.published import side_by_side
@@ -26,17 +27,21 @@ COLUMNS = ("id", "by", "claim", "packets", "virtual", "predicted", "measured", "
 
 
 def main() -> int:
-    """0, or 2 where there are no runs."""
+    """Print verdicts and published numbers; the exit status.
+
+    2 where there are no runs, 1 where runs are left out as damaged, which are named, else 0.
+    """
     parser = argparse.ArgumentParser(prog="python -m harness.claims", description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=Path("results"))
     names = [paper.name for paper in papers()]
     parser.add_argument("--paper", choices=names)
     told = parser.parse_args()
     try:
-        table = metrics.table(_runs(told.folder, needed=told.paper not in timings()))
+        runs = _runs(told.folder, needed=told.paper not in timings())
     except load.NoRuns as error:
         print(error, file=sys.stderr)
         return 2
+    table = metrics.table(runs)
     studies = {name: _judged(table, name, told.paper) for name in names}
     without = [name for name, each in studies.items() if each and not _has_something(each)]
     claims = [claim for name, each in studies.items() if name not in without for claim in each]
@@ -47,7 +52,9 @@ def main() -> int:
     for name in without:
         count = len({(claim.id, claim.text) for claim in studies[name]})
         print(f"{name}: no run of {told.folder} belongs to one of its {count} claims")
-    return 0
+    for line in terminal.left_out(runs):
+        print(line)
+    return int((runs.damaged != "").any())
 
 
 def _has_something(claims: list[Claim]) -> bool:
@@ -56,9 +63,9 @@ def _has_something(claims: list[Claim]) -> bool:
 
 
 def _runs(folder: Path, needed: bool) -> pd.DataFrame:
-    """Runs below a folder; none where there are none and none are `needed`."""
+    """Return the runs below a folder; an empty table if there are none and none are `needed`."""
     try:
-        return load.runs(folder)
+        return measurable.runs(folder)
     except load.NoRuns:
         if needed:
             raise

@@ -66,7 +66,7 @@ def _first_s(run: Run) -> float:
 def _as_here(run: Run, dilation: float) -> Run:
     """`run` in virtual time, as this machine would have it at another dilation."""
     network = simulated(run.network, dilation)
-    fitted = plain_yaml.read(search_path.choices("network")[CALIBRATED].read_text())
+    fitted = plain_yaml.from_file(search_path.choices("network")[CALIBRATED])
     known = {each.name: fitted[each.name] for each in fields(network) if each.name in fitted}
     if (network.device or {}).get("costs"):  # compression is the device's, and charged as such
         known = {key: value for key, value in known.items() if key not in OF_COMPRESSION}

@@ -10,7 +10,7 @@ import pandas as pd
 from rich.console import Console
 
 from harness.records.outputs import CannotWrite, OutputFolder, csv_text
-from harness.reporting import page
+from harness.reporting import measurable, page
 from harness.reporting.analysis import (
     agreement,
     agreement_report,
@@ -44,7 +44,7 @@ def report(
     `agreement_alone`: nothing but virtual time against real packets. `pdf`: each figure also so.
     `runs`: some rows of `load.runs`, in place of all. Raises `load.NoRuns` if no run counts.
     """
-    chosen = load.runs(folder) if runs is None else runs
+    chosen = measurable.runs(folder) if runs is None else runs
     return _report(chosen, Path(folder), baseline, out, agreement_alone, pdf)
 
 
@@ -171,7 +171,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="where to write; default: FOLDER/report")
     asked = parser.parse_args()
     try:
-        runs = load.runs(asked.folder)
+        runs = measurable.runs(asked.folder)
         _report(runs, asked.folder, asked.baseline, asked.out, asked.agreement, asked.pdf)
     except (load.NoRuns, CannotWrite) as error:
         print(error, file=sys.stderr)

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from harness.clock import minutes_of
+from harness.config import plain_yaml
 from harness.config.refused import in_a_line
 from harness.config.scales import describe
 from harness.config.search_path import readable
@@ -141,7 +141,7 @@ def _ranges(file: Path) -> Ranges:
     """The grid of a file; BadSetting for one without these keys, or an axis without a reason."""
     require(file.is_file(), "--ranges", str(file), "a yaml file")
     with readable(file):
-        told: Any = yaml.safe_load(file.read_text())
+        told: Any = plain_yaml.from_file(file)
     kinds = [{"claim", "axes", kind} for kind in ("overrides", "testbed")]
     if not isinstance(told, dict) or set(told) not in kinds:
         raise BadSetting(f"{file} must have the keys claim, axes, and overrides or testbed")

@@ -21,6 +21,7 @@ from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, OmegaConf, flag_override
 from omegaconf.errors import OmegaConfBaseException
 
+from harness.config import plain_yaml
 from harness.config.search_path import readable
 from harness.config.typed import is_section
 
@@ -62,7 +63,11 @@ class KeptFiles(ConfigRepository):
         """The file's content, which is not to be changed."""
         assert self.kept
         if config_path not in self.kept.read:
-            with readable(f"{config_path}.yaml"):
+            name = f"{config_path.removesuffix('.yaml')}.yaml"
+            with readable(name):
+                for file in (f"{source.path}/{name}" for source in self.sources):
+                    if file in self.kept.files:
+                        plain_yaml.check(plain_yaml.text_of(file))
                 self.kept.read[config_path] = super().load_config(config_path)
         return self.kept.read[config_path]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from harness.config import plain_yaml, search_path
+from harness.config import search_path
 from harness.config.typed import located
 
 CONTEXT = ("seed", "profile", "workers", "workers_per_node")  # of the run, not of a part
@@ -137,7 +137,7 @@ def keys_of(group: str, name: str) -> tuple[str, ...]:
 @cache
 def _files(group: str) -> dict[str, Any]:
     found = search_path.choices(group)
-    return {name: plain_yaml.read(file.read_text()) or {} for name, file in found.items()}
+    return {name: search_path.values(file) or {} for name, file in found.items()}
 
 
 def _section(group: str, name: str) -> Fields:

@@ -22,7 +22,7 @@ from harness.config.network import NetworkChoice
 from harness.config.parallel import Data, Pipeline, Split
 from harness.config.schedules import Schedule
 from harness.config.server import Server
-from harness.config.typed import Must, is_path, require
+from harness.config.typed import MOST_WORKERS, Must, is_path, require
 from harness.config.watch import Watch
 from harness.workloads.buckets import BUCKET_MB, BucketMb, scaled
 from harness.workloads.data.base import DataSet
@@ -34,7 +34,9 @@ BETA_2 = 0.999  # as conf/config.yaml has it
 
 Whole = Annotated[int, Must("a whole number in [0, 2^32)", lambda n: 0 <= n < 2**32)]
 Count = Annotated[int, Must("a whole number in [1, 2^32)", lambda n: 1 <= n < 2**32)]
-Workers = Annotated[int, Must("a whole number in [1, 100000]", lambda n: 1 <= n <= 100_000)]
+Workers = Annotated[
+    int, Must(f"a whole number in [1, {MOST_WORKERS}]", lambda n: 1 <= n <= MOST_WORKERS)
+]
 # Weights are float32, which ends at 3.4e38: optimizers multiply and divide rates of at most 1e20.
 Rate = Annotated[float, Must("a number in [0, 1e20]", lambda x: 0 <= x <= 1e20)]
 Norm = Annotated[float, Must("a number in (0, 1e20]", lambda x: 0 < x <= 1e20)]

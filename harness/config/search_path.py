@@ -5,12 +5,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import yaml
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
+from harness.config import plain_yaml
 from harness.config.typed import BadSetting
 from harness.studies import studies
 
@@ -87,6 +89,12 @@ def readable(file: Path | str) -> Iterator[None]:
         where = f"{file}:{mark.line + 1}" if mark else str(file)
         said = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise BadSetting(f"{where} must be YAML, and {said}") from error
+
+
+def values(file: Path) -> Any:
+    """Return the values in the yaml `file`; BadSetting in one line that names it if it has none."""
+    with readable(file):
+        return plain_yaml.from_file(file)
 
 
 def choices(group: str) -> dict[str, Path]:

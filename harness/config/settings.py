@@ -140,7 +140,7 @@ class Settings:
     @classmethod
     def read(cls, run_dir: Path) -> "Settings":
         """Settings of an existing run directory."""
-        return cls(plain_yaml.read((run_dir / "config.yaml").read_text()))
+        return cls(plain_yaml.from_file(run_dir / "config.yaml", aliases=False))
 
     def __getitem__(self, key: str) -> Any:
         """Value of a dotted key, such as `emulation.dilation`."""

@@ -17,6 +17,7 @@ STDLIB = {"builtins", *sys.stdlib_module_names}
 MOST_SHOWN = 200  # characters of a value
 MOST_NAME_BYTES, MOST_PATH_BYTES = 255, 4096  # of Linux: NAME_MAX, PATH_MAX
 MOST_WHOLE = 2**53  # what a float of JSON holds exactly
+MOST_WORKERS = 100_000
 PLAIN = {
     bool: "true or false",
     int: "a whole number",

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from harness.config import plain_yaml
 from harness.fidelity.cells import BadCell
 from harness.fidelity.rows import Measurement, RowSelector
 from harness.studies import studies
@@ -117,7 +118,7 @@ def _of_half(loss: float) -> float:
 def load_bench(path: Path) -> Bench:
     """BadCell for what is no testbed of rows, or names more than four inputs."""
     try:
-        told = yaml.safe_load(path.read_text())
+        told = plain_yaml.from_file(path)
         inputs = tuple(RowSelector.of(each) for each in told["inputs"])
         fit, constants = tuple(told["fit"]), dict(told.get("constants") or {})
         if len(inputs) > MOST_INPUTS:

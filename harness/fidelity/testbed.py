@@ -6,8 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import yaml
-
+from harness.config import plain_yaml
 from harness.config.device_costs import SOURCE
 from harness.config.search_path import choices
 from harness.config.typed import BadSetting
@@ -142,7 +141,7 @@ class Testbed:
 @cache
 def load(path: Path) -> Testbed:
     """The one of a study's testbed.yaml."""
-    told = yaml.safe_load(path.read_text())
+    told = plain_yaml.from_file(path)
     return Testbed(
         paper=told["paper"],
         title=told["title"],
@@ -167,7 +166,7 @@ def load(path: Path) -> Testbed:
 
 def _costs(device: str) -> dict[str, dict[str, Any]]:
     """Costs of compression on a device, a choice of `network/device`."""
-    told = yaml.safe_load(choices("network/device")[device].read_text())
+    told = plain_yaml.from_file(choices("network/device")[device])
     costs: dict[str, dict[str, Any]] = told["costs"]
     return costs
 

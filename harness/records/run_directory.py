@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import nan
@@ -282,10 +283,18 @@ def overwrite_json(path: Path, content: dict) -> None:
 def read_json(path: Path) -> dict | None:
     """Content of `path`; None when it does not exist or is damaged, so that it is no such file."""
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(_content(path))
     except (FileNotFoundError, ValueError, RecursionError):  # not JSON, not UTF-8, or too deep
         return None
     return content if isinstance(content, dict) else None
+
+
+def _content(path: Path) -> bytes:
+    """Return all of a file; ValueError for a pipe or a device, which may never end."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError(f"{path} is no file")
+        return file.read()
 
 
 def read_events(run_dir: Path) -> list[dict]:
@@ -294,7 +303,7 @@ def read_events(run_dir: Path) -> list[dict]:
     if not path.exists():
         return []
     events = []
-    for line in path.read_bytes().split(b"\n")[:-1]:
+    for line in _content(path).split(b"\n")[:-1]:
         try:
             event = json.loads(line)
         except (ValueError, RecursionError):

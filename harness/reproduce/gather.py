@@ -9,7 +9,7 @@ import pandas as pd
 
 from harness.fidelity.timing import predicted
 from harness.report import Comparison, compare, draw
-from harness.reporting import claims
+from harness.reporting import claims, measurable
 from harness.reporting.analysis import agreement, load, metrics, proof
 from harness.reporting.analysis.comparison import NO_BASELINE
 from harness.reporting.analysis.decision import arranged, compared, decide
@@ -34,9 +34,9 @@ class PaperTables(NamedTuple):
 
 
 def runs_of(paper: Paper, results: Path) -> pd.DataFrame:
-    """`load.runs` of the paper's experiments, in order; `load.NoRuns` when none counts."""
+    """Return `measurable.runs` of the paper's experiments, in order; NoRuns when none counts."""
     there = [results / name for name in paper.experiments if (results / name).is_dir()]
-    found = [load.runs(folder) for folder in there]
+    found = [measurable.runs(folder) for folder in there]
     runs = pd.concat(found, ignore_index=True) if found else pd.DataFrame({"left_out": ["none"]})
     if not (runs.left_out == "").any():
         raise load.NoRuns(f"no succeeded and valid run of {paper.name} in {results}")

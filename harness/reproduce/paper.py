@@ -4,8 +4,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from harness.config import plain_yaml
 from harness.config.scales import Described, compose, describe
 from harness.config.search_path import readable
 from harness.config.settings import BadSetting, Settings
@@ -62,7 +61,7 @@ class Paper:
                 f"PAPER must be one of {', '.join(known)}, or a yaml file, got {name!r}"
             )
         with readable(path):
-            told: Any = yaml.safe_load(path.read_text())
+            told: Any = plain_yaml.from_file(path)
         if not isinstance(told, dict) or set(told) - set(MAY) != set(KEYS):
             raise BadSetting(
                 f"{path} must have the keys {', '.join(KEYS)} and at most {', '.join(MAY)} beside"

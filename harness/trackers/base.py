@@ -9,8 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-import yaml
-
+from harness.config import plain_yaml
 from harness.config.typed import BadSetting, leaves
 from harness.records import columns
 from harness.records.run_directory import Step, read_json
@@ -66,7 +65,7 @@ def beside(run_dir: Path, name: str) -> Path:
 
 def read(run_dir: Path) -> TrackedRun:
     """The run of `run_dir`; it has ended."""
-    config = yaml.safe_load((run_dir / "config.yaml").read_text())
+    config = plain_yaml.from_file(run_dir / "config.yaml")
     status = read_json(run_dir / "status.json") or {}
     return TrackedRun(
         run_dir.name,

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harness.config import plain_yaml
 from harness.records import manifest
 from harness.report import main, report
-from harness.reporting.analysis import load, untrusted
+from harness.reporting.analysis import load
 from harness.reporting.analysis.comparison import compare
 from tests import records_by_hand as by_hand
 
@@ -213,7 +214,7 @@ def billions() -> str:
         billions(),
         "experiment: by_hand\nprofile: " + "{a: " * 200 + "1" + "}" * 200,
         "experiment: by_hand\nprofile: " + "[" * 100_000,
-        "experiment: by_hand\nnote: " + "x" * untrusted.MOST_CONFIG_BYTES,
+        "experiment: by_hand\nnote: " + "x" * plain_yaml.MOST_BYTES,
         "experiment: by_hand\nmodel: !!python/object/apply:os.system ['touch /tmp/evil']\n",
     ],
     ids=["aliases", "deep", "endless", "large", "python"],

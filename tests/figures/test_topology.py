@@ -101,7 +101,7 @@ def test_the_delay_between_sites_is_not_the_links(tmp_path):
     run = by_hand.contended(tmp_path / "r")
     netem = [{"delay_us": 45_000}, {"delay_us": 5500}]  # from site 0, from site 1; to site 1
     links = {"down0": {"rate_mbit": 1.0, "netem": netem}}
-    network = {"links": links, "sites": [1, 0], "site_delays_ms": [[0.5, 40], [40, 0.5]]}
+    network = {"links": links, "sites": [1, 0, 0, 0], "site_delays_ms": [[0.5, 40], [40, 0.5]]}
     by_hand.write_json(run / "environment.json", {"network": network})
     found = layout.read(run)
     assert found is not None and found.links["down0"].delay_ms.low == pytest.approx(5.0)

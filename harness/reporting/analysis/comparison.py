@@ -63,9 +63,11 @@ def newest(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _title(run: Any) -> str:
-    parts = [f"{run.workers} workers", run.profile and f"profile {run.profile}", run.compute]
+    parts = [f"{run.workers} workers"]
+    parts += [f"profile {run.profile}"] if pd.notna(run.profile) else []
+    parts += [run.compute] if pd.notna(run.compute) else []
     parts += ["simulated network"] if run.simulated else []
-    return f"{run.experiment}: {run.model} on {run.dataset}, {', '.join(filter(None, parts))}"
+    return f"{run.experiment}: {run.model} on {run.dataset}, {', '.join(parts)}"
 
 
 def differences(comparison: Comparison, others: list[Comparison]) -> list[str]:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-import yaml
 
+from harness.config import plain_yaml
 from harness.reporting.analysis import load, metrics, sparsity_figures, timeseries, watch_figures
 from harness.reporting.analysis.comparison import Comparison, differences
 from harness.reporting.analysis.decision import compared
@@ -103,7 +103,7 @@ def in_studies(figure: str) -> str:
 
 
 def _words(file: Path) -> dict[str, Any]:
-    return dict(yaml.safe_load(file.read_text()) or {})
+    return dict(plain_yaml.from_file(file) or {})
 
 
 def _of_choices(comparison: Comparison) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,19 +73,28 @@ class RunRow(NamedTuple):
 
 
 def runs(folder: Path | str) -> pd.DataFrame:
-    """Every run, also failed ones, of a run directory, an experiment or the results root."""
+    """Return a row for every run, also failed ones, of a run directory, experiment or results root.
+
+    A folder that may not be read counts as a run that is left out. Raise NoRuns if there is none.
+    """
     folder = Path(folder)
-    found = {
+    paths = {
         file.parent
         for depth in ("", "*/", "*/*/")
         for name in ("status.json", "config.yaml")
         for file in folder.glob(depth + name)
-        # Hydra's own .hydra/config.yaml, and what machines other than the first keep
-        if not any(part.startswith(".") for part in file.relative_to(folder).parts)
     }
-    if not found:
+    inside = (path for depth in ("*", "*/*") for path in folder.glob(depth))
+    paths |= {path for path in inside if path.is_dir() and not os.access(path, os.R_OK | os.X_OK)}
+    # Hidden are Hydra's own .hydra/config.yaml, and what machines other than the first keep.
+    shown = [path for path in paths if not _is_hidden(path.relative_to(folder))]
+    if not shown:
         raise NoRuns(f"no runs in {folder}: no folder there holds a status.json")
-    return pd.DataFrame([_run(path) for path in sorted(found)], columns=list(RunRow._fields))
+    return pd.DataFrame([_run(path) for path in sorted(shown)], columns=list(RunRow._fields))
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
 
 
 def steps(run: Path | str) -> pd.DataFrame:
@@ -118,10 +128,21 @@ def histograms(run: Path | str) -> pd.DataFrame:
 
 
 def _run(path: Path) -> RunRow:
-    """The row of a run directory, whatever is in it."""
+    """Return the row of a run directory; one that cannot be read is left out.
+
+    Whatever a damaged or foreign file makes a reader raise is the reason.
+    """
+    try:
+        return _read(path)
+    except Exception as error:
+        reason = untrusted.reason(error)
+        return _row(path, {}, "interrupted", {}, {})._replace(damaged=reason, left_out=reason)
+
+
+def _read(path: Path) -> RunRow:
+    """Return the row of a run directory; raise Damaged, or what a reader raises, for a bad one."""
     if strange := untrusted.strange(path):
-        row = _row(path, {}, "interrupted", {}, {})
-        return row._replace(damaged=strange, left_out=strange)
+        raise untrusted.Damaged(strange)
     told: dict[str, Any] = {}
     damaged, state = "", status.state(path) or "interrupted"  # before it wrote its status
     try:
@@ -136,8 +157,8 @@ def _run(path: Path) -> RunRow:
     damaged = damaged or untrusted.damage(path, state) or next(iter(mistyped.values()), "")
     left_out = damaged or _left_out(state, row.valid, row.reasons, row.left_out)
     if not left_out:
-        damaged = left_out = untrusted.unreadable(path)
-    left_out = left_out or ("" if _has_rows(path / "steps.csv") else "steps.csv holds no step")
+        untrusted.check_tables(path)
+        left_out = "" if _has_rows(path / "steps.csv") else "steps.csv holds no step"
     return row._replace(damaged=damaged, left_out=left_out)
 
 

@@ -15,15 +15,17 @@ import pandas as pd
 import yaml
 
 from harness.config import plain_yaml
+from harness.config.typed import MOST_WHOLE
 from harness.records import columns, manifest, run_directory, status
 
-MOST_CONFIG_BYTES = 1 << 20  # those of our experiments have 4 KiB
 MOST_JSON_BYTES, MOST_TABLE_BYTES = 1 << 26, 1 << 32
-MOST_DEPTH = 32  # of nested settings; ours have 6
 MOST_NAME = 200  # bytes of a folder's name: file systems take 255, and figures add a suffix
 SECTIONS = ["method", "model", "dataset", "compressor", "controller", "activations", "parallel"]
 SECTIONS += ["profile", "network", "optimizer", "emulation", "target"]
 MOST_SAID = 200  # characters of a value that is wrong
+MOST_S = 1e15  # of seconds, milliseconds, bytes and Mbit/s alike: 30 million years
+CLOCKS = ("time_s", "start_s", "end_s")  # columns without which a row says nothing
+MINUS_1 = ("fragment", "bucket")  # columns where -1 stands for none
 FILES = {"valid": "summary.json"}  # where columns stand that are not in config.yaml
 KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
@@ -33,10 +35,10 @@ class Damaged(ValueError):
 
 
 def config(run: Path) -> dict[str, Any]:
-    """config.yaml of `run` as plain values; empty where there is none.
+    """Return config.yaml of `run` as plain values; empty where there is none.
 
-    Damaged for what is too large or too deep, has aliases (which may stand for endless values), or
-    is no mapping with an `experiment` that can name a folder.
+    Raise Damaged for a file that is too large or too deep, has aliases, which may stand for endless
+    values, or is no mapping with an `experiment` that can name a folder.
     """
     file = run / "config.yaml"
     if not file.exists():
@@ -44,7 +46,7 @@ def config(run: Path) -> dict[str, Any]:
     if told := strange(run):
         raise Damaged(told)
     try:
-        found = _values(file)
+        found = plain_yaml.from_file(file, aliases=False)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise Damaged(f"config.yaml is damaged: {_first_line(error)}") from error
     if not isinstance(found, dict) or not is_folder_name(name := found.get("experiment")):
@@ -64,26 +66,6 @@ def _with_new_places(value: Any) -> Any:
             for key, each in value.items()
         }
     return [_with_new_places(each) for each in value] if isinstance(value, list) else value
-
-
-def _values(file: Path) -> Any:
-    if (size := file.stat().st_size) > MOST_CONFIG_BYTES:
-        raise ValueError(f"{size} bytes, at most {MOST_CONFIG_BYTES} are read")
-    text = file.read_text()
-    _check_form(text)
-    return plain_yaml.read(text)
-
-
-def _check_form(text: str) -> None:
-    """Raise ValueError for YAML whose values may be endless, or whose depth no stack holds."""
-    depth = 0
-    for event in yaml.parse(text, plain_yaml.LOADER):
-        if isinstance(event, yaml.AliasEvent):
-            raise ValueError("it has aliases, which no run writes")
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > MOST_DEPTH:
-            raise ValueError(f"settings are nested more than {MOST_DEPTH} deep")
 
 
 def is_folder_name(name: Any) -> bool:
@@ -125,20 +107,19 @@ def damage(run: Path, state: str) -> str:
     return ""
 
 
-def unreadable(run: Path) -> str:
-    """The first table of a run that cannot be read as its columns' types; empty: all can."""
+def check_tables(run: Path) -> None:
+    """Raise Damaged for the first table of `run` that cannot be read, or that every run has."""
     for name in manifest.TABLES:
-        try:
-            table(run, name)
-        except Damaged as error:
-            return str(error)
-    return ""
+        if name in run_directory.TABLES and not (run / name).stat().st_size:
+            raise Damaged(f"{name} is damaged: it is empty")
+        table(run, name)
 
 
 def table(run: Path, name: str) -> pd.DataFrame:
-    """Table `name` of the run directory `run`, empty where it has none, without a torn last line.
+    """Return table `name` of the run directory `run`, without a torn last line; empty if missing.
 
-    Damaged for a file without a column that every run writes, or with values of another type.
+    Raise Damaged for a file without a column that every run writes, with values of another type, or
+    with numbers that no run measures.
     """
     row = _rows_of(name)
     types: dict[str, Any] = columns.recorded(row)
@@ -153,9 +134,27 @@ def table(run: Path, name: str) -> pd.DataFrame:
         )
     except (OSError, ValueError, OverflowError, TypeError) as error:
         raise Damaged(f"{name} is damaged: {_first_line(error)}") from error
-    if missing := [each for each in columns.required(row) if each not in found]:
+    if missing := [column for column in columns.required(row) if column not in found]:
         raise Damaged(f"{name} is damaged: it has no column {missing[0]}")
+    for column in found:
+        if wrong := _out_of_range(found[column]):
+            raise Damaged(f"{name} is damaged: {column} must be {wrong}")
     return found.reindex(columns=list(types))  # older runs have fewer columns
+
+
+def _out_of_range(values: pd.Series) -> str:
+    """Say what the numbers of a column must be if one is not; "" if all are, or are text.
+
+    Losses and qualities of a run that diverged are infinite or nan.
+    """
+    name, kind = str(values.name), values.dtype.kind
+    if kind == "i" and not values.between(-1 if name in MINUS_1 else 0, MOST_WHOLE).all():
+        return f"whole numbers in [{-1 if name in MINUS_1 else 0}, 2^53]"
+    if kind == "f" and name in CLOCKS and not values.between(0, MOST_S).all():
+        return f"seconds in [0, {MOST_S:g}]"
+    if kind == "f" and columns.unit(name) and not values.dropna().abs().le(MOST_S).all():
+        return f"nan or numbers up to {MOST_S:g}"
+    return ""
 
 
 def _renamed(text: str) -> str:
@@ -184,7 +183,7 @@ def mistyped(row: Any, told: Mapping[str, str]) -> dict[str, str]:
         kinds = [each for each in allowed if each in KINDS]
         value = getattr(row, name)
         if kinds and value is not None and not _is_one(value, kinds[0]):
-            said = f"{told.get(name, name)} must be {KINDS[kinds[0]]}, got {value!r}"
+            said = f"{told.get(name, name)} must be {KINDS[kinds[0]]}, got {_shown(value)}"
             wrong[name] = f"{FILES.get(name, 'config.yaml')} is damaged: {said[:MOST_SAID]}"
     return wrong
 
@@ -192,7 +191,23 @@ def mistyped(row: Any, told: Mapping[str, str]) -> dict[str, str]:
 def _is_one(value: Any, kind: type) -> bool:
     if kind is bool or isinstance(value, bool):
         return kind is bool and isinstance(value, bool)
-    return isinstance(value, (int, float) if kind is float else kind)
+    if kind in (int, float) and isinstance(value, (int, float)):
+        return abs(value) <= MOST_WHOLE and (kind is float or isinstance(value, int))
+    return isinstance(value, kind)
+
+
+def _shown(value: Any) -> str:
+    """Return `value` as it is written, unless that would be long: Python refuses huge numbers."""
+    return "a huge number" if isinstance(value, int) and abs(value) > MOST_WHOLE else repr(value)
+
+
+def reason(error: Exception) -> str:
+    """Return in a line why a run cannot be read or measured."""
+    if isinstance(error, Damaged):
+        return str(error)
+    if isinstance(error, OSError) and error.filename:
+        return f"{Path(error.filename).name} cannot be read: {error.strerror}"
+    return f"damaged: {type(error).__name__}: {_first_line(error)}"[:MOST_SAID]
 
 
 def _first_line(error: BaseException) -> str:

@@ -88,12 +88,13 @@ def _two_kinds(kinds: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def lines(rows: pd.DataFrame) -> pd.DataFrame:
-    """of, density, step, value, low, high: the threshold as a mean over ranks and seeds."""
+    """Return of, density, step, value, low, high: the mean threshold over ranks and seeds."""
     groups, found = ["of", "density", "step"], []
+    numbers = ["density", "step", "value", *Interval._fields[1:]]
     of_seeds = rows.groupby([*groups, "seed"]).threshold.mean().reset_index()
     for key, group in _thinned(of_seeds).groupby(groups):
         found.append([*key, *interval(group.threshold)])
-    return pd.DataFrame(found, columns=[*groups, "value", *Interval._fields[1:]])
+    return pd.DataFrame(found, columns=["of", *numbers]).astype(dict.fromkeys(numbers, float))
 
 
 def _thinned(rows: pd.DataFrame) -> pd.DataFrame:

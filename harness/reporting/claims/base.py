@@ -22,6 +22,7 @@ HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
 NOT_DECIDABLE, BY_CONSTRUCTION = "not decidable here", "by construction"
 PREDICTED = "predicted"  # in place of a network, by replays alone
 ANY_REGIME = Regime()
+OF_CONTENT = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
 OVER_DENSE = ("speedup", "normalised_throughput")  # columns
 
 
@@ -310,6 +311,9 @@ def _decided(declared: Declared, runs: Runs, controls: Sequence[Controls]) -> Cl
         found = declared.decide(runs)
     except NotDecidable as missing:
         return claim._replace(reason=str(missing))
+    except OF_CONTENT as error:  # runs of that name and method, which are others all the same
+        said = str(error).split("\n")[0]
+        return claim._replace(reason=f"its runs cannot be read so: {type(error).__name__}: {said}")
     given = origins.inputs(runs.rows, origins.fitted())
     if made := declared.by_construction or _made(declared, runs, given):
         return claim._replace(verdict=BY_CONSTRUCTION, measured=found.measured, reason=made)

@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import pandas as pd
-import yaml
 
+from harness.config import plain_yaml
 from harness.studies import Study, studies
 
 METRIC = "metric"
@@ -35,7 +35,7 @@ def fitted() -> tuple[Fitted, ...]:
 def fitted_of(study: Study) -> list[Fitted]:
     """Return the fitted constants of one study, as its fitted.yaml has them."""
     file = study.file("fitted.yaml")
-    return [Fitted(**each) for each in yaml.safe_load(file.read_text())] if file else []
+    return [Fitted(**each) for each in plain_yaml.from_file(file)] if file else []
 
 
 def inputs(rows: pd.DataFrame, known: Sequence[Fitted]) -> list[PublishedCell]:

@@ -42,7 +42,10 @@ class NetworkLayout(NamedTuple):
 
 
 def read(run: Path | str) -> NetworkLayout | None:
-    """Read the layout from run directory `run`; None where no network came up."""
+    """Return the layout of run directory `run`; None where no network came up.
+
+    A file that does not say what a layout needs raises whatever its content makes Python raise.
+    """
     run = Path(run)
     environment = run_directory.read_json(run / "environment.json") or {}
     network, dilation = environment.get("network") or {}, environment.get("dilation") or 1.0
@@ -56,13 +59,17 @@ def read(run: Path | str) -> NetworkLayout | None:
         low, high = seen[str(name)].rate_mbit
         rate = Range(min(low, float(planned.min())), max(high, float(planned.max())))
         seen[str(name)] = seen[str(name)]._replace(rate_mbit=rate)
+    nodes, left, sites = _nodes(settings, seen), network.get("left"), network.get("sites")
+    delays_ms = network.get("site_delays_ms")
+    if left is not None and not 0 <= left <= nodes:
+        raise ValueError(f"left must be in [0, {nodes}]")
     return NetworkLayout(
-        nodes=_nodes(settings, seen),
-        workers_per_node=per_node,
-        left=network.get("left"),
+        nodes=nodes,
+        workers_per_node=int(per_node),
+        left=left,
         links=seen,
-        sites=network.get("sites"),
-        site_delays_ms=network.get("site_delays_ms"),
+        sites=[int(sites[node]) for node in range(nodes)] if sites else None,
+        site_delays_ms=[list(map(float, row)) for row in delays_ms] if delays_ms else None,
         flows=_flows(run),
         machines="machines" in network,
         notes=_notes(network, dilation),

@@ -17,7 +17,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.config import label, plain_yaml, search_path, sweep
+from harness.config import label, search_path, sweep
 from harness.reporting.analysis import load
 
 GROUPS = ("network", "profile", "model", "dataset")
@@ -153,7 +153,7 @@ def _options(group: str) -> dict[str, str]:
     """Class that each option of `group` makes, or that of what it builds on; "?" where none."""
     found = {}
     for name, file in search_path.choices(group).items():
-        told = plain_yaml.read(file.read_text()) or {}
+        told = search_path.values(file) or {}
         found[name] = str(told.get("_target_") or "?")
     return found
 
