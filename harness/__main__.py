@@ -174,14 +174,13 @@ def _plan(runs: list[Settings]) -> None:
 
 
 def _show(plan: "Plan") -> None:
-    from rich.console import Console
 
     from harness import machine_share
     from harness.engine.training import forms
     from harness.reporting.analysis import tables, terminal
     from harness.workloads import form
 
-    console = Console(width=None if sys.stdout.isatty() else terminal.WIDTH, highlight=False)
+    console = terminal.console()
     rows = [(asked.run.label, runs, each) for asked, runs, each in plan.settings()]
     console.print(terminal.table(tables.plan(rows, plan.apart())))
     found = (form.said(forms.forms(asked.run)) for asked, *_ in plan.settings())

@@ -12,7 +12,6 @@ from typing import Any
 
 import pandas as pd
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from harness.fidelity.timing import predicted, timings
@@ -53,7 +52,7 @@ def main() -> int:
         count = len({(claim.id, claim.text) for claim in studies[name]})
         print(f"{name}: no run of {told.folder} belongs to one of its {count} claims")
     for line in terminal.left_out(runs):
-        print(line)
+        terminal.console(WIDTH).print(line, soft_wrap=True)
     return int((runs.damaged != "").any())
 
 
@@ -82,7 +81,7 @@ def _judged(table: pd.DataFrame, name: str, asked: str | None) -> list[Claim]:
 
 
 def _show(claims: list[Claim], sides: pd.DataFrame, folder: Path) -> None:
-    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+    console = terminal.console(WIDTH)
     seen, absent = split(claims)
     console.print(_claims(seen))
     if len(sides):

@@ -14,7 +14,7 @@ from pathlib import Path
 from harness.emulation import ledger
 from harness.emulation.links import NetworkError
 from harness.locks import directory_lock, holder
-from harness.records import status
+from harness.records import printable, status
 from harness.records.status import temporary
 
 LEDGERS = "/var/lib/gradnet"  # as in conf/network/host.yaml
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
         if not given.dry_run:
             shutil.rmtree(temporary(run_dir))
         found.append(f"{verb} {temporary(run_dir)}: its run is {status.state(run_dir)}")
-    print("\n".join([*found, *problems]) or "nothing to do")
+    print("\n".join(map(printable.line, [*found, *problems])) or "nothing to do")
     return 1 if problems else 0
 
 

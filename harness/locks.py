@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from harness.config.typed import BadSetting
-from harness.records import mounts
+from harness.records import mounts, printable
 
 # Which all users share, and all network namespaces; tests/machine.py covers them.
 PLACES = (Path("/run/lock"), Path("/tmp"))
@@ -86,7 +86,7 @@ def holder(path: Path) -> str | None:
         return None
     except BlockingIOError:
         said = os.pread(lock, MOST_SAID_BYTES, 0).decode(errors="replace").strip()
-        return "".join(each if each.isprintable() else "?" for each in said)
+        return printable.line(said)
     finally:
         os.close(lock)
 

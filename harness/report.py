@@ -57,7 +57,7 @@ def _report(
     pdf: bool,
 ) -> Path:
     place = OutputFolder(Path(out)) if out else OutputFolder.beside(folder, "report")
-    console = Console(width=None if sys.stdout.isatty() else terminal.WIDTH, highlight=False)
+    console = terminal.console()
     runs = comparison.newest(runs)
     counted = runs[runs.left_out == ""]
     groups = [rows for _, rows in counted.groupby("setting", sort=False)]

@@ -20,7 +20,7 @@ from yaml import YAMLError
 from harness import locks
 from harness.clock import minutes_of
 from harness.config import plain_yaml
-from harness.records import status
+from harness.records import printable, status
 from harness.records.run_directory import read_json
 from harness.records.sweep_folder import AskedRun, JobEnding, SweepFolder, sweeps
 
@@ -132,7 +132,7 @@ def _line(seen: SeenRun) -> str:
     place = f"{seen.run.run_dir.parent.name}/{seen.run.run_dir.name}"
     said = (seen.said.splitlines() or [""])[0]
     text = f"{place} {seen.run.label}: {seen.state}, {said}"
-    return "".join(each if each.isprintable() else "?" for each in text)
+    return printable.line(text)
 
 
 def _left(sweep: SweepFolder, seen: list[SeenRun]) -> str:

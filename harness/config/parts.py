@@ -130,8 +130,8 @@ def choices(group: str) -> dict[str, Fields]:
 def keys_of(group: str, name: str) -> tuple[str, ...]:
     """Return the keys that the yaml of one choice sets."""
     file = search_path.choices(group).get(name)
-    told = plain_yaml.read(file.read_text()) if file else None
-    return tuple(told) if isinstance(told, Mapping) else ()
+    values = search_path.values(file) if file else None
+    return tuple(values) if isinstance(values, Mapping) else ()
 
 
 @cache

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 from hydra._internal.utils import _locate
 
+from harness.records.printable import PrintableError
+
 STDLIB = {"builtins", *sys.stdlib_module_names}
 MOST_SHOWN = 200  # characters of a value
 MOST_NAME_BYTES, MOST_PATH_BYTES = 255, 4096  # of Linux: NAME_MAX, PATH_MAX
@@ -48,7 +50,7 @@ UNITLESS = ("", 1.0, THOUSANDS | {"%": 0.01})
 SWITCHED = {"1": True, "yes": True, "on": True, "0": False, "no": False, "off": False}
 
 
-class BadSetting(ValueError):
+class BadSetting(PrintableError, ValueError):
     """A setting the user has to change; the message names key, value and what is allowed."""
 
 

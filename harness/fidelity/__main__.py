@@ -20,6 +20,7 @@ from harness.fidelity.row_report import assess_rows, show_rows, told_rows
 from harness.fidelity.rows import has_rows, read_rows
 from harness.fidelity.timing import Timing, timings
 from harness.records.outputs import CannotWrite, OutputFolder, csv_text
+from harness.reporting.analysis import terminal
 from harness.reporting.figures import fidelity as figure
 from harness.reporting.figures.theme import save
 
@@ -74,7 +75,7 @@ def of_rows(path: Path, out: Path | None) -> int:
 
 
 def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+    return terminal.console(WIDTH)
 
 
 def report(chosen: list[Timing], cells: list[Cell], further: list[Cell], out: Path | None) -> None:

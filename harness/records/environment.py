@@ -28,10 +28,9 @@ ALLOCATOR = {
 def describe() -> dict[str, Any]:
     """Describe the machine and the checkout, as known before a network exists."""
     return {
-        "git": _git(),
+        **origin(),
         "versions": versions(),
         "kernel": platform.release(),
-        "cpu": _cpu(),
         "kernels": kernels.path(),
         "cores": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
@@ -40,6 +39,11 @@ def describe() -> dict[str, Any]:
         "boot_id": boot_id(),
         "environment": {key: os.environ.get(key) for key in ALLOCATOR},
     }
+
+
+def origin() -> dict[str, Any]:
+    """Return the commit of this checkout and the processor of this machine."""
+    return {"git": _git(), "cpu": _cpu()}
 
 
 def to_compile() -> str:

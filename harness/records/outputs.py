@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from harness.records.printable import PrintableError
+
 BEFORE_A_FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")  # as spreadsheets read the start of a cell
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
 OUT = "write elsewhere with --out FOLDER"
 
 
-class CannotWrite(OSError):
+class CannotWrite(PrintableError, OSError):
     """A file cannot be written at its place; the message names the place and what to do instead."""
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from controllers.base import Column, Observation
-from harness.records import columns
+from harness.records import columns, printable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,12 +281,12 @@ def overwrite_json(path: Path, content: dict) -> None:
 
 
 def read_json(path: Path) -> dict | None:
-    """Content of `path`; None when it does not exist or is damaged, so that it is no such file."""
+    """Return the content of `path`, texts without control characters; None if it has none."""
     try:
         content = json.loads(_content(path))
     except (FileNotFoundError, ValueError, RecursionError):  # not JSON, not UTF-8, or too deep
         return None
-    return content if isinstance(content, dict) else None
+    return printable.values(content) if isinstance(content, dict) else None
 
 
 def _content(path: Path) -> bytes:
@@ -309,7 +309,7 @@ def read_events(run_dir: Path) -> list[dict]:
         except (ValueError, RecursionError):
             continue
         if isinstance(event, dict) and "event" in event:
-            events.append(event)
+            events.append(printable.values(event))
     return events
 
 

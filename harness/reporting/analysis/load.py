@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from harness.config import label, parts
-from harness.records import run_directory, status
+from harness.records import printable, run_directory, status
+from harness.records.printable import PrintableError
 from harness.reporting.analysis import untrusted
 
 PAIR = ["seed", "network_seed"]  # what two runs share that are compared one by one
@@ -30,7 +31,7 @@ OF_DATA = ("dataset.seed", "model.original.dataset.seed")
 OF_MOMENTUM = ("momentum", "nesterov")
 
 
-class NoRuns(ValueError):
+class NoRuns(PrintableError, ValueError):
     """A folder holds no run, or none that counts."""
 
 
@@ -175,8 +176,8 @@ def _row(
     emulation, target = _section(told, "emulation"), _section(told, "target")
     return RunRow(
         path=str(path),
-        run_id=path.resolve().name,
-        experiment=told.get("experiment") or path.resolve().parent.name,
+        run_id=printable.line(path.resolve().name),
+        experiment=told.get("experiment") or printable.line(path.resolve().parent.name),
         **_method(told),
         world="virtual" if simulated else "packets",
         model=_name(told, "model"),

@@ -1,21 +1,54 @@
 """What a report and a plan print: tables in a terminal's width, and lines about runs."""
 
 import re
+import sys
 import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 from rich.box import SIMPLE_HEAD
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from harness.records import printable
 from harness.reporting.analysis.comparison import Comparison, differences
 from harness.reporting.analysis.decision import sentences
 from harness.reporting.analysis.grid import Grid
 
 WIDTH = 100  # where the output is no terminal
 TITLE_WIDTH, TEXT_WIDTH = 8, 20  # longer ones are folded
+
+
+def console(width: int = WIDTH) -> Console:
+    """Return a console that is `width` wide where the output is no terminal.
+
+    Names of others cannot control the terminal: what is printed loses its control characters and
+    is no markup.
+    """
+    found = Console(width=None if sys.stdout.isatty() else width, highlight=False, markup=False)
+    found.push_render_hook(_PrintableText())
+    return found
+
+
+class _PrintableText(RenderHook):
+    """Hook of a console that replaces control characters in all that it prints."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Printable(one) for one in renderables]
+
+
+class _Printable:
+    """What is printed, without control characters; those of styles are rich's own and stay."""
+
+    def __init__(self, inner: ConsoleRenderable) -> None:
+        self._inner = inner
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self._inner, options):
+            is_text = not segment.control
+            yield segment._replace(text=printable.lines(segment.text)) if is_text else segment
 
 
 def table(grid: Grid) -> Table:

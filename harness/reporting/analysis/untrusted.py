@@ -16,7 +16,8 @@ import yaml
 
 from harness.config import plain_yaml
 from harness.config.typed import MOST_WHOLE
-from harness.records import columns, manifest, run_directory, status
+from harness.records import columns, manifest, printable, run_directory, status
+from harness.records.printable import PrintableError
 
 MOST_JSON_BYTES, MOST_TABLE_BYTES = 1 << 26, 1 << 32
 MOST_NAME = 200  # bytes of a folder's name: file systems take 255, and figures add a suffix
@@ -30,7 +31,7 @@ FILES = {"valid": "summary.json"}  # where columns stand that are not in config.
 KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
-class Damaged(ValueError):
+class Damaged(PrintableError, ValueError):
     """A file of a run directory does not hold what it should; the message names it and says why."""
 
 
@@ -55,7 +56,7 @@ def config(run: Path) -> dict[str, Any]:
     for key in SECTIONS:
         if not isinstance(found.get(key, {}), dict):
             raise Damaged(f"config.yaml is damaged: {key} must be a section")
-    return dict(_with_new_places(found))
+    return dict(_with_new_places(printable.values(found)))
 
 
 def _with_new_places(value: Any) -> Any:
@@ -126,7 +127,7 @@ def table(run: Path, name: str) -> pd.DataFrame:
     path = run / name
     try:
         text = path.read_text() if path.exists() else ""
-        whole = text[: text.rfind("\n") + 1]
+        whole = printable.lines(text[: text.rfind("\n") + 1])
         if not whole:
             return pd.DataFrame({column: pd.Series(dtype=kind) for column, kind in types.items()})
         found = pd.read_csv(
@@ -206,8 +207,8 @@ def reason(error: Exception) -> str:
     if isinstance(error, Damaged):
         return str(error)
     if isinstance(error, OSError) and error.filename:
-        return f"{Path(error.filename).name} cannot be read: {error.strerror}"
-    return f"damaged: {type(error).__name__}: {_first_line(error)}"[:MOST_SAID]
+        return printable.line(f"{Path(error.filename).name} cannot be read: {error.strerror}")
+    return printable.line(f"{type(error).__name__}: {_first_line(error)}"[:MOST_SAID])
 
 
 def _first_line(error: BaseException) -> str:

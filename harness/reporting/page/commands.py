@@ -18,7 +18,9 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.config import label, search_path, sweep
+from harness.records import printable
 from harness.reporting.analysis import load
+from harness.reporting.page import surroundings
 
 GROUPS = ("network", "profile", "model", "dataset")
 GROUPS_OF_A_METHOD = ("parallel", "activations", "compressor", "controller")
@@ -26,6 +28,7 @@ NOT_TOLD: tuple[str, ...] = ("results", "plan", "rerun", "report", "method", "ne
 NOT_TOLD += ("network.fitted_on", "tracker")
 PROGRAM = "python -m harness"
 LAPTOP = "laptop"
+MARK = "# from the files of the run, read it before you run it: "
 MOST_KEPT = 1000  # configurations
 Flat = dict[str, Any]
 
@@ -35,16 +38,30 @@ class Commands(NamedTuple):
 
     sweep: str
     of_run: dict[str, str]  # by path
+    elsewhere: int  # how many of the runs were not made by this state of the code on this machine
 
 
 def of_runs(paths: Sequence[str]) -> Commands:
-    """Commands that repeat the run directories `paths`, except those with unknown parts."""
-    typed = {path: said for path in paths if (said := _typed(path))}
+    """Return commands that repeat the run directories `paths`, except those with unknown parts.
+
+    A command that names what it calls, or that somebody typed, is quoted behind MARK: given to a
+    shell as it is, it does nothing.
+    """
+    typed = {path: _quoted(said) for path in paths if (said := _typed(path))}
     found = {path: overrides(path) for path in paths if path not in typed}
     known = {path: told for path, told in found.items() if told}
-    commands = {path: command(told) for path, told in known.items()} | typed
-    whole = len(known) == len(paths)
-    return Commands(_sweep(known) if whole else "", commands)
+    commands = {path: _marked(command(told)) for path, told in known.items()} | typed
+    sweep = _marked(_sweep(known)) if len(known) == len(paths) else ""
+    return Commands(sweep, commands, surroundings.elsewhere(paths))
+
+
+def _marked(said: str) -> str:
+    """Return a command, quoted behind MARK if it names a class or a function to call."""
+    return _quoted(said) if "_target_" in said else said
+
+
+def _quoted(said: str) -> str:
+    return MARK + shlex.quote(printable.line(said))
 
 
 def _typed(path: str) -> str:

@@ -1,11 +1,11 @@
 """What the runs of an experiment depended on beside their settings: code, versions, machine."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.records import run_directory
+from harness.records import environment, run_directory
 from harness.records.run_directory import CURVE
 from harness.workloads import form
 
@@ -36,6 +36,13 @@ def forms(paths: Iterable[str]) -> list[str]:
     """Buckets of the models that were trained, beside those of the models they stand for."""
     told = (run_directory.read_json(Path(path) / "environment.json") or {} for path in paths)
     return [line for line in dict.fromkeys(form.said(form.read(each)) for each in told) if line]
+
+
+def elsewhere(paths: Sequence[str]) -> int:
+    """Count the runs that do not say that this state of the code made them on this machine."""
+    here = environment.origin()
+    found = [run_directory.read_json(Path(path) / "environment.json") or {} for path in paths]
+    return sum({name: told.get(name) for name in here} != here for told in found)
 
 
 def _spoken(values: Counter[str], runs: int) -> list[str]:
