@@ -9,7 +9,6 @@ import hashlib
 import importlib
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -22,6 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+
+from compressors.kernels import private
 
 # Modules here, in the order of Compiled.
 NAMES = ("native", "ranking", "signs", "quantise", "casts", "scatter", "lowrank", "chunks")
@@ -248,25 +249,20 @@ def _placed(cache: Path | None) -> Iterator[None]:
 
 
 def _cache() -> Path | None:
-    """A directory of our own that can be written, None when there is none.
+    """Return a private directory for compiled code, None if none can be made.
 
-    There is one for every state of the sources, as numba does not notice when a kernel changes that
-    another file calls; and for every version of Python, as code of another is of no use to it.
+    Every state of the sources has its own, as numba does not notice when a kernel changes that
+    another file calls; so has every version of Python, which cannot use code of another.
     """
     sources = sorted(Path(__file__).parent.glob("*.py"))
     decisive = [str(sys.implementation.cache_tag).encode(), *map(Path.read_bytes, sources)]
     state = hashlib.blake2b(b"".join(decisive), digest_size=8).hexdigest()
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    for place in (Path(home, "gradnet"), Path(tempfile.gettempdir(), f"gradnet-{os.getuid()}")):
-        try:
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (place / state).mkdir(mode=0o700, exist_ok=True)
-            tempfile.TemporaryFile(dir=place).close()
-        except OSError:
-            continue
-        if place.stat().st_uid == os.getuid():  # the code in it will be executed
-            return place / state
-    return None
+    try:
+        place = private.cache_folder() / state
+        place.mkdir(mode=0o700, exist_ok=True)
+        return None if private.not_private(place) else place
+    except OSError:
+        return None
 
 
 def _has_compress() -> bool:

@@ -88,5 +88,5 @@ def test_without_a_place_it_is_asked_every_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(replay_cache, "cache_folder", lambda folder: tmp_path / "file")
     assert asked_again() and asked_again()

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from compressors.kernels import private
+
 
 def cache_folder(folder: str | None) -> Path:
-    """`folder`, or if null gradnet/ in $XDG_CACHE_HOME, or if unset in ~/.cache."""
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(folder or Path(home) / "gradnet").expanduser()
+    """Return the `folder` of a setting, or if null the one that no other user can write to."""
+    return Path(folder).expanduser() if folder else private.cache_folder()
 
 
 @contextmanager
