@@ -41,7 +41,7 @@ def main() -> NoReturn:
     log.setLevel(logging.INFO)
     signals.stop_in_order()
     try:
-        arguments = search_path.without_config_dir(sys.argv[1:])
+        arguments = search_path.without_folders(sys.argv[1:])
         if HELP & set(arguments):
             print(shown(next((each for each in arguments if each[0] != "-"), None)))
             sys.exit()
@@ -88,9 +88,8 @@ def _checked(arguments: list[str]) -> Described:
     """Every run of the command line; BadSetting before any has cost anything."""
     options = [each for each in arguments if each[:1] == "-" and each not in sweep.MULTIRUN]
     if options:
-        raise BadSetting(
-            f"options must be of --help, --cfg job, --config-dir and -m, got {_written(options[0])}"
-        )
+        known = "--help, --cfg job, --config-dir, --studies and -m"
+        raise BadSetting(f"options must be of {known}, got {_written(options[0])}")
     found = describe([arguments])
     launchers.check(found.overrides)
     for settings in found.runs:

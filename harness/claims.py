@@ -14,6 +14,7 @@ import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from harness import studies
 from harness.fidelity.timing import predicted, timings
 from harness.reporting import measurable
 from harness.reporting.analysis import load, metrics, terminal
@@ -30,7 +31,16 @@ def main() -> int:
 
     2 where there are no runs, 1 where runs are left out as damaged, which are named, else 0.
     """
-    parser = argparse.ArgumentParser(prog="python -m harness.claims", description=__doc__)
+    first = argparse.ArgumentParser(add_help=False)
+    more = "FOLDER/papers has further studies, which are programs"
+    first.add_argument("--studies", metavar="FOLDER", help=more)
+    if (own := first.parse_known_args()[0].studies) is not None:
+        try:
+            studies.add(own)
+        except ValueError as error:
+            print(f"--studies: {error}", file=sys.stderr)
+            return 2
+    parser = argparse.ArgumentParser("python -m harness.claims", None, __doc__, parents=[first])
     parser.add_argument("folder", type=Path, nargs="?", default=Path("results"))
     names = [paper.name for paper in papers()]
     parser.add_argument("--paper", choices=names)

@@ -1,8 +1,10 @@
 """The studies beside the harness: every sub-package of `papers`, found by being there.
 
 `papers` is a namespace package, which no `__init__.py` closes. This project's folder `papers/`, one
-of the working directory, and one of any installed distribution add to it alike, so that a study of
-one's own needs no entry in a list and no new installation. A study says by its files what it adds:
+of any installed distribution, and one in the folder $GRADNET_STUDIES add to it alike, so that a
+study of one's own needs no entry in a list and no new installation. A study is a program: one in
+the working directory does not count, as that may be a folder of somebody else's results. A study
+says by its files what it adds:
 
     conf/           choices of the configuration's groups, beside those of the harness
     claims.py       `PAPER`, what the paper says, decided by runs
@@ -17,15 +19,19 @@ one's own needs no entry in a list and no new installation. A study says by its 
 """
 
 import importlib
+import os
 import pkgutil
+import sys
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 NAMESPACE = "papers"
 HARNESS = Path(__file__).parent
+OWN = "GRADNET_STUDIES"  # in the environment: a folder with a folder papers/, as --studies says
+# `python -m` puts the working directory first; what follows is installed, or in PYTHONPATH.
+SEARCHED = tuple(sys.path[1:] if sys.path[:1] in ([""], [os.getcwd()]) else sys.path)
 
 
 class Study(NamedTuple):
@@ -48,13 +54,27 @@ class Study(NamedTuple):
 
 @cache
 def studies() -> tuple[Study, ...]:
-    """Every study, by name; of two of one name the first on Python's path counts."""
-    if find_spec(NAMESPACE) is None:
-        return ()
-    portions = map(Path, importlib.import_module(NAMESPACE).__path__)
-    found = [study for each in portions if not _is_of_another(each) for study in _within(each)]
-    first = {study.name: study for study in reversed(found)}
+    """Return every study, by name; of two of one name the first on Python's path counts."""
+    folders = [*SEARCHED, str(HARNESS.parent), *filter(None, [os.environ.get(OWN)])]
+    found = [Path(folder or ".").resolve() / NAMESPACE for folder in dict.fromkeys(folders)]
+    portions = [each for each in found if each.is_dir() and not _is_of_another(each)]
+    # From now on `import papers.x` looks in these alone, and runs no papers/__init__.py of others.
+    package = sys.modules.setdefault(NAMESPACE, ModuleType(NAMESPACE))
+    package.__path__ = [*map(str, portions)]
+    first = {study.name: study for portion in reversed(portions) for study in _within(portion)}
     return tuple(first[name] for name in sorted(first))
+
+
+def add(folder: str) -> None:
+    """Count the studies in `folder`/papers, in this process and those that it starts.
+
+    Raise ValueError if there is no such folder.
+    """
+    own = Path(folder).absolute()
+    if not folder or not (own / NAMESPACE).is_dir():
+        raise ValueError(f"must be a folder with a folder {NAMESPACE}/, got {folder!r}")
+    os.environ[OWN] = str(own)
+    studies.cache_clear()
 
 
 def _is_of_another(portion: Path) -> bool:

@@ -55,6 +55,42 @@ def test_a_study_of_any_folder_on_the_path_of_python_is_there(elsewhere):
     assert names.split() == [study.name for study in studies()] and "a_valley" not in names
 
 
+EVIL = """
+from pathlib import Path
+Path(__file__).with_name("ran").touch()
+PAPER = None
+"""
+NAMED = "from harness.studies import studies; print(*(study.name for study in studies()))"
+JUDGED = "import sys; from harness.claims import main; sys.argv = ['claims', '.']; main()"
+
+
+@pytest.mark.parametrize("module", ["claims", "timing", "__init__"])
+def test_a_study_of_the_working_directory_is_not_run(elsewhere, module):
+    """It may be a folder of somebody else's results."""
+    known = elsewhere / "papers" / "dct"  # also in the place of one that there is
+    known.mkdir()
+    for folder in (elsewhere / "papers" / "a_valley", known, elsewhere / "papers"):
+        (folder / f"{module}.py").write_text(EVIL)
+    here = os.environ | {"PYTHONPATH": ""}
+    code = f"import sys; sys.path[1:1] = []; {JUDGED}"
+    for arguments in (["-c", code], ["-m", "harness.claims", "."], ["-c", NAMED]):
+        done = afresh([sys.executable, *arguments], cwd=elsewhere, env=here)
+        assert "a_valley" not in done.stdout + done.stderr, done.stderr
+    assert not list(elsewhere.rglob("ran"))
+
+
+def test_a_study_of_another_folder_is_there_where_it_is_asked_for(elsewhere):
+    asked = os.environ | {"PYTHONPATH": "", "GRADNET_STUDIES": str(elsewhere)}
+    done = afresh([sys.executable, "-c", NAMED], cwd=elsewhere, env=asked)
+    assert "a_valley" in done.stdout.split(), done.stderr
+    by_option = ["-m", "harness", "--studies", ".", "profile=valley", "--cfg", "job"]
+    plain = os.environ | {"PYTHONPATH": ""}
+    done = afresh([sys.executable, *by_option], cwd=elsewhere, env=plain)
+    assert "rate_mbit: 17" in done.stdout, done.stderr
+    done = afresh([sys.executable, *by_option[:3], "gone"], cwd=elsewhere, env=plain)
+    assert done.stderr.startswith("harness: --studies: must be a folder with a folder papers/")
+
+
 def test_no_choice_is_told_twice():
     files = [
         file.relative_to(folder)

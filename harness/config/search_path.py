@@ -12,9 +12,9 @@ from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
+from harness import studies
 from harness.config import plain_yaml
-from harness.config.typed import BadSetting
-from harness.studies import studies
+from harness.config.typed import BadSetting, of_part
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 CONFIG_DIR = ("--config-dir", "-cd")
@@ -30,7 +30,7 @@ class StudiesSearchPath(SearchPathPlugin):
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         if str(CONF) not in [element.path for element in search_path.get_path()]:
             return
-        for study in studies():
+        for study in studies.studies():
             if folder := study.file("conf"):
                 search_path.append(f"study {study.name}", f"file://{folder}")
         for folder in _own():
@@ -39,7 +39,7 @@ class StudiesSearchPath(SearchPathPlugin):
 
 def folders() -> list[Path]:
     """Folders of configuration in Hydra's order: of two choices of one name the first counts."""
-    ours = [CONF, *(found for study in studies() if (found := study.file("conf")))]
+    ours = [CONF, *(found for study in studies.studies() if (found := study.file("conf")))]
     return [*ours, *_own()]
 
 
@@ -62,8 +62,8 @@ def add(folder: str) -> None:
     os.environ[OWN] = str(own)
 
 
-def without_config_dir(arguments: Sequence[str]) -> list[str]:
-    """Add the folder of --config-dir, and return the other arguments.
+def without_folders(arguments: Sequence[str]) -> list[str]:
+    """Add the folders of --config-dir and --studies, and return the other arguments.
 
     `_target_` may name a module of the working directory, however the command was called.
     """
@@ -74,6 +74,9 @@ def without_config_dir(arguments: Sequence[str]) -> list[str]:
         option, _, folder = argument.partition("=")
         if option in CONFIG_DIR:
             add(folder or next(waiting, ""))
+        elif option == "--studies":
+            with of_part(option, ValueError):
+                studies.add(folder or next(waiting, ""))
         else:
             others.append(argument)
     return others

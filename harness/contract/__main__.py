@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print a line for each law of each part that is named; return the exit status."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        overrides = _parsed(search_path.without_config_dir(given)).overrides
+        overrides = _parsed(search_path.without_folders(given)).overrides
         groups = [group for group in LAWS if any(_group(each) == group for each in overrides)]
         if not groups:
             raise BadSetting(f"name a part by {', '.join(f'{group}=CHOICE' for group in LAWS)}")
