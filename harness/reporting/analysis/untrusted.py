@@ -24,8 +24,9 @@ MOST_NAME = 200  # bytes of a folder's name: file systems take 255, and figures 
 SECTIONS = ["method", "model", "dataset", "compressor", "controller", "activations", "parallel"]
 SECTIONS += ["profile", "network", "optimizer", "emulation", "target"]
 MOST_SAID = 200  # characters of a value that is wrong
-MOST_S = 1e15  # of seconds, milliseconds, bytes and Mbit/s alike: 30 million years
+MOST_NUMBER = 1e15  # seconds (30 million years), bytes, Mbit/s: no run measures more
 CLOCKS = ("time_s", "start_s", "end_s")  # columns without which a row says nothing
+UNBOUNDED = ("loss", "value", "residual_norm")
 MINUS_1 = ("fragment", "bucket")  # columns where -1 stands for none
 FILES = {"valid": "summary.json"}  # where columns stand that are not in config.yaml
 KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
@@ -140,21 +141,24 @@ def table(run: Path, name: str) -> pd.DataFrame:
     for column in found:
         if wrong := _out_of_range(found[column]):
             raise Damaged(f"{name} is damaged: {column} must be {wrong}")
-    return found.reindex(columns=list(types))  # older runs have fewer columns
+    texts = {column: "" for column in found if types[column] is str}
+    return found.fillna(texts).reindex(columns=list(types))  # older runs have fewer columns
 
 
 def _out_of_range(values: pd.Series) -> str:
     """Say what the numbers of a column must be if one is not; "" if all are, or are text.
 
-    Losses and qualities of a run that diverged are infinite or nan.
+    Losses, qualities and residuals of a run that diverged may be infinite.
     """
     name, kind = str(values.name), values.dtype.kind
     if kind == "i" and not values.between(-1 if name in MINUS_1 else 0, MOST_WHOLE).all():
         return f"whole numbers in [{-1 if name in MINUS_1 else 0}, 2^53]"
-    if kind == "f" and name in CLOCKS and not values.between(0, MOST_S).all():
-        return f"seconds in [0, {MOST_S:g}]"
-    if kind == "f" and columns.unit(name) and not values.dropna().abs().le(MOST_S).all():
-        return f"nan or numbers up to {MOST_S:g}"
+    if kind == "f" and name in CLOCKS and not values.between(0, MOST_NUMBER).all():
+        return f"seconds in [0, {MOST_NUMBER:g}]"
+    if kind == "f" and name not in UNBOUNDED and not values.dropna().abs().le(MOST_NUMBER).all():
+        return f"nan or numbers up to {MOST_NUMBER:g}"
+    if name == "density" and not values.dropna().between(0, 1).all():
+        return "nan or numbers in [0, 1]"
     return ""
 
 

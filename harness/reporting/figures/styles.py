@@ -44,6 +44,7 @@ DOTTED, DASHED, DASH_DOT = (0, (1, 1.2)), (0, (4, 1.6)), (0, (5, 1.2, 1, 1.2))
 LINES: tuple[Any, ...] = ("-", DASHED, DASH_DOT, (0, (8, 2)))  # of those that share a colour
 HATCHES = ("", "//", "xx", "..", "++", "--", "\\\\", "||")  # likewise, of their bars
 OCTAVE = 6  # densities of a decade that look unlike
+LEAST_DENSITY = 1e-12  # that has a colour of its own
 
 
 _page: ContextVar[Mapping[str, Style] | None] = ContextVar("styles of a page", default=None)
@@ -105,8 +106,8 @@ def _turned(known: Sequence[Any], main: int, by: int) -> list[Any]:
 
 
 def of_density(density: float) -> Style:
-    """Style for thresholds that keep `density`, in (0, 1]: solid, coloured by its logarithm."""
-    place = round(OCTAVE * log10(1 / density))
+    """Return the style for thresholds that keep `density`: solid, coloured by its logarithm."""
+    place = round(OCTAVE * log10(1 / max(density, LEAST_DENSITY)))
     return Style(COLORS[place % len(COLORS)], MARKERS[place % len(MARKERS)])
 
 
