@@ -15,8 +15,8 @@ SHORT := not launch and not network and not timed and not long and not faults
 # What Python has compiled is kept, wherever tests are run: it is a quarter of what an import takes.
 unexport PYTHONDONTWRITEBYTECODE
 
-FAULTS := tests/test_bad_settings.py tests/test_refused.py tests/test_manifest.py \
-	tests/analysis/test_untrusted.py tests/emulation/test_rendezvous.py tests/emulation/test_outside.py \
+FAULTS := tests/test_bad_settings.py tests/test_refused.py tests/test_manifest.py tests/test_outputs.py \
+	tests/analysis/test_untrusted.py tests/analysis/test_damages.py tests/emulation/test_rendezvous.py tests/emulation/test_outside.py \
 	tests/parameter_server/test_fuzzed.py tests/pipeline/test_faults.py tests/profiles/test_bad_files.py \
 	tests/training/test_crafted_checkpoints.py tests/training/test_state_dict_laws.py \
 	tests/training/test_state_dict.py tests/test_slurm.py $(foreach of,causes clock_step damage faults fooled kills limits locks \

@@ -51,15 +51,15 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     table = metrics.table(runs)
-    studies = {name: _judged(table, name, told.paper) for name in names}
-    without = [name for name, each in studies.items() if each and not _has_something(each)]
-    claims = [claim for name, each in studies.items() if name not in without for claim in each]
+    judged = {name: _judged(table, name, told.paper) for name in names}
+    without = [name for name, own in judged.items() if own and not _has_something(own)]
+    claims = [claim for name, own in judged.items() if name not in without for claim in own]
     sides = side_by_side(table)
     sides = sides[sides.paper == told.paper] if told.paper else sides
     if claims or len(sides):
         _show(claims, sides, told.folder)
     for name in without:
-        count = len({(claim.id, claim.text) for claim in studies[name]})
+        count = len({(claim.id, claim.text) for claim in judged[name]})
         print(f"{name}: no run of {told.folder} belongs to one of its {count} claims")
     for line in terminal.left_out(runs):
         terminal.console(WIDTH).print(line, soft_wrap=True)
