@@ -82,13 +82,30 @@ def test_torn_events_are_ignored_wherever_they_are(tmp_path: Path) -> None:
 
 
 def test_a_row_without_room_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
     for name in TABLES:
-        (tmp_path / name).symlink_to("/dev/full")
+        table = Table(tmp_path, name)
+        os.dup2(full, table._file)
         with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}/{name}'"):
-            Table(tmp_path, name).header()
-    (tmp_path / "events.jsonl").symlink_to("/dev/full")
+            table.header()
+    events = Events(tmp_path)
+    os.dup2(full, events._file)
     with pytest.raises(OSError, match=r"No space left on device: .*/events\.jsonl"):
-        Events(tmp_path).append("event")
+        events.append("event")
+
+
+def test_rows_and_events_are_written_through_no_link(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    for name in ("steps.csv", "events.jsonl", f".status.json.{os.getpid()}"):
+        (tmp_path / name).symlink_to(mine)
+    with pytest.raises(OSError):
+        Table(tmp_path, "steps.csv")
+    with pytest.raises(OSError):
+        Events(tmp_path)
+    with pytest.raises(OSError):
+        run_directory.write_json(tmp_path / "status.json", {"state": "running"})
+    assert mine.read_text() == "mine"
 
 
 def test_a_folder_that_takes_nothing_says_why(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def check(text: str, aliases: bool = True) -> None:
             if not aliases:
                 raise Refused("it has aliases, which no run writes")
             copied = True
-            values[-1] += sizes.get(event.anchor, MOST_COPIED)  # unknown: it stands for itself
+            values[-1] += sizes.get(event.anchor or "", MOST_COPIED)  # unknown: it is in itself
         elif isinstance(event, yaml.ScalarEvent):
             values[-1] += 1
             if event.anchor:

@@ -40,7 +40,7 @@ class _PrintableText(RenderHook):
 
 
 class _Printable:
-    """What is printed, without control characters; those of styles are rich's own and stay."""
+    """A printed object without its control characters; those of styles are rich's own and stay."""
 
     def __init__(self, inner: ConsoleRenderable) -> None:
         self._inner = inner

@@ -141,7 +141,7 @@ def table(run: Path, name: str) -> pd.DataFrame:
     for column in found:
         if wrong := _out_of_range(found[column]):
             raise Damaged(f"{name} is damaged: {column} must be {wrong}")
-    texts = {column: "" for column in found if types[column] is str}
+    texts = {column: "" for column, kind in types.items() if kind is str and column in found}
     return found.fillna(texts).reindex(columns=list(types))  # older runs have fewer columns
 
 

@@ -127,14 +127,15 @@ def save(figure: Figure, out: OutputFolder, name: str, pdf: bool = False) -> lis
     paths = [out.write(f"{name}.svg", svg(figure))]
     if pdf:
         with mpl.rc_context(LOOK):
-            paths.append(out.write(f"{name}.pdf", image(figure, "pdf", CreationDate=None)))
+            content = image(figure, "pdf", metadata={"CreationDate": None})
+        paths.append(out.write(f"{name}.pdf", content))
     return paths
 
 
-def image(figure: Figure, kind: str, dpi: float | str = "figure", **metadata: Any) -> bytes:
-    """Return the file that `figure` is, of a `kind` such as png or pdf."""
+def image(figure: Figure, kind: str, **options: Any) -> bytes:
+    """Return `figure` as a file of a `kind` such as png or pdf; `options` are of `savefig`."""
     drawn = io.BytesIO()
-    figure.savefig(drawn, format=kind, dpi=dpi, metadata=metadata or None)
+    figure.savefig(drawn, format=kind, **options)
     return drawn.getvalue()
 
 
@@ -143,7 +144,7 @@ def svg(figure: Figure) -> bytes:
     """`figure` as lines and letters; the same figure is the same bytes."""
     _settle(figure)
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # no date, and no address
-    return FINER_THAN_SEEN.sub(rb"\1", image(figure, "svg", **nothing))
+    return FINER_THAN_SEEN.sub(rb"\1", image(figure, "svg", metadata=nothing))
 
 
 def _settle(figure: Figure) -> None:
