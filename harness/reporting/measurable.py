@@ -33,6 +33,9 @@ def runs(folder: Path | str) -> pd.DataFrame:
 def _failure(run: Any) -> str:
     """Return why the measurements of a row of `load.runs` fail; "" if none does."""
     path = run.path
+    for name in ("method", *load.PAIR):  # by which runs are compared
+        if pd.isna(getattr(run, name)):
+            return f"config.yaml is damaged: it says no {name}"
     if pd.notna(run.workers) and not 1 <= run.workers <= MOST_WORKERS:
         return f"config.yaml is damaged: workers must be in [1, {MOST_WORKERS}]"
     of_files: list[tuple[str, Callable[[], object]]] = [

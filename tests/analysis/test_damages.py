@@ -305,3 +305,16 @@ def test_a_folder_that_is_removed_while_it_is_read_is_left_out(
     monkeypatch.setattr(module, name, removing)
     found = measurable.runs(folder).set_index("run_id").left_out
     assert found["contended-1"] and (found.drop("contended-1") == "").all()
+
+
+@pytest.mark.parametrize("lost", ["seed", "method"])
+def test_a_run_that_cannot_be_compared_is_left_out(lost, whole, tmp_path):
+    folder = shutil.copytree(whole, tmp_path / "by_hand")
+    file = folder / "contended-1" / "config.yaml"
+    config = yaml.safe_load(file.read_text())
+    parts = ("method", "compressor", "controller") if lost == "method" else (lost,)
+    file.write_text(yaml.safe_dump({k: v for k, v in config.items() if k not in parts}))
+    by_hand.seal(folder / "contended-1")
+    found = measurable.runs(folder).set_index("run_id").left_out
+    assert found["contended-1"] == f"config.yaml is damaged: it says no {lost}"
+    assert (found.drop("contended-1") == "").all()
