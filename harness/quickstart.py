@@ -25,6 +25,7 @@ from harness.config.refused import in_a_line
 from harness.config.scales import describe
 from harness.config.settings import BadSetting
 from harness.endings import NOT_VALID
+from harness.records.outputs import OutputFolder
 from harness.reporting.analysis import load, metrics, statistics
 from harness.reporting.figures import theme
 from harness.reporting.figures.rates import times_over_rates
@@ -155,16 +156,15 @@ def answer_lines(answer: pd.DataFrame, times: dict[str, pd.DataFrame]) -> list[s
 def draw(answer: pd.DataFrame, times: dict[str, pd.DataFrame]) -> None:
     """Write the figure of times over rates, and the page of the runs at the proof's rate."""
     one = answer.iloc[0]
-    out = Path(one.path).parent / "report"
-    out.mkdir(parents=True, exist_ok=True)
+    out = OutputFolder.beside(Path(one.path).parent, "report")
     title = f"{one.metric} {one.target:g}; larger: first at that rate"
     never = {name: f"not within {one.steps} steps"
              for name, table in times.items() if table.mean_s.isna().all()}  # fmt: skip
     figure = times_over_rates(times, "time to the target (emulated s)", title, never)
-    print(f"figure {theme.save(figure, out / 'rates', False)[0]}")
+    print(f"figure {theme.save(figure, out, 'rates')[0]}")
     with redirect_stdout(io.StringIO()):  # its tables are on the page
         report.report(Path(one.path).parent, runs=answer[answer.rate_mbit == PROOF_MBIT])
-    print(f"page   {out / 'index.html'}")
+    print(f"page   {out.path / 'index.html'}")
 
 
 def proof_lines(answer: pd.DataFrame, proof: pd.DataFrame) -> list[str]:
