@@ -74,10 +74,9 @@ class Combination(NamedTuple):
         """Packets between devices that are not emulated."""
         return not self.run.network.in_process and self.run.emulation.is_measured
 
-    def serves(self, *modes: str, virtual: bool | None = None) -> bool:
-        """True with a parameter server in one of these modes and, where it is told, world."""
-        layout, world = self.run.parallel, self.run.network.in_process
-        return isinstance(layout, Server) and layout.mode in modes and virtual in (None, world)
+    def serves(self, *modes: str) -> bool:
+        """Return True with a parameter server in one of these modes."""
+        return isinstance(self.run.parallel, Server) and self.run.parallel.mode in modes
 
 
 Value = Callable[[Combination], Any]
@@ -289,10 +288,8 @@ UNROUNDED = Beside("with controller {c.controller.__class__.__name__}",
 LAGGING = Beside("with parallel.lag above 0", _lags)
 SYNC = Beside("with parallel.mode=sync", lambda c: c.serves("sync"))
 ASYNC = Beside("with parallel.mode=async", lambda c: c.serves("async"))
-VIRTUAL_SERVER = Beside("with parallel=server in virtual time",
-                        lambda c: c.serves(*MODES, virtual=True))  # fmt: skip
 REAL_SERVER = Beside("with parallel=server over packets",
-                     lambda c: c.serves(*MODES, virtual=False))  # fmt: skip
+                     lambda c: c.serves(*MODES) and not c.run.network.in_process)  # fmt: skip
 UNFED = Beside(COMPRESSOR, lambda c: "error_feedback" in c.compressor.replaces)
 UNPUSHED = Beside(COMPRESSOR, lambda c: "optimizer.momentum" in c.compressor.replaces)
 UNPUSHED_OUTSIDE = Beside(f"with parallel=local {COMPRESSOR}",
@@ -403,7 +400,6 @@ CONSTRAINTS = (
     Constraint(SYNC, "parallel.threads", "1", "whose workers wait for each other", _is_not(1)),
     Constraint(SYNC, "parallel.staleness_bound", "null", "whose workers are never ahead",
                _is_not(None)),
-    Constraint(SYNC, "parallel.restarts", "0", "which ends with the first that dies", _is_not(0)),
     Constraint(ASYNC, "controller.agree", "local", "whose workers do not wait for each other",
                _is_not("local")),
     Constraint(SERVER, "parallel.threads", "1", "whose threads would share what a compressor keeps",
@@ -420,11 +416,6 @@ CONSTRAINTS = (
     Constraint(SERVER, "parallel.drain", "zero",
                "where a compressor that sends no positions cannot flush",
                lambda c, drain: drain != "zero" and not c.compressor.sends_positions),
-    Constraint(VIRTUAL_SERVER, "parallel.restarts", "0", "of which nobody dies", _is_not(0)),
-    Constraint(VIRTUAL_SERVER, "parallel.session_timeout_s", "null", "of which nobody is silent",
-               _is_not(None)),
-    Constraint(VIRTUAL_SERVER, "parallel.consistent_pull", "false", "which copies at once",
-               _is_not(False)),
     Constraint(UNFED, "error_feedback", "false", "which does its work", _is_not(False)),
     Constraint(UNPUSHED, "optimizer.momentum", "0", "which does its work", _is_not(0)),
     Constraint(UNPUSHED_OUTSIDE, "parallel.outer_momentum", "0", "which does its work",

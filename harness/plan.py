@@ -27,7 +27,6 @@ from harness.config.local_steps import LocalSteps
 from harness.config.network import NetworkChoice
 from harness.config.parallel import Data, Split
 from harness.config.run import Run
-from harness.config.server import Server
 from harness.config.settings import BadSetting, Settings
 from harness.config.typed import leaves
 from harness.emulation.dumbbell import Dumbbell
@@ -70,8 +69,6 @@ def stand_in(run: Run) -> Run:
     layout, activations = run.parallel, run.activations
     if type(layout) is Split:  # nothing crosses a network at its cuts
         layout, activations = Data(), Dense
-    if isinstance(layout, Server):  # all is well with it
-        layout = replace(layout, consistent_pull=False, restarts=0, session_timeout_s=None)
     network = run.network
     if not isinstance(network, Simulated):
         network = simulated(network, run.emulation.dilation)

@@ -1,10 +1,9 @@
-"""Starts a server and its trainers, each a process of its own on its node, and sees them end.
+"""Starts a parameter server and its trainers, each a process on its own node.
 
-No torchrun: its agents end all ranks when one ends, and asynchronous trainers go on without one.
+torchrun is not used: its agents know no process that is not a rank of the process group.
 """
 
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -18,70 +17,61 @@ from harness.clock import Clock
 from harness.config.run import Run
 from harness.emulation.network import Network
 from harness.engine.parameter_server import processes
-from harness.engine.parameter_server.dead_ranks import DeadRanks
 from harness.engine.parameter_server.transport import Process
-from harness.records.run_directory import Events, read_events
+from harness.records.run_directory import read_events
 from harness.runner import limits
 from harness.runner.agents import Agents
 
-LEAST_TIMEOUT_S, PATIENCE = 60.0, 10  # of a session; times all models at the lowest rate
+LEAST_TIMEOUT_S, PATIENCE = 60.0, 10  # of silence; times all models at the lowest rate
 
 
 def start(run_dir: Path, run: Run, network: Network, clock: Clock) -> "Crew":
     """Fork all processes of the run; node `workers` is the server's."""
-    layout, workers = run.server, run.workers
-    dead_ranks = DeadRanks(workers)
-    timeout_s = session_timeout_s(run)
-    process = Process(run_dir, network.addresses[workers], clock, timeout_s, dead_ranks)
+    process = Process(run_dir, network.addresses[run.workers], clock, silence_s(run))
     crew = Crew(
         run_dir=run_dir,
-        asked=run,
-        workers=workers,
+        workers=run.workers,
         look_elsewhere=network.check,
+        asked=run,
         process=process,
         entered=network.entered,
-        goes_on=layout.mode == "async",
-        restarts=[layout.restarts] * workers,
     )
-    for node in (workers, *range(workers)):
-        crew.fork(node, again=False)
+    crew.fork_all()
     return crew
 
 
-def session_timeout_s(run: Run) -> float:
-    """Real seconds that either end of a session may be silent; generous, as slow is not dead.
+def silence_s(run: Run) -> float:
+    """Return the real seconds that a trainer may be silent before it counts as lost.
 
-    A server may have to send its model to all threads at once.
+    They are generous: a server may have to send its model to all threads at once.
     """
-    layout = run.server
-    if (told := layout.session_timeout_s or run.timeouts.exchange_s) is not None:
-        return told
+    if run.timeouts.exchange_s is not None:
+        return run.timeouts.exchange_s
     entries = sum(parameter.numel() for parameter in run.shapes().parameters())
-    bits = 32 * entries * run.workers * layout.threads
-    lowest = 1e6 * run.profile.extremes().lowest_mbit / run.emulation.dilation
-    return max(LEAST_TIMEOUT_S, PATIENCE * bits / lowest)
+    bits = 32 * entries * run.workers * run.server.threads
+    lowest_bits_per_s = 1e6 * run.profile.extremes().lowest_mbit / run.emulation.dilation
+    return max(LEAST_TIMEOUT_S, PATIENCE * bits / lowest_bits_per_s)
 
 
 @dataclass(kw_only=True)
 class Crew(Agents):
-    """The processes of a run, by id. `endings` has nothing before an end that is the run's."""
+    """The processes of a run, by process id: the trainers, and on node `workers` the server."""
 
     asked: Run
     process: Process
     entered: Callable[[int], AbstractContextManager[None]]
-    goes_on: bool  # without a trainer that has died
-    restarts: list[int]  # that are left, by rank
-    left: dict[int, int] = field(default_factory=dict)  # node -> exit code, of trainers
+    codes: dict[int, int] = field(default_factory=dict, init=False)  # by node, of all that ended
 
-    def fork(self, node: int, again: bool) -> None:
-        """Start the process of `node` there; `again`: in the place of one that has died."""
-        with self.entered(node):
-            pid = os.fork()
-            if pid == 0:  # inside the block: leaving it would leave the namespace
-                self._be(node, again)
-        self.running[pid] = node
+    def fork_all(self) -> None:
+        """Start the server, and then the trainers, each on its node."""
+        for node in (self.workers, *range(self.workers)):
+            with self.entered(node):
+                pid = os.fork()
+                if pid == 0:  # inside the block: leaving it would leave the namespace
+                    self._be(node)
+            self.running[pid] = node
 
-    def _be(self, node: int, again: bool) -> None:
+    def _be(self, node: int) -> None:
         status = 1
         try:
             limits.confine()
@@ -89,7 +79,7 @@ class Crew(Agents):
             if node == self.workers:
                 processes.serve(self.asked, self.process)
             else:
-                processes.train(self.asked, self.process, node, again)
+                processes.train(self.asked, self.process, node)
             status = 0
         except BaseException:
             traceback.print_exc()
@@ -101,36 +91,12 @@ class Crew(Agents):
         return "parameter server" if node == self.workers else f"trainer rank {node}"
 
     def all_ranks_finished(self) -> bool:
-        """True once the server has finished: it waits for trainers that are to come."""
+        """Return True once the server has finished: it waits for all trainers."""
         events = read_events(self.run_dir)
         return any(e["event"] == "rank_finished" and e["rank"] == self.workers for e in events)
 
     def ended(self, node: int, code: int) -> None:
-        """A trainer's end may be no matter; the server's is always the run's."""
-        if node == self.workers:
-            self.endings |= {node: code, **self.left}
-            return
-        self.left[node] = code
-        over = self.workers in self.endings or not self.process.clock.ready
-        if over or (code != 0 and not self.goes_on):
-            self.endings[node] = code
-        elif code != 0:
-            self._do_without(node, code)
-
-    def _do_without(self, rank: int, code: int) -> None:
-        events, time_s = Events(self.run_dir), self.process.clock.time_s()
-        how = (
-            f"was killed by {signal.Signals(-code).name}"
-            if code < 0
-            else f"ended with status {code}"
-        )
-        if self.restarts[rank]:
-            self.restarts[rank] -= 1
-            del self.left[rank]
-            events.append("trainer_restarted", time_s, rank=rank, how=how)
-            self.fork(rank, again=True)
-            return
-        events.append("trainer_lost", time_s, rank=rank, how=how)
-        self.process.dead_ranks.add(rank)
-        if len(self.left) == self.workers and all(self.left.values()):
-            self.endings |= self.left
+        """Record the end of a process; that of a good trainer counts once the server has ended."""
+        self.codes[node] = code
+        if code != 0 or self.workers in self.codes:
+            self.endings |= self.codes

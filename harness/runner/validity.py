@@ -188,11 +188,10 @@ def _of_pace(evidence: RunEvidence) -> list[str]:
 
 
 def _of_ends(evidence: RunEvidence) -> Iterable[str]:
-    lost = [event for event in evidence.events if event["event"] == "trainer_lost"]
-    ended = {event["rank"] for event in (*evidence.ends, *lost)}
+    ended = {event["rank"] for event in evidence.ends}
     if missing := sorted(set(range(evidence.run.workers)) - ended):
         raise CouldNotCheck(f"events.jsonl has no end of rank {missing[0]}")
-    return (f"rank {event['rank']} {event['how']}" for event in lost)
+    return ()
 
 
 def _of_pauses(evidence: RunEvidence) -> list[str]:

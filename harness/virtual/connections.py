@@ -53,10 +53,6 @@ class VirtualConnection:
     sent_bytes: int = field(default=0, init=False)
     received_bytes: int = field(default=0, init=False)
 
-    @property
-    def confirmed_bytes(self) -> int:
-        return self.sent_bytes
-
     def send(self, message: Message, *tensors: Tensor) -> None:
         full = [tensor for tensor in (encoded(message), *tensors) if tensor.numel()]
         self.out.send(*full)

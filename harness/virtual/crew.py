@@ -6,7 +6,6 @@ What `harness.runner.server` starts as processes; their programs are the same.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import inf
 from typing import Any, ClassVar
 
 import torch
@@ -59,7 +58,7 @@ class VirtualCondition:
     def __exit__(self, *error: object) -> None:
         return None
 
-    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+    def wait_for(self, predicate: Callable[[], bool]) -> bool:
         self.world.wait_for(predicate)
         return True
 
@@ -74,7 +73,7 @@ class Waited:
     world: World
     thread: Thread
 
-    def join(self, timeout: float) -> None:
+    def join(self) -> None:
         self.world.wait_for(lambda: self.thread.is_over)
 
 
@@ -82,14 +81,12 @@ class Waited:
 class Lobby:
     """Entrance of the virtual server, where trainers join."""
 
-    come: list[VirtualConnection] = field(default_factory=list)
+    world: World
+    waiting: list[VirtualConnection] = field(default_factory=list)
 
-    def has_come(self) -> bool:
-        return bool(self.come)
-
-    def joined(self) -> list[VirtualConnection]:
-        connections, self.come = self.come, []
-        return connections
+    def accept(self) -> VirtualConnection:
+        self.world.wait_for(lambda: bool(self.waiting))
+        return self.waiting.pop(0)
 
 
 @dataclass
@@ -102,10 +99,6 @@ class VirtualTransport:
     lobby: Lobby
     rank: int
     server: int
-    timeout_s: float = inf
-
-    def is_lost(self, rank: int) -> bool:
-        return False
 
     def door(self) -> Lobby:
         return self.lobby
@@ -115,7 +108,7 @@ class VirtualTransport:
             ByteStream(self.world, self.message, ends, self.clock.still)
             for ends in ((self.rank, self.server), (self.server, self.rank))
         )
-        self.lobby.come.append(VirtualConnection(back, there))
+        self.lobby.waiting.append(VirtualConnection(back, there))
         return VirtualConnection(there, back)
 
     def condition(self) -> VirtualCondition:
@@ -128,7 +121,7 @@ class VirtualTransport:
 
     def together(self, works: Sequence[Callable[[], None]]) -> None:
         for thread in [self.begin(work, aside=False) for work in works]:
-            thread.join(inf)
+            thread.join()
 
 
 @dataclass
@@ -139,7 +132,7 @@ class VirtualCrew(VirtualRun):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._server, self._lobby = self._size, Lobby()
+        self._server, self._lobby = self._size, Lobby(self._world)
         everybody = {"still": set(range(self._size + 1)), "ranks": self._size + 1}
         self._shared_clock = self._clock(SharedClock, given=None, **everybody)
 
@@ -153,7 +146,7 @@ class VirtualCrew(VirtualRun):
         server_loop = server_loop_of(self.asked, self._context(self._server))
         server_loop.run()
         end_s = self._shared_clock.now()
-        self._events.append("server_finished", end_s, **server_loop.store.told())
+        self._events.append("server_finished", end_s, **server_loop.store.counts())
         self.ended[self._server] = Ended(end_s, 0, False, server_loop.done, server_loop.aside_bytes)
 
     def _context(self, rank: int) -> RankContext:

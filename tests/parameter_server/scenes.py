@@ -1,7 +1,7 @@
 """A server in this process, over TCP on the loopback interface; and what uses it.
 
-`Bench` counts: its weights are one for each push there may be, zero at first, and a push of a
-trainer takes 1 from its own. What was applied, and how many times, is then in the weights.
+The weights of a `Bench` are one for each push of a run, zero at first, and a push takes 1 from its
+own. So the weights show how many times each push was applied.
 """
 
 import threading
@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pandas as pd
 import torch
@@ -25,8 +23,6 @@ from harness.engine.parameter_server.build import server_loop_of
 from harness.engine.parameter_server.captured import Contribution
 from harness.engine.parameter_server.client import Client
 from harness.engine.parameter_server.connection import ConnectionLost, Listening, join
-from harness.engine.parameter_server.dead_ranks import DeadRanks
-from harness.engine.parameter_server.gate import Gate
 from harness.engine.parameter_server.messages import Ack, Push
 from harness.engine.parameter_server.parameter_store import ParameterStore
 from harness.engine.parameter_server.processes import context_of
@@ -36,7 +32,7 @@ from harness.engine.parameter_server.transport import Process
 from harness.engine.training.build import build_loop
 from harness.engine.training.rest import Rest, no_checkpoint
 from harness.engine.training.stopping import StopSchedule
-from harness.records.run_directory import Events, Table, read_events
+from harness.records.run_directory import Table
 from harness.validation import checked
 from tests.ranks import free_port
 
@@ -65,7 +61,7 @@ class Bench:
         timeout_s: float = 10.0,
         eval_every: int = 1000,
     ) -> None:
-        self.folder, self.steps, self.lost = folder, steps, set[int]()
+        self.folder, self.steps = folder, steps
         self.model = nn.Linear(workers * steps, 1, bias=False)
         nn.init.zeros_(self.model.weight)
         optimizer = torch.optim.SGD(self.model.parameters(), 1.0)
@@ -75,21 +71,21 @@ class Bench:
         table.header()
         mode = "sync" if is_sync else "async"
         self.store = ParameterStore(
-            weights=self.weights,
-            gate=Gate(bound, self.clock.now),
-            layout=Server(mode, threads=threads, consistent_pull=True),
+            model=self.weights,
+            layout=Server(mode, threads=threads, staleness_bound=bound),
             workers=workers,
             steps=steps,
             clock=self.clock,
             table=table,
-            events=Events(folder),
+            changed=threading.Condition(),
         )
         self.evaluated: list[tuple[int, int, int]] = []  # rounds, version, applied in all
-        door = Listening("127.0.0.1", 0, timeout_s)
-        transport: Any = SimpleNamespace(
-            door=lambda: door, timeout_s=timeout_s, is_lost=self.lost.__contains__, begin=begun
+        self.server_loop = ServerLoop(
+            self.store, Process(folder, "127.0.0.1", self.clock, timeout_s, port=0)
         )
-        self.server_loop, self.port = ServerLoop(self.store, transport), door.port
+        door = self.server_loop.door
+        assert isinstance(door, Listening)
+        self.port = door.port
         stops = StopSchedule(steps, eval_every, None)
         own = self.clock, self.server_loop, self._evaluate, no_checkpoint, None
         self.server_loop.rest = Rest(stops, 0, *own)
@@ -97,7 +93,7 @@ class Bench:
 
     def _evaluate(self) -> dict[str, float]:
         before = self.weights.version
-        time.sleep(0.02)  # what is not stopped would go on
+        time.sleep(0.02)  # a thread that does not wait would go on
         self.evaluated.append((self.server_loop.rest.done, before, self.weights.version))
         return {}
 
@@ -116,8 +112,9 @@ class Bench:
         thread.start()
         try:
             yield
-        except ConnectionLost as error:  # what ended the server is the cause
-            raise (failures[0] if failures else error) from error
+        except ConnectionLost as error:
+            thread.join(PATIENCE_S)
+            raise (failures[0] if failures else error) from error  # the server's is the cause
         thread.join(PATIENCE_S)
         assert not thread.is_alive(), "the server did not end"
         if failures:
@@ -130,22 +127,13 @@ class Bench:
     def pushes(self) -> pd.DataFrame:
         return pd.read_csv(self.folder / "pushes.csv")
 
-    def events(self, name: str) -> list[dict]:
-        return [event for event in read_events(self.folder) if event["event"] == name]
-
-
-def begun(work: Callable[[], None]) -> threading.Thread:
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    return thread
-
 
 class Pusher:
     """A thread of a trainer, by hand."""
 
-    def __init__(self, port: int, rank: int, entries: int, thread: int = 0, patience: float = 10.0):
+    def __init__(self, port: int, rank: int, entries: int, thread: int = 0):
         self.rank, self.entries = rank, entries
-        self.client = Client(join("127.0.0.1", port, patience, PATIENCE_S), _no_answer)
+        self.client = Client(join("127.0.0.1", port, PATIENCE_S), _no_answer)
         self.first = self.client.hello(rank, thread, entries)
         self.room = torch.zeros(entries)
 
@@ -177,7 +165,7 @@ def train(folder: Path, run: Run, timeout_s: float = 30.0) -> Path:
     """The server and all trainers of `run`, in threads of this process; the run directory."""
     folder.mkdir()
     clock, workers = Clock(), run.workers
-    process = Process(folder, "127.0.0.1", clock, timeout_s, DeadRanks(workers), free_port())
+    process = Process(folder, "127.0.0.1", clock, timeout_s, free_port())
     torch.manual_seed(run.seed)  # as every process does
     server_loop = server_loop_of(run, context_of(run, process, workers))
     failures: list[BaseException] = []

@@ -79,7 +79,6 @@ def at_a_server(name: str, bucket_mb: float) -> list[torch.Tensor]:
         update=lambda version: None,
         compressor=compressor(name),
         bucket_mb=bucket_mb,
-        of=WORKERS,
     )
     trainers = []
     for rank in range(WORKERS):

@@ -44,7 +44,7 @@ class Order:
 
     def hold(self, patch: pytest.MonkeyPatch) -> None:
         """Every trainer and server that is made while `patch` lasts."""
-        pull, take_in = Pushing.pull, ParameterStore.take_in
+        pull, whole_push, apply = Pushing.pull, ParameterStore.push, ParameterStore._apply
 
         def pull_in_turn(trainer: Pushing, begin: float) -> float:
             version = self.pulled[trainer.rank, trainer.step]
@@ -55,17 +55,20 @@ class Order:
                 self.changed.notify_all()
             return pulled_at
 
-        def take_in_turn(store: ParameterStore, session: Any, push: Any, content: Any) -> Any:
-            version = self.pushed[session.rank, push.step]
+        def push_in_turn(store: ParameterStore, thread: Any, push: Any, content: Any) -> None:
+            version = self.pushed[thread.rank, push.step]
             self._wait(lambda: self.version == version and not self.to_pull[version])
-            taken = take_in(store, session, push, content)
+            whole_push(store, thread, push, content)
+
+        def apply_and_tell(store: ParameterStore, pushes: Any) -> None:
+            apply(store, pushes)
             with self.changed:
                 self.version += 1
                 self.changed.notify_all()
-            return taken
 
         patch.setattr(Pushing, "pull", pull_in_turn)
-        patch.setattr(ParameterStore, "take_in", take_in_turn)
+        patch.setattr(ParameterStore, "push", push_in_turn)
+        patch.setattr(ParameterStore, "_apply", apply_and_tell)
 
     def _wait(self, turn: Callable[[], bool]) -> None:
         with self.changed:

@@ -1,4 +1,4 @@
-"""Whole runs with a server over real shaped packets; and kill -9 of the server."""
+"""Whole runs with a server over real shaped packets, and the death of its processes."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def test_bytes_are_counted_and_cross_the_shapers_of_every_node(tmp_path):
         sent = proof["sent_bytes_by_node"][str(node)]
         assert 0.98 * sent <= proof["passed_bytes"][f"up{node}"] <= 1.25 * sent + (1 << 20)
     assert abs(proof["sent_bytes_by_node"]["2"] - steps.received_bytes.sum()) < 4096
-    assert summary["server"]["applied"] == 16 and summary["server"]["missing"] == 0
+    assert summary["server"]["applied"] == 16
     assert set(pd.read_csv(run / "evaluations.csv").step) == {4, 8}
 
 
@@ -69,28 +69,11 @@ def test_a_server_that_is_killed_is_named_and_leaves_nothing(tmp_path):
     reports = events(run, "rank_failed")
     assert {report["rank"] for report in reports} == {0, 1}
     for report in reports:
-        assert (
-            report["peer"] and "ServerLost: the parameter server cannot be" in report["traceback"]
-        )
+        assert report["peer"] and "ServerLost: the parameter server is lost" in report["traceback"]
 
 
-def test_a_trainer_that_is_killed_comes_back_to_its_node_and_all_steps_are_done(tmp_path):
-    """In the same namespace: what it sends crosses the same shapers."""
-    run, told_to_user = hit(
-        tmp_path,
-        "harness: trainer rank 1",
-        "method=dct_ps_async",
-        "parallel.restarts=1",
-        "steps=400",
-    )
-    told, summary = status(run), json.loads((run / "summary.json").read_text())
-    assert told["state"] in SETTLED, told_to_user
-    [again] = events(run, "trainer_restarted")
-    assert again["rank"] == 1 and again["how"] == "was killed by SIGKILL"
-    server, pushes = summary["server"], pd.read_csv(run / "pushes.csv")
-    assert (server["applied"], server["missing"], server["refused"]) == (800, 0, {})
-    assert not pushes.duplicated(["rank", "step"]).any()
-    after = pushes[(pushes["rank"] == 1) & (pushes.time_s > again["time_s"])]
-    assert len(after) > 0 and set(after.step) == set(range(400 - len(after), 400))
-    sent = pushes[pushes["rank"] == 1].sent_bytes.sum()
-    assert 0.98 * sent <= summary["proof"]["passed_bytes"]["up1"] <= 1.25 * sent + (1 << 20)
+def test_a_trainer_that_is_killed_ends_the_run_with_its_rank_in_the_last_line(tmp_path):
+    run, output = hit(tmp_path, "harness: trainer rank 1", "method=dct_ps_async", *ENDLESS)
+    assert status(run)["state"] == "failed"
+    assert status(run)["error"] == "the trainer rank 1 was killed by SIGKILL"
+    assert "the trainer rank 1 was killed by SIGKILL" in output.strip().splitlines()[-1]

@@ -1,4 +1,4 @@
-"""A trainer, or the server, put together from the settings of a run, or from a checkpoint."""
+"""Build a trainer, or the server, from the settings of a run, or from a checkpoint."""
 
 from typing import Any
 
@@ -10,7 +10,6 @@ from harness.engine.exchange.reduction import Reduction
 from harness.engine.exchange.runner import Charge
 from harness.engine.parameter_server.captured import Captured, alone
 from harness.engine.parameter_server.exchange import Pushing, Trainers
-from harness.engine.parameter_server.gate import Gate
 from harness.engine.parameter_server.gradient import Drain, Gradient
 from harness.engine.parameter_server.parameter_store import ParameterStore
 from harness.engine.parameter_server.server_gradients import PulledReplica, ServerGradients
@@ -26,18 +25,13 @@ from harness.records.run_directory import Events, Table
 
 
 def build_trainer(run: Run, context: RankContext) -> Trainer:
-    """Ready to join; one that comes again, without a `begin`, has nothing left of its rank's."""
-    layout, shared = run.server, Once()
-    places = (context._replace(shared=shared, thread=n) for n in range(layout.threads))
-    threads = [_thread(run, each) for each in places]
-    return Trainer(
-        rank=context.rank,
-        threads=threads,
-        transport=context.transport,
-        start_s=run.timeouts.start_s,
-        may_rejoin=not layout.is_sync,
-        events=Events(context.run_dir),
-    )
+    """Build the trainer of a rank, ready to join the server."""
+    shared = Once()
+    threads = [
+        _thread(run, context._replace(shared=shared, thread=number))
+        for number in range(run.server.threads)
+    ]
+    return Trainer(threads, context.transport, run.timeouts.start_s)
 
 
 def _thread(run: Run, context: RankContext) -> Served:
@@ -51,7 +45,6 @@ def _thread(run: Run, context: RankContext) -> Served:
             gradient=Gradient(reduction, captured, drain),
             workers=Trainers(workers),
             clock=context.clock,
-            pull_every=layout.pull_every,
             rank=context.rank,
             thread=context.thread,
             events=Events(context.run_dir),
@@ -63,13 +56,13 @@ def _thread(run: Run, context: RankContext) -> Served:
     served.loop, served.exchange, served.save = loop, loop.exchange, loop.rest.save
     loop.pull, loop.rest = served.exchange.pull, served.ends
     if run.emulation.is_replay:
-        sizes = [each.numel() for each in loop.gradients.parameters.values()]
+        sizes = [parameter.numel() for parameter in loop.gradients.parameters.values()]
         served.exchange.lay(torch.empty(sum(sizes)))
     return served
 
 
 def server_loop_of(run: Run, context: RankContext) -> ServerLoop:
-    """The server, ready to let trainers in."""
+    """Build the server, ready to accept trainers."""
     layout, transport, workers = run.server, context.transport, run.workers
     context = context._replace(rank=workers, replica=lambda model, *rest: Replica(model))
     clock: Any = context.clock
@@ -81,28 +74,26 @@ def server_loop_of(run: Run, context: RankContext) -> ServerLoop:
         gradients = build_gradients(run, context, model, course, None, ServerGradients)
     else:
         model = _zero(model)
-    weights = ServerModel(
+    served = ServerModel(
         model=model,
         update=gradients.update,
         compressor=run.compressor(),
         bucket_mb=run.bucket_mb,
-        of=workers if layout.is_sync else 1,
     )
     events, table = Events(context.run_dir), Table(context.run_dir, "pushes.csv")
     table.header()
     store = ParameterStore(
-        weights=weights,
-        gate=Gate(layout.staleness_bound, context.clock.now, transport.condition()),
+        model=served,
         layout=layout,
         workers=workers,
         steps=course.steps,
         clock=clock,
         table=table,
-        events=events,
+        changed=transport.condition(),
     )
     server_loop = gradients.server_loop = ServerLoop(store, transport)
     context = context._replace(together=server_loop)
-    stateful = {"compressor": weights.compressor} if learns else {}
+    stateful = {"compressor": served.compressor} if learns else {}
     server_loop.rest = rest_of(run, context, gradients, stateful)
     store.is_due = server_loop.rest.is_due
     if layout.drain_period is not None:
@@ -114,7 +105,7 @@ def server_loop_of(run: Run, context: RankContext) -> ServerLoop:
 
 
 def _course(run: Run, context: RankContext, updates: int) -> Course:
-    """The server's course: `updates` of them are a step of its workers; it tests everything."""
+    """Return the server's course: a step is `updates` updates, and it has the whole test set."""
     course = course_of(run, context, 0, run.workers)
     return course._replace(
         test_set=tested(context.data, 0, 1),
@@ -123,7 +114,7 @@ def _course(run: Run, context: RankContext, updates: int) -> Course:
 
 
 def _zero(model: nn.Module) -> nn.Module:
-    """The model in memory, every parameter zero."""
+    """Put the model into memory, every parameter zero."""
     model = model.to_empty(device="cpu")
     for parameter in model.parameters():
         parameter.data.zero_()

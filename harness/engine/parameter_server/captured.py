@@ -1,8 +1,8 @@
-"""What a compressor hands to its collectives: kept at a trainer, pushed, and read at the server.
+"""Collectives that make a push of a compressor's messages, and read it again at the server.
 
-So any compressor whose messages do not depend on other workers' can push, as it is: at a trainer it
-meets nobody, and what it would have sent is the push. The server is one who has nothing to add: the
-same compressor reduces an empty gradient there, and finds the pushes at its collectives.
+They let any compressor push whose messages do not depend on those of other workers. At a trainer
+its collectives record the messages, which are the push. At the server the same compressor reduces
+an empty gradient, and its collectives return the messages of all pushes.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from harness.engine.parameter_server.messages import ProtocolError
 
-Call = tuple[Tensor, ...]  # of one collective; flat
+Call = tuple[Tensor, ...]  # flat tensors that a compressor hands to one collective
 TYPES = (
     torch.float32, torch.float16, torch.bfloat16, torch.float64,
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
@@ -24,7 +24,7 @@ COLUMNS = 4  # of a layout: bucket, call in it, type, elements of a tensor
 
 
 class Contribution(NamedTuple):
-    """A gradient: for each bucket what was handed to each collective."""
+    """A compressed gradient: for each bucket the calls of collectives."""
 
     step: int
     density: float
@@ -34,7 +34,7 @@ class Contribution(NamedTuple):
         return [tensor for calls in self.buckets for call in calls for tensor in call]
 
     def layout(self) -> Tensor:
-        """Int64 [tensors x COLUMNS], of `tensors`, without which they cannot be read."""
+        """Return the types and sizes of `tensors`, int64 [tensors x COLUMNS]."""
         rows = [
             (bucket, number, TYPES.index(tensor.dtype), tensor.numel())
             for bucket, calls in enumerate(self.buckets)
@@ -44,21 +44,21 @@ class Contribution(NamedTuple):
         return torch.tensor(rows, dtype=torch.int64).view(-1)
 
     def entries(self, sizes: Sequence[int]) -> int:
-        """Number of the model's entries that are contributed; `sizes` are those of buckets."""
+        """Count the entries of the model in the gradient; buckets have `sizes` entries."""
         pairs = zip(self.buckets, sizes, strict=True)
         return sum(_entries(call, size) for calls, size in pairs for call in calls)
 
 
 def _entries(call: Call, size: int) -> int:
-    """As many as there are positions, or numbers; where there are codes, all of the bucket's."""
+    """Count positions, or else values; codes count as all `size` entries of the bucket."""
     for tensor in call:
         if tensor.dtype in POSITIONS:
             return tensor.numel()
-    return call[0].numel() if all(one.is_floating_point() for one in call) else size
+    return call[0].numel() if all(tensor.is_floating_point() for tensor in call) else size
 
 
 def is_sparse(calls: list[Call]) -> bool:
-    """True if `calls` are values with positions, which need not be taken apart."""
+    """True if `calls` are float32 values with positions, which need no compressor to read."""
     if len(calls) != 1 or len(calls[0]) != 2:
         return False
     values, index = calls[0]
@@ -66,41 +66,41 @@ def is_sparse(calls: list[Call]) -> bool:
 
 
 def read(layout: Tensor, buckets: int, most_bytes: int) -> list[list[list[Tensor]]]:
-    """Room for the tensors of a push, by bucket and call. ProtocolError for what cannot be one."""
-    found: list[list[list[Tensor]]] = [[] for _ in range(buckets)]
+    """Return empty tensors for a push of this layout, by bucket and call.
+
+    Raise ProtocolError unless it has these `buckets`, and at most `most_bytes`.
+    """
+    room: list[list[list[Tensor]]] = [[] for _ in range(buckets)]
     left = most_bytes
     for bucket, number, kind, count in layout.view(-1, COLUMNS).tolist():
         good = 0 <= bucket < buckets and 0 <= kind < len(TYPES) and 0 <= count <= left
-        if not good or number not in (len(found[bucket]) - 1, len(found[bucket])):
+        if not good or number not in (len(room[bucket]) - 1, len(room[bucket])):
             raise ProtocolError(f"a push of a tensor {bucket, number, kind, count} fits no model")
-        if number == len(found[bucket]):
-            found[bucket].append([])
-        found[bucket][number].append(torch.empty(count, dtype=TYPES[kind]))
+        if number == len(room[bucket]):
+            room[bucket].append([])
+        room[bucket][number].append(torch.empty(count, dtype=TYPES[kind]))
         left -= count * TYPES[kind].itemsize
         if left < 0:
             raise ProtocolError(f"a push must have at most {most_bytes} bytes")
-    return found
+    return room
 
 
 def alone(value: float, how: str) -> float:
-    """Agree with nobody: the value itself."""
+    """Return `value`, as a trainer without others agrees on it."""
     return value
 
 
 @dataclass
 class Captured:
-    """In the place of the others at a trainer: keeps what a compressor hands to its collectives.
-
-    `settle` agrees with the other trainers on a value.
-    """
+    """The collectives of a compressor at a trainer, which record its messages."""
 
     rank: int
-    world_size: int  # of those whose pushes are averaged
-    settle: Callable[[float, str], float]
+    world_size: int  # pushes of a round
+    settle: Callable[[float, str], float]  # agrees with the other trainers on a value
     calls: list[Call] = field(default_factory=list, init=False)
 
     def take(self) -> list[Call]:
-        """Return the calls since the last time, and forget them."""
+        """Return and forget the calls since the last `take`."""
         calls, self.calls = self.calls, []
         return calls
 
@@ -124,13 +124,9 @@ class Captured:
 
 @dataclass
 class Reading:
-    """In the place of the others at the server: `pushes` are at the collectives, in their order.
-
-    `of` is how many each trainer took it for that there are, of which some may be missing.
-    """
+    """The collectives of a compressor at the server, which return the calls of `pushes`."""
 
     pushes: Sequence[list[Call]]
-    of: int
     rank: int = 0
     world_size: int = field(init=False)
     _next: int = field(default=0, init=False)
@@ -139,28 +135,28 @@ class Reading:
         self.world_size = len(self.pushes)
 
     def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
-        first, *others = (one for (one,) in self._at((tensor.flatten(),), same=True))
+        first, *others = (part for (part,) in self._calls((tensor.flatten(),), same=True))
         total = first.clone()
         for other in others:
             total.add_(other)
-        share = 1 / self.world_size if op == "mean" else self.of / self.world_size
-        if share != 1:
-            total.mul_(share)
+        if op == "mean" and self.world_size > 1:
+            total.mul_(1 / self.world_size)
         return total.view_as(tensor)
 
     def all_gather(self, *tensors: Tensor, equal: bool = False) -> list[Call]:
-        return self._at(tensors, same=False)
+        return self._calls(tensors, same=False)
 
     def all_to_all(self, *pieces: list[Tensor], equal: bool = False) -> list[Call]:
         raise TypeError("a server is sent one message: a compressor cannot use all_to_all")
 
-    def _at(self, like: Call, same: bool) -> list[Call]:
+    def _calls(self, like: Call, same: bool) -> list[Call]:
+        """Return the next call of every push, of the types of `like`, and if `same` of its size."""
         number, self._next = self._next, self._next + 1
-        found = [calls[number] for calls in self.pushes if number < len(calls)]
-        for call in found:
-            alike = [one.dtype for one in call] == [one.dtype for one in like]
+        calls = [push[number] for push in self.pushes if number < len(push)]
+        for call in calls:
+            alike = [part.dtype for part in call] == [part.dtype for part in like]
             if not alike or (same and call[0].numel() != like[0].numel()):
                 raise ProtocolError("a push has other tensors than its compressor sends")
-        if len(found) < self.world_size:
+        if len(calls) < self.world_size:
             raise ProtocolError("a push has fewer tensors than its compressor sends")
-        return found
+        return calls

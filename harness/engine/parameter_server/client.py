@@ -1,4 +1,4 @@
-"""A trainer's side of a session: pull, push, done; each waits for its answer."""
+"""A trainer's side of a connection to the server: it sends a request and waits for the answer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,92 +12,72 @@ from harness.engine.parameter_server.messages import (
     Ask,
     Finish,
     Hello,
-    Message,
-    ProtocolError,
+    M,
     Pull,
     Push,
     Settle,
     Settled,
-    Wait,
     Weights,
     Welcome,
+    expect,
 )
 from harness.engine.parameter_server.transport import MessageConnection
 
 
 @dataclass
 class Client:
-    """Client of one thread. ConnectionLost when the server is gone, or has closed the session.
-
-    What was pushed without an Ack may have been applied or not: it must not be pushed again.
-    """
+    """One thread's connection. Every method raises ConnectionLost when the server is gone."""
 
     connection: MessageConnection
-    answer: Callable[[Ask], Tensor]  # uint8
+    answer: Callable[[Ask], Tensor]  # uint8 [bytes], to a question of the server
     aside_bytes: tuple[int, int] = (0, 0)  # sent and received for questions, the clock stopped
-    waited: float = 0.0  # for other trainers, on the clock
+    waited: float = 0.0  # seconds for other trainers, on the clock
 
     @property
     def bytes(self) -> tuple[int, int]:
-        """Sent and received so far, without those."""
+        """Bytes sent and received so far, without those for questions."""
         sent, received = self.aside_bytes
         return self.connection.sent_bytes - sent, self.connection.received_bytes - received
 
     def hello(self, rank: int, thread: int, entries: int) -> int:
-        """Introduce this thread, whose model has so many parameters; its rank's first step."""
+        """Introduce this thread, whose model has `entries` parameters; return its first step."""
         self.connection.send(Hello(rank, thread, entries))
-        reply = self._reply()
-        if not isinstance(reply, Welcome):
-            raise ProtocolError(f"rank {rank}, with {entries} parameters, is refused: {reply}")
-        return reply.step
+        return self._reply(Welcome).step
 
     def pull(self, room: Tensor) -> int:
-        """Fill `room`, float32 [n], with the weights; their version."""
+        """Fill `room`, float32 [n], with the weights; return their version."""
         self.connection.send(Pull())
-        reply = self._reply()
-        if not isinstance(reply, Weights):
-            raise ProtocolError(f"expected Weights, got {reply}")
+        version = self._reply(Weights).version
         self.connection.take(room)
-        return reply.version
+        return version
 
     def push(self, push: Push, content: Contribution) -> Ack:
-        """Send a gradient; returns once the next step may begin."""
+        """Send a gradient; return once the next step may begin."""
         self.connection.send(push, content.layout(), *content.tensors())
-        return self._acknowledged()
+        ack = self._reply(Ack)
+        self.waited += ack.waited
+        return ack
 
     def settle(self, value: float, how: str) -> float:
         """Agree with all trainers on the `min` or `mean` of their values."""
         self.connection.send(Settle(value, int(how == "min")))
-        reply = self._reply()
-        if not isinstance(reply, Settled):
-            raise ProtocolError(f"expected Settled, got {reply}")
-        self.waited += reply.waited
-        return reply.value
+        settled = self._reply(Settled)
+        self.waited += settled.waited
+        return settled.value
 
     def done(self) -> None:
-        """Tell that this was the last; returns once all are done."""
+        """Report that no steps are left; return once all trainers are done."""
         self.connection.send(Finish())
-        self._acknowledged()
+        self._reply(Ack)
 
-    def _acknowledged(self) -> Ack:
-        reply = self._reply()
-        if not isinstance(reply, Ack):
-            raise ProtocolError(f"expected Ack, got {reply}")
-        self.waited += reply.waited
-        return reply
-
-    def _reply(self) -> Message:
-        """Wait for the reply; answer the server's questions in between."""
+    def _reply(self, kind: type[M]) -> M:
+        """Answer the server's questions until its reply comes, which must be of `kind`."""
         while True:
             before = self.bytes
             message = self.connection.receive()
-            if isinstance(message, Ask):
-                content = self.answer(message)
-                self.connection.send(Answer(content.numel()), content)
-                now, aside = self.bytes, self.aside_bytes
-                self.aside_bytes = (
-                    aside[0] + now[0] - before[0],
-                    aside[1] + now[1] - before[1],
-                )
-            elif not isinstance(message, Wait):
-                return message
+            if not isinstance(message, Ask):
+                return expect(message, kind)
+            content = self.answer(message)
+            self.connection.send(Answer(content.numel()), content)
+            sent, received = (now - then for now, then in zip(self.bytes, before, strict=True))
+            self.aside_bytes = self.aside_bytes[0] + sent, self.aside_bytes[1] + received

@@ -1,4 +1,4 @@
-"""The exchange of a trainer's thread: weights are pulled before a step, its gradient is pushed."""
+"""The exchange of a trainer's thread: it pulls weights before a step, and pushes its gradient."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,28 +19,28 @@ from harness.records.run_directory import Events, Span
 
 
 class Trainers(NamedTuple):
-    """The trainers of a run."""
+    """The number of trainers of a run, in place of the collectives that an exchange has."""
 
     world_size: int
 
 
 @dataclass
 class Pushing:
-    """A `harness.engine.training.step.Exchanging` by way of a server, which `join` makes known."""
+    """A `harness.engine.training.step.Exchanging` by way of a server, from `join` on."""
 
     gradient: Gradient
     workers: Trainers
     clock: Any  # a harness.clock.RankClock
-    pull_every: int
     rank: int
     thread: int
     events: Events
     charge: Charge | None = None  # None: compression is measured
-    step: int = field(default=0, init=False)  # that is being done
+    client: Client = field(init=False)
+    step: int = field(default=0, init=False)  # number of the present step
     ends: bool = field(default=False, init=False)  # no more steps are to be done
     seen: Observation | None = field(default=None, init=False)  # of the last step
-    bytes: list[int] = field(default_factory=lambda: [0, 0], init=False)  # of steps, since `join`
-    _at: dict[str, float] = field(default_factory=dict, init=False)  # of the step, on the clock
+    bytes: list[int] = field(default_factory=lambda: [0, 0], init=False)  # sent, received by steps
+    _at: dict[str, float] = field(default_factory=dict, init=False)  # times of the present step
     _held: list[BucketBuffers] = field(default_factory=list, init=False)
     _drained: list[str] = field(default_factory=list, init=False)  # parameters, in this step
     _waited: float = field(default=0.0, init=False)  # for other trainers, in this step
@@ -49,24 +49,22 @@ class Pushing:
         self.reduction, self.stateful = self.gradient.reduction, {"drain": self.gradient.drain}
 
     def lay(self, weights: Tensor, laid: Sequence[BucketBuffers] = ()) -> None:
-        """Pull into `weights`, [n]; gradients will be these."""
+        """Pull into `weights`, [n], from now on; gradients will be in `laid`."""
         self.weights, self.entries = weights, weights.numel()
         self.gradient.recall(laid)
 
     def join(self, client: Client) -> int:
-        """Use the new session of `client`; the first step that this rank has not pushed."""
-        self.client, self.bytes, self._since_pull = client, [0, 0], 0  # steps
+        """Use `client` from now on; return the first step that this rank has not pushed."""
+        self.client = client
         self.gradient.captured.settle = client.settle
         return client.hello(self.rank, self.thread, self.entries)
 
     def pull(self, begin: float) -> float:
-        """Pull the weights of a step, where they are due; returns when they are there."""
+        """Pull the weights of a step that begins at `begin`; return the time of their arrival."""
         client, self._at = self.client, {"begin": begin}
         self._before, self._waited_before = client.bytes, client.waited
         self.reduction.open(self.seen)
-        if self._since_pull % self.pull_every == 0:
-            self._version = client.pull(self.weights)
-        self._since_pull += 1
+        self._version = client.pull(self.weights)
         return self._mark("pulled")
 
     def begin(self, release: Release | None) -> None:
@@ -82,18 +80,18 @@ class Pushing:
     def submit(
         self, laid: BucketBuffers, last: bool = False, pattern: Tensor | None = None
     ) -> BucketHandle:
-        """One bucket; the `last` pushes all. ConnectionLost: it may have been applied or not.
+        """Hold back a bucket; the `last` pushes all.
 
-        What is left in its buffer is of no use: the mean is in the weights that are pulled next.
+        Its buffer is of no use afterwards: the mean is in the weights that are pulled next.
         """
         if pattern is not None:
             laid.buffer.copy_(pattern)
         self._held.append(laid)
         if last:
             self._hold_back()
-            found = self._compressed()
+            compressed = self._compressed()
             self._mark("compressed")
-            self._push(found)
+            self._push(compressed)
             self._mark("end")
         return BucketHandle()
 
@@ -115,8 +113,8 @@ class Pushing:
         self.clock.sleep_until(self.clock.now() + took_s)
         return self.gradient.compress(self.step, self._held)
 
-    def _push(self, found: Compressed) -> None:
-        content, norm = found.push, self.gradient.residual_norm()
+    def _push(self, compressed: Compressed) -> None:
+        content, norm = compressed.push, self.gradient.residual_norm()
         self._pushed = content.entries([laid.buffer.numel() for laid in self._held])
         push = Push(
             step=content.step,
@@ -125,14 +123,14 @@ class Pushing:
             density=content.density,
             entries=self._pushed,
             residual_norm=norm,
-            drains=len(found.drained),
+            drains=len(compressed.drained),
         )
         self.ends = bool(self.client.push(push, content).ends)
-        self._drained = found.drained
+        self._drained = compressed.drained
         self._waited = self.client.waited - self._waited_before
 
     def finish(self) -> Exchanged:
-        """As an exchange that begins when backward has ended, and of which a pull is a part."""
+        """Return what the step exchanged; the pull is a part of its communication."""
         begin, pulled, backward, computed, compressed, end = self._at.values()
         sent, received = (a - b for a, b in zip(self.client.bytes, self._before, strict=True))
         self.bytes = [self.bytes[0] + sent, self.bytes[1] + received]
@@ -158,16 +156,18 @@ class Pushing:
         waited_s, self._waited = self._waited / self.clock.dilation, 0.0
         self.seen = replace(seen, comm_s=max(0.0, seen.comm_s - waited_s))
         for name in self._drained:
-            told = {"rank": self.rank, "step": seen.step, "parameter": name}
-            self.events.append("drain", seen.time_s, **told)
+            self.events.append("drain", seen.time_s, rank=self.rank, step=seen.step, parameter=name)
         self._drained = []
 
     def spans(self) -> list[Span]:
         """Spans of the last step."""
         kinds = ("communicate", "forward", "backward", "compress", "communicate")
         spans = zip(kinds, pairwise(self._at.values()), strict=True)
-        of = self.step, self.rank
-        return [Span(*of, kind, -1, *span) for kind, span in spans if span[1] > span[0]]
+        return [
+            Span(self.step, self.rank, kind, -1, begin, end)
+            for kind, (begin, end) in spans
+            if end > begin
+        ]
 
     def close(self) -> None:
         return None

@@ -1,19 +1,19 @@
-"""What a trainer's thread and the server say to each other: a kind and numbers, 64 bytes each.
+"""Messages between a trainer's thread and the server: a kind and numbers, 64 bytes each.
 
-A thread speaks first and then waits for its answer, which may be preceded by any number of Wait
-and Ask. What follows a message, as tensors, is said with it.
+The thread sends a message and waits for its answer. Before the answer the server may send any
+number of Ask. Tensors that belong to a message follow it.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-NUMBERS = 8  # float64, of a message: its kind first
+NUMBERS = 8  # float64 numbers of a message, its kind included
 
 
 class Hello(NamedTuple):
-    """A thread's first: who it is, and the parameters of the model that it has."""
+    """First message of a thread: who it is, and the number of parameters of its model."""
 
     rank: int
     thread: int
@@ -27,7 +27,7 @@ class Welcome(NamedTuple):
 
 
 class Pull(NamedTuple):
-    """Asks for the weights."""
+    """Request for the weights."""
 
 
 class Weights(NamedTuple):
@@ -39,54 +39,45 @@ class Weights(NamedTuple):
 class Push(NamedTuple):
     """A gradient of `step`, of weights of `version`, compressed at `density`.
 
-    A layout of so many tensors follows, and these (harness.engine.parameter_server.captured).
+    A layout of `tensors` rows and these tensors follow (parameter_server.captured).
     """
 
     step: int
     version: int
     tensors: int
     density: float
-    entries: int  # of the model's, that it says something of
+    entries: int  # number of the model's entries that it contributes to
     residual_norm: float
     drains: int
 
 
 class Ack(NamedTuple):
-    """Answer to Push, once the thread may go on, and to Finish, once the run is over."""
+    """Answer to Push once the thread may go on, and to Finish once the run is over."""
 
-    version: int  # that the push has made
-    accepted: int  # 0: it was refused
     ends: int  # 1: the run ends here, do no further step
-    waited: float  # for other trainers, on the clock
+    waited: float  # seconds that the answer was held back, on the clock
 
 
 class Settle(NamedTuple):
-    """Asks what all trainers make of a value of each: the smallest, or the mean."""
+    """Request for the smallest, or the mean, of the values of all trainers."""
 
     value: float
     is_min: int  # 1: the smallest; 0: the mean
 
 
 class Settled(NamedTuple):
-    """Answer to Settle, once all have asked."""
+    """Answer to Settle, once all trainers have asked."""
 
     value: float
-    waited: float  # for other trainers, on the clock
+    waited: float  # seconds that the answer was held back, on the clock
 
 
 class Finish(NamedTuple):
     """This thread has no more steps to do."""
 
 
-class Wait(NamedTuple):
-    """The answer comes later: the server is alive."""
-
-
 class Ask(NamedTuple):
-    """Asks for the buffers of the thread's model, or that its rank writes its part of a checkpoint.
-
-    Only of a thread that waits.
-    """
+    """Request to a waiting thread: the buffers of its model, or its part of a checkpoint."""
 
     what: int  # BUFFERS | SAVE
     step: int
@@ -98,38 +89,37 @@ class Answer(NamedTuple):
     nbytes: int
 
 
-class Refusal(NamedTuple):
-    """Answer to Hello or Push that cannot be read; the session is over."""
-
-    entries: int  # that the server's model has
-
-
-Message = (
-    Hello | Welcome | Pull | Weights | Push | Ack | Settle | Settled | Finish | Wait | Ask | Answer
-    | Refusal
-)  # fmt: skip
+Message = Hello | Welcome | Pull | Weights | Push | Ack | Settle | Settled | Finish | Ask | Answer
 KINDS: tuple[Any, ...] = Message.__args__
 BUFFERS, SAVE = 0, 1
+M = TypeVar("M", bound=Message)
 
 
 class ProtocolError(RuntimeError):
-    """The other end said what it may not say here."""
+    """The other end sent something that it may not send here."""
 
 
 def encoded(message: Message) -> Tensor:
-    """Float64 [NUMBERS]; whole numbers below 2^53 are exact."""
+    """Encode `message` as float64 [NUMBERS]; whole numbers below 2^53 are exact."""
     numbers = [KINDS.index(type(message)), *message]
     return torch.tensor(numbers + [0.0] * (NUMBERS - len(numbers)), dtype=torch.float64)
 
 
 def decoded(numbers: Tensor) -> Message:
-    """ProtocolError for what is no message."""
+    """Decode float64 [NUMBERS]. Raise ProtocolError for numbers that are no message."""
     kind, *fields = numbers.tolist()
     if kind not in range(len(KINDS)):
         raise ProtocolError(f"a message must be of a kind in [0, {len(KINDS)}), got {kind}")
     names = KINDS[int(kind)].__annotations__
     try:
-        typed = [of(field) for of, field in zip(names.values(), fields, strict=False)]
+        typed = [type_(value) for type_, value in zip(names.values(), fields, strict=False)]
     except (ValueError, OverflowError) as error:
         raise ProtocolError(f"{KINDS[int(kind)].__name__} with {fields}: {error}") from error
     return KINDS[int(kind)](*typed)
+
+
+def expect(message: Message, kind: type[M]) -> M:
+    """Return `message`. Raise ProtocolError unless it is of `kind`."""
+    if not isinstance(message, kind):
+        raise ProtocolError(f"expected {kind.__name__}, got {message}")
+    return message

@@ -1,206 +1,215 @@
-"""What a server does with pushes: none is applied twice, none that is at fault; all are counted."""
+"""The state of a server: it applies pushes in order, and holds back threads that must wait."""
 
-import threading
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
 from harness.clock import Clock
 from harness.config.server import Server
 from harness.engine.parameter_server.captured import Contribution
-from harness.engine.parameter_server.gate import Gate
 from harness.engine.parameter_server.messages import ProtocolError, Push, Settle
 from harness.engine.parameter_server.server_model import ServerModel
-from harness.records.run_directory import Events, Pushed, Table
+from harness.engine.parameter_server.transport import Condition, MessageConnection
+from harness.records.run_directory import Pushed, Table
 
-May = Callable[[], bool]
 
+@dataclass(eq=False, kw_only=True)
+class TrainerThread:
+    """A trainer's thread, as the server knows it; `rank` and `thread` are -1 before its Hello."""
 
-class Pusher(Hashable, Protocol):
-    """A session, as far as the store knows it."""
-
-    rank: int
-    thread: int
-
-    def bytes_since_push(self) -> tuple[int, int]:
-        """Bytes received and sent since the last call."""
-        ...
+    connection: MessageConnection
+    rank: int = -1
+    thread: int = -1
+    done: int = field(default=0, init=False)  # steps that it has pushed in this run
+    waits: bool = field(default=False, init=False)
+    finished: bool = field(default=False, init=False)  # it has no more steps to do
+    counted: tuple[int, int] = field(default=(0, 0), init=False)  # bytes, at its last push
 
 
 class Pending(NamedTuple):
-    """A push that waits for those of the other trainers."""
+    """A push of a round whose other pushes have not come yet."""
 
-    session: Pusher
+    thread: TrainerThread
     push: Push
-    content: Contribution | None  # None: it was refused
+    content: Contribution
     lock_wait_s: float
 
 
 @dataclass
-class Settling:
-    """Vote on a value that all trainers share, by rank until all have voted."""
+class Vote:
+    """A value that all trainers agree on; None until every rank has proposed one."""
 
-    values: dict[int, float] = field(default_factory=dict)
+    proposals: dict[int, float] = field(default_factory=dict)
     value: float | None = None
 
 
 @dataclass
 class ParameterStore:
-    """The weights, and what sessions may do with them. `weights.lock` is of everything below it."""
+    """The weights and the progress of every trainer thread.
 
-    weights: ServerModel
-    gate: Gate
+    The lock of `changed` guards all of it. A thread may be at most `layout.staleness_bound` steps
+    ahead of the slowest that has steps left (stale synchronous parallel; Ho et al., 2013).
+    """
+
+    model: ServerModel
     layout: Server
     workers: int
-    steps: int  # of each
+    steps: int  # of each worker
     clock: Clock
     table: Table
-    events: Events
-    ends: bool = False  # no more steps are to be done
-    is_due: Callable[[int], bool] = field(init=False)  # to rest, after so many rounds
-    refused: Counter[str] = field(default_factory=Counter, init=False)
+    changed: Condition
+    is_due: Callable[[int], bool] = field(init=False)  # to evaluate or save after so many rounds
+    threads: list[TrainerThread] = field(default_factory=list, init=False)
+    ends: bool = field(default=False, init=False)  # no more steps are to be done
+    quiet_at: float = field(default=0.0, init=False)  # when the last thread began to wait
+    failure: BaseException | None = field(default=None, init=False)
     staleness: Counter[int] = field(default_factory=Counter, init=False)
     drains: int = field(default=0, init=False)
-    _settling: Settling = field(default_factory=Settling, init=False)
-    _pending: dict[int, Pending] = field(default_factory=dict, init=False)  # by rank
-    _places: set[tuple[int, int]] = field(default_factory=set, init=False)  # rank, thread
+    _round: dict[int, Pending] = field(default_factory=dict, init=False)  # by rank
+    _vote: Vote = field(default_factory=Vote, init=False)
+    _stopping: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        self.applied = torch.zeros(self.workers, self.steps, dtype=torch.bool)
-        self._joining = threading.Lock()
+        self.pushed = torch.zeros(self.workers, dtype=torch.int64)  # steps, by rank
 
     def rounds(self) -> int:
-        """Number of rounds done, each of one push per trainer."""
-        return self.weights.version // (1 if self.layout.is_sync else self.workers)
+        """Return the number of rounds done, each of one push per trainer."""
+        return self.model.version // (1 if self.layout.is_sync else self.workers)
 
-    def first_step(self, rank: int) -> int:
-        """The one after the last that this rank has pushed."""
-        with self.weights.lock:
-            done = self.applied[rank].nonzero()
-            return int(done[-1]) + 1 if len(done) else 0
+    def push(self, thread: TrainerThread, push: Push, content: Contribution) -> None:
+        """Apply a push, alone or with its round; return once `thread` may do its next step.
 
-    def joined(self, session: Pusher) -> None:
-        place = session.rank, session.thread
-        self.events.append(
-            "session_opened", self.clock.time_s(), rank=session.rank, thread=session.thread
-        )
-        with self._joining:
-            before = len(self._places)
-            self._places.add(place)
-            if before < len(self._places) == self.workers * self.layout.threads:
-                self.clock.call_ready()
-
-    def settle(self, session: Pusher, asked: Settle) -> Settling:
-        """Settling that gets its value once every trainer has asked."""
-        with self.weights.lock:
-            settling = self._settling
-            settling.values[session.rank] = asked.value
-            if len(settling.values) == self.workers:
-                self._settling, values = Settling(), settling.values.values()
-                settling.value = min(values) if asked.is_min else sum(values) / len(values)
-        self.gate.wake()
-        return settling
-
-    def take_in(self, session: Pusher, push: Push, content: Contribution) -> tuple[bool, May]:
-        """Apply a push, or refuse it; and what must be true before its thread goes on."""
-        fault = self.weights.fault(content)  # other pushes are applied meanwhile
+        Raise ProtocolError for a push that no trainer sends.
+        """
+        fault = self.model.fault(content)  # outside of the lock: other pushes are applied meanwhile
+        if not 0 <= push.step < self.steps or not 0 <= push.version <= self.model.version:
+            fault = f"version {push.version} is not one of its weights"
+        if fault:
+            raise ProtocolError(f"the push of step {push.step} cannot be applied: {fault}")
         asked = self.clock.now()
-        with self.weights.lock:
-            waited_s = self.clock.now() - asked
-            fault = fault or self._misplaced(session, push)
-            if fault:
-                self.refuse(session, push, fault)
-            pending = Pending(session, push, None if fault else content, waited_s)
-            if not self.layout.is_sync:
-                return self._apply([pending]), lambda: True
-            self._pending[session.rank] = pending
-            version = self.weights.version
-            if len(self._pending) == self.workers:
-                self._apply([self._pending[rank] for rank in range(self.workers)])
-                self._pending.clear()
-        return not fault, lambda: self.weights.version > version or self.ends
+        with self.changed:
+            lock_wait_s = (self.clock.now() - asked) / self.clock.dilation
+            self._round[thread.rank] = Pending(thread, push, content, lock_wait_s)
+            version = self.model.version
+            if len(self._round) == (self.workers if self.layout.is_sync else 1):
+                self._apply([self._round[rank] for rank in sorted(self._round)])
+                self._round.clear()
+            self._wait(thread, lambda: self._may_go_on(thread, version))
 
-    def refuse(self, session: Pusher, push: Push, reason: str) -> None:
-        self.refused[reason] += 1
-        who = {"rank": session.rank, "thread": session.thread, "step": push.step}
-        self.events.append("push_refused", self.clock.time_s(), reason=reason, **who)
+    def settle(self, thread: TrainerThread, settle: Settle) -> float:
+        """Return the smallest or mean proposal, once every trainer has proposed one."""
+        with self.changed:
+            vote = self._vote
+            vote.proposals[thread.rank] = settle.value
+            if len(vote.proposals) == self.workers:
+                self._vote, values = Vote(), vote.proposals.values()
+                vote.value = min(values) if settle.is_min else sum(values) / len(values)
+                self.changed.notify_all()
+            self.changed.wait_for(lambda: vote.value is not None)
+            assert vote.value is not None
+            return vote.value
 
-    def told(self) -> dict[str, Any]:
-        """Counts, for the record of the run."""
+    def finish(self, thread: TrainerThread) -> None:
+        """Note that `thread` has no more steps; return once the run ends."""
+        with self.changed:
+            thread.finished = True
+            self._wait(thread, lambda: self.ends)
+
+    def wait_until_quiet(self) -> bool:
+        """Wait until all threads wait for an evaluation, a checkpoint or the end.
+
+        Return True if no thread has steps left. Raise the failure of a thread at once.
+        """
+
+        def is_quiet() -> bool:
+            due = self._stopping or all(thread.finished for thread in self.threads)
+            return due and all(thread.waits for thread in self.threads)
+
+        with self.changed:
+            self.changed.wait_for(lambda: self.failure is not None or is_quiet())
+            if self.failure is not None:
+                raise self.failure
+            return all(thread.finished for thread in self.threads)
+
+    def go_on(self, ends: bool) -> None:
+        """Release all threads; with `ends` they do no further step."""
+        with self.changed:
+            self.ends, self._stopping = ends, False
+            self.changed.notify_all()
+
+    def fail(self, failure: BaseException) -> None:
+        """End the run with the failure of a thread."""
+        with self.changed:
+            self.failure = self.failure or failure
+            self.changed.notify_all()
+
+    def counts(self) -> dict[str, Any]:
+        """Return the counts of all pushes, for the record of the run."""
         pushes = sum(self.staleness.values())
-        stale = sum(value * count for value, count in self.staleness.items())
+        total = sum(value * count for value, count in self.staleness.items())
         return {
             "applied": pushes,
-            "refused": dict(self.refused),
-            "missing": self.workers * self.steps - int(self.applied.sum()),
-            "version": self.weights.version,
-            "staleness_mean": stale / pushes if pushes else None,
+            "version": self.model.version,
+            "staleness_mean": total / pushes if pushes else None,
             "staleness_max": max(self.staleness, default=None),
             "drains": self.drains,
         }
 
-    def _misplaced(self, session: Pusher, push: Push) -> str | None:
-        if not 0 <= push.step < self.steps or not 0 <= push.version <= self.weights.version:
-            return "step"
-        return "twice" if self.applied[session.rank, push.step] else None
-
-    def _apply(self, pushes: list[Pending]) -> bool:
-        """One update by those that were not refused; everybody is told, and stopped if it is due.
-
-        A round whose pushes were all refused is an update by nothing. Whether there was another.
-        """
-        good = [each for each in pushes if each.content is not None]
-        before = self.weights.version
-        if good and not self._applied(good):
-            good, pushes = [], [each._replace(content=None) for each in pushes]
-        if not good and self.layout.is_sync:
-            self.weights.version += 1
-        for each in pushes:
-            ahead = self.gate.advance(each.session).ahead
-            if each.content is not None:
-                self._record(each, before, ahead)
-        if self.is_due(self.rounds()):
-            self.gate.stop()
-        self.gate.wake()
-        return bool(good)
-
-    def _applied(self, good: list[Pending]) -> bool:
-        """Apply the contributions; False if one is malformed, which is refused."""
-        try:
-            self.weights.apply([each.content for each in good if each.content])
-        except (ProtocolError, IndexError, ValueError, RuntimeError) as error:
-            if self.layout.is_sync:  # whose trainers cannot go on without
-                raise
-            for each in good:
-                self.refuse(each.session, each.push, f"unreadable: {error}")
+    def _may_go_on(self, thread: TrainerThread, version: int) -> bool:
+        """True if `thread`, which pushed onto `version`, may do its next step."""
+        if self._stopping:
             return False
-        return True
+        bound = self.layout.staleness_bound
+        near = bound is None or thread.done - self._slowest() <= bound
+        return self.ends or (near and self.model.version > version)
 
-    def _record(self, one: Pending, version: int, ahead: int) -> None:
-        session, push = one.session, one.push
-        self.applied[session.rank, push.step] = True
+    def _wait(self, thread: TrainerThread, until: Callable[[], bool]) -> None:
+        thread.waits, self.quiet_at = True, self.clock.now()
+        self.changed.notify_all()
+        self.changed.wait_for(until)
+        thread.waits = False
+
+    def _slowest(self) -> int:
+        """Return the number of steps of the slowest thread that has steps left."""
+        counts = [thread.done for thread in self.threads if not thread.finished]
+        return min(counts, default=max(thread.done for thread in self.threads))
+
+    def _apply(self, pushes: list[Pending]) -> None:
+        """Make one update of `pushes`, record each, and stop all threads if a stop is due."""
+        before = self.model.version
+        self.model.apply([pending.content for pending in pushes])
+        for pending in pushes:
+            self._record(pending, before)
+        self._stopping = self._stopping or self.is_due(self.rounds())
+
+    def _record(self, pending: Pending, version: int) -> None:
+        thread, push, _, lock_wait_s = pending
+        ahead = thread.done - self._slowest()
+        thread.done += 1
+        self.pushed[thread.rank] += 1
         staleness = version - push.version
         self.staleness[staleness] += 1
         self.drains += push.drains
-        up, down = session.bytes_since_push()
+        up, down = thread.counted
+        thread.counted = thread.connection.received_bytes, thread.connection.sent_bytes
         row = Pushed(
             time_s=self.clock.time_s() or 0.0,
-            rank=session.rank,
-            thread=session.thread,
+            rank=thread.rank,
+            thread=thread.thread,
             step=push.step,
             pulled_version=push.version,
             version=version,
             staleness=staleness,
             ahead=ahead,
             entries=push.entries,
-            achieved_density=push.entries / self.weights.vector.numel(),
+            achieved_density=push.entries / self.model.vector.numel(),
             residual_norm=push.residual_norm,
             drains=push.drains,
-            sent_bytes=up,
-            received_bytes=down,
-            lock_wait_s=one.lock_wait_s / self.clock.dilation,
+            sent_bytes=thread.counted[0] - up,
+            received_bytes=thread.counted[1] - down,
+            lock_wait_s=lock_wait_s,
         )
         self.table.append(row)

@@ -1,4 +1,4 @@
-"""What the processes of a run with a parameter server execute: one server, and the trainers."""
+"""The programs of the processes of a run with a parameter server: the server, and trainers."""
 
 import os
 from typing import Any
@@ -16,7 +16,7 @@ from harness.records.run_directory import Events
 
 
 def serve(run: Run, process: Process) -> None:
-    """Be the server; never returns normally after a failure."""
+    """Run the server; report a failure and exit the process."""
     log_to(process.run_dir / "logs" / "server.log")
     events = Events(process.run_dir)
     try:
@@ -32,33 +32,32 @@ def _serve(run: Run, process: Process, events: Events) -> None:
     server_loop = server_loop_of(run, context_of(run, process, rank))
     events.append("rank_ready", rank=rank, pid=os.getpid())
     server_loop.run()
-    events.append("server_finished", process.clock.time_s(), **server_loop.store.told())
+    events.append("server_finished", process.clock.time_s(), **server_loop.store.counts())
     finished(events, process.clock, rank, server_loop)
 
 
-def train(run: Run, process: Process, rank: int, again: bool) -> None:
-    """Be trainer `rank`; `again`: in the place of one that has died."""
+def train(run: Run, process: Process, rank: int) -> None:
+    """Run trainer `rank`; report a failure and exit the process."""
     log_to(process.run_dir / "logs" / f"rank{rank}.log")
     events = Events(process.run_dir)
     try:
-        _train(run, process, rank, again, events)
+        _train(run, process, rank, events)
     except BaseException as error:
         _give_up(events, run, rank, error)
 
 
-def _train(run: Run, process: Process, rank: int, again: bool, events: Events) -> None:
+def _train(run: Run, process: Process, rank: int, events: Events) -> None:
     threads = run.workers * run.server.threads
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // threads))
     torch.manual_seed(run.seed)
-    context = context_of(run, process, rank)
-    trainer = build_loop(run, context._replace(begin=None) if again else context)
+    trainer = build_loop(run, context_of(run, process, rank))
     events.append("rank_ready", rank=rank, pid=os.getpid())
     trainer.run()
     finished(events, process.clock, rank, trainer)
 
 
 def context_of(run: Run, process: Process, rank: int) -> RankContext:
-    """The context of a trainer's process, or of the server's."""
+    """Return the context of a trainer's process, or of the server's."""
     nobody: Any = None
     return RankContext(
         run_dir=process.run_dir,

@@ -1,4 +1,4 @@
-"""The model of a server, which trainers' gradients train; and the replicas that trainers have."""
+"""The gradients of a server, which trainers push; and the replica of the model at a trainer."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +10,7 @@ from harness.engine.training.replica import Gathered
 
 
 class PulledReplica(Gathered):
-    """A trainer's: its weights are pulled, and it is the server that updates them."""
+    """A trainer's replica of the model, whose weights are pulled; the server updates them."""
 
     def __post_init__(self) -> None:
         self.buckets = FlatParameters(self.model, self.bucket_mb)
@@ -22,14 +22,15 @@ class PulledReplica(Gathered):
 
 @dataclass(kw_only=True)
 class ServerGradients(Trained):
-    """The server's: it has no batches, and statistics of them are those of a trainer."""
+    """The server's gradients, without batches; batch statistics come from a trainer."""
 
     server_loop: ServerLoop = field(init=False)
-    _evaluated: int = field(default=0, init=False)  # version
+    _evaluated: int = field(default=0, init=False)  # version of the weights
 
     def evaluate(self) -> dict[str, float]:
-        """On the whole test set; nothing where that was done before."""
-        if self._evaluated == (version := self.server_loop.store.weights.version):
+        """Return metrics of the whole test set; none if these weights were evaluated before."""
+        version = self.server_loop.store.model.version
+        if self._evaluated == version:
             return {}
         self._evaluated = version
         if any(True for _ in self.model.buffers()):
@@ -38,11 +39,10 @@ class ServerGradients(Trained):
 
     def own(self) -> dict[str, Any]:
         store = self.server_loop.store
-        return super().own() | {"version": store.weights.version, "applied": store.applied}
+        return super().own() | {"version": store.model.version, "pushed": store.pushed}
 
     def load_state_dict(self, shared: dict[str, Any], own: dict[str, Any]) -> None:
         super().load_state_dict(shared, own)
-        store, applied = self.server_loop.store, own["applied"]
-        store.weights.version = self._evaluated = own["version"]
-        steps = min(applied.shape[1], store.steps)
-        store.applied[:, :steps] = applied[:, :steps]
+        store = self.server_loop.store
+        store.model.version = self._evaluated = own["version"]
+        store.pushed.copy_(own["pushed"])

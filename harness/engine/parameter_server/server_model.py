@@ -1,8 +1,7 @@
 """The model that a server holds: what may be applied to it, and how."""
 
-import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
@@ -17,19 +16,16 @@ from harness.workloads.buckets import BucketMb
 
 @dataclass
 class ServerModel:
-    """`model`, whose parameters lie in one vector, and what it is updated by.
+    """A model whose parameters lie in one vector, and its optimizer step.
 
-    Whoever changes them holds `lock`; who reads without it may see half a change. `compressor`
-    takes pushes apart, of which each round has `of`.
+    `compressor` decompresses pushes. A pull during an update may see half of it.
     """
 
     model: nn.Module
-    update: Callable[[int], None]  # a step of the optimizer with the gradients, by version
+    update: Callable[[int], None]  # one optimizer step with the gradients, given the version
     compressor: Compressor
     bucket_mb: BucketMb = None
-    of: int = 1
     version: int = 0  # updates
-    lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def __post_init__(self) -> None:
         self.flat = FlatParameters(self.model, self.bucket_mb)
@@ -40,19 +36,19 @@ class ServerModel:
         return self.flat.weights
 
     def fault(self, push: Contribution) -> str | None:
-        """Say why `push` must not be applied; None if it may, for all that can be seen."""
-        if not all(bool(each.isfinite().all()) for each in push.tensors()):
-            return "not_finite"
+        """Return why `push` must not be applied; None if its values and positions are good."""
+        if not all(bool(tensor.isfinite().all()) for tensor in push.tensors()):
+            return "a value is not finite"
         for part, calls in zip(self.flat.buckets, push.buckets, strict=True):
             if is_sparse(calls) and not _fits(calls[0], part.buffer.numel()):
-                return "index"
+                return "its positions are not distinct ones of the model"
         return None
 
     def apply(self, pushes: Sequence[Contribution]) -> None:
-        """One optimizer step with the mean of `pushes`, in their order.
+        """Make one optimizer step with the mean of `pushes`, in their order.
 
-        ProtocolError, IndexError, RuntimeError: one is not what its compressor makes, and nothing
-        has changed.
+        Raise ProtocolError, IndexError or RuntimeError for a push that its compressor does not
+        make; nothing has changed then.
         """
         for index, part in enumerate(self.flat.buckets):
             self._mean(index, part, pushes)
@@ -61,7 +57,7 @@ class ServerModel:
         self.version += 1
 
     def _mean(self, index: int, part: BucketBuffers, pushes: Sequence[Contribution]) -> None:
-        """Into `part.buffer`."""
+        """Put the mean of one bucket of `pushes` into `part.buffer`."""
         calls = [push.buckets[index] for push in pushes]
         if all(map(is_sparse, calls)):
             _average_(part.buffer, [call for (call,) in calls])
@@ -69,8 +65,7 @@ class ServerModel:
         grad, step = part.buffer.zero_(), pushes[0].step
         shapes = [gradient.shape for gradient in part.gradients]
         bucket = Bucket(index, step, part.names, shapes, Buffers(grad), part.parameters)
-        reading = Reading(calls, self.of)
-        reduced = self.compressor.reduce(bucket, pushes[0].density, reading)
+        reduced = self.compressor.reduce(bucket, pushes[0].density, Reading(calls))
         check_reduced(self.compressor, reduced, part.buffer.numel(), grad.device)
         if reduced.mean.data_ptr() != grad.data_ptr():
             grad.copy_(reduced.mean)
@@ -83,7 +78,7 @@ def _fits(call: Call, n: int) -> bool:
         return False
     if not len(index):
         return True
-    least, most = (int(each) for each in index.aminmax())  # all: differences may overflow
+    least, most = (int(end) for end in index.aminmax())  # of all, as differences may overflow
     ordered = index if bool((index.diff() > 0).all()) else index.sort().values
     return 0 <= least and most < n and bool((ordered.diff() > 0).all())
 

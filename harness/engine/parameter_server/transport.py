@@ -1,6 +1,6 @@
-"""How the processes of a run with a parameter server reach each other, and what their threads are.
+"""Connections and threads of a run with a parameter server, whose processes exchange packets.
 
-`harness.virtual.crew` has the same of virtual time.
+`harness.virtual.crew` has the same for virtual time.
 """
 
 import queue
@@ -15,8 +15,6 @@ import torch
 from torch import Tensor
 
 from harness.engine.parameter_server.connection import Listening, TcpConnection, join
-from harness.engine.parameter_server.dead_ranks import DeadRanks
-from harness.engine.parameter_server.gate import Condition
 from harness.engine.parameter_server.messages import Message
 
 PORT = 29501  # inside the server's namespace
@@ -28,9 +26,6 @@ class MessageConnection(Protocol):
     sent_bytes: int
     received_bytes: int
 
-    @property
-    def confirmed_bytes(self) -> int: ...
-
     def send(self, message: Message, *tensors: Tensor) -> None: ...
 
     def receive(self) -> Message: ...
@@ -40,73 +35,67 @@ class MessageConnection(Protocol):
     def close(self) -> None: ...
 
 
+class Condition(Protocol):
+    """The interface of threading.Condition that a server uses."""
+
+    def __enter__(self) -> bool: ...
+
+    def __exit__(self, *error: Any) -> bool | None: ...
+
+    def wait_for(self, predicate: Callable[[], bool]) -> bool: ...
+
+    def notify_all(self) -> None: ...
+
+
 class Door(Protocol):
-    """Entrance of a server, where sessions join."""
+    """The place where a server accepts trainers."""
 
-    def joined(self) -> Sequence[MessageConnection]:
-        """Connections made since the last call."""
-        ...
-
-    def has_come(self) -> bool:
-        """True if somebody is known to wait to be let in."""
-        ...
+    def accept(self) -> MessageConnection: ...
 
 
-class Ending(Protocol):
-    """A thread."""
+class Joinable(Protocol):
+    """A thread that a caller can wait for."""
 
-    def join(self, timeout: float) -> None: ...
+    def join(self) -> None: ...
 
 
 class Transport(Protocol):
-    """Connections between a server and its trainers, and their threads."""
-
-    timeout_s: float  # real, of silence in a session
-
-    def is_lost(self, rank: int) -> bool:
-        """True if a trainer's process will not come back."""
-        ...
+    """Connections between a server and its trainers, and the threads of either."""
 
     def door(self) -> Door: ...
 
     def join(self, reach_s: float) -> MessageConnection:
-        """A new session with the server within `reach_s`. ConnectionLost: it is not there."""
+        """Connect to the server within `reach_s`. Raise ConnectionLost if it is not there."""
         ...
 
-    def condition(self) -> Condition:
-        """Build a condition for this process's threads."""
-        ...
+    def condition(self) -> Condition: ...
 
-    def begin(self, work: Callable[[], None]) -> Ending:
-        """A thread that serves others."""
+    def begin(self, work: Callable[[], None]) -> Joinable:
+        """Start a thread that serves a trainer."""
         ...
 
     def together(self, works: Sequence[Callable[[], None]]) -> None:
-        """Do all of `works`, each on a thread; raises the first failure as soon as it is there."""
+        """Do all of `works`, each on a thread, and raise the first failure at once."""
         ...
 
 
 @dataclass
 class Process:
-    """A `Transport` over packets."""
+    """The `Transport` of a process, over packets."""
 
     run_dir: Path
     address: str  # of the server
     clock: Any
-    timeout_s: float
-    dead_ranks: DeadRanks
-    port: int = PORT  # where the server listens
-
-    def is_lost(self, rank: int) -> bool:
-        return rank in self.dead_ranks
+    timeout_s: float  # real seconds that the server waits for a silent trainer
+    port: int = PORT
 
     def door(self) -> Listening:
         return Listening(self.address, self.port, self.timeout_s)
 
     def join(self, reach_s: float) -> TcpConnection:
-        return join(self.address, self.port, self.timeout_s, reach_s)
+        return join(self.address, self.port, reach_s)
 
-    def condition(self) -> threading.Condition:
+    def condition(self) -> Any:
         return threading.Condition()
 
     def begin(self, work: Callable[[], None]) -> threading.Thread:
@@ -115,19 +104,18 @@ class Process:
         return thread
 
     def together(self, works: Sequence[Callable[[], None]]) -> None:
-        cores, ended = torch.get_num_threads(), queue.Queue[BaseException | None]()
+        cores, endings = torch.get_num_threads(), queue.Queue[BaseException | None]()
 
-        def kept(work: Callable[[], None]) -> None:
+        def caught(work: Callable[[], None]) -> None:
             try:
-                torch.set_num_threads(cores)  # a thread has a number of its own, which rounds
+                torch.set_num_threads(cores)  # of each thread by itself; it decides the rounding
                 work()
-                ended.put(None)
+                endings.put(None)
             except BaseException as error:
-                ended.put(error)
+                endings.put(error)
 
-        threads = [self.begin(partial(kept, work)) for work in works]
-        for _ in threads:
-            if (failure := ended.get()) is not None:
+        for work in works:
+            self.begin(partial(caught, work))
+        for _ in works:
+            if (failure := endings.get()) is not None:
                 raise failure
-        for thread in threads:
-            thread.join()

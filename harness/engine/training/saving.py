@@ -30,7 +30,6 @@ SEEN = get_type_hints(Observation)
 OWN = {  # kinds of what is empty before the first step, by name
     "carried": dict[int, tuple[Tensor, ...]],
     "sent": dict[str, Tensor],
-    "applied": Tensor,
     "random_cuda": Tensor | None,
     "outer": {
         "seen": SEEN,
@@ -103,8 +102,8 @@ def _compared(
     }
     optimizer = _optimizer_state((shared | own)["optimizer"], gradients.optimizer)
     rest = {name: own[name] for name in fresh if name != "optimizer"}
-    open_ended = ("applied", "random_cuda")  # of as many steps, and devices, as there were
-    plain = {name: value for name, value in fresh.items() if name not in (*open_ended, "optimizer")}
+    apart = ("random_cuda", "optimizer")  # the former is of as many devices as there were
+    plain = {name: value for name, value in fresh.items() if name not in apart}
     compared = _like(rest, plain, "own", OWN) | {"optimizer": optimizer, "seen": own["seen"]}
     if fresh["random_cuda"] is None:
         compared["random_cuda"] = None
