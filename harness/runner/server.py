@@ -76,10 +76,7 @@ class Crew(Agents):
         try:
             limits.confine()
             setproctitle(f"harness: {self.named(node)}")
-            if node == self.workers:
-                processes.serve(self.asked, self.process)
-            else:
-                processes.train(self.asked, self.process, node)
+            processes.perform(self.asked, self.process, node)
             status = 0
         except BaseException:
             traceback.print_exc()

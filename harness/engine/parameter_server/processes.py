@@ -1,4 +1,4 @@
-"""The programs of the processes of a run with a parameter server: the server, and trainers."""
+"""The program of each process of a run with a parameter server: the server's or a trainer's."""
 
 import os
 from typing import Any
@@ -15,45 +15,27 @@ from harness.engine.training.worker import finished, log_to, report
 from harness.records.run_directory import Events
 
 
-def serve(run: Run, process: Process) -> None:
-    """Run the server; report a failure and exit the process."""
-    log_to(process.run_dir / "logs" / "server.log")
+def perform(run: Run, process: Process, rank: int) -> None:
+    """Be trainer `rank`, or the server if it is `run.workers`; exit the process on a failure."""
+    is_server = rank == run.workers
+    log_to(process.run_dir / "logs" / ("server.log" if is_server else f"rank{rank}.log"))
     events = Events(process.run_dir)
     try:
-        _serve(run, process, events)
+        threads = run.workers * run.server.threads
+        torch.set_num_threads(1 if is_server else max(1, (os.cpu_count() or 1) // threads))
+        torch.manual_seed(run.seed)
+        context = context_of(run, process, rank)
+        program: Any = server_loop_of(run, context) if is_server else build_loop(run, context)
+        events.append("rank_ready", rank=rank, pid=os.getpid())
+        program.run()
+        if is_server:
+            events.append("server_finished", process.clock.time_s(), **program.store.counts())
+        finished(events, process.clock, rank, program)
     except BaseException as error:
-        _give_up(events, run, run.workers, error)
-
-
-def _serve(run: Run, process: Process, events: Events) -> None:
-    rank = run.workers
-    torch.set_num_threads(1)
-    torch.manual_seed(run.seed)
-    server_loop = server_loop_of(run, context_of(run, process, rank))
-    events.append("rank_ready", rank=rank, pid=os.getpid())
-    server_loop.run()
-    events.append("server_finished", process.clock.time_s(), **server_loop.store.counts())
-    finished(events, process.clock, rank, server_loop)
-
-
-def train(run: Run, process: Process, rank: int) -> None:
-    """Run trainer `rank`; report a failure and exit the process."""
-    log_to(process.run_dir / "logs" / f"rank{rank}.log")
-    events = Events(process.run_dir)
-    try:
-        _train(run, process, rank, events)
-    except BaseException as error:
-        _give_up(events, run, rank, error)
-
-
-def _train(run: Run, process: Process, rank: int, events: Events) -> None:
-    threads = run.workers * run.server.threads
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // threads))
-    torch.manual_seed(run.seed)
-    trainer = build_loop(run, context_of(run, process, rank))
-    events.append("rank_ready", rank=rank, pid=os.getpid())
-    trainer.run()
-    finished(events, process.clock, rank, trainer)
+        try:
+            report(events, run, rank, error)
+        finally:
+            os._exit(1)  # finalization would keep sockets open, and the other processes waiting
 
 
 def context_of(run: Run, process: Process, rank: int) -> RankContext:
@@ -71,10 +53,3 @@ def context_of(run: Run, process: Process, rank: int) -> RankContext:
         begin=resumed(run.resume_from),
         transport=process,
     )
-
-
-def _give_up(events: Events, run: Run, rank: int, error: BaseException) -> None:
-    try:
-        report(events, run, rank, error)
-    finally:
-        os._exit(1)  # finalization would keep sockets open, and the others waiting

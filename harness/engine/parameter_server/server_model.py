@@ -84,6 +84,7 @@ def _fits(call: Call, n: int) -> bool:
 
 
 def _average_(grad: Tensor, calls: Sequence[Call]) -> None:
+    """Fill `grad` with the mean of sparse gradients."""
     grad.zero_()
     for values, index in calls:
         grad.index_add_(0, index, values)
