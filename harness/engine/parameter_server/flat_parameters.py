@@ -8,7 +8,7 @@ from harness.workloads.buckets import BucketMb
 
 
 class FlatParameters(Buckets):
-    """The parameters of `model` are moved into `weights`, [n], in the order of DDP's buckets."""
+    """The parameters of a model, moved into one vector `weights`, [n], in DDP's bucket order."""
 
     def __init__(self, model: nn.Module, bucket_mb: BucketMb = None) -> None:
         named = dict(model.named_parameters())
@@ -24,13 +24,13 @@ class FlatParameters(Buckets):
 
 
 def buffers_of(model: nn.Module) -> Tensor:
-    """All buffers of `model` as they are in memory, uint8 [bytes]."""
-    parts = [each.detach().contiguous().flatten().view(torch.uint8) for each in model.buffers()]
+    """Return the memory of all buffers of `model`, uint8 [bytes]."""
+    parts = [part.detach().contiguous().flatten().view(torch.uint8) for part in model.buffers()]
     return torch.cat(parts) if parts else torch.empty(0, dtype=torch.uint8)
 
 
 def set_buffers(model: nn.Module, content: Tensor) -> None:
-    """Put what `buffers_of` another such model gave into `model`."""
+    """Set the buffers of `model` to `content`, which `buffers_of` an equal model returned."""
     first = 0
     for buffer in model.buffers():
         part = content[first : first + buffer.nbytes].clone()

@@ -1,4 +1,4 @@
-"""What a trainer's thread pushes: a gradient, compressed, and now and then a drained residual."""
+"""The compressed gradient that a trainer's thread pushes, and the drains of its residual."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ from harness.engine.parameter_server.captured import Call, Captured, Contributio
 
 @dataclass
 class Drain:
-    """Empties the residual of a layer with probability 1 / `period` each step of a thread.
+    """Schedule that empties the residual of a layer with probability 1 / `period` in each step.
 
-    The paper does so every million steps, as what has waited that long is of other weights; what
-    it calls a drain is `zero`. `flush` sends it instead. `seed` decides when.
+    Gupta et al. (2021) drain every million steps, as a residual that old belongs to other weights;
+    they discard it. With `flushes` it is sent instead. `seed` decides when.
     """
 
     period: float | None  # None: never
@@ -29,7 +29,7 @@ class Drain:
         self.generator.manual_seed(self.seed)
 
     def due(self, layers: int) -> list[int]:
-        """Draw the layers, of so many, to drain in this step."""
+        """Draw the numbers in [0, layers) of the layers to drain in this step."""
         if self.period is None:
             return []
         drawn = torch.rand(layers, generator=self.generator, dtype=torch.float64)
@@ -37,7 +37,7 @@ class Drain:
 
 
 class Compressed(NamedTuple):
-    """A gradient as it is pushed, and the layers that were drained."""
+    """A gradient to push, and the names of the parameters that were drained."""
 
     push: Contribution
     drained: list[str]
@@ -45,10 +45,10 @@ class Compressed(NamedTuple):
 
 @dataclass
 class Gradient:
-    """Gradient of one thread; `reduction` may share residual and compressor with others.
+    """The gradient of one thread; `reduction` may share residual and compressor with others.
 
-    Without a lock (Hogwild; Niu et al., 2011): what one thread adds to the residual, or takes out
-    of it, may be lost, or be sent by two.
+    They share without a lock (Hogwild; Niu et al., 2011): a part of the residual that one thread
+    adds or removes may be lost, or be sent twice.
     """
 
     reduction: Reduction
@@ -56,21 +56,21 @@ class Gradient:
     drain: Drain
 
     def recall(self, laid: Sequence[BucketBuffers]) -> None:
-        """Have the residual of these, before other threads look for it."""
+        """Allocate the residual of all buckets, before other threads use it."""
         for grad, names, gradients, _ in laid:
-            self.reduction.feedback.recall(names, [each.numel() for each in gradients], grad)
+            self.reduction.feedback.recall(names, [part.numel() for part in gradients], grad)
 
     def compress(self, step: int, laid: Sequence[BucketBuffers]) -> Compressed:
-        """Compress the gradient in `laid`, which is used up, at the density that was chosen."""
+        """Compress the gradient in `laid` at the chosen density; its buffers are overwritten."""
         reduction, buckets = self.reduction, list[list[Call]]()
-        for index, each in enumerate(laid):
-            reduction.reduce(step, index, each)
+        for index, bucket in enumerate(laid):
+            reduction.reduce(step, index, bucket)
             buckets.append(self.captured.take())
         drained = self._drain(buckets, laid)
         return Compressed(Contribution(step, reduction.density, buckets), drained)
 
     def _drain(self, buckets: list[list[Call]], laid: Sequence[BucketBuffers]) -> list[str]:
-        """Empty what is due into `buckets`, or into nothing; the names of its parameters."""
+        """Flush residuals that are due into `buckets`, or discard them; return their names."""
         residuals = self.residuals()
         if not residuals:
             return []
@@ -82,7 +82,7 @@ class Gradient:
             drained.append(part.names[number])
             residual = residuals[part.names[number]]
             if self.drain.flushes:
-                first = sum(each.numel() for each in part.gradients[:number])
+                first = sum(gradient.numel() for gradient in part.gradients[:number])
                 [(values, index)] = buckets[bucket]
                 buckets[bucket] = [_flushed(values, index, residual, first)]
             else:
@@ -90,7 +90,7 @@ class Gradient:
         return drained
 
     def residuals(self) -> dict[str, Tensor]:
-        """By parameter, as they lie in memory; empty without error feedback."""
+        """Return the residual of each parameter, not copied; empty without error feedback."""
         feedback = self.reduction.feedback
         return feedback.by_parameter() if isinstance(feedback, Residual) else {}
 
@@ -100,11 +100,11 @@ class Gradient:
 
 
 def _flushed(values: Tensor, index: Tensor, part: Tensor, first: int) -> Call:
-    """With what waits in `part`, which begins at position `first`, taken out of it.
+    """Move the residual `part`, whose first entry has position `first`, into a sparse message.
 
-    What another thread has put where this one has just sent something stays.
+    Entries stay at positions that the message has already: another thread has added them since.
     """
-    where = part.clone().nonzero().flatten()  # which counts twice: others write meanwhile
+    where = part.clone().nonzero().flatten()  # of a copy, as other threads write meanwhile
     where = where[~torch.isin(where + first, index)]
     values = torch.cat([values, part[where]])
     part[where] = 0
