@@ -72,9 +72,10 @@ def test_a_server_that_is_killed_is_named_and_leaves_nothing(tmp_path):
         assert report["peer"] and "ServerLost: the parameter server is lost" in report["traceback"]
 
 
-def test_a_trainer_that_is_killed_ends_the_run_with_its_rank_in_the_last_line(tmp_path):
+def test_a_trainer_that_is_killed_ends_the_run_with_its_rank(tmp_path):
     run, output = hit(tmp_path, "harness: trainer rank 1", "method=dct_ps_async", *ENDLESS)
     assert status(run)["state"] == "failed"
     assert status(run)["error"] == "the trainer rank 1 was killed by SIGKILL"
-    *_, failure, logs = output.strip().splitlines()
-    assert failure.endswith("the trainer rank 1 was killed by SIGKILL") and "logs" in logs
+    assert "run failed: the trainer rank 1 was killed by SIGKILL" in output
+    *_, cause, logs = output.strip().splitlines()
+    assert "TrainerLost: trainer rank 1 is lost: Connection " in cause and "logs: " in logs
