@@ -47,6 +47,12 @@ class Step(LocalRound, Observation):
         float, Column("part of compute_s in which nothing could be sent yet", averaged=True)
     ]
     controller: Annotated[str, Column("its state, as JSON")]
+    late_s: Annotated[float, Column("that computation took beyond its pace")] = 0.0
+    waited_s: Annotated[
+        float,
+        Column("for a processor, sum over the rank's threads, without computation that was in "
+               "time; nan: not counted"),
+    ] = nan  # fmt: skip
 
 
 class Evaluation(NamedTuple):

@@ -18,6 +18,7 @@ from harness.clock import Clock
 from harness.config.lanes import Lanes
 from harness.engine.exchange.clocks import LaneSpan
 from harness.engine.exchange.feedback import NoFeedback
+from harness.engine.exchange.processor_waits import Uncounted
 from harness.engine.exchange.reduction import BucketBuffers, Reduction
 from harness.engine.exchange.thread import Exchange, ExchangeError
 from harness.engine.exchange.workers import Workers
@@ -54,6 +55,7 @@ class Instant(threading.local):
 class Told:
     """Workers whose collectives take as many seconds as they are given."""
 
+    waits = Uncounted()
     clock: Instant
     rank: int = 0
     world_size: int = 1

@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+from harness.engine.exchange.processor_waits import Uncounted
+
 
 class Collectives(ABC):
     """One rank's view of the others. Used by one thread at a time.
@@ -22,6 +24,7 @@ class Collectives(ABC):
     device: torch.device
     sent_bytes: int = 0
     received_bytes: int = 0
+    waits: Uncounted = Uncounted()  # of the threads that communicate
 
     @abstractmethod
     def _all_reduce(self, tensor: Tensor, op: str) -> None:

@@ -55,7 +55,7 @@ class LaneWorkers:
     def _call(self, collective: Callable[[], Any]) -> Any:
         told_s = self.told_s
         self._compressed(None if told_s is None else told_s.popleft() if told_s else 0.0)
-        sending = self.wire.post(collective, self.stats.clocks.now_s)
+        sending = self.wire.post(collective, self.stats.clocks.now_s, of_bucket=True)
         if not self._is_left:
             self._is_left = True
             self.pause()

@@ -3,6 +3,7 @@
 import queue
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from harness.clock import Clock
@@ -14,8 +15,8 @@ from harness.engine.exchange.workers import Workers
 class PendingCollectives:
     """Collectives on their way: what comes of them, and when each was on the wire."""
 
-    def __init__(self, collectives: Callable[[], Any], due: float) -> None:
-        self.collectives, self.due = collectives, due
+    def __init__(self, collectives: Callable[[], Any], due: float, of_bucket: bool) -> None:
+        self.collectives, self.due, self.of_bucket = collectives, due, of_bucket
         self.spans: list[Interval] = []  # on the clock; once there is a result
         self._done = threading.Event()
         self._value: Any = None
@@ -48,9 +49,14 @@ class CollectiveThread:
         self._thread = threading.Thread(target=self._serve, name="exchange wire", daemon=True)
         self._thread.start()
 
-    def post(self, collectives: Callable[[], Any], due: float) -> PendingCollectives:
-        """Queue collectives, to be performed after all posted before and not before `due`."""
-        sending = PendingCollectives(collectives, due)
+    def post(
+        self, collectives: Callable[[], Any], due: float, of_bucket: bool = False
+    ) -> PendingCollectives:
+        """Queue collectives, to be performed after all posted before and not before `due`.
+
+        `of_bucket` says that gradients wait for them.
+        """
+        sending = PendingCollectives(collectives, due, of_bucket)
         self._queue.put(sending)
         return sending
 
@@ -72,7 +78,11 @@ class CollectiveThread:
     def _perform(self, sending: PendingCollectives) -> None:
         if self._error is not None:
             raise self._error
-        self._clock.sleep_until(sending.due)
+        sleep = partial(self._clock.sleep_until, sending.due)
+        if sending.of_bucket:
+            self.workers.waits.until_due(sending.due - self._clock.now(), sleep)
+        else:
+            sleep()
         self.workers.intervals.clear()
         value = sending.collectives()
         self._stream.finish()

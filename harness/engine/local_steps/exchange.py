@@ -17,6 +17,7 @@ from controllers.base import Observation
 from harness.clock import RankClock
 from harness.engine.exchange.decisions import horizon_of
 from harness.engine.exchange.exchange_stats import Exchanged, Release
+from harness.engine.exchange.processor_waits import Uncounted
 from harness.engine.exchange.reduction import BucketBuffers
 from harness.engine.exchange.thread import ExchangeError
 from harness.engine.local_steps.reduction import OuterReduction
@@ -88,6 +89,10 @@ class OuterExchange:
     def workers(self) -> Any:
         return self.exchange.workers
 
+    @property
+    def _waits(self) -> Uncounted:
+        return getattr(self.workers, "waits", Uncounted())  # none in virtual time
+
     def at(self, step: int) -> None:
         """The next step that begins is `step`."""
         self._step = step
@@ -97,6 +102,8 @@ class OuterExchange:
         self._round = self.rounds.number, self.rounds.steps
         self._begin = self._backward = self.clock.now()
         self._release = release
+        if self._under:
+            self._waits.handed_over(is_sending=True)
         if sends := self._due.sends:
             self._open(sends)
             self.exchange.begin(release)
@@ -111,6 +118,7 @@ class OuterExchange:
 
         `patterns`, where there are any, take the place of what `fill` writes.
         """
+        self._waits.handed_over(is_sending=bool(self._under))
         if sends := self._due.sends:
             self._under = Under(sends, self._send(sends, fill, patterns))
         now = self.clock.now()

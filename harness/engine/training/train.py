@@ -8,6 +8,7 @@ from typing import Any
 from controllers.base import Controller, Observation
 from harness.clock import RankClock
 from harness.engine.exchange.decisions import state_of
+from harness.engine.exchange.processor_waits import Uncounted
 from harness.engine.pipeline.stage_traffic import StageTraffic
 from harness.engine.training.gradients import Gradients
 from harness.engine.training.pace import Pace
@@ -49,6 +50,7 @@ class Loop:
     round: Callable[[], Mapping[str, Any]] = dict  # of local steps: columns of the row
     told: Callable[[float], float] = at_once  # a step has ended then: when the next one begins
     alike: int = 1  # ranks from `rank` on that it stands for
+    waits: Uncounted = field(default_factory=Uncounted)  # of this process, over packets
     overruns: int = field(default=0, init=False)  # steps that took longer than their pace
     aside_bytes: list[int] = field(default_factory=lambda: [0, 0], init=False)  # in no step's row
     seen: Observation = field(init=False)  # the last step
@@ -68,9 +70,11 @@ class Loop:
             began = self.pull(begin)
             exchanged.begin(began, self.pace.release(began))
             loss = self.gradients.compute(step)
-            ended, crossed = exchanged.end(step), self.stage_traffic()
-            self._record(ended.seen, loss, crossed)
+            ended = exchanged.end(step)
+            waited_s = self.waits.take_s()
+            crossed = self.stage_traffic()
             late_s, took = ended.took.late_s + crossed.late_s, ended.end - began
+            self._record(ended.seen, loss, crossed, late_s, waited_s)
             overrun = late_s > OVERRUN_SHARE * took
             self.overruns += overrun and step >= self.first + UNSETTLED_STEPS
             begin = self.told(ended.end)
@@ -80,10 +84,15 @@ class Loop:
                 break
         return self.overruns
 
-    def _record(self, seen: Observation, loss: float, crossed: StageTraffic) -> None:
+    def _record(
+        self, seen: Observation, loss: float, crossed: StageTraffic, late_s: float, waited_s: float
+    ) -> None:
+        """Append a step to the table; `late_s` and `waited_s` are real seconds."""
         self.seen, controller = seen, self.exchange.reduction.controller
         row = recorded(seen, self.rank, loss, self.gradients.course.samples, controller)
         row = crossed.added_to(row, self.clock.dilation)
+        emulated = 1 / self.clock.dilation
+        row = replace(row, late_s=late_s * emulated, waited_s=waited_s * emulated)
         if of_round := self.round():
             row = replace(row, **of_round)
         self.table.append_alike(row, range(self.rank, self.rank + self.alike))
@@ -100,6 +109,7 @@ class Loop:
             crossed = self.stage_traffic()
             self.aside_bytes[0] += crossed.activation_bytes
             self.aside_bytes[1] += crossed.received_bytes
+            self.waits.take_s()
         return bool(ends)
 
 

@@ -15,8 +15,10 @@ from setproctitle import setproctitle
 
 from harness.clock import Clock
 from harness.config.local_steps import LocalSteps
+from harness.config.parallel import Data
 from harness.config.run import Run
 from harness.engine.exchange.communicated import Communicated
+from harness.engine.exchange.processor_waits import ProcessorWaits
 from harness.engine.exchange.workers import Workers
 from harness.engine.pipeline.channel import GlooChannel, PeerLost
 from harness.engine.pipeline.mesh import ACROSS, ALONG, GlooPipelineGroup, everyone, meshed
@@ -116,6 +118,9 @@ def build_rank(
         )
     loop = build_loop(run, context)
     loop.told = Communicated(run_dir, rank, workers, clock).told
+    loop.waits = ProcessorWaits()
+    if isinstance(run.parallel, (Data, LocalSteps)):  # others send while they compute
+        workers.waits = loop.waits
     return loop, groups
 
 
