@@ -83,6 +83,7 @@ SHOWN = {  # keys that only say where, whether or how something is shown, or bou
     "target.metric": "likewise",
     "device": "where it is computed, with the same result",
     "backend": "what carries packets, of which virtual time has none: refused",
+    "emulation.priority": "of ranks over other programs, with the same result",
     "emulation.dilation": "real seconds of an emulated one, of which virtual time has none",
     "model.times.device": "where times were taken",
     "model.times.source": "who tells them",

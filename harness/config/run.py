@@ -94,6 +94,12 @@ class Emulation:
     compression: Literal["device", "own"] | None  # None: of the device, where that is emulated
     hooks: Literal["wait", "free"] | None  # None: the compressor's
     interference: Slowdown
+    priority: Literal["auto", "none"] = "auto"  # of ranks over other programs
+
+    @property
+    def prefers_ranks(self) -> bool:
+        """True if ranks run before other programs, as far as this user may arrange it."""
+        return self.priority == "auto" and not self.is_measured
 
     @property
     def is_measured(self) -> bool:

@@ -160,6 +160,9 @@ class Settings:
         if "timeouts" in deciding:
             timeouts = deciding["timeouts"].items()
             deciding["timeouts"] = {k: v for k, v in timeouts if k != "run_s"}
+        if "emulation" in deciding:
+            emulation = deciding["emulation"].items()
+            deciding["emulation"] = {k: v for k, v in emulation if k != "priority"}
         network = deciding["network"].items()
         deciding["network"] = {k: v for k, v in network if k not in NOT_IDENTITY_OF_NETWORK}
         resumed = checkpoint.digest_of(deciding.pop("resume_from", None))
@@ -174,8 +177,9 @@ class Settings:
         """
         free = {*NOT_IDENTITY, *NOT_TRAINING}
         found = {key: value for key, value in self.config.items() if key not in free}
-        network = self["network"].items()
+        network, emulation = self["network"].items(), found.get("emulation", {}).items()
         found["network"] = {key: value for key, value in network if key not in only_times}
+        found["emulation"] = {key: value for key, value in emulation if key != "priority"}
         if self["target.ends_run"]:
             found["target"] = self["target"]
         return found | {"files": _digests(found)}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compressors import kernels
+from harness.records.run_directory import read_json, write_json
 from harness.records.status import boot_id
 
 PACKAGES = ("torch", "torchvision", "numpy", "numba", "pyroute2", "hydra-core", "scikit-learn")
@@ -44,6 +45,12 @@ def describe() -> dict[str, Any]:
 def origin() -> dict[str, Any]:
     """Return the commit of this checkout and the processor of this machine."""
     return {"git": _git(), "cpu": _cpu()}
+
+
+def add(run_dir: Path, **facts: Any) -> None:
+    """Add `facts` to environment.json of `run_dir`."""
+    path = run_dir / "environment.json"
+    write_json(path, (read_json(path) or {}) | facts)
 
 
 def to_compile() -> str:

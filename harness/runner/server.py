@@ -76,6 +76,8 @@ class Crew(Agents):
         try:
             limits.confine()
             setproctitle(f"harness: {self.named(node)}")
+            if self.asked.emulation.prefers_ranks:
+                os.setsid()  # the kernel then gives each process a share of its own
             processes.perform(self.asked, self.process, node)
             status = 0
         except BaseException:

@@ -13,6 +13,7 @@ from harness.emulation.network import Network
 from harness.emulation.profile_player import Player
 from harness.engine.training import forms
 from harness.engine.training.resume import resumed
+from harness.records import environment
 from harness.records.run_directory import Events, Table, read_events
 from harness.runner import launch, server, validity
 from harness.runner.agents import Agents, cause, is_ours
@@ -27,6 +28,7 @@ from harness.runner.first_process import (
     require_played,
 )
 from harness.runner.pauses import Pauses, processes
+from harness.runner.priority import Priority
 from profiles import recordings
 
 
@@ -48,20 +50,25 @@ def supervise(run_dir: Path) -> None:
         agents = start(run_dir, run, network, clock)
         with played(network, clock, run_dir, events) as player:
             _reach_step_0(agents, clock, player, run.timeouts.start_s)
+            ranks = processes(read_events(run_dir))
+            priority = Priority(ranks.values()) if run.emulation.prefers_ranks else None
+            environment.add(run_dir, priority=priority.obtained if priority else [])
             network.gather("step 0", None)
             before = network.bytes()
             clock.start()
             if begin:
                 events.append("resumed", clock.begins_s, **begin.told())
             events.append("step_0", clock.begins_s)
-            pauses = Pauses(processes(read_events(run_dir)), clock.time_s)
-            _follow(agents, player, pauses, run.timeouts.stop_s)
+            pauses = Pauses(ranks, clock.time_s)
+            _follow(agents, player, pauses, priority, run.timeouts.stop_s)
             for pause in pauses.end():
                 events.append("rank_paused", **pause._asdict())
         passed = {link: count - before[link] for link, count in network.bytes().items()}
         proof |= proof_after(network, player, pauses)
         summary = _judge(run_dir, run, network, agents, (proof, passed))
     conclude(run_dir, summary)
+    if priority:
+        priority.close()
 
 
 def _require_same(settings: Settings, run: Run, network: Network) -> None:
@@ -86,7 +93,9 @@ def _reach_step_0(agents: Agents, clock: Clock, player: Player, start_s: float) 
             raise RunFailed(f"not every rank was ready within timeouts.start_s = {start_s} s")
 
 
-def _follow(agents: Agents, player: Player, pauses: Pauses, stop_s: float) -> None:
+def _follow(
+    agents: Agents, player: Player, pauses: Pauses, priority: Priority | None, stop_s: float
+) -> None:
     """Return when every agent has ended, or no longer needs to: all results are written.
 
     An agent waits for its peers at the end; one that died after its results must not hold the rest.
@@ -95,6 +104,8 @@ def _follow(agents: Agents, player: Player, pauses: Pauses, stop_s: float) -> No
     while agents.running and (deadline is None or time.monotonic() < deadline):
         _watch(agents, player)
         pauses.look()
+        if priority:
+            priority.look()
         if agents.endings and deadline is None:
             if not agents.all_ranks_finished():
                 _fail(agents, wait_s=stop_s)

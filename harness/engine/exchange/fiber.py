@@ -11,6 +11,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from setproctitle import setthreadtitle
+
 _GO_ON, _LEAVE = object(), object()
 
 
@@ -57,6 +59,7 @@ class Fiber:
             raise error
 
     def _serve(self) -> None:
+        setthreadtitle("exchange fiber")  # by which harness.runner.priority finds it
         with self._context():
             while (work := self._calls.get()) is not _LEAVE:
                 try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+from setproctitle import setthreadtitle
 from torch.futures import Future
 
 from controllers.base import Observation
@@ -95,6 +96,7 @@ class Runner:
     # Called by the thread.
 
     def _serve(self) -> None:
+        setthreadtitle("exchange")  # by which harness.runner.priority finds it
         with self._stream.entered():
             try:
                 while (task := self._tasks.get()) is not None:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from setproctitle import setthreadtitle
+
 from harness.clock import Clock
 from harness.engine.exchange.clocks import Interval
 from harness.engine.exchange.stream import Stream
@@ -66,6 +68,7 @@ class CollectiveThread:
         self._thread.join()
 
     def _serve(self) -> None:
+        setthreadtitle("exchange wire")  # by which harness.runner.priority finds it
         with self._stream.entered():
             while (sending := self._queue.get()) is not None:
                 try:

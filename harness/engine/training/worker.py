@@ -59,6 +59,8 @@ def main(
     """
     rank = int(os.environ["RANK"])
     setproctitle(f"harness: worker rank {rank}")
+    if run.emulation.prefers_ranks:
+        os.setsid()  # the kernel then gives each rank a share of its own
     log_to(run_dir / "logs" / f"rank{rank}.log")
     events = Events(run_dir)
     try:

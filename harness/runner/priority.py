@@ -1,0 +1,90 @@
+"""Processor time for the ranks of a run before other programs, as far as this user may arrange it.
+
+Each rank is a session of its own, to which the kernel gives one share. The supervisor raises that
+share, and lets threads that exchange gradients run first. All of it ends with the run's processes.
+"""
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+RUN_FIRST = os.SCHED_RR | os.SCHED_RESET_ON_FORK
+HIGHEST_WEIGHT, HIGHEST_NICE, GROUP = "10000", "-20", "gradnet-run"
+CGROUPS, PROCESSES = Path("/sys/fs/cgroup"), Path("/proc")
+# Names of threads: of gloo, of its process groups, and ours. No other thread of a rank exchanges.
+EXCHANGE_THREADS = ("gloo_tcp_loop", "pt_gloo_runloop", "exchange")
+
+
+class Priority:
+    """Priority of the ranks of this machine; `obtained` names what the kernel allowed."""
+
+    def __init__(self, ranks: Iterable[int]) -> None:
+        """Raise the share of those of the processes `ranks` that lead a session of their own."""
+        self._ranks = [*filter(_leads, ranks)]
+        self._seen = set[str]()
+        self._group = _delegated_group(self._ranks)
+        weighted = self._group is not None or all([_raised(rank) for rank in self._ranks])
+        weight = "cgroup" if self._group else "autogroup"
+        self.obtained = ["session", *[weight] * weighted] if self._ranks else []
+        self._realtime = weighted and _kernel("sched_rt_runtime_us") not in ("", "-1")
+        self.look()
+        self.obtained += ["SCHED_RR"] * bool(self._seen)
+
+    def look(self) -> None:
+        """Let exchange threads that are new run first; threads that they start do not."""
+        for rank in self._ranks if self._realtime else ():
+            folder = PROCESSES / str(rank) / "task"
+            with suppress(OSError):  # it has ended, or only root may
+                for thread in set(os.listdir(folder)) - self._seen - {str(rank)}:
+                    if (folder / thread / "comm").read_text().startswith(EXCHANGE_THREADS):
+                        os.sched_setscheduler(int(thread), RUN_FIRST, os.sched_param(1))
+                        self._seen.add(thread)
+
+    def close(self) -> None:
+        """Remove the control group, whose processes have ended."""
+        if self._group:
+            with suppress(OSError):
+                self._group.rmdir()
+
+
+def _leads(rank: int) -> bool:
+    """True if `rank` lives and leads a session, so that no other program shares it."""
+    with suppress(ProcessLookupError):
+        return os.getsid(rank) == rank
+    return False
+
+
+def _raised(rank: int) -> bool:
+    """Raise the share of the session of `rank`; return False where only root may."""
+    try:
+        (PROCESSES / str(rank) / "autogroup").write_text(HIGHEST_NICE)
+    except OSError:
+        return False
+    return _kernel("sched_autogroup_enabled") == "1"
+
+
+def _kernel(setting: str) -> str:
+    """Read a setting of the kernel; empty where it has none of that name."""
+    path = PROCESSES / "sys/kernel" / setting
+    return path.read_text().strip() if path.exists() else ""
+
+
+def _delegated_group(ranks: list[int]) -> Path | None:
+    """Control group beside ours with all `ranks`; None where we may not make one."""
+    lines = (PROCESSES / "self/cgroup").read_text().splitlines()
+    own = next((line[3:].lstrip("/") for line in lines if line.startswith("0::")), "")
+    group = (CGROUPS / own).parent / GROUP
+    if not own or own.startswith("..") or not ranks:
+        return None
+    try:
+        group.mkdir(exist_ok=True)
+        with (group / "cpu.weight").open("r+") as weight:  # which must be there
+            weight.write(HIGHEST_WEIGHT)
+        for rank in ranks:
+            (group / "cgroup.procs").write_text(str(rank))
+        return group
+    except OSError:
+        with suppress(OSError):
+            group.rmdir()
+        return None
