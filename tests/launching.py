@@ -21,6 +21,7 @@ STEPS_BEFORE_GATE = 3  # of a run that waits at a law's gate
 # What a machine that others use as well does to a run that works.
 BUSY = (
     "processors were idle",
+    "late by at most",
     "other processes took",
     "virtual machine took",
     "waited for a processor",

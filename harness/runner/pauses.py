@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 LOOK_S = 0.2  # real, between looks
 LEAST_S = 0.5  # real: a shorter pause is not told
+WAITED = "waited for a processor"  # cause of a pause
 WAITED_SHARE = 0.8  # of the time between looks, that a thread wanted to run and did not
 _SHARE = 100  # of what a look took, until the next
 
@@ -84,7 +85,7 @@ class Pauses:
         if before and seen.stopped:
             cause = "was stopped by a signal"
         elif max(waited_s, default=0.0) > WAITED_SHARE * since_s:
-            cause = "waited for a processor"
+            cause = WAITED
         paused = self._now.get(rank)
         if paused and paused.cause != cause:
             self._close(rank)

@@ -4,10 +4,12 @@ RUN_CHECKS is the list. A run is valid if every check of it was made and holds. 
 not be made is a reason not to believe the run, unless it cannot fail for this run.
 """
 
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,8 +19,9 @@ from harness.config.run import Emulation, Run
 from harness.emulation.shaping import Shaping
 from harness.records import summary
 from harness.records.run_directory import read_events
-from harness.runner import byte_audit, delivery, validity_checks
+from harness.runner import byte_audit, delivery, lateness, validity_checks
 from harness.runner.checks import Check, CouldNotCheck, NotNeeded, judge
+from harness.runner.lateness import Lateness, Processors
 
 OVERRUN_STEPS = 0.01  # share of steps that may miss their pace
 Row = dict[str, str]
@@ -59,6 +62,7 @@ class RunEvidence(NetworkEvidence):
     steps: list[Row]  # of steps.csv
     carried: byte_audit.Payload
     delivered: delivery.Delivery | CouldNotCheck | NotNeeded
+    late: Lateness | None  # None: not counted, or computation is measured
 
     @property
     def ends(self) -> list[dict[str, Any]]:
@@ -91,9 +95,42 @@ def summarize(
         "delivery": delivered._asdict() if isinstance(delivered, delivery.Delivery) else {},
         "pauses": sum(event["event"] == "rank_paused" for event in events),
     }
-    evidence = RunEvidence(run, proof, events, links, took_s, run_dir, steps, carried, delivered)
+    late = _lateness(run, steps, took_s, proof["audit"])
+    evidence = RunEvidence(
+        run, proof, events, links, took_s, run_dir, steps, carried, delivered, late
+    )
     verdict = judge(RUN_CHECKS, evidence)
-    return summary.of(run_dir, events, verdict.reasons, proof | {"checks": verdict.checks})
+    found = summary.of(run_dir, events, verdict.reasons, proof | {"checks": verdict.checks})
+    return found | graded(verdict.reasons, late)
+
+
+def graded(reasons: Sequence[str], late: Lateness | None) -> dict[str, Any]:
+    """Grade of a run and the bound that it rests on, for summary.json."""
+    grade = "invalid" if reasons else late.grade if late else "valid"
+    return {
+        "grade": grade,
+        "late_at_most_s": late.at_most_s if late else None,
+        "late_at_most_share": late.share if late else None,
+    }
+
+
+def _lateness(run: Run, steps: list[Row], took_s: float, audit: dict[str, Any]) -> Lateness | None:
+    """Bound how late others made a run; None if computation is measured or nothing counts waits."""
+    if run.emulation.is_measured:
+        return None
+    machines = getattr(run.network, "machines", None) or 1
+    processors_s = (os.cpu_count() or 1) * machines * took_s
+    others, stolen = audit["cpu_others_share"], audit["cpu_steal_share"] or 0.0
+    known = others is not None and machines == 1
+    had = Processors(others * processors_s if known else nan, stolen * processors_s)
+    lag = run.parallel.lag if isinstance(run.parallel, LocalSteps) else 0
+    fastest_s = 0.0
+    if _in_ring(run) and not lag and run.nodes > 1:
+        assert isinstance(run.network, Shaping)
+        burst_s = run.network.longest_burst_s(run.profile, run.emulation.dilation)
+        highest_mbit = run.profile.extremes().highest_mbit
+        fastest_s = lateness.fastest_s(steps, highest_mbit, burst_s / run.emulation.dilation)
+    return lateness.bound(steps, took_s, had, fastest_s)
 
 
 def network_reasons(
@@ -174,9 +211,18 @@ def _of_delivery(evidence: RunEvidence) -> list[str]:
     return validity_checks.of_delivery(evidence.delivered._asdict())
 
 
+def _of_processors(evidence: NetworkEvidence) -> list[str]:
+    if isinstance(evidence, RunEvidence) and evidence.late:
+        raise NotNeeded("the bound of the lateness has what others took")
+    is_emulated, took_s = not evidence.run.emulation.is_measured, evidence.took_real_s
+    return validity_checks.of_processors(evidence.proof["audit"], is_emulated, took_s)
+
+
 def _of_pace(evidence: RunEvidence) -> list[str]:
     if evidence.run.emulation.is_measured:
         raise NotNeeded("computation is measured")
+    if evidence.late:
+        raise NotNeeded("the bound of the lateness has what computation missed")
     worst = max(event["overruns"] for event in evidence.ends)
     steps = max(event["steps"] for event in evidence.ends)
     if worst <= max(1, OVERRUN_STEPS * steps):
@@ -185,6 +231,21 @@ def _of_pace(evidence: RunEvidence) -> list[str]:
         f"{worst} of {steps} steps computed longer than their paced time; raise "
         "emulation.dilation or use fewer workers"
     ]
+
+
+def _of_lateness(evidence: RunEvidence) -> list[str]:
+    if evidence.run.emulation.is_measured:
+        raise NotNeeded("computation is measured")
+    if evidence.late is None:
+        raise NotNeeded("waits of its threads were not counted; processors and pace are checked")
+    reads_times = evidence.run.controller().reacts_to_network
+    return validity_checks.of_lateness(evidence.late, reads_times)
+
+
+def _of_outliers(evidence: RunEvidence) -> list[str]:
+    parts = ("compress_s",) if evidence.late else ("compute_s", "compress_s")
+    dilation = evidence.run.emulation.dilation
+    return validity_checks.of_outliers(evidence.steps, dilation, parts)
 
 
 def _of_ends(evidence: RunEvidence) -> Iterable[str]:
@@ -198,7 +259,7 @@ def _of_pauses(evidence: RunEvidence) -> list[str]:
     watched = {event["rank"] for event in evidence.events if "pid" in event}
     if missing := sorted(set(range(evidence.run.workers)) - watched):
         raise CouldNotCheck(f"the process of rank {missing[0]} is not known")
-    return validity_checks.of_pauses(evidence.events, evidence.steps)
+    return validity_checks.of_pauses(evidence.events, evidence.steps, evidence.late is not None)
 
 
 def _probed(evidence: NetworkEvidence) -> list[str]:
@@ -210,12 +271,7 @@ NETWORK_CHECKS: Sequence[Check[NetworkEvidence]] = (
     Check("rates before step 0", lambda e: validity_checks.of_probes(e.proof["probe"], e.links)),
     Check("round trips", lambda e: validity_checks.of_round_trips(e.proof["round_trips"])),
     Check("capacity of this machine", lambda e: validity_checks.of_ceiling(e.proof["ceiling"])),
-    Check(
-        "processors",
-        lambda e: validity_checks.of_processors(
-            e.proof["audit"], not e.run.emulation.is_measured, e.took_real_s
-        ),
-    ),
+    Check("processors", _of_processors),
     Check(
         "plan of the links",
         lambda e: validity_checks.of_plan(e.proof["audit"], e.events, e.run.network.update_s),
@@ -240,11 +296,9 @@ RUN_CHECKS: Sequence[Check[RunEvidence]] = (
     Check("delivery", _of_delivery),
     Check("bytes", _of_bytes),
     Check("pauses", _of_pauses),
-    Check(
-        "length of steps",
-        lambda e: validity_checks.of_outliers(e.steps, e.run.emulation.dilation),
-    ),
+    Check("length of steps", _of_outliers),
     Check("pace", _of_pace),
+    Check("lateness", _of_lateness),
     Check("weights", lambda e: summary.drift_reasons(e.ends)),
     Check("ends of ranks", _of_ends),
 )

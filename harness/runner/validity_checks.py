@@ -5,13 +5,15 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from harness.emulation.pressure import SHORTEST_S
 from harness.emulation.profile_player import STOOD_STILL_S
 from harness.runner.checks import CouldNotCheck, NotNeeded
+from harness.runner.lateness import MOST_BOUNDED_SHARE, MOST_VALID_SHARE, Lateness
+from harness.runner.pauses import WAITED
 
 LEAST_HEADROOM = 2.0  # what the machine carries unshaped, over what the links may ask for
 # Of the processors, whatever has them. With none idle, paced and replayed steps took from 0 to 24 %
@@ -117,6 +119,22 @@ def of_processors(audit: dict[str, Any], is_emulated: bool, took_s: float) -> li
     return reasons
 
 
+def of_lateness(late: Lateness, reads_times: bool) -> list[str]:
+    """Reasons to think that other programs made the run too late.
+
+    `reads_times` says that the controller chooses by what exchanges take: others change training.
+    """
+    most = MOST_VALID_SHARE if reads_times else MOST_BOUNDED_SHARE
+    if late.share <= most:
+        return []
+    why = ", as its controller reads times" if reads_times else ""
+    return [
+        f"the run was late by at most {late.share:.0%} ({late.at_most_s:.2g} s), more than "
+        f"{most:.0%}{why}: threads waited for a processor, or computation missed its pace; end "
+        "other programs, raise emulation.dilation, or use fewer workers"
+    ]
+
+
 def _of_idle(audit: dict[str, Any]) -> list[str]:
     """Emulated computation waits, and finds a processor where one is idle, whoever has others."""
     idle_share, others_share = audit["cpu_idle_share"], audit["cpu_others_share"]
@@ -147,8 +165,11 @@ def _of_others(audit: dict[str, Any]) -> list[str]:
     ]
 
 
-def of_pauses(events: Iterable[dict], steps: Iterable[Row]) -> list[str]:
-    """Ranks that stood still, in which step, and why."""
+def of_pauses(events: Iterable[dict], steps: Iterable[Row], is_bounded: bool) -> list[str]:
+    """Name ranks that stood still, in which step, and why.
+
+    Waits for a processor are left out if `is_bounded`: the bound of the lateness has them.
+    """
     ended: dict[int, list[tuple[float, int]]] = defaultdict(list)
     for row in steps:
         ended[int(row["rank"])].append((float(row["time_s"]), int(row["step"])))
@@ -156,7 +177,7 @@ def of_pauses(events: Iterable[dict], steps: Iterable[Row]) -> list[str]:
         f"rank {event['rank']} {event['cause']} for {event['length_s']:.1f} s, from "
         f"{event['time_s']:.2f} s on, in step {_step_at(ended[event['rank']], event['time_s'])}"
         for event in events
-        if event["event"] == "rank_paused"
+        if event["event"] == "rank_paused" and not (is_bounded and event["cause"] == WAITED)
     ][:MOST_TOLD]
 
 
@@ -164,8 +185,10 @@ def _step_at(ended: list[tuple[float, int]], time_s: float) -> str:
     return next((str(step) for at, step in ended if at >= time_s), "after the last")
 
 
-def of_outliers(steps: Iterable[Row], dilation: float) -> list[str]:
-    """Steps in which a rank computed or compressed far longer than it usually does."""
+def of_outliers(
+    steps: Iterable[Row], dilation: float, parts: Sequence[str] = ("compute_s", "compress_s")
+) -> list[str]:
+    """Name steps whose `parts` a rank took far longer for than it usually does."""
     steps = list(steps)
     if not steps:
         raise CouldNotCheck("steps.csv has no row")
@@ -173,7 +196,7 @@ def of_outliers(steps: Iterable[Row], dilation: float) -> list[str]:
         raise NotNeeded(f"the first {UNSETTLED_STEPS} steps fill caches; pauses are checked")
     took: dict[tuple[str, int], list[tuple[float, int]]] = defaultdict(list)
     for row in steps:
-        for part in ("compute_s", "compress_s"):
+        for part in parts:
             took[part, int(row["rank"])].append((float(row[part]), int(row["step"])))
     reasons = []
     for (part, rank), each in took.items():
