@@ -174,10 +174,13 @@ def proof_lines(answer: pd.DataFrame, proof: pd.DataFrame) -> list[str]:
                 "`python -m harness.doctor` says what to do"]  # fmt: skip
     predicted = answer[answer.rate_mbit == PROOF_MBIT].groupby("method").path.first()
     lines = [f"proof over packets, {PROOF_MBIT} Mbit/s, {PROOF_STEPS} steps:"]
-    for method, path, why in zip(proof.method, proof.path, proof.left_out, strict=True):
+    rows = zip(proof.method, proof.path, proof.left_out, proof.grade, strict=True)
+    for (method, path, why, grade), share in zip(rows, proof.late_at_most_share, strict=True):
         took_ms = 1000 * metrics.iteration_s(load.steps(path))
         expected_ms = 1000 * metrics.iteration_s(load.steps(predicted[method]))
         verdict = f"; does not count: {why.removeprefix('invalid: ')}" if why else ""
+        if grade == "bounded" and not why:
+            verdict = f"; counts within {share:.0%}: other programs had the processors"
         lines.append(
             f"  {method:<12}{took_ms:6.0f} ms a step, predicted {expected_ms:.0f}{verdict}"
         )

@@ -63,6 +63,27 @@ def test_a_machine_without_namespaces_is_told_in_the_proof() -> None:
     assert line.startswith("proof over packets: this machine forbids network namespaces")
 
 
+@pytest.mark.parametrize(
+    ("told", "end"),
+    [
+        ({"left_out": "", "grade": "valid", "late_at_most_share": 0.03}, "predicted 80"),
+        ({"left_out": "", "grade": "bounded", "late_at_most_share": 0.07}, "; counts within 7%: "
+         "other programs had the processors"),
+        ({"left_out": "invalid: a link", "grade": "invalid", "late_at_most_share": 0.07},
+         "; does not count: a link"),
+    ],
+)  # fmt: skip
+def test_a_proof_says_within_what_it_counts(
+    monkeypatch: pytest.MonkeyPatch, told: dict[str, object], end: str
+) -> None:
+    monkeypatch.setattr(quickstart.load, "steps", lambda path: path)
+    monkeypatch.setattr(quickstart.metrics, "iteration_s", lambda steps: 0.08)
+    of_run = {"method": "qsgd", "path": "a", "simulated": False}
+    answer = runs(**of_run, rate_mbit=quickstart.PROOF_MBIT)
+    [_, line] = quickstart.proof_lines(answer, runs(**of_run, **told))
+    assert line.endswith(end) and "80 ms a step" in line
+
+
 def test_the_rates_follow_their_rule() -> None:
     """Powers of two from 1/32 to 4 times the balanced rate; the proof has a quarter of it."""
     shares = [rate / quickstart.BALANCED_MBIT for rate in quickstart.RATES_MBIT]

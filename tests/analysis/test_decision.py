@@ -241,3 +241,19 @@ def test_times_that_span_decades_are_points_on_a_logarithmic_axis() -> None:
     assert axes.get_xscale() == "log" and not axes.patches
     (axes,) = time_to_target(decided(rows("allreduce", 20.0), rows("pace", 10.0))).axes
     assert [bar.get_width() for bar in axes.patches] == [10, 20] and axes.get_xlim()[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("second_s", "late_s", "said"),
+    [(10.0, 3.0, "is undecided"), (12.0, 1.0, "no interval)"), (12.0, 2.5, "is undecided")],
+)
+def test_a_time_that_other_programs_may_have_made_longer_has_a_low_end(second_s, late_s, said):
+    """The second may have been the first where its low end is no later."""
+    late = {"late_s": late_s, "late_share": 0.07}
+    found = decided(rows("pace", 9.5), rows("qsgd", second_s, **late))
+    assert found.standings[1].time_s == (second_s, second_s - late_s, second_s)
+    headline, bounded = sentences(found)
+    assert said in headline and bounded.endswith("times count within: qsgd 7%.")
+    assert math.isnan(found.standings[0].time_s.low)
+    never = decided(rows("pace", 9.5), rows("qsgd", NAN, **late))
+    assert math.isnan(never.standings[1].time_s.low)

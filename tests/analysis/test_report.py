@@ -234,7 +234,7 @@ def test_settings_are_never_mixed(tmp_path, capsys):
 def test_of_a_dumbbell_the_network_the_trunk_and_the_proof_are_shown(tmp_path, capsys):
     folder = tmp_path / "r"
     by_hand.contended(folder / "a")
-    by_hand.contended(folder / "b", "topk_0.1")
+    by_hand.contended(folder / "b", "topk_0.1", grade="bounded", late_at_most_share=0.07)
     reasons = ["node 1 sent; its shaper did not see it", "a link was " + "very " * 20 + "late"]
     bad = by_hand.contended(folder / "bad", "topk_0.1", valid=False, reasons=reasons)
     write_json(bad / "status.json", {"state": "invalid"})
@@ -254,7 +254,7 @@ def test_of_a_dumbbell_the_network_the_trunk_and_the_proof_are_shown(tmp_path, c
     assert (found.drops, found.retransmits) == (80, 4)
     assert (found.bytes_low, found.bytes_high) == pytest.approx((1.1, 1.1))
     [row] = [line for line in text.splitlines() if line.startswith(" topk_0.1") and "0.95" in line]
-    cells = ["topk_0.1", "1", "0.95", "10", "50", "12.5", "0.97", "3", "80", "1.1", "1.1"]
+    cells = ["topk_0.1", "1", "0.95", "10", "50", "12.5", "7", "0.97", "3", "80", "1.1", "1.1"]
     assert row.split() == cells
 
 

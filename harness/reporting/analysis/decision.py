@@ -39,6 +39,8 @@ class MethodStanding(NamedTuple):
     final: float  # quality at the end, mean over runs
     over_first: Ratio | None  # its time over the first's, run by run of one seed
     oracle: bool
+    late_s: float = 0.0  # at most, of any run, by other programs
+    late_share: float = 0.0  # likewise, of a run's time
 
     @property
     def always(self) -> bool:
@@ -130,8 +132,14 @@ def _standing(
     method: str, runs: pd.DataFrame, all_runs: pd.DataFrame, block: SeedBlock
 ) -> MethodStanding:
     time_s, reached = statistics.interval(runs.time_to_target_s), int(runs.reached.sum())
+    late_s, late_share = (
+        float(runs[name].max()) if name in runs else 0.0 for name in ("late_s", "late_share")
+    )
     if reached < len(runs):
         time_s = Interval(time_s.mean, float("nan"), float("nan"))
+    elif late_s:
+        low, high = time_s.mean if pd.isna(time_s.low) else time_s.low, time_s.high
+        time_s = Interval(time_s.mean, low - late_s, time_s.mean if pd.isna(high) else high)
     return MethodStanding(
         method,
         place=None,
@@ -145,6 +153,8 @@ def _standing(
         final=float(runs.final.mean()),
         over_first=None,
         oracle=bool((runs.controller == ORACLE).all()),
+        late_s=late_s,
+        late_share=late_share,
     )
 
 
@@ -237,7 +247,7 @@ def _headline(decided: Decision) -> str:
     if len(ranked) == 1:
         said += f"; no other {_complete(decided)}method reaches it{_in_every_run(decided)}"
     else:
-        said += f"; {_lead(ranked[1])}"
+        said += f"; {_lead(first, ranked[1])}"
     return f"{said}{_incomplete(decided)}."
 
 
@@ -270,13 +280,14 @@ def _nobody(decided: Decision) -> str:
     return f"{none}{nearest}{missing}."
 
 
-def _lead(after: MethodStanding) -> str:
-    """By how much the first leads the next, and whether that is more than chance."""
+def _lead(first: MethodStanding, after: MethodStanding) -> str:
+    """Say how far the first leads the next, and if chance or other programs may explain it."""
     over = after.over_first
     if over is None or not over.seeds:
         return f"{after.method} is next, after {_time(after)}"
     said = f"{after.method} takes {_times(over)}"
     undecided = over.seeds > 1 and not over.low > 1
+    undecided |= after.late_s > 0 and after.time_s.low <= first.time_s.mean
     return said + (", so which of the two is sooner is undecided" if undecided else "")
 
 
@@ -286,6 +297,9 @@ def _rest(decided: Decision) -> list[str]:
     base = next((one for one in decided.ranked[2:] if one.method == decided.baseline), None)
     if base is not None and base.over_first is not None and base.over_first.seeds:
         said.append(f"{base.method}, the baseline, takes {_times(base.over_first)}.")
+    if bounded := [f"{one.method} {one.late_share:.0%}" for one in stands if one.late_share]:
+        within = _named(bounded)
+        said.append(f"Other programs had the processors; times count within: {within}.")
     for one in stands:
         over = one.over_first
         if not one.complete and one.always and over is not None and over.seeds:

@@ -25,7 +25,7 @@ STANDS = {"dilation": "emulation.dilation", "compute": "emulation.compute"}  # w
 STANDS |= {"metric": "target.metric", "target": "target.value"}
 OF_A_MACHINE = {
     f"network.{key}" for key in ("machine", "interface", "ledger", "in_place_of", "fitted_on")
-}
+} | {"emulation.priority"}
 OF_A_RESIDUAL = {"parallel.drain", "parallel.drain_period"}  # a method's: the dense one has none
 OF_DATA = ("dataset.seed", "model.original.dataset.seed")
 OF_MOMENTUM = ("momentum", "nesterov")
@@ -65,6 +65,9 @@ class RunRow(NamedTuple):
     target: float | None
     state: str
     valid: bool | None  # None before the run was judged
+    grade: str | None  # valid | bounded | invalid; None in older runs
+    late_at_most_s: float | None  # emulated, by other programs; None where it has no bound
+    late_at_most_share: float | None  # of its time
     reasons: str  # of a run that is not valid, one a line
     damaged: str  # what is wrong with its files; "" = nothing
     left_out: str  # why figures and averages leave the run out; "" = it counts
@@ -196,6 +199,9 @@ def _row(
         target=target.get("value"),
         state=state,
         valid=summary.get("valid"),
+        grade=summary.get("grade"),
+        late_at_most_s=summary.get("late_at_most_s"),
+        late_at_most_share=summary.get("late_at_most_share"),
         reasons="\n".join(map(str, reasons)) if isinstance(reasons, list) else "",
         damaged="",
         left_out=str(ending.get("error") or ""),

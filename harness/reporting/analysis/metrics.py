@@ -72,6 +72,8 @@ class RunMetrics(NamedTuple):
     ccr: float  # communication over computation, mean seconds of a step
     goodput_mbit: float  # received by a worker over the run
     iteration_s: float  # mean of the settled steps; parts that overlap sum to more
+    late_s: float = 0.0  # at most, by other programs; 0 in a run whose times count as they are
+    late_share: float = 0.0  # likewise, of its time
 
 
 MEANS = columns.averaged(Step)
@@ -113,6 +115,8 @@ def measure(run: Any, steps: pd.DataFrame, evaluations: pd.DataFrame) -> RunMetr
         ccr=ccr(steps),
         goodput_mbit=goodput_mbit(steps),
         iteration_s=iteration_s(steps),
+        late_s=run.late_at_most_s or 0.0 if run.grade == "bounded" else 0.0,
+        late_share=run.late_at_most_share or 0.0 if run.grade == "bounded" else 0.0,
     )
 
 

@@ -42,6 +42,10 @@ class Proof(NamedTuple):
             wide=True,
         ),
     ]
+    late_share: Annotated[
+        float,
+        _told("of the time, by other programs at most", "late at most (%)", percent=True),
+    ]
     pressure: Annotated[
         float,
         _told("share of time some process waited for one", "pressure (%)", percent=True, wide=True),
@@ -77,7 +81,8 @@ def of_runs(runs: pd.DataFrame) -> pd.DataFrame:
 
 def of_run(run: Any) -> Proof:
     """`run` is a row of `load.runs`."""
-    proof = (run_directory.read_json(Path(run.path) / "summary.json") or {}).get("proof") or {}
+    summary = run_directory.read_json(Path(run.path) / "summary.json") or {}
+    proof = summary.get("proof") or {}
     audit, ceiling = proof.get("audit") or {}, proof.get("ceiling") or {}
     flows, delivery = proof.get("flows") or [], proof.get("delivery") or {}
     probes = [each["measured_mbit"] / each["expected_mbit"] for each in proof.get("probe") or []]
@@ -92,6 +97,7 @@ def of_run(run: Any) -> Proof:
         idle_share=_number(audit.get("cpu_idle_share")),
         others_share=_number(audit.get("cpu_others_share")),
         waited_share=_number(audit.get("cpu_waited_share")),
+        late_share=_number(summary.get("late_at_most_share")),
         pressure=_number(audit.get("cpu_pressure")),
         pauses=_number(proof.get("pauses")),
         changed_outside=_number(audit.get("changed_outside")),
@@ -112,6 +118,7 @@ def by_method(proofs: pd.DataFrame, methods: list[str]) -> pd.DataFrame:
     worst |= {"drops": "max", "retransmits": "max", "bytes_low": "min", "bytes_high": "max"}
     worst |= {"delivered": "min", "delivered_worst": "min", "pressure": "max", "pauses": "max"}
     worst |= {"changed_outside": "max", "others_share": "max", "waited_share": "max"}
+    worst |= {"late_share": "max"}
     groups = proofs.groupby("method", sort=False)
     probe = groups.probe.agg(lambda ratios: max(ratios, key=lambda ratio: abs(ratio - 1)))
     return groups.agg(worst).assign(probe=probe, runs=groups.size()).loc[methods].reset_index()

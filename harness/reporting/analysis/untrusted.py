@@ -28,7 +28,8 @@ MOST_NUMBER = 1e15  # seconds (30 million years), bytes, Mbit/s: no run measures
 CLOCKS = ("time_s", "start_s", "end_s")  # columns without which a row says nothing
 UNBOUNDED = ("loss", "value", "residual_norm")
 MINUS_1 = ("fragment", "bucket")  # columns where -1 stands for none
-FILES = {"valid": "summary.json"}  # where columns stand that are not in config.yaml
+OF_SUMMARY = ("valid", "grade", "late_at_most_s", "late_at_most_share")
+FILES = dict.fromkeys(OF_SUMMARY, "summary.json")  # where columns stand that are not in config.yaml
 KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
