@@ -16,7 +16,7 @@ from tests.virtual.runs import DETERMINED
 
 Start = Callable[..., subprocess.Popen]
 VIRTUAL = ("network=simulated", "steps=4", "eval_every=2", *TINY[2:4], *DETERMINED, "report=false")
-SWEEP = ("-m", "seed=0,1", "optimizer.lr=0.1,1e30", *VIRTUAL)
+SWEEP = ("-m", "seed=0,1", "optimizer.lr=0.1,1e20", *VIRTUAL)
 COMMANDS = {
     "nothing to report": ["harness.report"],
     "an option that is none": ["harness", "--nothing"],

@@ -148,7 +148,7 @@ def test_without_overlap_nothing_is_sent_before_backward_ends(tmp_path):
 
 
 def test_a_worker_that_fails_fails_the_run_with_its_traceback(tmp_path):
-    run = simulated(tmp_path / "run", "steps=5", "workers=2", "optimizer.lr=1e30", *DETERMINED)
+    run = simulated(tmp_path / "run", "steps=5", "workers=2", "optimizer.lr=1e20", *DETERMINED)
     told = json.loads((run / "status.json").read_text())
     assert told["state"] == "failed" and "rank 0: FloatingPointError" in told["error"]
     [report_] = [event for event in read_events(run) if event["event"] == "rank_failed"]
