@@ -160,10 +160,9 @@ def _read(path: Path) -> RunRow:
     row = row._replace(**nothing)
     damaged = damaged or untrusted.damage(path, state) or next(iter(mistyped.values()), "")
     left_out = damaged or _left_out(state, row.valid, row.reasons, row.left_out)
-    if not left_out and not _has_rows(path / "steps.csv"):
-        left_out = "steps.csv holds no step"
     if not left_out:
         untrusted.check_tables(path)
+        left_out = "" if _has_rows(path / "steps.csv") else "steps.csv holds no step"
     return row._replace(damaged=damaged, left_out=left_out)
 
 

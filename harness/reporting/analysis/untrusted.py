@@ -111,9 +111,12 @@ def damage(run: Path, state: str) -> str:
 
 
 def check_tables(run: Path) -> None:
-    """Raise Damaged for the first table of `run` that cannot be read, or that every run has."""
+    """Raise Damaged for the first table of `run` that cannot be read, or lacks even its header.
+
+    Every run has evaluations.csv and links.csv, if only their headers.
+    """
     for name in manifest.TABLES:
-        if name in run_directory.TABLES and not (run / name).stat().st_size:
+        if name in ("evaluations.csv", "links.csv") and not (run / name).stat().st_size:
             raise Damaged(f"{name} is damaged: it is empty")
         table(run, name)
 
