@@ -63,7 +63,7 @@ def test_without_stalls_the_rest_is_told_and_of_a_short_time_nothing(after):
 
 
 def test_this_machine_tells(monkeypatch):
-    monkeypatch.setattr(pressure, "_SHORTEST_S", 0.0)
+    monkeypatch.setattr(pressure, "SHORTEST_S", 0.0)
     since = Since()
     sum(range(3_000_000))
     found = since.pressure()
