@@ -76,6 +76,5 @@ def test_a_trainer_that_is_killed_ends_the_run_with_its_rank(tmp_path):
     run, output = hit(tmp_path, "harness: trainer rank 1", "method=dct_ps_async", *ENDLESS)
     assert status(run)["state"] == "failed"
     assert status(run)["error"] == "the trainer rank 1 was killed by SIGKILL"
-    assert "run failed: the trainer rank 1 was killed by SIGKILL" in output
-    *_, cause, logs = output.strip().splitlines()
-    assert "TrainerLost: trainer rank 1 is lost: Connection " in cause and "logs: " in logs
+    last = output.strip().splitlines()[-1]
+    assert last == "run failed: the trainer rank 1 was killed by SIGKILL"
