@@ -177,7 +177,7 @@ def test_a_checkpoint_is_what_the_next_run_starts_from(trained, tmp_path):
         (["emulation.dilation=0"], ["emulation.dilation", "[0.001, 10000]", "0"]),
         (["emulation.compute=guessed"], ["emulation.compute", "paced", "guessed"]),
         (["workers=4", "workers_per_node=3"], ["workers_per_node", "divisor", "3"]),
-        (["device=cuda", "workers=100"], ["device", "cpu or auto", "cuda"]),
+        (["device=cuda", "workers=80"], ["device", "cpu or auto", "cuda"]),
         (["initial_weights=/nowhere/model.pt"], ["initial_weights", "/nowhere/model.pt"]),
         (["network.congestion_control=no_such"], ["congestion", "no_such"]),
     ],

@@ -176,6 +176,7 @@ def test_training_depends_on_every_key_but_those_of_the_clock() -> None:
     shown = {"results", "plan", "rerun", "report", "reuse_training", "experiment", "method.name"}
     shown |= {"network_seed"} & set(base.config) | {"tracker._target_"}
     shown |= {"scale.name", "target.value", "target.metric", "checkpoint_every"}
+    shown |= {"emulation.priority"}
     shown |= {f"timeouts.{name}_s" for name in ("start", "exchange", "stop", "run")}
     of_network = {f"network.{name}" for name in only_times & set(base["network"])}
     of_profile = {".".join(path) for path, _ in leaves(base.config) if path[0] == "profile"}

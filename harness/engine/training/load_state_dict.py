@@ -228,6 +228,7 @@ class _StateLoader:
         self._met: list[Any] = []
         self._packages: set[str] = set()
         self._levels, self._things = 0, 0
+        self._in_state = False  # within something that an object makes for itself
 
     def load(self, kept: Any, fresh: Any, where: str, hint: Any = Any) -> Any:
         """Return the thing that `kept` describes, to replace `fresh`, annotated by `hint`."""
@@ -453,8 +454,12 @@ class _StateLoader:
         thing = self._meet(kind.__new__(kind) if fresh is None or frozen else fresh)
         for attribute, value in held:
             was, place = before.get(attribute), f"{where}.{attribute}"
+            # What an object makes for itself, such as a counter of its own, has no settings.
+            is_state = self._in_state
+            self._in_state = is_state or attribute not in _settings(kind)
             new = self.load(value, was, place, _hints(kind).get(attribute, Any))
-            is_setting = attribute in before and attribute in _settings(kind)
+            self._in_state = is_state
+            is_setting = attribute in before and attribute in _settings(kind) and not is_state
             if is_setting and type(was) in (*PLAIN, tuple) and (type(new), new) != (type(was), was):
                 raise BadCheckpoint(
                     f"{place} is {was!r} by the configuration, and {new!r} in the "
