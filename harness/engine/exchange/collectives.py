@@ -24,7 +24,7 @@ class Collectives(ABC):
     device: torch.device
     sent_bytes: int = 0
     received_bytes: int = 0
-    waits: Uncounted = Uncounted()  # of the threads that communicate
+    processor_waits: Uncounted = Uncounted()  # of the threads that communicate
 
     @abstractmethod
     def _all_reduce(self, tensor: Tensor, op: str) -> None:

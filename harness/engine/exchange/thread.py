@@ -107,7 +107,7 @@ class Exchange:
         self._held.append(BucketJob(number, laid, now, part_s, last, future, event))
         if last or not self.after_backward:
             stats.sendable()
-            self.workers.waits.handed_over()
+            self.workers.processor_waits.handed_over()
             self._runner.put(self._held)
             self._held = []
         return future

@@ -83,7 +83,7 @@ class CollectiveThread:
             raise self._error
         sleep = partial(self._clock.sleep_until, sending.due)
         if sending.of_bucket:
-            self.workers.waits.until_due(sending.due - self._clock.now(), sleep)
+            self.workers.processor_waits.until_due(sending.due - self._clock.now(), sleep)
         else:
             sleep()
         self.workers.intervals.clear()

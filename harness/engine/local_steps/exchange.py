@@ -91,7 +91,7 @@ class OuterExchange:
 
     @property
     def _waits(self) -> Uncounted:
-        return getattr(self.workers, "waits", Uncounted())  # none in virtual time
+        return getattr(self.workers, "processor_waits", Uncounted())  # none in virtual time
 
     def at(self, step: int) -> None:
         """The next step that begins is `step`."""

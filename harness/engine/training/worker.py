@@ -122,7 +122,7 @@ def build_rank(
     loop.told = Communicated(run_dir, rank, workers, clock).told
     loop.waits = ProcessorWaits()
     if isinstance(run.parallel, (Data, LocalSteps)):  # others send while they compute
-        workers.waits = loop.waits
+        workers.processor_waits = loop.waits
     return loop, groups
 
 
