@@ -54,7 +54,7 @@ SCENES: dict[str, dict[str, Any]] = {
         }
     },
     "controller.pace.boost_window": {"boost": 1.0},
-    "compressor.lgreco": {"period": 1, "bins": 1000},
+    "compressor.lgreco": {"period": 1, "bins": 1000, "alpha": 1.05},
     "controller.oracle_horizon.payload_share": {"horizons": [1]},
     "controller.pace_horizon.d_min": {"horizons": [1]},
     "controller.pace_horizon.spacing": {"horizons": [1]},
@@ -189,6 +189,12 @@ LISTED = {
     "profile.mahimahi.path": "another file of that kind is not here",
     "profile.cooked.path": "likewise",
     "profile.columns.where": "no column of the traces here tells runs apart",
+    "profile.columns.no_reading": "every row of the traces here has a reading",
+    "profile.columns.same_time": "no two rows of the traces here have one time",
+    "profile.columns.time_format": "times of the traces here are seconds",
+    "profile.columns.spacing_s": "likewise",
+    "profile.cooked.no_reading": "every row of the traces here has a reading",
+    "profile.cooked.same_time": "no two rows of the traces here have one time",
 }
 PARTS = ("_target_", "of")  # whose fields are those of another choice
 

@@ -25,6 +25,8 @@ EDGE = (  # who composes configurations, or keeps one with what follows from it
     "harness/runner/supervise.py", "harness/runner/fork_server.py", "harness/config/scales.py",
     "harness/config/settings.py", "harness/config/fallback.py", "harness/config/sweep.py",
     "harness/config/typed.py", "harness/config/own.py", "harness/validation.py",
+    "harness/contract/", "harness/quickstart.py", "harness/runner/first_process.py",
+    "harness/status.py",
 )  # fmt: skip
 REFUSE = ("harness/doctor/data.py",)  # by the error of the edge
 RESULTS = ("harness/reporting/", "harness/claims.py", "harness/trackers/")  # read

@@ -212,7 +212,7 @@ def _no_key(key: str, arguments: Sequence[str]) -> str:
     known, choices = _composed([each for each in arguments if each != given])
     section, _, last = key.rpartition(".")
     place, _, value = given.partition("=")
-    if value[:1] == "{" and place in choices:
+    if value[:1] == "{" and place in choices and "_target_" in value:
         return f"{given}: a group takes the name of a choice; {_listed(place)}"
     inner = [name.rpartition(".")[2] for name in known if _is_in(key, name)]
     if inner and not set(re.findall(r"[{,]\s*(\w+)\s*:", value)) <= set(inner):

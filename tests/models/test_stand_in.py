@@ -127,7 +127,7 @@ def test_images_of_any_shape_are_taken_by_as_many_weights(shape):
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("model.parameters=0", "parameters must be >= 1, got 0"),
+        ("model.parameters=0", r"parameters must be a number in \[1, 1e\+11\], got 0"),
         ("model.batch_size=0", "batch_size must be >= 1, got 0"),
         ("model.original.batch_size=0", "batch_size must be >= 1, got 0"),
         ("model.original.model.depth=9", "depth must be one of"),

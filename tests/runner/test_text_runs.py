@@ -93,7 +93,7 @@ def test_adam_has_its_own_checks_and_moves_by_its_rate(tmp_path):
         "optimizer.momentum=1": r"optimizer.momentum must be a number in \[0, 1\)",
         "optimizer.nesterov=true": "optimizer.nesterov must be false with optimizer.kind=adam",
         "optimizer.kind=lamb": "optimizer.kind must be one of sgd, adam, adamw",
-        "optimizer.clip_norm=0": "optimizer.clip_norm must be a number in (0, 1e20] or null",
+        "optimizer.clip_norm=0": r"optimizer.clip_norm must be a number in \(0, 1e20\] or null",
     }.items():
         with pytest.raises(BadSetting, match=said):
             settings_of("steps=1", *adam, override)
