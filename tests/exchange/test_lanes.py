@@ -55,7 +55,7 @@ class Instant(threading.local):
 class Told:
     """Workers whose collectives take as many seconds as they are given."""
 
-    waits = Uncounted()
+    processor_waits = Uncounted()
     clock: Instant
     rank: int = 0
     world_size: int = 1
