@@ -226,7 +226,7 @@ class Attached:
             self._futures = []
 
     def _failure(self, error: Exception) -> ExchangeError:
-        """The error of the rank that failed first; leaves the group, so that no rank waits."""
+        """Return the error of the rank that failed first; leave the group, so none waits."""
         reason = str(self.exchange.error or error)
         group = self.exchange.workers.group
         with suppress(RuntimeError):  # the rank that keeps the store may have ended
