@@ -148,7 +148,11 @@ def least_sizes(layers: list[Layer], alpha: float, bins: int) -> list[int]:
         return [0] * len(layers)
     least = torch.zeros(bins + 1, dtype=torch.float64)  # size by steps of error spent, at most
     taken = torch.zeros(len(layers), bins + 1, dtype=torch.int16)
-    steps = [(layer.errors / allowed * bins).ceil().long().tolist() for layer in layers]
+    # An error may be any multiple of what is allowed, also infinite: more than all bins is enough.
+    steps = [
+        (layer.errors / allowed * bins).ceil().clamp(max=bins + 1).long().tolist()
+        for layer in layers
+    ]
     for number, (layer, spent) in enumerate(zip(layers, steps, strict=True)):
         after = torch.full_like(least, float("inf"))
         for choice, (size, cost) in enumerate(zip(layer.sizes.tolist(), spent, strict=True)):

@@ -63,6 +63,13 @@ def test_a_choice_is_never_larger_than_the_uniform_one(seed, density, lowest, hi
     assert cost(of, tuple(chosen), "errors") <= allowed * (1 + 1e-12) + 1e-300
 
 
+def test_a_choice_whose_error_is_no_multiple_of_what_is_allowed_is_not_taken():
+    """Bins of the cost are infinite here, which no integer is."""
+    errors = torch.tensor([1e-310, 1e9, 0.0], dtype=torch.float64)
+    layer = Layer(torch.tensor([3.0, 1.0, 2.0]), errors)
+    assert least_sizes([layer], 1.0, 1000) == [2]
+
+
 @pytest.mark.parametrize("errors", [0.0, float("nan"), float("inf")])
 def test_where_errors_tell_nothing_the_choice_is_uniform(errors: float) -> None:
     of = [Layer(torch.tensor([2.0, 1.0]), torch.full((2,), errors).double())] * 2
