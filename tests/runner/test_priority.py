@@ -52,7 +52,8 @@ def rank(leads: bool = True) -> Iterator[int]:
 
 
 def nice_of(process: int) -> str:
-    return Path(f"/proc/{process}/autogroup").read_text().split()[-1]
+    """Nice value of the session; empty where sessions have no share of their own."""
+    return Path(f"/proc/{process}/autogroup").read_text().rpartition(" ")[2].strip()
 
 
 def policies(process: int) -> dict[str, int]:
