@@ -12,7 +12,6 @@ says by its files what it adds:
     fitted.yaml     which settings of runs were read from these numbers
     measured.py     which runs say these numbers: `WORKERS`, `cells` and `notes`
     timing.py       `TIMING`, by which its timing tables are predicted
-    ranges/         between which values of what nobody knows a claim is mapped
     drawings.py     `DRAWINGS`, figures of its own by their file's name, of a table of its runs
     words.yaml      what its paper calls a figure of a report, by the figure's name
     reproduce.yaml  its experiments, for `python -m harness.reproduce`

@@ -30,7 +30,7 @@ TABLE: dict[str, dict[str, str]] = yaml.safe_load(
 )
 BAD = {command: answer for rows in TABLE.values() for command, answer in rows.items()}
 MODULES = {"harness": "harness.__main__"}
-MODULES |= {name: f"harness.{name}" for name in ("report", "claims", "preview", "sensitivity")}
+MODULES |= {name: f"harness.{name}" for name in ("report", "claims", "preview")}
 MODULES |= {"clean": "harness.clean"}
 MODULES |= {
     name: f"harness.{name}.__main__"
@@ -58,8 +58,6 @@ FILES = {
     "negative.csv": "time_s,rate_mbit\n0,10\n1,-10\n",
     "broken.yaml": "a: [1, 2\nb: }\n",
     "keys.yaml": "title: x\n",
-    "nowhy.yaml": "claim: x\noverrides: [a]\naxes: {workers: {values: [2, 4]}}\n",
-    "testbed.yaml": "claim: x\ntestbed: nosuch\naxes: {workers: {values: [2, 4], why: x}}\n",
     "own_clash/model/mlp.yaml": "_target_: x.Y\n",
     "own_broken/model/bad.yaml": "_target_: [x\nb: }\n",
     "own_empty/readme": "",
@@ -84,7 +82,7 @@ BYTES = {
 AS_PROCESSES = (
     "harness methd=topk", "harness +experiment=nosuch", "report nosuch", "claims nosuch",
     "advise target.value=90%", "preview profile=nosuch", "reproduce nosuch",
-    "sensitivity --ranges nosuch.yaml", "doctor methd=topk", "clean --nosuch",
+    "doctor methd=topk", "clean --nosuch",
     "calibrate --name a-b", "fidelity --cells words.csv",
 )  # fmt: skip
 
@@ -123,7 +121,7 @@ def warm(
     monkeypatch.setattr(signals, "stop_in_order", lambda: None)
     for owner, name in (
         (run, "perform"), (links, "measured"), (compression, "measured"), (stages, "planned"),
-        (modules["reproduce"], "perform"), (modules["sensitivity"], "perform"),
+        (modules["reproduce"], "perform"),
         (modules["doctor"], "examine"), (os, "fork"),
     ):  # fmt: skip
         monkeypatch.setattr(owner, name, started)

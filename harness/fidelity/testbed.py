@@ -97,7 +97,7 @@ class Testbed:
                 costs[file][field] = value
             else:
                 known = [*constants, *(f"costs.{k}.{key}" for k, v in costs.items() for key in v)]
-                raise BadSetting(f"an axis must be one of {', '.join(known)}, got {name!r}")
+                raise BadSetting(f"a constant must be one of {', '.join(known)}, got {name!r}")
         return replace(self, constants=constants, costs=costs)
 
     def cluster(self, workers: int | None = None, rate_mbit: float | None = None) -> Cluster:

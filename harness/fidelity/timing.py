@@ -3,11 +3,10 @@
 A study's timing.py has one, called `TIMING`; published.csv and testbed.yaml lie beside it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.config.typed import BadSetting
 from harness.fidelity import testbed
 from harness.fidelity.cells import Cell, read
 from harness.fidelity.predictor import Predictor
@@ -44,7 +43,6 @@ class Timing(NamedTuple):
     predictor: Callable[[Testbed, Sequence[Cell]], Predictor]
     judge: Callable[[Any], list[TimingClaim]]  # what the paper says of time, by the predictor
     compares: Mapping[str, str]  # tables that compare methods: their metric
-    alone: Sequence[Callable[[Any], TimingClaim]] = ()  # claims to be mapped over constants
 
     @property
     def testbed(self) -> Testbed:
@@ -58,23 +56,6 @@ class Timing(NamedTuple):
         """Each held against the testbed, and no confirmation of what the testbed was read from."""
         bed = self.testbed
         return [judged(said, bed) for said in self.judge(self.predictor(bed, ()))]
-
-    def verdicts(self, wanted: str, points: Iterable[Mapping[str, float]]) -> Iterator[Claim]:
-        """The claim with `wanted` in its `id: text`, on a testbed with the constants of each point.
-
-        BadSetting where none of those that stand alone is it.
-        """
-        for values in points:
-            bed = self.testbed.changed(values)
-            predictor = self.predictor(bed, ())
-            found = [said for each in self.alone if wanted in name(said := each(predictor))]
-            if not found:
-                raise BadSetting(f"claim must be a piece of one that can be mapped, got {wanted!r}")
-            yield judged(found[0], bed)
-
-
-def name(said: TimingClaim) -> str:
-    return f"{said.id}: {said.text}"
 
 
 def judged(said: TimingClaim, bed: Testbed) -> Claim:

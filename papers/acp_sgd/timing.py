@@ -4,8 +4,7 @@ from pathlib import Path
 
 from harness.fidelity.timing import Timing
 from papers.acp_sgd.predictor import AcpSgd
-from papers.acp_sgd.timing_claims import before_dense, before_power, claims
+from papers.acp_sgd.timing_claims import claims
 
 COMPARES = {"acp_table3": "iteration_time_mean"}
-ALONE = (before_power, before_dense)
-TIMING = Timing("acpsgd", "ACP-SGD", Path(__file__).parent, AcpSgd, claims, COMPARES, ALONE)
+TIMING = Timing("acpsgd", "ACP-SGD", Path(__file__).parent, AcpSgd, claims, COMPARES)

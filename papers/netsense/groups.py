@@ -62,8 +62,6 @@ def telling_throughput(runs: Runs, experiment: str, mbit: float) -> Group:
     if experiment == RESNET18:
         with suppress(NoSuchRuns):
             return by_reading(runs, TABLE1, WITHOUT, profile__of__rate_mbit=mbit)
-        with suppress(NoSuchRuns):  # on another network, as a map of sensitivity has it
-            return at_rate(runs, TABLE1, mbit)
     return at_rate(runs, experiment, mbit)
 
 
