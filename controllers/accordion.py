@@ -1,9 +1,9 @@
 """Accordion: little compression while the gradient's norm changes fast (Agarwal et al., 2021).
 
-After the paper and its public code, which compare the norm of each layer's accumulated gradient
-with that of the check before; here it is the mean norm of the whole gradient over a stretch of
-exchanges. They also compress little after a decay of the learning rate, which a controller does not
-see. The network has no say.
+The paper's public code compares the norm of each layer's accumulated gradient with that of the
+previous check. We compare the mean norm of the whole gradient over a stretch of exchanges. The
+paper also compresses little after a decay of the learning rate, which a controller does not see.
+The network does not influence the choice.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,11 @@ from controllers.norm_change import NormChange
 
 @dataclass(kw_only=True)
 class Accordion(Controller):
-    """Two densities; high until two stretches are over, and while |change| / before >= `eta`."""
+    """Controller of two densities, which chooses `high` during critical regimes and `low` else.
+
+    A regime is critical while |norm change| / previous norm >= `eta`. The first two stretches are
+    critical, since nothing can be compared before.
+    """
 
     needs_norms = True
     reacts_to_network = False
@@ -33,11 +37,11 @@ class Accordion(Controller):
         self._change = NormChange(self.window)
 
     def density(self, seen: Observation | None) -> float:
-        """`high` or `low`."""
+        """Return `high` in a critical regime, else `low`."""
         if seen is not None:
             self._change.update(seen.grad_norm)
         return self.high if self._change.ratio >= self.eta else self.low
 
     def state(self) -> dict[str, float]:
-        """The last relative change of the norm; empty before there is one."""
+        """Return the last relative change of the norm. Empty during the first two stretches."""
         return {"change": self._change.ratio} if self._change.done > 1 else {}

@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple, Protocol
 
 
 class Column(NamedTuple):
-    """Description of a column; _s, _bytes or _mbit at the end of its name is its unit."""
+    """One column of a table: its meaning, and how to show it. The name ends in its unit."""
 
     told: str = ""  # what it is, in a line
     title: str = ""  # above it in a table; empty: its name
@@ -60,7 +60,7 @@ class Measurement:
 
 @dataclass(frozen=True, kw_only=True)
 class Observation(Measurement):
-    """One finished step at one worker; times are emulated seconds."""
+    """One finished step of one worker. Times are emulated seconds."""
 
     step: Annotated[int, Column("0 for the first", key=True)]
     time_s: Annotated[float, Column("training clock at its end, evaluation excluded")]
@@ -72,9 +72,9 @@ class Observation(Measurement):
 
 
 class Controller(Protocol):
-    """Chooses the density of every exchange from what the previous ones took.
+    """Base class of controllers, which choose the density of each exchange from the previous ones.
 
-    A class derives from this and declares where it differs.
+    Subclasses declare the class attributes below where they differ from the defaults.
     """
 
     same_everywhere: bool = False  # all workers choose one density without agreeing
@@ -84,16 +84,20 @@ class Controller(Protocol):
     chooses_horizon: bool = False  # it says how many local steps are taken between two exchanges
 
     def density(self, seen: Observation | None) -> float:
-        """Density in (0, 1] for the next exchange; `seen` is the last, None before the first."""
+        """Return the density in (0, 1] of the next exchange.
+
+        `seen` is the last finished step, or None before the first exchange.
+        """
         ...
 
     def horizon(self, seen: Observation) -> int:
-        """Steps from the exchange `seen` to the next, >= 1; asked of one that `chooses_horizon`.
+        """Return the number of steps, >= 1, from the exchange `seen` to the next.
 
-        At the begin of each round of local steps, before the density of its exchange.
+        Only controllers with `chooses_horizon` are asked, at the start of each round of local
+        steps, before they are asked for the density of its exchange.
         """
         return seen.local_steps
 
     def state(self) -> dict[str, float]:
-        """Quantities worth recording beside the density (one row per step); may be empty."""
+        """Return quantities to record beside the density, one value per step. It may be empty."""
         ...

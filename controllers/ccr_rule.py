@@ -1,10 +1,10 @@
-"""The CCR rule: the density at which communication takes as long as computation, at every exchange.
+"""The CCR rule: choose the density at which communication takes as long as computation.
 
-After COVAP (Meng et al., 2023), which computes its interval once, for its own compressor: density
-1 / CCR, with CCR = T_comm / T_comp and T_comp backward's time. Here for any compressor: T_comm is
-what a whole gradient would take by what this exchange took, delay / density, and both times are
-moving averages. Where an exchange is not proportional to its density, that comes to rest where the
-delay is T_comp, if there is such a density.
+COVAP (Meng et al., 2023) computes its interval once, for its own compressor: density 1 / CCR with
+CCR = T_comm / T_comp, where T_comp is the time of backward. This controller applies the rule at
+every exchange and to any compressor. T_comm, the time of a whole gradient, is estimated as delay /
+density. Both times are moving averages. If the delay is not proportional to the density, the rule
+converges to a density whose delay is T_comp, if one exists.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from controllers.limits import check_densities, check_share
 
 @dataclass
 class CCRRule(Controller):
-    """Chooses the density whose exchange takes as long as backward, by moving averages."""
+    """Controller that moves towards the density whose exchange takes as long as backward."""
 
     d_min: float = 0.001  # in (0, d_max]
     d_max: float = 1.0  # in (0, 1]
@@ -29,7 +29,7 @@ class CCRRule(Controller):
         check_share(weight=self.weight)
 
     def density(self, seen: Observation | None) -> float:
-        """`start` first, then 1 / CCR, in [d_min, d_max]."""
+        """Return `start` at first, then 1 / CCR clamped to [d_min, d_max]."""
         if seen is None:
             return self.start
         self._update(seen.comm_s / seen.density, seen.backward_s)
@@ -39,7 +39,7 @@ class CCRRule(Controller):
         return max(self.d_min, self._comp_s / self._comm_s)
 
     def state(self) -> dict[str, float]:
-        """T_comm of a whole gradient and T_comp, in seconds; empty before the first exchange."""
+        """Return T_comm of a whole gradient and T_comp in seconds, once measured."""
         return {} if self._comm_s is None else {"comm_s": self._comm_s, "comp_s": self._comp_s}
 
     def _update(self, comm_s: float, comp_s: float) -> None:

@@ -1,15 +1,18 @@
-"""COVAP's profiler: an interval of communication / computation (Meng et al., 2023).
+"""COVAP's profiler: an interval from communication over computation (Meng et al., 2023).
 
-After some dense exchanges to warm up, `profile_steps` are profiled. T_comm is what an exchange's
-collectives take from when the last worker begins (Observation.comm_s, where workers agree), T_comp
-what backward takes, and CCR = T_comm / T_comp. The interval I = max(1, ceil(round(CCR, 1))) holds
-for the rest of the run: density 1 / I hides. CCR is rounded because the paper takes VGG-19's
-842 / 210 for 4. What the paper leaves open, or we add:
-- one I for all workers: the exchange after the profile is at their 1 / CCR, and I follows from what
-  they agree on. With `controller.agree: mean`, which this is meant for, T_comp is their mean;
-- a profile every `period` exchanges, without a dense one: in I exchanges every part goes once, so
-  that I times their mean is the T_comm of a dense one;
-- I is `max_interval` at most.
+After some dense exchanges to warm up, the controller profiles `profile_steps` exchanges. T_comm is
+the time of the collectives, counted from when the last worker begins (Observation.comm_s if the
+workers agree). T_comp is the time of backward, and CCR = T_comm / T_comp. The rest of the run has
+the interval I = max(1, ceil(round(CCR, 1))), whose density 1 / I hides communication. CCR is
+rounded because the paper reads VGG-19's 842 / 210 as 4.
+
+The paper leaves the following open, or we add it:
+- All workers use one I. The exchange after the profile runs at each worker's own 1 / CCR, and I
+  follows from the density that they agree on. Use `controller.agree: mean`, so that T_comm is the
+  mean over workers.
+- A new profile is taken every `period` exchanges, without dense exchanges. Within I exchanges every
+  part is sent once, so I times their mean is the T_comm of a dense one.
+- I is at most `max_interval`.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +27,7 @@ NEGLIGIBLE_S = 1e-12  # a shorter time is no divisor
 
 @dataclass
 class COVAP(Controller):
-    """Waits for a profile, collects it, and takes what workers then agree on."""
+    """Controller that profiles some exchanges, then keeps the interval agreed on by all workers."""
 
     warm_steps: int = 2  # dense exchanges before the profile, >= 1: DDP lays out buckets anew
     profile_steps: int = 1  # profiled, >= 1; of I exchanges each when it is done again
@@ -42,7 +45,7 @@ class COVAP(Controller):
         self._wait: float = self.warm_steps  # exchanges until the profile
 
     def density(self, seen: Observation | None) -> float:
-        """1 / I; after a profile once 1 / CCR."""
+        """Return 1 / I, or 1 / CCR for the one exchange after a profile."""
         if seen is None:
             return 1.0
         if self._agreeing:
@@ -58,11 +61,11 @@ class COVAP(Controller):
         return 1 / self._interval
 
     def state(self) -> dict[str, float]:
-        """I; once profiled also T_comm and T_comp in seconds and their ratio at this worker."""
+        """Return I and, after a profile, T_comm and T_comp of this worker (s) and their ratio."""
         return {"interval": self._interval, **self._measured}
 
     def _measure(self) -> float:
-        """1 / CCR of the profile, in [1 / max_interval, 1]."""
+        """Return 1 / CCR of the profile, clamped to [1 / max_interval, 1]."""
         comm_s = self._interval * fmean(seen.comm_s for seen in self._profile)
         comp_s = fmean(seen.backward_s for seen in self._profile)
         self._profile.clear()
@@ -72,5 +75,5 @@ class COVAP(Controller):
 
 
 def interval(ccr: float) -> int:
-    """I for a communication-to-computation ratio > 0."""
+    """Return the interval I for a communication-to-computation ratio `ccr` > 0."""
     return max(1, ceil(round(ccr, 1)))

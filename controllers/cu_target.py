@@ -1,8 +1,9 @@
 """Compute-utilisation target: the fewest local steps that keep workers computing.
 
-The measure is that of Streaming DiLoCo (Douillard et al., 2025), the share of time that workers
-compute; the rule is ours. What an exchange costs, o seconds exposed and compressing, is paid once
-in n steps of c seconds each: n c / (n c + o) >= target from n = target / (1 - target) o / c on.
+Streaming DiLoCo (Douillard et al., 2025) defines the measure, the share of time in which workers
+compute. The rule is ours. Each exchange costs o seconds that are exposed or spent on compression,
+once in n steps of c seconds each. So n c / (n c + o) >= target for n >= target / (1 - target) o /
+c.
 """
 
 from dataclasses import dataclass, field
@@ -14,9 +15,9 @@ from controllers.limits import check, check_share, check_whole, is_number
 
 @dataclass(kw_only=True)
 class CuTarget(Controller):
-    """Chooses the least horizon whose predicted compute utilisation is `target`, at one density.
+    """Controller that chooses the least horizon whose predicted utilisation reaches `target`.
 
-    What is predicted is that the next exchange costs what the last one did.
+    It predicts that the next exchange costs what the last one did. The density is fixed.
     """
 
     target: float = 0.9  # compute utilisation, in (0, 1)
@@ -37,7 +38,7 @@ class CuTarget(Controller):
         return self.at_density
 
     def horizon(self, seen: Observation) -> int:
-        """In [h_min, h_max]."""
+        """Return the chosen number of local steps, clamped to [h_min, h_max]."""
         step_s, cost_s = seen.compute_s / seen.local_steps, seen.exposed_s + seen.compress_s
         most = self.h_max * step_s * (1 - self.target) / self.target
         affordable = cost_s <= most and step_s > 0
@@ -48,5 +49,5 @@ class CuTarget(Controller):
         return self._steps
 
     def state(self) -> dict[str, float]:
-        """The horizon chosen last; empty before."""
+        """Return the last chosen horizon. Empty before the first choice."""
         return {} if self._steps is None else {"steps": float(self._steps)}

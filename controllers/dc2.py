@@ -23,7 +23,7 @@ NEGLIGIBLE_S = 1e-12  # a smaller delay, or difference of delays, is no divisor
 
 @dataclass(kw_only=True)
 class DC2(Controller, ABC):
-    """Common base of DA1 to DA5: the monitor, the bounds and one decision per exchange."""
+    """Base class of DA1 to DA5: the delay monitor, the bounds, and one decision per exchange."""
 
     k_0: float = 0.1  # density of the first exchange, in [k_min, k_max]
     k_min: float = 0.005  # in (0, k_max]
@@ -42,7 +42,7 @@ class DC2(Controller, ABC):
         self._k = self.k_0
 
     def density(self, seen: Observation | None) -> float:
-        """Density for the next exchange, in [k_min, k_max]; k_0 before the first."""
+        """Return the next density in [k_min, k_max], or k_0 before the first exchange."""
         if seen is not None:
             self._monitor.update(self.delay_source.delay_s(seen))
             monitor = self._monitor
@@ -53,7 +53,7 @@ class DC2(Controller, ABC):
         return self._k
 
     def state(self) -> dict[str, float]:
-        """The monitor's d, m, a and r in seconds; empty before the first exchange."""
+        """Return the monitor's d, m, a and r in seconds. Empty before the first exchange."""
         monitor = self._monitor
         if monitor.minimum_s == float("inf"):
             return {}
@@ -66,12 +66,12 @@ class DC2(Controller, ABC):
 
     @abstractmethod
     def _next(self, k: float, d: float, m: float, a: float, r: float) -> float:
-        """The next density, before it is clamped."""
+        """Return the next density before clamping, from `k` and the monitor's statistics."""
 
 
 @dataclass(kw_only=True)
 class DA1(DC2):
-    """Sets the density by the delay's distance from its average; jumps between the bounds."""
+    """Controller whose density follows the delay's distance from its average."""
 
     def _next(self, k: float, d: float, m: float, a: float, r: float) -> float:
         if d - m < NEGLIGIBLE_S:  # the limit is +inf, or no change when all delays are equal
@@ -81,7 +81,7 @@ class DA1(DC2):
 
 @dataclass(kw_only=True)
 class _Band(DC2):
-    """Up by k_inc below a band around the average delay, down above it, constant inside."""
+    """Base of DA2 and DA3: raise k by k_inc below a band around the mean delay, lower it above."""
 
     d_var: float = 0.05  # half width of the band: share of the average, or seconds if absolute
     d_var_mode: str = "relative"  # relative | absolute
@@ -101,12 +101,12 @@ class _Band(DC2):
 
     @abstractmethod
     def _decrease(self, k: float) -> float:
-        """The density after a delay above the band."""
+        """Return the density after a delay above the band."""
 
 
 @dataclass(kw_only=True)
 class DA2(_Band):
-    """Additive increase, multiplicative decrease."""
+    """Controller with additive increase and multiplicative decrease."""
 
     beta: float = 0.8
     md_mode: str = "beta"  # beta: k -> beta k;  one_minus_beta: k -> (1 - beta) k
@@ -122,7 +122,7 @@ class DA2(_Band):
 
 @dataclass(kw_only=True)
 class DA3(_Band):
-    """Additive increase, additive decrease."""
+    """Controller with additive increase and additive decrease."""
 
     k_dec: float = 0.005
 
@@ -136,7 +136,7 @@ class DA3(_Band):
 
 @dataclass(kw_only=True)
 class DA4(DC2):
-    """TIMELY: by the gradient of the delay, normalised by the minimum."""
+    """TIMELY: follow the gradient of the delay, normalised by the minimum delay."""
 
     k_inc: float = 0.005
     beta: float = 0.8
@@ -157,7 +157,7 @@ class DA4(DC2):
 
 @dataclass(kw_only=True)
 class DA5(DA4):
-    """TIMELY with a low threshold, alpha m, and a high one, alpha a; DA4 between them."""
+    """TIMELY with thresholds: increase below alpha m, decrease above alpha a, DA4 between."""
 
     alpha: float = 1.25
 

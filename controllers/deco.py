@@ -1,9 +1,9 @@
-"""DeCo at staleness 0: the density whose exchange takes the compute time, planned now and then.
+"""DeCo at staleness 0: periodically plan the density whose exchange takes the compute time.
 
-After DeCo-SGD (Lu et al., 2025); the formula is from general knowledge of the paper. Every so many
-iterations it plans a staleness tau and a density d with d S / B + b <= T_comp, from the monitored
-bandwidth B and latency b. Means are applied in their own step here, so tau is 0 and one plan is
-left: the largest such d.
+After DeCo-SGD (Lu et al., 2025). We know the formula from general knowledge of the paper only.
+Every few iterations DeCo plans a staleness tau and a density d with d S / B + b <= T_comp, from the
+measured bandwidth B and latency b. Here the mean gradient is applied in its own step, so tau is 0
+and the plan is the largest such d.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ from controllers.link_model import Link, Volume
 
 @dataclass(kw_only=True)
 class DeCo(Controller):
-    """d = B (T_comp - b) / bytes per density, with means of T_comp and B since the last plan."""
+    """Controller with d = B (T_comp - b) / bytes per density, from means since the last plan."""
 
     every: int = 20  # exchanges between plans; the first follows those of start, >= 1
     d_min: float = 0.001  # in (0, d_max]
@@ -34,7 +34,7 @@ class DeCo(Controller):
         check_densities(self.d_min, self.d_max, tuple(self.start))
 
     def density(self, seen: Observation | None) -> float:
-        """Density of the next exchange: from `start` first, then planned, in [d_min, d_max]."""
+        """Return `start` at first, then the planned density, clamped to [d_min, d_max]."""
         if seen is not None:
             self._volume.update(seen)
             self._link.update(seen.received_bytes, seen.comm_s)
@@ -48,7 +48,7 @@ class DeCo(Controller):
         return self._density
 
     def state(self) -> dict[str, float]:
-        """Bandwidth in bytes/s and latency in seconds of the last plan; empty before the first."""
+        """Return bandwidth (bytes/s) and latency (s) of the last plan, once planned."""
         if not self._density:
             return {}
         return {"bandwidth": self._bandwidth, "latency": self._link.latency_s}

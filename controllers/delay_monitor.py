@@ -1,4 +1,5 @@
-"""What DC2 judges an exchange's delay by (Abdelmoniem & Canini, 2021, Section IV)."""
+"""Statistics of delays on which DC2 bases its decisions (Abdelmoniem & Canini, 2021, Section IV).
+"""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -6,9 +7,9 @@ from dataclasses import dataclass, field
 
 @dataclass
 class DelayMonitor:
-    """Statistics of the delays seen, in seconds; all but `minimum_s` need one `update`.
+    """Statistics of the delays seen, in seconds. All but `minimum_s` need one `update`.
 
-    The paper's windows d_j..d_{j-w} hold w+1 terms; ours are the last w delays and w differences.
+    The paper's windows d_j..d_{j-w} hold w+1 terms. Ours hold the last w delays and w differences.
     """
 
     window: int = 50  # w, exchanges
@@ -21,24 +22,24 @@ class DelayMonitor:
         self._delays = deque(maxlen=self.window + 1)
 
     def update(self, delay_s: float) -> None:
-        """Take in the delay of one more exchange."""
+        """Add the delay of one more exchange."""
         assert delay_s >= 0
         self._delays.append(delay_s)
         self.minimum_s = min(self.minimum_s, delay_s)
 
     @property
     def delay_s(self) -> float:
-        """d, the last delay."""
+        """The last delay, d."""
         return self._delays[-1]
 
     @property
     def average_s(self) -> float:
-        """a, the mean of the last w delays, or of all while there are fewer."""
+        """The mean a of the last w delays, or of all delays while there are fewer."""
         recent = list(self._delays)[-self.window :]
         return sum(recent) / len(recent)
 
     @property
     def gradient_s(self) -> float:
-        """r, the mean of the last w differences of delays; the sum of differences telescopes."""
+        """The mean r of the last w differences of delays. The sum of differences telescopes."""
         differences = len(self._delays) - 1
         return (self._delays[-1] - self._delays[0]) / differences if differences else 0.0

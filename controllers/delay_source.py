@@ -1,7 +1,7 @@
-"""Where DC2's delays come from: measured, or fed to it (Abdelmoniem & Canini, 2021, Fig. 9).
+"""Sources of DC2's delays: measured, or replayed (Abdelmoniem & Canini, 2021, Fig. 9).
 
-For Fig. 9 the monitor was given the delays of a recorded network while gradients went over a fast
-one. That is an open loop: the density has no effect on what the controller sees.
+For Fig. 9 the paper gave the monitor the delays of a recorded network while gradients used a fast
+one. That is an open loop: the density does not influence the delays that the controller sees.
 """
 
 import csv
@@ -17,15 +17,15 @@ WAYS = ("up", "down")
 
 
 class DelaySource(Protocol):
-    """Says what the communication of an exchange took."""
+    """Source of the delay of each exchange."""
 
     def delay_s(self, seen: Observation) -> float:
-        """Seconds, >= 0, of the exchange that `seen` describes."""
+        """Return the delay, >= 0 seconds, of the exchange that `seen` describes."""
         ...
 
 
 class Measured:
-    """Feed the controller the delay that the exchange took."""
+    """Source that returns the measured delay of the exchange."""
 
     def delay_s(self, seen: Observation) -> float:
         return seen.comm_s
@@ -33,10 +33,10 @@ class Measured:
 
 @dataclass
 class FromProfile:
-    """Feed it the delay of an uncompressed exchange on the network of `profile` at that time.
+    """Source that computes the delay of an uncompressed exchange on the network `profile`.
 
-    A ring all-reduce of the dense gradient over the slowest link, shared fairly with the competing
-    flows, and the delay of its 2 (P - 1) hops; the rate is that of the moment the exchange ends.
+    The delay is that of a ring all-reduce of the dense gradient over the slowest link, shared
+    fairly with competing flows, plus 2 (P - 1) hops. The rate is that at the end of the exchange.
     `profile` has link(time_s, node, way) and flows(time_s), in emulated seconds and Mbit/s.
     """
 
@@ -60,10 +60,10 @@ class FromProfile:
 
 @dataclass
 class Recorded:
-    """The numbers of a CSV file, one per exchange; after the last the first again.
+    """Source that reads one number per exchange from a CSV file, and starts over at its end.
 
-    `rank` takes only the rows that have it in a column of that name: with `column` comm_s, those of
-    one worker of an earlier run's steps.csv. Lines that start with `#` are comments.
+    Lines that start with `#` are comments. With `rank`, only rows with this value in the column
+    `rank` count. So `column: comm_s` replays one worker of an earlier run's steps.csv.
     """
 
     path: str  # absolute, or from the working directory
@@ -85,7 +85,7 @@ class Recorded:
         return self.delays_s[seen.step % len(self.delays_s)]
 
     def _parse(self, rows: list[tuple[int, str]]) -> list[float]:
-        """The column's numbers; ValueError names file, line and value."""
+        """Return the numbers of the column. ValueError names file, line and value."""
         columns: list[str] = []
         delays_s = []
         for place, line in rows:

@@ -1,4 +1,4 @@
-"""The relative errors of the last predictions, and what they make of the next exchange."""
+"""Relative errors of recent predictions, used to weigh the outcomes of the next exchange."""
 
 from bisect import bisect_right
 from collections import deque
@@ -8,7 +8,7 @@ from controllers.link_model import Hiding
 
 
 class Errors:
-    """Actual over predicted transfer of the last `memory` exchanges, and one of 1 to begin with."""
+    """Ratios of actual to predicted transfer time of the last `memory` exchanges, at first 1."""
 
     def __init__(self, memory: int) -> None:
         self._last: deque[float] = deque([1.0], maxlen=memory)
@@ -23,9 +23,9 @@ class Errors:
         self._sums = [0.0, *accumulate(self._sorted)]  # of the smallest 0, 1, 2, ...
 
     def exposed_s(self, hiding: Hiding, latency_s: float, transfer_s: float) -> float:
-        """Mean over the errors e of max(w T, T - h) with T = a + e `transfer_s`.
+        """Return the mean of max(w T, T - h) over errors e, where T = a + e `transfer_s`.
 
-        T - h is the larger of the two from some e on; sums of the errors below and above it do.
+        T - h is the larger term from some e on, so sums of the sorted errors on both sides suffice.
         """
         w, h = hiding.exposed_share, hiding.window_s
         count = len(self._sorted)
@@ -39,5 +39,5 @@ class Errors:
         return (w * low + high) / count
 
     def state(self) -> dict[str, float]:
-        """The last error."""
+        """Return the last error."""
         return {"error": self._last[-1]}

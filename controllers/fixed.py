@@ -1,10 +1,13 @@
-"""The same density at every exchange: the uniform baselines of the papers."""
+"""A constant density: the uniform baselines of the papers."""
 
 from controllers.base import Controller, Observation
 
 
 class Fixed(Controller):
-    """Chooses the same density at every exchange; no dataclass: a field would hide `density`."""
+    """Controller that returns the same density at every exchange.
+
+    It is no dataclass, since a field would hide the method `density`.
+    """
 
     same_everywhere = True
     reacts_to_network = False

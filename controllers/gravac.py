@@ -1,15 +1,16 @@
-"""GraVAC: the density of most gain per second, found by halving once (Tyagi & Swany, 2023).
+"""GraVAC: the density with the most gain per second, found by halving (Tyagi & Swany, 2023).
 
-After the paper and its public code: the gain of a density is |sent| / |g|, its compression
-throughput is samples per second times gain. From the least compression on, the density is halved
-while the gain stays above a threshold and the throughput still rises by more than omega. What was
-found is kept; where its gain falls below the threshold, training goes back to the least
-compression, and where that is not enough either, to dense exchanges, for a stretch.
+After the paper and its public code. The gain of a density is |sent| / |g|, and its compression
+throughput is samples per second times gain. The search starts at the least compression and halves
+the density while the gain stays above a threshold and the throughput rises by more than omega. The
+controller keeps the result. If its gain falls below the threshold later, training returns to the
+least compression for a stretch, and to dense exchanges if that gain is too low as well.
 
-There both candidates are compressed in every step; here one exchange shows one density, so gains
-are means of a stretch, and a stretch decides on the next. Their code's jump from the first to the
-last ratio, and its gain of one ratio taken from another's tensors, are not copied. A search that
-has ended does not begin again, as there: a link that changes afterwards is not noticed.
+Their code compresses with both candidates in every step. Here one exchange has one density, so a
+gain is the mean of a stretch, and each stretch decides on the next. We do not copy two details of
+their code: the jump from the first to the last ratio, and the gain of one ratio taken from another
+ratio's tensors. As in their code, a finished search does not restart, so it misses later changes
+of the link.
 """
 
 from dataclasses import dataclass, field
@@ -44,7 +45,7 @@ class GraVAC(Controller):
         self._used = self.d_max
 
     def density(self, seen: Observation | None) -> float:
-        """Density of the next exchange, in [d_min, d_max], or 1."""
+        """Return the density of the next exchange, in [d_min, d_max], or 1."""
         if seen is None:
             return self._used
         self._gains.append(sqrt(seen.gain) if isfinite(seen.gain) else 0.0)
@@ -58,11 +59,12 @@ class GraVAC(Controller):
         return self._used
 
     def state(self) -> dict[str, float]:
-        """Gain and compression throughput (steps/s) of the last stretch; empty before its end."""
+        """Return gain and compression throughput (steps/s) of the last stretch, once it has ended.
+        """
         return self._last
 
     def _next(self, gain: float, throughput: float) -> float:
-        """Density of the next stretch."""
+        """Return the density of the next stretch."""
         if self._found is not None:
             return self._kept(gain)
         best = self._best
@@ -76,7 +78,8 @@ class GraVAC(Controller):
         return max(self.d_min, self._used / 2)
 
     def _kept(self, gain: float) -> float:
-        """Density once the search is over; a fallback for a while if its gain is too low."""
+        """Return the density after the search, or for a stretch a fallback if its gain is too low.
+        """
         assert self._found is not None
         if gain >= self.gain:
             return self._found

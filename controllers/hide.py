@@ -1,7 +1,7 @@
 """Hide: the largest density whose exchange backward still hides, by the link model.
 
-Ours. Instead of a delay relative to its own past, as in DC2 and NetSenseML, the target is a time
-that costs nothing: the hiding window. With one bucket there is no window, and it sends `d_min`.
+Ours. DC2 and NetSenseML aim at a delay relative to its own past. Hide aims at a time that costs
+nothing: the hiding window. With a single bucket there is no window, and Hide sends `d_min`.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from controllers.link_model import LinkModel
 
 @dataclass(kw_only=True)
 class Hide(Controller):
-    """d = r (margin h - a) / bytes per density; agree on the minimum where workers differ."""
+    """Controller with d = r (margin h - a) / bytes per density. Agree on the minimum."""
 
     margin: float = 0.92  # share of the window to fill, in (0, 1]
     d_min: float = 0.0005  # in (0, d_max]
@@ -30,7 +30,7 @@ class Hide(Controller):
         self._model = LinkModel(self.dense_factor)
 
     def density(self, seen: Observation | None) -> float:
-        """Density of the next exchange: from `start` first, then in [d_min, d_max]."""
+        """Return `start` at first, then the chosen density, clamped to [d_min, d_max]."""
         model = self._model
         if seen is not None:
             model.update(seen)
@@ -41,5 +41,5 @@ class Hide(Controller):
         return min(self.d_max, max(self.d_min, model.volume.density(budget_bytes)))
 
     def state(self) -> dict[str, float]:
-        """The link model's quantities."""
+        """Return the quantities of the link model."""
         return self._model.state()

@@ -1,4 +1,4 @@
-"""Horizons to choose from: local steps between two exchanges."""
+"""Choice of a horizon, the number of local steps between two exchanges."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,16 +8,16 @@ from controllers.limits import check, check_at_least
 
 
 def check_horizons(horizons: Sequence[int]) -> None:
-    """One or more whole numbers >= 1; ValueError otherwise."""
+    """Raise ValueError unless `horizons` are one or more whole numbers >= 1."""
     good = len(horizons) > 0 and all(type(each) is int and each >= 1 for each in horizons)
     check("horizons", list(horizons), good, "one or more whole numbers >= 1")
 
 
 @dataclass(kw_only=True)
 class HorizonAndDensity(Controller):
-    """Makes a controller of the density, named after it among the bases, one of the horizon too.
+    """Mixin that extends a density controller, the next base class, to choose the horizon as well.
 
-    The subclass's `horizon` sets `_chosen`: horizon and density of the next round.
+    The subclass's `horizon` sets `_chosen`, the horizon and density of the next round.
     """
 
     zeta: float = 0.1  # elasticity of the steps to a target in the horizon, >= 0

@@ -1,9 +1,9 @@
-"""Kimad: as many bytes as the bandwidth of late carries in a time budget.
+"""Kimad: send as many bytes as the recent bandwidth carries within a time budget.
 
-After Xin, Ilin, Zhang, Canini and Richtarik (2023), one ratio for all layers; the formula is from
-general knowledge of the paper. There the budget of a round is the user's and the compressor's error
-is fed back as in EF21; here the budget is the step's compute time, or (`budget: hiding`, ours) what
-backward can hide of an exchange, and error feedback is the method's choice.
+After Xin, Ilin, Zhang, Canini and Richtarik (2023), with one ratio for all layers. We know the
+formula from general knowledge of the paper only. There the user gives the budget of a round, and
+EF21 feeds the error back. Here the budget is the step's compute time or, with `budget: hiding`
+(ours), the time of an exchange that backward can hide. Error feedback is the method's choice.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ from controllers.link_model import NEGLIGIBLE_S, Hiding, Volume
 
 @dataclass(kw_only=True)
 class Kimad(Controller):
-    """d = B t / bytes per density, B the mean of the last exchanges' bytes / delay."""
+    """Controller with d = B t / bytes per density, where B is the recent mean bandwidth."""
 
     budget: str = "compute"  # compute | hiding: the time t an exchange may take
     window: int = 10  # exchanges the bandwidth is averaged over, >= 1
@@ -35,7 +35,7 @@ class Kimad(Controller):
         self._bandwidths = deque(maxlen=self.window)
 
     def density(self, seen: Observation | None) -> float:
-        """Density of the next exchange: `start` first, then in [d_min, d_max]."""
+        """Return `start` at first, then the chosen density, clamped to [d_min, d_max]."""
         if seen is None:
             return self.start
         self._volume.update(seen)
@@ -46,7 +46,7 @@ class Kimad(Controller):
         return min(self.d_max, max(self.d_min, self._volume.density(budget_bytes)))
 
     def state(self) -> dict[str, float]:
-        """Bandwidth in bytes/s; empty before the first exchange."""
+        """Return the bandwidth in bytes/s. Empty before the first exchange."""
         return {"bandwidth": self._bandwidth()} if self._bandwidths else {}
 
     def _bandwidth(self) -> float:

@@ -1,25 +1,26 @@
-"""What an exchange will take, learned at one worker from the ones before it.
+"""Model of the next exchange's time, learned by one worker from the previous exchanges.
 
-An exchange of b bytes takes T = a + b / r seconds, of which backward hides all but
-max(w T, T - h). Four quantities and how they are found:
+An exchange of b bytes takes T = a + b / r seconds, and backward hides all but max(w T, T - h).
+These are the quantities and how they are estimated:
 
-- b, bytes received at a density d: a line through the mean of the last exchanges below 1, so that
-  nothing is assumed of the compressor (indices, bits, ranks, intervals that send a bucket every so
-  often). Its slope is the steepest of the last pairs of exchanges in a row whose densities differ
-  enough, but within half and all of bytes over density: a compressor that can send no less, whose
-  line is flat at first, is then not taken to cost the same at density 1. Density 1 itself is apart,
-  as it may be an all-reduce instead of an all-gather.
-- a: where the line through two exchanges in a row meets zero bytes, if their bytes differ
-  enough; the median of the last such pairs. A pair sees one state of the network: fits over longer
-  times mistake the controller's own answer, fewer bytes when the rate is low, for latency.
-- r: the smaller of the last rate and the median of the last three. It falls at once, rises at the
-  second better exchange, and forgets a single slow one after the next.
-- h and w, the hiding window and the share that is exposed whatever the rate. Buckets go out one by
-  one, and the last is ready only when backward ends. What an exchange hid (delay - exposed) is
-  therefore no measure of h: with a tenth of the bytes in the last bucket it is 0.9 T at every T,
-  and who aims below it sends less every time. The window is overlap_window_s, from the first bucket
-  to the end of backward, less the time compression takes the same thread; w is exposed / delay of
-  exchanges whose exposure is clearly more than T - h. Both are moving averages.
+- b, the bytes received at density d, is a line through the mean of recent exchanges below density
+  1. So nothing is assumed about the compressor (indices, bits, ranks, intervals). The slope is the
+  steepest of recent pairs of consecutive exchanges with sufficiently different densities, limited
+  to between half and all of bytes / density. Without the limit, a compressor whose line is flat at
+  first would seem to cost the same at density 1. Density 1 itself is kept apart, since it may use
+  an all-reduce instead of an all-gather.
+- a is where the line through two consecutive exchanges meets zero bytes, if their bytes differ
+  enough. We use the median of recent pairs, because a pair sees one state of the network. A fit
+  over longer times would mistake the controller's own answer, fewer bytes at low rates, for
+  latency.
+- r is the smaller of the last rate and the median of the last three. It falls at once, rises with
+  the second faster exchange, and forgets a single slow one after the next.
+- h and w are the hiding window and the share that is always exposed. Buckets are sent one by one,
+  and the last is ready only when backward ends. So the hidden time (delay - exposed) does not
+  measure h: with a tenth of the bytes in the last bucket it is 0.9 T for every T, and a controller
+  that aims below it would send less each time. Instead h is overlap_window_s, from the first bucket
+  to the end of backward, less the time that compression takes on the same thread. w is exposed /
+  delay over exchanges whose exposure clearly exceeds T - h. Both are moving averages.
 """
 
 from collections import deque
@@ -41,10 +42,11 @@ NEGLIGIBLE_S = 1e-9  # a shorter transfer tells no rate
 
 @dataclass
 class Volume:
-    """Bytes received as a function of the density, learned from exchanges.
+    """Model of the bytes received as a function of the density, learned from exchanges.
 
-    `dense_factor`: those at density 1 as a multiple of the dense gradient's 4 n bytes, until such
-    an exchange was seen; None: as at other densities.
+    `dense_factor` gives the bytes at density 1, as a multiple of the dense gradient's 4 n bytes,
+    until such an exchange has been seen. None means that density 1 follows the line of other
+    densities.
     """
 
     dense_factor: float | None = None
@@ -70,7 +72,7 @@ class Volume:
         self.fixed = (ratio - self.per_density) * sum(densities) / len(densities)
 
     def _pair(self, new: tuple[float, int]) -> None:
-        """Keep one more exchange, and the slope of it and the one before."""
+        """Add an exchange, and the slope between it and the previous one."""
         small, large = sorted((self._recent[-1] if self._recent else new, new))
         if large[0] >= APART * small[0]:
             self._slopes.append((large[1] - small[1]) / (large[0] - small[0]))
@@ -82,7 +84,7 @@ class Volume:
         return self.fixed + self.per_density * density
 
     def density(self, budget_bytes: float) -> float:
-        """The largest density, in [0, 1], whose bytes are within the budget."""
+        """Return the largest density, in [0, 1], whose bytes are within the budget."""
         if self.bytes(1.0) <= budget_bytes:
             return 1.0
         over = max(0.0, budget_bytes - self.fixed)
@@ -91,7 +93,7 @@ class Volume:
 
 @dataclass
 class Link:
-    """Latency a and rate r; before the first exchange with bytes, any number of them is free."""
+    """Latency a and rate r of the link. Before the first exchange with bytes, bytes are free."""
 
     latency_s: float = field(default=0.0, init=False)  # a
     best: float = field(default=0.0, init=False)  # highest rate seen, bytes/s
@@ -115,12 +117,12 @@ class Link:
         self.best = max(self.best, self._rates[-1])
 
     def transfer_s(self, comm_s: float) -> float:
-        """Transfer share of an exchange of `comm_s`: that less the latency, above 0."""
+        """Return the transfer part of an exchange of `comm_s`: the time above the latency, >= 0."""
         return max(comm_s - self.latency_s, LEAST_TRANSFER * comm_s, NEGLIGIBLE_S)
 
     @property
     def rate(self) -> float:
-        """R, bytes/s."""
+        """The rate r in bytes/s."""
         if not self._rates:
             return float("inf")
         return min(self._rates[-1], median(self._rates))
@@ -128,7 +130,7 @@ class Link:
 
 @dataclass
 class Hiding:
-    """Window h and always exposed share w; both 0 before the first exchange."""
+    """Window h and always exposed share w of overlap. Both are 0 before the first exchange."""
 
     window_s: float = field(default=0.0, init=False)  # h
     exposed_share: float = field(default=0.0, init=False)  # w
@@ -145,13 +147,13 @@ class Hiding:
             self._unexplained += 1
 
     def exposed_s(self, comm_s: float) -> float:
-        """Part of an exchange of `comm_s` that backward will not hide."""
+        """Return the part of an exchange of `comm_s` that backward will not hide."""
         return max(self.exposed_share * comm_s, comm_s - self.window_s)
 
 
 @dataclass
 class LinkModel:
-    """Models of volume, link and hiding, learned from the exchanges of one worker."""
+    """Models of volume, link and overlap, learned from the exchanges of one worker."""
 
     dense_factor: float | None = None
     exchanges: int = field(default=0, init=False)  # seen so far
@@ -170,11 +172,11 @@ class LinkModel:
         self.hiding.update(seen)
 
     def transfer_s(self, density: float) -> float:
-        """Expected delay at `density` without the latency."""
+        """Return the expected delay at `density` without the latency."""
         return self.volume.bytes(density) / self.link.rate
 
     def state(self) -> dict[str, float]:
-        """Parameters in emulated seconds and bytes; empty before the first exchange with bytes."""
+        """Return the parameters in emulated seconds and bytes, once an exchange had bytes."""
         if not self.link.best:
             return {}
         return {
@@ -189,5 +191,5 @@ class LinkModel:
 
 
 def _average(past: float, new: float, count: int) -> float:
-    """Moving average that begins with the first value."""
+    """Return the moving average over `count` values, which starts with the first value."""
     return new if count == 0 else past + WEIGHT * (new - past)

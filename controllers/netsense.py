@@ -33,7 +33,7 @@ from controllers.retransmissions import retransmitted
 
 @dataclass(kw_only=True)
 class NetSense(Controller):
-    """Keeps the path's estimates, the phase, and the count of segments sent again."""
+    """Controller with estimates of the path, a phase, and TCP's count of retransmissions."""
 
     ratio_0: float = 0.01  # of the first exchange, in [floor, 1]
     floor: float = 0.005  # in (0, 1]
@@ -62,14 +62,17 @@ class NetSense(Controller):
         self._resent: int = self._retransmitted()
 
     def density(self, seen: Observation | None) -> float:
-        """Ratio of the next exchange, in [floor, 1]; ratio_0 before the first."""
+        """Return the ratio of the next exchange in [floor, 1], or ratio_0 before the first."""
         if seen is None:
             return self.ratio_0
         self._path.update(seen.time_s, seen.received_bytes, seen.comm_s)
         return self._start_up(seen) if self._startup_left else self._sense(seen.density)
 
     def state(self) -> dict[str, float]:
-        """BtlBw and EBB in bytes/s, RTprop in s, BDP in bytes, sensing 0 or 1; at first empty."""
+        """Return BtlBw and EBB in bytes/s, RTprop in s, BDP in bytes, and sensing (0 or 1).
+
+        It is empty before the first exchange.
+        """
         path = self._path
         if path.rtprop_s == float("inf"):
             return {}
@@ -82,7 +85,10 @@ class NetSense(Controller):
         }
 
     def _start_up(self, seen: Observation) -> float:
-        """Quickly up, until something says that it is enough."""
+        """Return the next ratio of start-up.
+
+        Leave start-up when a signal says that it is enough.
+        """
         self._startup_left -= 1
         resent, self._resent = self._resent, self._retransmitted()
         if (
@@ -96,7 +102,7 @@ class NetSense(Controller):
         return min(1.0, seen.density + self.beta_1)
 
     def _sense(self, ratio: float) -> float:
-        """Down when the exchange was more than the path holds, else slowly up."""
+        """Return a halved ratio if the exchange exceeded the path's capacity, else a larger one."""
         path = self._path
         if path.size_bytes > self.bdp_share * self.bdp_gain * path.bdp_bytes:
             return max(self.floor, self.alpha * ratio)

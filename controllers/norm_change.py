@@ -1,4 +1,4 @@
-"""How much the gradient's norm changes from one stretch of exchanges to the next."""
+"""Relative change of the gradient's norm from one stretch of exchanges to the next."""
 
 from dataclasses import dataclass, field
 from math import isfinite
@@ -6,7 +6,7 @@ from math import isfinite
 
 @dataclass
 class NormChange:
-    """|n_before - n_now| / n_before of the mean norms of the last two whole stretches."""
+    """Relative change |n_before - n_now| / n_before between mean norms of two full stretches."""
 
     window: int  # exchanges of a stretch
     ratio: float = field(default=float("inf"), init=False)  # inf before two stretches are over
@@ -16,7 +16,7 @@ class NormChange:
     _before: float | None = field(default=None, init=False, repr=False)
 
     def update(self, norm: float) -> None:
-        """Take in one exchange's norm; one that is not finite counts as no change of the mean."""
+        """Add one exchange's norm. A norm that is not finite does not change the mean."""
         self._count += 1
         self._sum += norm if isfinite(norm) else self._sum / max(1, self._count - 1)
         if self._count < self.window:

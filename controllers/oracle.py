@@ -1,14 +1,15 @@
-"""Oracle: knows the profile, and so the rate of the exchange to come; a bound for controllers.
+"""Oracle: a controller that knows the profile, and so the rate of the coming exchange.
 
-Ours. It decides like Pace, or with `eps: null` like Hide, but on the mean rate over the coming
-hiding window of the slowest link: the least over nodes and ways of rate x `payload_share`, shared
-fairly with the competing flows (1 of flows + 1). Latency is what the profile's delays make of a
-ring's P - 1 hops, and what exchanges were seen to take beyond that and the known rate.
+Ours, as a bound for controllers. It decides like Pace, or like Hide with `eps: null`. It uses the
+mean rate of the slowest link over the coming hiding window: the minimum over nodes and ways of rate
+x `payload_share`, shared fairly with competing flows (1 of flows + 1). Latency is the profile's
+delay of a ring's P - 1 hops, plus what past exchanges took beyond that and the known rate.
 
-It is greedy: one exchange at a time, without planning for the next change of the rate, and what a
-network loses besides (slow starts, queues) it only learns. So it bounds what a better estimate of
-the rate can bring, and not what a better plan could: the regret of a controller is its time to the
-target over the oracle's, same seed. Meant for a star, each node's link following the profile.
+The oracle is greedy: it plans one exchange at a time and ignores the next change of the rate. It
+only learns what else a network loses (slow starts, queues). So it bounds what a better estimate of
+the rate can gain, not what a better plan could. The regret of a controller is its time to the
+target over the oracle's, with the same seed. Use it on a star, where each node's link follows the
+profile.
 """
 
 from collections import deque
@@ -30,7 +31,7 @@ OVERHEADS = 25  # exchanges whose latency beyond the profile's tells the next on
 
 @dataclass(kw_only=True)
 class Oracle(Controller):
-    """Chooses a density from the network's real `profile`, a bound for controllers.
+    """Controller that chooses the density from the network's real `profile`.
 
     `profile` has link(time_s, node, way) and flows(time_s), in emulated seconds and Mbit/s.
     """
@@ -66,7 +67,7 @@ class Oracle(Controller):
         self._tried = tried(self.d_min, self.d_max, self.spacing)
 
     def density(self, seen: Observation | None) -> float:
-        """Density of the next exchange: `start` first, then in [d_min, d_max]."""
+        """Return `start` at first, then the chosen density, clamped to [d_min, d_max]."""
         if seen is None:
             return self.start
         self._learn(seen)
@@ -85,7 +86,7 @@ class Oracle(Controller):
         return max(self._tried, key=speed)
 
     def state(self) -> dict[str, float]:
-        """Known rate in bytes/s, latency and window in seconds; empty before the first exchange."""
+        """Return known rate (bytes/s), latency and window (s). Empty before the first exchange."""
         if not self._overheads:
             return {}
         rate, hops_s = self._known
@@ -105,19 +106,20 @@ class Oracle(Controller):
             self._errors.add(max(taken_s, LEAST_TRANSFER * seen.comm_s) / expected_s)
 
     def _conditions(self, seen: Observation) -> tuple[float, float]:
-        """Mean rate over the next hiding window, bytes/s, and the latency of the hops then."""
+        """Return mean rate (bytes/s) over the next hiding window, and the hops' latency then (s).
+        """
         window_s = self._hiding.window_s
         begin_s = seen.time_s + max(0.0, seen.compute_s - seen.overlap_window_s)
         times_s = [begin_s + (i + 0.5) / SAMPLES * window_s for i in range(SAMPLES)]
         return sum(map(self._rate, times_s)) / SAMPLES, self._hops_s(times_s[0])
 
     def _rate(self, time_s: float) -> float:
-        """Payload rate of the slowest link at `time_s`, shared with competing flows; bytes/s."""
+        """Return the slowest link's payload rate at `time_s` in bytes/s, shared with flows."""
         share = self.payload_share * BYTES_PER_MBIT / (1 + self.profile.flows(time_s))
         return share * min(link.rate_mbit for link in self._links(time_s, ("up", "down")))
 
     def _hops_s(self, time_s: float) -> float:
-        """Delay of P - 1 hops at `time_s`, each over the slowest up- and downlink."""
+        """Return the delay of P - 1 hops at `time_s`, each over the slowest up- and downlink."""
         slowest_ms = [max(link.delay_ms for link in self._links(time_s, (way,)))
                       for way in ("up", "down")]  # fmt: skip
         return (self.workers - 1) * sum(slowest_ms) / 1000

@@ -1,8 +1,8 @@
-"""Oracle in both: horizon and density by the real profile, a bound for controllers of the two.
+"""Oracle of horizon and density: it knows the profile, as a bound for controllers of both.
 
-Ours. Progress per second is that of `controllers.pace_horizon`; the rate is the profile's own when
-the exchange after so many steps will begin, for as long as the last one took. It is greedy: one
-round at a time, and what a network loses besides it only learns, as `controllers.oracle` says.
+Ours. Progress per second is that of `controllers.pace_horizon`. The rate is the profile's own at
+the time of the exchange, for as long as the last exchange took. It is greedy: it plans one round at
+a time and learns only what else the network loses, as in `controllers.oracle`.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from controllers.oracle import SAMPLES, Oracle
 
 @dataclass(kw_only=True)
 class OracleHorizon(HorizonAndDensity, Oracle):
-    """Chooses horizon and density together, at a round's begin, from the network's `profile`."""
+    """Controller that chooses horizon and density together, at each round, from `profile`."""
 
     eps: float = 0.18  # elasticity of progress in the density, > 0
 
     def horizon(self, seen: Observation) -> int:
-        """One of `horizons`."""
+        """Return the chosen one of `horizons`."""
         self._learn(seen)
         step_s = seen.compute_s / seen.local_steps
         best = 0.0
@@ -37,6 +37,6 @@ class OracleHorizon(HorizonAndDensity, Oracle):
         return self._chosen[0]
 
     def _between(self, begin_s: float, end_s: float) -> float:
-        """Mean rate over a time, bytes/s."""
+        """Return the mean rate from `begin_s` to `end_s`, in bytes/s."""
         parts = ((i + 0.5) / SAMPLES for i in range(SAMPLES))
         return sum(self._rate(begin_s + part * (end_s - begin_s)) for part in parts) / SAMPLES

@@ -1,23 +1,23 @@
-"""Pace: the density of most progress per second, by the link model.
+"""Pace: the density with the most progress per second, by the link model.
 
 Ours. Steps to a target grow like d^-eps as the density falls, so progress per second is
     d^eps / E[c + k + exposed(a + e b(d) / r)],
-with c and k the last step's compute and compression and e the errors of the model's last
-predictions (actual over predicted transfer). The expectation weighs, like a newsvendor, a little
-density against being exposed now and then; no margin is needed, and where hiding would take so
-small a density that it costs more steps than it saves seconds, exposure is accepted. Densities
-between the one that costs what density 1 does (1/P for 8-byte entries in an all-gather, where
-density 1 is an all-reduce) and 1 never win, so they are not excluded.
+with c and k the last step's compute and compression times, and e the errors of recent predictions
+(actual / predicted transfer). The expectation weighs, like a newsvendor, a slightly higher density
+against occasional exposure, so no margin is needed. If hiding needs so small a density that extra
+steps cost more than the saved seconds, exposure is accepted. Some densities below 1 cost as much as
+density 1 (1/P for 8-byte entries in an all-gather, where density 1 is an all-reduce). Densities
+between these and 1 never win, so we do not exclude them.
 
-`eps` is the workload's: log ratio of the steps that two fixed densities take to a target, over the
-log ratio of these. It is not estimated on the way: between neighbouring densities steps differ by
-a few percent, far less than a loss or a norm does from step to step. It need not be exact. Where
-nothing is hidden, and latency is small, eps for what is e in truth costs a factor of
-    (r(e) / r(eps))^e (1 - e) / (1 - eps),  r(x) = x / (1 - x):
-with 0.18, 1.03 where e is 0.09, and 1.04 where it is 0.3; less where an exchange is hidden.
+`eps` belongs to the workload: the log ratio of the steps that two fixed densities take to a target,
+over the log ratio of the densities. It is not estimated during a run, because steps of neighbouring
+densities differ by a few percent, far less than the noise of loss and norm. It need not be exact.
+If nothing is hidden and latency is small, using eps in place of the true e costs a factor of
+    (r(e) / r(eps))^e (1 - e) / (1 - eps),  r(x) = x / (1 - x).
+With eps 0.18 that is 1.03 for e = 0.09 and 1.04 for e = 0.3, and less where exchanges are hidden.
 
 `boost` (Pace+CR, off by default) raises eps where the gradient's norm changes, which Accordion
-(Agarwal et al., 2021) takes for a critical regime.
+(Agarwal et al., 2021) takes as a sign of a critical regime.
 """
 
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ CRITICAL_CHANGE = 0.5  # of the norm, for the whole boost; Accordion's threshold
 
 @dataclass(kw_only=True)
 class Pace(Controller):
-    """Chooses the density of most progress per second; agree on the minimum if workers differ."""
+    """Controller that maximises progress per second. Agree on the minimum if workers differ."""
 
     eps: float = 0.18  # elasticity of progress per step in the density, > 0
     memory: int = 40  # prediction errors kept, >= 1
@@ -64,7 +64,7 @@ class Pace(Controller):
         self._tried = tried(self.d_min, self.d_max, self.spacing)
 
     def density(self, seen: Observation | None) -> float:
-        """Density of the next exchange: from `start` first, then in [d_min, d_max]."""
+        """Return `start` at first, then the chosen density, clamped to [d_min, d_max]."""
         if seen is not None:
             self._learn(seen)
         if self._model.exchanges < len(self.start):
@@ -74,7 +74,7 @@ class Pace(Controller):
         return self._best(seen.compute_s + seen.compress_s + NEGLIGIBLE_S)
 
     def state(self) -> dict[str, float]:
-        """The link model's quantities, the last prediction's error and the eps in force."""
+        """Return the link model's quantities, the last prediction's error, and the eps in force."""
         return self._model.state() | self._errors.state() | {"eps": self._eps()}
 
     def _learn(self, seen: Observation) -> None:
@@ -87,7 +87,7 @@ class Pace(Controller):
             self._change.update(seen.grad_norm)
 
     def _best(self, base_s: float) -> float:
-        """The density of most progress per second, in steps that take `base_s` and what shows."""
+        """Return the density with most progress per second; a step takes `base_s` plus exposure."""
         volume, link, hiding = self._model.volume, self._model.link, self._model.hiding
         rate, latency_s, eps = link.rate, link.latency_s, self._eps()
 
@@ -102,7 +102,7 @@ class Pace(Controller):
 
 
 def tried(d_min: float, d_max: float, spacing: float) -> list[float]:
-    """Densities from `d_min` up by factors of `spacing`, and `d_max`."""
+    """Return densities from `d_min` up by factors of `spacing`, and `d_max`."""
     densities = []
     density = d_min
     while density < d_max:

@@ -1,10 +1,11 @@
-"""Pace in both: the density and the horizon of most progress per second, by the link model.
+"""Pace of horizon and density: the pair with the most progress per second, by the link model.
 
-Ours. Steps to a target grow like d^-eps as the density falls, and like h^zeta with the local steps
-between two exchanges, so progress per second is
+Ours. Steps to a target grow like d^-eps as the density falls, and like h^zeta with the number of
+local steps between two exchanges. So progress per second is
     d^eps h^-zeta / (c + E[k + exposed(a + e b(d) / r)] / h),
-with c a step's computation; the rest is as in `controllers.pace`. `zeta` is the workload's: log
-ratio of the steps that two fixed horizons take to a target, over the log ratio of these.
+with c the computation of one step and the rest as in `controllers.pace`. `zeta` belongs to the
+workload: the log ratio of the steps that two fixed horizons take to a target, over the log ratio of
+the horizons.
 """
 
 from dataclasses import dataclass
@@ -17,10 +18,13 @@ from controllers.pace import Pace
 
 @dataclass(kw_only=True)
 class PaceHorizon(HorizonAndDensity, Pace):
-    """Chooses horizon and density together, at a round's begin; agree on min if workers differ."""
+    """Controller that chooses horizon and density together at each round's start.
+
+    Agree on the minimum if workers differ.
+    """
 
     def horizon(self, seen: Observation) -> int:
-        """One of `horizons`; while the first densities are tried, the steps as they are."""
+        """Return the chosen one of `horizons`. Keep the configured steps while trying `start`."""
         self._learn(seen)
         if self._model.exchanges < len(self.start) or not self._model.link.best:
             return seen.local_steps

@@ -1,8 +1,8 @@
-"""What NetSenseML knows of the path: BBR's two estimates (Wang et al., 2025).
+"""NetSenseML's estimates of the path, after BBR (Wang et al., 2025).
 
-Each exchange is a sample: its bytes over its time estimate the bottleneck bandwidth (EBB), of which
-the largest seen is BtlBw; the shortest time seen is RTprop; their product is the bandwidth-delay
-product, BDP. The paper names no window: `window` None takes all samples.
+Each exchange is a sample. Its bytes over its time estimate the bottleneck bandwidth (EBB), and
+BtlBw is the largest estimate. RTprop is the shortest time. Their product is the bandwidth-delay
+product, BDP. The paper names no window. `window` None uses all samples.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ NEGLIGIBLE_S = 1e-12  # a shorter time is no divisor
 
 
 class Sample(NamedTuple):
-    """One exchange, as the monitor keeps it."""
+    """One exchange in the monitor's window."""
 
     time_s: float  # when it ended
     rtt_s: float
@@ -24,7 +24,7 @@ class Sample(NamedTuple):
 
 @dataclass
 class PathMonitor:
-    """Estimates of the path; all but `shortest_s` need one `update`."""
+    """Estimates of the path. All but `shortest_s` need one `update`."""
 
     window: int | str | None = None  # None: all exchanges; n: the last n; bbr: as BBR does
     size_bytes: int = field(default=0, init=False)  # of the last exchange
@@ -43,7 +43,7 @@ class PathMonitor:
         self._samples = deque()
 
     def update(self, time_s: float, size_bytes: int, rtt_s: float) -> None:
-        """Take in an exchange that ended at `time_s`, after `rtt_s`, with so many bytes."""
+        """Add an exchange of `size_bytes` that ended at `time_s` and took `rtt_s`."""
         rtt_s = max(rtt_s, NEGLIGIBLE_S)
         self.size_bytes, self.ebb = size_bytes, size_bytes / rtt_s
         self.shortest_s = min(self.shortest_s, rtt_s)
@@ -57,11 +57,11 @@ class PathMonitor:
 
     @property
     def bdp_bytes(self) -> float:
-        """Bandwidth-delay product."""
+        """The bandwidth-delay product in bytes."""
         return self.btlbw * self.rtprop_s
 
     def _in_window(self) -> tuple[list[Sample], list[Sample]]:
-        """Samples that BtlBw and RTprop are taken from; forgets those that no longer can be."""
+        """Return the samples within the window, and forget older ones."""
         samples = self._samples
         if isinstance(self.window, int):
             while len(samples) > self.window:

@@ -1,4 +1,4 @@
-"""How often TCP sends again, as Linux counts it; all that a controller ever reads from a system."""
+"""TCP's count of retransmitted segments, the only system quantity that controllers read."""
 
 from pathlib import Path
 
@@ -7,9 +7,9 @@ COUNTER = "RetransSegs"
 
 
 def retransmitted() -> int:
-    """Segments this namespace has sent again since it exists; OSError where nobody counts them.
+    """Return the segments retransmitted in this network namespace since it exists.
 
-    Workers of one node share a namespace, and with it the count.
+    Workers of one node share the namespace, and so the count. OSError if the kernel has no counter.
     """
     rows = [line.split() for line in SNMP.read_text().splitlines() if line.startswith("Tcp:")]
     for names, values in zip(rows[::2], rows[1::2], strict=False):

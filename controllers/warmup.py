@@ -1,13 +1,16 @@
 """Density warm-up: from a high density to the final one by equal factors (DGC; Lin et al., 2018).
 
-The paper's 25, 6.25, 1.5625, 0.4 and 0.1 %: each of the first epochs has one density.
+The paper uses 25, 6.25, 1.5625, 0.4 and 0.1 %, one density for each of the first epochs.
 """
 
 from controllers.base import Controller, Observation
 
 
 class WarmUp(Controller):
-    """Lowers the density to its final value by equal factors; no dataclass, as `Fixed`."""
+    """Controller that lowers the density to its final value by equal factors.
+
+    It is no dataclass, for the same reason as `Fixed`.
+    """
 
     same_everywhere = True
     reacts_to_network = False
@@ -15,7 +18,7 @@ class WarmUp(Controller):
     def __init__(
         self, density: float = 0.001, start: float = 0.25, stages: int = 4, stage_steps: int = 100
     ) -> None:
-        """`density` after `stages` of `stage_steps` exchanges, the first of them at `start`."""
+        """Start at `start` and reach `density` after `stages` stages of `stage_steps` each."""
         for key, value in (("density", density), ("start", start)):
             if not (isinstance(value, (int, float)) and 0 < value <= 1):
                 raise ValueError(f"{key} must be in (0, 1], got {value!r}")
@@ -26,7 +29,7 @@ class WarmUp(Controller):
         self._stages, self._stage_steps = stages, stage_steps
 
     def density(self, seen: Observation | None) -> float:
-        """Density of the next exchange: that of its stage, `density` after the last."""
+        """Return the density of the current stage, or `density` after the last one."""
         step = 0 if seen is None else seen.step + 1
         stage = step // self._stage_steps
         if stage >= self._stages:
