@@ -1,4 +1,4 @@
-"""Links whose two ways differ, as at home or over a satellite."""
+"""Links with different up- and downlinks, as at home or over a satellite."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,10 @@ from profiles.limits import check_profile
 
 @dataclass(frozen=True)
 class Asymmetric:
-    """Gives up- and downlinks a profile each; competing flows are the most that either asks for."""
+    """Profile of two profiles, one for uplinks and one for downlinks.
+
+    The number of competing flows is the larger of the two.
+    """
 
     up: Profile  # from nodes into the network
     down: Profile  # from the network to nodes

@@ -8,7 +8,7 @@ WAYS: tuple[Way, Way] = ("up", "down")
 
 
 class Link(NamedTuple):
-    """Conditions of one direction of a link; a packet between two nodes crosses two of them."""
+    """Conditions of one direction of a link. A packet between two nodes crosses two links."""
 
     rate_mbit: float
     delay_ms: float = 0.0  # one way, of this direction alone
@@ -18,7 +18,7 @@ class Link(NamedTuple):
 
 
 class Extremes(NamedTuple):
-    """Bounds that every link of a profile keeps: lowest and highest rate, the most of the rest."""
+    """Bounds over all links of a profile: lowest and highest rate, and the maximum of the rest."""
 
     lowest_mbit: float
     highest_mbit: float
@@ -30,25 +30,28 @@ class Extremes(NamedTuple):
 
 
 def widest(parts: Iterable[Extremes]) -> Extremes:
-    """Bounds of several profiles of which any may be seen."""
+    """Return bounds that hold for each of several profiles."""
     lowest, highest, *most = zip(*parts, strict=True)
     return Extremes(min(lowest), max(highest), *map(max, most))
 
 
 class Profile(Protocol):
-    """Network conditions over time; pure and seeded, so they can be plotted, replayed, tested."""
+    """Network conditions over time.
+
+    They are pure and seeded, so they can be plotted and replayed.
+    """
 
     def link(self, time_s: float, node: int, way: Way) -> Link:
-        """Conditions of one direction of `node`'s link, `time_s` emulated seconds after step 0.
+        """Return the conditions of one direction of `node`'s link at `time_s`.
 
-        Times before 0 count as 0.
+        Times are emulated seconds after step 0. Negative times count as 0.
         """
         ...
 
     def flows(self, time_s: float) -> int:
-        """Competing iperf3 flows at `time_s`."""
+        """Return the number of competing iperf3 flows at `time_s`."""
         ...
 
     def extremes(self) -> Extremes:
-        """Bounds over all times, nodes and ways; size queues and timeouts, and say what is used."""
+        """Return bounds over all times, nodes and ways, which size queues and timeouts."""
         ...

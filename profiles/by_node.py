@@ -1,4 +1,4 @@
-"""Nodes that differ: some have a profile of their own, such as a straggler or a far site."""
+"""Different profiles for different nodes, such as a straggler or a far site."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,10 @@ from profiles.limits import check_profile
 
 @dataclass(frozen=True)
 class ByNode:
-    """Gives some nodes profiles of their own; competing flows are the most that any asks for."""
+    """Profile that gives some nodes profiles of their own.
+
+    The number of competing flows is the largest that any of them asks for.
+    """
 
     default: Profile  # of every node that is not in `nodes`
     nodes: Any  # profiles by node number, {3: ...}; kept as sorted pairs
@@ -41,7 +44,8 @@ class ByNode:
 
 
 def _node(key: Any) -> int:
-    """A key of `nodes`; text too, as Hydra's overrides only reach keys that are text."""
+    """Return the node number of a key of `nodes`, which is text if it came from a Hydra override.
+    """
     if isinstance(key, str) and key.isascii() and key.isdigit() and len(key) <= 9:
         return int(key)
     if isinstance(key, int) and not isinstance(key, bool) and key >= 0:

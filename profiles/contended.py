@@ -1,4 +1,4 @@
-"""Another profile with competing iperf3 flows that come and go, as in NetSenseML (2025)."""
+"""Competing iperf3 flows that come and go on top of another profile, as in NetSenseML (2025)."""
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ MOST_FLOWS = 128  # of iperf3 --parallel
 
 @dataclass(frozen=True)
 class Contended:
-    """`parallel` flows for about `on_s`, none for about `off_s`, and so on.
+    """Profile that adds `parallel` flows for about `on_s`, then none for about `off_s`, repeatedly.
 
-    With `up_to` each time one flow more than the time before comes, and after so many as that
-    `parallel` again.
+    With `up_to`, each burst has one flow more than the previous one, from `parallel` to `up_to`,
+    and then starts over.
     """
 
     of: Profile

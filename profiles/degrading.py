@@ -1,4 +1,4 @@
-"""A network that loses rate at fixed intervals, as in NetSenseML (2025): 2000 to 200 Mbit/s."""
+"""A network whose rate falls at fixed intervals, as in NetSenseML (2025): 2000 to 200 Mbit/s."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,10 @@ from profiles.rated import Rated
 
 @dataclass(frozen=True)
 class Degrading(Rated):
-    """All nodes alike: `start_mbit`, less `step_mbit` after every `step_s`, down to `end_mbit`."""
+    """Profile that begins at `start_mbit` and loses `step_mbit` each `step_s`, until `end_mbit`.
+
+    All nodes are alike.
+    """
 
     start_mbit: float
     end_mbit: float  # in (0, start_mbit]; kept once it is reached

@@ -1,7 +1,7 @@
-"""A network whose rates change at random: piecewise constant, uniform rates and lengths.
+"""A network whose rates change at random: piecewise constant, with uniform rates and lengths.
 
-DC2 (Abdelmoniem & Canini, 2021) limits each worker at random, by a profile that all methods share;
-rates and lengths are not given there.
+DC2 (Abdelmoniem & Canini, 2021) limits each worker at random by a profile that all methods share.
+The paper does not give rates and lengths.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""Recordings as others publish them: Pensieve's cooked traces, and tables whose columns are named.
+"""Recordings in other formats: Pensieve's cooked traces, and tables with named columns.
 
-Both become the rows of `profiles.trace`: times begin at 0, and no rate is below a floor, as a link
-that stands still for good would never end a run.
+Both are converted to rows as in `profiles.trace`. Times begin at 0, and no rate is below a floor,
+because a link that stops forever would never end a run.
 """
 
 from abc import ABC, abstractmethod
@@ -28,7 +28,7 @@ HOUR_S = 3600
 
 
 class Source(NamedTuple):
-    """An open recording, and where its readings are."""
+    """An open recording, and the columns that hold its readings."""
 
     table: Table
     columns: dict[str, str]  # of the table, by field of Link
@@ -38,11 +38,11 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True)
 class Recorded(Trace, ABC):
-    """A recording in which rates may be 0, readings may be missing and times may be equal.
+    """Base of recordings in which rates may be 0, readings may be missing and times may repeat.
 
-    A value below 0 and a text of NO_READING are no reading. `no_reading` says what the link does
-    then: it holds the reading before, or has an outage at `floor_mbit`; other columns hold theirs.
-    Rows before the first reading are left out.
+    A negative value or a text of NO_READING is a missing reading. `no_reading` decides what the
+    link does then: it holds the previous reading, or has an outage at `floor_mbit`. Columns other
+    than the rate always hold. Rows before the first reading are dropped.
     """
 
     floor_mbit: float = 0.1  # least rate
@@ -59,14 +59,14 @@ class Recorded(Trace, ABC):
 
     @abstractmethod
     def _open(self, recording: Recording) -> Source:
-        """Open the table in `recording`; ValueError where it has another header."""
+        """Open the table in `recording`. Raise ValueError if its header lacks a column."""
 
     def _chunks(self, table: Table) -> Iterator[Chunk]:
-        """Yield the rows that count."""
+        """Yield the rows that count, in chunks."""
         return table.chunks()
 
     def _unit(self, name: str) -> float:
-        """Return what the readings of a field of Link are multiplied by."""
+        """Return the factor that converts readings to the unit of the field `name` of Link."""
         return 1.0
 
     def _read(self, recording: Recording) -> tuple[Rows, tuple[str, ...]]:
@@ -95,7 +95,7 @@ class Recorded(Trace, ABC):
         return rows, notes
 
     def _rows(self, source: Source) -> Rows:
-        """Read all rows that count; no reading is NaN."""
+        """Read all rows that count. Missing readings are NaN."""
         rows = Rows.none(list(source.columns))
         for lines, texts in self._chunks(source.table):
             rows.lines.extend(lines)
@@ -110,7 +110,10 @@ class Recorded(Trace, ABC):
         return rows._replace(times_s=array("d", times_s))
 
     def _readings(self, texts: Sequence[str], lines: Sequence[int], column: str) -> array:
-        """Read numbers that cannot be below 0; ValueError where one is none and has to be."""
+        """Parse readings of one column.
+
+        Raise ValueError for a text that must be a number and is not.
+        """
         values = plain_numbers(texts)
         if values is not None and min(values) >= 0:
             return values
@@ -129,7 +132,7 @@ class Recorded(Trace, ABC):
         return values
 
     def _filled(self, rows: Rows) -> tuple[Rows, int]:
-        """Return rows with a reading in every column, and how many had none before."""
+        """Return rows with a reading in every column, and the number of rows that had none."""
         gaps = zip(*(map(isnan, column) for column in rows.links.values()), strict=True)
         missing = sum(map(any, gaps))
         if not missing:
@@ -150,7 +153,7 @@ class Recorded(Trace, ABC):
         ), missing
 
     def _in_order(self, rows: Rows, source: Source) -> Rows:
-        """Return rows whose times increase; ValueError names the first whose time does not."""
+        """Return rows with increasing times. Raise ValueError for the first time that goes back."""
         if self.same_time is not None and source.times:
             rows = _one_a_time(rows, self.same_time)
         if source.times is None or (place := first_not_later(rows.times_s)) is None:
@@ -171,13 +174,13 @@ class Recorded(Trace, ABC):
         )
 
     def _without_holes(self, rows: Rows, source: Source) -> tuple[Rows, int]:
-        """Fill holes between even rows as `no_reading` says, and count them."""
+        """Fill holes between evenly spaced rows as `no_reading` says, and count them."""
         return rows, 0
 
 
 @dataclass(frozen=True)
 class Cooked(Recorded):
-    """Pensieve's format (Mao et al., 2017): a line has seconds and Mbit/s, between white space."""
+    """Recording in Pensieve's format (Mao et al., 2017): each line has seconds and Mbit/s."""
 
     def _open(self, recording: Recording) -> Source:
         table = word_table(recording, ["seconds", "Mbit/s"])
@@ -186,12 +189,12 @@ class Cooked(Recorded):
 
 @dataclass(frozen=True)
 class Columns(Recorded):
-    """A CSV with a header, whose columns are told: as Lumos5G's, one row a second.
+    """Recording as a CSV file with a header, such as Lumos5G's, with one row per second.
 
-    `columns` says which of it is `rate_mbit`, and, where there are any, `time_s`, `delay_ms`,
-    `jitter_ms`, `loss` and `reorder`; `units` what a value of it is multiplied by. Only rows whose
-    columns have the values of `where` count. Rows mostly come at even steps; a step of more than
-    LONGEST_STEP of them is a hole, which `no_reading` fills.
+    `columns` maps `rate_mbit` and optionally `time_s`, `delay_ms`, `jitter_ms`, `loss` and
+    `reorder` to columns of the file. `units` gives a factor for each. Only rows that match `where`
+    count. Most rows are evenly spaced. A gap of more than LONGEST_STEP steps is a hole, which
+    `no_reading` fills.
     """
 
     columns: Mapping[str, str | None] = field(default_factory=dict)
@@ -310,14 +313,14 @@ class Columns(Recorded):
 
 
 class _Frozen(dict):
-    """A mapping that can be hashed, as profiles are."""
+    """A mapping that can be hashed, since profiles are hashed."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
 
 
 def _one_a_time(rows: Rows, which: str) -> Rows:
-    """Return the first, last or mean row of those that follow each other with one time."""
+    """Return one row per time: the first, last or mean of consecutive rows with equal times."""
     times_s = rows.times_s
     starts = [0, *compress(count(1), map(ne, times_s[1:], times_s)), len(times_s)]
     runs = list(pairwise(starts))

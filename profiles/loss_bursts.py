@@ -1,4 +1,4 @@
-"""Another profile with bursts of loss added, at random times (Gilbert, 1960)."""
+"""Random bursts of packet loss on top of another profile (Gilbert, 1960)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from profiles.segments import value_at
 
 @dataclass(frozen=True)
 class LossBursts:
-    """Gaps and bursts last exponential times, alike for both ways of a node; a gap comes first."""
+    """Profile of alternating gaps and bursts of exponential lengths, equal for both ways."""
 
     of: Profile
     mean_gap_s: float

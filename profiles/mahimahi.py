@@ -1,8 +1,8 @@
 """Replay of a packet-delivery trace of Mahimahi (Netravali et al., 2015) as rates.
 
-Each line is a whole millisecond at which the link could deliver one packet of 1500 bytes; the
-trace starts over at its last line's time. Opportunities are counted in bins; (start, end] of a bin
-is its own, so that the last line counts, and an opportunity at 0 belongs to the first.
+Each line is a whole millisecond at which the link could deliver one packet of 1500 bytes. The trace
+repeats after the time of its last line. Opportunities are counted in bins (start, end], so that the
+last line counts. An opportunity at 0 belongs to the first bin.
 """
 
 import re
@@ -23,7 +23,7 @@ WHOLE = re.compile(r"\d{1,12}", re.ASCII)
 
 @dataclass(frozen=True)
 class Mahimahi(Rated):
-    """Replays a mahimahi trace, both ways alike, and all nodes alike but for `stagger_s`."""
+    """Profile that replays a mahimahi trace, equal in both ways. `stagger_s` shifts it by node."""
 
     path: str  # absolute, from the working directory, or the name of one in profiles/traces
     bin_ms: int = 500  # in which opportunities are counted, in [10, 60000]
@@ -62,7 +62,7 @@ class Mahimahi(Rated):
 
 
 def parse(recording: Recording) -> array:
-    """Times in ms, in order; ValueError names file, line and value."""
+    """Return the times in ms, in order. Raise ValueError with file, line and value."""
     words = recording.content.split()
     if len(words) == recording.content.count(b"\n") + 1 and b"".join(words).isdigit():
         if max(map(len, words)) <= 12:
@@ -85,7 +85,7 @@ def parse(recording: Recording) -> array:
 
 
 def binned_mbit(times_ms: array, bin_ms: int) -> array:
-    """Rate of each bin of the trace; the last bin may be shorter."""
+    """Return the rate of each bin of the trace. The last bin may be shorter."""
     length_ms = times_ms[-1]
     ends_ms = [*range(bin_ms, length_ms, bin_ms), length_ms]
     counts = [0, *(bisect_right(times_ms, end_ms) for end_ms in ends_ms)]

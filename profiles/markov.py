@@ -1,4 +1,5 @@
-"""A link with two states, good and bad, held for exponential times (Gilbert, 1960, on rates)."""
+"""A link with two states, good and bad, of exponential lengths (Gilbert, 1960, applied to rates).
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +11,11 @@ from profiles.rated import DrawnRate
 
 @dataclass(frozen=True)
 class Markov(DrawnRate):
-    """Stationary: also at time 0 a link is good with mean_good_s / (mean_good_s + mean_bad_s)."""
+    """Stationary profile of two states.
+
+    At any time, also at 0, a link is good with probability mean_good_s / (mean_good_s +
+    mean_bad_s).
+    """
 
     good_mbit: float
     bad_mbit: float  # <= good_mbit

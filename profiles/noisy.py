@@ -1,7 +1,7 @@
-"""Another profile with rates that are never quite what they are: noise of a real path.
+"""Noise of a real path on the rates of another profile.
 
-Each hold's rate is divided by a lognormal factor, so that times are lognormal, and now and then by
-`slow_factor` more: a burst of somebody else's, or a retransmission.
+In each hold the rate is divided by a lognormal factor, so transfer times are lognormal. Sometimes
+it is divided by `slow_factor` as well: a burst of other traffic, or a retransmission.
 """
 
 import math
@@ -27,7 +27,7 @@ MOST_SLOW_FACTOR = 1e3
 
 @dataclass(frozen=True)
 class Noisy:
-    """Multiplies another profile's rates by noise; delays, losses and flows stay as they are."""
+    """Profile that multiplies another profile's rates by noise. Delays, losses and flows stay."""
 
     of: Profile
     deviation: float  # of the logarithm of the factor, in [0, 1]

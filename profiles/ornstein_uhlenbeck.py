@@ -1,6 +1,7 @@
-"""A rate that wanders around its mean and forgets where it was: an Ornstein-Uhlenbeck process.
+"""A rate that fluctuates around its mean: an Ornstein-Uhlenbeck process.
 
-Drawn on a grid by its exact transition (Gillespie, 1996), so the grid's step changes no law of it.
+It is drawn on a grid by its exact transition (Gillespie, 1996), so its law does not depend on the
+grid's step.
 """
 
 import math
@@ -14,7 +15,7 @@ from profiles.rated import DrawnRate
 
 @dataclass(frozen=True)
 class OrnsteinUhlenbeck(DrawnRate):
-    """Stationary from time 0; cut off at low_mbit and high_mbit, without changing its course."""
+    """Profile that is stationary from time 0. Rates are clipped to [low_mbit, high_mbit]."""
 
     mean_mbit: float  # in [low_mbit, high_mbit]
     deviation_mbit: float  # standard deviation at any one time, before the cut, >= 0

@@ -1,8 +1,8 @@
-"""Profiles played forwards: what a direction of a link goes through, without looking all the time.
+"""Profiles played forwards: the sequence of a direction's rates, without polling at each time.
 
-A profile whose paths do not change may have `play(node, way)`: its rates there one after the other,
-equal to what `link` says in between; and `series(node, way)`, equal where conditions are the same
-at all times. Any other is asked at every look.
+A profile with constant paths may offer `play(node, way)`, which yields the rates one after the
+other, equal to those of `link`. It may also offer `series(node, way)`, a key that is equal where
+conditions are equal at all times. Other profiles are polled.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -14,24 +14,24 @@ Held = tuple[float, float]  # until when, in seconds, and Mbit/s until then
 
 
 class Rates(NamedTuple):
-    """The rates of a direction in order of time, on a path that does not change."""
+    """Rates of one direction in order of time, on a path that does not change."""
 
     path: Link  # but for its rate
     parts: Iterator[Held]
 
 
 class Played(Protocol):
-    """One direction of a link; time goes forwards only."""
+    """One direction of a link, played forwards only."""
 
     path: Link  # as `at` was asked last, but for its rate
 
     def at(self, time_s: float) -> Held:
-        """The rate at `time_s`, and the time until which conditions certainly hold."""
+        """Return the rate at `time_s`, and the time until which conditions certainly hold."""
         ...
 
 
 class Asked:
-    """Plays a profile that cannot announce its changes: asks it at every look."""
+    """Player of a profile that cannot announce its changes, which it polls at every time."""
 
     def __init__(self, profile: Profile, node: int, way: Way) -> None:
         self._asked: tuple[Profile, int, Way] = (profile, node, way)
@@ -44,7 +44,7 @@ class Asked:
 
 
 class Forwards:
-    """Plays a profile that lists its rates in order of time."""
+    """Player of a profile that lists its rates in order of time."""
 
     def __init__(self, rates: Rates) -> None:
         self.path, self._parts = rates
@@ -58,7 +58,7 @@ class Forwards:
 
 
 def played(profile: Profile, directions: Iterable[tuple[int, Way]]) -> list[Played]:
-    """Directions of nodes' links as `profile` has them, from time 0 on; equal ones are one."""
+    """Return a player from time 0 for each direction. Equal directions share one player."""
     known: dict[Hashable, Played] = {}
     found: list[Played] = []
     for node, way in directions:
@@ -71,12 +71,13 @@ def played(profile: Profile, directions: Iterable[tuple[int, Way]]) -> list[Play
 
 
 def play(profile: Profile, node: int, way: Way) -> Rates | None:
-    """Rates of one direction in order of time; None if the profile cannot list them."""
+    """Return the rates of one direction in order of time, or None if the profile cannot list them.
+    """
     playable: Any = profile
     return playable.play(node, way) if callable(getattr(profile, "play", None)) else None
 
 
 def series(profile: Profile, node: int, way: Way) -> Hashable:
-    """Key of the series that rules a direction; a profile without `series` has one for each."""
+    """Return the key of the series of a direction. Without `series`, each direction has its own."""
     known: Any = profile
     return known.series(node, way) if callable(getattr(profile, "series", None)) else (node, way)

@@ -1,4 +1,4 @@
-"""What profiles share that are a rate over time, on a path that does not change."""
+"""Base classes of profiles that consist of a rate over time, on a path that does not change."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from profiles.segments import drawn_parts, value_at
 
 @dataclass(frozen=True, kw_only=True)
 class Rated(ABC):
-    """A profile that only has to give `mbit` and `range_mbit`; both ways are alike."""
+    """Base class of profiles that define `mbit` and `range_mbit`. Both ways are alike."""
 
     delay_ms: float = 0.0  # one way, of each direction of each link, in [0, 60000]
     jitter_ms: float = 0.0  # at most delay_ms
@@ -25,11 +25,12 @@ class Rated(ABC):
 
     @abstractmethod
     def mbit(self, time_s: float, node: int) -> float:
-        """Mbit/s of `node`'s link, `time_s` >= 0 emulated seconds after step 0."""
+        """Return the rate of `node`'s link in Mbit/s, `time_s` >= 0 emulated seconds after step 0.
+        """
 
     @abstractmethod
     def range_mbit(self) -> tuple[float, float]:
-        """Lowest and highest rate any node is ever given."""
+        """Return the lowest and highest rate of any node at any time."""
 
     def link(self, time_s: float, node: int, way: Way) -> Link:
         rate = self.mbit(max(0.0, time_s), node)
@@ -45,7 +46,7 @@ class Rated(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class DrawnRate(Rated):
-    """A rate that changes at random; it only has to give `draws` and `range_mbit`."""
+    """Base class of rates that change at random, which define `draws` and `range_mbit`."""
 
     seed: int = 0  # with the node, all that the rates depend on; >= 0
     shared: bool = False  # one series for all nodes
@@ -57,13 +58,13 @@ class DrawnRate(Rated):
 
     @abstractmethod
     def draws(self, random: Random) -> Iterator[tuple[float, float]]:
-        """Lengths in seconds and rates, one after the other, forever."""
+        """Yield lengths in seconds and rates, endlessly."""
 
     def mbit(self, time_s: float, node: int) -> float:
         return value_at(self, self.series(node), time_s)
 
     def play(self, node: int, way: Way) -> Rates:
-        """The rates of `link` in order of time; keeps nothing of the past."""
+        """Yield the rates of `link` in order of time, without keeping past ones."""
         path = Link(1.0, self.delay_ms, self.jitter_ms, self.loss, self.reorder)
         return Rates(path, drawn_parts(self, self.series(node)))
 

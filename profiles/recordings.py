@@ -1,4 +1,4 @@
-"""Recorded networks on disk: where they are, and the text of one."""
+"""Recorded networks on disk: find them, and read their text."""
 
 import hashlib
 import re
@@ -30,24 +30,25 @@ class Recording(NamedTuple):
 
 
 def find(path: Any) -> Path | None:
-    """The file that is meant: absolute, from the working directory, or shipped in traces/."""
+    """Return the file of `path`: absolute, from the working directory, or shipped in traces/."""
     return find_in(SHIPPED, path)
 
 
 def find_in(shipped: Path, path: Any) -> Path | None:
-    """The file that is meant: absolute, from the working directory, or in a folder of ours."""
+    """Return the file of `path`: absolute, from the working directory, or in the folder `shipped`.
+    """
     places = (Path(path), shipped / path) if isinstance(path, str) else ()
     return next((place for place in places if _is_file(place)), None)
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of what is in the file."""
+    """Return the SHA-256 of the file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read(path: Any) -> Recording:
-    """Read the recording at `path`; ValueError names file and line."""
+    """Read the recording at `path`. Raise ValueError with file and line."""
     place = find(path)
     if place is None:
         raise ValueError(_not_found(path))
@@ -55,7 +56,7 @@ def read(path: Any) -> Recording:
 
 
 def read_from(place: Path, path: Any) -> Recording:
-    """Read a recording from a file that was found; errors call it `path`."""
+    """Read a recording from the file `place`. Errors call it `path`."""
     if (size := place.stat().st_size) > MOST_BYTES:
         raise ValueError(f"{path}: must have at most {MOST_BYTES} bytes, got {size}")
     content = place.read_bytes()
@@ -70,19 +71,22 @@ def read_from(place: Path, path: Any) -> Recording:
 
 
 def number(text: str, where: str) -> float:
-    """A plain decimal number; Python alone would also take 1_0, nan and digits of any script."""
+    """Parse a plain decimal number.
+
+    Python's float would also accept 1_0, nan and foreign digits.
+    """
     if not NUMBER.fullmatch(text):
         raise ValueError(f"{where} must be a number, got {text!r}")
     return float(text)
 
 
 def share(part: int, of: int) -> str:
-    """Say a share in per cent."""
+    """Format a share in per cent."""
     return f"{100 * part / of:.3g} %"
 
 
 def floor_notes(path: str, rates_mbit: Sequence[float], floor_mbit: float) -> tuple[str, ...]:
-    """Say how many rates of the recording at `path` are below `floor_mbit`; nothing if none is."""
+    """Say how many rates of the recording at `path` are below `floor_mbit`. Empty if none is."""
     below = sum(map(lt, rates_mbit, repeat(floor_mbit)))
     if not below:
         return ()
@@ -91,9 +95,9 @@ def floor_notes(path: str, rates_mbit: Sequence[float], floor_mbit: float) -> tu
 
 
 def notes(*parts: Any) -> list[str]:
-    """Say, each once, what was changed of recordings, such as rates raised to a floor.
+    """List, each once, the changes made to recordings, such as rates raised to a floor.
 
-    `parts` are profiles, and networks that have profiles of their own.
+    `parts` are profiles, and networks that contain profiles.
     """
     said: dict[str, None] = {}
     waiting = list(parts)

@@ -1,7 +1,7 @@
-"""A matrix of regions on disk: round trips between them, and rates, of a CSV.
+"""A matrix of regions in a CSV file: round trips between them, and optionally rates.
 
-Header `sender,receiver,rtt_ms[,rate_mbit]`; lines before it may be comments that start with `#`. A
-rate may be empty: then links alone bound what goes there. Ways may differ.
+The header is `sender,receiver,rtt_ms[,rate_mbit]`. Lines before it that start with `#` are
+comments. With an empty rate only the links limit the traffic of that pair. The two ways may differ.
 """
 
 from collections.abc import Sequence
@@ -17,16 +17,18 @@ MOST_PAIRS = 100_000
 
 
 class SiteMatrix(NamedTuple):
-    """Between sites, [from][to]: one-way delays, and rates; None: nothing but links bounds it."""
+    """One-way delays and rates between sites, by [from][to]. None: only links limit the rate."""
 
     delays_ms: tuple[tuple[float, ...], ...]
     rates_mbit: tuple[tuple[float | None, ...], ...]
 
 
 def read_regions(path: Any, names: Sequence[Any]) -> SiteMatrix:
-    """Between regions of these names, in their order; ValueError names file, line and value.
+    """Read delays and rates between the regions `names`.
 
-    Inside a region there is no delay beside that of links.
+    Raise ValueError with file, line and value.
+
+    Inside a region there is no delay besides that of links.
     """
     place = find_in(SHIPPED_REGIONS, path)
     if place is None:
@@ -50,7 +52,7 @@ def read_regions(path: Any, names: Sequence[Any]) -> SiteMatrix:
 
 
 def _pairs(path: Any, lines: list[str]) -> dict[tuple[str, str], tuple[float, float | None]]:
-    """Round trip and rate by sender and receiver."""
+    """Return round trip and rate by sender and receiver."""
     top = next((place for place, line in enumerate(lines) if line[:1] != "#"), len(lines))
     header = tuple(lines[top].split(",")) if top < len(lines) else ()
     if header not in (REGION_COLUMNS, REGION_COLUMNS[:3]):

@@ -1,4 +1,4 @@
-"""Another profile with its rates, or its delays, times a factor."""
+"""Another profile with its rates or its delays multiplied by a factor."""
 
 from dataclasses import dataclass
 

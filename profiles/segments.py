@@ -1,6 +1,6 @@
-"""Values drawn at random that hold for a while: made as far as time has come, then kept.
+"""Random values that each hold for a while, generated on demand and then kept.
 
-A longer series begins with the shorter, so a value depends on seed, name and time alone.
+A longer series begins with the shorter one, so a value depends only on seed, name and time.
 """
 
 from array import array
@@ -15,7 +15,7 @@ FIRST_HORIZON_S = 1024.0  # a series is made this long, and doubled when time pa
 
 
 class Drawn(Protocol):
-    """A generator of a random series; equal objects draw equal series."""
+    """A generator of a random series. Equal objects draw equal series."""
 
     def __hash__(self) -> int: ...
 
@@ -23,19 +23,19 @@ class Drawn(Protocol):
     def seed(self) -> int: ...
 
     def draws(self, random: Random) -> Iterator[tuple[float, float]]:
-        """Lengths in seconds and values, one after the other, forever."""
+        """Yield lengths in seconds and values, endlessly."""
         ...
 
 
 class Segments(NamedTuple):
-    """`values[i]` holds until `ends_s[i]`."""
+    """A series as lists: `values[i]` holds until `ends_s[i]`."""
 
     ends_s: Sequence[float]
     values: Sequence[float]
 
 
 def value_at(drawn: Drawn, name: str, time_s: float) -> float:
-    """Value at `time_s` >= 0 of the series that `name` and the seed decide."""
+    """Return the value at `time_s` >= 0 of the series that `name` and the seed determine."""
     horizon_s = FIRST_HORIZON_S
     while horizon_s <= time_s:
         horizon_s *= 2
@@ -55,7 +55,7 @@ def _segments(drawn: Drawn, name: str, horizon_s: float) -> Segments:
 
 
 def drawn_parts(drawn: Drawn, name: str) -> Iterator[tuple[float, float]]:
-    """Yield the series of `name` from its beginning: end time in seconds, and value."""
+    """Yield the end time (s) and value of each part of the series `name`, from its beginning."""
     random = Random(f"{drawn.seed}/{name}")  # text is hashed by SHA-512: equal on every Python
     end_s = 0.0
     for length_s, value in drawn.draws(random):

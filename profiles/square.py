@@ -1,4 +1,4 @@
-"""A square wave: the network alternates between two rates, starting at the high one."""
+"""A square wave: the rate alternates between two values, beginning with the high one."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from profiles.rated import Rated
 
 @dataclass(frozen=True)
 class Square(Rated):
-    """Alternates between two rates, alike for all nodes."""
+    """Profile that alternates between two rates, equal for all nodes."""
 
     high_mbit: float
     low_mbit: float  # <= high_mbit

@@ -23,7 +23,10 @@ class Static(Rated):
         super().__post_init__()
 
     def mbit(self, time_s: float, node: int) -> float:
-        """Rate of `node`'s link at any time; ValueError for a node without a rate in the list."""
+        """Return the rate of `node`'s link.
+
+        Raise ValueError for a node without a rate in the list.
+        """
         if not isinstance(self.rate_mbit, tuple):
             return self.rate_mbit
         if node >= len(self.rate_mbit):

@@ -1,4 +1,4 @@
-"""A network that changes at given times: a list of rates and when each begins."""
+"""A network that changes at given times: a list of rates, and the times at which each begins."""
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from profiles.rated import Rated
 
 @dataclass(frozen=True)
 class Steps(Rated):
-    """Changes the rate at given times, alike for all nodes."""
+    """Profile that changes its rate at given times, equal for all nodes."""
 
     steps: tuple[tuple[float, float], ...]  # [time_s, rate_mbit] pairs; the first time is 0
     repeat_s: float | None = None  # start over after this long; None: keep the last rate

@@ -1,7 +1,7 @@
-"""Tables of numbers in text, read by whole columns: a day at 10 Hz is a million rows.
+"""Tables of numbers in text, parsed by whole columns: a day at 10 Hz has a million rows.
 
-`profiles.trace` and `profiles.foreign` read their recordings with it. C code of the standard
-library reads all rows; Python looks at single rows only where one may have to be refused.
+`profiles.trace` and `profiles.foreign` use it. C code of the standard library parses all rows.
+Python looks at single rows only if one may have to be refused.
 """
 
 import csv
@@ -20,7 +20,7 @@ DELIMITERS = ",;\t"
 
 
 class Chunk(NamedTuple):
-    """Some of the rows: the numbers of their lines, and texts by column."""
+    """Some consecutive rows: their line numbers, and their texts by column."""
 
     lines: Sequence[int]
     texts: Mapping[str, Sequence[str]]
@@ -28,7 +28,7 @@ class Chunk(NamedTuple):
 
 @dataclass
 class Table:
-    """Rows of a recording below a header; they can be read once."""
+    """Rows of a recording below its header, which can be read once."""
 
     recording: Recording
     header: list[str]
@@ -38,7 +38,7 @@ class Table:
     line: Callable[[], int] | None = None  # of the row read last; None: each row is one line
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield all rows; ValueError for a row whose values are not as many as the columns."""
+        """Yield all rows. Raise ValueError for a row with fewer or more values than columns."""
         width, before = len(self.header), self.top
         while rows := self._some():
             last = self.line() if self.line else before + len(rows)
@@ -55,7 +55,7 @@ class Table:
             yield Chunk(lines, dict(zip(self.header, zip(*rows, strict=True), strict=False)))
 
     def _some(self) -> list[list[str]]:
-        """Read the next rows; ValueError for what is no CSV."""
+        """Read the next rows. Raise ValueError for text that is not CSV."""
         try:
             return list(islice(self.rows, AT_ONCE))
         except csv.Error as error:
@@ -63,14 +63,14 @@ class Table:
             raise ValueError(f"{self.recording.path}:{line}: not a CSV: {error}") from error
 
     def cell(self, line: int, column: str) -> str:
-        """Return one value of a line that was read before."""
+        """Return one value of a line that was already read."""
         return self.split(self.recording.lines[line - 1])[self.header.index(column)].strip()
 
 
 def csv_table(recording: Recording, delimiters: str) -> Table:
-    """Open a CSV, whose header may follow comments that start with `#`.
+    """Open a CSV file, whose header may follow comments that start with `#`.
 
-    The delimiter is the one of `delimiters` that the header has most of.
+    The delimiter is the most frequent character of `delimiters` in the header.
     """
     text = io.TextIOWrapper(io.BytesIO(recording.content), "utf-8", newline="")
     top, first = 1, next(text, "")
@@ -87,13 +87,14 @@ def csv_table(recording: Recording, delimiters: str) -> Table:
 
 
 def word_table(recording: Recording, header: list[str]) -> Table:
-    """Open a file of words between white space, which has no header of its own."""
+    """Open a file of words separated by white space, without a header, whose columns are `header`.
+    """
     text = io.TextIOWrapper(io.BytesIO(recording.content), "utf-8")
     return Table(recording, header, 0, map(str.split, text), str.split)
 
 
 def plain_numbers(texts: Sequence[str]) -> array | None:
-    """Read a column of plain decimal numbers; None if any text is none."""
+    """Parse a column of plain decimal numbers. Return None if any text is not one."""
     if "\n".join(texts).encode().translate(None, NUMERALS):
         return None
     try:

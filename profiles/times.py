@@ -1,4 +1,4 @@
-"""Times of a recording: seconds, epoch milliseconds, ISO 8601, times of day, own formats."""
+"""Times of a recording: seconds, epoch milliseconds, ISO 8601, times of day, or a given format."""
 
 import re
 from array import array
@@ -19,12 +19,18 @@ PARTS = re.compile(r"(\d+|\D+)")
 
 
 class Times:
-    """Reads a column of times, whose form the first row decides, as seconds since that row."""
+    """Parser of a column of times, as seconds since the first row.
+
+    The first row decides the form.
+    """
 
     def __init__(
         self, path: str, column: str, time_format: str | None = None, unit: float | None = None
     ) -> None:
-        """`unit` is seconds of a number in the column; None: epoch milliseconds are recognized."""
+        """`unit` is the seconds per number in the column.
+
+        With None, epoch milliseconds are recognised.
+        """
         self.column = column
         self._path, self._format, self._unit = path, time_format, unit
         self._numeric: bool | None = None  # None: no row was read yet
@@ -34,11 +40,11 @@ class Times:
 
     @property
     def are_local(self) -> bool:
-        """True for dates without a zone, which a change of the hour sets back."""
+        """True for dates without a time zone, which jump back when clocks change."""
         return self._first is not None and self._first.tzinfo is None
 
     def extend(self, texts: Sequence[str], lines: Sequence[int]) -> None:
-        """Read more rows; ValueError names the line and the text of the first that is no time."""
+        """Parse more rows. Raise ValueError with line and text of the first that is not a time."""
         if self._numeric is None:
             self._choose(texts[0].strip(), self._where(lines[0]))
         try:
@@ -49,7 +55,10 @@ class Times:
             raise
 
     def seconds(self) -> array:
-        """Return seconds since the first row; a time of day before the last is of the next day."""
+        """Return seconds since the first row.
+
+        A time of day before the previous one is of the next day.
+        """
         unit = self._unit
         if unit is None:
             unit, first = 1.0, abs(self._values[0])
@@ -68,7 +77,7 @@ class Times:
         return f"{self._path}:{line}: {self.column}"
 
     def _choose(self, text: str, where: str) -> None:
-        """Choose how to read a column that begins with `text`."""
+        """Choose the parser of a column that begins with `text`."""
         self._numeric = self._format is None and bool(NUMBER.fullmatch(text))
         if not self._numeric and self._unit is not None:
             raise ValueError(f"{where} must be a number, as units.time_s is given, got {text!r}")
@@ -78,7 +87,7 @@ class Times:
             self._of_day = bool(TIME_OF_DAY.match(text))
 
     def _read(self, texts: Sequence[str]) -> Iterator[float] | array:
-        """Read times as the first row's; ValueError or TypeError if one of them is another."""
+        """Parse times like the first row's. Raise ValueError or TypeError for any other form."""
         if not self._numeric:
             return self._dates(texts)
         if (values := plain_numbers(texts)) is None:
@@ -98,7 +107,7 @@ class Times:
         return map(timedelta.total_seconds, map(sub, found, repeat(self._first)))
 
     def _require(self, text: str, where: str) -> None:
-        """ValueError unless `text` is a time of the form of the first row."""
+        """Raise ValueError unless `text` is a time of the first row's form."""
         try:
             list(self._read([text]))
         except TypeError:
@@ -117,7 +126,7 @@ class Times:
 
 
 def format_of(text: str) -> str:
-    """Guess the strptime format of a date and time; an example for what is none."""
+    """Guess the strptime format of a date and time. Return an example if the guess fails."""
     parts = PARTS.findall(text)
     numbers = parts[::2]
     if len(numbers) in (6, 7) and all(number.isdigit() for number in numbers):
@@ -129,7 +138,7 @@ def format_of(text: str) -> str:
 
 
 def check_format(time_format: str) -> None:
-    """Refuse, with ValueError, a `time_format` that datetime.strptime does not know."""
+    """Raise ValueError if datetime.strptime does not know `time_format`."""
     try:
         some_day = datetime(2000, 1, 2, 3, 4, 5, tzinfo=UTC)
         datetime.strptime(some_day.strftime(time_format), time_format)

@@ -1,7 +1,7 @@
-"""Replay of a recorded network: rows of a CSV file, each holding until the next.
+"""Replay of a recorded network: rows of a CSV file, each of which holds until the next.
 
-Header `time_s,rate_mbit[,delay_ms][,jitter_ms][,loss][,reorder]`; lines before it may be comments
-that start with `#`. Every other line is a row; times start at 0 and increase.
+The header is `time_s,rate_mbit[,delay_ms][,jitter_ms][,loss][,reorder]`. Lines before it that start
+with `#` are comments. Times start at 0 and increase.
 """
 
 from array import array
@@ -28,7 +28,7 @@ COLUMNS = ("time_s", *Link._fields)
 
 
 class Rows(NamedTuple):
-    """Rows of a recording, by column: a million take 8 MB a column."""
+    """Rows of a recording by column. A million rows take 8 MB a column."""
 
     lines: array  # numbers in the file
     times_s: array  # seconds since the first row
@@ -36,13 +36,13 @@ class Rows(NamedTuple):
 
     @classmethod
     def none(cls, names: list[str]) -> "Rows":
-        """Return no rows yet, of links with these fields."""
+        """Return an empty table for links with these fields."""
         return cls(array("L"), array("d"), {name: array("d") for name in names})
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Replays a recorded network, both ways alike, and all nodes alike but for `stagger_s`."""
+    """Profile that replays a recording, equal in both ways. `stagger_s` shifts it by node."""
 
     path: str  # absolute, from the working directory, or the name of one in profiles/traces
     end: str = "loop"  # loop: start over; hold: keep the last row
@@ -72,7 +72,10 @@ class Trace:
         object.__setattr__(self, "_extremes", extremes)
 
     def _read(self, recording: Recording) -> tuple[Rows, tuple[str, ...]]:
-        """Return the rows, and what was changed of them; ValueError names file, line and value."""
+        """Return the rows and notes about changes to them.
+
+        Raise ValueError with file, line and value.
+        """
         table = csv_table(recording, ",")
         where, columns = f"{self.path}:{table.top}", table.header
         known = set(columns) <= set(COLUMNS) and len(set(columns)) == len(columns)
@@ -111,14 +114,14 @@ class Trace:
         return rows, ()
 
     def _check_times(self, rows: Rows) -> None:
-        """Refuse, with ValueError, the first time that no run can reach."""
+        """Raise ValueError for the first time that no run can reach."""
         if 0 <= min(rows.times_s) and max(rows.times_s) <= MOST_S:
             return
         for line, time_s in zip(rows.lines, rows.times_s, strict=True):
             check_between(0, MOST_S, **{f"{self.path}:{line}: time_s": time_s})
 
     def _check_links(self, rows: Rows) -> None:
-        """Refuse, with ValueError, the first row that no link can play."""
+        """Raise ValueError for the first row that no link can play."""
         if _playable(rows.links):
             return
         for line, *values in zip(rows.lines, *rows.links.values(), strict=True):
@@ -132,11 +135,14 @@ class Trace:
                 raise ValueError(f"{self.path}:{line}: {error}{hint}") from error
 
     def _hint(self, name: str, value: float) -> str:
-        """Say what to write where a row's `value` of a field of Link is refused."""
+        """Say what to write instead of a row's refused `value` of a field of Link."""
         return "; profile=columns reads recordings without a reading in some rows" * (value < 0)
 
     def _length_s(self, starts_s: array) -> float:
-        """Seconds of one loop of the trace; a single row holds forever, so any length will do."""
+        """Return the seconds of one loop of the trace.
+
+        A single row holds forever, so any length fits.
+        """
         last_s = starts_s[-1]
         if self.length_s is None:
             return 2 * last_s - starts_s[-2] if last_s else 1.0
@@ -164,14 +170,14 @@ class Trace:
 
 
 def first_not_later(times_s: array) -> int | None:
-    """Find the first row whose time is not above that of the row before."""
+    """Return the index of the first row whose time is not above the previous row's."""
     if all(map(lt, times_s, times_s[1:])):
         return None
     return next(place for place in range(1, len(times_s)) if times_s[place] <= times_s[place - 1])
 
 
 def _playable(links: dict[str, array]) -> bool:
-    """Tell whether all links are within their limits, by whole columns."""
+    """Return True if all links are within their limits, checked by whole columns."""
     for name, values in links.items():
         least, most = min(values), max(values)
         if name == "rate_mbit":
