@@ -32,7 +32,7 @@ from compressors.lowrank import (
 
 @dataclass
 class ACPSGD(Compressor):
-    """Keeps P and Q of every matrix, by parameter name: DDP may lay out its buckets anew."""
+    """Compressor that keeps P and Q of every matrix by parameter name: DDP may rebuild buckets."""
 
     by_shape = True
     pushes = False
@@ -56,11 +56,11 @@ class ACPSGD(Compressor):
         return factor_like(kept, shapes[0], self.rank, side=0 if field == "lefts" else 1)
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of the gradient, [n], its matrices as the factors have them.
+        """Return the mean gradient, [n], with matrices approximated by the factors.
 
-        One all-reduce: 4 (sum of r n, and V) bytes at even steps, 4 (sum of r m, and V) at odd
-        ones; the sums are over matrices [n, m] of ranks r = min(rank, n, m), V is the elements of
-        all else. `density` matters where `rank` is null. `unsent` is `bucket.grad`.
+        One all-reduce of 4 (sum of r n, and V) bytes at even steps, and 4 (sum of r m, and V) at
+        odd steps. The sums are over matrices [n, m] of ranks r = min(rank, n, m), and V counts all
+        other elements. `density` matters only if `rank` is null. `unsent` is `bucket.grad`.
         """
         parts = parts_of(bucket, mean := bucket.empty_mean())
         rank = self._rank(parts, density)
@@ -86,14 +86,18 @@ class ACPSGD(Compressor):
         return Reduced(mean, unsent=bucket.grad)
 
     def elements(self, shape: Size, step: int) -> int:
-        """Elements that a step all-reduces for a gradient of this shape; needs a `rank`."""
+        """Return the elements that a step all-reduces for a gradient of this shape.
+
+        It needs a `rank`.
+        """
         if len(shape) < 2:
             return shape.numel()
         sides = shape[0], shape[1:].numel()
         return min(self.rank or 0, *sides) * sides[step % 2]
 
     def _rank(self, parts: list[Part], density: float) -> int:
-        """The field, or what brings the mean of an even and an odd step nearest to `density`."""
+        """Return `rank`, or else the rank whose mean volume over two steps is nearest to `density`.
+        """
         if self.rank is not None:
             return self.rank
         target = density * sum(part.shape.numel() for part in parts)
@@ -110,5 +114,6 @@ class ACPSGD(Compressor):
 
 
 def _volume(part: Part, rank: int) -> float:
-    """Elements a worker contributes of `part`, in the mean of an even and an odd step."""
+    """Return the elements a worker contributes for `part`, on average over an even and an odd step.
+    """
     return part.rank(rank) * sum(part.shape) / 2 if part.is_matrix else part.shape.numel()

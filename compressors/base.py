@@ -1,4 +1,4 @@
-"""What a compression algorithm sees: the bucket to reduce, the other workers, what it returns."""
+"""Interface of compression algorithms: the bucket to reduce, the other workers, and the result."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,8 @@ from compressors.buffers import Buffers
 
 @dataclass(frozen=True)
 class Bucket:
-    """The run of gradients DDP hands over at once; with error feedback, the residual added."""
+    """A contiguous run of gradients that DDP hands over at once, with the residual already added.
+    """
 
     index: int  # in this exchange, 0 for the one that is ready first
     step: int  # exchange number, 0 for the first
@@ -24,23 +25,26 @@ class Bucket:
 
     @property
     def grad(self) -> Tensor:
-        """The gradient, [n], float32; the compressor's own: it may be overwritten, as `unsent`."""
+        """The gradient, float32 [n].
+
+        The compressor owns it and may overwrite it, as it does for `unsent`.
+        """
         return self.buffers.grad
 
     @property
     def gradients(self) -> list[Tensor]:
-        """Views of `grad` by parameter, with their shapes."""
+        """Views of `grad`, one per parameter, in the parameters' shapes."""
         parts = zip(self.grad.split(self.sizes), self.shapes, strict=True)
         return [part.view(shape) for part, shape in parts]
 
     @property
     def sizes(self) -> list[int]:
-        """Elements of every parameter."""
+        """Number of elements of each parameter."""
         return [shape.numel() for shape in self.shapes]
 
     @property
     def n(self) -> int:
-        """Elements of all of them."""
+        """Number of elements of the bucket."""
         return self.buffers.n
 
     @property
@@ -49,22 +53,25 @@ class Bucket:
 
     @property
     def needs_residual(self) -> bool:
-        """True if the caller will read `unsent`; if False, an algorithm need not compute it."""
+        """True if the caller will read `unsent`. If False, an algorithm need not compute it."""
         return self.buffers.needs_residual
 
     def split(self, sizes: Sequence[int] | None = None) -> list[Buffers]:
-        """The buffers in parts of these sizes; None: by parameter."""
+        """Return the buffers in parts of `sizes`, by default one part per parameter."""
         return self.buffers.split(self.sizes if sizes is None else sizes)
 
     def empty_mean(self) -> Tensor:
-        """Memory for the mean, [n], of any content; `grad` must not be read once it is written.
+        """Return uninitialised memory for the mean, [n]. Do not read `grad` after writing to it.
 
-        After that `grad` is only the residual, if that is needed.
+        Afterwards `grad` holds only the residual, if one is needed.
         """
         return self.buffers.out_buffer()[0]
 
     def check_finite(self, found: float) -> None:
-        """For code that has not read `grad`: a number that is finite only if the gradient is."""
+        """Raise FloatingPointError if the gradient has NaN or inf, without reading `grad`.
+
+        `found` is any number that is finite only if all elements of the gradient are.
+        """
         self.buffers.check_finite(found)
 
 
@@ -77,45 +84,45 @@ class Reduced(NamedTuple):
 
 
 class Workers(Protocol):
-    """The data-parallel workers, as an algorithm sees them; every byte and second is counted.
+    """The data-parallel workers, as an algorithm sees them. Every byte and second is counted.
 
-    Calls block. What was given may be written over afterwards: nobody reads it any more, and what
-    was returned does not change. While the first call of a bucket blocks, other buckets may begin:
-    what they read, and is not kept by bucket, is written before it.
+    Calls block. Inputs may be overwritten after a call, and returned tensors do not change. While
+    the first call of a bucket blocks, other buckets may begin, so write what they read, and what is
+    not kept by bucket, before that call.
     """
 
     rank: int
     world_size: int
 
     def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
-        """Mean or sum over workers of `tensor` (any shape, the same on all); may reuse its memory.
+        """Return the mean or sum over workers of `tensor`, of any shape. It may reuse the memory.
 
         Integers can only be summed. The result has the same bits on every worker.
         """
         ...
 
     def all_gather(self, *tensors: Tensor, equal: bool = False) -> list[tuple[Tensor, ...]]:
-        """Every worker's tensors, 1-D and of any types, by rank.
+        """Return every worker's tensors, 1-D and of any types, ordered by rank.
 
-        Lengths may differ between tensors and between workers; `equal` promises that they do not
-        between workers, and saves the round trip that tells them.
+        Lengths may differ between tensors and between workers. `equal` promises equal lengths on
+        all workers, which saves the round trip that exchanges them.
         """
         ...
 
     def all_to_all(self, *pieces: list[Tensor], equal: bool = False) -> list[tuple[Tensor, ...]]:
-        """Send each worker its piece; return, by rank, the pieces received, one per argument.
+        """Send each worker its piece. Return the received pieces by rank, one per argument.
 
-        Each argument lists a 1-D tensor for every worker, all of one type; lengths may differ.
-        `equal` promises that all workers send the lengths this one sends, and saves a round trip.
+        Each argument lists a 1-D tensor for every worker, all of one type. Lengths may differ.
+        `equal` promises that all workers send the lengths this one sends, which saves a round trip.
         """
         ...
 
 
 class Compressor(Protocol):
-    """A gradient reduction: compress, exchange, decompress, in straight-line blocking code.
+    """A gradient reduction: compress, exchange and decompress, as straight-line blocking code.
 
-    A class derives from this and declares where it differs. The defaults are laws that every one
-    is tested for, in tests/compressors/test_contract.py.
+    A subclass overrides the declarations below where it differs from the defaults.
+    tests/compressors/test_contract.py tests every compressor against them.
     """
 
     uniform_density: bool = False  # all workers must use one density
@@ -136,23 +143,24 @@ class Compressor(Protocol):
     sent_of: int | None = None  # entries that these are of; None: all of the bucket's
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of what the workers contribute of `bucket.grad`; `density` in (0, 1] is kept."""
+        """Return the mean of the workers' contributions from `bucket.grad`, at `density` in (0, 1].
+        """
         ...
 
     def searches(
         self, sizes: Mapping[str, int], density: float, step: int
     ) -> Mapping[str, Sequence[int]]:
-        """Sizes of the parameters whose thresholds a `reduce` of `step` seeks anew, by how.
+        """Return, by kind of search, the sizes of parameters whose thresholds `step` computes anew.
 
-        `sizes` are those of a bucket's parameters by name. Where compression is charged what it
-        costs a device, this comes on top of what every step costs.
+        `sizes` maps the bucket's parameters to elements. The cost model charges these searches on
+        top of the cost of every step.
         """
         return {}
 
     def elements(self, shape: Size, step: int) -> int | None:
-        """Elements of the one all-reduce of a step for a gradient of this shape; None: unknown.
+        """Return the elements of a step's only all-reduce for a gradient of this shape, or None.
 
-        By it buckets can be filled by what is sent (`fusion=compressed`).
+        With it, buckets can be filled by what is sent (`fusion=compressed`).
         """
         return None
 

@@ -1,8 +1,8 @@
-"""The memory of a bucket: a gradient, the residual it is added to, and room for the mean.
+"""Memory of a bucket: the gradient, the residual that is added to it, and room for the mean.
 
-Every pass over memory counts. So the two are added in the first pass that an algorithm makes over
-the sum anyway, which sets the gradient to zero if the mean of few entries goes there. The passes
-are those of `compressors.fused`; `grad` is the one for all other code.
+Every pass over memory counts. So the addition happens in the first pass that an algorithm makes
+over the sum anyway. That pass also zeroes the gradient if a mean of few entries is written there.
+`compressors.fused` has these passes, and `grad` serves all other code.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,11 +25,11 @@ class Origin(NamedTuple):
 
 
 class Buffers:
-    """A gradient g and a residual e, [n]; their sum is made once, in the memory of e.
+    """A gradient g and a residual e, [n]. Their sum is made once, in the memory of e.
 
-    Without a residual the sum is the gradient itself. `out`, [n], is where the mean may go: it may
-    be the memory of the gradient. `examine` raises FloatingPointError for a vector, [n], that is
-    not finite; without it nobody asks. ValueError unless residual and gradient are alike.
+    Without a residual the sum is the gradient itself. `out`, [n], receives the mean and may share
+    the memory of the gradient. `examine` raises FloatingPointError for a vector, [n], that is not
+    finite. Without it nothing checks. Raises ValueError unless residual and gradient are alike.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Buffers:
 
     @property
     def grad(self) -> Tensor:
-        """The sum, [n], of finite elements; what is written there is written to the residual."""
+        """The sum, [n], of finite elements. Writing to it writes to the residual."""
         for part in self.parts:
             part._add()
         if self._is_new:
@@ -70,9 +70,9 @@ class Buffers:
         return self.total
 
     def take_addend(self) -> Tensor | None:
-        """Hand over what the caller adds to `total` in its pass; None: nothing is left to add.
+        """Return what the caller must add to `total` in its pass, or None if nothing is left.
 
-        A pass that ends tells `check_finite` what it found, before anything is sent.
+        The pass must then give `check_finite` what it found, before anything is sent.
         """
         for part in self.parts:
             part._add()
@@ -80,31 +80,34 @@ class Buffers:
         return addend
 
     def take_zeroed_addend(self) -> tuple[Tensor | None, bool]:
-        """As `take_addend`, and whether the caller's pass must set what it adds to zero."""
+        """As `take_addend`, and return whether the caller's pass must zero the addend."""
         zeroes = self._can_zero_input and self.addend is not None
         self._is_zeroed = self._is_zeroed or zeroes
         return self.take_addend(), zeroes
 
     def check_finite(self, found: float) -> None:
-        """FloatingPointError unless the gradient is finite, by a number that is finite only then.
+        """Raise FloatingPointError if the gradient has NaN or inf.
 
-        It may be infinite for another reason; then there is a closer look, and no error.
+        `found` is finite only if all elements are. If it is infinite for another reason, a closer
+        look follows and no error is raised.
         """
         if not isfinite(found):
             self.examine()
 
     def examine(self) -> None:
-        """FloatingPointError if an element of the gradient, or of the sum so far, is not finite."""
+        """Raise FloatingPointError if the gradient, or the sum so far, has NaN or inf."""
         gradient, total, examine = self.origin
         if examine is not None:
             examine(gradient)
             examine(total)
 
     def out_buffer(self) -> tuple[Tensor, bool]:
-        """Memory for the mean, [n], and whether it holds zeros; otherwise it holds anything.
+        """Return memory for the mean, [n], and whether it holds zeros.
 
-        It may be that of the gradient, and of the sum if no residual is needed: to be written when
-        nothing is read from these any more.
+        Otherwise its content is undefined.
+
+        It may share the memory of the gradient, and of the sum if no residual is needed. Write to
+        it only when neither is read any more.
         """
         is_zero = self._is_zeroed or (
             bool(self.parts) and all(part._is_zeroed for part in self.parts)
@@ -114,7 +117,7 @@ class Buffers:
         return self.total.new_empty(self.n) if self.out is None else self.out, is_zero
 
     def split(self, sizes: Sequence[int]) -> list["Buffers"]:
-        """Adjacent parts, each with an addition of its own."""
+        """Return adjacent parts of `sizes`, each with an addition of its own."""
         addend = self.take_addend()
         addends = [None] * len(sizes) if addend is None else addend.split(list(sizes))
         self.parts = []
@@ -126,7 +129,10 @@ class Buffers:
         return self.parts
 
     def _add(self) -> float:
-        """Make the sum, if that is left to do; a number that is finite only if it is."""
+        """Make the sum if it is still to be made.
+
+        Return a number that is finite only if the sum is.
+        """
         addend, zeroes = self.take_zeroed_addend()
         if addend is not None:
             return add_(self.total, addend, zeroes)

@@ -43,7 +43,7 @@ class Threshold(NamedTuple):
 
 @dataclass
 class CarriedTopK(Compressor):
-    """Keeps the threshold of every bucket; a new one when DDP lays out its buckets anew."""
+    """Compressor that keeps the threshold of every bucket until DDP rebuilds its buckets."""
 
     sends_positions = True
     low: float = 0.5  # fewer entries than low k: a new sample; in (0, 1)
@@ -66,10 +66,10 @@ class CarriedTopK(Compressor):
                 raise ValueError(f"{key} must be {allowed}, got {value}")
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean, [n], of every worker's entries of the gradient that reach its own threshold.
+        """Return the mean, [n], of every worker's entries that reach its own threshold.
 
         With K entries, K <= max(1, floor(capacity k)), a worker contributes 8K bytes (12K with
-        int64) to an all-gather. `unsent` is the gradient, zero where it was sent.
+        int64) to an all-gather. `unsent` is the gradient, zeroed where it was sent.
         """
         k, key = max(1, int(density * bucket.n)), (bucket.step, bucket.index, workers.rank)
         taken = self.taken_on_gpu if bucket.device.type == "cuda" else self._taken
@@ -78,12 +78,12 @@ class CarriedTopK(Compressor):
         return Reduced(mean, unsent=bucket.grad)
 
     def taken_on_gpu(self, bucket: Bucket, k: int, key: tuple[int, ...]) -> Entries:
-        """About k entries, [capacity k] with zeros at the end."""
+        """Take about k entries, [capacity k], padded with zeros."""
         threshold = self._sampled(bucket.buffers, k / bucket.n, key)
         return add_and_take_capacity(bucket.buffers, threshold, int(self.capacity * k))
 
     def _taken(self, bucket: Bucket, k: int, key: tuple[int, ...]) -> Entries:
-        """About k entries, [K]."""
+        """Take about k entries, [K]."""
         found, most = self._reaching(bucket, k, key), int(self.capacity * k)
         if found.values.numel() > most:
             put_back_(bucket.grad, found)
@@ -92,7 +92,7 @@ class CarriedTopK(Compressor):
         return found
 
     def _reaching(self, bucket: Bucket, k: int, key: tuple[int, ...]) -> Entries:
-        """About k entries of the gradient, taken out of it, by position."""
+        """Take about k entries out of the gradient, ordered by position."""
         buffers, share = bucket.buffers, k / bucket.n
         known = self._known(bucket.names)
         value = None if known is None else moved(known, share)
@@ -110,7 +110,10 @@ class CarriedTopK(Compressor):
         return found
 
     def _known(self, names: tuple[str, ...]) -> Threshold | None:
-        """The threshold of a bucket; of one that is new, its parameters' old buckets go."""
+        """Return the threshold of a bucket.
+
+        For a new bucket, drop old buckets of its parameters first.
+        """
         if names not in self.thresholds:
             for old in [old for old in self.thresholds if set(old) & set(names)]:
                 del self.thresholds[old]
@@ -121,7 +124,7 @@ class CarriedTopK(Compressor):
 
 
 def moved(known: Threshold, share: float) -> float | None:
-    """The magnitude that `share` in (0, 1] is expected to reach; None if `known` cannot tell."""
+    """Return the magnitude that `share` in (0, 1] should reach, or None if `known` cannot tell."""
     if share == 1:
         return 0.0
     if not 0 < known.share < 1:

@@ -32,10 +32,10 @@ class Cast(Compressor):
         self.largest = torch.finfo(self._wire_dtype).max
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of the gradient, [n], by one all-reduce of 2n bytes; `density` is ignored.
+        """Return the mean gradient, [n], by one all-reduce of 2n bytes. `density` is ignored.
 
-        `unsent` is what the cast took. Raises OverflowError for a finite gradient that the type
-        cannot carry; infinity and NaN pass and are seen in the mean.
+        `unsent` is the rounding error of the cast. Raises OverflowError for a finite gradient that
+        the type cannot carry. Infinity and NaN pass and appear in the mean.
         """
         wire, largest = add_and_cast(bucket.buffers, workers.world_size, self._wire_dtype)
         self._refuse_overflow(largest, workers.world_size)
@@ -43,7 +43,7 @@ class Cast(Compressor):
         return Reduced(mean, unsent=bucket.grad)
 
     def _refuse_overflow(self, found: float, size: int) -> None:
-        """Below this bound no partial sum overflows, each of `size` values rounded up each time."""
+        """Raise OverflowError if a partial sum of `size` values, each rounded up, can overflow."""
         allowed = self.largest / (1 + self.rounding) ** size
         if allowed < found < float("inf"):
             raise OverflowError(

@@ -1,8 +1,8 @@
-"""What a part returned, compared with what its interface asks for, before compiled code reads it.
+"""Checks of what a part returned against its interface, before compiled code reads it.
 
 A part may come from outside this repository. Each check compares attributes of a tensor and makes
 no pass over its memory. The exchange of gradients, the parameter server and the cuts of a model
-call these functions right after they have called a part.
+call these functions right after they call a part.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from compressors.base import Compressor, Reduced
 
 
 class BadPart(TypeError):
-    """A part broke its interface. The message is one line, and names the class."""
+    """Error of a part that broke its interface. The message is one line and names the class."""
 
 
 def name_of(part: object) -> str:
@@ -26,7 +26,7 @@ def name_of(part: object) -> str:
 
 
 def described(value: object) -> str:
-    """Describe a value that a part returned in a few words; a tensor by type, shape and device."""
+    """Describe a returned value in a few words: a tensor by type, shape and device."""
     if isinstance(value, Tensor):
         kind = str(value.dtype).removeprefix("torch.")
         more = "" if value.layout is torch.strided else f", {value.layout}"
@@ -56,7 +56,7 @@ def check_tensor(
 ) -> None:
     """Raise BadPart unless `value` is a contiguous tensor of this type, shape and device.
 
-    A length of None in `shape` may be any.
+    A None in `shape` allows any length.
     """
     if not (
         isinstance(value, Tensor)
@@ -77,7 +77,7 @@ def _fits(length: int, wanted: int | None) -> bool:
 
 
 def check_reduced(compressor: Compressor, reduced: Any, n: int, device: torch.device) -> None:
-    """Raise BadPart unless `reduced`, of a bucket of `n` elements, is a whole `Reduced`."""
+    """Raise BadPart unless `reduced` is a complete `Reduced` for a bucket of `n` elements."""
     if not isinstance(reduced, Reduced):
         refuse(compressor, "reduce()", "a compressors.base.Reduced(mean, unsent)", reduced)
     for name in ("mean", "unsent"):

@@ -1,8 +1,9 @@
-"""Chunks of a gradient: blocks of its matrices, the largest entries of each, where these are.
+"""Chunks of a gradient: its matrices in blocks, the largest entries of each, and their positions.
 
-A matrix [n, m] is cut into blocks h x w, h and w the largest divisors of n and m that are not above
-a side; a vector into runs of w. A parameter of more dimensions is [n, rest]. Chunks are in order by
-rows of blocks; a position in one counts its elements row by row, below 64 x 64 = 4096: 12 bits.
+A matrix [n, m] is cut into blocks h x w, where h and w are the largest divisors of n and m that do
+not exceed a side. A vector is cut into runs of w. A parameter with more dimensions counts as [n,
+rest]. Chunks are ordered by rows of blocks. Positions in a chunk count its elements row by row and
+stay below 64 x 64 = 4096, so they fit in 12 bits.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ LAYOUTS = 256  # that are kept: buckets of a few models
 
 
 class Block(NamedTuple):
-    """One parameter's cut into `down` rows of `across` chunks of h x w elements."""
+    """One parameter, cut into `down` rows of `across` chunks of h x w elements."""
 
     first: int  # element of the bucket
     height: int
@@ -48,7 +49,7 @@ class Block(NamedTuple):
         return slice(self.first, self.first + self.chunks * self.size)
 
     def rows(self, x: Tensor) -> Tensor:
-        """Copy of the parameter's chunks of `x`, [n]; [chunks, size]."""
+        """Return a copy of the parameter's chunks of `x`, [n], as [chunks, size]."""
         four = x[self.elements].view(self.down, self.height, self.across, self.width)
         return four.transpose(1, 2).reshape(self.chunks, self.size)
 
@@ -61,7 +62,7 @@ class Chunks(NamedTuple):
 
     @property
     def counts(self) -> list[int]:
-        """Entries of every parameter."""
+        """Number of entries sent of each parameter."""
         return [block.chunks * min(self.k, block.size) for block in self.blocks]
 
     @property
@@ -70,14 +71,14 @@ class Chunks(NamedTuple):
 
 
 def check_side(side: int) -> None:
-    """Raises ValueError unless positions in a chunk of `side` x `side` have 12 bits."""
+    """Raise ValueError unless positions in a chunk of `side` x `side` fit in 12 bits."""
     whole = isinstance(side, int) and not isinstance(side, bool)
     if not (whole and 1 <= side <= MOST_SIDE):
         raise ValueError(f"chunk must be a whole number in [1, {MOST_SIDE}], got {side!r}")
 
 
 def chunks_of(shapes: Sequence[Size], side: int, k: int) -> Chunks:
-    """The chunks of parameters of these `shapes`, of which each sends `k` entries or all."""
+    """Return the chunks of parameters of these `shapes`. Each sends `k` entries, or all it has."""
     return Chunks(_blocks(tuple(shapes), side), k)
 
 
@@ -102,7 +103,7 @@ def _blocks(shapes: tuple[Size, ...], side: int) -> tuple[Block, ...]:
 
 @cache
 def _divisor(n: int, most: int) -> int:
-    """The largest divisor of n that is not above `most`."""
+    """Return the largest divisor of n that is not above `most`."""
     return next(each for each in range(min(n, most), 0, -1) if n % each == 0)
 
 
@@ -112,10 +113,11 @@ def _table(blocks: tuple[Block, ...]) -> np.ndarray:
 
 
 def add_find_(total: Tensor, added: Tensor | None, clear: bool, chunks: Chunks) -> Entries:
-    """The largest entries of every chunk of total += added, [n] both; `clear` zeroes `added`.
+    """Add `added` to `total`, [n] both, and return the largest entries of every chunk.
 
-    Of equal magnitudes those of lowest position; NaN counts as the largest. `index`, int32, are
-    positions in the chunk, ascending. Both lie in this thread's memory until it looks again.
+    `clear` zeroes `added`. Among equal magnitudes the lowest positions win, and NaN is the largest.
+    `index`, int32, has positions in the chunk, ascending. The result lies in memory that this
+    thread reuses in its next call.
     """
     where = workspace("places in chunks", chunks.entries, torch.int32, total.device)
     values = workspace("values of chunks", chunks.entries, torch.float32, total.device)
@@ -144,16 +146,20 @@ def add_find_(total: Tensor, added: Tensor | None, clear: bool, chunks: Chunks) 
 
 
 def _largest(rows: Tensor, k: int) -> Tensor:
-    """Positions of the k largest magnitudes in every row, ascending; the first of equal ones."""
+    """Return positions of the k largest magnitudes in every row, ascending.
+
+    The first of equals wins.
+    """
     last = rows.shape[1] - 1
     ranked = bits(rows).long() * (last + 1) + torch.arange(last, -1, -1, device=rows.device)
     return (last - ranked.topk(k, 1).values.remainder_(last + 1)).sort(1).values
 
 
 def positions(chunks: Chunks, where: Tensor, out: Tensor | None = None) -> Tensor:
-    """Return the places in the bucket of entries at `where` in their chunks; int32 [entries].
+    """Return the places in the bucket, int32 [entries], of entries at `where` in their chunks.
 
-    Into `out`, or this thread's memory. IndexError for one that is outside of its chunk.
+    The result is written to `out`, or to this thread's memory. Raises IndexError for a position
+    outside its chunk.
     """
     index = out
     if index is None:
@@ -181,7 +187,7 @@ def positions(chunks: Chunks, where: Tensor, out: Tensor | None = None) -> Tenso
 
 
 def places_of_all(chunks: Chunks, packed: Sequence[Tensor]) -> list[Tensor]:
-    """`positions` of every worker's packed ones; in this thread's memory, apart."""
+    """Return `positions` for every worker's packed positions, in separate memory of this thread."""
     count = chunks.entries
     room = workspace("positions of all", len(packed) * count, torch.int32, packed[0].device)
     return [
@@ -191,15 +197,15 @@ def places_of_all(chunks: Chunks, packed: Sequence[Tensor]) -> list[Tensor]:
 
 
 def packed_positions_bytes(count: int) -> int:
-    """Bytes of so many positions in chunks: three of two."""
+    """Return the bytes of `count` packed positions: two take three bytes."""
     return -(-POSITION_BITS * count // 8)
 
 
 def pack_positions(where: Tensor) -> Tensor:
-    """Positions in chunks, int32 [k], in 12 bits each: uint8 [packed_positions_bytes(k)].
+    """Pack positions in chunks, int32 [k], to 12 bits each: uint8 [packed_positions_bytes(k)].
 
-    Two in three bytes: the lower 8 bits of the first, its upper 4 and the lower 4 of the second,
-    the upper 8 of that. In this thread's memory.
+    Two positions take three bytes: the lower 8 bits of the first, then its upper 4 with the lower 4
+    of the second, then the upper 8 of the second. The result lies in this thread's memory.
     """
     nbytes = packed_positions_bytes(where.numel())
     packed = workspace("packed positions", nbytes, torch.uint8, where.device)
@@ -216,7 +222,8 @@ def pack_positions(where: Tensor) -> Tensor:
 
 
 def unpack_positions(packed: Tensor, count: int) -> Tensor:
-    """The positions, int32 [count], that `pack_positions` packed; in this thread's memory."""
+    """Return the positions, int32 [count], that `pack_positions` packed, in this thread's memory.
+    """
     kernels.require_room("packed positions", packed, packed_positions_bytes(count))
     where = workspace("unpacked positions", count, torch.int32, packed.device)
     if packed.is_cpu and (native := kernels.compiled()) is not None:

@@ -1,8 +1,8 @@
-"""Values in a few bits: steps about their mean, and what each step's values are in the mean.
+"""Values in a few bits: uniform steps around the mean, decoded to each step's mean value.
 
-Of x with mean mu and deviation sd, with b bits: q = round((x - mu) / (6 sd / 2^b) + 2^(b - 1)),
-from 0 to 2^b - 1; a step of 1 where that is 0. A book has 2^b means of x - mu by code, and mu.
-Codes travel 8 / b to a byte, the first in its lowest bits.
+For values x with mean mu and deviation sd, and b bits: q = round((x - mu) / (6 sd / 2^b) + 2^(b -
+1)), clamped to 0 .. 2^b - 1. The step is 1 if it would be 0. A book holds the mean of x - mu for
+each of the 2^b codes, and mu. Codes are packed 8 / b to a byte, the first in its lowest bits.
 """
 
 import numpy as np
@@ -18,9 +18,9 @@ SIGMAS = 6.0  # that the steps span
 
 
 def quantise(values: Tensor, counts: list[int], bits: int) -> tuple[Tensor, Tensor]:
-    """Codes of `values`, uint8 [ceil(bits n / 8)], and a book, float32 [parts, 2^bits + 1].
+    """Return codes of `values`, uint8 [ceil(bits n / 8)], and books, float32 [parts, 2^bits + 1].
 
-    Each part of so many `counts` has a book of its own. The codes lie in this thread's memory.
+    Each part, of `counts` elements, has a book of its own. The codes lie in this thread's memory.
     """
     levels, count = 1 << bits, values.numel()
     packed = workspace("codes", -(-bits * count // BYTE), torch.uint8, values.device)
@@ -49,7 +49,7 @@ def quantise(values: Tensor, counts: list[int], bits: int) -> tuple[Tensor, Tens
 
 
 def decode(packed: Tensor, books: Tensor, counts: list[int], bits: int, out: Tensor) -> Tensor:
-    """Write the values that codes and books of `quantise` stand for to `out`, [n]; return it."""
+    """Write the values of codes and books from `quantise` to `out`, [n], and return it."""
     kernels.require_room("out", out, sum(counts))
     kernels.require_room("packed", packed, -(-bits * sum(counts) // BYTE))
     kernels.require_room("books", books, len(counts) * ((1 << bits) + 1))

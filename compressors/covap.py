@@ -1,19 +1,19 @@
-"""COVAP: every part of the gradient goes whole, once in I steps (Meng et al., 2023).
+"""COVAP: send each part of the gradient whole, once in I steps (Meng et al., 2023).
 
-Coarse-grained filter: unit t goes at step s if (t + s) mod I = 0; of the others the mean is zero.
-Units are DDP's buckets in the order in which they are ready, and a bucket of n elements, the median
-of all being m, is cut into min(I, floor(n / m)) even slices, each a unit. Nothing has to be agreed
-on, and no work is done but an addition. What waits is the residual e, which comes back as c e, with
-a coefficient c that rises to 1: meant for `error_feedback: true`. I is set by the controller, to
-the ratio of communication to computation (`controllers.covap`). The paper leaves open:
-- c, whose values are those of the authors' code (`init`, `ascend_range`, `ascend_steps`);
-- whose median m is. Of all buckets, as the rule says; or, as in its example, of those that the rule
-  would not cut (`median_scope: non_oversized`);
-- how a bucket is sliced: contiguously, so that a unit can be sent from where it lies;
-- what the first exchange does, of which not all buckets are known when the first goes, and one in
-  which buckets have changed. From the first bucket that is not as in the exchange before, every
-  bucket is one unit, numbered by its place. So from the second exchange of a layout, and at one I,
-  every unit goes exactly once in any I steps.
+Coarse-grained filter: unit t is sent at step s if (t + s) mod I = 0. The mean of other units is
+zero. Units are DDP's buckets in the order in which they become ready. With m the median size, a
+bucket of n elements is cut into min(I, floor(n / m)) even slices, each a unit. Workers need not
+agree on anything, and the only work is an addition. The residual e is added as c e, with a
+coefficient c that rises to 1, so use `error_feedback: true`. The controller sets I to the ratio of
+communication to computation (`controllers.covap`). The paper leaves open:
+- c. Its values are those of the authors' code (`init`, `ascend_range`, `ascend_steps`).
+- The median. It is over all buckets, as the rule says, or, as in the paper's example, over those
+  that the rule would not cut (`median_scope: non_oversized`).
+- How a bucket is sliced. We slice contiguously, so that a unit is sent from where it lies.
+- The first exchange, when not all buckets are known, and an exchange with changed buckets. From the
+  first bucket that differs from the previous exchange, every bucket is one unit, numbered by its
+  place. So from the second exchange of a layout, at a constant I, each unit is sent exactly once in
+  any I steps.
 """
 
 from dataclasses import dataclass, field
@@ -30,7 +30,10 @@ SCHEDULES = (0.5, 50), (0.2, 100)
 
 @dataclass
 class COVAP(Compressor):
-    """Keeps how large the buckets of the last exchange were; the residual is error feedback's."""
+    """Compressor that keeps the bucket sizes of the last exchange.
+
+    Error feedback keeps the residual.
+    """
 
     by_shape = True
     uniform_density = True
@@ -54,10 +57,10 @@ class COVAP(Compressor):
             raise ValueError(f"ascend_steps must be >= 1 or null, got {self.ascend_steps}")
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean, [n], of g + c e in the unit of the bucket whose turn it is, if any; 0 elsewhere.
+        """Return the mean, [n], of g + c e in the bucket's unit whose turn it is, and 0 elsewhere.
 
-        A unit of u elements is an all-reduce of 4u bytes: 2 (P - 1) / P 4u sent. `unsent` is
-        g + c e, zero where it was sent.
+        A unit of u elements takes one all-reduce of 4u bytes: 2 (P - 1) / P 4u are sent. `unsent`
+        is g + c e, zeroed where it was sent.
         """
         every = interval(density)
         grad = add_scaled(bucket.buffers, self.coefficient(bucket.step, every))
@@ -72,15 +75,17 @@ class COVAP(Compressor):
         return Reduced(mean, unsent=grad)
 
     def coefficient(self, step: int, every: int) -> float:
-        """C, by which the residual is multiplied at `step`, with I = `every`."""
+        """Return the residual's coefficient c at `step`, with I = `every`."""
         init, steps = SCHEDULES[every > SHORT]
         init = init if self.init is None else self.init
         return min(1.0, init + step // (self.ascend_steps or steps) * self.ascend_range)
 
     def _turn(self, bucket: Bucket, every: int) -> tuple[int, int]:
-        """First element, and the one behind the last, of what is sent; they may be equal.
+        """Return the first element to send, and the one after the last.
 
-        A bucket has at most I units, numbered without a gap: one at most has its turn.
+        They are equal if none is sent.
+
+        A bucket has at most I units, numbered without gaps, so at most one has its turn.
         """
         index, n = bucket.index, bucket.n
         if index == 0:
@@ -95,12 +100,13 @@ class COVAP(Compressor):
 
 
 def interval(density: float) -> int:
-    """I, the least whole number for which 1 / I is not above `density`."""
+    """Return I, the least whole number for which 1 / I is not above `density`."""
     return max(1, ceil((1 - TOLERANCE) / density))
 
 
 def shards(sizes: list[int], every: int, scope: str = "all") -> list[int]:
-    """Into how many units, with I = `every`, each bucket is cut, of these `sizes` in elements."""
+    """Return the number of units of each bucket, for buckets of `sizes` elements and I = `every`.
+    """
     usual = median(sizes)
     if scope == "non_oversized":
         usual = median(size for size in sizes if size < 2 * usual)

@@ -1,8 +1,8 @@
-"""Products of a matrix with thin factors, with as few readings of the matrix as there can be.
+"""Products of a matrix with thin factors, which read the matrix as few times as possible.
 
-Factors of a matrix [n, m] are left [r, n] and right [r, m]: left^T right approximates it. On the
-CPU compiled kernels take SIDE rows of it at a time; elsewhere, and above MOST_RANK, it is torch,
-for which factors of r rows are faster than r columns by two to five times.
+Factors of a matrix [n, m] are left [r, n] and right [r, m], and left^T right approximates it. On
+the CPU compiled kernels process SIDE rows at a time. On other devices, and above MOST_RANK, torch
+does it. For torch, factors with r rows are two to five times as fast as with r columns.
 """
 
 from typing import Any
@@ -19,7 +19,10 @@ SIDE = 4  # of them together
 def left_factor_(
     matrix: Tensor, right: Tensor, added: Tensor | None = None, subtract: bool = False
 ) -> Tensor:
-    """`right` matrix^T, [r, n], after matrix += `added`; `subtract` takes left^T right away."""
+    """Add `added` to `matrix`, and return `right` matrix^T, [r, n].
+
+    `subtract` removes left^T right.
+    """
     if (native := _compiled(matrix, None, right, added)) is None:
         if added is not None:
             matrix.add_(added)
@@ -36,7 +39,7 @@ def left_factor_(
 
 
 def right_factor_(matrix: Tensor, left: Tensor, added: Tensor | None = None) -> Tensor:
-    """`left` matrix, [r, m], after matrix += `added`."""
+    """Add `added` to `matrix`, and return `left` matrix, [r, m]."""
     if (native := _compiled(matrix, left, None, added)) is None:
         return left.mm(matrix if added is None else matrix.add_(added))
     other = matrix if added is None else added
@@ -48,7 +51,7 @@ def right_factor_(matrix: Tensor, left: Tensor, added: Tensor | None = None) -> 
 
 
 def subtract_(matrix: Tensor, left: Tensor, right: Tensor) -> None:
-    """Take left^T right away from `matrix`."""
+    """Subtract left^T right from `matrix`, in place."""
     if (native := _compiled(matrix, left, right)) is None:
         matrix.addmm_(left.t(), right, alpha=-1)
         return
@@ -56,7 +59,7 @@ def subtract_(matrix: Tensor, left: Tensor, right: Tensor) -> None:
 
 
 def multiply_(out: Tensor, left: Tensor, right: Tensor, matrix: Tensor | None = None) -> None:
-    """Set `out`, [n, m], to left^T right, and take that away from `matrix`, where there is one."""
+    """Set `out`, [n, m], to left^T right, and subtract it from `matrix` if one is given."""
     if (native := _compiled(out, left, right, matrix)) is None:
         torch.mm(left.t(), right, out=out)
         if matrix is not None:
@@ -70,9 +73,9 @@ def multiply_(out: Tensor, left: Tensor, right: Tensor, matrix: Tensor | None = 
 def _compiled(
     matrix: Tensor, left: Tensor | None, right: Tensor | None, other: Tensor | None = None
 ) -> Any:
-    """Return the module of kernels where they work on these and are the faster way, else None.
+    """Return the module of kernels if they handle these tensors and are faster, else None.
 
-    ValueError unless `left`, [r, n], and `right`, [r, m], fit `matrix` and `other`, [n, m].
+    Raises ValueError unless `left`, [r, n], and `right`, [r, m], fit `matrix` and `other`, [n, m].
     """
     for side, factor in enumerate((left, right)):
         if factor is not None and factor.shape[1] != matrix.shape[side]:
@@ -84,7 +87,7 @@ def _compiled(
 
 
 def _padded(factor: Tensor) -> Tensor:
-    """`factor`, [r, n], contiguous, with rows of zeros to a multiple of SIDE."""
+    """Return `factor`, [r, n], contiguous, padded with zero rows to a multiple of SIDE."""
     missing = -factor.shape[0] % SIDE
     if missing:
         factor = torch.cat([factor, factor.new_zeros(missing, factor.shape[1])])

@@ -38,10 +38,10 @@ class MSTopK(Compressor):
             raise ValueError(f"rounds must be >= 0, got {self.rounds}")
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of k entries of every worker's gradient, [n], k = max(1, floor(density n)).
+        """Return the mean, [n], of k entries of every gradient, k = max(1, floor(density n)).
 
         Each worker contributes 8k bytes (12k with int64) to an all-gather. `unsent` is
-        `bucket.grad`, set to zero where it was sent.
+        `bucket.grad`, zeroed where it was sent.
         """
         grad, k = bucket.grad, max(1, int(density * bucket.n))
         source = generator(self.seed, bucket.step, bucket.index, workers.rank)
@@ -51,7 +51,7 @@ class MSTopK(Compressor):
         return Reduced(mean, unsent=grad)
 
     def _select(self, grad: Tensor, k: int, source: torch.Generator) -> Tensor:
-        """Positions of k entries of `grad`, [n]; [k].
+        """Return positions, [k], of k entries of `grad`, [n].
 
         Counts need only the entries above a bound that is known to be below the threshold.
         """

@@ -50,11 +50,11 @@ class NetSenseML(Compressor):
             raise ValueError(f"tr_d must be auto or >= 0, got {self.tr_d!r}")
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean, [n], of every worker's K largest entries of what is left of `bucket.grad`.
+        """Return the mean, [n], of every worker's K largest entries of the pruned `bucket.grad`.
 
-        K entries of 6 bytes (as float16) or 8 (10 or 12 with int64) are contributed to an
-        all-gather; at density 1, 4n bytes to an all-reduce. `unsent` is `bucket.grad`, less what
-        was sent, and less what was pruned unless that is kept.
+        K entries of 6 bytes (as float16) or 8 (10 or 12 with int64) go to an all-gather. At density
+        1, 4n bytes go to an all-reduce. `unsent` is `bucket.grad` less what was sent and, unless
+        `keep_pruned_residual`, less what was pruned.
         """
         if density == 1:
             return Reduced(workers.all_reduce(bucket.grad), unsent=None)
@@ -74,9 +74,9 @@ class NetSenseML(Compressor):
         return Reduced(mean, unsent=grad)
 
     def _is_dense(self, grad: Tensor) -> bool:
-        """True if float16 can hold `grad`, [n]: its norm neither vanishes nor overflows.
+        """Return True if float16 can hold `grad`, [n]: its norm neither vanishes nor overflows.
 
-        Without values, in a replay, `grad` stands for noise of root mean square 1.
+        In a replay, which has no values, `grad` stands for noise with root mean square 1.
         """
         if grad.is_meta:
             return True
@@ -87,7 +87,7 @@ class NetSenseML(Compressor):
 
 
 def prune_weights_(grad: Tensor, bucket: Bucket, share: float) -> None:
-    """Set `grad`, [n], to zero where that share of each Conv or Linear weight is smallest."""
+    """Zero the entries of `grad`, [n], at the smallest `share` of each Conv and Linear weight."""
     first = 0
     for name, weights in zip(bucket.names, bucket.parameters, strict=False):
         last = first + weights.numel()
@@ -97,9 +97,9 @@ def prune_weights_(grad: Tensor, bucket: Bucket, share: float) -> None:
 
 
 def average_(mean: Tensor, values: Tensor, index: Tensor, workers: Workers) -> Tensor:
-    """`mean`, float32 [n], set to that of the vectors that hold `values` [K] at `index` [K].
+    """Set `mean`, float32 [n], to the mean of vectors with `values` [K] at `index` [K].
 
-    Workers decide by themselves whether theirs are float16: each brings both, one of them empty.
+    Workers decide independently whether to send float16. Each passes both types, one of them empty.
     """
     types = (torch.float32, torch.float16)
     pieces = [values if values.dtype is one else values.new_empty(0, dtype=one) for one in types]

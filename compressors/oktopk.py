@@ -42,7 +42,8 @@ class Agreed:
 
 @dataclass
 class OkTopK(Compressor):
-    """Keeps thresholds and regions of every bucket; new ones when DDP lays out its buckets anew."""
+    """Compressor that keeps thresholds and regions per bucket, made anew when DDP rebuilds buckets.
+    """
 
     uniform_density = True
     pushes = False
@@ -69,12 +70,12 @@ class OkTopK(Compressor):
         return torch.empty((), device="meta")
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """About the largest k of the mean of the gradients, [n]; k = max(1, floor(density n)).
+        """Return about the k largest entries of the mean, [n], k = max(1, floor(density n)).
 
         A worker contributes 8 bytes for each local entry outside its region to an all-to-all, and 8
-        for each survivor in it to an all-gather (12 with int64). When thresholds are computed all
-        are survivors; when regions are, 8 (P + 1) bytes more to an all-reduce. `unsent` is
-        `bucket.grad`, zero where this worker's entry survived.
+        for each survivor in it to an all-gather (12 with int64). When thresholds are computed, all
+        entries survive. When regions are computed, 8 (P + 1) bytes more go to an all-reduce.
+        `unsent` is `bucket.grad`, zeroed where this worker's entry survived.
         """
         n, k = bucket.n, max(1, int(density * bucket.n))
         state, renew = self._state(bucket)
@@ -95,7 +96,7 @@ class OkTopK(Compressor):
         return Reduced(mean, unsent=bucket.grad)
 
     def _local(self, bucket: Bucket, state: Agreed, density: float, k: int, renew: bool) -> Entries:
-        """This worker's entries that reach its threshold, which is computed first if it is due."""
+        """Return this worker's entries that reach its threshold, which is computed first if due."""
         if renew or state.density != density or state.local == 0:
             state.local, state.density = reached_by(bucket.grad, k), density
         found = add_and_find_reaching(bucket.buffers, state.local)
@@ -103,7 +104,10 @@ class OkTopK(Compressor):
         return Entries(held("local positions", found.index), held("local values", found.values))
 
     def _state(self, bucket: Bucket) -> tuple[Agreed, bool]:
-        """State of this bucket, and whether its thresholds are due; the same on all workers."""
+        """Return the bucket's state, and whether its thresholds are due.
+
+        All workers get the same answer.
+        """
         state = self.agreed.get(bucket.names)
         if state is None:
             for old in [old for old in self.agreed if set(old) & set(bucket.names)]:
@@ -117,9 +121,9 @@ class OkTopK(Compressor):
     def _region_mean(
         self, local: Entries, bounds: Tensor, least: Tensor, workers: Workers
     ) -> tuple[Tensor, Tensor]:
-        """The mean's entries in this worker's region that reach `least`: values and positions.
+        """Return values and positions of the mean in this worker's region that reach `least`.
 
-        On their way positions are counted from the beginning of the region.
+        In messages, positions count from the start of the region.
         """
         sizes = torch.searchsorted(local.index, bounds.to(local.index)).diff().tolist()
         wire = list(held("wire", local.index.to(self._wire_dtype)).split(sizes))
@@ -139,19 +143,20 @@ def _reaching(values: Tensor, where: Tensor, threshold: Tensor) -> tuple[Tensor,
 
 
 def _erase_survivors_(grad: Tensor, local: Entries, mean: Tensor) -> None:
-    """Set `grad`, [n], to zero where it has a `local` entry and `mean` is not zero."""
+    """Zero `grad`, [n], where it has a `local` entry and `mean` is not zero."""
     kept = workspace("survived", local.values.numel(), grad.dtype, grad.device)
     sent = take_out_(mean, local.index, False, kept).ne_(0).mul_(local.values)
     add_at_(grad, local.index, sent, -1.0)
 
 
 def _followed(threshold: Tensor, count: int, k: int, gain: float) -> Tensor:
-    """`threshold`, moved by a factor `gain` towards one that k entries reach."""
+    """Return `threshold` moved by a factor `gain` towards one that k entries reach."""
     return threshold * gain if count > k else threshold / gain if count < k else threshold
 
 
 def _even_regions(index: Tensor, n: int, workers: Workers) -> Tensor:
-    """Bounds, int64 [P + 1], the mean of those that divide each worker's `index` evenly."""
+    """Return bounds, int64 [P + 1]: the mean over workers of those that split each `index` evenly.
+    """
     size, count = workers.world_size, index.numel()
     shares = torch.arange(1, size)
     inner = index.cpu()[shares * count // size] if count else shares * n // size

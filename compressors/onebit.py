@@ -23,7 +23,7 @@ from compressors.workspace import workspace
 
 @dataclass
 class OneBit(Compressor):
-    """Keeps one slice of float32 for every bucket: what this server has not sent yet."""
+    """Compressor that keeps, for every bucket, this server's unsent error, a float32 slice."""
 
     has_level = False
     is_mean = False  # of this step alone: what servers kept comes in, and goes
@@ -34,11 +34,11 @@ class OneBit(Compressor):
     )
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """About the mean of the gradients, [n]: a sign and the scale of its slice.
+        """Return about the mean gradient, [n]: one sign per element, and one scale per slice.
 
         With L = ceil(n / 8P), a worker sends L + 4 bytes to each other worker and contributes L + 4
-        to an all-gather (of the last slices what there is). `unsent` is `bucket.grad`, the gradient
-        less what was sent to the servers. `density` is ignored.
+        to an all-gather (less for the last slices). `unsent` is `bucket.grad`, the gradient less
+        what was sent to the servers. `density` is ignored.
         """
         size, slice_bytes = workers.world_size, -(-bucket.n // (BYTE * workers.world_size))
         slices = bucket.split(_lengths(bucket.n, slice_bytes, size))
@@ -62,7 +62,7 @@ class OneBit(Compressor):
     def _answered(
         self, total: Tensor, bucket: Bucket, slice_bytes: int, workers: Workers
     ) -> Tensor:
-        """Gather the signs of all servers' totals, [n]; `total` keeps this server's error."""
+        """Gather the signs of all servers' totals, [n]. `total` keeps this server's error."""
         packed = workspace("answer", slice_bytes, torch.uint8, total.device)
         own = Buffers(total)
         (square,) = add_and_pack_signs([own], [packed], squared=True)
@@ -76,7 +76,7 @@ class OneBit(Compressor):
         return mean
 
     def _error(self, names: tuple[str, ...], part: Buffers) -> Tensor:
-        """This server's error of the bucket of these parameters; zeros when it is new."""
+        """Return this server's error for the bucket of these parameters, zeros for a new bucket."""
         if names not in self.server_errors:
             for old in [old for old in self.server_errors if set(old) & set(names)]:
                 del self.server_errors[old]
@@ -85,7 +85,7 @@ class OneBit(Compressor):
 
 
 def _packed(slices: list[Buffers], slice_bytes: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Signs of the slices of a gradient, and their root mean squares, each [1]."""
+    """Return the signs of a gradient's slices, and their root mean squares, each [1]."""
     memory = workspace("signs", slice_bytes * len(slices), torch.uint8, slices[0].device)
     signs = [
         packed[: packed_bytes(one.n, 1)]
@@ -96,6 +96,9 @@ def _packed(slices: list[Buffers], slice_bytes: int) -> tuple[list[Tensor], list
 
 
 def _lengths(n: int, slice_bytes: int, count: int) -> list[int]:
-    """Elements of `count` slices of n, whole bytes of bits each; the last may be short or empty."""
+    """Return the lengths of `count` slices of n, in whole bytes of bits.
+
+    The last may be short or empty.
+    """
     length = BYTE * slice_bytes
     return [min(length, max(0, n - start)) for start in range(0, count * length, length)]

@@ -1,8 +1,8 @@
-"""Small integers as the bits they need: n codes of `width` bits in ceil(width n / 8) bytes.
+"""Small integers packed in the bits they need: n codes of `width` bits in ceil(width n / 8) bytes.
 
-Of every 64 codes the lowest bits come first, then the second bits, and so on; of those that are
-left at the end likewise. Bits are eight to a byte, the first in its lowest bit. With width 8 there
-is nothing to pack, and codes stay as they are.
+Codes are packed in groups of 64, and the rest likewise: first all lowest bits, then all second
+bits, and so on. Each byte holds eight bits, the first in its lowest bit. With width 8 codes stay as
+they are.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ def packed_bytes(n: int, width: int) -> int:
 
 
 def pack(codes: Tensor, width: int) -> Tensor:
-    """Codes below 2**width, uint8 [n], as uint8 [packed_bytes(n, width)]."""
+    """Pack codes below 2**width, uint8 [n], into uint8 [packed_bytes(n, width)]."""
     if width == BYTE:
         return codes
     whole = codes.numel() // BLOCK * BLOCK
@@ -36,7 +36,7 @@ def pack(codes: Tensor, width: int) -> Tensor:
 
 
 def unpack(packed: Tensor, width: int, n: int) -> Tensor:
-    """The codes, uint8 [n], that `pack` made into `packed`."""
+    """Return the codes, uint8 [n], that `pack` packed."""
     if width == BYTE:
         return packed
     if packed.is_meta:
@@ -53,7 +53,10 @@ def unpack(packed: Tensor, width: int, n: int) -> Tensor:
 
 
 def pack_signs(x: Tensor) -> Tensor:
-    """A bit for every element of `x`, [n]: whether it is >= 0 (so zeros count as positive)."""
+    """Return one bit for every element of `x`, [n]: whether it is >= 0.
+
+    So zeros count as positive.
+    """
     if x.is_cuda:
         return gpu.pack_signs(x)
     return pack((x >= 0).view(torch.uint8), 1)
@@ -62,10 +65,11 @@ def pack_signs(x: Tensor) -> Tensor:
 def add_pack_signs_(
     total: Tensor, added: Tensor | None, packed: Tensor, squared: bool = False
 ) -> Tensor:
-    """The signs of total += added, [n] both, into `packed`, uint8 [packed_bytes(n, 1)] or more.
+    """Add `added` to `total`, [n] both, and write the sum's signs to `packed`, uint8.
 
-    Returns the mean magnitude, or the mean square, float64 []; 0 for no elements. Summed in
-    float64: squares do not overflow there, and float32 loses digits over millions.
+    `packed` has packed_bytes(n, 1) bytes or more. Returns the mean magnitude or mean square,
+    float64 [], or 0 for no elements. The sum is float64: squares do not overflow there, and float32
+    loses digits over millions of elements.
     """
     n, nbytes = total.numel(), packed_bytes(total.numel(), 1)
     kernels.require_room("packed", packed, nbytes)
@@ -88,7 +92,7 @@ def add_pack_signs_(
 def add_signs_(total: Tensor, packed: Tensor, scale: Tensor) -> None:
     """Add `scale`, float32 [], times the +-1 of `pack_signs` to `total`, [n].
 
-    A scale that is not finite makes all of `total` NaN or infinite.
+    If the scale is not finite, all of `total` becomes NaN or infinite.
     """
     native = kernels.of(total)
     enough = packed.is_contiguous() and packed.numel() >= packed_bytes(total.numel(), 1)
@@ -105,7 +109,7 @@ def add_signs_(total: Tensor, packed: Tensor, scale: Tensor) -> None:
 def add_all_signs_(
     total: Tensor, payloads: list[Tensor], scales: list[Tensor], onto: bool = False
 ) -> None:
-    """`add_signs_` for every worker, by rank, to 0 or, with `onto`, to what is in `total`."""
+    """Sum `add_signs_` over workers in the order of ranks, from 0 or, with `onto`, from `total`."""
     if (native := kernels.of(total)) is not None:
         where = kernels.addresses(payloads, packed_bytes(total.numel(), 1))
         each = np.array([scale.item() for scale in scales], np.float32)
@@ -121,7 +125,7 @@ def add_all_signs_(
 
 
 def vote_(result: Tensor, payloads: list[Tensor], scale: float) -> None:
-    """`scale` where at least half of the workers' signs are positive, -scale elsewhere, [n]."""
+    """Set [n] elements to `scale` if at least half of the workers' signs are +, else to -scale."""
     if (native := kernels.of(result)) is not None:
         where = kernels.addresses(payloads, packed_bytes(result.numel(), 1))
         native.signs.vote(where, scale, result.numpy())

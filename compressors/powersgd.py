@@ -35,7 +35,7 @@ from compressors.lowrank import (
 
 @dataclass
 class PowerSGD(Compressor):
-    """Keeps Q of every matrix, by parameter name: DDP may lay out its buckets anew."""
+    """Compressor that keeps Q of every matrix by parameter name, since DDP may rebuild buckets."""
 
     by_shape = True
     pushes = False
@@ -65,11 +65,11 @@ class PowerSGD(Compressor):
         return factor_like(kept, shapes[0], self.rank, side=1)
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of the gradient, [n], its matrices as the factors have them.
+        """Return the mean gradient, [n], with matrices approximated by the factors.
 
-        Two all-reduces: 4 (sum of r n, and V) bytes, and 4 (sum of r m), or three, with V apart;
-        the sums are over matrices [n, m] of ranks r = min(rank, n, m), V is the elements of all
-        else. `density` matters where `rank` is null. `unsent` is `bucket.grad`.
+        Two all-reduces of 4 (sum of r n, and V) and 4 (sum of r m) bytes, or three, with V apart.
+        The sums are over matrices [n, m] of ranks r = min(rank, n, m), and V counts all other
+        elements. `density` matters only if `rank` is null. `unsent` is `bucket.grad`.
         """
         if bucket.step < self.start_step:
             return Reduced(workers.all_reduce(bucket.grad), unsent=None)
@@ -92,7 +92,8 @@ class PowerSGD(Compressor):
     def _lefts(
         self, matrices: list[Part], vectors: list[Part], rank: int, bucket: Bucket, workers: Workers
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Means over workers of P = M Q, and of the vectors: by one all-reduce, or two."""
+        """Return the means over workers of P = M Q, and of the vectors, by one all-reduce or two.
+        """
         shapes = [part.factor(rank, 0) for part in matrices]
         own = (part.left(self._query(part, rank, bucket.step)) for part in matrices)
         beside = [part.shape for part in vectors]
@@ -112,7 +113,7 @@ class PowerSGD(Compressor):
         )
 
     def _volume(self, part: Part, rank: int) -> int:
-        """Elements this worker contributes of `part`."""
+        """Return the elements this worker contributes for `part`."""
         if not self._saves(part, rank):
             return part.shape.numel()
         return part.rank(rank) * sum(part.shape)
@@ -124,13 +125,13 @@ class PowerSGD(Compressor):
         return factors * self.min_compression_rate < part.shape.numel()
 
     def _query(self, part: Part, rank: int, step: int) -> Tensor:
-        """Q to start from, [r, m]; rows it lacks are drawn."""
+        """Return Q to start from, [r, m]. Missing rows are drawn at random."""
         known = self.queries.get(part.name) if self.reuse else None
         key = (self.seed, step, *part.name.encode())
         return resized(known, part.rank(rank), part.shape[1], key, part.mean.device)
 
 
 def _scaled(factor: Tensor) -> Tensor:
-    """`factor`, [r, m], every row divided by its largest magnitude."""
+    """Return `factor`, [r, m], with every row divided by its largest magnitude."""
     largest = factor.abs().amax(1, keepdim=True)
     return factor / largest.where(largest > 0, 1)

@@ -1,4 +1,4 @@
-"""Magnitude pruning: a gradient is set to zero where its weights are smallest."""
+"""Magnitude pruning: zero a gradient where its weights are smallest."""
 
 import numpy as np
 import torch
@@ -8,9 +8,9 @@ from compressors.topk_select import CHUNK, MAGNITUDE, bits, kth_largest
 
 
 def prune_(grad: Tensor, weights: Tensor, share: float) -> None:
-    """Set `grad`, [n], to zero where the floor(share n) smallest magnitudes of `weights`, [n], are.
+    """Zero `grad`, [n], at the floor(share n) smallest magnitudes of `weights`, [n].
 
-    Of equal magnitudes those of highest index are pruned. NaN and infinity in `grad` become NaN.
+    Among equal magnitudes the highest indices are pruned. NaN and infinity in `grad` become NaN.
     """
     keep = weights.numel() - int(share * weights.numel())
     if keep == weights.numel():
@@ -23,9 +23,9 @@ def prune_(grad: Tensor, weights: Tensor, share: float) -> None:
 
 
 def multiply_(grad: Tensor, weights: Tensor, least: int) -> int:
-    """Multiply `grad` with whether the weights' `bits` are at least that; how many of them are.
+    """Multiply `grad` with the mask of weights whose `bits` reach `least`. Return the mask's count.
 
-    On the CPU over chunks that stay in cache.
+    On the CPU it works in chunks that stay in cache.
     """
     if grad.is_cuda:
         there = bits(weights) >= least

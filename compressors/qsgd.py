@@ -37,7 +37,7 @@ class QSGD(Compressor):
             raise ValueError(f"norm must be {' or '.join(NORMS)}, got {self.norm!r}")
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of every worker's gradient, [n], in floor(32 density) bits, of 2 to `bits`.
+        """Return the mean of all gradients, [n], in floor(32 density) bits, of 2 to `bits`.
 
         With b bits each worker contributes ceil(b n / 8) + 4 ceil(n / block) bytes to an
         all-gather. `unsent` is `bucket.grad`, the gradient less what was sent.

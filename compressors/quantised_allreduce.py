@@ -1,11 +1,11 @@
 """Quantised all-reduce: codes and scales travel both ways, sums are float32 (Wang et al., 2024).
 
-ZeRO++'s qgZ on one level, as torchft has it: every worker sends each other worker its slice as
-codes of 8 or 4 bits, with a scale for each row of 256 elements, their largest magnitude; who has a
-slice adds in float32 what these stand for, quantises the mean, and sends it to all. Rounding is to
-the nearest code. So it is a reduce-scatter and an all-gather of codes, and a sum of codes is never
-made. What the first rounding took is `unsent`; what the second takes is dropped, or, with
-`server_feedback`, kept and added to the next mean of the slice.
+This is ZeRO++'s qgZ on one level, as in torchft: a reduce-scatter and an all-gather of codes. Every
+worker sends each other worker its slice as codes of 8 or 4 bits, with a scale for each row of 256
+elements, their largest magnitude. The owner of a slice sums the decoded values in float32,
+quantises the mean, and sends it to all. Codes are never summed. Rounding is to the nearest code.
+`unsent` is the first rounding error. The second is dropped or, with `server_feedback`, kept and
+added to the slice's next mean.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ PACKED_TOGETHER = 64  # codes: rows of so many can be cut apart
 
 @dataclass
 class QuantisedAllReduce(Compressor):
-    """Keeps, with `server_feedback`, a slice of float32 of every bucket."""
+    """Compressor that keeps, with `server_feedback`, a slice of float32 of every bucket."""
 
     by_shape = True
     has_level = False
@@ -52,11 +52,11 @@ class QuantisedAllReduce(Compressor):
         self.rounding = 1 / (2 * Grid(torch.empty(0), self.bits).levels)  # of the second
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of the gradients, [n], rounded twice; `density` is ignored.
+        """Return the mean gradient, [n], rounded twice. `density` is ignored.
 
-        A slice has R = ceil(n / row / P) rows, of S = row bits / 8 + 4 bytes each. A worker sends
-        R S bytes to each other worker and contributes R S to an all-gather; of the last slices it
-        sends what there is. `unsent` is `bucket.grad`, less what was sent to who adds.
+        A slice has R = ceil(n / row / P) rows, of S = row bits / 8 + 4 bytes each. A worker sends R
+        S bytes to each other worker and contributes R S to an all-gather (less for the last
+        slices). `unsent` is `bucket.grad` less what was sent to the owners.
         """
         length = self.row * -(-bucket.n // (self.row * workers.world_size))
         lengths = _lengths(bucket.n, length, workers.world_size)
@@ -84,20 +84,20 @@ class QuantisedAllReduce(Compressor):
         return Grid(_ends(n, self.row), self.bits)
 
     def _rounded(self, buffers: Buffers) -> tuple[Tensor, Tensor]:
-        """Packed codes and the step of every row; what was rounded to is taken away."""
+        """Return packed codes and the step of every row, and subtract the rounded values."""
         grid = self._grid(buffers.n)
         steps = torch.empty(grid.ends.numel(), device=buffers.device)
         return add_and_round(buffers, grid, steps, None, "max"), steps
 
     def _cut(self, codes: Tensor, steps: Tensor, lengths: list[int]) -> list[list[Tensor]]:
-        """Codes and steps by slice; slices are whole rows, so that bytes of codes are whole."""
+        """Return codes and steps by slice. Slices are whole rows, so codes fill whole bytes."""
         nbytes = [packed_bytes(n, self.bits) for n in lengths]
         return [list(codes.split(nbytes)), list(steps.split([-(-n // self.row) for n in lengths]))]
 
     def _answer(
         self, arrived: list[tuple[Tensor, ...]], bucket: Bucket, length: int
     ) -> tuple[Tensor, Tensor]:
-        """Codes and steps of the mean of this worker's slice."""
+        """Return codes and steps of the mean of this worker's slice."""
         if length == 0:
             return arrived[0][0], arrived[0][1]
         total = workspace("slice", length, torch.float32, bucket.device)
@@ -107,7 +107,7 @@ class QuantisedAllReduce(Compressor):
         return self._rounded(Buffers(total, self._error(bucket.names, total)))
 
     def _padded(self, answer: tuple[Tensor, Tensor], length: int) -> list[Tensor]:
-        """As much as for a whole slice: all workers gather pieces of one length."""
+        """Pad the answer to a whole slice, since all workers gather pieces of one length."""
         codes, steps = answer
         whole = packed_bytes(length, self.bits), length // self.row
         parts = zip(("padded codes", "padded steps"), (codes, steps), whole, strict=True)
@@ -116,7 +116,7 @@ class QuantisedAllReduce(Compressor):
         ]
 
     def _error(self, names: tuple[str, ...], total: Tensor) -> Tensor:
-        """Return the kept error of this worker's slice of a bucket; zeros when new."""
+        """Return the kept error of this worker's slice of a bucket, zeros for a new bucket."""
         known = self.server_errors.get(names)
         if known is None or known.numel() != total.numel():
             for old in [old for old in self.server_errors if set(old) & set(names)]:
@@ -126,12 +126,15 @@ class QuantisedAllReduce(Compressor):
 
 
 def _lengths(n: int, length: int, count: int) -> list[int]:
-    """Elements of `count` slices of n, each of `length`; the last may be short or empty."""
+    """Return the lengths of `count` slices of n, each `length` long.
+
+    The last may be short or empty.
+    """
     return [min(length, max(0, n - first)) for first in range(0, count * length, length)]
 
 
 def _padded(role: str, part: Tensor, length: int) -> Tensor:
-    """`part` with zeros behind it, [length], in the workspace of `role`."""
+    """Return `part` padded with zeros to [length], in the workspace of `role`."""
     room = workspace(role, length, part.dtype, part.device)
     room[: len(part)], room[len(part) :] = part, 0
     return room
@@ -139,5 +142,5 @@ def _padded(role: str, part: Tensor, length: int) -> Tensor:
 
 @lru_cache(SIZES)
 def _ends(n: int, row: int) -> Tensor:
-    """Return the end of each row of n elements; int64 [rows]."""
+    """Return the end of each row of n elements, int64 [rows]."""
     return torch.arange(row, n + row, row).clamp_(max=n)

@@ -1,7 +1,7 @@
 """Random-k sparsification: each worker sends k entries drawn without replacement (Stich, 2018).
 
-The values are sent as they are, not scaled by n/k: the mean is biased towards zero, and only error
-feedback makes up for it, as in DC2 (Abdelmoniem & Canini, 2021), which draws per worker.
+Values are sent as they are, not scaled by n/k. The mean is biased towards zero, and only error
+feedback compensates, as in DC2 (Abdelmoniem & Canini, 2021), which draws per worker.
 """
 
 from dataclasses import dataclass, field
@@ -25,10 +25,10 @@ class RandomK(Compressor):
         self.uniform_density = self.shared
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of every worker's random k of the gradient, [n], k = max(1, floor(density n)).
+        """Return the mean of every worker's random k entries, [n], k = max(1, floor(density n)).
 
-        Shared: one all-reduce of 4k bytes. Otherwise each worker contributes 8k bytes (12k with
-        int64) to an all-gather. `unsent` is `bucket.grad`, the gradient, zero where it was sent.
+        With `shared`, one all-reduce of 4k bytes. Otherwise each worker contributes 8k bytes (12k
+        with int64) to an all-gather. `unsent` is `bucket.grad`, zeroed where it was sent.
         """
         k = max(1, int(density * bucket.n))
         key = (self.seed, bucket.step, bucket.index)

@@ -1,4 +1,4 @@
-"""Random numbers that are a function of a key, apart from the global generators of torch."""
+"""Random numbers determined by a key, independent of torch's global generators."""
 
 import hashlib
 
@@ -16,21 +16,22 @@ CPU = torch.device("cpu")
 
 
 def generator(*key: int) -> torch.Generator:
-    """A CPU generator whose stream is determined by `key`, such as (seed, step, bucket)."""
+    """Return a CPU generator whose stream is determined by `key`, such as (seed, step, bucket)."""
     return torch.Generator().manual_seed(int.from_bytes(_digest(key), "little") >> 1)
 
 
 def number(*key: int) -> int:
-    """Number in [0, 2**31) that `key` determines."""
+    """Return a number in [0, 2**31) determined by `key`."""
     return int.from_bytes(_digest(key), "little") >> 33
 
 
 def positions(n: int, k: int, key: tuple[int, ...]) -> Tensor:
-    """Positions among n without replacement, every subset equally likely; int32 [k], ascending.
+    """Draw k of n positions without replacement, every subset equally likely; int32 [k], ascending.
 
-    Number i of a stream of 64-bit words is SplitMix64 of i and a hash of `key`; scaled to n it is a
-    position. They are marked in a bitmap until k of them are distinct, or n - k, which are then
-    left out. Costs O(k) draws and n bits; equal on every machine. In this thread's memory.
+    Number i of a stream of 64-bit words is SplitMix64 of i and a hash of `key`. Scaled to n it is a
+    position. Positions are marked in a bitmap until k of them are distinct, or n - k, which are
+    then left out. Costs O(k) draws and n bits, and is equal on every machine. The result lies in
+    this thread's memory.
     """
     few, invert = min(k, n - k), 2 * k > n
     word = int.from_bytes(_digest(key), "little")
@@ -46,7 +47,7 @@ def positions(n: int, k: int, key: tuple[int, ...]) -> Tensor:
 
 
 def _marked(n: int, count: int, word: int) -> np.ndarray:
-    """Bool [n], `count` of them true."""
+    """Return a mask, bool [n], with `count` true elements."""
     marked, number, missing = np.zeros(n, bool), 0, count
     while missing:  # as many more: never too many
         drawn = _positions(np.arange(number, number + missing, dtype=np.uint64), word, n)

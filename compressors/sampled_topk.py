@@ -51,10 +51,10 @@ class SampledTopK(Compressor):
                 raise ValueError(f"{key} must be {allowed}, got {value}")
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean, [n], of every worker's entries of the gradient above its own threshold.
+        """Return the mean, [n], of every worker's entries above its own threshold.
 
         With K entries, 1 <= K <= high max(1, floor(density n)), a worker contributes 8K bytes (12K
-        with int64) to an all-gather. `unsent` is the gradient, zero where it was sent.
+        with int64) to an all-gather. `unsent` is the gradient, zeroed where it was sent.
         """
         key = (bucket.step, bucket.index, workers.rank)
         index, values = self.take(bucket.buffers, density, key)
@@ -62,14 +62,14 @@ class SampledTopK(Compressor):
         return Reduced(mean, unsent=bucket.grad)
 
     def most(self, n: int, density: float) -> int:
-        """Entries that `take` may return of n."""
+        """Return the most entries that `take` may return out of n."""
         return min(n, int(self.high * max(1, int(density * n))))
 
     def take(self, buffers: Buffers, density: float, key: tuple[int, ...]) -> Entries:
-        """About k = density n entries of the gradient, [n], which is set to zero there.
+        """Take about k = density n entries out of the gradient, [n], which is zeroed there.
 
-        The sample follows from the seed and `key`. What is returned lies in this thread's memory
-        until it searches again.
+        The seed and `key` determine the sample. The result lies in this thread's memory until the
+        next search.
         """
         k = max(1, int(density * buffers.n))
         size = max(int(self.share * buffers.n), int(LEAST_RANK / density))
@@ -83,7 +83,7 @@ class SampledTopK(Compressor):
         return found
 
     def _corrected(self, grad: Tensor, found: Entries, threshold: Tensor, k: int) -> Entries:
-        """Between low k and high k entries, from those `found` with `threshold`."""
+        """Return between low k and high k entries, starting from those `found` with `threshold`."""
         plenty = None  # what passed the highest threshold that was too low
         for _ in range(self.rounds):
             if found.values.numel() > self.high * k:

@@ -1,9 +1,9 @@
-"""signSGD with majority vote: a bit per element, and the sign most workers have (Bernstein, 2018).
+"""signSGD with majority vote: one bit per element, and the sign of the majority (Bernstein, 2018).
 
 The vote replaces the mean: every element of the result is +scale or -scale, so the learning rate
-must fit steps of one size; there is no error feedback (`unsent` is None). As in ACP-SGD (Zhang et
-al., 2023), workers exchange their bits by an all-gather and count for themselves; zeros and ties
-are +1. The paper's server, which sends the result back, is not imitated.
+must fit steps of one size. There is no error feedback (`unsent` is None). As in ACP-SGD (Zhang et
+al., 2023), workers exchange their bits by an all-gather, and each counts. Zeros and ties are +1.
+The paper's server, which sends the result back, is not imitated.
 """
 
 from dataclasses import dataclass
@@ -29,10 +29,10 @@ class SignSGD(Compressor):
             raise ValueError(f"scale must be in (0, inf), got {self.scale}")
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """The majority's sign of every element of `bucket.grad`, [n], times `scale`.
+        """Return the majority's sign of every element of `bucket.grad`, [n], times `scale`.
 
-        Each worker contributes ceil((n + 1) / 8) bytes: the last bit says that all its elements are
-        finite, and if one has none of it the result is NaN. `density` is ignored.
+        Each worker contributes ceil((n + 1) / 8) bytes. The last bit says that all its elements are
+        finite. If one worker's are not, the result is NaN. `density` is ignored.
         """
         n = bucket.n
         own = workspace("signs", packed_bytes(n + 1, 1), torch.uint8, bucket.device)

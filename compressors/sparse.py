@@ -1,4 +1,4 @@
-"""Sparse vectors: values with their positions, taken out of a vector, put back and added up."""
+"""Sparse vectors: take values with their positions out of a vector, put them back, and add them."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,10 @@ INDEX_DTYPES = {"int32": torch.int32, "int64": torch.int64}
 
 
 def index_dtype(name: str) -> torch.dtype:
-    """The type positions travel as; raises ValueError for a name that is not in INDEX_DTYPES."""
+    """Return the type in which positions travel.
+
+    Raise ValueError for a name outside INDEX_DTYPES.
+    """
     if name not in INDEX_DTYPES:
         allowed = " or ".join(INDEX_DTYPES)
         raise ValueError(f"index_dtype must be {allowed}, got {name!r}")
@@ -23,7 +26,7 @@ def index_dtype(name: str) -> torch.dtype:
 
 
 def add_(total: Tensor, added: Tensor, clear: bool) -> float:
-    """Total += added, [n] both; `clear` sets `added` to zero, in the same pass on the CPU.
+    """Add `added` to `total`, [n] both. `clear` zeroes `added`, on the CPU in the same pass.
 
     Returns a number that is finite only if the sum is.
     """
@@ -38,7 +41,10 @@ def add_take_out_(
     erase: bool = True,
     out: Tensor | None = None,
 ) -> tuple[Tensor, float]:
-    """`add_`, if there is `added`, then `take_out_`, at ascending positions; one pass on CPUs."""
+    """Run `add_`, if there is `added`, then `take_out_` at ascending positions.
+
+    On CPUs it is one pass.
+    """
     native = kernels.of(total, added)
     ours = index.is_cpu and index.is_contiguous() and index.dtype == torch.int32
     if native is not None and ours:
@@ -62,9 +68,9 @@ def add_take_out_(
 
 
 def take_out_(grad: Tensor, index: Tensor, erase: bool = True, out: Tensor | None = None) -> Tensor:
-    """The values of `grad`, [n], at `index`, [k]; with `erase` they are set to zero in `grad`.
+    """Return the values of `grad`, [n], at `index`, [k]. `erase` zeroes them in `grad`.
 
-    They are written to `out`, [k], where that is given.
+    They are written to `out`, [k], if it is given.
     """
     values = grad.new_empty(index.numel()) if out is None else out
     kernels.require_room("out", values, index.numel())
@@ -78,7 +84,7 @@ def take_out_(grad: Tensor, index: Tensor, erase: bool = True, out: Tensor | Non
 
 
 def erase_(x: Tensor, index: Tensor) -> None:
-    """Sets `x`, [n], to zero at positions that were found in it."""
+    """Zero `x`, [n], at positions that were found in it."""
     if (native := kernels.of(x)) is not None and _fits(index, x.numel(), torch.int32):
         native.kernels.erase(x.numpy(), index.numpy())
     else:
@@ -86,14 +92,14 @@ def erase_(x: Tensor, index: Tensor) -> None:
 
 
 def put_back_(x: Tensor, found: Entries) -> None:
-    """Sets `x`, [n], which is zero there, to what was found in it."""
+    """Write found entries back to `x`, [n], which is zero there."""
     add_at_(x, found.index, found.values, 1.0)
 
 
 def _fits(index: Tensor, n: int, *dtypes: torch.dtype) -> bool:
-    """True if compiled kernels can take these positions: CPU, contiguous, all in [0, n).
+    """Return True if compiled kernels accept these positions: CPU, contiguous, all in [0, n).
 
-    Of `dtypes`, or of any type that positions travel as.
+    Their type must be one of `dtypes`, by default any type in which positions travel.
     """
     known = index.is_cpu and index.is_contiguous()
     known = known and index.dtype in (dtypes or INDEX_DTYPES.values())
@@ -103,10 +109,10 @@ def _fits(index: Tensor, n: int, *dtypes: torch.dtype) -> bool:
 def sum_(
     total: Tensor, entries: Sequence[tuple[Tensor, ...]], factor: float, is_zero: bool = False
 ) -> Tensor:
-    """Total, [n], becomes the sum of (values, index), times `factor`, with 0 elsewhere.
+    """Set `total`, [n], to the sum of all (values, index), times `factor`, with 0 elsewhere.
 
-    `is_zero` says that it holds zeros already. IndexError for a position outside. To a tensor
-    without values nothing is added.
+    `is_zero` says that `total` already holds zeros. Raises IndexError for a position outside.
+    Nothing is added to a tensor without values.
     """
     if total.is_meta:
         return total
@@ -126,7 +132,7 @@ def sum_(
 def mean_of_contributors_(
     total: Tensor, entries: Sequence[tuple[Tensor, ...]], is_zero: bool = False
 ) -> Tensor:
-    """As `sum_`, over how many of `entries` have a value there: 0 where none has."""
+    """As `sum_`, divided at each position by the number of `entries` there (0 for none)."""
     counts = workspace("contributors", total.numel(), total.dtype, total.device)
     most = max(values.numel() for values, _ in entries)
     one = workspace("ones", most, total.dtype, total.device).fill_(1)
@@ -135,7 +141,7 @@ def mean_of_contributors_(
 
 
 def _laid(values: Tensor, index: Tensor) -> tuple[int, int, int] | None:
-    """Addresses of index and values, and how many; None if compiled code cannot read both.
+    """Return addresses and length of index and values, or None if compiled code cannot read both.
 
     It reads float32 and int32, on the CPU, contiguous.
     """
@@ -153,7 +159,7 @@ def _laid(values: Tensor, index: Tensor) -> tuple[int, int, int] | None:
 
 
 def add_at_(total: Tensor, index: Tensor, values: Tensor, factor: float) -> None:
-    """Add `values` times `factor` to `total`, [n], at `index`; both [k]."""
+    """Add `values` times `factor` to `total`, [n], at `index`, [k] both."""
     native = kernels.of(total)
     alike = values.numel() == index.numel() and values.is_contiguous() and index.is_contiguous()
     if native is None or index.dtype not in INDEX_DTYPES.values() or not alike:

@@ -57,11 +57,12 @@ class SparseLoCo(Compressor):
         self.is_mean = self.aggregate == "workers"
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of what the workers send of the gradient, [n]: k entries of every chunk.
+        """Return the mean of what the workers send of the gradient, [n]: k entries of every chunk.
 
-        k is `density` times the elements of a whole chunk, even, 2 at least; all of a chunk that
-        has no more. With K entries of L parameters each contributes ceil(3K / 2) + ceil(K / 4) +
-        20 L bytes to an all-gather. `unsent` is `bucket.grad`, less what codes stand for.
+        k is `density` times the elements of a whole chunk, even and at least 2, or all elements of
+        a smaller chunk. With K entries of L parameters each worker contributes ceil(3K / 2) +
+        ceil(K / 4) + 20 L bytes to an all-gather. `unsent` is `bucket.grad` less the decoded
+        values.
         """
         k = max(2, 2 * int(density * self.chunk**2 / 2))
         chunks = chunks_of(bucket.shapes, self.chunk, k)
@@ -78,7 +79,7 @@ class SparseLoCo(Compressor):
         return Reduced(self._averaged(entries, chunks, bucket), unsent=bucket.grad)
 
     def _sent(self, payload: Sequence[Tensor], chunks: Chunks, out: Tensor) -> Tensor:
-        """Return the values in a worker's `payload`, [K]; decoded into `out` where it is codes."""
+        """Return the values in a worker's `payload`, [K], decoded into `out` if they are codes."""
         if self.bits is None:
             return payload[0]
         books = payload[1].view(len(chunks.blocks), -1)
@@ -93,7 +94,7 @@ class SparseLoCo(Compressor):
 
 
 def clipped(entries: list[tuple[Tensor, Tensor]], counts: list[int]) -> list[tuple[Tensor, Tensor]]:
-    """Scale every worker's part of a parameter down to the median of their norms, at most."""
+    """Scale every worker's part of a parameter down to at most the median of their norms."""
     parts = [values.split(counts) for values, _ in entries]
     norms = torch.stack([torch.stack([part.norm() for part in own]) for own in parts])
     factors = (norms.median(0).values / norms).clamp_(max=1).nan_to_num_(1)

@@ -1,8 +1,8 @@
-"""Rounding to levels of a step, stochastically, so that the expectation is the value, or nearest.
+"""Stochastic rounding to multiples of a step, with the value as expectation, or to the nearest.
 
-A vector is in blocks, each with a step of its own; an element becomes an integer number of steps,
-at most `levels` up or down, in `width` bits. It is rounded up with a probability that is a multiple
-of 2**-BITS, the nearest one: its expectation is the value to half of that part of a step.
+A vector is cut into blocks, each with its own step. An element becomes an integer number of steps,
+at most `levels` up or down, in `width` bits. The probability of rounding up is a multiple of
+2**-BITS, the nearest one, so the expectation is the value to half of that part of a step.
 """
 
 from typing import NamedTuple
@@ -34,7 +34,10 @@ class Grid(NamedTuple):
 
 
 def add_measure_(total: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Largest magnitude, float32 [], and sum of squares, float64 [], of total += added."""
+    """Add `added` to `total`.
+
+    Return the sum's largest magnitude, float32 [], and squares, float64 [].
+    """
     native = kernels.of(total, added)
     if native is not None:
         other = NOTHING if added is None else added.numpy()
@@ -57,13 +60,13 @@ def add_round_(
     keep: bool,
     norm: str | None = None,
 ) -> Tensor:
-    """Codes of total += added, [n] both; uint8 [packed_bytes(n, width)], in this thread's memory.
+    """Add `added` to `total`, [n] both, and return codes, uint8 [packed_bytes(n, width)].
 
-    `steps`, [blocks], are given, or become a block's norm, `max` or `l2`, over the levels. With
-    `keep`, `total` is left with the sum less what was rounded to; otherwise with the sum. The
-    numbers drawn follow from `key`; None: to the nearest, and nothing is drawn. No step is below
-    SMALLEST: of what is far below that, nothing is sent. Of a block that is not all finite, and so
-    has a step that is not, the codes are any, and nothing is taken from it.
+    `steps`, [blocks], are given, or set to a block's norm, `max` or `l2`, over the levels. With
+    `keep`, `total` becomes the sum less the rounded values, otherwise the sum. The random numbers
+    follow from `key`; None rounds to the nearest. No step is below SMALLEST, so values far below
+    are not sent. A block with NaN or inf has a step that is not finite: its codes are undefined and
+    nothing is subtracted. The codes lie in this thread's memory.
     """
     n, device = total.numel(), total.device
     native = kernels.of(total, added)
@@ -89,7 +92,7 @@ def add_round_(
 
 
 def average_(mean: Tensor, grid: Grid, rounded: list[tuple[Tensor, ...]]) -> Tensor:
-    """Into `mean`, [n]: of what workers' codes and steps stand for; added in the order of ranks."""
+    """Write the mean of the workers' decoded values to `mean`, [n], added in the order of ranks."""
     if (native := kernels.of(mean)) is not None:
         nbytes = packed_bytes(mean.numel(), grid.width), 4 * grid.ends.numel()
         where = map(kernels.addresses, zip(*rounded, strict=True), nbytes)
@@ -118,7 +121,7 @@ def _rounded_on_gpu(
     keep: bool,
     norm: str | None,
 ) -> Tensor:
-    """`add_round_` in one pass, or two where blocks are of an odd size."""
+    """Run `add_round_` in one pass, or in two for blocks of an odd size."""
     blocks = gpu.Blocks.of(grid.ends, total.device)
     if norm is not None and blocks.power < BYTE:  # a block's norm is not found beside its codes
         if added is not None:
@@ -145,14 +148,14 @@ def _values(codes: Tensor, grid: Grid, steps: Tensor) -> Tensor:
 
 
 def _each(grid: Grid, steps: Tensor) -> Tensor:
-    """The step of every element."""
+    """Return the step of every element."""
     lengths = grid.ends.diff(prepend=grid.ends.new_zeros(1)).to(steps.device)
     n = int(grid.ends[-1]) if grid.ends.numel() else 0
     return steps.repeat_interleave(lengths, output_size=n)
 
 
 def _norms(x: Tensor, block: int, norm: str) -> Tensor:
-    """Norm of every block, [blocks]; the last may be shorter. Squares are summed in float64."""
+    """Return the norm of every block, [blocks]. The last may be shorter. Squares sum in float64."""
     whole = x.numel() // block * block
     parts = [part for part in (x[:whole].view(-1, block), x[whole:].view(1, -1)) if part.numel()]
     order, kind = (float("inf"), None) if norm == "max" else (2, torch.float64)

@@ -1,13 +1,13 @@
 """TernGrad: every element as -1, 0 or +1 times a scale, without bias (Wen et al., 2017).
 
 An element v of a layer with largest magnitude s becomes s sign(v) with probability |v| / s, else 0.
-Before that it is clipped to 2.5 standard deviations of the layer, which biases it, and keeps rare
-large elements from making the others zero. It is meant for `error_feedback: false`: its error can
-exceed the gradient, and feedback then grows. We differ from the paper in that
-- a deviation is taken about zero: of a layer of equal elements, or of one, nothing is clipped;
-- workers do not share the largest of their scales: they average what each one's codes stand for,
-  gathered, so that the mean needs no level that all have;
-- all layers are ternary, also the last one, and biases.
+Before that, elements are clipped to 2.5 standard deviations of the layer. Clipping adds bias, and
+keeps rare large elements from zeroing the others. Use `error_feedback: false`: the error can exceed
+the gradient, and feedback then grows. We differ from the paper:
+- The deviation is taken about zero, so a layer of equal elements, or of one, is not clipped.
+- Workers do not share their largest scale. They gather codes and average the decoded values, so the
+  mean needs no common levels.
+- All layers are ternary, including the last one and biases.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class TernGrad(Compressor):
             raise ValueError(f"clip must be >= 1 (.inf for none), got {self.clip}")
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of every worker's ternary gradient, [n].
+        """Return the mean of every worker's ternary gradient, [n].
 
         Each worker contributes ceil(n / 4) + 4 L bytes to an all-gather, with L scales. `unsent` is
         `bucket.grad`, the gradient less what was sent, clipping included. `density` is ignored.
@@ -49,7 +49,7 @@ class TernGrad(Compressor):
         return Reduced(mean_of_rounded(bucket.buffers, grid, rounded), unsent=bucket.grad)
 
     def _scale(self, layer: Buffers) -> Tensor:
-        """The largest magnitude after clipping, float32 []."""
+        """Return the largest magnitude after clipping, float32 []."""
         largest, squares = add_and_measure(layer)
         deviation = (squares / max(1, layer.n)).sqrt()
         bound = deviation.where(deviation == 0, self.clip * deviation)

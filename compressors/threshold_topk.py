@@ -1,12 +1,12 @@
-"""Threshold sparsification: send what exceeds a bound that a fitted distribution gives.
+"""Threshold sparsification: send elements above a bound given by a fitted distribution.
 
-Elements are taken to be Laplace or normal with the bucket's own mean and spread, and the threshold
-is where P(|X| >= threshold) is the density: one pass over the gradient, no sorting. The Laplace
-form is Appendix B of DCT (Gupta et al., 2021), there for activations, with its one-sided formula
-made two-sided; the normal form is GaussianK-SGD (Shi et al., 2019), without its corrections by 2 %
-steps. We add two bounds, since a gradient is neither:
-- at most `capacity` k entries are sent, k = density n: of more, the largest; the rest is `unsent`;
-- at least one is. Zeros are not sent otherwise.
+Elements are modelled as Laplace or normal with the bucket's mean and spread. The threshold is where
+P(|X| >= threshold) equals the density: one pass over the gradient, without sorting. The Laplace
+form is Appendix B of DCT (Gupta et al., 2021), given there for activations, with its one-sided
+formula made two-sided. The normal form is GaussianK-SGD (Shi et al., 2019), without its corrections
+by 2 % steps. We add two bounds, since gradients follow neither:
+- At most `capacity` k entries are sent, k = density n, the largest ones. The rest is `unsent`.
+- At least one entry is sent. Otherwise zeros are not sent.
 """
 
 import math
@@ -43,10 +43,10 @@ class ThresholdTopK(Compressor):
             raise ValueError(f"capacity must be in [1, inf), got {self.capacity}")
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean, [n], of every worker's entries of the gradient above its own threshold.
+        """Return the mean, [n], of every worker's entries above its own threshold.
 
         With K entries, 1 <= K <= capacity max(1, floor(density n)), a worker contributes 8K bytes
-        (12K with int64) to an all-gather. `unsent` is `bucket.grad`, zero where it was sent.
+        (12K with int64) to an all-gather. `unsent` is `bucket.grad`, zeroed where it was sent.
         """
         index, values = self._select(bucket.grad, density)
         erase_(bucket.grad, index)
@@ -54,7 +54,7 @@ class ThresholdTopK(Compressor):
         return Reduced(mean, unsent=bucket.grad)
 
     def _select(self, grad: Tensor, density: float) -> Entries:
-        """The entries to send, [K]; in this thread's memory until it searches again."""
+        """Return the entries to send, [K], in this thread's memory until the next search."""
         k = max(1, int(density * grad.numel()))
         threshold = self.threshold(grad, density)
         if not math.isfinite(threshold):
@@ -65,7 +65,10 @@ class ThresholdTopK(Compressor):
         return found if found.values.numel() else take_largest_(grad, 1)
 
     def threshold(self, grad: Tensor, density: float) -> float:
-        """The magnitude the model exceeds with probability `density`; not finite if grad is not."""
+        """Return the magnitude exceeded with probability `density`.
+
+        It is not finite if `grad` is not.
+        """
         center = mean(grad)
         tail, of_deviation, of_magnitude = TAILS[self.model]
         if self.spread == "variance":
@@ -78,7 +81,7 @@ class ThresholdTopK(Compressor):
 
 
 def _solve(tail: Callable[[float], float], density: float, center: float, scale: float) -> float:
-    """Solve `tail(x) = density` by bisection; `tail` falls from 1 at 0."""
+    """Solve `tail(x) = density` by bisection. `tail` falls from 1 at 0."""
     if scale == 0:
         return center
     low, high = 0.0, center + scale
@@ -91,7 +94,7 @@ def _solve(tail: Callable[[float], float], density: float, center: float, scale:
 
 
 def _laplace(t: float, center: float, scale: float) -> float:
-    """P(|X| >= t), t >= 0, of a Laplace distribution `scale` from `center` in the mean."""
+    """Return P(|X| >= t), t >= 0, for a Laplace distribution of mean deviation `scale`."""
     center = abs(center)
     below = math.exp(-(t + center) / scale) / 2
     if t >= center:
@@ -100,7 +103,8 @@ def _laplace(t: float, center: float, scale: float) -> float:
 
 
 def _normal(t: float, center: float, scale: float) -> float:
-    """P(|X| >= t), t >= 0, of a normal distribution of deviation `scale` around `center`."""
+    """Return P(|X| >= t), t >= 0, for a normal distribution of deviation `scale` around `center`.
+    """
     root = scale * math.sqrt(2)
     return (math.erfc((t - center) / root) + math.erfc((t + center) / root)) / 2
 

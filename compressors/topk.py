@@ -1,6 +1,6 @@
 """Top-k sparsification: each worker sends its k largest entries (Aji & Heafield, 2017).
 
-Exact, by magnitude, k per bucket. Of entries of equal magnitude those of lowest index are sent; NaN
+Exact, by magnitude, k per bucket. Among entries of equal magnitude the lowest indices are sent. NaN
 counts as the largest.
 """
 
@@ -21,10 +21,10 @@ class TopK(Compressor):
         self._wire_dtype = index_dtype(self.index_dtype)
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of every worker's top k of the gradient, [n], k = max(1, floor(density n)).
+        """Return the mean of every worker's top k entries, [n], k = max(1, floor(density n)).
 
         Each worker contributes 8k bytes (12k with int64) to an all-gather. `unsent` is
-        `bucket.grad`, the gradient, set to zero where it was sent.
+        `bucket.grad`, zeroed where it was sent.
         """
         k = max(1, int(density * bucket.n))
         index, values = add_and_take_largest(bucket.buffers, k)

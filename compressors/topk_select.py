@@ -1,10 +1,10 @@
-"""Where a vector's largest magnitudes are: exactly k of them, or all above a bound.
+"""Positions of a vector's largest magnitudes: exactly k of them, or all above a bound.
 
-Magnitudes are compared as the bits of |x| read as an integer. That is the order of the floats, with
-NaN above infinity: a gradient that overflowed is sent and seen, not kept in a residual for ever.
-On the CPU these are compiled kernels or, where there are none, numpy over chunks that stay in
-cache; at 25 M elements torch.topk takes 100 or 15 times as long. All positions returned are
-ascending and the same on every run; int64, unless it is said.
+Magnitudes are compared as the bits of |x| read as an integer. That is the order of floats, with NaN
+above infinity, so an overflowed gradient is sent and seen instead of staying in a residual forever.
+On the CPU compiled kernels do the work or, without them, numpy over chunks that stay in cache. At
+25 M elements torch.topk takes 100 or 15 times as long. All returned positions are ascending, equal
+on every run, and int64 unless stated.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ class Entries(NamedTuple):
 
 
 def bits(x: Tensor) -> Tensor:
-    """|x| of a float32 tensor as int32, in the same order; NaN is above infinity."""
+    """Return |x| of a float32 tensor as int32, in the same order. NaN is above infinity."""
     return x.view(torch.int32).bitwise_and(MAGNITUDE)
 
 
@@ -62,9 +62,9 @@ class Runs(NamedTuple):
 
 
 def runs(n: int, size: int, start: int = 0) -> Runs:
-    """Min(size, n) of n elements or more, in runs of RUN whose spacing is an odd number of runs.
+    """Plan a sample of min(size, n) of n elements or more, in runs of RUN with odd spacing.
 
-    An even one would see only some columns of a weight matrix. `start` shifts them.
+    An even spacing would see only some columns of a weight matrix. `start` shifts the runs.
     """
     spacing = max(1, (n // (RUN * -(-size // RUN)) - 1) | 1)
     if spacing == 1:
@@ -74,7 +74,7 @@ def runs(n: int, size: int, start: int = 0) -> Runs:
 
 
 def sample(x: Tensor, where: Runs, added: Tensor | None = None) -> Tensor:
-    """`bits` of some elements of `x`, or of x + added, [n]; in this thread's memory."""
+    """Return `bits` of a sample of `x`, or of x + added, [n], in this thread's memory."""
     first, every, _, length = where
     parts = [part[first:].unfold(0, length, every) for part in (x, added) if part is not None]
     drawn = workspace("sample", where.size, x.dtype, x.device).view(parts[0].shape)
@@ -86,7 +86,7 @@ def sample(x: Tensor, where: Runs, added: Tensor | None = None) -> Tensor:
 
 
 def kth_sampled(x: Tensor, where: Runs, k: int, added: Tensor | None = None) -> int:
-    """`kth_largest` of a `sample`."""
+    """Return the `kth_largest` of a `sample`."""
     native = kernels.of(x, added)
     if native is None:
         return kth_largest(sample(x, where, added).view(torch.float32), k)
@@ -98,9 +98,9 @@ def kth_sampled(x: Tensor, where: Runs, k: int, added: Tensor | None = None) -> 
 def estimate(
     x: Tensor, density: float, size: int, start: int, added: Tensor | None = None
 ) -> Tensor:
-    """Magnitude that a sample of `x`, or of x + added, exceeds as often as `density`; float32 [].
+    """Return the magnitude, float32 [], that a share `density` of a sample of `x` exceeds.
 
-    The sample is `size` of the n elements, or all; `start` shifts it.
+    The sample is `size` of the n elements of `x`, or of x + added. `start` shifts it.
     """
     where = runs(x.numel(), size, start)
     rank = max(1, int(density * where.size))
@@ -111,7 +111,7 @@ def estimate(
 
 
 def kth_largest(x: Tensor, k: int) -> int:
-    """The bits of the k-th largest magnitude of `x`, [n], all of which is looked at three times."""
+    """Return the bits of the k-th largest magnitude of `x`, [n], in three passes over it."""
     _require_entries(x, k)
     if x.is_cuda:
         return int(bits(_search_on_gpu(x, k).values).min())
@@ -122,7 +122,7 @@ def kth_largest(x: Tensor, k: int) -> int:
 
 
 def reached_by(x: Tensor, k: int) -> Tensor:
-    """The k-th largest magnitude of `x`, [n], float32 []; the smallest where n < k, or 0."""
+    """Return the k-th largest magnitude of `x`, [n], float32 []. If n < k, the smallest, or 0."""
     if x.numel() == 0:
         return x.new_zeros(())
     k = min(k, x.numel())
@@ -132,20 +132,20 @@ def reached_by(x: Tensor, k: int) -> Tensor:
 
 
 def kept(n: int, density: float) -> int:
-    """Number of `n` entries that reach the threshold of a density, n - floor(n (1 - density)).
+    """Return how many of `n` entries reach the threshold of a density: n - floor(n (1 - density)).
 
-    At least 1.
+    It is at least 1.
     """
     return max(1, n - int(n * (1 - density + ROUNDING)))
 
 
 def reached_at(x: Tensor, density: float) -> Tensor:
-    """The magnitude, float32 [], that `kept` entries of `x`, [n], reach."""
+    """Return the magnitude, float32 [], that `kept` entries of `x`, [n], reach."""
     return reached_by(x, kept(x.numel(), density))
 
 
 def above(x: Tensor, bound: int) -> Tensor:
-    """Positions in `x`, [n], whose `bits` are greater than `bound`."""
+    """Return positions in `x`, [n], whose `bits` are greater than `bound`."""
     if x.is_cuda or x.numel() == 0:
         return _where(bits(x) > bound)
     if (native := kernels.of(x)) is not None:
@@ -156,7 +156,7 @@ def above(x: Tensor, bound: int) -> Tensor:
 
 
 def at_least(x: Tensor, threshold: Tensor) -> Tensor:
-    """Positions in `x`, [n], of magnitude `threshold`, float32 [], or more, and not zero."""
+    """Return positions in `x`, [n], of nonzero magnitudes >= `threshold`, float32 []."""
     return above(x, max(0, int(threshold.view(torch.int32)) - 1))
 
 
@@ -169,11 +169,11 @@ def add_reaching_(
     first: int = 0,
     erase: bool = False,
 ) -> Entries:
-    """The entries of `total`, [n], or of total += added, at `at_least`, from position `first` on.
+    """Return the entries of `total`, or of total += added, that reach a threshold, from `first` on.
 
-    They follow those `known` of the positions before. `clear` sets `added` to zero, `erase` those
-    entries. On the CPU all of this is one pass; what is returned lies in this thread's memory until
-    it searches again.
+    They follow the `known` entries of earlier positions. `clear` zeroes `added`, and `erase` zeroes
+    the entries. On the CPU it is one pass. The result lies in this thread's memory until the next
+    search.
     """
     rest = slice(first, None)
     native = kernels.of(total, added)
@@ -202,7 +202,7 @@ def some(found: Entries, which: Tensor) -> Entries:
 
 
 def largest(x: Tensor, k: int) -> Tensor:
-    """Positions of the k largest magnitudes of `x`, [k]; of equal ones those of lowest index."""
+    """Return positions of the k largest magnitudes of `x`, [k]. Of equals the lowest index wins."""
     if x.is_meta:  # a replay: nothing but the size is known
         return x.new_empty(k, dtype=torch.int64)
     if x.is_cuda:
@@ -211,7 +211,7 @@ def largest(x: Tensor, k: int) -> Tensor:
 
 
 def largest_of(found: Entries, k: int) -> Entries:
-    """The k largest of `found`, which may lie in this thread's memory, as may what is returned."""
+    """Return the k largest of `found`. Both may lie in this thread's memory."""
     if found.values.is_cuda:
         return some(found, largest(found.values, k))
     kept = _ranked(kernels.Found(*(part.numpy() for part in found)), k)
@@ -219,10 +219,10 @@ def largest_of(found: Entries, k: int) -> Entries:
 
 
 def take_largest_(x: Tensor, k: int, added: Tensor | None = None, clear: bool = False) -> Entries:
-    """The entries at `largest` of `x`, [n], or of x += added; `x` is set to zero there.
+    """Take the k largest entries out of `x`, [n], or of x += added, and zero `x` there.
 
-    `clear` sets `added` to zero too. On the CPU all of this is one pass over each; what is returned
-    lies in this thread's memory until it searches again.
+    `clear` zeroes `added` too. On the CPU it is one pass over each. The result lies in this
+    thread's memory until the next search.
     """
     native = kernels.of(x)
     if x.is_cuda:
@@ -246,9 +246,9 @@ def take_largest_(x: Tensor, k: int, added: Tensor | None = None, clear: bool = 
 
 
 def more_than(x: Tensor, k: int) -> tuple[Entries, int]:
-    """All entries of `x`, [n], whose `bits` are above a bound, and the bound.
+    """Return all entries of `x`, [n], whose `bits` exceed a bound, and the bound.
 
-    They are more than k, unless the bound is 0, and lie in this thread's memory.
+    There are more than k of them, unless the bound is 0. They lie in this thread's memory.
     """
     if x.is_cuda and (candidates := _candidates(x, k + 1)) is not None:
         entries, least = candidates
@@ -267,7 +267,8 @@ def _search(x: Tensor, k: int, added: Tensor | None = None, clear: bool = False)
     """Find the k largest magnitudes of x, or of x += added, on the CPU, and their values.
 
     A sample bounds the k-th magnitude from below, one pass collects what is above, and only that is
-    ranked. A bound that was too high is lowered; at 0, entries above and equal to it are all.
+    ranked. A bound that was too high is lowered. At bound 0 the entries above and equal to it are
+    all.
     """
     _require_entries(x, k)
     where = _bounding(x.numel())
@@ -287,15 +288,15 @@ def _search(x: Tensor, k: int, added: Tensor | None = None, clear: bool = False)
 
 
 def _require_entries(x: Tensor, k: int) -> None:
-    """Raise ValueError unless `x`, [n], has `k` entries, which are at least one."""
+    """Raise ValueError unless `x`, [n], has `k` >= 1 entries."""
     if not 1 <= k <= x.numel():
         raise ValueError(f"k must be in [1, {x.numel()}], got {k}")
 
 
 def _search_on_gpu(x: Tensor, k: int, added: Tensor | None = None, erase: bool = False) -> Entries:
-    """The k largest magnitudes of x, or of x += added, [n], and their positions, int32.
+    """Return the k largest magnitudes of x, or of x += added, [n], and their positions, int32.
 
-    `erase` sets them to zero.
+    `erase` zeroes them.
     """
     if gpu.loops() is not None and 0 < k <= x.numel() < gpu.INDEX_END:
         return Entries(*gpu.take_largest_(x, k, _sample_on_gpu(x.numel(), k), added, erase))
@@ -309,7 +310,7 @@ def _search_on_gpu(x: Tensor, k: int, added: Tensor | None = None, erase: bool =
 
 
 def _sample_on_gpu(n: int, k: int) -> gpu.Sample:
-    """Plan the sample that bounds the k-th largest of n from below; empty where k is large."""
+    """Plan the sample that bounds the k-th largest of n from below. It is empty for a large k."""
     spacing = -(-n // SAMPLE_ON_GPU) | 1
     where = Runs(0, RUN * spacing, max(0, (n - RUN) // (RUN * spacing) + 1), RUN)
     rank = int(_reach(where, k, n))
@@ -319,9 +320,9 @@ def _sample_on_gpu(n: int, k: int) -> gpu.Sample:
 
 
 def _candidates(x: Tensor, k: int) -> tuple[Entries, Tensor] | None:
-    """Entries of x, on a GPU, of a magnitude, float32 [], or more: k of them at least.
+    """Return at least k entries of x, on a GPU, above a magnitude, float32 [].
 
-    None where a sample bounds nothing, or did so badly.
+    Return None if a sample bounds nothing, or bounded badly.
     """
     n = x.numel()
     where = _bounding(n)
@@ -341,20 +342,20 @@ def _bounding(n: int) -> Runs:
 
 
 def _reach(where: Runs, k: int, n: int) -> float:
-    """Rank in the sample below which, almost surely, none of the k largest of n is."""
+    """Return the rank in the sample below which, almost surely, none of the k largest of n is."""
     expected = where.size * k / n
     return expected + SIGMAS * expected**0.5 + 1
 
 
 def _bound(x: Tensor, where: Runs, rank: int, added: Tensor | None = None) -> int:
-    """The bits of that rank, 1 for the largest, in a sample; 0 when it has not more than that."""
+    """Return the bits at `rank` (1 is the largest) in a sample, or 0 if it is too small."""
     return 0 if rank >= where.size else kth_sampled(x, where, rank, added)
 
 
 def _collect(
     x: Tensor, bound: int, expected: int, added: Tensor | None, clear: bool
 ) -> kernels.Found:
-    """Entries of `x`, or of x += added, whose `bits` are greater than `bound`."""
+    """Return entries of `x`, or of x += added, whose `bits` exceed `bound`."""
     if (native := kernels.of(x)) is not None:
         other = None if added is None else added.numpy()
         return native.collect(x.numpy(), bound, expected, other, clear)
@@ -363,7 +364,7 @@ def _collect(
 
 
 def _ranked(found: kernels.Found, k: int) -> kernels.Found:
-    """Keep the k largest entries of `found`; the first of equal ones."""
+    """Return the k largest entries of `found`. The first of equals wins."""
     if (native := kernels.compiled()) is not None and found.where.dtype == np.int32:
         return native.largest(found, k)
     kept = _largest(bits(torch.from_numpy(found.values)), k).numpy()
@@ -371,7 +372,7 @@ def _ranked(found: kernels.Found, k: int) -> kernels.Found:
 
 
 def _largest(keys: Tensor, k: int) -> Tensor:
-    """Positions of the k largest of `keys`, int32 [n]; of equal ones those of lowest index."""
+    """Return positions of the k largest of `keys`, int32 [n]. Of equals the lowest index wins."""
     if keys.is_cuda:
         return keys.sort(descending=True, stable=True).indices[:k].sort().values
     rank = keys.numel() - k
@@ -382,7 +383,7 @@ def _largest(keys: Tensor, k: int) -> Tensor:
 
 
 def _first_equal(x: Tensor, bound: int, count: int) -> np.ndarray:
-    """The first `count` positions, or all there are, where the `bits` of `x` equal `bound`."""
+    """Return the first `count` positions, or all, where the `bits` of `x` equal `bound`."""
     found: list[np.ndarray] = []
     for first, chunk in _chunks(x):
         found.append(_where_numpy(chunk == bound, first)[:count])
@@ -393,7 +394,7 @@ def _first_equal(x: Tensor, bound: int, count: int) -> np.ndarray:
 
 
 def _chunks(x: Tensor) -> Iterator[tuple[int, np.ndarray]]:
-    """(position of its first element, bits) of every chunk of a CPU tensor; one reused buffer."""
+    """Yield (position of its first element, bits) of every chunk of a CPU tensor, in one buffer."""
     raw = x.view(torch.int32).numpy()
     buffer = np.empty(min(CHUNK, raw.size), np.int32)
     for first in range(0, raw.size, CHUNK):
@@ -408,7 +409,7 @@ def _where_numpy(mask: np.ndarray, first: int) -> np.ndarray:
 
 
 def _where(mask: Tensor) -> Tensor:
-    """Positions of the true elements; numpy finds them twice as fast as torch on the CPU."""
+    """Return positions of true elements. On the CPU numpy finds them twice as fast as torch."""
     if mask.is_cuda:
         return mask.nonzero().flatten()
     return torch.from_numpy(np.flatnonzero(mask.numpy()))

@@ -1,4 +1,4 @@
-"""Memory for what lives within one reduction, kept by the thread: fresh pages cost a pass each."""
+"""Scratch memory for one reduction, kept by the thread, because fresh pages cost a pass each."""
 
 from contextvars import ContextVar
 
@@ -11,10 +11,10 @@ _held: ContextVar[_Tensors | None] = ContextVar("workspace", default=None)  # of
 
 
 def workspace(role: str, n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """[n] of any content, this thread's own until it asks for the same role again.
+    """Return [n] uninitialised elements, which this thread keeps until it asks for the role again.
 
-    Of each role the largest that was asked for stays allocated. Collectives are blocking, so that a
-    payload may lie here; a mean may not.
+    The largest size asked for stays allocated, per role. Collectives block, so a payload may lie
+    here, but a mean may not.
     """
     if (tensors := _held.get()) is None:
         _held.set(tensors := {})
@@ -26,5 +26,5 @@ def workspace(role: str, n: int, dtype: torch.dtype, device: torch.device) -> Te
 
 
 def held(role: str, x: Tensor) -> Tensor:
-    """A copy of `x`, [n], in the workspace of `role`."""
+    """Return a copy of `x`, [n], in the workspace of `role`."""
     return workspace(role, x.numel(), x.dtype, x.device).copy_(x)
