@@ -96,8 +96,7 @@ class ACPSGD(Compressor):
         return min(self.rank or 0, *sides) * sides[step % 2]
 
     def _rank(self, parts: list[Part], density: float) -> int:
-        """Return `rank`, or else the rank whose mean volume over two steps is nearest to `density`.
-        """
+        """Return `rank`, or the rank whose mean volume over two steps is nearest to `density`."""
         if self.rank is not None:
             return self.rank
         target = density * sum(part.shape.numel() for part in parts)
@@ -114,6 +113,5 @@ class ACPSGD(Compressor):
 
 
 def _volume(part: Part, rank: int) -> float:
-    """Return the elements a worker contributes for `part`, on average over an even and an odd step.
-    """
+    """Return the elements a worker contributes for `part`, averaged over two steps."""
     return part.rank(rank) * sum(part.shape) / 2 if part.is_matrix else part.shape.numel()

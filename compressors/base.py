@@ -13,8 +13,7 @@ from compressors.buffers import Buffers
 
 @dataclass(frozen=True)
 class Bucket:
-    """A contiguous run of gradients that DDP hands over at once, with the residual already added.
-    """
+    """A run of gradients that DDP hands over at once, with the residual already added."""
 
     index: int  # in this exchange, 0 for the one that is ready first
     step: int  # exchange number, 0 for the first
@@ -143,8 +142,7 @@ class Compressor(Protocol):
     sent_of: int | None = None  # entries that these are of; None: all of the bucket's
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Return the mean of the workers' contributions from `bucket.grad`, at `density` in (0, 1].
-        """
+        """Return the mean of the contributions from `bucket.grad`, at `density` in (0, 1]."""
         ...
 
     def searches(

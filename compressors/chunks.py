@@ -222,8 +222,7 @@ def pack_positions(where: Tensor) -> Tensor:
 
 
 def unpack_positions(packed: Tensor, count: int) -> Tensor:
-    """Return the positions, int32 [count], that `pack_positions` packed, in this thread's memory.
-    """
+    """Return the positions, int32 [count], that were packed, in this thread's memory."""
     kernels.require_room("packed positions", packed, packed_positions_bytes(count))
     where = workspace("unpacked positions", count, torch.int32, packed.device)
     if packed.is_cpu and (native := kernels.compiled()) is not None:

@@ -105,8 +105,7 @@ def interval(density: float) -> int:
 
 
 def shards(sizes: list[int], every: int, scope: str = "all") -> list[int]:
-    """Return the number of units of each bucket, for buckets of `sizes` elements and I = `every`.
-    """
+    """Return the number of units of each bucket of `sizes` elements, with I = `every`."""
     usual = median(sizes)
     if scope == "non_oversized":
         usual = median(size for size in sizes if size < 2 * usual)

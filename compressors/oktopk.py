@@ -42,8 +42,7 @@ class Agreed:
 
 @dataclass
 class OkTopK(Compressor):
-    """Compressor that keeps thresholds and regions per bucket, made anew when DDP rebuilds buckets.
-    """
+    """Compressor that keeps thresholds and regions per bucket until DDP rebuilds its buckets."""
 
     uniform_density = True
     pushes = False
@@ -155,8 +154,7 @@ def _followed(threshold: Tensor, count: int, k: int, gain: float) -> Tensor:
 
 
 def _even_regions(index: Tensor, n: int, workers: Workers) -> Tensor:
-    """Return bounds, int64 [P + 1]: the mean over workers of those that split each `index` evenly.
-    """
+    """Return bounds, int64 [P + 1], averaged over workers, that split `index` evenly."""
     size, count = workers.world_size, index.numel()
     shares = torch.arange(1, size)
     inner = index.cpu()[shares * count // size] if count else shares * n // size

@@ -92,8 +92,7 @@ class PowerSGD(Compressor):
     def _lefts(
         self, matrices: list[Part], vectors: list[Part], rank: int, bucket: Bucket, workers: Workers
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Return the means over workers of P = M Q, and of the vectors, by one all-reduce or two.
-        """
+        """Return means over workers of P = M Q, and of the vectors, by one all-reduce or two."""
         shapes = [part.factor(rank, 0) for part in matrices]
         own = (part.left(self._query(part, rank, bucket.step)) for part in matrices)
         beside = [part.shape for part in vectors]

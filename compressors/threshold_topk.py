@@ -103,8 +103,7 @@ def _laplace(t: float, center: float, scale: float) -> float:
 
 
 def _normal(t: float, center: float, scale: float) -> float:
-    """Return P(|X| >= t), t >= 0, for a normal distribution of deviation `scale` around `center`.
-    """
+    """Return P(|X| >= t), t >= 0, for a normal distribution around `center`."""
     root = scale * math.sqrt(2)
     return (math.erfc((t - center) / root) + math.erfc((t + center) / root)) / 2
 

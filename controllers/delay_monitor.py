@@ -1,5 +1,4 @@
-"""Statistics of delays on which DC2 bases its decisions (Abdelmoniem & Canini, 2021, Section IV).
-"""
+"""Statistics of delays on which DC2 decides (Abdelmoniem & Canini, 2021, Section IV)."""
 
 from collections import deque
 from dataclasses import dataclass, field

@@ -59,8 +59,7 @@ class GraVAC(Controller):
         return self._used
 
     def state(self) -> dict[str, float]:
-        """Return gain and compression throughput (steps/s) of the last stretch, once it has ended.
-        """
+        """Return gain and compression throughput (steps/s) of the last stretch that ended."""
         return self._last
 
     def _next(self, gain: float, throughput: float) -> float:
@@ -78,8 +77,7 @@ class GraVAC(Controller):
         return max(self.d_min, self._used / 2)
 
     def _kept(self, gain: float) -> float:
-        """Return the density after the search, or for a stretch a fallback if its gain is too low.
-        """
+        """Return the density after the search, or a fallback for a stretch of too low a gain."""
         assert self._found is not None
         if gain >= self.gain:
             return self._found

@@ -106,8 +106,7 @@ class Oracle(Controller):
             self._errors.add(max(taken_s, LEAST_TRANSFER * seen.comm_s) / expected_s)
 
     def _conditions(self, seen: Observation) -> tuple[float, float]:
-        """Return mean rate (bytes/s) over the next hiding window, and the hops' latency then (s).
-        """
+        """Return mean rate (bytes/s) over the next hiding window, and the hops' latency (s)."""
         window_s = self._hiding.window_s
         begin_s = seen.time_s + max(0.0, seen.compute_s - seen.overlap_window_s)
         times_s = [begin_s + (i + 0.5) / SAMPLES * window_s for i in range(SAMPLES)]

@@ -44,8 +44,7 @@ class ByNode:
 
 
 def _node(key: Any) -> int:
-    """Return the node number of a key of `nodes`, which is text if it came from a Hydra override.
-    """
+    """Return the node number of a key of `nodes`, which Hydra overrides give as text."""
     if isinstance(key, str) and key.isascii() and key.isdigit() and len(key) <= 9:
         return int(key)
     if isinstance(key, int) and not isinstance(key, bool) and key >= 0:

@@ -1,5 +1,4 @@
-"""A link with two states, good and bad, of exponential lengths (Gilbert, 1960, applied to rates).
-"""
+"""A link with two states, good and bad, of exponential lengths (Gilbert, 1960)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -71,8 +71,7 @@ def played(profile: Profile, directions: Iterable[tuple[int, Way]]) -> list[Play
 
 
 def play(profile: Profile, node: int, way: Way) -> Rates | None:
-    """Return the rates of one direction in order of time, or None if the profile cannot list them.
-    """
+    """Return the rates of one direction in order of time, or None if it cannot list them."""
     playable: Any = profile
     return playable.play(node, way) if callable(getattr(profile, "play", None)) else None
 

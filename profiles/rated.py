@@ -25,8 +25,7 @@ class Rated(ABC):
 
     @abstractmethod
     def mbit(self, time_s: float, node: int) -> float:
-        """Return the rate of `node`'s link in Mbit/s, `time_s` >= 0 emulated seconds after step 0.
-        """
+        """Return the rate of `node`'s link in Mbit/s, `time_s` >= 0 after step 0."""
 
     @abstractmethod
     def range_mbit(self) -> tuple[float, float]:

@@ -35,8 +35,7 @@ def find(path: Any) -> Path | None:
 
 
 def find_in(shipped: Path, path: Any) -> Path | None:
-    """Return the file of `path`: absolute, from the working directory, or in the folder `shipped`.
-    """
+    """Return the file of `path`: absolute, from the working directory, or in `shipped`."""
     places = (Path(path), shipped / path) if isinstance(path, str) else ()
     return next((place for place in places if _is_file(place)), None)
 

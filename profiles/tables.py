@@ -87,8 +87,7 @@ def csv_table(recording: Recording, delimiters: str) -> Table:
 
 
 def word_table(recording: Recording, header: list[str]) -> Table:
-    """Open a file of words separated by white space, without a header, whose columns are `header`.
-    """
+    """Open a file of words separated by white space, whose columns are `header`."""
     text = io.TextIOWrapper(io.BytesIO(recording.content), "utf-8")
     return Table(recording, header, 0, map(str.split, text), str.split)
 
