@@ -1,1 +1,1 @@
-"""Virtual time: logical workers in one process, a cost model of the collectives, no packets."""
+"""Virtual time: logical workers in one process, and a cost model of collectives without packets."""

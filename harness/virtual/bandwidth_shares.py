@@ -1,4 +1,4 @@
-"""What connections get of links, and what they wait for, as `harness.virtual.costs` says it."""
+"""Bandwidth and waiting times of connections on shared links, for `harness.virtual.costs`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ WINDOW_PER_DOUBLING = 0.09
 
 @dataclass
 class BandwidthShares:
-    """Shares of the directions of `routes`; the ring's are cached until the links change."""
+    """Shares of the directions of `routes`. Those of the ring are cached until links change."""
 
     routes: Routes
     efficiency: float  # payload's share of a link's rate
@@ -41,7 +41,7 @@ class BandwidthShares:
         self._waits_s: list[float] = []  # how long the ring's messages wait
 
     def of_ring(self, state: LinkState) -> tuple[np.ndarray, float]:
-        """Payload bytes/s of the slowest hop and of all in a row; the mean time of a window."""
+        """Return payload bytes/s of the slowest hop and of all in a row, and mean window time."""
         if self._known is not state.series:
             self._know(state.series)
         return self._rates[state.row], self._waits_s[state.row]
@@ -63,7 +63,7 @@ class BandwidthShares:
         ]
 
     def waits_s(self, state: LinkState, paths: Paths) -> np.ndarray:
-        """Seconds of waiting for competing flows' windows, at each path's narrowest direction."""
+        """Return seconds spent behind competing flows at each path's narrowest direction."""
         if not state.flows or not self.queue_bytes:
             return np.zeros(len(paths))
         rates = np.where(self._shared[paths] > 0, state.bytes_per_s[paths], np.inf)
@@ -71,7 +71,7 @@ class BandwidthShares:
         return window * self.queue_bytes / rates.min(axis=1)
 
     def of_workers(self, state: LinkState, own: int) -> np.ndarray:
-        """Payload bytes/s from each of `own` workers a node to the next; inf inside it."""
+        """Return payload bytes/s from each of `own` workers a node to the next; inf inside."""
         nodes = self.routes.nodes
         found = np.full(nodes * own, np.inf)
         if nodes > 1:
@@ -94,13 +94,13 @@ class BandwidthShares:
         return self.loads(self.hops, np.ones(len(self.hops)))
 
     def loads(self, paths: Paths, volumes: np.ndarray) -> np.ndarray:
-        """Sum in each direction of the volumes that go along `paths`."""
+        """Return, for each direction, the sum of the volumes that travel along `paths`."""
         loads = np.zeros(len(self._shared))
         np.add.at(loads, paths, volumes[:, None])
         return loads
 
     def of_each(self, state: LinkState, connections: np.ndarray) -> np.ndarray:
-        """Payload bytes/s of one of so many connections on each direction."""
+        """Return payload bytes/s of one connection, given their number on each direction."""
         return self._of_each(state.bytes_per_s, state.flows, connections)
 
     def _of_each(
@@ -111,11 +111,11 @@ class BandwidthShares:
         return self.payload(bytes_per_s) * each / all_of_them
 
     def payload(self, bytes_per_s: np.ndarray) -> np.ndarray:
-        """Payload bytes/s that links of these rates carry."""
+        """Return the payload bytes/s that links of these rates carry."""
         return payload_shares(bytes_per_s, self.efficiency, self.efficiencies) * bytes_per_s
 
     def bounds(self, state: LinkState, paths: Paths, back: Paths) -> np.ndarray:
-        """Payload bytes/s of one message along each path, as loss and windows bound it."""
+        """Return payload bytes/s of one message along each path, limited by loss and windows."""
         lossy, tcp = state.loss.any(), self.tcp
         if not (lossy or tcp.is_bounded):
             return np.full(len(paths), np.inf)
@@ -126,11 +126,11 @@ class BandwidthShares:
         return tcp.flows * bound
 
     def in_step(self, state: LinkState, piece: float) -> float:
-        """Payload bytes/s of a ring whose messages of `piece` bytes are lost at times; or inf.
+        """Return payload bytes/s of a ring whose messages of `piece` bytes suffer loss, or inf.
 
-        A rank sends what it has received, so of every two messages in a row the one that lost more
-        counts. Losses of a message are Poisson's: the larger of two is m e^(-2m) (I0(2m) + I1(2m))
-        above their mean m (Haight, Handbook of the Poisson distribution, 1967, on differences).
+        A rank forwards what it received, so of each two consecutive messages the one that lost more
+        counts. Losses of a message are Poisson: the larger of two exceeds their mean m by m e^(-2m)
+        (I0(2m) + I1(2m)) (Haight, Handbook of the Poisson distribution, 1967, on differences).
         """
         losses = _losses(state, self.hops)
         if not losses.any() or not piece:
@@ -141,11 +141,11 @@ class BandwidthShares:
         return float((alone / (1 + ive(0, doubled) + ive(1, doubled))).min())
 
     def round_trips_s(self, state: LinkState, paths: Paths, back: Paths) -> np.ndarray:
-        """Delay of the links of each path, there and back."""
+        """Return the delay of each path's links, there and back."""
         return state.delay_s[paths].sum(axis=1) + state.delay_s[back].sum(axis=1)
 
     def of_segments(self, state: LinkState, segment: float) -> float:
-        """Payload bytes/s of the slowest hop of a ring that sends segments of so many bytes."""
+        """Return payload bytes/s of the slowest hop of a ring with segments of `segment` bytes."""
         self.of_ring(state)
         rtt_s = self.round_trips_s(state, self.hops, self.hops_back)
         rates = self.tcp.segmented(segment, self._hop_rates[state.row], rtt_s)
@@ -153,5 +153,5 @@ class BandwidthShares:
 
 
 def _losses(state: LinkState, paths: Paths) -> np.ndarray:
-    """Share of packets lost on the way along each path."""
+    """Return the share of packets lost along each path."""
     return 1 - np.prod(1 - state.loss[paths], axis=1)

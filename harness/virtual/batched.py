@@ -1,7 +1,7 @@
-"""Gradients of all ranks by one pass over their batches, where that gives the bits of one by one.
+"""Gradients of all ranks in one pass over their batches, if that gives equal bits.
 
 Ranks that share a model have the same weights at every step. In a small model most of a pass is
-calls, which `torch.func.vmap` makes once for all ranks.
+call overhead, which `torch.func.vmap` pays once for all ranks.
 """
 
 import time
@@ -31,7 +31,7 @@ class Share(NamedTuple):
 
 
 def suits(model: nn.Module) -> bool:
-    """True for a model that keeps nothing of a batch, nobody looks into, and is small."""
+    """Return True for a small model without hooks that keeps no state of a batch."""
     looked_into = any(each._forward_hooks or each._forward_pre_hooks for each in model.modules())
     elements = sum(parameter.numel() for parameter in model.parameters())
     return not (looked_into or any(True for _ in model.buffers())) and elements <= MOST_ELEMENTS
@@ -39,10 +39,11 @@ def suits(model: nn.Module) -> bool:
 
 @dataclass
 class OnePass:
-    """Forward and backward of all ranks in one pass; `is_open` while that is the way to go.
+    """Forward and backward of all ranks in one pass. `is_open` while it should be used.
 
-    The first steps are done both ways. A model that gives other bits or is slower in one pass, or
-    cannot do it as it draws random numbers or carries a state, is left to each rank for good.
+    The first steps run both ways. If one pass gives other bits, is slower, or fails because the
+    model draws random numbers or carries state, each rank computes on its own for the rest of the
+    run.
     """
 
     model: nn.Module
@@ -51,13 +52,16 @@ class OnePass:
     _least_s: list[float] = field(default_factory=lambda: [inf, inf], init=False)  # one pass, alone
 
     def losses(self, task: Task, shares: Sequence[Share]) -> list[float] | list[None]:
-        """Every rank's loss, its gradients in its buckets; None: it has to compute them alone."""
+        """Compute every rank's loss, with gradients in its buckets.
+
+        None if ranks must do it alone.
+        """
         if self._trials < TRIALS:
             self.is_open = suits(self.model) and self._tries(task, shares)
         return self._in_one_pass(task, shares) if self.is_open else [None] * len(shares)
 
     def _tries(self, task: Task, shares: Sequence[Share]) -> bool:
-        """Tell whether one pass gives the same bits; after the last trial, also in less time."""
+        """Return True if one pass gives equal bits and, after the last trial, takes less time."""
         before = random_numbers(task.device)
         try:
             in_one = self._timed(0, self._in_one_pass, task, shares)
@@ -73,7 +77,7 @@ class OnePass:
     def _timed(
         self, way: int, compute: Callable[..., list[float]], task: Task, shares: Sequence[Share]
     ) -> list[Tensor]:
-        """Losses and gradients that `compute` has, for a comparison."""
+        """Return losses and gradients of `compute`, and keep the least time of `way`."""
         began = time.thread_time()
         losses = compute(task, shares)
         self._least_s[way] = min(self._least_s[way], time.thread_time() - began)

@@ -1,4 +1,4 @@
-"""Some ranks of a virtual world, and where they meet: what they bring, and when, in no time."""
+"""Meeting points of ranks in a virtual world, where they exchange objects without using time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ class _Round:
 
 
 class Circle:
-    """Group of `size` ranks that meet and exchange objects, in no time."""
+    """Group of `size` ranks that meet and exchange objects in no time."""
 
     def __init__(self, world: World, size: int) -> None:
         self.size, self._world, self._round = size, world, _Round()
 
     def meet(self, member: int, brought: Any, make: Callable[[list[Any]], Any]) -> Any:
-        """Wait for all members and return `make(everybody's brought)`, made in order of member."""
+        """Wait for all members and return `make(objects)`, with objects in order of member."""
         current = self._round
         current.brought[member] = brought
         if len(current.brought) == self.size:
@@ -34,9 +34,9 @@ class Circle:
 
 @dataclass
 class Ranks(Together):
-    """All ranks at once, as `member` sees them: a `harness.engine.training.together.Together`.
+    """All ranks as `member` sees them: a `harness.engine.training.together.Together`.
 
-    Each is in `still` while its clock stands still: what it sends then takes no time.
+    A rank is in `still` while its clock stands still. Its messages then take no time.
     """
 
     world: World

@@ -1,4 +1,4 @@
-"""The clock of a rank in virtual time: it goes on by what is waited for, and by what is charged."""
+"""The clock of a rank in virtual time, which advances by waits and by charges."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,10 +13,11 @@ from harness.virtual.world import World
 
 @dataclass
 class VirtualClock:
-    """A `harness.clock.RankClock` of the thread that asks; emulated seconds, so it has no dilation.
+    """A `harness.clock.RankClock` of the calling thread, in emulated seconds without dilation.
 
-    Computation is charged `per_compute_s` for each second that it takes here, 0: it is paced, and
-    waits by itself. Compression is charged what is `given`, or `per_compress_s` for each of its.
+    Each real second of computation is charged `per_compute_s`. With 0 computation is paced and
+    waits by itself. Compression is charged what is `given`, or `per_compress_s` for each real
+    second.
     """
 
     world: World
@@ -28,16 +29,16 @@ class VirtualClock:
     _since: float | None = field(default=None, init=False)  # while it computes
 
     def now(self) -> float:
-        """While it computes, as far as it has come with that."""
+        """Return the emulated time, including computation that is under way."""
         so_far_s = 0.0 if self._since is None else self.real_s() - self._since
         return self.world.now_s + self.per_compute_s * so_far_s
 
     def real_s(self) -> float:
-        """A reading of this machine's clock, once its device has done what it was given."""
+        """Return this machine's clock, after the device has finished its queued work."""
         return self._read(time.perf_counter)
 
     def charge(self, real_s: float) -> None:
-        """For so many seconds of computing here."""
+        """Advance by the charge for `real_s` seconds of computation here."""
         self.sleep_until(self.now() + self.per_compute_s * real_s)
 
     def sleep_until(self, at: float) -> None:

@@ -1,4 +1,4 @@
-"""Connections of two ranks in virtual time: what is sent leaves at once, and comes in its order."""
+"""Connections of two ranks in virtual time, which deliver messages in order."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from harness.virtual.world import World
 
 @dataclass
 class ByteStream:
-    """One way between two ranks; `still` ones send in no time."""
+    """One direction between two ranks. Ranks in `still` send in no time."""
 
     world: World
     begin: Begin
@@ -36,7 +36,7 @@ class ByteStream:
         self._sent.extend((way, tensor.detach().clone()) for tensor in tensors)
 
     def take(self, room: Tensor) -> None:
-        """Fill `room` with the next tensor, once it has come."""
+        """Fill `room` with the next tensor, once it has arrived."""
         self.world.wait(lambda: self._sent[0][0].end_s if self._sent else None)
         content = self._sent.popleft()[1]
         if content.nbytes != room.nbytes:
@@ -46,7 +46,7 @@ class ByteStream:
 
 @dataclass
 class VirtualConnection:
-    """A connection of server and trainer in virtual time: a `MessageConnection`, never lost."""
+    """A `MessageConnection` of server and trainer in virtual time, which is never lost."""
 
     out: ByteStream
     back: ByteStream

@@ -67,9 +67,9 @@ POSTED = {"all_gather", "all_to_all", "send"}  # all receives are, before it beg
 
 @dataclass
 class Costs:
-    """Emulated times at which collectives end; `carried` are their bytes, as frames, by link.
+    """Emulated times at which collectives end. `carried` counts their bytes, as frames, by link.
 
-    Times at which collectives start do not fall from one call to the next.
+    Start times must not decrease from one call to the next.
     """
 
     link_states: LinkStates
@@ -99,9 +99,9 @@ class Costs:
         return {n: float(b) for n, b in zip(self._names, self._carried, strict=False) if b}
 
     def early_s(self, start_s: float, end_s: float, collective: str, *asked: Any) -> np.ndarray:
-        """[workers]: how long before the last each is done with a collective just asked for.
+        """Return, [workers], how long before the last each finishes the collective just asked for.
 
-        By what comes to each over slow hops of a ring, at the rates of its end, and by chance.
+        It depends on what crosses slow hops to each, at the rates at the end, and on chance.
         """
         workers = asked[1] if collective == "all_reduce" else len(asked[0])
         wake_s = self._wake_s(collective in POSTED)
@@ -124,9 +124,10 @@ class Costs:
         at_once: float,
         wake_s: float,
     ) -> np.ndarray:
-        """[workers]: how long each is busy with a ring, the last for all the time that it takes.
+        """Return, [workers], how long each is busy with a ring. The last is busy all the time.
 
-        Nobody for less than its wakings, or, of shorter ones, than it takes.
+        No worker is busy for less than its wake-ups or, if the ring is shorter, than the ring
+        takes.
         """
         state, took_s = self.link_states.at(end_s), end_s - start_s
         rates = self._links.of_workers(state, self.workers_per_node)
@@ -140,7 +141,7 @@ class Costs:
         return np.maximum(apart_s, min(took_s, messages * wake_s))
 
     def all_reduce(self, start_s: float, nbytes: int, workers: int) -> float:
-        """End of a ring all-reduce of `nbytes` that all began by `start_s`."""
+        """Return the end of a ring all-reduce of `nbytes` that all had begun by `start_s`."""
         piece = nbytes / workers
         volume, segment = 2 * (workers - 1) / workers * nbytes, self.tcp.segment(piece)
         volume += 2 * (workers - 1) * self.tcp.segments(piece) * self.tcp.message_bytes
@@ -149,10 +150,10 @@ class Costs:
     def reduce_scatter(
         self, start_s: float, nbytes: int, workers: int, segmented: bool = False
     ) -> float:
-        """End of a ring reduce-scatter of `nbytes`, of which each worker keeps a part.
+        """Return the end of a ring reduce-scatter of `nbytes`, of which each worker keeps a part.
 
-        `segmented`: as gloo's reduce begins, which sends all segments but the last two, so that of
-        a worker's own part, complete by then, only two stay (gloo/reduce.cc).
+        `segmented` models gloo's reduce, which sends all segments but the last two first, so that
+        only two of a worker's own part remain to be sent (gloo/reduce.cc).
         """
         piece = nbytes / workers
         segment, messages = 0.0, workers - 1
@@ -163,7 +164,7 @@ class Costs:
         return self._ring(start_s, volume, 1, workers, piece, segment=segment)
 
     def all_gather(self, start_s: float, sizes: Sequence[int]) -> float:
-        """End of a ring all-gather of pieces of `sizes` bytes, by rank."""
+        """Return the end of a ring all-gather of pieces of `sizes` bytes, by rank."""
         pieces = np.asarray(sizes, dtype=float)
         sent = pieces + np.ceil(pieces / CHUNK_BYTES) * self.tcp.message_bytes
         enters = np.roll(sent[:: self.workers_per_node], -1)  # of the rank at the hop's other end
@@ -174,13 +175,13 @@ class Costs:
         return self._ring(start_s, volumes, 1, len(sizes), pieces, travel, windows, posted=True)
 
     def broadcast(self, start_s: float, nbytes: int, workers: int, root: int = 0) -> float:
-        """End of a pipelined broadcast of `nbytes` from rank `root`."""
+        """Return the end of a pipelined broadcast of `nbytes` from rank `root`."""
         volumes = np.full(self.link_states.routes.nodes, float(nbytes))
         volumes[root // self.workers_per_node - 1] = 0.0  # the hop back into the root's node
         return self._ring(start_s, volumes, 1, workers, 0.0)
 
     def all_to_all(self, start_s: float, sizes: Sequence[Sequence[int]]) -> float:
-        """End of an all-to-all; `sizes[r][p]` bytes go from rank r to p, all at once."""
+        """Return the end of an all-to-all, where `sizes[r][p]` bytes go from rank r to p."""
         if len(sizes) == 1:
             return start_s
         own = self.workers_per_node
@@ -188,7 +189,7 @@ class Costs:
         return self._at_once(start_s, self.operation_s, len(sizes) - 1, sizes, connections)
 
     def send(self, start_s: float, sizes: Sequence[Sequence[int]]) -> float:
-        """End of the sends of `sizes[r][p]` bytes from rank r to p; 0: there is none."""
+        """Return the end of sends of `sizes[r][p]` bytes from rank r to p. 0 means no message."""
         connections = self._by_node(np.asarray(sizes) > 0)
         if not connections.any():
             return start_s
@@ -206,11 +207,12 @@ class Costs:
         posted: bool = False,
         segment: float = 0.0,
     ) -> float:
-        """`volumes[n]` bytes leave node n, in `rounds` times around, in messages of `pieces`.
+        """Return the end of a ring in `rounds` rounds, where `volumes[n]` bytes leave node n.
 
-        What takes longest on its way crosses hops for `travel` bytes, one after the other, and
-        waits for so many `windows` of competing flows; None: one a message. `posted`: all receives
-        are, before it begins. Pieces are sent in segments of `segment` bytes; 0: whole.
+        Messages have `pieces` bytes. The slowest piece crosses hops for `travel` bytes, one after
+        the other, and waits for `windows` windows of competing flows, by default one per message.
+        `posted` says that all receives are posted before it begins. Pieces are sent in segments of
+        `segment` bytes; 0 sends them whole.
         """
         if workers == 1:
             return start_s
@@ -253,7 +255,7 @@ class Costs:
         segment: float,
         rates: Callable[[LinkState], np.ndarray],
     ) -> float:
-        """End of a ring that waits for segments; the first two are on their way already."""
+        """Return the end of a ring that waits for segments. The first two are already under way."""
         first = np.minimum(carried, AT_A_TIME * segment)
         begun_s = self.link_states.finish(begin_s, first, rates)
 
@@ -263,15 +265,15 @@ class Costs:
         return self.link_states.finish(begun_s, carried - first, waiting)
 
     def _stretch(self) -> float:
-        """Factor by noise on all that the next collective takes."""
+        """Return the noise factor on the whole time of the next collective."""
         return self.noise.of_exchange * self.noise.factor()
 
     def _beyond_bursts(
         self, state: LinkState, carried: np.ndarray, pieces: float | np.ndarray, hops: int
     ) -> np.ndarray:
-        """Bytes of `carried` left when a burst and the last packet have passed at once.
+        """Return the bytes of `carried` left after a burst and the last packet passed at once.
 
-        Of the slowest hop, and of so many hops in a row, as `carried` has one entry or both.
+        `carried` has one entry for the slowest hop, or two, also for `hops` hops in a row.
         """
         if state.flows:
             return carried
@@ -284,16 +286,16 @@ class Costs:
     def _handled(
         self, operation_s: float, messages: int, stretch: float, posted: bool
     ) -> tuple[float, float]:
-        """Seconds of so many messages in a row beside their bytes, and the least for all."""
+        """Return the seconds that consecutive messages cost beside their bytes, and the minimum."""
         factor, wakes_s = stretch * self.noise.latency_factor(messages), self._wake_s(posted)
         return factor * (operation_s + messages * self.alpha_s), factor * messages * wakes_s
 
     def _wake_s(self, posted: bool) -> float:
-        """Seconds to wake both ends of a message."""
+        """Return the seconds to wake both ends of a message."""
         return self.wake_s if posted else sqrt(self.cpu_oversubscription) * self.wake_s
 
     def _around_s(self, state: LinkState) -> float:
-        """Delay of what visits every rank: of all hops, less the one back to where it began."""
+        """Return the delay of a message that visits every rank: all hops but the last one."""
         hops = state.delay_s[self._links.hops].sum(axis=1)
         return float(hops.sum() - (hops.min() if self.workers_per_node == 1 else 0.0))
 
@@ -305,7 +307,7 @@ class Costs:
         sizes: Sequence[Sequence[int]],
         connections: np.ndarray,
     ) -> float:
-        """End of what every rank sends to every other, over so many connections, [nodes, nodes].
+        """Return the end when every rank sends to every other, over `connections`, [nodes, nodes].
 
         A rank handles `messages` of them.
         """
@@ -326,7 +328,7 @@ class Costs:
         used = np.flatnonzero(loads)
 
         def rates(state: LinkState) -> np.ndarray:
-            """Bytes/s of every used direction; loss may bound its connections."""
+            """Return bytes/s of every used direction. Loss may limit its connections."""
             bound = np.full(len(flows), np.inf)
             np.minimum.at(bound, paths, self._links.bounds(state, paths, back)[:, None])
             return np.minimum(self._links.of_each(state, flows), bound)[used] * flows[used]
@@ -349,7 +351,7 @@ class Costs:
         return max(waited_s, end_s)
 
     def _by_node(self, by_rank: Sequence[Sequence[int]] | np.ndarray) -> np.ndarray:
-        """Sums of [ranks, ranks] over the ranks of two nodes: [nodes, nodes]."""
+        """Sum [ranks, ranks] over the ranks of each pair of nodes, as [nodes, nodes]."""
         ranks, own = np.asarray(by_rank, dtype=float), self.workers_per_node
         nodes = len(ranks) // own
         return ranks.reshape(nodes, own, nodes, own).sum(axis=(1, 3))

@@ -1,6 +1,6 @@
-"""A run in virtual time with a parameter server: server and trainers are threads of one world.
+"""A run in virtual time with a parameter server: server and trainers as threads of one world.
 
-What `harness.runner.server` starts as processes; their programs are the same.
+They run the same programs that `harness.runner.server` starts as processes.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from harness.virtual.world import Thread, World
 
 @dataclass
 class SharedClock(VirtualClock):
-    """A `harness.clock.Clock` of all ranks: while it stands still, those in `still` do."""
+    """One `harness.clock.Clock` of all ranks. While it stands still, so do the ranks in `still`."""
 
     still: set[int] = field(default_factory=set)
     ranks: int = 0
@@ -48,7 +48,7 @@ class SharedClock(VirtualClock):
 
 @dataclass
 class VirtualCondition:
-    """A threading.Condition of threads that take turns."""
+    """A threading.Condition for threads that take turns."""
 
     world: World
 
@@ -68,7 +68,7 @@ class VirtualCondition:
 
 @dataclass
 class Waited:
-    """A thread that can be waited for."""
+    """A thread that can be joined."""
 
     world: World
     thread: Thread
@@ -91,7 +91,7 @@ class Lobby:
 
 @dataclass
 class VirtualTransport:
-    """A `parameter_server.transport.Transport` of `rank`; that of the server is `server`."""
+    """A `parameter_server.transport.Transport` of `rank`. `server` is the server's rank."""
 
     clock: SharedClock
     world: World
@@ -126,7 +126,10 @@ class VirtualTransport:
 
 @dataclass
 class VirtualCrew(VirtualRun):
-    """With a server, a rank more. All have one clock, which stands still until all have joined."""
+    """A run with a server as one more rank.
+
+    All share a clock, which starts once all have joined.
+    """
 
     in_step: ClassVar[bool] = False
 
@@ -174,5 +177,5 @@ class VirtualCrew(VirtualRun):
 
 
 def virtual(run: Run) -> type[VirtualRun]:
-    """The class that runs `run` in virtual time: with a parameter server, or without."""
+    """Return the class that runs `run` in virtual time, with or without a parameter server."""
     return VirtualCrew if run.parallel.servers else VirtualRun

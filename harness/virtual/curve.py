@@ -1,13 +1,13 @@
-"""A curve over steps: what a run has trained, so that others are timed on other networks by it.
+"""Training curves: what a run trained, so that equal runs on other networks only need new times.
 
-Where a controller does not react to the network, weights do not depend on it, bit for bit. So a run
-leaves in curve.jsonl what else its clock went by, compression and collectives of every exchange. A
-run that differs in its network alone finds it below the same results, and computes times anew.
+If a controller does not react to the network, weights do not depend on it, bit for bit. So a run
+writes what else its clock depended on, compression and collectives of every exchange, to
+curve.jsonl. A run that differs only in its network finds it below the same results folder and
+computes times anew.
 
-The first line has the key of the training: a hash of the settings that it depends on, of the code
-that did it and of the machine. Each other line is one exchange, or the number of an earlier equal
-one: of every step, or with local steps of those that send a fragment. Who reads it takes it for
-data of anybody.
+The first line has the key of the training: a hash of the settings it depends on, of the code, and
+of the machine. Each other line is one exchange, or the number of an earlier equal one, for every
+step or, with local steps, for those that send a fragment. The reader does not trust the file.
 """
 
 import csv
@@ -40,7 +40,7 @@ WRONG = (OSError, ValueError, LookupError, TypeError, RecursionError, csv.Error)
 
 
 def is_apart(run: Run) -> bool:
-    """Tell whether training is independent of the network, and a curve has all that it does."""
+    """Return True if training is independent of the network and a curve describes all of it."""
     plain = run.watch is None and run.resume_from is None
     is_virtual = run.network.in_process and run.emulation.compute == "paced"
     if not (is_virtual and plain and _calls_collectives(run.parallel)):
@@ -50,18 +50,18 @@ def is_apart(run: Run) -> bool:
 
 
 def _calls_collectives(parallel: Parallel) -> bool:
-    """Tell whether workers send nothing but collectives: a curve has no other messages."""
+    """Return True if workers send only collectives, since a curve has no other messages."""
     is_local = isinstance(parallel, LocalSteps) and not parallel.is_gossip
     return type(parallel) is Data or is_local
 
 
 def _exchanges(parallel: Parallel, steps: int) -> int:
-    """Exchanges that a run of so many steps begins."""
+    """Return the number of exchanges that a run of `steps` steps begins."""
     return exchanges(parallel, steps) if isinstance(parallel, LocalSteps) else steps
 
 
 def key_of(run: Run) -> str:
-    """Hash of all that the training of `run` depends on."""
+    """Return the hash of all that the training of `run` depends on."""
     training = run.training()
     machine = environment.machine(), environment.versions()
     told = json.dumps(
@@ -77,7 +77,7 @@ class Trainings:
     _known: set[tuple[str, str]] = field(default_factory=set, init=False)  # results and key
 
     def is_known(self, results: str, run: Run) -> bool:
-        """True where a run asked for before, below the same `results`, trains what this would."""
+        """Return True if an earlier run below the same `results` trains what this one would."""
         if not (run.reuse_training and is_apart(run)):
             return False
         own = results, key_of(run)
@@ -88,7 +88,7 @@ class Trainings:
 
 @cache
 def _code(classes: frozenset[str]) -> str:
-    """Hash of the code that trains, and of the modules of `classes`."""
+    """Return the hash of the code that trains, and of the modules of `classes`."""
     modules = (sys.modules.get(name.rpartition(".")[0]) for name in classes)
     files = {Path(file) for each in modules if (file := getattr(each, "__file__", None))}
     files |= {file for package in CODE for file in (ROOT / package).rglob("*.py")}
@@ -100,7 +100,7 @@ def _code(classes: frozenset[str]) -> str:
 
 @dataclass
 class Kept:
-    """Writes the curve of a run: a `harness.virtual.exchange.Keep`."""
+    """Writer of the curve of a run: a `harness.virtual.exchange.Keep`."""
 
     run_dir: Path
     key: str
@@ -156,20 +156,20 @@ class Curve:
     evaluations: Mapping[int, Mapping[str, float]]  # by steps done
 
     def told(self) -> dict[str, str]:
-        """For the record of a run that rests on it."""
+        """Return the entry for the record of a run that rests on this curve."""
         return {"run": self.run, "sha256": self.digest}
 
     def repeated(self, number: int, step: int, rank: int) -> Repeated:
-        """Exchange `number`, as it was at `rank`; with what was recorded of `step`."""
+        """Return exchange `number` as it was at `rank`, with what was recorded of `step`."""
         exchange, row = self.exchanges[number], self.rows[step, rank]
         opening, buckets = exchange.ranks[rank % len(exchange.ranks)]
         return Repeated(exchange.ready, opening, buckets, row.exchanged())
 
 
 def find(run_dir: Path, key: str, run: Run) -> Curve | None:
-    """The curve of `key`, that of `run`, by another below the results of `run_dir`; None: none is.
+    """Return the curve of `key` by another run below the results of `run_dir`, or None.
 
-    One that is damaged is told, and not used.
+    A damaged curve is reported and not used.
     """
     for file in sorted(run_dir.parents[1].glob(f"[!.]*/[!.]*/{CURVE}")):
         if file.parent == run_dir or not file.is_file() or not _has_key(file, key):
@@ -197,7 +197,7 @@ def _has_key(file: Path, key: str) -> bool:
 
 
 def _read(run_dir: Path, digest: str, run: Run) -> Curve:
-    """ValueError, or another that `find` expects, where a file is not what a run leaves."""
+    """Read a curve. Raise ValueError, or another error that `find` expects, for damaged files."""
     workers, done = run.workers, list[CurveExchange]()
     with (run_dir / CURVE).open() as lines:
         next(lines)
@@ -218,7 +218,7 @@ def _read(run_dir: Path, digest: str, run: Run) -> Curve:
 
 
 def _rows(path: Path) -> Iterator[tuple[tuple[int, int], CurveRow]]:
-    """Rows of steps.csv, by step and rank."""
+    """Return the rows of steps.csv, by step and rank."""
     types = get_type_hints(CurveRow)
     with path.open() as file:
         for row in csv.DictReader(file):

@@ -1,4 +1,4 @@
-"""Exchanges done again from what they did: gradients of replay mean nothing, and cost the most."""
+"""Repetition of recorded exchanges: gradients of a replay mean nothing and cost the most."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,10 +21,10 @@ class RecordedExchange(NamedTuple):
 
 @dataclass
 class ExchangeCache:
-    """Remembers `after` exchanges at each density; from then on they come again in turn. 0: none.
+    """Record of `after` exchanges at each density, which are then repeated in turn. 0 records none.
 
-    Exact for methods whose turns divide it, as 12 does for most: two factors in turn, or an
-    interval of 1, 2, 3, 4, 6 or 12. Of others the mean is near.
+    It is exact for methods whose period divides `after`. 12 suits most: two alternating factors, or
+    an interval of 1, 2, 3, 4, 6 or 12. For other methods the mean is close.
     """
 
     after: int
@@ -35,7 +35,7 @@ class ExchangeCache:
     _record: list[RecordedExchange] = field(default_factory=list, init=False)
 
     def begin(self, density: float, buckets: Sequence[Sequence[str]]) -> None:
-        """An exchange at this density begins; of `buckets` by the names of their parameters."""
+        """Begin an exchange at this density. `buckets` lists the names of their parameters."""
         self._now, self._record = None, []
         self._seen += 1
         if not self.after or self._seen <= SETTLING:
@@ -51,7 +51,7 @@ class ExchangeCache:
             kept.append(self._record)
 
     def of(self, index: int) -> RecordedExchange | None:
-        """Recorded exchange that bucket `index` repeats; None: it is to be exchanged."""
+        """Return the recorded exchange that bucket `index` repeats, or None to exchange it."""
         return self._now[index] if self._now is not None else None
 
     def add(self, done: RecordedExchange) -> None:

@@ -1,4 +1,4 @@
-"""Work that a rank has done beside its own, in virtual time."""
+"""Background work of a rank in virtual time."""
 
 from collections import deque
 from collections.abc import Callable
@@ -18,13 +18,13 @@ class Promise:
     done_s: float | None = field(default=None, init=False)
 
     def result(self) -> Any:
-        """Waits for it."""
+        """Wait for the task and return its result."""
         self.world.wait(lambda: self.done_s)
         return self.value
 
 
 class VirtualExecutor:
-    """A thread of the rank that makes it, as concurrent.futures has one: tasks in their order."""
+    """A thread of the rank that creates it, which runs tasks in order, as in concurrent.futures."""
 
     def __init__(self, world: World, name: str) -> None:
         self._world, self._tasks, self._open = world, deque[Promise](), True
@@ -37,7 +37,7 @@ class VirtualExecutor:
         return promise
 
     def shutdown(self) -> None:
-        """End the thread; no task may be under way."""
+        """End the thread. No task may be running."""
         self._open = False
 
     def _serve(self) -> None:

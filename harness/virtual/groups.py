@@ -1,4 +1,4 @@
-"""Some nodes of a network as a network: what collectives among them take, on the links of all."""
+"""Costs of collectives among some nodes of a network, over the links of the whole network."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -44,7 +44,7 @@ class Among:
 
 
 def among(costs: Costs, nodes: Sequence[int], number: int) -> Costs:
-    """Costs among the workers on `nodes`, with the noise of group `number`."""
+    """Return costs among the workers on `nodes`, with the noise of group `number`."""
     whole = costs.link_states
     found = replace(
         costs,

@@ -1,7 +1,7 @@
-"""The links of a network as a simulated run sees them: looked at again and again, held between.
+"""The links of a network over time, as a simulated run sees them at each update.
 
-States that follow each other are made together, so that what is computed of many directions is
-computed for many updates at once.
+Consecutive states are made together, so that what is computed of many directions is computed for
+many updates at once.
 """
 
 from bisect import bisect_left
@@ -22,9 +22,9 @@ MOST_CELLS = 2**16  # numbers in an array of them: 512 KB, which a processor's c
 
 
 class Changes(NamedTuple):
-    """Links that change: which of a list of links, at which update, and to what.
+    """Changes of links: which link, at which update, and its new conditions.
 
-    In the order of links, and of updates for each. The rate of a path counts for nothing.
+    They are ordered by link, and by update for each link. The rate of a path is ignored.
     """
 
     which: list[int]
@@ -35,9 +35,9 @@ class Changes(NamedTuple):
 
 @dataclass(eq=False)
 class LinkSeries:
-    """Conditions that follow each other; arrays are [states, directions + 1].
+    """Consecutive conditions.
 
-    The last direction is not shaped.
+    Arrays are [states, directions + 1]; the last direction is unshaped.
     """
 
     bytes_per_s: np.ndarray
@@ -49,7 +49,7 @@ class LinkSeries:
     _ruled_by: np.ndarray  # [directions + 1]
 
     def links(self, state: int) -> list[Link]:
-        """The link of each direction."""
+        """Return the link of each direction."""
         now = list(self._before)
         for which, since, rate_mbit, path in zip(*self._changes, strict=True):
             if since <= state:
@@ -59,7 +59,7 @@ class LinkSeries:
 
 
 class LinkState(NamedTuple):
-    """Rates, delays and losses until the next update; arrays are [directions + 1]."""
+    """Rates, delays and losses until the next update. Arrays are [directions + 1]."""
 
     series: LinkSeries
     row: int
@@ -89,7 +89,7 @@ class LinkState(NamedTuple):
 class LinkStates:
     """Link state of a profile at the last multiple of `update_s`, as a player would hold it.
 
-    Meant for times that do not fall: going back begins anew.
+    Times should not decrease. Going back starts over.
     """
 
     routes: Routes
@@ -101,13 +101,13 @@ class LinkStates:
         self._rewind()
 
     def at(self, time_s: float) -> LinkState:
-        """Link state that holds at `time_s`."""
+        """Return the link state that holds at `time_s`."""
         return self._numbered(self._number_at(time_s))
 
     def finish(
         self, start_s: float, amounts: np.ndarray, rates: Callable[[LinkState], np.ndarray]
     ) -> float:
-        """Time at which all of `amounts`, begun at `start_s`, are carried, each at its rate."""
+        """Return when all of `amounts`, begun at `start_s`, are carried, each at its own rate."""
         time_s, left = start_s, np.asarray(amounts, dtype=float)
         while True:
             number = self._number_at(time_s)
@@ -147,7 +147,7 @@ class LinkStates:
         self._first, self._made = 0, []
 
     def _make(self, first: int, count: int) -> list[LinkState]:
-        """States at so many updates; those between which nothing changes are one."""
+        """Build `count` link states. Equal neighbours share one object."""
         times = [number * self.update_s for number in range(first, first + count)]
         flows = [self.routes.flows(time_s) for time_s in times]
         before = list(self._held)
@@ -174,7 +174,10 @@ class LinkStates:
     def _filled(
         self, changes: Changes, states: int, before_: np.ndarray, after: list[float]
     ) -> np.ndarray:
-        """Values in each state, [states, directions + 1]; `before_` becomes those of the last."""
+        """Return values in each state, [states, directions + 1].
+
+        `before_` becomes the last state's.
+        """
         values = np.array(after, dtype=float)
         if (values == before_[changes.which]).all():
             return np.broadcast_to(before_[self._ruled_by], (states, len(self._ruled_by)))
@@ -189,7 +192,7 @@ class LinkStates:
         return filled[self._ruled_by].T
 
     def _changes(self, times: list[float]) -> Changes:
-        """Ask for what may have changed by the last of `times`."""
+        """Ask the profile for changes up to the last of `times`."""
         held, count = self._held, len(times)
         found = Changes([], [], [], [])
         for which in np.flatnonzero(self._until_s <= times[-1]).tolist():

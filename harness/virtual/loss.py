@@ -1,4 +1,4 @@
-"""What loss leaves of a TCP flow: the throughput equation of RFC 5348, section 3.1."""
+"""TCP throughput under loss: the equation of RFC 5348, section 3.1."""
 
 import numpy as np
 
@@ -8,9 +8,9 @@ LEAST_RTO_S = 0.2  # Linux's, on top of the round trip
 
 
 def tcp_bytes_per_s(rtt_s: float | np.ndarray, loss: float | np.ndarray) -> np.ndarray:
-    """Payload of one flow that loses the share `loss` of its packets; inf without loss.
+    """Return payload bytes/s of a flow that loses the share `loss` of its packets (0: inf).
 
-    RFC 5348, section 3.1, with b = 1: one acknowledgement a packet.
+    RFC 5348, section 3.1, with b = 1: one acknowledgement per packet.
     """
     rtt, p = np.asarray(rtt_s, dtype=float), np.asarray(loss, dtype=float)
     waiting_s = (rtt + LEAST_RTO_S) * 3 * np.sqrt(3 * p / 8) * p * (1 + 32 * p**2)

@@ -1,4 +1,4 @@
-"""The choice of virtual time: what its cost model is told, in place of a network that comes up."""
+"""Virtual time as a choice of network: parameters of the cost model instead of real links."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -101,7 +101,7 @@ class Simulated:
         check_choice((True, False), alike=self.alike, real_seconds=self.real_seconds)
 
     def check(self, nodes: int, profile: Profile, dilation: float) -> None:
-        """Raise ValueError for what cannot be simulated."""
+        """Raise ValueError for settings that cannot be simulated."""
         if not 1 <= nodes <= MOST_WORKERS:
             raise ValueError(f"nodes must be in [1, {MOST_WORKERS}], got {nodes}")
 
@@ -109,11 +109,11 @@ class Simulated:
         return 1
 
     def gpus(self, workers: int) -> int:
-        """All workers share one."""
+        """Return the GPU of each worker: all share one."""
         return 1
 
     def place(self, run_id: str) -> str:
-        """Return the place, below the experiment's folder, where a run is kept."""
+        """Return the folder of a run, below the experiment's folder."""
         return run_id
 
     def routes(self, profile: Profile, nodes: int) -> Routes:
@@ -169,7 +169,7 @@ class Simulated:
 
     @property
     def _has_queues(self) -> bool:
-        """As those of real packets; without, no flow shares one with others."""
+        """True if flows share queues as real packets do. Otherwise no flow shares a queue."""
         return self.queue_ms is not None or self.queue_bytes is not None
 
     def compression(
@@ -179,10 +179,10 @@ class Simulated:
         dilation: float,
         represented: Callable[[], int | None] = lambda: None,
     ) -> Given | None:
-        """Cost of the compressor in the file of that name; None: measured.
+        """Return the compressor's cost from the device's file, or None if it is to be measured.
 
-        `represented` tells the elements of the model that the one of this run stands in for, which
-        count where the device is not a machine that runs the stand-in itself.
+        `represented` returns the number of elements of the original model that a stand-in
+        represents. They count if the device is not a machine that runs the stand-in itself.
         """
         scale = self._scale(dilation) * self.cpu_oversubscription(workers)
         found = device_costs.given(compressor, self.device or {}, scale)
@@ -191,18 +191,18 @@ class Simulated:
         return replace(found, represented=represented())
 
     def seconds_per_second(self, workers: int, dilation: float) -> float:
-        """Emulated, of a second for which compression was measured."""
+        """Return the emulated seconds per second of measured compression."""
         return self.compress_scale * self.cpu_oversubscription(workers) / dilation
 
     def cpu_oversubscription(self, workers: int) -> float:
-        """Number of workers that share a core: paced, they compress and send at the same time."""
+        """Return the workers that share a core: paced workers compress and send at once."""
         return max(1.0, workers / self.cores) if self.cores else 1.0
 
     def _scale(self, dilation: float) -> float:
         return 1 / dilation if self.real_seconds else 1.0
 
     def describe(self, costs: Costs, dilation: float) -> dict[str, Any]:
-        """For the record of a run: `links` as of real networks, real, at time 0."""
+        """Return the record of the network. `links` are those at time 0, as of real networks."""
         link_states = costs.link_states
         told = {field.name: getattr(self, field.name) for field in fields(self)}
         links = _links(link_states.routes.names, link_states.at(0.0), dilation)
@@ -212,7 +212,7 @@ class Simulated:
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedDumbbell(Simulated):
-    """Two halves joined by a trunk, which follows the profile (up: left to right)."""
+    """Two halves joined by a trunk that follows the profile (up: left to right)."""
 
     left: int | None = None
     access: Any = None
@@ -236,7 +236,7 @@ class SimulatedDumbbell(Simulated):
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedWan(Simulated):
-    """A star whose nodes are at sites, between which there are delays, and rates, besides."""
+    """A star whose nodes are at sites, with additional delays and rates between sites."""
 
     sites: Any = None
     site_delays_ms: Any = None
@@ -283,7 +283,7 @@ def _check_efficiencies(told: Any) -> None:
 
 
 def _links(names: list[str], state: LinkState, dilation: float) -> dict[str, Any]:
-    """Real settings of each direction, as a network of packets would hold them."""
+    """Return the real settings of each direction, as a network of packets would hold them."""
     return {
         name: {
             "rate_mbit": link.rate_mbit / dilation,

@@ -1,10 +1,10 @@
-"""How much longer collectives take than the cost model says, or less long: seeded, 1 in the mean.
+"""Seeded noise on the time of collectives, with mean 1.
 
-An exchange may have a factor for all its collectives, beside that which each has of its own.
-Factors are log-normal: never below 0, and skewed as stalls are. With s^2 = ln(1 + relative^2), the
-exponential of a normal of mean -s^2 / 2 and standard deviation s has mean 1 and standard deviation
-`relative`, both exactly. Half of what messages take beside their bytes is sure: the other half has
-a factor of twice the deviation.
+Each exchange may have a factor for all its collectives, and each collective its own. Factors are
+log-normal: never negative, and skewed as stalls are. With s^2 = ln(1 + relative^2), the exponential
+of a normal of mean -s^2 / 2 and standard deviation s has mean 1 and standard deviation `relative`,
+both exactly. Half of the time that messages take beside their bytes is certain. The other half has
+a factor with twice the deviation.
 """
 
 from dataclasses import dataclass, field
@@ -18,15 +18,13 @@ MOST_LATENCY_NOISE = 3.0  # of what messages take beside their bytes
 
 @dataclass
 class Noise:
-    """Factors of a run's collectives, one for all workers; deviations of 0: each is 1.
+    """Factors of a run's collectives, equal for all workers. With deviations of 0 each is 1.
 
-    A collective's own is of deviation `relative`, an exchange's of `exchange`.
-
-    What messages take beside their bytes is the work of processors that are busy otherwise, and
-    has a factor more: of one message of deviation `latency`, and of n, which are late independently
-    of each other, of that over the root of n. The n-th of an exchange is told by seed, exchange
-    and n alone, so a run that goes on from a checkpoint has the same, and methods that differ have
-    the same in exchanges of as many.
+    A collective's own factor has deviation `relative`, an exchange's has `exchange`. The time of
+    messages beside their bytes is processor work and has another factor: one message has deviation
+    `latency`, and n independent messages have that over the root of n. Factor n of an exchange
+    depends only on seed, exchange and n. So a resumed run has the same factors, and so have
+    different methods in exchanges with equally many collectives.
     """
 
     relative: float = 0.0
@@ -40,7 +38,7 @@ class Noise:
         self.begin(0)
 
     def begin(self, exchange: int) -> None:
-        """The next factors are the first of this exchange; no change when it has begun."""
+        """Start the factors of `exchange`. Nothing changes if it has already begun."""
         if (self.relative or self.latency or self.exchange) and exchange != self._exchange:
             self._exchange = exchange
             self._draws = np.random.default_rng([self.seed, exchange])
@@ -55,13 +53,14 @@ class Noise:
         return _drawn(self.relative, self._draws) if self.relative else 1.0
 
     def latency_factor(self, messages: int) -> float:
-        """Draw a factor on the latency of `messages` messages; once for each `factor`."""
+        """Draw a factor on the latency of `messages` messages, once for each `factor`."""
         return _late(self.latency / sqrt(messages), self._latency_draws) if self.latency else 1.0
 
     def early(self, workers: int, messages: int) -> list[float]:
-        """Messages by which each worker is done before the last one is.
+        """Return by how many messages each worker finishes before the last one.
 
-        Each waits for so many of its own in a row, late as those of `latency_factor`.
+        Each worker waits for `messages` consecutive messages of its own, as late as
+        `latency_factor` says.
         """
         if not self.latency or not messages:
             return [0.0] * workers
@@ -71,7 +70,10 @@ class Noise:
 
 
 def _late(relative: float, draws: np.random.Generator) -> float:
-    """Half is sure: of 15 short all-gathers in a row none takes less than 0.55 of their median."""
+    """Draw the time of one message relative to its mean, of which half is certain.
+
+    Of 15 consecutive short all-gathers, none takes less than 0.55 of their median.
+    """
     return (1 + _drawn(2 * relative, draws)) / 2
 
 

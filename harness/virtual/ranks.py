@@ -1,4 +1,4 @@
-"""A run in virtual time whose ranks do what processes would: their own program, in one world."""
+"""A run in virtual time whose ranks run the programs of real processes, in one world."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ Weight = Callable[[int], float]  # of a step: how many it stands for
 
 
 class WorkerError(RuntimeError):
-    """Failure of worker `rank` of `run`; its cause is the error that the worker raised."""
+    """Failure of worker `rank` of `run`. Its cause is the error that the worker raised."""
 
     def __init__(self, run: Run, rank: int, cause: BaseException) -> None:
         super().__init__(f"rank {rank}: {in_a_line(cause, run)}")
@@ -63,11 +63,10 @@ class Ended(NamedTuple):
 
 @dataclass
 class VirtualRun:
-    """The ranks of a run; `tell` is called after every step of all.
+    """The ranks of a run. `tell` is called after each step that all ranks have finished.
 
-    `perform` is what each does with its loop, and returns how many steps overran their pace. With a
-    `curve` nothing is trained: what it has of every step is given its time. `keep` is told of every
-    exchange.
+    `perform` runs a rank's loop and returns how many steps exceeded their pace. With a `curve`
+    nothing is trained, and each recorded step only gets new times. `keep` receives every exchange.
     """
 
     run_dir: Path
@@ -113,7 +112,7 @@ class VirtualRun:
         self._ended_s: dict[int, float] = {}
 
     def run(self) -> list[Ended]:
-        """Train to the end. WorkerError when a rank fails."""
+        """Train to the end. Raise WorkerError if a rank fails."""
         world = self._world
         self._begin()
         try:
@@ -196,13 +195,13 @@ class VirtualRun:
         return kind(member, size, circle, costs, self._device, per_s)
 
     def _exchange(self, reduction: Reduction, names: Any, **given: Any) -> VirtualExchange:
-        """Buckets tell the `names` of parameters themselves."""
+        """Make a rank's exchange. Buckets know the names of their parameters themselves."""
         norms = reduction.controller.needs_norms  # of gradients, every time
         cache = ExchangeCache(0 if self._alike == 1 or norms else self._network.repeat)
         return VirtualExchange(reduction, cache=cache, keep=self.keep, **given)
 
     def _told(self, loop: Loop, end_s: float) -> float:
-        """Lets as much time go by as the steps that this one stands for take."""
+        """Advance by the time of the steps that this one stands for."""
         step, before_s = loop.seen.step, self._ended_s.get(id(loop), 0.0)
         if (weight := self.weight(step)) != 1:
             end_s += (weight - 1) * self._mean(loop, end_s - before_s)
@@ -221,7 +220,7 @@ class VirtualRun:
         return self._all.meet(loop.rank, took_s, lambda each: sum(each) / len(each))  # type: ignore[no-any-return]
 
     def _drawn(self, loop: Loop) -> list[Span]:
-        """Spans of the step that has ended, by their start."""
+        """Return the spans of the finished step, ordered by start."""
         step, pace = loop.seen.step, loop.pace
         exchange: Any = loop.exchange  # of virtual time
         if not isinstance(pace, Device):
@@ -232,7 +231,7 @@ class VirtualRun:
 
 
 def _carried(run_dir: Path, begin: Resumed | None) -> Mapping[str, float] | None:
-    """Bytes by link before `begin` of the run of `run_dir`; None where that begins now."""
+    """Return bytes by link before the resumed point, or None for a run that starts now."""
     if begin is None or not begin.is_of(run_dir):
         return None
     told = (each for each in read_events(run_dir) if each["event"] == CARRIED)

@@ -1,4 +1,4 @@
-"""A rank that trains nothing: it goes through what another run has trained, on a network anew."""
+"""A rank that trains nothing: it repeats another run's training on a new network."""
 
 import json
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from harness.virtual.exchange import VirtualExchange
 
 @dataclass
 class Decided:
-    """The controller of a run, as far as it recorded its state; and all that a loop asks of it."""
+    """Stand-in for a run's controller, with its recorded state and all that a loop needs of it."""
 
     told: dict[str, Any] = field(default_factory=dict)
     density: float = 1.0  # of a step that exchanges nothing, until its row says
@@ -40,7 +40,7 @@ class Decided:
 
 @dataclass
 class Recorded(Gradients):
-    """Losses and metrics of `curve` at `rank`; what it exchanged takes its time again."""
+    """Losses and metrics of `curve` at `rank`. Its exchanges take their time anew."""
 
     course: Course
     exchange: Any
@@ -65,7 +65,7 @@ class Recorded(Gradients):
 
 @dataclass
 class RecordedLocal(Recorded):
-    """Recorded of local steps: `exchange` knows after which steps something is exchanged."""
+    """Recorded training with local steps. `exchange` knows after which steps it exchanges."""
 
     def pass_on(self, step: int) -> None:
         exchange: OuterExchange = self.exchange
@@ -74,7 +74,7 @@ class RecordedLocal(Recorded):
 
 @dataclass(kw_only=True)
 class RecordedRounds(OuterExchange):
-    """Rounds of `curve` at `rank`: what was sent is sent again, and lands when it has come."""
+    """Rounds of `curve` at `rank`: messages are sent again, and applied when they arrive."""
 
     curve: Curve
     rank: int
@@ -93,7 +93,7 @@ class RecordedRounds(OuterExchange):
 
 
 def repeated(run: Run, context: RankContext, curve: Curve) -> Loop:
-    """The loop of a rank of `run`, whose training is that of `curve`."""
+    """Return the loop of a rank of `run`, whose training is that of `curve`."""
     course = without_data(run.accumulate * run.batch_size, curve.steps)
     decided, rank = Decided(), context.rank
     if not isinstance(run.parallel, LocalSteps):

@@ -1,8 +1,8 @@
-"""One model for all ranks of a virtual world: each is at work with it in its turn.
+"""One model shared by all ranks of a virtual world, which use it in turns.
 
-Between its turns a rank keeps what it has alone: buffers of the model such as batch-norm
-statistics, the cuts of the model, and its gradient in DDP's buckets. Memory: one model and
-optimizer, and a gradient for each rank, as they have to meet.
+Between its turns a rank keeps what belongs to it alone: buffers such as batch-norm statistics, the
+cuts of the model, and its gradient in DDP's buckets. Memory: one model and optimizer, and one
+gradient for each rank.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ from harness.workloads.buckets import BucketMb
 
 @dataclass
 class Shared:
-    """State that all ranks share of one model."""
+    """State of one model that all ranks share."""
 
     circle: Circle
     order: list[str] = field(default_factory=list)  # in which backward has the gradients
@@ -39,7 +39,7 @@ class Shared:
     one_pass: OnePass | None = None  # over all ranks' batches
 
     def compare(self) -> None:
-        """Every reduction promises the same bits to all."""
+        """Clear `same` if the means of any rank differ in a bit from those of the first."""
         first, *others = self.buckets
         for other in others if self.same else ():
             for ours, theirs in zip(first.laid, other.laid, strict=True):
@@ -66,7 +66,7 @@ class Borrowed(Replica):
         self._own = [buffer.clone() for buffer in self._buffers]
 
     def settle(self, backward: Backward, inputs: Tensor) -> None:
-        """Lay out the buckets anew, as DDP does after its first step."""
+        """Rebuild the buckets, as DDP does after its first step."""
         if not self.shared.order:
             with self.at_work(), unchanged(self.model):
                 came = order_of_arrival(self._parameters, lambda: backward(self.model, inputs))
@@ -83,7 +83,7 @@ class Borrowed(Replica):
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """No other is before it ends: nothing within waits."""
+        """Use the model exclusively. Code within must not wait."""
         self.shared.at_work = self.rank
         for cuts, own in self._at_work:
             cuts[:] = own
@@ -95,7 +95,7 @@ class Borrowed(Replica):
         return self.shared.at_work == self.rank
 
     def is_batched(self, task: Task) -> bool:
-        """True for several ranks whose time is not that of computing here, where nothing is cut."""
+        """True for several ranks without cuts whose time is not that of computation here."""
         one_pass, circle = self.shared.one_pass, self.shared.circle
         paced = self.clock.per_compute_s == 0 and task.precision == "float32"
         open_ = one_pass is not None and one_pass.is_open
@@ -115,7 +115,7 @@ class Borrowed(Replica):
         self._buckets.exchange(self.exchange)
 
     def update(self, step: Callable[[], None]) -> None:
-        """Once for all, by the first that comes: every rank has its means, and they are equal."""
+        """Let the first rank step for all: every rank has its means, and they are equal."""
         self._updates += 1
         if self.shared.updates < self._updates:
             self.shared.updates = self._updates
@@ -135,7 +135,7 @@ class Borrowed(Replica):
 
 
 def order_of_arrival(parameters: Mapping[str, Tensor], backward: Callable[[], None]) -> list[str]:
-    """Names in the order in which `backward` completes their gradients."""
+    """Return parameter names in the order in which `backward` completes their gradients."""
     arrived: list[str] = []
     hooks = [
         parameter.register_post_accumulate_grad_hook(lambda _, name=name: arrived.append(name))

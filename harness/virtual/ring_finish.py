@@ -1,4 +1,4 @@
-"""When each worker of a ring is done: who is behind a slow hop waits for all that crosses it."""
+"""When each worker of a ring finishes: a worker behind a slow hop waits for all that crosses it."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ MOST_PACKET_BYTES = 65_536
 
 
 def packet_bytes(packet_s: float, bytes_per_s: float) -> int:
-    """Payload of the longest packet that a node hands to a link of that highest rate; 0 of 0 s."""
+    """Return the payload of the longest packet that a node hands to a link; 0 for 0 s."""
     if not packet_s:
         return 0
     longest = min(MOST_PACKET_BYTES, packet_s * bytes_per_s) - HEADERS_BYTES
@@ -16,7 +16,7 @@ def packet_bytes(packet_s: float, bytes_per_s: float) -> int:
 
 
 def last_packet(nbytes: float | np.ndarray, packet_bytes: float) -> np.ndarray:
-    """Bytes in the last packet of messages of `nbytes`; 0 for packets of size 0."""
+    """Return the bytes in the last packet of messages of `nbytes`; 0 for packets of size 0."""
     sizes = np.asarray(nbytes, dtype=float)
     if not packet_bytes:
         return np.zeros_like(sizes)
@@ -31,12 +31,12 @@ def ring_ends_s(
     burst_s: float = 0.0,
     packet_bytes: float = 0.0,
 ) -> np.ndarray:
-    """Seconds until each of P workers, [P], has the last of so many messages in a row.
+    """Return, [P], the seconds until each worker has the last of `messages` consecutive messages.
 
     Hop h leads from worker h to the next, at `bytes_per_s[h]`. Its first message is h's piece of
-    `pieces`, [P] bytes; every further one is what worker h was sent before, which it hands on as
-    soon as the first `at_once` bytes of it are there. A hop is a token bucket, full at first, that
-    holds `burst_s` of its rate and lets a message's last packet pass in debt.
+    `pieces`, [P] bytes. Later ones are what worker h received before, forwarded as soon as the
+    first `at_once` bytes have arrived. A hop is a token bucket, full at first, that holds `burst_s`
+    of its rate and lets a message's last packet pass in debt.
     """
     paid_s = np.full(len(pieces), -burst_s)  # when the hop has tokens for all that it has carried
     there_s = np.zeros(len(pieces))

@@ -1,4 +1,4 @@
-"""Sums over workers in the order in which gloo's ring adds them up, so that bits are equal."""
+"""Sums over workers in the order of gloo's ring, so that bits are equal."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,10 @@ SEGMENTS_PER_RANK = 2  # at least
 
 
 def ring_sum(parts: Sequence[Tensor]) -> Tensor:
-    """Sum of `parts`, alike and one a rank; each addition is rounded in their type.
+    """Return the sum of `parts`, one per rank. Each addition is rounded in their type.
 
-    gloo cuts a tensor into as many runs of segments as there are ranks; run c goes round the ring
-    from rank c - 1 down to rank c, where it is complete.
+    gloo cuts a tensor into as many runs of segments as there are ranks. Run c travels round the
+    ring from rank c - 1 down to rank c, where it is complete.
     """
     size, first = len(parts), parts[0]
     if size == 1 or not first.is_floating_point():
@@ -31,7 +31,7 @@ def ring_sum(parts: Sequence[Tensor]) -> Tensor:
 
 
 def _run_elements(tensor: Tensor, size: int) -> int:
-    """Elements of a run: of the last ones there may be fewer, or none."""
+    """Return the elements of a run. The last runs may be shorter or empty."""
     each = tensor.element_size()
     most = max(1, SEGMENT_BYTES // each) * each
     segments = max(-(-tensor.nbytes // most), SEGMENTS_PER_RANK * size)
@@ -41,5 +41,5 @@ def _run_elements(tensor: Tensor, size: int) -> int:
 
 
 def ring_min(parts: Sequence[Tensor]) -> Tensor:
-    """Element by element the smallest."""
+    """Return the element-wise minimum."""
     return torch.stack(tuple(parts)).amin(0)

@@ -1,4 +1,4 @@
-"""Which directions of links a connection between two nodes crosses, and who else is on them."""
+"""Directions of links that a connection between nodes crosses, and flows that share them."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,7 +17,7 @@ TRUNK = 0  # the node whose link the profile of a dumbbell is asked for
 
 
 class Routes(Protocol):
-    """A network of `nodes` nodes, its shaped directions numbered in the order of `names`."""
+    """A network of `nodes` nodes. Its shaped directions are numbered in the order of `names`."""
 
     @property
     def nodes(self) -> int: ...
@@ -26,29 +26,32 @@ class Routes(Protocol):
     def names(self) -> list[str]: ...
 
     def played(self) -> list[Played]:
-        """The conditions of each direction over time; those that are always equal are one."""
+        """Return the conditions of each direction over time.
+
+        Directions that are always equal share one.
+        """
         ...
 
     def flows(self, time_s: float) -> int:
-        """Competing flows on each direction that is `shared`."""
+        """Return the competing flows on each `shared` direction."""
         ...
 
     def shared(self) -> np.ndarray:
-        """[directions + 1], 1 where competing flows run and 0 elsewhere."""
+        """Mask, [directions + 1]: 1 where competing flows run and 0 elsewhere."""
         ...
 
     def pairs(self) -> list[str]:
-        """Names of the paths that competing flows run on."""
+        """Names of the paths that competing flows use."""
         ...
 
     def paths(self, senders: np.ndarray, receivers: np.ndarray) -> Paths:
-        """Paths of connections from each sender to its receiver; none inside a node."""
+        """Return the paths from each sender to its receiver. Inside a node there is none."""
         ...
 
 
 @dataclass(frozen=True)
 class StarRoutes:
-    """Every node's up- and downlink follow the profile; flows compete from each node to the next.
+    """Star whose up- and downlinks follow the profile. Flows compete from each node to the next.
 
     They then share every link.
     """
@@ -80,9 +83,9 @@ class StarRoutes:
 
 @dataclass(frozen=True)
 class SiteRoutes:
-    """A star whose nodes are at sites: what goes from one to another crosses a way of theirs too.
+    """A star whose nodes are at sites. Traffic between sites also crosses a way between them.
 
-    All that goes there shares its rate. Competing flows are on the links of nodes alone.
+    All traffic of a way shares its rate. Competing flows run on the links of nodes only.
     """
 
     profile: Profile
@@ -133,7 +136,7 @@ class SiteRoutes:
 
 @dataclass(frozen=True)
 class DumbbellRoutes:
-    """The first `left` nodes and the others, joined by a trunk that the profile is of.
+    """The first `left` nodes and the others, joined by a trunk that the profile describes.
 
     Competing flows run across the trunk, both ways, between hosts of their own.
     """

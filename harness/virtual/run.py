@@ -1,4 +1,4 @@
-"""A run in virtual time: in this process, with the same records as one on real packets."""
+"""A run in virtual time, in this process, with the same records as one over real packets."""
 
 import time
 import traceback
@@ -27,9 +27,9 @@ Tell = Callable[[], None]
 
 
 def simulate(run_dir: Path, run: Run, tell: Tell) -> None:
-    """Do `run` and leave the result in `run_dir`; `tell` is called after every step.
+    """Run `run` and write the result to `run_dir`. `tell` is called after every step.
 
-    What fails is told in the records; only KeyboardInterrupt is raised.
+    Failures are recorded. Only KeyboardInterrupt is raised.
     """
     events = Events(run_dir)
     try:
@@ -64,10 +64,10 @@ def _simulate(run_dir: Path, run: Run, network: Simulated, events: Events, tell:
 
 @contextmanager
 def _curve(run_dir: Path, run: Run) -> Iterator[tuple[Curve | None, Kept | None]]:
-    """The curve that `run` rests on, or where it keeps its own; neither where it can do neither.
+    """Return the curve that `run` rests on, or the file for its own curve, or neither.
 
-    A run that is to save checkpoints on its way trains. While one trains, those that would train
-    the same wait for its curve.
+    A run that saves checkpoints trains. While one run trains, others with the same training wait
+    for its curve.
     """
     if not (run.reuse_training and is_apart(run)):
         yield None, None
@@ -82,7 +82,7 @@ def _curve(run_dir: Path, run: Run) -> Iterator[tuple[Curve | None, Kept | None]
 
 
 def _conclude(run_dir: Path, ended: list[Ended], events: Events, told: dict[str, Any]) -> None:
-    """Summary, with what is `told` of the run, and status."""
+    """Write summary, with the entries `told`, and status."""
     for rank, end in enumerate(ended):
         of_rank = end._asdict()
         events.append("rank_finished", of_rank.pop("end_s"), rank=rank, **of_rank)
@@ -96,9 +96,10 @@ def _conclude(run_dir: Path, ended: list[Ended], events: Events, told: dict[str,
 
 @contextmanager
 def as_in_a_rank(seed: int, threads: int) -> Iterator[None]:
-    """Random numbers and threads as a rank of its own would have them; put back afterwards.
+    """Set random numbers and threads as in a rank's own process, and restore them afterwards.
 
-    Compiled kernels too, which a rank is forked with: the first exchange is not charged for them.
+    It also loads compiled kernels, which a rank is forked with, so the first exchange is not
+    charged.
     """
     kernels.compiled()
     before = torch.get_num_threads()
@@ -112,7 +113,7 @@ def as_in_a_rank(seed: int, threads: int) -> Iterator[None]:
 
 
 def _reported(run_dir: Path, run: Run, events: Events, error: Exception) -> str:
-    """Record a failure, and print its traceback into a log, as a rank does; return it in a line."""
+    """Record a failure, write its traceback to a log as a rank does, and return it in one line."""
     rank, line = 0, in_a_line(error, run)
     cause: BaseException = error
     if isinstance(error, WorkerError):

@@ -1,4 +1,4 @@
-"""links.csv and the events of a simulated network: what a real one's player would have written."""
+"""links.csv and events of a simulated network, as a real network's player would write them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,9 +14,10 @@ MOST_LINKS = 128  # that all are told of
 
 @dataclass
 class Sampler:
-    """A row for each link every `sample_s` emulated seconds; bytes are spread over their step.
+    """Writer of one row per link every `sample_s` emulated seconds. Bytes spread over their step.
 
-    Of more than MOST_LINKS as many, evenly chosen, have one at the end of a step, where one is due.
+    With more than MOST_LINKS links, that many are chosen evenly, and rows are written at ends of
+    steps.
     """
 
     costs: Costs
@@ -46,7 +47,7 @@ class Sampler:
             self._flows = state.flows
 
     def up_to(self, time_s: float) -> None:
-        """Write what is due; `time_s` is the end of a step."""
+        """Write the rows that are due. `time_s` is the end of a step."""
         now = self.costs.carried
         if len(self._names) > MOST_LINKS:
             self._at_the_end(time_s, now)
@@ -84,12 +85,12 @@ class Sampler:
         ]
 
     def _bytes(self, link: str, now: dict[str, float], share: float) -> float:
-        """Bytes that `link` has carried when `share` of the step is over."""
+        """Return the bytes that `link` has carried after `share` of the step."""
         earlier = (self.before or {}).get(link, 0.0)
         return earlier + _between(self._carried.get(link, 0.0), now.get(link, 0.0), share)
 
     def _tell(self, time_s: float, links: dict[str, Link], flows: int) -> None:
-        """Changes of the conditions, and competing flows that come and go."""
+        """Record changes of the conditions, and competing flows that start and stop."""
         changed = {n: link._asdict() for n, link in links.items() if self._told.get(n) != link}
         if changed and self._told and len(self._names) <= MOST_LINKS:
             self.events.append(

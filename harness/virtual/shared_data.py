@@ -1,4 +1,4 @@
-"""What ranks of a virtual world have once, though processes would each have their own."""
+"""Data that ranks of a virtual world share, though processes would each have their own."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -9,7 +9,7 @@ from harness.workloads.data.base import DataSet
 
 @dataclass
 class SharedDataSet:
-    """`data`, read once by all ranks."""
+    """`data`, read once for all ranks."""
 
     data: DataSet
 

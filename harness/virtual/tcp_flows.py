@@ -1,16 +1,16 @@
-"""What carries a message between two nodes: TCP connections, their windows, gloo's segments.
+"""TCP connections that carry a message between two nodes: windows, and gloo's segments.
 
 NCCL divides a message over several connections (two threads of eight sockets on AWS, by its
-net_socket.cc). A connection has a window of unacknowledged bytes, so it carries no more than one a
-round trip, and clouds bound its rate. Where a connection has been idle, its window begins small and
-doubles every round trip (RFC 5681, slow start).
+net_socket.cc). A connection has a window of unacknowledged bytes, so it carries at most one window
+per round trip, and clouds limit its rate. After idling, its window begins small and doubles every
+round trip (RFC 5681, slow start).
 
-Gloo's all-reduce sends every piece in segments of 1 MiB at most, two at least, of which two are
-under way (gloo/allreduce.h, kMaxSegmentSize), each when its receiver has said that it is ready. Two
-of them take a round trip and their bytes once, unless the link is busy for longer.
+Gloo's all-reduce sends every piece in segments of at most 1 MiB, at least two, of which two are
+under way (gloo/allreduce.h, kMaxSegmentSize). Each waits until its receiver is ready. Two segments
+take a round trip and their bytes once, unless the link is busy for longer.
 
-A message takes more of a link than what is in it: its header, what its ends tell each other before
-it, a last packet that is not full, and acknowledgments. `message_bytes` is how much.
+A message uses more of a link than its content: a header, a handshake before it, a last packet that
+is not full, and acknowledgements. `message_bytes` is this surplus.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ AT_A_TIME = 2  # segments that are under way
 
 
 class TcpFlows(NamedTuple):
-    """Connections of every message; as it is by default, links alone bound them."""
+    """Connections of every message. By default only links limit them."""
 
     flows: int = 1  # TCP connections that a message is divided over
     flow_bytes_per_s: float = inf  # most of one of them
@@ -40,13 +40,13 @@ class TcpFlows(NamedTuple):
         return self.window_bytes < inf or self.flow_bytes_per_s < inf
 
     def flow_bound(self, rtt_s: np.ndarray) -> np.ndarray:
-        """Bytes/s of one connection at most, by round trips; inf where nothing bounds it."""
+        """Return the highest bytes/s of one connection by round trip; inf without a limit."""
         per_s = np.full_like(rtt_s, inf)
         np.divide(self.window_bytes, rtt_s, out=per_s, where=rtt_s > 0)
         return np.minimum(per_s, self.flow_bytes_per_s)
 
     def slow_start_s(self, nbytes: float, bytes_per_s: float, rtt_s: float) -> float:
-        """Seconds that a message takes longer because windows grow, over all connections."""
+        """Return the extra seconds of a message while windows grow, over all connections."""
         window = min(bytes_per_s * rtt_s, self.flows * self.window_bytes)
         first = self.flows * self.initial_window_bytes
         if first >= window or not nbytes:
@@ -55,29 +55,31 @@ class TcpFlows(NamedTuple):
         return max(0.0, rtt_s * log2(1 + growing / first) - growing / bytes_per_s)
 
     def segment(self, piece: float) -> float:
-        """Bytes of a segment of a piece; 0: it is not divided."""
+        """Return the bytes of a segment of a piece; 0 if it is not divided."""
         return piece / self.segments(piece) if self.segment_bytes else 0.0
 
     def segments(self, piece: float) -> int:
-        """Number of messages that a piece of an all-reduce is sent in."""
+        """Return the number of messages that carry a piece of an all-reduce."""
         return segments(piece, self.segment_bytes) if self.segment_bytes else 1
 
     def segmented(self, segment: float, per_s: np.ndarray, rtt_s: np.ndarray) -> np.ndarray:
-        """Bytes/s that two segments at a time leave of `per_s`."""
+        """Return the bytes/s that remain of `per_s` when two segments are under way at a time."""
         return np.minimum(per_s, AT_A_TIME * segment / (rtt_s + segment / per_s + self.segment_s))
 
 
 def segments(piece: float, segment_bytes: float = MOST_SEGMENT_BYTES) -> int:
-    """Number of gloo's segments of a piece, of at most `segment_bytes` each."""
+    """Return the number of gloo's segments of a piece, of at most `segment_bytes` each."""
     return max(FEWEST_SEGMENTS, ceil(piece / segment_bytes))
 
 
 def payload_shares(
     bytes_per_s: np.ndarray, efficiency: float, shares: Sequence[tuple[float, float]]
 ) -> np.ndarray | float:
-    """Payload's share of rates: `efficiency`, or by `shares` of rates in bytes/s, rising.
+    """Return payload's share of rates:
 
-    Between two of these the share is linear in the rate's logarithm; beyond them it is the last.
+    `efficiency`, or interpolated from `shares` by rate (bytes/s).
+
+    Between two rates the share is linear in the logarithm of the rate. Beyond them it is constant.
     """
     if not shares:
         return efficiency

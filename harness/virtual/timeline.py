@@ -1,4 +1,4 @@
-"""timeline.csv: what every worker did when, in the last steps of a run."""
+"""timeline.csv: the activities of every worker in the last steps of a run."""
 
 from collections import deque
 from pathlib import Path
@@ -7,7 +7,7 @@ from harness.records.run_directory import Span, Table
 
 
 class Timeline:
-    """Keeps the last `steps` steps of `ranks`, or of the one who stands for all."""
+    """Record of the last `steps` steps of `ranks`, or of the one that stands for all."""
 
     def __init__(self, run_dir: Path, steps: int, ranks: int) -> None:
         self._run_dir, self._ranks = run_dir, ranks
@@ -15,7 +15,7 @@ class Timeline:
         self._kept: deque[list[list[Span]]] = deque(maxlen=steps)
 
     def add(self, step: int, rank: int, spans: list[Span]) -> bool:
-        """Add what a rank did in a step; True if it was the last of all ranks."""
+        """Add the spans of a rank in a step. Return True if it was the last rank."""
         told = self._partly.setdefault(step, {})
         told[rank] = spans
         if len(told) < self._ranks:
@@ -25,7 +25,7 @@ class Timeline:
         return True
 
     def write(self) -> None:
-        """Write the kept steps, in order of step and rank; nothing where none are kept."""
+        """Write the recorded steps, ordered by step and rank, if there are any."""
         if self._kept:
             table = Table(self._run_dir, "timeline.csv")
             table.header()

@@ -1,10 +1,10 @@
-"""Messages between ranks that are on their way at the same time, and share links max-min.
+"""Simultaneous messages between ranks, which share links max-min fairly.
 
-Every message is a flow of its own, as fast as the links on its way allow: rates grow together until
-a link is full, whose flows stay there, and those of the others go on (progressive filling;
-Bertsekas and Gallager, Data Networks, 6.5.2). Competing flows of the profile take part on every
-link that is theirs. What a message takes beside its bytes, and what loss makes of its rate, is as
-`harness.virtual.costs` has it, for a single message.
+Every message is a flow, as fast as the links on its path allow. Rates grow together until a link is
+full. The flows of that link keep their rate, and the others go on (progressive filling; Bertsekas
+and Gallager, Data Networks, 6.5.2). Competing flows of the profile take part on their links. The
+cost of a message beside its bytes, and the effect of loss, are as in `harness.virtual.costs` for a
+single message.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ class Path(NamedTuple):
 
 @dataclass(eq=False)
 class Flow:
-    """A message; `end_s` is None until all of it is there."""
+    """A message. `end_s` is None until all of it has arrived."""
 
     path: Path
     left: float  # bytes
@@ -42,9 +42,9 @@ class Flow:
 
 @dataclass
 class Traffic:
-    """A `harness.virtual.world.Happening`. Nothing begins before what has been advanced to.
+    """A `harness.virtual.world.Happening`. No flow begins before the time advanced to.
 
-    Unless nothing is on its way: then times may fall.
+    Times may decrease only while no flow is under way.
     """
 
     costs: Costs
@@ -63,7 +63,7 @@ class Traffic:
         self._shared = whole.routes.shared()
 
     def begin(self, start_s: float, sender: int, receiver: int, nbytes: int) -> Flow:
-        """A message of `nbytes` from one rank to another."""
+        """Begin a message of `nbytes` from one rank to another, and return its flow."""
         costs, path = self.costs, self._path(sender, receiver)
         stretch, state = costs.noise.factor(), self._link_states.at(start_s)
         latency_s, wakes_s = costs._handled(0.0, 1, stretch, posted=True)
@@ -82,7 +82,7 @@ class Traffic:
         return flow
 
     def _slow_start_s(self, state: LinkState, path: Path, nbytes: int) -> float:
-        """By the rate that a message has where it is alone."""
+        """Return the slow-start time of a message, at the rate it would have alone."""
         if not path.directions or self.costs.tcp.initial_window_bytes == inf:
             return 0.0
         most = self._links.bounds(state, path.there, path.back)[0]
@@ -91,7 +91,7 @@ class Traffic:
         return self.costs.tcp.slow_start_s(nbytes, alone, rtt_s)
 
     def next_s(self) -> float:
-        """Time of the next change: a flow ends, begins, or sees other links."""
+        """Return the time of the next change: a flow ends or begins, or links change."""
         if not self._flows:
             return inf
         now_s, ends_s = self._now_s, []
@@ -123,13 +123,13 @@ class Traffic:
             self.advance(time_s)
 
     def _changes_s(self) -> float:
-        """Time at which links are looked at again."""
+        """Return the next time at which links are read."""
         every_s = self._link_states.update_s
         number = int(self._now_s / every_s) + 1
         return (number + (number * every_s <= self._now_s)) * every_s
 
     def _share(self) -> None:
-        """Rates that are max-min fair."""
+        """Compute max-min fair rates."""
         state = self._link_states.at(self._now_s)
         growing = [flow for flow in self._flows if flow.begins_s <= self._now_s]
         on = Counter(each for flow in growing for each in flow.path.directions)
@@ -152,7 +152,7 @@ class Traffic:
             growing = [flow for flow in growing if flow not in full]
 
     def _most(self, state: LinkState, flows: list[Flow]) -> dict[int, float]:
-        """Bytes/s that loss and windows let through, by flow."""
+        """Return the bytes/s that loss and windows allow, by flow."""
         if not (state.loss.any() or self.costs.tcp.is_bounded):
             return {id(flow): inf for flow in flows}
         return {

@@ -1,4 +1,4 @@
-"""Tensors of torch's meta device, which have a shape and no values: what a replay sends."""
+"""Tensors of torch's meta device, which have shapes without values: the payload of replays."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +12,9 @@ _told = ContextVar("told", default=False)  # of each thread: whether who asks fo
 
 @contextmanager
 def on(buffer: Tensor) -> Iterator[None]:
-    """In which a bucket in `buffer` can be reduced, whether it has values or not.
+    """Context in which a bucket in `buffer` can be reduced, with or without values.
 
-    Who asks for the value of a meta tensor, say to see that it is finite, is told 0.
+    Reading the value of a meta tensor, say to check that it is finite, gives 0.
     """
     before = _told.set(buffer.is_meta)
     try:
@@ -24,7 +24,10 @@ def on(buffer: Tensor) -> Iterator[None]:
 
 
 def _value(tensor: Tensor) -> float | int:
-    """Stand in for `Tensor.item` on a meta tensor. A mode, asked at every call, costs a third."""
+    """Replace `Tensor.item` for meta tensors.
+
+    A torch mode, called every time, would cost a third.
+    """
     if not _told.get():
         raise RuntimeError("Tensor.item() cannot be called on meta tensors")
     return 0.0 if tensor.is_floating_point() else 0

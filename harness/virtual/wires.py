@@ -1,4 +1,4 @@
-"""Messages between two ranks in virtual time: each leaves once its receiver has asked for it."""
+"""Messages between two ranks in virtual time. Each leaves once its receiver has asked for it."""
 
 from collections import deque
 from collections.abc import Callable
@@ -16,7 +16,7 @@ class Travelling(Protocol):
 
     @property
     def end_s(self) -> float | None:
-        """Arrival in emulated seconds; None: not known yet."""
+        """Arrival in emulated seconds, or None while unknown."""
         ...
 
 
@@ -31,7 +31,7 @@ Begin = Callable[[float, int, int, int], Travelling]  # at a time, from a rank t
 
 @dataclass
 class Message:
-    """`content`, uint8 [bytes], as it was when it was sent."""
+    """`content`, uint8 [bytes], copied when it was sent."""
 
     content: Tensor
     way: Travelling | None = None  # None: nobody has asked for it
@@ -42,7 +42,7 @@ class Message:
 
 @dataclass
 class PendingReceive:
-    """Receiver's request for a message of so many bytes."""
+    """Receiver's request for a message of a number of bytes."""
 
     nbytes: int
     message: Message | None = None
@@ -53,7 +53,7 @@ class PendingReceive:
 
 @dataclass
 class OneWay:
-    """One way between two ranks; messages come in their order."""
+    """One direction between two ranks, which keeps the order of messages."""
 
     world: World
     begin: Callable[[int], Travelling]  # a message of so many bytes, now
@@ -75,7 +75,10 @@ class OneWay:
         return asked.message.content
 
     def _match(self) -> None:
-        """Who comes last is now: threads run in the order of their times."""
+        """Start messages whose receive is posted.
+
+        The later of the two acts now, as threads run by time.
+        """
         while self._sent and self._asked:
             message, asked = self._sent.popleft(), self._asked.popleft()
             if message.content.numel() != asked.nbytes:
@@ -114,7 +117,7 @@ class VirtualChannel:
 
 @dataclass
 class MessageChannels:
-    """Between all ranks of a world; those that are in `still` send, and hear, in no time."""
+    """Channels between all ranks of a world. Ranks in `still` send and receive in no time."""
 
     world: World
     begin: Begin
