@@ -1,1 +1,1 @@
-"""What is trained: models, and the data that they learn from."""
+"""Workloads: models, and the data sets that they learn from."""

@@ -1,4 +1,4 @@
-"""Which gradients of a model go into one bucket, by the names of its parameters."""
+"""Assignment of a model's gradients to buckets, by the names of its parameters."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ BucketMb = Unfused | Fusion  # which what is sent fills
 
 
 def scaled(bucket_mb: float | None, scale: float) -> Unfused:
-    """Bucket sizes for a model with `scale` times its original's elements."""
+    """Return bucket sizes for a model with `scale` times its original's elements."""
     if bucket_mb is None and scale != 1:
         return FIRST_BUCKET_MB * scale, BUCKET_MB * scale
     return None if bucket_mb is None else bucket_mb * scale
@@ -21,16 +21,16 @@ def scaled(bucket_mb: float | None, scale: float) -> Unfused:
 def names_at(
     shapes: Mapping[str, Size], bucket_mb: BucketMb, step: int = 0
 ) -> list[tuple[str, ...]]:
-    """Buckets of an exchange by parameter name, last parameter first."""
+    """Return the buckets of an exchange by parameter name, last parameter first."""
     if isinstance(bucket_mb, Fusion):
         return bucket_mb.names(shapes, step)
     return bucket_names({name: shape.numel() for name, shape in shapes.items()}, bucket_mb)
 
 
 def bucket_names(parameters: Mapping[str, int], bucket_mb: Unfused) -> list[tuple[str, ...]]:
-    """DDP's buckets by parameter name, last parameter first.
+    """Return DDP's buckets by parameter name, last parameter first.
 
-    Each is full at `bucket_mb` MiB: with 0 every parameter is one. None means DDP's own sizes,
+    Each is full at `bucket_mb` MiB. With 0 every parameter is a bucket. None means DDP's own sizes,
     1 MiB and then 25.
     """
     first_mb, mb = bucket_mb if isinstance(bucket_mb, tuple) else (bucket_mb, bucket_mb)
@@ -51,6 +51,9 @@ def bucket_names(parameters: Mapping[str, int], bucket_mb: Unfused) -> list[tupl
 
 
 def largest_bucket_bytes(shapes: Mapping[str, Size], bucket_mb: BucketMb) -> int:
-    """Bytes of gradients in the largest of those; one parameter may be more than a full one."""
+    """Return the gradient bytes of the largest bucket.
+
+    A single parameter may exceed a full bucket.
+    """
     buckets = names_at(shapes, bucket_mb)
     return max(4 * sum(shapes[name].numel() for name in names) for names in buckets)

@@ -1,4 +1,4 @@
-"""What a dotted path names, called with the arguments that it takes."""
+"""Calls of functions and classes named by a dotted path."""
 
 import inspect
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def check(path: str, arguments: Mapping[str, Any]) -> None:
-    """ValueError for an argument that what `path` names does not take."""
+    """Raise ValueError for an argument that `path` does not accept."""
     known = inspect.signature(resolve_name(path)).parameters
     if any(each.kind is each.VAR_KEYWORD for each in known.values()):
         return
@@ -17,7 +17,7 @@ def check(path: str, arguments: Mapping[str, Any]) -> None:
 
 
 def called(path: str, arguments: Mapping[str, Any], offered: Mapping[str, Any]) -> Any:
-    """Result of what `path` names for `arguments`, and those `offered` that it takes by name."""
+    """Call `path` with `arguments`, and with those of `offered` that it accepts by name."""
     function = resolve_name(path)
     taken = inspect.signature(function).parameters
     more = {key: value for key, value in offered.items() if key in taken}
@@ -25,5 +25,5 @@ def called(path: str, arguments: Mapping[str, Any], offered: Mapping[str, Any]) 
 
 
 def last(path: str) -> str:
-    """Name of what a dotted path leads to, without the modules that it is in."""
+    """Return the last name of a dotted path, without its modules."""
     return path.rpartition(".")[2]

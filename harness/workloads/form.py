@@ -1,4 +1,4 @@
-"""What an exchange meets of a model, and of the one that it stands for, beside each other."""
+"""Sizes of a model that matter to the exchange, compared with those of the model it stands for."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ class Form(NamedTuple):
 
 
 def said(found: Sequence[Form]) -> str:
-    """Describe the forms in one line; "" if there are none."""
+    """Describe the forms in one line. Empty if there are none."""
     return "; in the place of ".join(
         f"{each.model}: {each.buckets} bucket{'s' * (each.buckets > 1)}, the largest tensor "
         f"{each.largest:.1%}, backward hides at most {each.hidden:.0%} of as long a communication"
@@ -25,7 +25,7 @@ def said(found: Sequence[Form]) -> str:
 
 
 def unlike(found: Sequence[Form]) -> str:
-    """Describe how a stand-in differs from its original; "" where it does not, or is none."""
+    """Describe how a stand-in differs from its original. Empty if it does not, or has none."""
     if len(found) < 2:
         return ""
     own, original = found
@@ -35,7 +35,7 @@ def unlike(found: Sequence[Form]) -> str:
 
 
 def read(environment: Mapping[str, Any]) -> list[Form]:
-    """Read the forms in a run's environment.json; empty where they are malformed."""
+    """Return the forms in a run's environment.json, or none if they are malformed."""
     try:
         return [
             Form(

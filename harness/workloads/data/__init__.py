@@ -1,1 +1,1 @@
-"""Data sets: real loaders that say what is missing, and real data every machine has."""
+"""Data sets: loaders of published files, and real data that every machine has."""

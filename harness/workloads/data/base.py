@@ -1,4 +1,4 @@
-"""What the harness asks of a data set: its shape, whether it is there, and its samples."""
+"""Interface of data sets: shape, presence of files, and samples."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ MOST_MADE = 10_000_000  # of samples that are computed before the first step
 
 
 class Samples(Protocol):
-    """One split of a data set; its batches are a function of the plan alone."""
+    """One split of a data set. Its batches depend only on the plan."""
 
     @property
     def in_order(self) -> bool:
@@ -33,16 +33,16 @@ class Samples(Protocol):
     def __len__(self) -> int: ...
 
     def stream(self, plan: Plan) -> Iterator[Batch]:
-        """One batch per entry of `plan`, in order; the plan may be endless."""
+        """Yield one batch per entry of `plan`, in order. The plan may be endless."""
         ...
 
 
 class DataSet(Protocol):
-    """Data set that a choice of `conf/dataset` makes.
+    """Data set, as made by a choice of `conf/dataset`.
 
-    It may also have `label_smoothing`, and a `judge` of what its metric is
-    (`harness.engine.training.task`); and `published`, how many samples for training its authors
-    tell, or None, by which a run of epochs is planned without its files.
+    It may also have `label_smoothing`, a `judge` of its metric (`harness.engine.training.task`),
+    and `published`, the number of training samples that its authors state, or None. With
+    `published` a run of epochs can be planned without the files.
     """
 
     @property
@@ -60,7 +60,10 @@ class DataSet(Protocol):
         ...
 
     def check(self) -> None:
-        """Quickly, before anything is built: raise FileNotFoundError if files are missing."""
+        """Raise FileNotFoundError if files are missing.
+
+        This must be quick, before anything is built.
+        """
         ...
 
     def train(self) -> Samples: ...
@@ -69,12 +72,12 @@ class DataSet(Protocol):
 
 
 def data_folder(folder: str | None) -> Path:
-    """`folder`, or if null $GRADNET_DATA, or if unset ~/data."""
+    """Return `folder`, or if null $GRADNET_DATA, or if unset ~/data."""
     return Path(folder or os.environ.get("GRADNET_DATA") or "~/data").expanduser()
 
 
 def not_found(name: str, folder: Path, problem: str, layout: str) -> FileNotFoundError:
-    """The one message for data that is not there."""
+    """Return the error for missing data files, in the one form that all data sets use."""
     return FileNotFoundError(
         f"{name} not found in {folder}: {problem}. Expected {layout}. Nothing is downloaded: put "
         "it there, set GRADNET_DATA or dataset.folder to its folder, or use scale=laptop"
@@ -82,5 +85,5 @@ def not_found(name: str, folder: Path, problem: str, layout: str) -> FileNotFoun
 
 
 def written(files: Iterable[Path]) -> tuple[int, ...]:
-    """When each of `files` was written last, in nanoseconds: what was read may be read again."""
+    """Return when each of `files` was last written, in nanoseconds, to detect changes."""
     return tuple(file.stat().st_mtime_ns for file in files)

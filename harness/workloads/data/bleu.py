@@ -1,4 +1,4 @@
-"""BLEU (Papineni et al., 2002) of what a model translates, by sacrebleu (Post, 2018).
+"""BLEU (Papineni et al., 2002) of a model's translations, by sacrebleu (Post, 2018).
 
 Its counts are sums over sentences, so workers add theirs.
 """
@@ -20,7 +20,7 @@ MORE = (
 
 @dataclass(frozen=True)
 class Bleu:
-    """Judges translations that a beam search finds by their BLEU score."""
+    """Judge of translations found by beam search, by their BLEU score."""
 
     pieces: Callable[[], Any]  # the model of sentencepiece
     tokenize: str = "13a"
@@ -28,7 +28,7 @@ class Bleu:
     size: int = 2 * ORDERS + 2
 
     def sums(self, model: Any, inputs: Tensor, labels: Tensor) -> Tensor:
-        """Matches and n-grams of every order, words of the translations and of the references."""
+        """Return matches and n-grams of every order, and words of translations and references."""
         from sacrebleu.metrics.bleu import BLEU
 
         assert isinstance(model, Translator)
@@ -43,7 +43,7 @@ class Bleu:
         return torch.tensor(counts, dtype=torch.float64)
 
     def quality(self, sums: Tensor) -> float:
-        """BLEU in [0, 100] from the sums of all sentences, smoothed as sacrebleu does."""
+        """Return BLEU in [0, 100] from the sums of all sentences, smoothed as sacrebleu does."""
         from sacrebleu.metrics.bleu import BLEU
 
         counts = [int(each) for each in sums.tolist()]

@@ -31,7 +31,7 @@ STATISTICS = {  # of each channel over the training images
 
 @dataclass(frozen=True)
 class Cifar:
-    """50,000 training and 10,000 test images, 3 x 32 x 32; `size` enlarges them."""
+    """50,000 training and 10,000 test images, 3 x 32 x 32. `size` enlarges them."""
 
     classes: int  # 10 | 100
     folder: str | None = None
@@ -62,7 +62,7 @@ class Cifar:
             raise not_found(self.name, folder, f"no {name}/{missing[0]}", layout)
 
     def check_content(self) -> None:
-        """ValueError unless every file is the published one."""
+        """Raise ValueError unless every file is the published one."""
         self.check()
         folder, (name, files) = data_folder(self.folder), FILES[self.classes]
         _check_sums(folder, self.classes, written(folder / name / file for file in files))
@@ -83,13 +83,13 @@ class Cifar:
 
 @cache
 def _check_sums(folder: Path, classes: int, at: tuple[int, ...]) -> None:
-    """Once for files that were written `at` these times."""
+    """Check the files' sums once for files that were written `at` these times."""
     for train in (True, False):
         _read(folder, classes, train)
 
 
 def _read(folder: Path, classes: int, train: bool) -> tuple[Tensor, Tensor]:
-    """Images uint8 [n, 3, 32, 32] and labels; the files' checksums are verified."""
+    """Return images uint8 [n, 3, 32, 32] and labels, after verifying the files' checksums."""
     from torchvision import datasets  # slow to import
 
     published = {10: datasets.CIFAR10, 100: datasets.CIFAR100}[classes]
@@ -121,7 +121,7 @@ def _prepare(
 
 
 def crop_and_flip(images: Tensor, source: torch.Generator) -> Tensor:
-    """Each of [n, c, h, w] moved by up to PADDING px both ways, then perhaps mirrored."""
+    """Shift each of [n, c, h, w] by up to PADDING px both ways, and mirror half of them."""
     count, _, height, width = images.shape
     down, right = torch.randint(2 * PADDING + 1, (2, count, 1), generator=source)
     flipped = torch.randint(2, (count, 1), generator=source).bool()

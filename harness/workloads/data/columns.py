@@ -1,10 +1,10 @@
-"""Clicks in the format of Criteo's Kaggle challenge: text read once, then a table of numbers.
+"""Clicks in the format of Criteo's Kaggle challenge: text that is parsed once into a table.
 
-A line is a label (0 or 1), 13 whole numbers and 26 categories of 8 hexadecimal digits, with tabs
-between; numbers and categories may be missing. Numbers become log(1 + max(x, 0)) and missing ones
-0, as in DLRM's dlrm_data_pytorch.py. The categories of a column are numbered from 1 as they first
-occur, as long as there are rows for them, and share rows by their value from then on; 0 is a
-missing one. So one pass suffices, and memory is bounded by the rows.
+A line has a label (0 or 1), 13 whole numbers and 26 categories of 8 hexadecimal digits, separated
+by tabs. Numbers and categories may be missing. Numbers become log(1 + max(x, 0)), and missing ones
+0, as in DLRM's dlrm_data_pytorch.py. A column's categories are numbered from 1 in order of
+appearance while rows are left. Later ones share rows by their value. 0 is a missing category. So
+one pass suffices, and the rows bound the memory.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ FORMAT = 1  # of a table on disk; to be raised when what is in it changes
 
 @dataclass(frozen=True)
 class ClickTable:
-    """`rows` [n, 40] int32 of label, counts and categories, read from disk where they are used."""
+    """`rows` [n, 40] int32 of label, counts and categories, read from disk on demand."""
 
     rows: np.ndarray
     in_order: ClassVar[bool] = False
@@ -41,7 +41,7 @@ class ClickTable:
         return len(self.rows)
 
     def stream(self, plan: Plan) -> Iterator[Batch]:
-        """Inputs [n, 39, 1] float32, in which categories are whole, and labels [n] int64."""
+        """Yield inputs [n, 39, 1] float32, with whole categories, and labels [n] int64."""
         for indices, _ in plan:
             found = torch.from_numpy(self.rows[indices.numpy()])
             inputs = found[:, 1:].float()
@@ -50,16 +50,16 @@ class ClickTable:
 
 
 def days(table: np.ndarray) -> tuple[ClickTable, ClickTable]:
-    """The first six days, and the last one."""
+    """Return the first six days, and the last one."""
     first = len(table) * (DAYS - 1) // DAYS
     return ClickTable(table[:first]), ClickTable(table[first:])
 
 
 def read(text: Path, cache: Path, rows: int) -> np.ndarray:
-    """The table of `text`, [n, 40], categories below `rows`; parsed unless `cache` has it.
+    """Return the table of `text`, [n, 40], with categories below `rows`, parsed or from `cache`.
 
-    A table there is of the very same file (by name, size and time of change). Whoever comes while
-    it is made waits for it. ValueError names file and line of what is not in the format.
+    A cached table must be of the very same file, by name, size and time of change. Other processes
+    wait while one parses. Raise ValueError with file and line of malformed text.
     """
     found = text.stat()
     of = f"{FORMAT} {text.resolve()} {found.st_size} {found.st_mtime_ns} {rows}"
@@ -72,7 +72,7 @@ def read(text: Path, cache: Path, rows: int) -> np.ndarray:
 
 
 def parse(text: Path, table: Path, rows: int) -> None:
-    """Write what `text` says to `table`, int32, line by line."""
+    """Parse `text` line by line and write `table`, int32."""
     numbering = Numbering(rows)
     with text.open("rb") as lines, table.open("wb") as out:
         block, number = array("i"), 0
@@ -90,7 +90,7 @@ def parse(text: Path, table: Path, rows: int) -> None:
 
 
 class Numbering:
-    """Rows of the categories of every column, in [0, rows): given as they come."""
+    """Assignment of rows in [0, rows) to each column's categories, in order of appearance."""
 
     def __init__(self, rows: int) -> None:
         if rows < 2:
@@ -117,7 +117,7 @@ class Numbering:
 
 
 def _numbers(line: bytes, numbering: Numbering) -> list[int]:
-    """Label, counts and rows of one line."""
+    """Return label, counts and rows of one line."""
     fields = line.rstrip(b"\r\n").split(b"\t")
     if len(fields) != COLUMNS:
         raise ValueError(
@@ -132,7 +132,7 @@ def _numbers(line: bytes, numbering: Numbering) -> list[int]:
 
 
 def _count(place: int, field: bytes) -> int:
-    """0 where it is missing: so is the log of 1 + 0."""
+    """Parse a count. A missing one is 0, and so is the log of 1 + 0."""
     if not field:
         return 0
     if not field.removeprefix(b"-").isdigit() or abs(int(field)) > LARGEST:

@@ -1,4 +1,4 @@
-"""Criteo's display advertising challenge (Kaggle, 2014): seven days of clicks, from train.txt."""
+"""Criteo's display advertising challenge (Kaggle, 2014): seven days of clicks in train.txt."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ LAYOUT = "criteo/train.txt, as in the challenge's dac.tar.gz (its test.txt has n
 
 @dataclass(frozen=True)
 class Criteo:
-    """45,840,617 lines in the order of time: six days for training, the last one for testing.
+    """45,840,617 lines in order of time: six days for training, the last one for testing.
 
     They are parsed once, which takes minutes, into 160 bytes each in `cache`.
     """

@@ -1,9 +1,9 @@
-"""Characters of many type faces, for faces never seen: 32 x 32 grey images of matplotlib's fonts.
+"""Characters of unseen type faces: 32 x 32 grey images of matplotlib's fonts.
 
-Letters, digits and signs that all faces have and that look different in each of them, without those
-that Unicode composes of others. An image is a character of a face, mapped affinely, blurred, and
-noisy, all by integers or by Pillow from a seeded generator: the same bytes for the same fields,
-fonts and Pillow. Made once and kept.
+The characters are letters, digits and signs that all faces have and that look different in each.
+Composed characters of Unicode are left out. An image is a character of a face after an affine map,
+blur and noise. Integer arithmetic and Pillow draw it from a seeded generator: equal fields, fonts
+and Pillow give equal bytes. The images are made once and kept.
 """
 
 import hashlib
@@ -51,9 +51,9 @@ HELD_OUT = ("DejaVuSans-BoldOblique", "DejaVuSansMono", "DejaVuSerif-Italic", "S
 
 @dataclass(frozen=True)
 class Glyphs:
-    """`length` training images of some faces and `test_length` of others, classes in equal shares.
+    """`length` training images of some faces and `test_length` of others, with balanced classes.
 
-    `more_fonts` are files whose faces are trained on too, and then decide the characters too.
+    `more_fonts` are files of more faces to train on, which then also restrict the characters.
     """
 
     name: str = "glyphs"
@@ -113,7 +113,7 @@ class Glyphs:
         return self.trained_faces() + self.tested_faces()
 
     def _splits(self) -> tuple[InMemory, InMemory]:
-        """Both from the kept file, which is made where there is none, or no whole one."""
+        """Return both splits from the kept file, which is made if it is missing or damaged."""
         self.check()
         path = cache_folder(self.cache) / f"glyphs-{self._key()}.npz"
         with alone(path):
@@ -128,7 +128,7 @@ class Glyphs:
         return self._samples(found["train"]), self._samples(found["test"])
 
     def _key(self) -> str:
-        """Name of what is made: of the fields, the constants, the fonts' bytes, and what draws."""
+        """Return the kept file's name: a hash of fields, constants, fonts and drawing code."""
         from PIL import __version__, features
 
         told = [f"{f.name}={getattr(self, f.name)}" for f in fields(self) if f.name != "cache"]
@@ -139,7 +139,10 @@ class Glyphs:
         return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
     def _made(self) -> dict[str, np.ndarray]:
-        """Images of both splits, uint8 [n, SIDE, SIDE]; number i is of class i % classes."""
+        """Return the images of both splits, uint8 [n, SIDE, SIDE].
+
+        Image i is of class i % classes.
+        """
         drawings = drawn(self._fonts(), self.classes)
         first = len(self.trained_faces())
         return {
@@ -168,7 +171,7 @@ def _prepared(images: Tensor, source: torch.Generator) -> Tensor:
 
 
 def _font(face: str) -> Path:
-    """File of a face that matplotlib ships; which is not imported for it."""
+    """Return the file of a face that matplotlib ships, without importing matplotlib."""
     found = find_spec("matplotlib")
     if found is None or found.origin is None:
         raise FileNotFoundError("glyphs: matplotlib, whose fonts it draws, is not installed")
@@ -176,7 +179,7 @@ def _font(face: str) -> Path:
 
 
 def characters(fonts: Sequence[Path]) -> list[str]:
-    """Characters that all `fonts` have, by code point, without those composed of others."""
+    """Return the characters that all `fonts` have, by code point, without composed ones."""
     from fontTools.ttLib import TTFont
 
     shared = set.intersection(*(set(TTFont(font, lazy=True).getBestCmap()) for font in fonts))
@@ -188,9 +191,10 @@ def characters(fonts: Sequence[Path]) -> list[str]:
 
 
 def drawn(fonts: Sequence[Path], classes: int) -> np.ndarray:
-    """Drawings of `classes` characters by every font, uint8 [fonts, classes, DRAWN, DRAWN].
+    """Draw `classes` characters in every font: uint8 [fonts, classes, DRAWN, DRAWN].
 
-    A character that some face draws as one before it, as A in Greek, or not at all, is left out.
+    A character is left out if some face does not draw it, or draws it like an earlier one, such as
+    A in Greek.
     """
     seen: list[set[bytes]] = [{bytes(DRAWN * DRAWN)} for _ in fonts]
     kept: list[list[np.ndarray]] = []
@@ -212,7 +216,7 @@ def drawn(fonts: Sequence[Path], classes: int) -> np.ndarray:
 
 
 def _pen(font: Path) -> Callable[[str], np.ndarray]:
-    """Function from a character to its drawing, uint8 [DRAWN, DRAWN], white on black."""
+    """Return a function that draws a character in white on black, uint8 [DRAWN, DRAWN]."""
     from PIL import Image, ImageDraw, ImageFont
 
     face = ImageFont.truetype(font, FONT_PX, layout_engine=ImageFont.Layout.BASIC)
@@ -226,7 +230,7 @@ def _pen(font: Path) -> Callable[[str], np.ndarray]:
 
 
 def _mapped(image: "Image.Image", uniform: Sequence[float]) -> "Image.Image":
-    """A Pillow image by a random affine map about its centre, blurred, and halved.
+    """Return a Pillow image after a random affine map about its centre, blurred, and halved.
 
     `uniform` are seven numbers in [0, 1).
     """
@@ -243,7 +247,7 @@ def _mapped(image: "Image.Image", uniform: Sequence[float]) -> "Image.Image":
 
 
 def _noisy(images: np.ndarray, noise: float, source: np.random.Generator) -> np.ndarray:
-    """`images` and noise of about a normal distribution, cut to [0, 255]; of integers alone."""
+    """Add nearly normal noise to `images`, clipped to [0, 255], in integer arithmetic."""
     scale = round(noise * 255 / (SUMMED * (256**2 - 1) / 12) ** 0.5 * 65536)
     found = np.empty_like(images)
     for part in _parts(len(images)):
@@ -254,12 +258,12 @@ def _noisy(images: np.ndarray, noise: float, source: np.random.Generator) -> np.
 
 
 def _parts(length: int, most: int = 1024) -> Iterator[slice]:
-    """Slices of at most `most`, so that noise is never of everything at once."""
+    """Yield slices of at most `most`, so that noise is never made for all images at once."""
     return (slice(first, min(first + most, length)) for first in range(0, length, most))
 
 
 def _read(path: Path) -> dict[str, np.ndarray] | None:
-    """Read what is kept, by its checksums; None where it is missing or damaged."""
+    """Return the kept images if their checksums match, or None."""
     try:
         with np.load(path) as stored:
             return {name: stored[name] for name in ("train", "test")}

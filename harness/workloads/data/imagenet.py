@@ -1,6 +1,6 @@
-"""ImageNet (Russakovsky et al., 2015) or any image folders: in imagenet/{train,val}/<class>/.
+"""ImageNet (Russakovsky et al., 2015) or any image folders: imagenet/{train,val}/<class>/.
 
-The transforms of the torchvision training reference at 224 px.
+The transforms are those of the torchvision training reference at 224 px.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ LAYOUT = "imagenet/train/<class>/*.JPEG and imagenet/val/<class>/*.JPEG"
 
 @dataclass(frozen=True)
 class ImageNet:
-    """Image folders read by `workers` processes at each rank."""
+    """Image folders, read by `workers` processes at each rank."""
 
     name: str = "imagenet"
     folder: str | None = None

@@ -1,4 +1,4 @@
-"""What is made once and kept for other runs: made by one process, seen by the others when whole."""
+"""Files that one process makes and keeps for later runs. Others see them only when complete."""
 
 import fcntl
 import os
@@ -16,7 +16,7 @@ def cache_folder(folder: str | None) -> Path:
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """One process at a time may look whether `path` is there, and make it."""
+    """Lock under which one process builds the file `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # which ends with the process that has it
@@ -25,7 +25,7 @@ def alone(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name to write under, which becomes `path` when all has gone well."""
+    """Yield a temporary name, which replaces `path` if no error occurs."""
     temporary = path.with_suffix(f".{os.getpid()}")
     try:
         yield temporary

@@ -1,4 +1,4 @@
-"""Who trains on what: deterministic batches of one rank, and its share of a test set."""
+"""Deterministic batches of one rank, and its share of a test set."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,14 +22,13 @@ def _require_rank(rank: int, size: int) -> None:
 
 @dataclass(frozen=True)
 class Batches:
-    """Endless batches of `rank` among `size`, a function of `seed` alone; from step `first` on.
+    """Endless batches of `rank` among `size`, determined by `seed`, from step `first` on.
 
-    Every epoch is shuffled anew and cut into global batches, of which each rank takes its part; so
-    the same global batch trains at any number of workers. What is left over is dropped.
+    Every epoch is shuffled and cut into global batches, of which each rank takes its part. So any
+    number of workers trains on the same global batch. The remainder is dropped.
 
     A text, whose samples are in order, is cut into as many equal streams as a global batch has
-    rows; every row of a worker's batches reads one of them from its begin to its end, epoch after
-    epoch.
+    rows. Every row of a worker's batches reads one stream from begin to end, epoch after epoch.
     """
 
     samples: Samples
@@ -64,7 +63,7 @@ class Batches:
                 yield parts[step], (CHANGE, self.seed, epoch, step, self.rank)
 
     def _parts(self, epoch: int) -> Tensor:
-        """Samples of each of this rank's batches, [steps, batch_size]."""
+        """Return the samples of each of this rank's batches, [steps, batch_size]."""
         steps, batch_size = self.steps_per_epoch, self.batch_size
         used = steps * self.size * batch_size
         if self.samples.in_order:
@@ -76,10 +75,10 @@ class Batches:
 
 @dataclass(frozen=True)
 class shard:  # noqa: N801  reads as the verb it is
-    """Batches of `rank`'s share of `samples`, again at each iteration, each sample at one rank.
+    """Batches of `rank`'s share of `samples`, repeated at each iteration. Ranks share no sample.
 
-    A share of a text is one piece, cut into streams; the last one is the shortest, so later batches
-    may lack rows at their end.
+    A share of a text is one piece, cut into streams. The last stream is the shortest, so later
+    batches may lack rows at their end.
     """
 
     samples: Samples
@@ -99,6 +98,6 @@ class shard:  # noqa: N801  reads as the verb it is
 
 
 def _streams(samples: Tensor) -> list[Tensor]:
-    """Batches whose rows each read one of TEST_ROWS pieces of `samples`, in order."""
+    """Yield batches whose rows each read one of TEST_ROWS pieces of `samples`, in order."""
     steps = -(-len(samples) // TEST_ROWS)
     return [samples[step::steps] for step in range(steps)]

@@ -1,4 +1,4 @@
-"""A data set of one's own or of a library: a map-style torch data set of images and classes."""
+"""A user's or library's data set: a map-style torch data set of images and classes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,10 +16,10 @@ CPU = torch.device("cpu")  # samples are there, also while a model is built with
 
 @dataclass(frozen=True)
 class OwnData:
-    """Two splits of whatever `make`, a dotted path, returns: for `train` and for `test`.
+    """Training and test split returned by `make`, a dotted path.
 
-    Both get `arguments` as well. A sample is a float32 tensor, of one shape for all, and the number
-    of its class. `workers` processes load samples ahead.
+    Both calls also get `arguments`. A sample is a float32 tensor, of one shape for all, and the
+    number of its class. `workers` processes load samples ahead.
     """
 
     make: str
@@ -45,7 +45,7 @@ class OwnData:
         return tuple(image.shape)
 
     def check(self) -> None:
-        """ValueError unless a sample is what it has to be; whatever making a split raises."""
+        """Raise ValueError unless a sample has the required form, or what making a split raises."""
         for arguments in (self.train_arguments, self.test_arguments):
             split = self._split(arguments)
             if not len(split):
@@ -74,6 +74,6 @@ class OwnData:
 
 
 def _told(sample: Any) -> str:
-    """Types of what a sample has."""
+    """Describe the types in a sample."""
     parts = sample if isinstance(sample, (tuple, list)) else [sample]
     return ", ".join(type(each).__name__ for each in parts)

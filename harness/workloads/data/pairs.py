@@ -1,7 +1,7 @@
-"""Pairs of sentences from two files, train.tsv and test.tsv: a line has both, with a tab between.
+"""Pairs of sentences from train.tsv and test.tsv: two sentences a line, with a tab between.
 
-Words are pieces that a model of sentencepiece (Kudo and Richardson, 2018) makes, byte-pair encoding
-(Sennrich et al., 2016) of both languages together, trained on the training part alone.
+Words are pieces of a sentencepiece model (Kudo and Richardson, 2018): byte-pair encoding (Sennrich
+et al., 2016) of both languages together, trained on the training part alone.
 """
 
 import hashlib
@@ -29,8 +29,8 @@ Sentences = tuple[str, str]
 class Pairs:
     """Sentence pairs from `name`/ in the data folder, or from the message catalogues shipped.
 
-    A training pair of which a sentence has more than `words` pieces is left out; those for testing
-    are all there, as long as they are.
+    A training pair with a sentence of more than `words` pieces is left out. All test pairs are
+    kept.
     """
 
     name: str
@@ -88,14 +88,14 @@ class Pairs:
         return Numbered(fitting)
 
     def test(self) -> "Numbered":
-        """Short sentences first: those of a batch are as long as its longest, padding included."""
+        """Return the test split, short sentences first, since a batch is as long as its longest."""
         pieces, pairs = self.pieces(), read(self._place / "test.tsv")
         numbers = [(pieces.encode(one), pieces.encode(other)) for one, other in pairs]
         return Numbered(sorted(numbers, key=lambda pair: max(map(len, pair))))
 
     @property
     def judge(self) -> Any:
-        """The BLEU scorer that `harness.engine.training.task` rates translations with."""
+        """Return the BLEU scorer for `harness.engine.training.task`."""
         from harness.workloads.data.bleu import Bleu
 
         return Bleu(self.pieces, self.tokenize, self.beam)
@@ -105,7 +105,7 @@ class Pairs:
         return PACKAGED if self.packaged else data_folder(self.folder) / self.name
 
     def pieces(self) -> Any:
-        """The sentencepiece model; trained where the cache has none of this very text."""
+        """Return the sentencepiece model, trained unless the cache has one of this very text."""
         import sentencepiece
 
         text = self._place / "train.tsv"
@@ -122,7 +122,7 @@ class Pairs:
 
 
 def read(path: Path) -> Iterator[Sentences]:
-    """The pairs of a file; ValueError names the line that is none."""
+    """Return the pairs of a file. Raise ValueError with the first malformed line."""
     for number, raw in enumerate(path.read_bytes().splitlines(), start=1):
         where = f"{path}:{number}"
         try:
@@ -138,10 +138,9 @@ def read(path: Path) -> Iterator[Sentences]:
 
 
 def _trained(sentences: list[str], vocabulary: int, text: Path) -> bytes:
-    """Train a sentencepiece BPE model; deterministic: one thread, every sentence, no sampling.
+    """Train a sentencepiece BPE model, deterministically: one thread, all sentences, no sampling.
 
-    Any text can be said in its pieces and comes out as it went in: characters that it does not have
-    are 256 bytes, which are among them.
+    Any text can be encoded and decoded without loss. Unknown characters become 256 byte pieces.
     """
     import sentencepiece
 
@@ -161,8 +160,8 @@ def _trained(sentences: list[str], vocabulary: int, text: Path) -> bytes:
 class Numbered:
     """One split: pairs of sentences as numbers of pieces.
 
-    A batch is as long as its longest sentence: inputs [n, 2, words], the first sentence with its
-    END and the second from BEGIN on; labels [n, words] are the second with its END.
+    A batch is as long as its longest sentence. Inputs are [n, 2, words]: the first sentence with
+    its END, and the second from BEGIN on. Labels [n, words] are the second with its END.
     """
 
     in_order = False

@@ -1,8 +1,8 @@
 """The Penn Treebank text of Mikolov et al. (2010): ptb.train.txt and ptb.test.txt.
 
-A line is a sentence of words with spaces around them, in a vocabulary of 10,000: rarer words are
-<unk> already, numbers are N; the end of a line is one more word, <eos>. The validation text stays
-unread: what is published is test perplexity.
+A line is a sentence of words separated by spaces, in a vocabulary of 10,000. Rarer words are
+already <unk> and numbers N. The end of a line is one more word, <eos>. The validation text is not
+used, since published figures are test perplexities.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ class PTB:
 
     @property
     def published(self) -> int:
-        """Windows: of every word but the last the next one is foretold."""
+        """Number of windows: each word but the last has a successor to predict."""
         return (929_589 - 1) // self.window
 
     @property
@@ -54,7 +54,7 @@ class PTB:
                 raise not_found(self.name, data_folder(self.folder), f"no ptb/{file}", LAYOUT)
 
     def check_content(self) -> None:
-        """ValueError, which names file and line, unless both texts are of the vocabulary."""
+        """Raise ValueError with file and line unless both texts stay within the vocabulary."""
         self.check()
         _check_texts(self, written(map(self._path, FILES)))
 
@@ -76,7 +76,7 @@ class PTB:
         return Windows(torch.tensor(found), self.window)
 
     def _numbers(self) -> dict[str, int]:
-        """Every word of the training text, in the order in which they first occur."""
+        """Number the words of the training text in order of appearance."""
         path, numbers = self._path(FILES[0]), dict[str, int]()
         for where, line in lines(path):
             for word in line:
@@ -99,13 +99,16 @@ class PTB:
 
 @cache
 def _check_texts(data: PTB, at: tuple[int, ...]) -> None:
-    """Once for texts that were written `at` these times."""
+    """Check the content once for texts that were written `at` these times."""
     data.train()
     data.test()
 
 
 def lines(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Each line's place, `file:line`, and its words with <eos>; ValueError names the place."""
+    """Yield each line's place, `file:line`, and its words with <eos>.
+
+    ValueError names the place.
+    """
     for number, raw in enumerate(path.read_bytes().splitlines(), start=1):
         where = f"{path}:{number}"
         try:

@@ -1,7 +1,7 @@
-"""Python's own language reference, which CPython ships for help() in pydoc_data.topics.
+"""Python's language reference, which CPython ships for help() in pydoc_data.topics.
 
-Real text that every machine has, in the manner of the Penn Treebank: lower case, numbers are N,
-rare words <unk>, the end of a paragraph <eos>. How much there is depends on Python's version.
+Real text that every machine has, prepared like the Penn Treebank: lower case, numbers as N, rare
+words as <unk>, paragraph ends as <eos>. Its length depends on Python's version.
 """
 
 import re
@@ -43,7 +43,7 @@ class PydocText:
         return self.vocabulary
 
     def check(self) -> None:
-        """Nothing to check: the text comes with Python."""
+        """Accept always: the text comes with Python."""
 
     def train(self) -> Windows:
         return self._splits()[0]
@@ -66,7 +66,7 @@ class PydocText:
 
 
 def split(topics: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Words of the training and of the test topics; a paragraph counts where it comes first."""
+    """Return words of training and test topics. A repeated paragraph counts at its first place."""
     names = sorted(topics)
     tested = names[TEST_EVERY - 1 :: TEST_EVERY]
     seen: set[str] = set()
@@ -75,7 +75,7 @@ def split(topics: Mapping[str, str]) -> tuple[list[str], list[str]]:
 
 
 def _words(text: str, seen: set[str]) -> Iterator[str]:
-    """Words of the paragraphs of `text` that were not `seen`, which has them from then on."""
+    """Return the words of paragraphs of `text` that are not in `seen`, and add these to it."""
     for paragraph in text.lower().split("\n\n"):
         words = ["N" if word[0].isdigit() else word for word in _found(paragraph)]
         if words and (key := " ".join(words)) not in seen:

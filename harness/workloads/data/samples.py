@@ -1,4 +1,4 @@
-"""Samples in memory, and any map-style torch data set through worker processes."""
+"""Samples in memory, and map-style torch data sets loaded by worker processes."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,12 +14,12 @@ Prepare = Callable[[Tensor, torch.Generator], Tensor]  # stored images [n, ...] 
 
 
 def as_they_are(images: Tensor, source: torch.Generator) -> Tensor:
-    """No augmentation."""
+    """Return images unchanged: no augmentation."""
     return images
 
 
 class InMemory:
-    """Images and labels as tensors; `prepare` augments a whole batch at once."""
+    """Images and labels as tensors. `prepare` augments a whole batch at once."""
 
     in_order = False
 
@@ -35,9 +35,9 @@ class InMemory:
 
 
 class Loaded:
-    """A torch data set whose transforms draw from torch's CPU generator, seeded for every sample.
+    """A torch data set whose transforms use torch's CPU generator, which is seeded per sample.
 
-    `workers` processes load ahead; the batches do not depend on how many there are.
+    `workers` processes load ahead. Batches do not depend on their number.
     """
 
     in_order = False
@@ -59,7 +59,7 @@ class Loaded:
 
 
 class _Sampler:
-    """A plan as DataLoader wants it: lists of what to index the data set with."""
+    """A plan in the form that DataLoader wants: lists of indices."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

@@ -1,4 +1,4 @@
-"""Digits that take longer to learn: every image is shifted at random and noisy, tests too."""
+"""Digits that take longer to learn: every image is shifted at random and noisy, also in tests."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -52,7 +52,7 @@ class ShiftedDigits:
 
 
 def _shifted(images: Tensor, source: torch.Generator, shift: int, noise: float) -> Tensor:
-    """`images`, [n, 1, height, width], moved by up to `shift` px; what moves in is background."""
+    """Shift `images`, [n, 1, height, width], by up to `shift` px, and fill with background."""
     n, _, height, width = images.shape
     background = float(images.min())
     padded = functional.pad(images[:, 0], (shift,) * 4, value=background)

@@ -1,7 +1,8 @@
 """The source text of Python's standard library as bytes: megabytes that every machine has.
 
-Of the modules that are one file, in order of their names, one in eight is for testing. Bytes from
-127 on are one. How much there is depends on Python's version; a small model never learns all of it.
+Modules of one file are used in order of their names, and one in eight is for testing. Bytes from
+127 on share one number. The length depends on Python's version. A small model never learns all of
+it.
 """
 
 import sysconfig
@@ -55,17 +56,17 @@ class StdlibText:
 
 
 def library() -> Path:
-    """Folder of the interpreter's standard library."""
+    """Return the folder of the interpreter's standard library."""
     return Path(sysconfig.get_path("stdlib"))
 
 
 def modules() -> list[Path]:
-    """Its modules of one file, by name, but for those that tell of the machine it was built on."""
+    """Return its modules of one file by name, without those that describe the build machine."""
     return [path for path in sorted(library().glob("*.py")) if not path.stem.startswith("_sys")]
 
 
 def split(files: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """Files for training, and for testing."""
+    """Return files for training, and for testing."""
     tested = list(files[TEST_EVERY - 1 :: TEST_EVERY])
     return [path for path in files if path not in tested], tested
 

@@ -19,10 +19,10 @@ TRAIN, TEST = 0, 1
 
 @dataclass(frozen=True)
 class Synthetic:
-    """Data set whose sample i is a function of `seed`, its split and i, made on demand.
+    """Data set whose sample i depends only on `seed`, its split and i, made on demand.
 
-    The label is i % classes, the image the pattern of its class, of deviation 1, under the noise:
-    easy to learn. Without patterns there is nothing to learn.
+    The label is i % classes. The image is the pattern of its class, of deviation 1, plus noise,
+    which is easy to learn. Without patterns there is nothing to learn.
     """
 
     name: str = "synthetic"
@@ -52,7 +52,7 @@ class Synthetic:
         return self.channels, self.size, self.size
 
     def check(self) -> None:
-        """Nothing to check: the data is generated here."""
+        """Accept always: the data is generated here."""
 
     def train(self) -> "Generated":
         return Generated(self, TRAIN, self.length)

@@ -1,4 +1,4 @@
-"""Text for language models: numbered words, read in windows, each row of a batch going on."""
+"""Text for language models: numbered words, read in windows that continue along batch rows."""
 
 from collections.abc import Iterator
 
@@ -11,9 +11,9 @@ UNKNOWN = "<unk>"
 
 
 class Windows:
-    """One split: window i is words i L to (i + 1) L, labelled with the words one further on.
+    """One split: window i has words i L to (i + 1) L, labelled with the words one further on.
 
-    `words` [n] are numbers, L is `length`; what is left over is dropped.
+    `words` [n] are numbers, and L is `length`. The remainder is dropped.
     """
 
     in_order = True

@@ -1,4 +1,4 @@
-"""What the harness asks of a model: a network for the data's shape, and its published times."""
+"""Interface of models: a network for the data's shape, and its published times."""
 
 import copy
 from collections import defaultdict
@@ -20,7 +20,7 @@ MOST_LAYERS = 1202  # of the deepest network of He et al. (2016)
 
 @dataclass(frozen=True)
 class Times:
-    """Emulated seconds of one step at `batch_size` samples on `device`, for one input shape."""
+    """Emulated seconds of one step with `batch_size` samples on `device`, for one input shape."""
 
     forward_s: float
     backward_s: float
@@ -35,7 +35,7 @@ class Times:
                 raise ValueError(f"times.{name} must be a finite number > 0, got {value}")
 
     def at(self, batch_size: int) -> "Times":
-        """Times of a step with `batch_size` samples, in proportion to the batch."""
+        """Return the times of a step with `batch_size` samples, in proportion to the batch."""
         ratio = batch_size / self.batch_size
         return Times(
             self.forward_s * ratio, self.backward_s * ratio, batch_size, self.device, self.source
@@ -43,22 +43,22 @@ class Times:
 
 
 class Architecture(Protocol):
-    """Model that a choice of the group `model` makes."""
+    """Model, as made by a choice of the group `model`."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def times(self) -> Times | None:
-        """Published step times; None: the run has to measure its compute."""
+        """Published step times, or None if the run has to measure its computation."""
         ...
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
-        """A network from [n, *shape] to scores [n, classes], initialised by the global generator.
+        """Return a network from [n, *shape] to scores [n, classes], with global random numbers.
 
-        One of texts goes from numbers of words, [n, words], and its state if it has one, to scores
-        [n, words, classes] and its state (`harness.engine.training.task`). Of two classes it may
-        have one score, [n, 1], a logit. Raises ValueError for a shape it cannot take.
+        A text model maps words [n, words], and a state if it has one, to scores [n, words, classes]
+        and a state (`harness.engine.training.task`). For two classes it may have one score, [n, 1],
+        a logit. Raises ValueError for a shape it cannot take.
         """
         ...
 
@@ -81,10 +81,10 @@ def require_images(name: str, shape: Shape) -> None:
 
 
 def backward_shares(model: nn.Module, shape: Shape) -> dict[str, float]:
-    """Share of backward's time that each parameter's layer takes; sums to 1.
+    """Return the share of backward's time of each parameter's layer. The sum is 1.
 
-    Backward costs a layer about twice its forward, so the shares are those of `multiply_adds`; a
-    stand-in tells its original's, in `shares`.
+    Backward costs a layer about twice its forward, so shares are those of `multiply_adds`. A
+    stand-in gives its original's in `shares`.
     """
     if (told := getattr(model, "shares", None)) is not None:
         return dict(told)
@@ -94,11 +94,11 @@ def backward_shares(model: nn.Module, shape: Shape) -> dict[str, float]:
 
 
 def multiply_adds(model: nn.Module, shape: Shape) -> dict[str, int]:
-    """Multiply-adds of one sample's forward pass, by parameter name.
+    """Return the multiply-adds of one sample's forward pass, by parameter name.
 
-    The weights of a convolution, linear, LSTM or attention layer have the layer's, but for products
-    of queries, keys and values; any other parameter counts one per element of its layer's output.
-    Found by running a copy on the meta device: no data is touched.
+    Weights of convolution, linear, LSTM and attention layers have their layer's count, without
+    products of queries, keys and values. Any other parameter counts one per element of its layer's
+    output. A copy runs on the meta device, so no data is touched.
     """
     shadow = copy.deepcopy(model).to("meta").eval()
     counts: dict[str, int] = defaultdict(int)

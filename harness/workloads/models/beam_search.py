@@ -1,9 +1,9 @@
-"""Beam search: sentences grow word by word, and the best so far go on (as in fairseq).
+"""Beam search: extend sentences word by word, and keep the best so far (as in fairseq).
 
-Of every sentence `beam` beginnings are followed. Each is extended by every word; those of the best
-`beam` that end are done, and the best `beam` of the others go on. When as many are done, or at the
-longest allowed, the one with the highest mean log-probability of its words is taken, the end among
-them. A beam of 1 takes the likeliest word again and again.
+`beam` prefixes of every sentence are followed and extended by every word. Among the best `beam`,
+ended sentences are done, and the best `beam` unfinished ones continue. When as many are done, or at
+the longest length, the sentence with the highest mean log-probability wins, its end included. A
+beam of 1 takes the likeliest word each time.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Following = Callable[[Tensor, Tensor], Tensor]
 def search(
     following: Following, sentences: int, longest: int, beam: int, begin: int, end: int
 ) -> Tensor:
-    """Words of the best found, [sentences, at most longest], on the CPU; `end` behind the last."""
+    """Return the best words, [sentences, at most longest], on the CPU, padded with `end`."""
     begun = torch.full((sentences, beam, 1), begin)
     sums = torch.full((sentences, beam), -inf)  # of log-probabilities
     sums[:, 0] = 0  # all begin alike: only one of them counts

@@ -1,8 +1,8 @@
-"""Encoders that say what a short text is about (BERT: Devlin et al., 2019), for two cores.
+"""Text classifiers with an encoder (BERT: Devlin et al., 2019), sized for two cores.
 
-A class token goes before the words, every word is seen by every other, and the first place's answer
-is pooled and scored. Unlike BERT's, sublayers are normalised before, as in GPT-2: many narrow ones
-then learn from the first step, without warm-up. Nothing is pre-trained, so segments have no types.
+A class token precedes the words, every word sees every other, and the first place's output is
+pooled and scored. Unlike BERT's, sublayers are normalised before, as in GPT-2, so that many narrow
+ones learn from the first step without warm-up. There is no pre-training, so no segment types.
 """
 
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ from harness.workloads.models.gpt import SPREAD, TransformerBlock, begin_, requi
 class BERT:
     """`layers` blocks, each `width` wide and four times that in its perceptron.
 
-    Parameters: about 12 w^2 a block of width w, (V + 1) w + (L + 1) w of V words in texts of L, and
-    w^2 + w and w + 1 a class.
+    Parameters: about 12 w^2 a block of width w, (V + 1) w + (L + 1) w for V words in texts of L,
+    and w^2 + w and w + 1 a class.
     """
 
     name: str = "bert"
@@ -45,7 +45,7 @@ class BERT:
 
 
 class Classifier(nn.Module):
-    """Scores [n, classes] of words [n, 1, words], whose numbers are of any type."""
+    """Network from words [n, 1, words], of any number type, to scores [n, classes]."""
 
     def __init__(self, of: BERT, words: int, classes: int) -> None:
         super().__init__()

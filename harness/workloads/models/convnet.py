@@ -11,10 +11,10 @@ GROUPS = 8  # of channels normalised together
 
 @dataclass(frozen=True)
 class ConvNet:
-    """Convolutions of `width`, 2 and 4 `width` channels, one hidden layer of 4 `width`.
+    """Convolutions of `width`, 2 and 4 `width` channels, and one hidden layer of 4 `width`.
 
-    Group norm (Wu and He, 2018) lets it learn at rates from 0.02 to 0.1; unlike batch norm it keeps
-    nothing beside the parameters, so the workers' models stay equal in all they hold.
+    With group norm (Wu and He, 2018) it learns at rates from 0.02 to 0.1. Unlike batch norm it has
+    no state beside the parameters, so the workers' models stay equal in all they hold.
     """
 
     name: str = "convnet"

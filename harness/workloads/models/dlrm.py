@@ -1,7 +1,7 @@
-"""DLRM, the recommendation model of Naumov et al. (2019), as Gupta et al. (2021) have it.
+"""DLRM, the recommendation model of Naumov et al. (2019), as used by Gupta et al. (2021).
 
-Weights begin as in its authors' dlrm_s_pytorch.py: of a layer from n to m units N(0, 2 / (m + n)),
-its biases N(0, 1 / m), and embeddings of r rows uniform in +- 1 / sqrt(r).
+Initial weights are as in its authors' dlrm_s_pytorch.py: N(0, 2 / (m + n)) for a layer from n to m
+units, N(0, 1 / m) for its biases, and uniform in +- 1 / sqrt(r) for embeddings of r rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,10 +25,10 @@ BOTTOM, TOP = (512, 256, 64), (512, 256, 128)
 
 @dataclass(frozen=True)
 class DLRM:
-    """A perceptron of the counts, one embedding for each category, their products, and another.
+    """A perceptron of the counts, an embedding per category, their products, and a perceptron.
 
-    Eight fully-connected layers of 508,753 parameters, 26 x 16 x `rows` in the embeddings. Of two
-    classes there is one score, the logit of the second.
+    Eight fully-connected layers have 508,753 parameters, and the embeddings 26 x 16 x `rows`. For
+    two classes there is one score, the logit of the second.
     """
 
     name: str = "dlrm"
@@ -58,16 +58,16 @@ class DLRM:
 
 
 class Counts(nn.Module):
-    """The columns that are numbers, [n, 13], of clicks [n, 39, 1]."""
+    """The columns of clicks [n, 39, 1] that are numbers, as [n, 13]."""
 
     def forward(self, clicks: Tensor) -> Tensor:
         return clicks[:, :COUNTS, 0]
 
 
 class Interaction(SkipLayer):
-    """Every product of two different vectors among the embeddings and what is beside them.
+    """Products of all pairs of vectors among the embeddings and the perceptron's output.
 
-    Category c of column j is row j r + c of one table, as fast as 26 of them are not.
+    Category c of column j is row j r + c of a single table, which is faster than 26 tables.
     """
 
     def __init__(self, rows: int, width: int) -> None:
@@ -78,7 +78,7 @@ class Interaction(SkipLayer):
         self.rows, self.units = rows, width + vectors * (vectors - 1) // 2
 
     def forward(self, x: Tensor, clicks: Tensor) -> Tensor:
-        """[n, width + 351] of `x` [n, width] and `clicks` [n, 39, 1]."""
+        """Return [n, width + 351] for `x` [n, width] and `clicks` [n, 39, 1]."""
         first = self.rows * torch.arange(CATEGORIES, device=clicks.device)
         vectors = self.embedding(clicks[:, COUNTS:, 0].long() + first)
         vectors = torch.cat([x[:, None], vectors], dim=1)  # [n, 27, width]
@@ -88,7 +88,7 @@ class Interaction(SkipLayer):
 
 
 def _perceptron(units: Sequence[int]) -> Iterator[nn.Module]:
-    """Layers of these units with a rectifier between any two."""
+    """Return layers of these units with rectifiers between them."""
     for number, (before, after) in enumerate(pairwise(units)):
         if number:
             yield nn.ReLU()

@@ -1,9 +1,9 @@
-"""Decoders that foretell text (GPT-2: Radford et al., 2019), of sizes for two cores.
+"""Text decoders (GPT-2: Radford et al., 2019), sized for two cores.
 
-Normalised before every sublayer, learnt positions, attention to what came before alone. Weights
-begin N(0, 0.02), or as they are told, and those that end a sublayer divided by the root of how many
-there are, as GPT-2's. Embedding and scores have a matrix each, as the harness's recurrent models
-have, or one, as GPT-2.
+Sublayers are normalised before, positions are learnt, and attention is causal. Initial weights are
+N(0, 0.02) or a given spread, and those that end a sublayer are divided by the root of the number of
+sublayers, as in GPT-2. Embedding and scores have separate matrices, as in the harness's recurrent
+models, or share one, as in GPT-2.
 """
 
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ SPREAD = 0.02  # of GPT-2's weights at first, of width 768
 class GPT:
     """`layers` blocks, each `width` wide and four times that in its perceptron.
 
-    Parameters: about 12 w^2 a block of width w, and 2 V w + L w of V words in windows of L; V w
-    less where embedding and scores are tied.
+    Parameters: about 12 w^2 a block of width w, and 2 V w + L w for V words in windows of L. Tied
+    embedding and scores save V w.
     """
 
     name: str = "gpt"
@@ -52,7 +52,7 @@ class GPT:
 
 
 class Blocks(Protocol):
-    """Fields of a model of blocks."""
+    """Fields of a model made of blocks."""
 
     @property
     def width(self) -> int: ...
@@ -71,7 +71,7 @@ class Blocks(Protocol):
 
 
 def require_blocks(of: Blocks) -> None:
-    """Raise ValueError unless there can be such blocks."""
+    """Raise ValueError unless the fields describe valid blocks."""
     for key in ("width", "layers", "heads"):
         if getattr(of, key) < 1:
             raise ValueError(f"{key} must be >= 1, got {getattr(of, key)}")
@@ -85,7 +85,7 @@ def require_blocks(of: Blocks) -> None:
 
 
 class Foreteller(nn.Module):
-    """Scores of every next word, [n, words, vocabulary], of words [n, words]."""
+    """Network from words [n, words] to scores of every next word, [n, words, vocabulary]."""
 
     def __init__(self, of: GPT, window: int, vocabulary: int) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class Foreteller(nn.Module):
         begin_(self, of.layers, of.spread)
 
     def forward(self, words: Tensor) -> Tensor:
-        """`words` are numbers of any type, as many as a window has or fewer."""
+        """Return scores. `words` are numbers of any type, at most as many as a window has."""
         places = torch.arange(words.shape[1], device=words.device)
         x = self.dropout(self.embedding(words.long()) + self.position(places))
         for block in self.blocks:
@@ -110,7 +110,7 @@ class Foreteller(nn.Module):
 
 
 def begin_(network: nn.Module, layers: int, spread: float) -> None:
-    """Set the weights of a network of `layers` blocks as GPT-2's begin, `spread` apart."""
+    """Initialise a network of `layers` blocks as GPT-2 does, with deviation `spread`."""
     for name, parameter in network.named_parameters():
         if parameter.dim() > 1:
             ends = name.endswith(("out.weight", "down.weight"))
@@ -120,7 +120,10 @@ def begin_(network: nn.Module, layers: int, spread: float) -> None:
 
 
 class TransformerBlock(nn.Module):
-    """Attention and a perceptron, each added to what goes in; causal: to the words up to each."""
+    """Attention and a perceptron, each added to its input.
+
+    If causal, words see only earlier ones.
+    """
 
     def __init__(self, width: int, heads: int, dropout: float, causal: bool) -> None:
         super().__init__()
@@ -139,7 +142,7 @@ class TransformerBlock(nn.Module):
         return x + self.dropout(self.down(units))
 
     def _attended(self, x: Tensor) -> Tensor:
-        """[n, words, width] of likewise."""
+        """Return attention's output, [n, words, width], for an input of the same shape."""
         n, words, width = x.shape
         parts = self.queries_keys_values(x).view(n, words, 3, self.heads, width // self.heads)
         queries, keys, values = parts.permute(2, 0, 3, 1, 4)

@@ -1,4 +1,4 @@
-"""Word-level LSTM language models (Zaremba et al., 2014), their input and output layers untied."""
+"""Word-level LSTM language models (Zaremba et al., 2014) with untied input and output layers."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ SPREAD = 0.1  # the decoder begins uniform in +- this, as in PyTorch's word_lang
 class LSTM:
     """An embedding of `hidden`, `layers` LSTMs of `hidden` units, and a score for every word.
 
-    Parameters: 2 V h + V of a vocabulary of V, and 8 h^2 + 8 h a layer.
+    Parameters: 2 V h + V for a vocabulary of V, and 8 h^2 + 8 h a layer.
     """
 
     name: str = "lstm"
@@ -42,9 +42,9 @@ class LSTM:
 
 
 class WordModel(nn.Module):
-    """Scores of every next word, [n, words, vocabulary], and the state to go on from.
+    """Network that returns scores of every next word, [n, words, vocabulary], and its state.
 
-    The first rows of a state go on where a batch has fewer than the one before.
+    If a batch has fewer rows than the previous one, the first rows of the state continue.
     """
 
     def __init__(self, vocabulary: int, hidden: int, layers: int, dropout: float) -> None:
@@ -58,7 +58,10 @@ class WordModel(nn.Module):
         nn.init.zeros_(self.decoder.bias)
 
     def forward(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """`words` [n, words] are numbers of any type; `state` parts are [layers, n, hidden]."""
+        """Return scores and state.
+
+        `words` are [n, words], and `state` parts [layers, n, hidden].
+        """
         if state is not None:
             state = tuple(part[:, : len(words)].contiguous() for part in state)
         hidden, state = self.lstm(self.dropout(self.embedding(words.long())), state)

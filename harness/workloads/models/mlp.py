@@ -13,8 +13,8 @@ from harness.workloads.models.base import Shape, Times, require_images
 class MLP:
     """Fully-connected layers of `hidden` units with rectifiers between, and one for the classes.
 
-    `rectified` weights keep the scale of activations at any depth (He et al., 2015), where those
-    that torch begins with lose a factor of 2.4 in every layer.
+    `rectified` weights keep the scale of activations at any depth (He et al., 2015). torch's
+    initial weights lose a factor of 2.4 in every layer.
     """
 
     name: str = "mlp"

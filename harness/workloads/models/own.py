@@ -1,4 +1,4 @@
-"""A network of one's own or of a library: a class or function that makes an nn.Module."""
+"""A user's or library's network: a class or function that makes an nn.Module."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ from harness.workloads.models.base import Shape, Times
 
 @dataclass(frozen=True)
 class OwnModel:
-    """An architecture of whatever `make`, a dotted path, returns for `arguments`.
+    """Architecture returned by `make`, a dotted path, for `arguments`.
 
-    It gets `num_classes` and `shape`, of the data set's samples, as well, where it takes arguments
-    of these names that are not given. Without `times` its computation has to be measured.
+    `make` also gets `num_classes` and the data set's `shape` if it accepts arguments of these names
+    that are not given. Without `times` its computation has to be measured.
     """
 
     make: str

@@ -1,4 +1,4 @@
-"""Weights that torchvision publishes, to begin with: for all layers of a network but the last."""
+"""Weights published by torchvision, as initial weights of all layers but the last."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from harness.workloads.data.base import data_folder, not_found
 
 
 def check(name: str, weights: str | None) -> None:
-    """FileNotFoundError unless model `name`'s `weights`, if any, are there."""
+    """Raise FileNotFoundError unless model `name`'s `weights`, if any, exist."""
     path = _path(weights)
     if path is not None and not path.is_file():
         layout = f"{path.name} as torchvision publishes it, or model.weights=null for random ones"
@@ -17,7 +17,7 @@ def check(name: str, weights: str | None) -> None:
 
 
 def begin(network: nn.Module, name: str, weights: str | None) -> nn.Module:
-    """`network` with these weights; ValueError names what does not fit. On meta: as it is."""
+    """Load these weights into `network`. ValueError names a misfit. On meta nothing is loaded."""
     path, own = _path(weights), network.state_dict()
     if path is None or next(network.parameters()).is_meta:
         return network
@@ -39,5 +39,5 @@ def begin(network: nn.Module, name: str, weights: str | None) -> nn.Module:
 
 
 def _path(weights: str | None) -> Path | None:
-    """Path of the weights, in the data folder unless absolute."""
+    """Return the path of the weights, in the data folder unless absolute."""
     return None if weights is None else data_folder(None) / weights

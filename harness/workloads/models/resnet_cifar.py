@@ -1,4 +1,4 @@
-"""ResNets for small images, option A shortcuts (He et al., 2016, section 4.2)."""
+"""ResNets for small images, with option A shortcuts (He et al., 2016, section 4.2)."""
 
 from dataclasses import dataclass
 

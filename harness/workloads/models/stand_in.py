@@ -1,7 +1,7 @@
-"""Small nets in the place of large ones: the same tensors in proportion, ready at the same times.
+"""Small nets that stand for large ones: tensors in the same proportions, ready at the same times.
 
-What an exchange meets of a model is how large its tensors are, and when backward has each. DDP's
-buckets are scaled as tensors are (`scale`), so a stand-in has as many as its original.
+The exchange of a model depends on the sizes of its tensors, and on when backward has each ready.
+DDP's buckets are scaled with the tensors (`scale`), so a stand-in has as many as its original.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ SLACK = 1.05  # of the largest tensor: what a run may have, so that biases go wi
 
 @dataclass(frozen=True)
 class Original:
-    """A model as it is published, and the data that the shapes of its tensors follow from."""
+    """A published model, and the data set that determines its tensors' shapes."""
 
     model: Architecture
     dataset: DataSet
@@ -52,21 +52,21 @@ class Original:
 
     @cached_property
     def shapes(self) -> dict[str, Size]:
-        """Shape of every tensor by name, in registration order."""
+        """Return every tensor's shape by name, in order of registration."""
         return {name: tensor.shape for name, tensor in self._network.named_parameters()}
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """Number of elements of every tensor by name, in registration order."""
+        """Return every tensor's number of elements by name, in order of registration."""
         return {name: shape.numel() for name, shape in self.shapes.items()}
 
     @cached_property
     def shares(self) -> dict[str, float]:
-        """Share of backward that each tensor takes, by name."""
+        """Return every tensor's share of backward, by name."""
         return backward_shares(self._network, self.dataset.shape)
 
     def times(self, batch_size: int) -> Times | None:
-        """Times of one step of the original, as those of a stand-in's step of `batch_size`."""
+        """Return the original's step times as those of a stand-in's step of `batch_size`."""
         if self.model.times is None:
             return None
         own = self.model.times.at(self.batch_size)
@@ -75,13 +75,13 @@ class Original:
 
 
 def represented(architecture: Architecture) -> int | None:
-    """Elements of the model that this one stands in for; None where it stands for itself."""
+    """Return the elements of the model that this one stands for, or None if it is no stand-in."""
     original: Original | None = getattr(architecture, "original", None)
     return None if original is None else sum(original.sizes.values())
 
 
 class TensorGroup(NamedTuple):
-    """Tensors of an original next to each other, which are one of its stand-in."""
+    """Adjacent tensors of an original, which become one tensor of its stand-in."""
 
     elements: int
     share: float  # of backward
@@ -92,7 +92,7 @@ class TensorGroup(NamedTuple):
 
 
 def runs(original: Original) -> list[TensorGroup]:
-    """The original's tensors, last first: as few runs as are in one bucket and not too large."""
+    """Group the original's tensors, last first, each group within one bucket and not too large."""
     sizes, shares = original.sizes, original.shares
     most, found = SLACK * max(sizes.values()), list[TensorGroup]()
     for bucket in bucket_names(sizes, None):
@@ -105,9 +105,9 @@ def runs(original: Original) -> list[TensorGroup]:
 
 @dataclass(frozen=True)
 class Perceptron:
-    """A residual perceptron on images: for every run of the original, a layer of one tensor.
+    """A residual perceptron on images with one layer of one tensor for every group of the original.
 
-    It has `parameters`, but for what a row of weights more or less makes.
+    It has `parameters` parameters, up to the rounding to whole rows.
     """
 
     name: str
@@ -121,7 +121,7 @@ class Perceptron:
         _take_times(self)
 
     def scale(self, shape: Shape, classes: int) -> float:
-        """Elements of this model over the original's, and bytes of its buckets likewise."""
+        """Return the ratio of this model's elements, and of its bucket bytes, to the original's."""
         return self.parameters / sum(self.original.sizes.values())
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
@@ -151,7 +151,7 @@ class Perceptron:
 
 
 def _rows(found: list[TensorGroup], rows_per_element: float) -> Iterator[int]:
-    """Rows of weights of every run; those of a bucket are never fewer than its part."""
+    """Return rows of weights per group, at least in proportion to its part of a bucket."""
     exact, whole = 0.0, 0
     for run in found:
         exact += run.elements * rows_per_element
@@ -161,10 +161,10 @@ def _rows(found: list[TensorGroup], rows_per_element: float) -> Iterator[int]:
 
 
 class Layer(nn.Module):
-    """x + what `rows` units make of it: rectified, and summed with either sign, `width` at a time.
+    """x plus the rectified output of `rows` units, summed with either sign, `width` at a time.
 
-    A residual block has a matrix to go back by; here the sums do that, so that one tensor of any
-    number of rows is a layer.
+    A residual block needs a second matrix to return to the input's width. Here the sums do that, so
+    a layer is one tensor with any number of rows.
     """
 
     def __init__(self, rows: int, width: int, depth: int) -> None:
@@ -196,7 +196,7 @@ class Smaller:
         _take_times(self)
 
     def scale(self, shape: Shape, classes: int) -> float:
-        """Elements of this model over the original's, and bytes of its buckets likewise."""
+        """Return the ratio of this model's elements, and of its bucket bytes, to the original's."""
         with torch.device("meta"):
             own = self.build(shape, classes)  # type: ignore[attr-defined]  # likewise
         return sum(each.numel() for each in own.parameters()) / sum(self.original.sizes.values())

@@ -1,6 +1,6 @@
-"""A conv net that says what a short text is about (Kim, 2014), with one width of filters.
+"""A conv net for short texts (Kim, 2014), with one width of filters.
 
-An embedding of each word, `filters` of three words, the largest answer of each, and scores.
+An embedding of each word, `filters` over three words, the maximum of each, and scores.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ WORDS = 3  # that a filter sees
 
 @dataclass(frozen=True)
 class TextConv:
-    """Parameters: V w of a vocabulary of V, 3 w f + f, and f + 1 a class."""
+    """Architecture with V w parameters for V words, 3 w f + f, and f + 1 a class."""
 
     name: str = "text_conv"
     vocabulary: int = 2_000  # numbers of words must be below
@@ -43,7 +43,7 @@ class TextConv:
 
 
 class Embedded(nn.Embedding):
-    """Words [n, 1, words], of any type, as columns: [n, width, words]."""
+    """Words [n, 1, words], of any number type, as columns [n, width, words]."""
 
     def forward(self, words: Tensor) -> Tensor:
         return super().forward(words[:, 0].long()).transpose(1, 2)

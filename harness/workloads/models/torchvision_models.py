@@ -28,7 +28,7 @@ CONFIGURATIONS = {16: "D", 19: "E"}  # of a VGG, by its depth
 
 @dataclass(frozen=True)
 class ResNet:
-    """torchvision's; the CIFAR stem is one 3x3 convolution of stride 1 and no pooling."""
+    """torchvision's ResNet. The CIFAR stem is one 3x3 convolution of stride 1 without pooling."""
 
     name: str
     depth: int
@@ -62,7 +62,7 @@ class ResNet:
 
 @dataclass(frozen=True)
 class VGG:
-    """Configuration D or E; for CIFAR one hidden layer of 512 instead of two of 4096."""
+    """Configuration D or E. For CIFAR one hidden layer of 512 replaces two of 4096."""
 
     name: str = "vgg16"
     stem: str = "imagenet"  # imagenet | cifar
@@ -114,7 +114,7 @@ class VGG:
 
 
 def _in_order(network: nn.Module, order: tuple[str, ...]) -> nn.Module:
-    """`network`, which says that it is a chain; its forward flattens by a function."""
+    """Mark `network` as a chain, although its forward flattens by a function."""
     network.add_module("flatten", nn.Flatten())
     object.__setattr__(network, "order", order)
     return network

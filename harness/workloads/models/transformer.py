@@ -1,8 +1,8 @@
-"""Transformers that translate (Vaswani et al., 2017), as fairseq's transformer_iwslt_de_en is.
+"""Transformers that translate (Vaswani et al., 2017), as fairseq's transformer_iwslt_de_en.
 
-Normalised behind every sublayer, sinusoidal positions, and one matrix for the embeddings of the
-decoder and for its scores. Weights begin as in fairseq: embeddings N(0, 1 / width), other matrices
-as Glorot and Bengio (2010) have them, uniform; those of queries, keys and values are one.
+Sublayers are normalised after, positions are sinusoidal, and the decoder's embeddings share a
+matrix with its scores. Initial weights are fairseq's: embeddings N(0, 1 / width), and other
+matrices uniform as in Glorot and Bengio (2010). Queries, keys and values share one matrix.
 """
 
 from dataclasses import dataclass
@@ -50,10 +50,10 @@ class Transformer:
 
 
 class Rectifier(nn.Module):
-    """max(0, x), where a cut may be: what it returns, [n, words, hidden], can be replaced.
+    """max(0, x), as a place for a cut: its output, [n, words, hidden], can be replaced.
 
-    It is no nn.ReLU, which torch's layers replace by fused code where nothing is trained: a mask
-    behind it would be left out of evaluation.
+    It is no nn.ReLU, which torch's layers fuse during evaluation, where a mask after it would be
+    ignored.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ class Rectifier(nn.Module):
 
 
 class Translator(nn.Module):
-    """Scores every next word of the second language from words of both."""
+    """Network that scores every next word of the second language."""
 
     def __init__(self, of: Transformer, vocabulary: int) -> None:
         super().__init__()
@@ -88,15 +88,15 @@ class Translator(nn.Module):
                 nn.init.xavier_uniform_(parameter)
 
     def forward(self, pairs: Tensor) -> Tensor:
-        """[n, words, vocabulary] of `pairs` [n, 2, words]: a sentence, and another from BEGIN on.
+        """Return [n, words, vocabulary] for `pairs` [n, 2, words]: source, and target from BEGIN.
 
-        Words are numbers of any type, PADDING behind the last one.
+        Words are numbers of any type, with PADDING behind the last one.
         """
         source, target = pairs.long().unbind(1)
         return self.decoded(target, *self.encoded(source))
 
     def encoded(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Encode `source`: [n, words, width], and the padding mask, bool [n, words]."""
+        """Encode `source`. Return [n, words, width] and the padding mask, bool [n, words]."""
         hidden = source == PADDING
         hidden[:, 0] = False  # or nothing would be left of a sentence without words
         x = self._placed(self.source(source))
@@ -105,7 +105,7 @@ class Translator(nn.Module):
         return x, hidden
 
     def decoded(self, target: Tensor, memory: Tensor, hidden: Tensor) -> Tensor:
-        """Scores of the word that follows each of `target`, [n, words]."""
+        """Return scores of the word that follows each of `target`, [n, words]."""
         length = target.shape[1]
         later = torch.ones(length, length, dtype=torch.bool, device=target.device).triu(1)
         x = self._placed(nn.functional.embedding(target, self.scores.weight))
@@ -116,9 +116,9 @@ class Translator(nn.Module):
 
     @torch.no_grad()
     def translated(self, source: Tensor, longest: int, beam: int) -> Tensor:
-        """Words, [n, at most `longest`], of `source` [n, words]; END behind the last one.
+        """Translate `source` [n, words] to [n, at most `longest`], padded with END.
 
-        `beam` of the likeliest are followed at once.
+        Beam search follows the `beam` likeliest prefixes.
         """
         memory, hidden = self.encoded(source)
 
@@ -129,15 +129,15 @@ class Translator(nn.Module):
         return beam_search.search(following, len(source), longest, beam, BEGIN, END)
 
     def _placed(self, embedded: Tensor) -> Tensor:
-        """[n, words, width], with their positions."""
+        """Return [n, words, width] with positions added."""
         _, length, width = embedded.shape
         return self.dropout(sqrt(width) * embedded + positions(length, width, embedded.device))
 
     def inner_cuts(self, stages: int) -> list[nn.Module]:
-        """Activation modules whose outputs the paper cuts to make `stages` parts of the model.
+        """Return activation modules at which the paper cuts the model into `stages` parts.
 
-        Between the two matrices of layer 5 of 6 of the encoder; of the decoder too; and of layer 3
-        of both. ValueError for other numbers of parts.
+        The cuts lie between the two matrices of layer 5 of 6 of the encoder, then also of the
+        decoder, then also of layer 3 of both. Raises ValueError for other numbers of parts.
         """
         late, early = len(self.encoder) - 2, len(self.encoder) // 2 - 1
         known = {2: [(self.encoder, late)]}
@@ -152,7 +152,7 @@ class Translator(nn.Module):
 
 
 def positions(length: int, width: int, device: torch.device) -> Tensor:
-    """Sines and cosines of every position, [length, width]; width must be even."""
+    """Return sines and cosines of every position, [length, width]. `width` must be even."""
     rates = torch.exp(-log(SLOWEST) * torch.arange(0, width, 2, device=device) / width)
     angles = torch.arange(length, device=device)[:, None] * rates
     return torch.cat([angles.sin(), angles.cos()], dim=1)

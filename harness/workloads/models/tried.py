@@ -1,7 +1,7 @@
-"""A model and a data set tried together on the meta device: shapes, scores and gradients.
+"""Trial of a model with a data set on the meta device: shapes, scores and gradients.
 
-No data is read and nothing is computed; what a run would stumble over in its first step is told
-before any process starts.
+No data is read and nothing is computed. Errors of a run's first step appear before any process
+starts.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ PAIR = 2  # sentences of a sample, of which the second is foretold
 
 
 def misfit(architecture: Architecture, data: DataSet) -> str:
-    """Say in a few words why model and data do not go together; "" if they do."""
+    """Say in a few words why model and data do not fit together. Empty if they do."""
     try:
         with META:
             model = architecture.build(data.shape, data.classes)
@@ -47,7 +47,7 @@ def misfit(architecture: Architecture, data: DataSet) -> str:
 
 
 def _reached(scores: Tensor) -> set[int]:
-    """Ids of the parameters that backward would come to: nothing has to be done for it."""
+    """Return ids of the parameters that backward would reach, without running it."""
     found, left, seen = set[int](), [scores.grad_fn], set[Any]()
     while left:
         node = left.pop()
@@ -61,13 +61,13 @@ def _reached(scores: Tensor) -> set[int]:
 
 
 def label_shape(shape: Shape) -> Shape:
-    """Shape of one sample's labels: per word for a text; per word of the second for a pair."""
+    """Return the shape of one sample's labels: per word for a text, per second word for a pair."""
     is_pair = len(shape) == PAIR and shape[0] == PAIR
     return tuple(shape[-1:]) if len(shape) == 1 or is_pair else ()
 
 
 def _of_scores(found: tuple[int, ...], labels: tuple[int, ...], classes: int) -> str:
-    """Say why scores of this shape do not suit `engine.training.task`'s loss; "" if they do."""
+    """Say why scores of this shape do not suit the loss. Empty if they do."""
     is_logit = classes == 2 and found[-1:] == (1,)
     if found[:-1] == labels and (is_logit or found[-1] >= classes):
         return ""

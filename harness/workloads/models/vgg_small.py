@@ -1,8 +1,8 @@
 """A VGG (Simonyan and Zisserman, 2015) for images of 32 px, small enough for two cores.
 
-As in the original, 3x3 convolutions and halvings, and one fully-connected layer that has most of
-the parameters: 524,800 of 650,808 for 200 classes. Group norm as in `convnet`, which the original
-has not, so that one learning rate suits many methods.
+As in the original, it has 3x3 convolutions, halvings, and one fully-connected layer with most of
+the parameters: 524,800 of 650,808 for 200 classes. Unlike the original it has group norm, as in
+`convnet`, so that one learning rate suits many methods.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ SIDE = 4  # px that the last convolution's outputs are pooled to
 
 @dataclass(frozen=True)
 class SmallVGG:
-    """A convolution of each of `channels` with a halving behind it, then `hidden` units."""
+    """A convolution of each of `channels` followed by a halving, then `hidden` units."""
 
     name: str = "vgg_small"
     channels: Sequence[int] = (16, 32, 64)
