@@ -1,1 +1,1 @@
-"""Which method reaches a target soonest on a network: by plan, race, and a few real runs."""
+"""Advice: which method reaches a target soonest on a network, by plan, race, and real runs."""

@@ -25,7 +25,7 @@ PAIRS = 6  # seeds of a race: the fewest whose signs alone can tell a difference
 
 
 def main() -> int:
-    """Exit status 1 for a bad setting, or where no method reaches the target."""
+    """Run the command. Exit status 1 for a bad setting, or if no method reaches the target."""
     asked = _arguments()
     signals.stop_in_order()
     try:
@@ -53,7 +53,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def advise(asked: argparse.Namespace) -> int:
-    """All stages and the answer; BadSetting before anything starts."""
+    """Run all stages and print the answer. Raise BadSetting before anything starts."""
     if not 2 <= asked.pairs <= OTHER_SEEDS:
         raise BadSetting(
             f"--pairs must be at least 2, for an interval, and at most {OTHER_SEEDS}, "
@@ -87,7 +87,7 @@ def run_folder(about: Question) -> Path:
 
 
 def _regret(about: Question, plans: Plans, found: Advice, pairs: int) -> list[str]:
-    """Run all that fits with other seeds, and say what the best of it would have saved there."""
+    """Run all candidates with other seeds, and say what the best of them would have saved."""
     if found.first is None:
         return []
     every = [plans.dense.composition, *plans.every]

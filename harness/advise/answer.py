@@ -1,4 +1,4 @@
-"""The answer of a race in words: who is first, by how much, over whom it is undecided, regret."""
+"""The answer of a race in words: who is first, by how much, what is undecided, and regret."""
 
 import math
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ MOST_FINALISTS = 3  # beside dense: runs over packets take as long as training d
 
 
 class Advice(NamedTuple):
-    """Who is first by mean time over all pairs, and the others over it, the nearest first."""
+    """The method with the lowest mean time, and the others relative to it, the nearest first."""
 
     first: str | None  # None: no method reaches the target in every pair
     leads: dict[str, Lead]  # of those that reach it, by method
@@ -23,7 +23,7 @@ class Advice(NamedTuple):
 
 
 def answered(times: Mapping[str, Times]) -> Advice:
-    """Answer by the times of all methods; one that was dropped counts with the pairs it ran."""
+    """Rank all methods by their times. A dropped method counts with the pairs it ran."""
     most = max(map(len, times.values()), default=0)
     first = race.leader({name: each for name, each in times.items() if len(each) == most})
     if first is None:
@@ -39,7 +39,7 @@ def answered(times: Mapping[str, Times]) -> Advice:
 
 
 def finalists(answer: Advice, baseline: str) -> list[str]:
-    """The first, those that may be as soon, else the next, and dense."""
+    """Return the first, those that may be as soon or else the next, and the dense method."""
     if answer.first is None:
         return []
     others = [name for name in answer.leads if name != baseline]
@@ -55,7 +55,7 @@ def sentences(
     baseline: str,
     packets: Mapping[str, float],
 ) -> list[str]:
-    """The answer, its margin to the next and to dense, and what packets say of it."""
+    """Return the answer, its margin to the next and to dense, and what packets say about it."""
     if answer.first is None:
         return [f"No method reaches {goal} with every seed: write a lower target, or more steps."]
     first = answer.first
@@ -75,7 +75,7 @@ def sentences(
 
 
 def _contrary(first: str, packets: Mapping[str, float]) -> list[str]:
-    """Who is before the first over packets."""
+    """Return the methods that are sooner than `first` over packets."""
     own = packets.get(first, 0.0)
     return [name for name, time_s in packets.items() if time_s < own]
 
@@ -89,7 +89,7 @@ def _over_packets(packets: Mapping[str, float], contrary: list[str]) -> list[str
 
 
 def regret(chosen: Times, every: Mapping[str, Times]) -> tuple[str, float]:
-    """Who is best of `every`, all of the same pairs; the chosen's times over its, less 1."""
+    """Return the best method of `every`, and the chosen one's times over its, less 1."""
     best = race.leader(every)
     if best is None:
         return "", math.nan
@@ -97,7 +97,7 @@ def regret(chosen: Times, every: Mapping[str, Times]) -> tuple[str, float]:
 
 
 def regretted(chosen: str, every: Mapping[str, Times], seeds: str) -> str:
-    """The regret of a choice in words; `seeds` names those that it was not chosen by."""
+    """Describe the regret of a choice. `seeds` names seeds that did not influence the choice."""
     best, lost = regret(every[chosen], every)
     if not best:
         return f"Regret of {chosen}: unknown, as no method reaches the target with all {seeds}."
@@ -109,13 +109,13 @@ def regretted(chosen: str, every: Mapping[str, Times], seeds: str) -> str:
 
 
 def _lead(found: Lead) -> str:
-    """`1.3 times as long (1.2 to 1.4, 6 pairs)`."""
+    """Format a lead: `1.3 times as long (1.2 to 1.4, 6 pairs)`."""
     ends = "" if math.isnan(found.low) else f"{factor(found.low)} to {factor(found.high)}, "
     return f"{factor(found.mean)} times as long ({ends}{found.pairs} pair{'s' * (found.pairs > 1)})"
 
 
 def _seconds(times: Times) -> str:
-    """`11 s (9.5 to 12.5, 6 seeds)`."""
+    """Format times: `11 s (9.5 to 12.5, 6 seeds)`."""
     mean, low, high = statistics.interval(pd.Series(times))
     ends = "" if math.isnan(low) else f"{low:.3g} to {high:.3g}, "
     return f"{mean:.3g} s ({ends}{len(times)} seed{'s' * (len(times) > 1)})"

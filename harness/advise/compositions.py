@@ -1,4 +1,4 @@
-"""Every known composition that fits a workload: presets, uniform ones at some densities."""
+"""Compositions that fit a workload: presets, and uniform ones at some densities."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -47,7 +47,7 @@ class Question:
     _known: dict[tuple[object, ...], Settings] = field(default_factory=dict, compare=False)
 
     def settings(self, method: Sequence[str], seed: int, over_packets: bool = False) -> Settings:
-        """Settings of one run of a composition; BadSetting where it cannot be composed."""
+        """Return settings of one run. Raise BadSetting if the method does not compose."""
         key = (*method, seed, over_packets)
         if key not in self._known:
             shared = self.packets if over_packets else self.overrides
@@ -64,7 +64,7 @@ class Question:
         return str(self.dense().settings["experiment"])
 
     def check(self) -> Run:
-        """The dense run; BadSetting where the question cannot be asked of it."""
+        """Return the dense run. Raise BadSetting if the question does not suit it."""
         return checked(self.dense().settings)
 
     def dense(self) -> Contender:
@@ -72,7 +72,7 @@ class Question:
         return Contender(method, self.settings(method, 0))
 
     def compositions(self) -> dict[str, Contender | str]:
-        """By name every composition but dense, or in its place why it takes no part."""
+        """Return every composition but dense by name, or why it does not take part."""
         found: dict[str, Contender | str] = {}
         for preset in self.methods:
             if preset == ALLREDUCE:
@@ -84,7 +84,7 @@ class Question:
         return found
 
     def _of(self, preset: str) -> Iterator[Contender]:
-        """A preset, and a uniform one at each of DENSITIES; BadSetting where it does not fit."""
+        """Return a preset, and uniform ones at each of DENSITIES. BadSetting if it does not fit."""
         plain = Contender((f"method={preset}",), self.settings((f"method={preset}",), 0))
         if why := self._unlike(plain.settings):
             raise BadSetting(why)
@@ -95,7 +95,7 @@ class Question:
             yield Contender(method, self.settings(method, 0))
 
     def _unlike(self, settings: Settings) -> str:
-        """Name the settings by which a method answers another question; "" if it changes none."""
+        """Name the settings by which a method would answer another question. Empty if none."""
         if settings["controller._target_"].rpartition(".")[2].lower() == ORACLE:
             return "it knows the profile, which no method can"
         base, apart = self.dense().settings.config, (*sweep.OF_A_METHOD, "method")
@@ -109,7 +109,10 @@ def _is_uniform(settings: Settings) -> bool:
 
 
 def question(arguments: Sequence[str]) -> Question:
-    """Read the question in `arguments`, overrides of a run; BadSetting if no race can answer it."""
+    """Parse the question from `arguments`, overrides of a run.
+
+    BadSetting if no race can answer it.
+    """
     with in_a_line(arguments):
         given = {sweep.key_of(each): each for each in _parsed(arguments)}
         _check_keys(given)
@@ -147,7 +150,7 @@ def _check_keys(given: dict[str, Override]) -> None:
 def _shared(
     asked: list[str], given: dict[str, Override], settings: Settings, name: str
 ) -> list[str]:
-    """Return the overrides of every run: paced where the model has times, ended at the target."""
+    """Return the overrides of every run: paced if the model has times, and ended at the target."""
     more = [f"results={settings['results']}/advise", "report=false"]
     if "experiment" not in given:
         more.append(f"experiment={name}_{settings['target.value']}")
@@ -162,7 +165,7 @@ def _shared(
 def _worlds(
     shared: list[str], settings: Settings
 ) -> tuple[tuple[str, ...], tuple[str, ...] | None, str]:
-    """Overrides of runs in virtual time, of those over packets, and why there are none."""
+    """Return overrides for virtual time and for packets, or why there are none for packets."""
     network = settings.build("network")
     if network.in_process:
         return tuple(shared), None, "virtual time is what was asked for"
@@ -175,7 +178,7 @@ def _worlds(
 
 
 def _presets(asked: object) -> tuple[str, ...]:
-    """Presets that were asked for; all without."""
+    """Return the presets that were asked for, by default all."""
     known = list(choices("method"))
     if asked is None:
         return tuple(known)

@@ -1,9 +1,9 @@
-"""The rule of the race: which methods go on after each pair of runs, and how sure a lead is.
+"""Rules of the race: which methods continue after each pair of runs, and how sure a lead is.
 
-Racing (Maron and Moore, 1994; F-Race: Birattari et al., 2002) with t-intervals of paired ratios,
-which are a report's: all methods run on the same seeds, and one is dropped as soon as its interval
-lies behind the leader's. Differs from Hyperband's successive halving: what is dropped is what is
-clearly behind, however many that are, as half of the methods may be equally good.
+Racing (Maron and Moore, 1994; F-Race: Birattari et al., 2002) with t-intervals of paired ratios, as
+in reports. All methods run on the same seeds. A method is dropped as soon as its interval lies
+behind the leader's. Hyperband's successive halving drops a fixed share instead, but half of the
+methods may be equally good.
 """
 
 import math
@@ -23,10 +23,9 @@ Times = Sequence[float]  # s to the target, one a pair; inf where it was not rea
 
 
 class Lead(NamedTuple):
-    """Times of one method over another's, pair by pair: their mean and its interval.
+    """Ratio of one method's times to another's, pair by pair: mean and interval.
 
-    Below two pairs the interval is nan, and a method that missed the target takes inf times as
-    long.
+    Below two pairs the interval is nan. A method that missed the target has infinite time.
     """
 
     mean: float
@@ -36,12 +35,12 @@ class Lead(NamedTuple):
 
     @property
     def sure(self) -> bool:
-        """The other is sooner by more than chance."""
+        """True if the other method is sooner by more than chance."""
         return self.low > 1 or self.mean == math.inf
 
 
 def lead(behind: Times, ahead: Times, confidence: float = statistics.COVERS) -> Lead:
-    """Times of `behind` over those of `ahead`, on the pairs that both have."""
+    """Return times of `behind` over those of `ahead`, on the pairs that both have."""
     pairs = min(len(behind), len(ahead))
     if not all(map(math.isfinite, [*behind[:pairs], *ahead[:pairs]])):
         ends = math.inf if all(map(math.isfinite, ahead[:pairs])) else math.nan
@@ -51,7 +50,7 @@ def lead(behind: Times, ahead: Times, confidence: float = statistics.COVERS) -> 
 
 
 def leader(times: Mapping[str, Times]) -> str | None:
-    """Who has the lowest mean time of those that reached the target in every pair."""
+    """Return the method with the lowest mean time among those that reached the target each time."""
     whole = {name: sum(each) for name, each in times.items() if reached(each)}
     return min(whole, key=lambda name: (whole[name], name), default=None)
 
@@ -61,7 +60,7 @@ def reached(times: Times) -> bool:
 
 
 def dropped(times: Mapping[str, Times]) -> dict[str, str]:
-    """Methods that are out after the pairs so far, which all have run, each with the reason."""
+    """Return the methods to drop after the pairs that all have run, each with a reason."""
     first = leader(times)
     if first is None:
         return {}
@@ -70,7 +69,7 @@ def dropped(times: Mapping[str, Times]) -> dict[str, str]:
 
 
 def _behind(own: Times, first: str, best: Times) -> str:
-    """Why a method cannot be first any more; "" while it can."""
+    """Say why a method cannot become first any more. Empty while it can."""
     if not reached(own):
         return "it does not reach the target"
     found = lead(own, best, DROPPED_AT)
@@ -84,8 +83,9 @@ def _behind(own: Times, first: str, best: Times) -> str:
 
 
 def bound_s(step_s: float, dense_step_s: float, dense_s: float) -> float:
-    """Least time to the target by the planned seconds of a step, its own and dense's.
+    """Return the least possible time to the target, from planned seconds of a step.
 
-    `dense_s` is dense's time to the target. Compression loses steps; by SPARED it may win some.
+    `dense_s` is dense's time to the target. Compression costs steps, but may save up to SPARED of
+    them.
     """
     return dense_s * (1 - SPARED) * step_s / dense_step_s

@@ -1,4 +1,4 @@
-"""Plan, race, finalists over packets: each says what it is about to cost, then what it found."""
+"""Stages of advice: plan, race, finalists over packets. Each announces its cost and its result."""
 
 import math
 import os
@@ -24,7 +24,7 @@ Say = Callable[[str], None]
 
 
 class Planned(NamedTuple):
-    """A composition that could win, and what it is predicted to take."""
+    """A composition that could win, and its predicted times."""
 
     composition: Contender
     step_s: float
@@ -32,7 +32,7 @@ class Planned(NamedTuple):
 
 
 class Plans(NamedTuple):
-    """The short list, dense apart, the soonest step first."""
+    """The short list without dense, the soonest step first, and dense."""
 
     dense: Planned
     listed: list[Planned]
@@ -41,7 +41,7 @@ class Plans(NamedTuple):
 
 
 def planned(question: Question, say: Say) -> Plans:
-    """Predict a step of every composition and keep what could be sooner than dense."""
+    """Predict a step of every composition, and keep those that could be sooner than dense."""
     plan, began = Plan(), time.monotonic()
     dense = _planned(plan, question.dense())
     took_s = time.monotonic() - began
@@ -74,7 +74,7 @@ def _planned(plan: Plan, each: Contender) -> Planned:
 
 
 def _same(one: Planned, listed: list[Planned]) -> str:
-    """A listed composition of the same preset that a density does not tell apart; "" if none."""
+    """Return the name of a listed composition equal to `one` but for its density, or ""."""
     preset = one.composition.overrides[0]
     alike = (each for each in listed if each.composition.overrides[0] == preset)
     return next((each.composition.label for each in alike if each[1:] == one[1:]), "")
@@ -90,7 +90,7 @@ def _tell_plans(say: Say, dense: Planned, listed: list[Planned], out: dict[str, 
 
 @dataclass
 class Race:
-    """Runs in virtual time, pair by pair; `times` are of all seeds so far, inf for a miss."""
+    """Runs in virtual time, pair by pair. `times` covers all seeds so far, inf for a miss."""
 
     question: Question
     say: Say
@@ -99,7 +99,7 @@ class Race:
     out: dict[str, str] = field(default_factory=dict)
 
     def run(self, entered: Sequence[Contender], seed: int) -> None:
-        """One more pair of each."""
+        """Run one more pair of each method."""
         settings = [self.question.settings(each.overrides, seed) for each in entered]
         for each, outcome in zip(entered, perform(settings, self._failed), strict=True):
             self.runs[each.label] = each
@@ -110,7 +110,7 @@ class Race:
             self.say(f"   {settings['method.name']}:\n{failure_report(outcome)}")
 
     def first_pair(self, plans: Plans) -> None:
-        """Seed 0, the soonest step first: who by its plan cannot be first any more is not run."""
+        """Run seed 0, the soonest step first. Skip methods whose plan already rules them out."""
         waiting = [plans.dense, *plans.listed]
         while waiting:
             self.run([each.composition for each in waiting[:AT_A_TIME]], 0)
@@ -130,7 +130,7 @@ class Race:
         return kept
 
     def drop(self, baseline: str) -> None:
-        """Leave out who is behind; dense stays, as the others are compared with it."""
+        """Drop methods that are behind. Dense stays, since the others are compared with it."""
         for name, why in race.dropped(self.going).items():
             if name != baseline:
                 self.out[name] = why
@@ -170,7 +170,7 @@ def at_most(question: Question, entered: Sequence[Contender], seeds: range) -> s
 
 
 def time_to_target_s(outcome: Outcome) -> float:
-    """Emulated seconds; inf where a run failed, missed the target or diverged."""
+    """Return emulated seconds, or inf if a run failed, missed the target or diverged."""
     if outcome.state != "succeeded":
         return math.inf
     run: Any = next(load.runs(outcome.run_dir).itertuples())
@@ -183,7 +183,7 @@ def time_to_target_s(outcome: Outcome) -> float:
 
 
 def over_packets(question: Question, finalists: Sequence[Contender], say: Say) -> dict[str, float]:
-    """Seconds to the target of seed 0 over packets, by method; empty where there are none."""
+    """Return seconds to the target of seed 0 over packets, by method. Empty without packets."""
     if question.packets is None:
         say(f"3. finalists over packets: skipped, as {question.why_not}")
         return {}

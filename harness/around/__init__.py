@@ -1,1 +1,1 @@
-"""Puts any trainer, unmodified, under proven links: a command, once in every emulated node."""
+"""Run any trainer, unmodified, under proven links: its command starts once in every node."""

@@ -28,7 +28,7 @@ log = logging.getLogger("harness")
 
 
 class Echo:
-    """Shows what the command writes on node 0."""
+    """Printer of what the command writes on node 0."""
 
     def __init__(self, run_dir: Path) -> None:
         self._log, self._offset = Nodes.log(run_dir, 0), 0
@@ -42,7 +42,7 @@ class Echo:
             self.update()
 
     def update(self) -> None:
-        """Write what is new; FileNotFoundError where the run was removed."""
+        """Print new output. Raise FileNotFoundError if the run was removed."""
         (self._run_dir / "status.json").stat()
         if not self._log.exists():
             return
@@ -57,7 +57,10 @@ class Echo:
 
 
 def main() -> int:
-    """Exit status 1 for a bad setting or a run that failed, 3 for one that is not valid."""
+    """Run the command.
+
+    Exit status 1 for a bad setting or failed run, 3 for one that is not valid.
+    """
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stdout)
     log.setLevel(logging.INFO)
     signals.stop_in_order()

@@ -1,10 +1,10 @@
-"""Numbers of steps from a counter that may begin anew, as that of a data loader in every epoch."""
+"""Step numbers from a counter that may restart, as a data loader's does in every epoch."""
 
 
 class StepCounter:
-    """The counter of one line of output or of one scalar, whose steps are numbered on.
+    """Counter of one output line or scalar, whose steps are numbered without a break.
 
-    `number` is that of the last step, -1 before the first.
+    `number` is the last step's, -1 before the first.
     """
 
     def __init__(self) -> None:
@@ -16,33 +16,33 @@ class StepCounter:
         self._is_new_epoch = False
 
     def enter(self, epoch: float) -> None:
-        """Note that what follows is of `epoch`."""
+        """Note that what follows belongs to `epoch`."""
         if self._epoch is None or epoch > self._epoch:
             self._is_new_epoch = self._epoch is not None
             self._epoch = epoch
 
     def is_before(self, epoch: float) -> bool:
-        """True if `epoch` is over."""
+        """Return True if `epoch` is over."""
         return self._epoch is not None and epoch < self._epoch
 
     def is_last(self, count: int) -> bool:
-        """True if `count` is that of the last step, and no epoch began since."""
+        """Return True if `count` is the last step's, and no epoch began since."""
         return count == self._count and not self._is_new_epoch
 
     def has_passed(self, count: int) -> bool:
-        """True if the last step's count is higher."""
+        """Return True if the last step's count is higher."""
         return self._count is not None and count < self._count
 
     def next_count(self) -> int:
-        """Return the count that the next step has if nothing tells it."""
+        """Return the count of the next step if no line states it."""
         return 0 if self._count is None else self._count + 1
 
     def advance(self, count: int) -> int | None:
-        """Return the number of the step that the trainer counts as `count`, which becomes the last.
+        """Return the number of the step that the trainer counts as `count`, and make it the last.
 
-        A count that falls begins anew: its step follows the last one by as much as that followed
-        the one before. None, without an effect, if `count` falls to one that was seen before and
-        is not the first: such a line is another process's, or of a step that was done again.
+        A lower count means a restart: its step follows the last one at the previous distance.
+        Return None, without an effect, if `count` falls to a value that was seen before and is not
+        the first. Such a line comes from another process, or from a repeated step.
         """
         if self._count is None or count > self._count:
             number = count if self._count is None else self.number + count - self._count

@@ -1,7 +1,7 @@
-"""What a foreign command tells of its steps in TensorBoard's event files.
+"""Steps that a foreign command writes to TensorBoard's event files.
 
-The files are another program's: only plain ones are opened, up to a size, and of their records only
-scalars are taken. Their checksums are not looked at, which would take a second for some megabytes.
+The files belong to another program. Only plain files are opened, up to a size, and only scalars are
+read. Checksums are not verified, since that would take a second for some megabytes.
 """
 
 import os
@@ -34,14 +34,14 @@ class Scalar(NamedTuple):
 
 
 class EventFiles:
-    """Event files of node 0 in a folder that were not there when this was made."""
+    """Event files of node 0 in a folder, created after this object."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._before = set(self._files())
 
     def scalars(self) -> list[Scalar]:
-        """All scalars, in order of time; ValueError where there is more than can be believed."""
+        """Return all scalars in order of time. Raise ValueError if there are implausibly many."""
         files = sorted(set(self._files()) - self._before)
         if len(files) > MOST_FILES:
             raise ValueError(f"{self._folder} has {len(files)} new event files, over {MOST_FILES}")
@@ -64,7 +64,7 @@ class EventFiles:
 
 
 def _content(path: Path, most_bytes: int) -> bytes:
-    """Its first bytes; none of what is no plain file."""
+    """Return the file's first bytes, or none if it is not a plain file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -74,7 +74,7 @@ def _content(path: Path, most_bytes: int) -> bytes:
 
 
 def _scalars(content: bytes) -> Iterator[Scalar]:
-    """Read the scalars of all whole records; the last record may be torn."""
+    """Yield the scalars of all whole records. The last record may be torn."""
     from google.protobuf.message import DecodeError
     from tensorboard.compat.proto.event_pb2 import Event
 
@@ -95,7 +95,7 @@ def _scalars(content: bytes) -> Iterator[Scalar]:
 
 
 def _value(summary: Any) -> float | None:
-    """Read a number of torch's, tensorboardX's or TensorFlow's writers; None if it is none."""
+    """Return a number written by torch, tensorboardX or TensorFlow, or None."""
     if summary.HasField("simple_value"):
         return float(summary.simple_value)
     if summary.HasField("tensor") and not summary.tensor.tensor_shape.dim:
@@ -108,9 +108,9 @@ def _value(summary: Any) -> float | None:
 
 
 def take(steps: ToldSteps, scalars: list[Scalar], time_s: Callable[[float], float]) -> None:
-    """Count in `steps` the scalars that match its pattern, which are in order of time.
+    """Count in `steps` the scalars that match its pattern. They are ordered by time.
 
-    Every tag has a counter of its own. `time_s` gives the clock's time of a wall time, below 0
+    Every tag has a counter of its own. `time_s` converts a wall time to the clock's time, below 0
     before the clock started.
     """
     found: list[tuple[Scalar, dict[str, float]]] = []
@@ -142,7 +142,7 @@ def _line(scalar: Scalar) -> str:
 def _checked(
     scalar: Scalar, numbers: dict[str, float], time_s: Callable[[float], float]
 ) -> dict[str, float]:
-    """Return `numbers`; ValueError for a scalar that has no step, or no time of the run."""
+    """Return `numbers`. Raise ValueError for a scalar without a step or a time of the run."""
     if scalar.step < 0:
         raise ValueError("step is no whole number from 0")
     if not isfinite(scalar.wall_s):

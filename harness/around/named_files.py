@@ -1,7 +1,7 @@
-"""Contents of the files that a command names: a run of other contents is another run.
+"""Digests of the files that a command names: other contents make another run.
 
-A file is named by a word of the command (`train.py`), by a part of one (`--config=base.yaml`,
-`@arguments.txt`, the words of `sh -c`), or as the module of `-m package`.
+A word of the command may be a file (`train.py`), contain one (`--config=base.yaml`,
+`@arguments.txt`, the words of `sh -c`), or follow `-m` as a module.
 """
 
 import glob
@@ -37,14 +37,14 @@ def digests(words: Sequence[str]) -> dict[str, str]:
 
 
 def _names(word: str) -> Iterator[str]:
-    """Yield what in `word` may be the name of a file."""
+    """Yield parts of `word` that may be names of files."""
     yield from (word, word.partition("=")[2], word.partition("@")[2])
     yield from BETWEEN.split(re.sub(r"^-\w(?!=)", "", word))  # `-cbase.yaml`
     yield from BETWEEN.split(word)
 
 
 def _files(name: str) -> list[Path]:
-    """Return the files that `name` is of: several if it differs between nodes, or is a program."""
+    """Return the files of `name`: several if it differs between nodes, or is a program."""
     try:
         pattern = "*".join(map(glob.escape, WORDS.split(name)[::2]))
         paths = list(map(Path, glob.glob(pattern))) if WORDS.search(name) else [Path(name)]
@@ -67,7 +67,7 @@ def _modules(words: Sequence[str]) -> Iterator[str]:
 
 
 def _sources(module: str) -> list[Path]:
-    """Return all sources of the package that `module` is of; of an installed one only its own."""
+    """Return all sources of the package of `module`, or only its own if it is installed."""
     own = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     places, found = [os.getcwd(), *own, *sys.path], list[Path]()
     for depth, _ in enumerate(names := module.split("."), 1):
@@ -92,7 +92,7 @@ def _is_script(program: str) -> bool:
 
 
 def _digest(paths: Sequence[Path]) -> str:
-    """Return a digest of the contents of `paths`, and of their names if they are several."""
+    """Return a digest of the contents of `paths`, and of their names if there are several."""
     if len(paths) == 1 and paths[0].stat().st_size <= MOST_BYTES:
         return recordings.digest(paths[0])
     told = []

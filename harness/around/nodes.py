@@ -1,4 +1,4 @@
-"""A foreign command on every node: started, read line by line, waited for."""
+"""A foreign command on every node: start it, read its lines, and wait for it."""
 
 import os
 import re
@@ -30,7 +30,7 @@ WHY = re.compile(r"(Error|Exception): \S")
 
 
 class OutputLine(NamedTuple):
-    """A line of output and the node that it came from."""
+    """A line of output and its node."""
 
     node: int
     text: str
@@ -38,9 +38,9 @@ class OutputLine(NamedTuple):
 
 
 def environment(asked: Asked, network: Network, node: int) -> dict[str, str]:
-    """Variables of the command on `node`: all ways in which launchers and libraries are told.
+    """Return the command's variables on `node`, for all common launchers and libraries.
 
-    torchrun takes its options' defaults from PET_...; one's own number of threads stays.
+    torchrun takes its options' defaults from PET_... variables. A thread count of the user stays.
     """
     rank, world, master = str(node), str(network.size), network.addresses[0]
     port, threads = str(torch_network.PORT), max(1, (os.cpu_count() or 1) // network.size)
@@ -72,7 +72,7 @@ def _be_first_process(
 ) -> NoReturn:
     """Start the command on `node`, write its exit status to `ended`, and wait for its orphans.
 
-    As process 1 the command itself would have no default signals, and other orphans to wait for.
+    If the command itself were process 1, it would lack default signals and have foreign orphans.
     """
     address, port = network.addresses[0], torch_network.PORT
     with network.entered(node):
@@ -120,7 +120,7 @@ class Nodes:
 
     @staticmethod
     def log(run_dir: Path, node: int) -> Path:
-        """All that the command writes on `node`."""
+        """Return the file with all output of the command on `node`."""
         return run_dir / "logs" / f"node{node}.log"
 
     def _start(self, asked: Asked, network: Network, node: int, hosts: Path) -> None:
@@ -145,7 +145,7 @@ class Nodes:
         self._pipes[pipe], self._rest[node] = node, b""
 
     def lines(self, wait_s: float) -> Iterator[OutputLine]:
-        """Whole lines of output that have come, or come within `wait_s`."""
+        """Yield whole lines of output that are there, or come within `wait_s`."""
         if not self._pipes:
             time.sleep(wait_s)
             return
@@ -163,9 +163,9 @@ class Nodes:
             yield from self._split(node, came or b"\n")
 
     def rest(self) -> Iterator[OutputLine]:
-        """Yield what is left of the output when the command has ended, without waiting for more.
+        """Yield the remaining output after the command has ended, without waiting for more.
 
-        A last line needs no end; a process that goes on may hold its pipe open.
+        The last line needs no line end. A surviving process may keep the pipe open.
         """
         while select.select(list(self._pipes), [], [], 0.0)[0]:
             yield from self.lines(0.0)
@@ -186,7 +186,7 @@ class Nodes:
             yield OutputLine(node, text, now)
 
     def reap(self) -> None:
-        """Note the commands that ended, and collect every child that did."""
+        """Note which commands ended, and collect every child that did."""
         for node, ending in list(self._endings.items()):
             with suppress(BlockingIOError):
                 if code := os.read(ending, 1):
@@ -203,7 +203,7 @@ class Nodes:
         del self.running[node]
 
     def failure(self) -> str:
-        """Say how the first command that failed ended; "" while none has."""
+        """Say how the first failed command ended. Empty while none has failed."""
         for node, code in self.endings.items():
             if code:
                 how = f"exited with status {code}"

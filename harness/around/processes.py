@@ -1,4 +1,4 @@
-"""Processes of the nodes, found by the network namespaces that they are in."""
+"""Processes of the nodes, identified by their network namespaces."""
 
 import os
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ class NodeProcess(NamedTuple):
 
 
 def of_nodes(network: Network) -> Iterator[NodeProcess]:
-    """All that go on now, in this process namespace."""
+    """Return all live processes of the nodes in this process namespace."""
     numbers = {}
     for node in network.local:
         with network.entered(node):

@@ -1,6 +1,6 @@
-"""What `python -m harness.around` is told: links by the groups of a run, and a command of its own.
+"""Command line of `harness.around`: network overrides, `--`, and the program to start.
 
-Keys of the command are read as they stand, without Hydra's grammar, which patterns would offend.
+The command's own keys are parsed without Hydra's grammar, which would reject regular expressions.
 """
 
 import re
@@ -65,12 +65,12 @@ class Command:
 
     @cached_property
     def metric(self) -> str:
-        """The first metric that the pattern names; the loss where it names none."""
+        """First metric that the pattern names, by default the loss."""
         names = re.compile(self.metrics or "").groupindex
         return next((name for name in names if name not in OF_A_STEP), "loss")
 
     def of_node(self, node: int, nodes: int, address: str, port: int, seed: int) -> list[str]:
-        """Its words on one node."""
+        """Return its words on one node."""
         said: dict[str, object] = {"rank": node, "node": node, "world": nodes, "nodes": nodes}
         said |= {"master": address, "port": port, "seed": seed}
         return [WORDS.sub(lambda found: str(said[found[1]]), word) for word in self.words]
@@ -93,7 +93,7 @@ class Asked:
 
 
 def composed(arguments: Sequence[str]) -> list[Settings]:
-    """Settings of every run of a command line, each checked; BadSetting in one line."""
+    """Return settings of every run of a command line, each checked. BadSetting is one line."""
     if "--" not in arguments:
         raise BadSetting("a command must come after --: gradnet-around workers=2 -- torchrun x.py")
     at = list(arguments).index("--")
@@ -111,7 +111,7 @@ def composed(arguments: Sequence[str]) -> list[Settings]:
 
 
 def _command(words: list[str], own: dict[str, str]) -> dict[str, Any]:
-    """The section `around` of a configuration."""
+    """Return the section `around` of a configuration."""
     start, metrics = own.get("start", FIRST_BYTE), own.get("metrics")
     if "tensorboard" in own:
         metrics = metrics or LOSS
@@ -146,7 +146,7 @@ def _command(words: list[str], own: dict[str, str]) -> dict[str, Any]:
 
 
 def _require_event_files(folder: str, metrics: str) -> None:
-    """BadSetting where event files cannot be read, or `metrics` asks them for what they have."""
+    """Raise BadSetting if event files cannot be read, or cannot provide `metrics`."""
     if find_spec("tensorboard") is None:
         raise BadSetting(
             "tensorboard= needs the package tensorboard, which is not installed; write "
@@ -168,7 +168,7 @@ def _whole(key: str, text: str) -> int:
 
 
 def _name(words: list[str]) -> str:
-    """From a command: its script and what follows, but for what differs from node to node."""
+    """Return a name made from the command: its script and arguments that are equal on all nodes."""
     at = next((n for n, word in enumerate(words) if word.endswith((".py", ".sh"))), 0)
     told: list[str] = []
     for word in (Path(words[at]).stem, *words[at + 1 :]):
@@ -181,7 +181,7 @@ def _name(words: list[str]) -> str:
 
 
 def _require_known(override: str) -> None:
-    """BadSetting for a key that is not of the links, and for what is no override."""
+    """Raise BadSetting for a key that does not belong to links, or for text that is no override."""
     if override in sweep.MULTIRUN:
         return
     if override[:1] == "-":
@@ -206,7 +206,7 @@ def _choices(overrides: list[str]) -> list[list[str]]:
 
 
 def _settings(choice: list[str], command: dict[str, Any], own: dict[str, str]) -> Settings:
-    """One run: what links need of a configuration, and the command."""
+    """Compose one run: the link settings of a configuration, and the command."""
     with in_a_line(choice), sweep.hydra():
         told = sweep.plain_settings(sweep.load(choice)).config
         parsed = OverridesParser.create().parse_overrides(choice)
@@ -232,7 +232,7 @@ def _fields(section: dict[str, Any]) -> dict[str, Any]:
 
 
 def asked(settings: Settings) -> Asked:
-    """The run that a configuration describes; BadSetting at the first value that cannot be."""
+    """Return the run of a configuration. Raise BadSetting at the first invalid value."""
     hints = get_type_hints(Run, include_extras=True)
     plain = {key: hints[key] for key in ("seed", "network_seed", "workers", "workers_per_node")}
     settings.require_fit("", plain | OF_THE_EDGE)
@@ -255,7 +255,7 @@ def asked(settings: Settings) -> Asked:
 
 
 def _require_nodes(section: Any) -> None:
-    """BadSetting for a network without namespaces of its own, whatever else is wrong with it."""
+    """Raise BadSetting for a network whose nodes have no namespaces of their own."""
     kind = located(section["_target_"]) if is_section(section) else Topology
     if not issubclass(kind, Topology):
         why = "on real interfaces its bytes could not be told from others'"
@@ -266,7 +266,7 @@ def _require_nodes(section: Any) -> None:
 
 
 def checked(settings: Settings) -> Asked:
-    """Build the run and check that its network can come up; BadSetting where it cannot."""
+    """Build the run and check that its network can come up. Raise BadSetting if it cannot."""
     run = asked(settings)
     value, metric = run.target.value, run.target.metric or ""
     out = "" if value is None else beyond(metric, value)

@@ -1,4 +1,4 @@
-"""Process 1 of a foreign command's run: a network proved, the command on every node, a verdict."""
+"""Process 1 of a foreign command's run: prove the network, run the command, and judge the run."""
 
 import re
 import time
@@ -34,7 +34,7 @@ QUIET_S = 0.05  # without a byte on any link: what proved them has left
 
 
 def supervise(run_dir: Path) -> None:
-    """The run, from its network on; however it ends, `first_process.to_its_end` tells it."""
+    """Run the command from network to verdict. `first_process.to_its_end` records any ending."""
     run = asked(Settings.read(run_dir))
     clock, events = Clock(run.emulation.dilation), Events(run_dir)
     with run.network.up(run.nodes, run.profile, clock.dilation) as network:
@@ -64,7 +64,7 @@ def _wait_until_quiet(network: Network) -> None:
 
 @dataclass
 class UnderWay:
-    """A run while its command goes on: when its clock starts, what it tells, what it sends."""
+    """A run while its command runs: start of its clock, its output, and its traffic."""
 
     run: Asked
     network: Network
@@ -89,7 +89,7 @@ class UnderWay:
         self.pauses = Pauses(self._numbers, self.clock.time_s)
 
     def follow(self, nodes: Nodes, player: Player) -> None:
-        """Return when the command has ended well on every node; RunFailed where it has not."""
+        """Return when the command has succeeded on every node. Raise RunFailed if it fails."""
         began = looked = time.monotonic()
         failed_by: float | None = None
         while nodes.running:
@@ -117,7 +117,7 @@ class UnderWay:
             self.steps = self.readings.finish(self.ended_s, self.clock.dilation)
 
     def evidence(self, proof: dict) -> Evidence:
-        """Gather the evidence for a verdict; `proof` is the network's, of its start and end."""
+        """Collect the evidence for a verdict. `proof` is the network's, of its start and end."""
         return Evidence(
             proof=proof,
             traffic=self.traffic,
@@ -142,7 +142,7 @@ class UnderWay:
             self._start_at_first_byte()
 
     def _take(self, line: OutputLine) -> None:
-        """Count what a line of node 0 tells; one of any node may start the clock."""
+        """Count a line of node 0. A line of any node may start the clock."""
         start = self.run.command.start
         tells = line.node == 0 and self.event_files is None and self.readings.matches(line.text)
         if not self.clock.running:
@@ -165,7 +165,7 @@ class UnderWay:
             self._start()
 
     def _read(self, files: EventFiles, ended_s: float) -> None:
-        """Take steps from event files; the command has ended."""
+        """Read steps from event files after the command has ended."""
         began_s = time.time() - time.monotonic() + self.clock.monotonic(0.0)  # since the epoch
         try:
             scalars = files.scalars()

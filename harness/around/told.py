@@ -1,4 +1,4 @@
-"""Steps that a foreign command told of, and the bytes of its links between them."""
+"""Steps that a foreign command reports, and the bytes of its links between them."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -31,7 +31,7 @@ UNKNOWN = (  # columns of a step that only the trainer could tell
 
 
 class ToldStep(NamedTuple):
-    """One step as lines of output told it; times are emulated seconds."""
+    """One step as reported by lines of output. Times are emulated seconds."""
 
     time_s: float  # by the trainer's own clock, if it has told its time
     came_s: float  # when its first line came
@@ -43,7 +43,7 @@ class ToldStep(NamedTuple):
 
 @dataclass
 class _Row:
-    """A step while lines still tell of it."""
+    """A step whose lines may still arrive."""
 
     step: int
     came_s: float
@@ -51,9 +51,9 @@ class _Row:
 
 
 class ToldSteps:
-    """Steps and evaluations of node 0, from the lines that match the command's pattern, in order.
+    """Steps and evaluations of node 0, from lines that match the command's pattern, in order.
 
-    Every matching line counts, or is in `uncounted`: why, how many lines, and the first of them.
+    Every matching line counts or is in `uncounted`: reason, number of lines, and the first of them.
     `processes` of the node may print each line once.
     """
 
@@ -73,7 +73,7 @@ class ToldSteps:
         self.uncounted: dict[str, tuple[int, str]] = {}
 
     def take(self, line: str, now_s: float) -> bool:
-        """Count what `line` tells, which came at `now_s`; True if it told of a step."""
+        """Count `line`, which came at `now_s`. Return True if it reported a step."""
         told = False
         try:
             for found in self._readings(line):
@@ -83,9 +83,9 @@ class ToldSteps:
         return told
 
     def _readings(self, line: str) -> Iterator[dict[str, float]]:
-        """Yield the values of all matches in `line`: of one step, unless `step` comes again.
+        """Yield the values of all matches in `line`. They are of one step unless `step` repeats.
 
-        ValueError if a group's text is no number, or if the pattern has no place for a number.
+        Raise ValueError if a group's text is not a number, or if the pattern cannot hold a number.
         """
         found: dict[str, float] = {}
         written = self.pattern and written_for(self.pattern, line)
@@ -101,18 +101,20 @@ class ToldSteps:
             yield found
 
     def matches(self, line: str) -> bool:
-        """True if `line` has the pattern, or would have it with its numbers written otherwise."""
+        """Return True if `line` matches the pattern, also with its numbers written differently."""
         return self.pattern is not None and written_for(self.pattern, line) is not None
 
     def leave_out(self, why: str, line: str, lines: int = 1) -> None:
-        """Note that so many `lines`, `line` the first of them, match and do not count."""
+        """Note that `lines` lines, beginning with `line`, match and do not count."""
         before, first = self.uncounted.get(why, (0, line.strip()[:MOST_SHOWN]))
         self.uncounted[why] = before + lines, first
 
     def add(self, found: dict[str, float], came_s: float, line: str, counter: StepCounter) -> bool:
-        """Count the values of one reading, whose step is by `counter`; True if it told of a step.
+        """Count the values of one reading, with steps by `counter`.
 
-        A reading without `step` adds to the last step what that lacks, or is the next step.
+        Return True if it reported a step.
+
+        A reading without `step` fills gaps of the last step, or is the next step.
         """
         metrics = {name: value for name, value in found.items() if name not in OF_A_STEP}
         evaluates = bool(metrics) and not self._of_a_step & set(found)
@@ -143,9 +145,9 @@ class ToldSteps:
     def _step_of(
         self, found: dict[str, float], evaluates: bool, counter: StepCounter
     ) -> int | None:
-        """Return the number of the step that a reading is of, -1 before the first.
+        """Return the step number of a reading, -1 before the first.
 
-        None if its counter falls to a step that was told before.
+        Return None if its counter falls to a step that was reported before.
         """
         last = self._rows.get(counter.number)
         if "step" in found:
@@ -158,7 +160,7 @@ class ToldSteps:
         return counter.advance(counter.next_count())
 
     def _tells_more(self, row: _Row, found: dict[str, float], line: str) -> bool:
-        """False if the step's lines told all of `found` before, by all processes of the node."""
+        """Return False if all processes of the node have already reported all of `found`."""
         kind = row.step, frozenset(found)
         self._times_told[kind] += 1
         if set(found) - set(row.values):
@@ -169,10 +171,10 @@ class ToldSteps:
         return True
 
     def finish(self, ended_s: float, dilation: float) -> list[ToldStep]:
-        """Return all steps in order, when no more lines come; the clock stands at `ended_s`.
+        """Return all steps in order, when no more lines come. The clock stands at `ended_s`.
 
-        A step's time is the trainer's own where lines tell it, set by the line that came soonest
-        after the time that it tells; else it is when the step's first line came.
+        A step's time is the trainer's own if lines state it, aligned by the line that came soonest
+        after its stated time. Otherwise it is when the step's first line came.
         """
         if self.pattern is None:
             return [ToldStep(ended_s, ended_s, 0, nan, self._samples, 1)]
@@ -193,7 +195,7 @@ class ToldSteps:
         return found
 
     def _put_on_the_clock_of(self, steps: list[ToldStep]) -> None:
-        """Give evaluations, which have no time of their own, that of the step before them."""
+        """Give evaluations, which have no time of their own, the time of the step before them."""
         came_s = [step.came_s for step in steps]
         for number, each in enumerate(self.evaluations):
             if after := bisect_right(came_s, each.time_s):
@@ -202,9 +204,10 @@ class ToldSteps:
                 self.evaluations[number] = each._replace(time_s=time_s)
 
     def _require_alike(self) -> None:
-        """Leave out lines that came again, unless those of every step came as often.
+        """Leave out repeated lines, unless those of every step were repeated equally often.
 
-        Then each process of the node prints them; of the first and last step some may be missing.
+        Equal repetition means that each process of the node prints them. In the first and last step
+        some may be missing.
         """
         ends = min(self._rows, default=0), max(self._rows, default=0)
         often: dict[frozenset[str], set[int]] = defaultdict(set)
@@ -217,9 +220,9 @@ class ToldSteps:
 
 
 def _times(rows: list[_Row], dilation: float) -> tuple[list[float], list[float]]:
-    """Return when each of `rows` was by the trainer's own time, if it told any, and when it came.
+    """Return each row's time, by the trainer's own clock if it states one, and its arrival.
 
-    The latter never fall. The former may, and may begin below 0: such a time is not believed.
+    Arrival times never fall. Stated times may fall, or begin below 0.
     """
     own_s = [row.values.get("time", nan) / dilation for row in rows]
     delays_s = [row.came_s - own for row, own in zip(rows, own_s, strict=True) if isfinite(own)]
@@ -233,7 +236,7 @@ def _times(rows: list[_Row], dilation: float) -> tuple[list[float], list[float]]
 
 
 class LinkTraffic:
-    """Bytes through every link over time, from when it was made on."""
+    """Bytes through every link over time, since this object was made."""
 
     def __init__(self, network: Network, clock: Clock) -> None:
         self._network, self._clock = network, clock
@@ -242,11 +245,11 @@ class LinkTraffic:
         self._passed: list[dict[str, int]] = []
 
     def passed(self) -> dict[str, int]:
-        """Bytes since the beginning, by link."""
+        """Return bytes since the beginning, by link."""
         return {link: n - self._before[link] for link, n in self._network.bytes().items()}
 
     def look(self, now_s: float) -> None:
-        """Note what has passed by now, on the clock."""
+        """Record the bytes so far at `now_s` on the clock."""
         self._times.append(now_s)
         self._passed.append(self.passed())
 
@@ -256,7 +259,7 @@ class LinkTraffic:
             self.look(now_s)
 
     def at(self, time_s: float, link: str) -> float:
-        """Bytes that had passed `link` at `time_s`, between two looks by a straight line."""
+        """Return the bytes through `link` by `time_s`, interpolated between two records."""
         if not self._times:
             return 0.0
         after = min(bisect_left(self._times, time_s), len(self._times) - 1)
@@ -275,10 +278,10 @@ def write(
     nodes: int,
     own: str,
 ) -> None:
-    """Write steps.csv, a row per step and node with the bytes of its link, and evaluations.csv.
+    """Write steps.csv, a row per step and node with its link's bytes, and evaluations.csv.
 
-    The other columns of a step are unknown. `own` is the command's metric; if that is the loss,
-    every step evaluates it.
+    The other columns of a step are unknown. `own` is the command's metric. If that is the loss,
+    every step is an evaluation.
     """
     table, evaluations = Table(run_dir, "steps.csv"), list(told.evaluations)
     carried: dict[str, int] = {}

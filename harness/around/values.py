@@ -1,6 +1,6 @@
-"""Numbers that a pattern's groups matched in a line of output, read whole or not at all.
+r"""Numbers that a pattern's groups matched in a line of output, read whole or not at all.
 
-A pattern such as `step (\\d+)` matches the `1` of `1,000` and the `0` of `0.25`. The steps of a run
+A pattern such as `step (\d+)` matches the `1` of `1,000` and the `0` of `0.25`. The steps of a run
 are counted by these numbers, so a part of one must not pass for the whole.
 """
 
@@ -29,7 +29,7 @@ PART_OF_ALL = re.compile(r"(\d+)\s*/\s*\d+")
 def values(match: re.Match[str]) -> dict[str, float]:
     """Return the numbers of the groups that took part in `match`.
 
-    ValueError, which says why, if no group did, or if the text of one is no number of its kind.
+    Raise ValueError with the reason if no group did, or if a group's text is no number of its kind.
     """
     texts = {name: text for name, text in match.groupdict().items() if text is not None}
     if not texts:
@@ -51,7 +51,7 @@ def _value(match: re.Match[str], name: str, text: str) -> float:
 
 
 def _whole_number(match: re.Match[str], name: str) -> float | None:
-    """Return the number that the group's text is, or is a part of; None if there is none."""
+    """Return the number that contains the group's text, or None."""
     line, (start, end) = match.string, match.span(name)
     text = line[start:end]
     start += len(text) - len(text.lstrip(AROUND))
@@ -68,10 +68,10 @@ def _whole_number(match: re.Match[str], name: str) -> float | None:
 
 
 def _is_by_chance(match: re.Match[str], name: str, number: re.Match[str]) -> bool:
-    """True if the pattern matches too where `number` has digits alone.
+    r"""Return True if the pattern also matches with only digits in place of `number`.
 
-    It then asks for nothing of what is between the digits: `1,000` of `step (\\d+)` is a number, of
-    `^(\\d+),(\\d+)` it is two columns.
+    Then the pattern does not require the separators: `1,000` is one number for `step (\d+)`, and
+    two columns for `^(\d+),(\d+)`.
     """
     line, start = match.string, number.start()
     plain = line[:start] + re.sub(r"\D", "", number[0]) + line[number.end() :]
@@ -80,17 +80,17 @@ def _is_by_chance(match: re.Match[str], name: str, number: re.Match[str]) -> boo
 
 
 class Written(NamedTuple):
-    """A line that has a pattern, with its numbers written for it."""
+    """A line that matches a pattern, with its numbers written for it."""
 
     line: str
     is_same: bool  # the numbers have the values that they had
 
 
 def written_for(pattern: re.Pattern[str], line: str) -> Written | None:
-    """Return `line` with its numbers written so that it has `pattern`; None if that is no reason.
+    r"""Rewrite the numbers of `line` so that it matches `pattern`. None if that does not help.
 
-    `step (\\d+) loss ([\\d.]+)` has no place for a step `1,000` and a loss `-0.5` or `nan`. Such a
-    line tells of a step as much as its neighbours do. The first of these can be read all the same.
+    `step (\d+) loss ([\d.]+)` has no place for a step `1,000` or a loss `-0.5` or `nan`. Such a
+    line reports a step as its neighbours do. The first of these can be read all the same.
     """
     if pattern.search(line):
         return Written(line, is_same=True)

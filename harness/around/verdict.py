@@ -1,4 +1,4 @@
-"""Whether a foreign command's traffic went over its links, and the summary of its run."""
+"""Verdict on a foreign command's traffic, and the summary of its run."""
 
 import re
 from collections import defaultdict
@@ -28,7 +28,7 @@ PACKET_BYTES = 66  # the smallest of TCP: of nodes that train together each send
 
 
 class Interfaces:
-    """Bytes sent by every interface of every node, at most seen: one may be gone at the end."""
+    """Highest byte counts seen of every interface of every node, as one may vanish at the end."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -38,7 +38,7 @@ class Interfaces:
         self._before, self.sent_bytes = dict(self.sent_bytes), defaultdict(dict)
 
     def look(self) -> None:
-        """Read all counters; a few system calls a node."""
+        """Read all counters, with a few system calls a node."""
         for node in self._network.local:
             with self._network.entered(node):
                 text = INTERFACES.read_text()
@@ -49,14 +49,14 @@ class Interfaces:
                 seen[name] = max(seen.get(name, 0), int(counts.split()[8]) - before)
 
     def beside(self, node: int) -> dict[str, int]:
-        """Return bytes sent by interfaces that no link is shaped at, without the loopback."""
+        """Return bytes sent over unshaped interfaces of `node`, without the loopback."""
         usual = (LOOPBACK, self._network.interface)
         seen = self.sent_bytes[node].items()
         return {name: count for name, count in seen if count and name not in usual}
 
 
 class Evidence(NamedTuple):
-    """Evidence by which a run is judged, beside its files."""
+    """Evidence for the verdict on a run, beside its files."""
 
     proof: dict[str, Any]
     traffic: LinkTraffic
@@ -69,7 +69,7 @@ class Evidence(NamedTuple):
 
 
 def summarize(run_dir: Path, asked: Asked, found: Evidence) -> dict[str, Any]:
-    """The content of summary.json: final numbers, reasons not to believe them, proof."""
+    """Return the content of summary.json: final numbers, reasons against validity, and proof."""
     events = read_events(run_dir)
     passed = found.traffic.passed()
     seen = {str(node): counts for node, counts in found.interfaces.sent_bytes.items()}
@@ -98,7 +98,7 @@ def _beside(asked: Asked, interfaces: Interfaces) -> list[str]:
 
 
 def _around(asked: Asked, found: Evidence) -> list[str]:
-    """Nodes that sent less over their links than they must have."""
+    """Name nodes that sent less over their links than they must have."""
     if asked.nodes < 2:
         return []
     passed, sent = found.traffic.passed(), dict[int, int]()
@@ -126,7 +126,7 @@ def _around(asked: Asked, found: Evidence) -> list[str]:
 def _silent(
     asked: Asked, interfaces: Interfaces, sent: Mapping[int, int], when: str, packets: int = 1
 ) -> list[str]:
-    """Nodes that do not train with the others, or not over their links."""
+    """Name nodes that do not train with the others, or not over their links."""
     if asked.nodes < 2:
         return []
     return [
@@ -157,7 +157,7 @@ def _uncounted(found: Evidence) -> list[str]:
 
 
 def _own_time(asked: Asked, found: Evidence, events: list[dict]) -> list[str]:
-    """Return the first reason not to believe the time that the command told."""
+    """Return the first reason not to believe the times that the command stated, or ""."""
     if "time" not in re.compile(asked.command.metrics or "").groupindex:
         return []
     reason = next(_of_own_time(found, events, LATE_S / asked.emulation.dilation), None)
@@ -165,10 +165,9 @@ def _own_time(asked: Asked, found: Evidence, events: list[dict]) -> list[str]:
 
 
 def _of_own_time(found: Evidence, events: list[dict], slack_s: float) -> Iterator[str]:
-    """Compare the time between steps with when their lines came, and with the plan of the links.
+    """Compare times between steps with when their lines came, and with the plan of the links.
 
-    Of lines that were read at once only the last one came when it was written. A line may come
-    `slack_s` late.
+    Of lines read at once, only the last came when it was written. A line may come `slack_s` late.
     """
     following = [*found.steps[1:], None]
     steps = [a for a, b in zip(found.steps, following, strict=True) if not b or b.came_s > a.came_s]
@@ -200,7 +199,7 @@ def _of_own_time(found: Evidence, events: list[dict], slack_s: float) -> Iterato
 
 
 def _highest_rise(values: Array) -> tuple[float, int, int]:
-    """Return by how much `values` rise at most, and from where to where; 0.0 if there is none."""
+    """Return the largest rise of `values`, and its begin and end. 0.0 if there is none."""
     if not len(values):
         return 0.0, 0, 0
     high = int(np.argmax(values - np.minimum.accumulate(values)))
@@ -209,7 +208,7 @@ def _highest_rise(values: Array) -> tuple[float, int, int]:
 
 
 def _paused(found: Evidence) -> Iterable[str]:
-    """Processes that stood still, but for those of the start, before the first step."""
+    """Name processes that stood still after the first step began."""
     begins_s = found.steps[0].came_s if len(found.steps) > 1 else 0.0
     late = [(process, pause) for process, pause in found.pauses if pause.time_s >= begins_s]
     return [

@@ -1,1 +1,1 @@
-"""Constants of virtual time, fitted to this machine: short real collectives, compressors timed."""
+"""Constants of virtual time, fitted to this machine from short collectives and compressions."""

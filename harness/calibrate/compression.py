@@ -1,8 +1,8 @@
-"""What compressors take on a device or on one core, measured as virtual time would, and fitted.
+"""Compression times on a device or core, measured as virtual time would, and fitted.
 
-Every compressor is timed on buckets of few and many elements, in one matrix and in many; one with a
-rank at several, one with a level at several densities. The coefficients are those of
-`harness.config.device_costs.Cost`.
+Every compressor is timed on buckets of few and many elements, in one matrix and in many. Those with
+a rank are timed at several ranks, and those with a density at several densities. The coefficients
+are those of `harness.config.device_costs.Cost`.
 """
 
 import time
@@ -36,7 +36,7 @@ SCALES = {"us": 1e6, "ns": 1e9}  # of one second
 
 
 class MatrixLayout(NamedTuple):
-    """Matrices of a bucket, square, each with a vector beside it."""
+    """Square matrices of a bucket, each with a vector beside it."""
 
     matrices: int
     side: int
@@ -72,7 +72,7 @@ class TimedLayout(NamedTuple):
 
 
 class FittedCost(NamedTuple):
-    """A compressor's cost, and how far it is off."""
+    """A compressor's cost, and its relative error."""
 
     cost: Cost
     median: float  # absolute error of a sample, relative
@@ -80,9 +80,9 @@ class FittedCost(NamedTuple):
 
 
 def compositions(densities: Sequence[float] = DENSITIES) -> Iterator[list[str]]:
-    """Every compressor with error feedback, where it has none of its own: overrides.
+    """Return overrides for every compressor, with error feedback unless it has its own.
 
-    One that has a level at each of `densities`; one that has a rank with each of RANKS.
+    Those with a density appear at each of `densities`, those with a rank with each of RANKS.
     """
     for name, section in choices("compressor").items():
         target = section["_target_"]
@@ -101,10 +101,10 @@ def measured(
     layouts: Sequence[MatrixLayout] = OF_A_CORE,
     device: torch.device | None = None,
 ) -> Iterator[TimedLayout]:
-    """Times of what overrides compose to, on each of `layouts`, on one thread.
+    """Time the composed methods on each of `layouts`, on one thread.
 
-    On `device`, None for a core. A method is measured at the density that it begins with; of those
-    whose compressor, feedback and beginning are the same, the first is.
+    `device` None means a core. A method is measured at its first density. If several methods have
+    equal compressor, feedback and first density, only the first is measured.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # as a rank that shares the machine; threads that wait would count
@@ -134,10 +134,10 @@ def _measured(
 def seconds_of(
     run: Run, gradient: torch.Tensor, bucket: BucketBuffers, device: torch.device
 ) -> float:
-    """Mean of several steps on a bucket of `device`, as compressors differ between theirs.
+    """Return the mean of several steps on a bucket of `device`, since steps may differ.
 
-    On a core each begins after a pause, as in a step, which finds it cold: in a loop of nothing
-    else top-k takes half as long, and a filter of whole buckets a quarter.
+    On a core each step begins after a pause, with cold caches as in training. In a tight loop top-k
+    takes half as long, and a filter of whole buckets a quarter.
     """
     costs = Simulated().costs(Static(rate_mbit=1e6), WORKERS, 1)
     circle = Circle(World(device), 1)
@@ -160,7 +160,7 @@ def seconds_of(
 
 
 def fitted(samples: Sequence[TimedLayout]) -> dict[str, FittedCost]:
-    """The cost of each compressor among `samples`, by the name of its file."""
+    """Return the cost of each compressor among `samples`, by the name of its file."""
     by_file: dict[str, list[TimedLayout]] = {}
     for each in samples:
         by_file.setdefault(each.compressor, []).append(each)
@@ -175,12 +175,12 @@ def fitted(samples: Sequence[TimedLayout]) -> dict[str, FittedCost]:
 
 
 def spelled(cost: Cost) -> dict[str, float]:
-    """Coefficients that are not 0, as files have them: of three digits."""
+    """Return coefficients other than 0 with three digits, as files have them."""
     return {key: float(f"{value:.3g}") for key, value in cost._asdict().items() if value}
 
 
 def _laid_out(layout: MatrixLayout, device: torch.device) -> tuple[torch.Tensor, BucketBuffers]:
-    """A gradient, and a bucket for it, with parameters."""
+    """Return a gradient, and a bucket for it, with parameters."""
     shapes = list(layout.shapes.values())
     sizes = [prod(shape) for shape in shapes]
     noise = torch.Generator().manual_seed(0)

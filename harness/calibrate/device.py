@@ -1,4 +1,4 @@
-"""What compression costs a device, as a choice of `network/device`."""
+"""Compression costs of a device, as a choice of `network/device`."""
 
 from collections.abc import Iterator, Mapping
 from datetime import date
@@ -20,10 +20,10 @@ LAYOUTS = (
 
 
 def measured(device: torch.device) -> Iterator[TimedLayout]:
-    """Every compressor of conf/compressor, on buckets as large as a device's are.
+    """Time every compressor of conf/compressor, on buckets as large as a device's.
 
-    All of them PASSES times, of which the shortest time of each is taken: in one a kernel may have
-    been compiled, or other work kept the host, which launches what is short, for some seconds.
+    The shortest of PASSES passes counts, since a pass may include compilation of a kernel or a host
+    that was busy for seconds.
     """
 
     def once() -> Iterator[TimedLayout]:
@@ -35,7 +35,7 @@ def measured(device: torch.device) -> Iterator[TimedLayout]:
 
 
 def text(name: str, costs: Mapping[str, FittedCost]) -> str:
-    """The choice: costs by compressor, with where they are from."""
+    """Return the choice: costs by compressor, and their origin."""
     told = environment.describe()
     commit = (told["git"] or {"commit": "none"})["commit"][:12]
     lines = [

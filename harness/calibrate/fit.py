@@ -1,7 +1,7 @@
-"""The constants of the cost model that explain measured times best: least absolute errors.
+"""Fit of the cost model's constants to measured times, by least absolute errors.
 
-Errors are relative, so that a collective of a millisecond counts as much as one of a second, and
-not squared, so that the few in which TCP lost much do not move the rest.
+Errors are relative, so that a collective of a millisecond counts as much as one of a second. They
+are not squared, so that the few collectives in which TCP lost much do not dominate.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ class Bucket(NamedTuple):
 
 
 class Links(NamedTuple):
-    """Constants of collectives, in real seconds, and how far they are off."""
+    """Constants of collectives, in real seconds, and their errors."""
 
     alpha_s: float
     operation_s: float
@@ -49,22 +49,20 @@ class Links(NamedTuple):
     efficiencies: Mapping[float, float] = {}  # by rate in Mbit/s, where they are off by less
 
     def share(self, rate_mbit: float) -> float:
-        """Payload's share of a rate."""
+        """Return payload's share of a rate."""
         return self.efficiencies.get(rate_mbit, self.efficiency)
 
 
 def links(
     samples: Sequence[Sample], cores: int | None = None, bucket: Bucket | None = None
 ) -> Links:
-    """Time = operation + rounds (P-1) alpha + volume / (efficiency rate), as in harness.virtual.
+    """Fit time = operation + rounds (P-1) alpha + volume / (efficiency rate), as harness.virtual.
 
-    The volume is of the bytes, and of what every message has beside its own.
-    Of buckets in a row, for each: an operation is what a bucket costs.
-    Less what `bucket` lets pass; None: nothing.
-    Alpha is processors' work, and takes as much longer as ranks share one of `cores`; None: each
-    has its own. Both are told by collectives that last, where bytes on their way hide that ranks
-    wake up; what that takes, by short ones.
-    ValueError when the samples do not tell: too few, or none that bytes take time in.
+    The volume includes each message's overhead, less what `bucket` lets pass at once. For
+    consecutive buckets the operation counts once per bucket. Alpha is processor work, and grows
+    with ranks that share one of `cores`; with None each rank has its own core. Long collectives
+    determine both constants, since transfers hide wake-ups there. Short ones determine the cost of
+    wake-ups. Raises ValueError for too few samples, or none whose bytes take time.
     """
     short = [each for each in samples if each.short]
     waking_s = wake_s(short, cores)
@@ -107,7 +105,7 @@ def links(
 
 
 def _off(constants: Links, samples: Sequence[Sample], cores: int | None) -> Links:
-    """`constants` with how far they are off."""
+    """Return `constants` with their errors."""
     errors = [abs(predicted_s(constants, each, cores) / each.seconds - 1) for each in samples]
     return constants._replace(median=float(np.median(errors)), worst=max(errors))
 
@@ -115,7 +113,7 @@ def _off(constants: Links, samples: Sequence[Sample], cores: int | None) -> Link
 def _efficiencies(
     constants: Links, long: Sequence[Sample], rows: Sequence[tuple[float, float, float, float]]
 ) -> dict[float, float]:
-    """Share of every rate that its samples' bytes had, beside what else they took."""
+    """Return, for every rate, payload's share in the time beside other costs."""
     found: dict[float, list[float]] = {}
     for each, (fixed, messages, bytes_s, byte_s) in zip(long, rows, strict=True):
         left_s = each.seconds + each.buckets * constants.bucket.burst_s
@@ -128,10 +126,10 @@ def _efficiencies(
 
 
 def wake_s(short: Sequence[Sample], cores: int | None = None) -> float:
-    """Mean time of a message among those that ranks wake up for; 0 where none was measured.
+    """Return the mean time of a message that wakes a rank, or 0 if none was measured.
 
-    From medians, which no single stall moves. The mean is taken for sqrt(1 + relative deviation^2)
-    of the median, which it is of log-normal times.
+    It is computed from medians, which a single stall does not move. For log-normal times the mean
+    is sqrt(1 + relative deviation^2) times the median.
     """
     means_s = [each.seconds * sqrt(1 + _deviation(each) ** 2) for each in short]
     times_s = [mean_s / _wakings(each, cores) for each, mean_s in zip(short, means_s, strict=True)]
@@ -139,27 +137,27 @@ def wake_s(short: Sequence[Sample], cores: int | None = None) -> float:
 
 
 def latency_noise(short: Sequence[Sample]) -> float:
-    """Relative standard deviation of one of their messages; 0 where nothing was repeated.
+    """Return the relative standard deviation of one message, or 0 without repetitions.
 
-    Messages in a row are late independently of each other: n together deviate by it over sqrt(n).
+    Consecutive messages are late independently, so n together deviate by it over sqrt(n).
     """
     found = [_deviation(each) * sqrt(_messages(each)) for each in short]
     return float(np.median(found)) if found else 0.0
 
 
 def _deviation(sample: Sample) -> float:
-    """Relative, of log-normal repetitions, from the differences of neighbours, as `noise`."""
+    """Return the relative deviation of log-normal repetitions, from differences of neighbours."""
     changes = [abs(np.log(after / before)) for before, after in pairwise(sample.times_s)]
     deviation = NORMAL / sqrt(2) * np.median(changes) if changes else 0.0
     return sqrt(expm1(deviation**2))
 
 
 def noise(samples: Sequence[Sample], known: Sequence[float] | None = None) -> float:
-    """Relative standard deviation of the repetitions of those `samples` that are not short.
+    """Return the relative standard deviation of repetitions among long `samples`.
 
-    `known` is that of what their messages take beside bytes, which is told apart. From the
-    differences of neighbours: a machine that slowly becomes busier is no noise, and a median lets
-    no single stall count. 0 where nothing was repeated.
+    `known` is the deviation of messages beside their bytes, which is subtracted. Differences of
+    neighbours ignore a machine that slowly becomes busier, and a median ignores single stalls. 0
+    without repetitions.
     """
     deviations = [
         sqrt(max(0.0, (NORMAL / sqrt(2) * np.median(changes) / each.seconds) ** 2 - of_messages**2))
@@ -181,7 +179,7 @@ def predicted_s(constants: Links, sample: Sample, cores: int | None = None) -> f
 
 
 def _row(sample: Sample, cores: int | None, bucket: Bucket) -> tuple[float, float, float, float]:
-    """Operations, messages as processors are shared, seconds of its bytes and of one a message."""
+    """Return operations, scaled messages, seconds of all bytes, and of the bytes of a message."""
     messages, oversubscription = _messages(sample), _cpu_oversubscription(sample, cores)
     share = 1 / sample.nodes if sample.collective == "all_reduce" else 1.0
     piece, bytes_per_s = share * sample.nbytes, sample.rate_mbit * BITS_PER_S / 8
@@ -192,7 +190,7 @@ def _row(sample: Sample, cores: int | None, bucket: Bucket) -> tuple[float, floa
 
 
 def _wakings(sample: Sample, cores: int | None) -> float:
-    """Messages in a row, of an all-reduce each as much longer as the root of ranks to a core."""
+    """Return consecutive messages. In an all-reduce they scale with the root of ranks per core."""
     oversubscription = (
         _cpu_oversubscription(sample, cores) if sample.collective == "all_reduce" else 1.0
     )
@@ -200,12 +198,12 @@ def _wakings(sample: Sample, cores: int | None) -> float:
 
 
 def _sent_in(collective: str, piece: float) -> int:
-    """Number of messages that a piece is sent in."""
+    """Return the number of messages that carry a piece."""
     return segments(piece) if collective == "all_reduce" else ceil(piece / CHUNK_BYTES)
 
 
 def _messages(sample: Sample) -> int:
-    """Number of messages that a collective sends one after the other."""
+    """Return the number of messages that a collective sends one after the other."""
     return ROUNDS[sample.collective] * (sample.nodes - 1)
 
 
@@ -216,7 +214,7 @@ def _cpu_oversubscription(sample: Sample, cores: int | None) -> float:
 def solved(
     rows: Sequence[tuple[float, ...]], seconds: Sequence[float]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients, none below 0, by which `rows` come to `seconds`; each row's relative error."""
+    """Return coefficients >= 0 with which `rows` give `seconds`, and each row's relative error."""
     matrix, times = np.array(rows), np.array(seconds)
     if len(times) < matrix.shape[1]:
         raise ValueError(f"{matrix.shape[1]} samples at least are needed, got {len(times)}")

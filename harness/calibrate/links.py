@@ -1,8 +1,8 @@
-"""What real collectives take on shaped links of this machine: one rank a node, gloo, no compute.
+"""Durations of real collectives on shaped links here: one rank a node, gloo, no computation.
 
-They go by the thread that performs a step's, so what it takes to hand them there and back counts.
-`python -m harness.calibrate.links PLAN` prints samples as JSON; it must be process 1 of namespaces
-of its own, which `measured` gives it.
+They run on the exchange thread of a step, so handing work to it and back counts. `python -m
+harness.calibrate.links PLAN` prints samples as JSON. It must be process 1 of namespaces of its own,
+which `measured` provides.
 """
 
 import json
@@ -43,7 +43,7 @@ class MeasurementGrid(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One collective after a pause: from the last rank that begins it to the last that is done."""
+    """One collective after a pause, timed from the last rank's begin to the last rank's end."""
 
     collective: str  # all_reduce | all_gather
     nodes: int
@@ -54,12 +54,12 @@ class Sample(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Median duration of the samples, in seconds."""
+        """Median duration of the repetitions, in seconds."""
         return statistics.median(self.times_s)
 
     @property
     def short(self) -> bool:
-        """True if the duration is that of its messages, not of its bytes."""
+        """True if messages dominate the duration, not bytes."""
         return self.nbytes <= LEAST_BYTES
 
 
@@ -68,7 +68,7 @@ class CalibrationError(RuntimeError):
 
 
 def measured(plan: MeasurementGrid) -> list[Sample]:
-    """Samples of `plan`, taken while no run goes on; CalibrationError when that fails."""
+    """Measure `plan` while no run is active. Raise CalibrationError if that fails."""
     command = user_namespace.command(sys.executable, "-m", __name__, json.dumps(plan))
     with machine_to_ourselves("measuring its links"):
         inside = os.environ | environment.ALLOCATOR
@@ -96,7 +96,7 @@ def take(plan: MeasurementGrid) -> list[Sample]:
 
 
 def _cases(nodes: int, rate_mbit: float) -> list[tuple[str, int, int]]:
-    """Collectives, bytes of a tensor by ring arithmetic, and how many in a row."""
+    """Return collectives, bytes of their tensors by ring arithmetic, and repetitions in a row."""
     found = []
     for collective in COLLECTIVES:
         hops = (nodes - 1) * (2 / nodes if collective == "all_reduce" else 1)
@@ -108,13 +108,16 @@ def _cases(nodes: int, rate_mbit: float) -> list[tuple[str, int, int]]:
 
 
 def _took_s(by_rank: Sequence[tuple[float, float]]) -> float:
-    """Seconds from the last rank's start to the last rank's end; late starts are sleep's fault."""
+    """Return seconds from the last rank's start to the last rank's end.
+
+    Late starts do not count.
+    """
     begun_s, done_s = zip(*by_rank, strict=True)
     return max(done_s) - max(begun_s)
 
 
 def _times(repeats: int, cases: list[tuple[str, int, int]]) -> list[list[tuple[float, float]]]:
-    """Begin and end of every repetition of every case on this rank."""
+    """Return begin and end of every repetition of every case on this rank."""
     clock = Clock()
     clock.start()
     wire = CollectiveThread(Workers(group_of_all()), clock)

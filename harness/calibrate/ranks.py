@@ -1,7 +1,7 @@
-"""Ranks in the nodes of a shaped star, without torchrun: to measure links and collectives.
+"""Ranks in the nodes of a shaped star, without torchrun, to measure links and collectives.
 
-A program calls `enclosed()` first: it starts itself again in namespaces of its own, as a run does,
-and nothing is left behind when it ends. `on_ranks` then runs a function on every node.
+A program calls `enclosed()` first. It restarts itself in namespaces of its own, as a run does, and
+leaves nothing behind. `on_ranks` then runs a function on every node.
 """
 
 import json
@@ -27,7 +27,7 @@ PORT = 29500
 
 
 def enclosed() -> None:
-    """Return only inside namespaces of our own; outside, run this program there and exit."""
+    """Return only inside namespaces of our own. Outside, run this program there and exit."""
     if os.environ.get("GRADNET_ENCLOSED") == "1" and os.getpid() == 1:
         return
     inside = os.environ | environment.ALLOCATOR | {"GRADNET_ENCLOSED": "1"}
@@ -36,14 +36,14 @@ def enclosed() -> None:
 
 
 def on_ranks(nodes: int, rate_mbit: float, function: Callable[..., Any], *arguments: Any) -> list:
-    """`function(*arguments)` on one rank per node of a star at `rate_mbit`; answers by rank."""
+    """Run `function(*arguments)` on one rank per node of a star at `rate_mbit`. Return by rank."""
     return on_ranks_of(Star(), nodes, Static(rate_mbit=rate_mbit), function, *arguments)
 
 
 def on_ranks_of(
     star: Star, nodes: int, profile: Profile, function: Callable[..., Any], *arguments: Any
 ) -> list:
-    """`on_ranks` of a star that may be told more, whose links follow `profile`."""
+    """Run `on_ranks` on a given star, whose links follow `profile`."""
     with star.up(nodes, profile, 1.0) as network:
         pipes = []
         for node in range(nodes):
@@ -59,7 +59,7 @@ def on_ranks_of(
 
 
 def group_of_all() -> dist.ProcessGroup:
-    """A group of its own for all ranks."""
+    """Return a new process group of all ranks."""
     group = dist.new_group()
     assert isinstance(group, dist.ProcessGroup)  # this rank belongs to it
     return group

@@ -26,7 +26,7 @@ LAWS: dict[str, tuple[Law, ...]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a line for each law of each part that is named; return the exit status."""
+    """Print a line for each law of each named part. Return the exit status."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
         overrides = _parsed(search_path.without_folders(given)).overrides
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _tried(group: str, overrides: Sequence[str]) -> Iterator[bool]:
-    """Try the part of `group` by every law, print what was seen; yield whether it was broken."""
+    """Try the part of `group` by every law, print results, and yield whether each was broken."""
 
     @cache
     def built(*more: str) -> Any:

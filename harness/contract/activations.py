@@ -26,9 +26,9 @@ def gradient(seed: int) -> Tensor:
 
 
 def there_and_back(before: Activations, after: Activations, seed: int) -> tuple[Tensor, Tensor]:
-    """Return activations behind the cut and gradients before it, by one object at each side.
+    """Return activations behind the cut and gradients before it, with one object per side.
 
-    BadPart where a piece has not the values that the other side expects.
+    Raise BadPart if a piece has other values than the other side expects.
     """
     piece, kept = calls.forward(before, rectified(*SHAPE, seed), True)
     behind, held = calls.received(after, piece, SHAPE, True)

@@ -1,4 +1,4 @@
-"""Laws of every controller, of delays that are made up."""
+"""Laws of every controller, tried on artificial delays."""
 
 import random
 from typing import Any
@@ -35,7 +35,7 @@ def delays(kind: str, count: int = 300) -> list[float]:
 
 
 def replay(controller: Any, delays_s: list[float]) -> tuple[list[float], list[dict[str, float]]]:
-    """Return densities and states after every delay, the first being before any."""
+    """Return densities and states after every delay. The first are before any delay."""
     densities, states = [density_of(controller, None)], [state_of(controller)]
     for step, delay_s in enumerate(delays_s):
         densities.append(density_of(controller, observation(step, delay_s, densities[-1])))

@@ -1,4 +1,4 @@
-"""A law: what every part of a kind does, and the cases by which it is tried."""
+"""Laws: promises of every part of a kind, and the cases that try them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ Case = tuple[Any, ...]
 
 
 class LawBroken(AssertionError):
-    """A part does not keep a law; the message says what was seen."""
+    """Error of a part that breaks a law. The message says what was observed."""
 
 
 def demand(good: bool, seen: str) -> None:
-    """Raise LawBroken with what was `seen` unless that is `good`."""
+    """Raise LawBroken with the observation `seen` unless `good`."""
     if not good:
         raise LawBroken(seen)
 
@@ -25,7 +25,8 @@ def demand(good: bool, seen: str) -> None:
 class Law:
     """A promise of every part of one kind.
 
-    `holds`, called with a function that makes the part and with a case, raises what is wrong.
+    `holds` gets a function that makes the part, and a case. It raises an error if the law is
+    broken.
     """
 
     said: str
@@ -33,7 +34,7 @@ class Law:
     cases: tuple[Case, ...] = ((),)
 
     def broken(self, make: Make) -> str:
-        """Try all cases; return what was seen in the first that fails, "" if none does."""
+        """Try all cases. Return what was observed in the first that fails, or ""."""
         for case in self.cases:
             try:
                 self.holds(make, *case)

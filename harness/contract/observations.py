@@ -1,4 +1,4 @@
-"""Exchanges as a controller sees them, made by hand for the laws of controllers."""
+"""Artificial observations of exchanges, for the laws of controllers."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from controllers.base import Observation
 
 
 def seen(step: int, **values: Any) -> Observation:
-    """Make exchange `step` of 4 workers and 4000 dense bytes, with `values` in place of others."""
+    """Return exchange `step` of 4 workers and 4000 dense bytes, with `values` replaced."""
     usual = dict(
         step=step,
         time_s=0.1 * step,

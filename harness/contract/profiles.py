@@ -15,7 +15,7 @@ OTHERS = ("seed=5", "network_seed=0")  # a run's seed that decides nothing, and 
 
 
 def nodes(profile: Any) -> Sequence[int]:
-    """Return nodes that it has a link for: of a list of rates one each, else some of any."""
+    """Return nodes that the profile has links for: one per listed rate, else some of any."""
     rates = getattr(profile, "rate_mbit", None)
     return range(len(rates)) if isinstance(rates, list | tuple) else NODES
 

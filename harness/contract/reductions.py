@@ -1,4 +1,4 @@
-"""A compressor at work on several workers, and gradients that the laws of compressors try it on."""
+"""A compressor at work on several workers, and gradients for the laws of compressors."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

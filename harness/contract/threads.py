@@ -32,7 +32,7 @@ class ThreadMeeting:
         return everything
 
     def leave(self) -> None:
-        """Have the others fail too, as this worker did, instead of waiting for it."""
+        """Abort the meeting, so that the other threads fail instead of waiting for this worker."""
         self._barrier.abort()
 
 

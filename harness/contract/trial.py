@@ -1,4 +1,4 @@
-"""A part from outside this repository, called once before anything starts."""
+"""Trial call of a part from outside this repository, before anything starts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,9 +15,9 @@ N, DENSITY = 1000, 0.5  # of the bucket
 
 
 def tried(group: str, part: Any) -> None:
-    """Call a part of `group` once, as one worker; BadPart if what it returns breaks its interface.
+    """Call a part of `group` once as the only worker. Raise BadPart if its result is malformed.
 
-    Any other error is left to the run, where it may not come. Random numbers are put back.
+    Other errors are left to the run, where they may not occur. Random numbers are restored.
     """
     with torch.random.fork_rng(devices=[]):
         try:

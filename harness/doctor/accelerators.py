@@ -1,4 +1,4 @@
-"""GPUs and torch's ways to communicate."""
+"""Findings on GPUs and torch's communication backends."""
 
 from collections.abc import Iterator, Sequence
 

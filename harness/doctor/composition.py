@@ -1,4 +1,4 @@
-"""A run, and what it needs of a machine."""
+"""A run, and its requirements on a machine."""
 
 from typing import Any, NamedTuple
 
@@ -22,23 +22,23 @@ class Composition(NamedTuple):
 
     @property
     def results(self) -> str:
-        """The folder that results go to."""
+        """Folder of the results."""
         return str(self.settings["results"])
 
     @property
     def as_told(self) -> dict[str, Any]:
-        """Plain values from which another process builds the run's network and profile."""
+        """Return plain values from which another process builds the run's network and profile."""
         told = {key: self.settings[key] for key in ("network", "profile")}
         return told | {"nodes": self.run.nodes, "dilation": self.run.emulation.dilation}
 
     @property
     def on_gpus(self) -> bool:
-        """True if workers get GPUs here; otherwise all compute on the CPU."""
+        """True if workers get GPUs here. Otherwise all compute on the CPU."""
         return self.run.device_type(self.run.workers) == "cuda"
 
     @property
     def impairments(self) -> dict[str, float]:
-        """The most delay_ms, jitter_ms, loss and reorder of the profile, if above 0."""
+        """Return the profile's largest delay_ms, jitter_ms, loss and reorder above 0."""
         most = self.run.profile.extremes()._asdict()
         found = {name: most[name] for name in ("delay_ms", "jitter_ms", "loss", "reorder")}
         return {name: value for name, value in found.items() if value}
@@ -56,10 +56,9 @@ class Composition(NamedTuple):
 
 
 def build(settings: Settings) -> Composition:
-    """Build a run from its settings; BadSetting for values that work on no machine.
+    """Build a run from its settings. Raise BadSetting for values that work on no machine.
 
-    What this machine may lack, files of a data set, GPUs or queues of the kernel, is left to the
-    checks of those.
+    Missing files, GPUs or queueing disciplines are reported by their own checks.
     """
     config = settings.config | ANYWHERE
     if config["device"] == "cuda":

@@ -1,4 +1,4 @@
-"""The data sets of conf/dataset: whether their files are there."""
+"""Findings on the data sets of conf/dataset: whether their files exist."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,7 @@ from harness.workloads.data.base import DataSet, data_folder
 
 
 def data_sets(asked: Sequence[Composition]) -> Iterator[Finding]:
-    """Findings on the data sets asked for, as configured, then on all other choices."""
+    """Return findings on the data sets in use, as configured, then on all other choices."""
     seen: list[DataSet] = []
     for run, _ in asked:
         if run.dataset not in seen:

@@ -1,4 +1,4 @@
-"""One line of the doctor's: what was looked at, what was found, what that means, what to do."""
+"""One finding: what was checked, the result, its meaning, and what to do."""
 
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
@@ -15,7 +15,7 @@ class Finding(NamedTuple):
 
 
 def told(name: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """The findings of `check`; when it breaks, one that says why instead of a traceback."""
+    """Return the findings of `check`. If it fails, return one with the reason and no traceback."""
     try:
         return list(check())
     except Exception as error:
@@ -24,5 +24,5 @@ def told(name: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:
 
 
 def needed(asked: bool) -> Mark:
-    """Mark of something that is not there, `asked` for by the composition or not."""
+    """Return the mark of a missing thing, which the composition needs or not."""
     return "missing" if asked else "warn"

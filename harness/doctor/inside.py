@@ -1,6 +1,6 @@
-"""Run by `trial` in the enclosure of a run: tries kinds of links and whole networks, answers JSON.
+"""Trial of links and whole networks in a run's enclosure, started by `trial`; answers in JSON.
 
-Standard input: the networks, as `trial.asked` gives them. It does without torch, to be soon done.
+Standard input has the networks, as `trial.asked` gives them. It does not import torch, to be fast.
 """
 
 import json
@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def _refusal(network: dict[str, Any], profile: dict[str, Any], nodes: int, dilation: float) -> str:
-    """Say why this network does not come up; "" if it does and reads back as intended."""
+    """Say why this network does not come up. Empty if it does and reads back as intended."""
     build = partial(instantiate, _convert_="all")
     try:
         with build(network).up(nodes, build(profile), dilation) as up:

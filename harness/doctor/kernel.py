@@ -1,4 +1,4 @@
-"""What the kernel is and offers: interfaces, queues, congestion controls, and the whole network."""
+"""Findings on the kernel: interfaces, queues, congestion controls, and the whole network."""
 
 import platform
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ def kernel(root: Path = ROOT) -> Iterator[Finding]:
 
 
 def around(root: Path) -> str:
-    """Kind of machine whose files are under `root`: WSL, container, virtual or real machine."""
+    """Return the kind of machine whose files are under `root`: WSL, container, virtual or real."""
     if "microsoft" in (root / "proc/version").read_text().lower():
         return "WSL"
     if any((root / mark).exists() for mark in (".dockerenv", "run/.containerenv")):
@@ -49,9 +49,9 @@ def around(root: Path) -> str:
 
 
 def links(asked: Sequence[Composition], enclosed: bool = True) -> Iterator[Finding]:
-    """Each kind tried, then each network asked for brought up and taken down.
+    """Try each kind of link, then bring each network in use up and down.
 
-    Nothing is missing where no run is `enclosed`: in virtual time.
+    Nothing counts as missing unless a run is `enclosed`, as none is in virtual time.
     """
     networks = trial.asked(asked)
     try:
@@ -75,7 +75,7 @@ def links(asked: Sequence[Composition], enclosed: bool = True) -> Iterator[Findi
 
 
 def _interface(run: Run) -> Finding:
-    """Check that this machine can take part in a run on real interfaces; changes nothing."""
+    """Check that this machine can take part in a run on real interfaces. Change nothing."""
     name = getattr(run.network, "interface", None)
     try:
         run.network.check(run.nodes, run.profile, run.emulation.dilation)
@@ -101,7 +101,7 @@ def _netem(there: bool, asked: Sequence[Composition]) -> Finding:
 
 
 def _networks(tried: Sequence[Composition], refusals: Sequence[str]) -> Iterator[Finding]:
-    """Yield a finding for every network asked for: it came up, or why it did not."""
+    """Yield a finding for every network in use: it came up, or why it did not."""
     for (run, _), refusal in zip(tried, refusals, strict=True):
         profile = getattr(run.profile, "name", None) or type(run.profile).__name__.lower()
         what = f"{run.nodes} nodes, profile {profile}"
@@ -112,7 +112,7 @@ def _networks(tried: Sequence[Composition], refusals: Sequence[str]) -> Iterator
 
 
 def tcp(asked: Sequence[Composition], settings: Path = TCP) -> Iterator[Finding]:
-    """Congestion controls, and whether one flow's buffers hold what is under way on a link."""
+    """Check congestion controls, and whether buffers hold the bytes in flight on a link."""
     there = (settings / "tcp_available_congestion_control").read_text().split()
     default = (settings / "tcp_congestion_control").read_text().strip()
     networks = [run.network for run, _ in asked if isinstance(run.network, Packets)]
@@ -137,6 +137,6 @@ def tcp(asked: Sequence[Composition], settings: Path = TCP) -> Iterator[Finding]
 
 
 def _under_way_bytes(profile: Profile) -> float:
-    """Bytes under way of a flow that fills the fastest link; a round trip is two links each way."""
+    """Return the bytes in flight of a flow that fills the fastest link, over two links each way."""
     most = profile.extremes()
     return most.highest_mbit * 125 * 4 * most.delay_ms  # emulated rate x time = real rate x time

@@ -1,4 +1,4 @@
-"""Whether the machine carries the run: cores, memory, disk, limits, and who else uses it."""
+"""Findings on the machine: cores, memory, disk, limits, and other users."""
 
 import os
 import resource
@@ -93,7 +93,7 @@ def open_files(asked: Sequence[Composition]) -> Iterator[Finding]:
 
 
 def others(lock: Path | None = None, ledgers: Path = Path(LEDGERS)) -> Iterator[Finding]:
-    """A run that goes on, and what dead ones left behind."""
+    """Check for an active run, and for remains of dead ones."""
     held = locks.holder(lock or locks.machine_lock())
     if held is not None:
         means = "the next run waits for its end; both would spoil each other's timings"

@@ -1,4 +1,4 @@
-"""Whether this user gets namespaces of his own, which every run lives in, and what forbids them."""
+"""Findings on permissions: whether this user gets the namespaces that every run needs."""
 
 import os
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ CONTAINER = f"in a container: start it with `docker run --privileged`, or {DOCKE
 
 
 class Switch(NamedTuple):
-    """A sysctl that stands in the way."""
+    """A sysctl that forbids something a run needs."""
 
     name: str
     value: str
@@ -27,7 +27,7 @@ class Switch(NamedTuple):
 
 
 def closed_switches(proc: Path, namespaces: int, root: bool) -> list[Switch]:
-    """Sysctls under `proc` that forbid this user a run with as many network namespaces."""
+    """Return sysctls under `proc` that forbid this user `namespaces` network namespaces."""
     found = []
     if not root:
         found += _switch(proc, "kernel.unprivileged_userns_clone", "0", "1")
@@ -59,7 +59,7 @@ def _read(proc: Path, name: str) -> str | None:
 
 
 def capabilities(proc: Path) -> dict[str, bool]:
-    """The two that namespaces and links need, as this process holds them."""
+    """Return the two capabilities that namespaces and links need, if this process has them."""
     lines = (proc / "self/status").read_text().splitlines()
     [held] = [int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")]
     bits = {"CAP_NET_ADMIN": NET_ADMIN, "CAP_SYS_ADMIN": SYS_ADMIN}
@@ -67,7 +67,7 @@ def capabilities(proc: Path) -> dict[str, bool]:
 
 
 def user() -> Iterator[Finding]:
-    """Finding on the user who runs this, and the user's capabilities."""
+    """Return a finding on the current user and the user's capabilities."""
     if os.geteuid() != 0:
         means = "runs get their namespaces through a user namespace"
         yield Finding("user", "ok", f"ordinary user {os.geteuid()}", means)
@@ -82,9 +82,9 @@ def user() -> Iterator[Finding]:
 
 
 def namespaces(most_nodes: int, asked: bool = True) -> Iterator[Finding]:
-    """The command that encloses a run, tried; with the switches that forbid it when it fails.
+    """Try the command that encloses a run. If it fails, name the switches that forbid it.
 
-    Nothing is missing where they are not `asked` for: in virtual time.
+    Nothing counts as missing unless namespaces are `asked` for, as they are not in virtual time.
     """
     without = "no run over packets can start; there is network=simulated"
     switches = closed_switches(PROC, most_nodes + 1, os.geteuid() == 0)

@@ -1,4 +1,4 @@
-"""System programs that runs start: there, and new enough."""
+"""Findings on system programs that runs start: present, and new enough."""
 
 import re
 import shutil

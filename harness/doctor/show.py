@@ -1,4 +1,4 @@
-"""How findings are shown: a coloured table on a terminal, aligned text elsewhere, or JSON."""
+"""Output of findings: a coloured table on a terminal, aligned text elsewhere, or JSON."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ Groups = Mapping[str, Sequence[Finding]]
 
 
 def verdict(groups: Groups, command: str) -> tuple[bool, str]:
-    """Judge from findings if `command` can run here; return that and one line that says so."""
+    """Return whether `command` can run here, and one line that says so."""
     marks = [finding.mark for findings in groups.values() for finding in findings]
     missing = [f.name for findings in groups.values() for f in findings if f.mark == "missing"]
     if missing:
@@ -36,7 +36,7 @@ def show(groups: Groups, command: str) -> None:
 
 
 def plain(groups: Groups, command: str) -> str:
-    """Aligned text without colours; one line each, a second one for what to do."""
+    """Format findings without colours: one line each, and a second one for what to do."""
     lines = []
     for group, findings in groups.items():
         lines.append(group)
@@ -74,7 +74,7 @@ def _on_terminal(groups: Groups, command: str) -> None:
 
 
 def as_json(groups: Groups, command: str) -> str:
-    """`{"can_run", "verdict", "findings": [{"group", and the fields of a Finding}]}`."""
+    """Format `{"can_run", "verdict", "findings": [{"group", and the fields of a Finding}]}`."""
     runs, line = verdict(groups, command)
     found: list[dict[str, Any]] = [
         {"group": group, **finding._asdict()}

@@ -1,4 +1,4 @@
-"""What only a run's enclosure can tell: what the kernel offers, and whether networks come up."""
+"""Findings that need a run's enclosure: kernel features, and whether networks come up."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ class Trial(NamedTuple):
 
 
 def asked(compositions: Sequence[Composition]) -> list[Composition]:
-    """One run of each network; those of several machines cannot come up on one."""
+    """Return one run of each network, without those of several machines."""
     found: list[Composition] = []
     for each in compositions:
         if each.as_told not in [one.as_told for one in found] and not each.is_on_real_interfaces:
@@ -27,7 +27,7 @@ def asked(compositions: Sequence[Composition]) -> list[Composition]:
 
 
 def attempt(compositions: Sequence[Composition]) -> Trial:
-    """Try these networks in an enclosure as a run's; RuntimeError when that cannot be or breaks."""
+    """Try these networks in an enclosure like a run's. Raise RuntimeError if that fails."""
     command = user_namespace.command(sys.executable, "-m", "harness.doctor.inside")
     text = json.dumps([each.as_told for each in compositions])
     try:

@@ -1,1 +1,1 @@
-"""Trackers: where the records of a run are written besides its directory."""
+"""Trackers: further places to which the records of a run are written."""

@@ -1,4 +1,4 @@
-"""What is asked of a tracker, and what it is told: a run that has ended, read from its records."""
+"""Interface of trackers, and their input: a finished run, read from its records."""
 
 import csv
 import json
@@ -18,7 +18,7 @@ NOT_A_VALUE = ("step", "rank", "controller")
 
 
 class TrackedPoint(NamedTuple):
-    """Values of a step: its columns as means over ranks, and of an evaluation its metric."""
+    """Values at a step: columns as means over ranks, and for an evaluation its metric."""
 
     step: int
     time_s: float  # on the training clock
@@ -26,7 +26,7 @@ class TrackedPoint(NamedTuple):
 
 
 class TrackedRun(NamedTuple):
-    """A run that has ended, as its directory tells it."""
+    """A finished run, as its directory describes it."""
 
     run_id: str
     name: str
@@ -38,19 +38,22 @@ class TrackedRun(NamedTuple):
 
 
 class Tracker(Protocol):
-    """Writes a run somewhere besides its directory, when it has ended."""
+    """Writer of a finished run to a place beside its directory."""
 
     def check(self) -> None:
-        """BadSetting where what it needs is not here; before anything starts."""
+        """Raise BadSetting if a requirement is missing. Called before anything starts."""
         ...
 
     def write(self, run_dir: Path) -> None:
-        """Write the run of `run_dir`; one with its id that was written before is replaced."""
+        """Write the run of `run_dir`, and replace an earlier one with its id."""
         ...
 
 
 def require_package(package: str, extra: str) -> None:
-    """BadSetting unless `package` can be imported, which an extra of this distribution brings."""
+    """Raise BadSetting unless `package` can be imported.
+
+    `extra` of this distribution installs it.
+    """
     if find_spec(package) is None:
         raise BadSetting(
             f"tracker={extra} needs the package {package}, which is not installed; "
@@ -59,12 +62,12 @@ def require_package(package: str, extra: str) -> None:
 
 
 def beside(run_dir: Path, name: str) -> Path:
-    """The folder of a tracker below the results that `run_dir` is one of."""
+    """Return a tracker's folder below the results folder of `run_dir`."""
     return run_dir.absolute().parent.parent / name
 
 
 def read(run_dir: Path) -> TrackedRun:
-    """The run of `run_dir`; it has ended."""
+    """Return the finished run of `run_dir`."""
     config = plain_yaml.from_file(run_dir / "config.yaml")
     status = read_json(run_dir / "status.json") or {}
     return TrackedRun(

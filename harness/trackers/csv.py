@@ -1,13 +1,13 @@
-"""No tracker: the csv files of the run directory are all that is written."""
+"""No tracker: only the CSV files of the run directory are written."""
 
 from pathlib import Path
 
 
 class Csv:
-    """Writes nothing besides the run directory, which every run leaves."""
+    """Tracker that writes nothing beside the run directory."""
 
     def check(self) -> None:
-        """Nothing is needed."""
+        """Accept always: nothing is required."""
 
     def write(self, run_dir: Path) -> None:
-        """The files are there."""
+        """Do nothing: the run directory already contains the CSV files."""

@@ -1,4 +1,4 @@
-"""MLflow: a file store for all runs of a results folder, or a server of one's own."""
+"""MLflow: a file store for all runs of a results folder, or the user's own server."""
 
 import os
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 
 @dataclass
 class MLflow:
-    """Writes a run into RESULTS/mlflow, by MLflow's experiments; time stamps are emulated."""
+    """Tracker that writes runs to RESULTS/mlflow by experiment. Time stamps are emulated."""
 
     uri: str | None = None  # of a tracking server; null: the file store RESULTS/mlflow
 
@@ -54,5 +54,5 @@ class MLflow:
 
 
 def _parts(items: list[Item], most: int) -> Iterator[list[Item]]:
-    """The items in lists of at most so many."""
+    """Yield the items in lists of at most `most`."""
     yield from (items[begin : begin + most] for begin in range(0, len(items), most))

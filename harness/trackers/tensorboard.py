@@ -9,10 +9,10 @@ from harness.trackers.base import beside, read, require_package
 
 @dataclass
 class TensorBoard:
-    """Writes RESULTS/tensorboard/EXPERIMENT/NAME-ID; values are float32 there, as TensorBoard's.
+    """Tracker that writes RESULTS/tensorboard/EXPERIMENT/NAME-ID, in float32 as TensorBoard does.
 
-    A value's wall time is when the run started and its time on the training clock since, so that
-    the relative axis has emulated seconds.
+    A value's wall time is the run's start plus its time on the training clock, so that the relative
+    axis shows emulated seconds.
     """
 
     def check(self) -> None:

@@ -1,4 +1,4 @@
-"""Weights & Biases, offline unless it is said: `wandb sync` sends what was written."""
+"""Weights & Biases, offline by default: `wandb sync` uploads what was written."""
 
 import shutil
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from harness.trackers.base import beside, read, require_package
 
 @dataclass
 class WandB:
-    """Writes RESULTS/wandb/offline-run-...-ID; the training clock is the axis of every value."""
+    """Tracker that writes RESULTS/wandb/offline-run-...-ID, with the training clock as axis."""
 
     project: str = "gradnet"
     mode: Literal["offline", "online"] = "offline"
