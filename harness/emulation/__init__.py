@@ -1,1 +1,1 @@
-"""Emulated networks: namespaces, shaped links, and the proof that the shaping was in force."""
+"""Emulated networks: namespaces, shaped links, and the proof that shaping was in force."""

@@ -1,4 +1,4 @@
-"""Evidence from a network at work: plan kept, shapers not exceeded, machine not exhausted."""
+"""Evidence from a running network: plan followed, shapers not exceeded, machine not exhausted."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ _LARGEST_PACKET_BYTES = 68_000  # a shaper lets one through whole, GSO included
 
 
 class Audit:
-    """Compares what shapers held with the plan, from every sample and change; see `summary`."""
+    """Comparison of the shapers' state with the plan, at every sample and change; see `summary`."""
 
     def __init__(self, directions: Sequence[Direction]) -> None:
         self._directions = directions
@@ -30,11 +30,11 @@ class Audit:
         self._late_ms.append(late_ms)
 
     def changed_outside(self, changes: int) -> None:
-        """Others have changed what shapes so often since the last sample."""
+        """Count changes that others made to the shaping since the last sample."""
         self._outside += changes
 
     def sample(self, counted: Mapping[str, Counters]) -> None:
-        """Take the counters of all links, as they are now."""
+        """Add the present counters of all links."""
         now_s = time.monotonic()
         if first := not self._first:
             self._first = counted
@@ -50,12 +50,12 @@ class Audit:
         self._last_s = now_s
 
     def compare(self, planned_mbit: float, applied_mbit: float) -> None:
-        """One row of links.csv: a rate is applied to within a byte a second."""
+        """Count a sample as wrong if its rate differs from the plan by more than 1 byte/s."""
         self._samples += 1
         self._off_plan += abs(planned_mbit - applied_mbit) > 1e-4 + 1e-6 * planned_mbit
 
     def summary(self) -> dict[str, float | int | None]:
-        """Worst of all links; shares in [0, 1], None where nothing was seen."""
+        """Return the worst of all links, as shares in [0, 1]. None where nothing was measured."""
         late = sorted(self._late_ms)
         return {
             "changes": len(late),
@@ -67,14 +67,14 @@ class Audit:
         } | self._since.pressure()._asdict()
 
     def _excess(self, direction: Direction) -> float:
-        """Bytes carried over what the shaper's rates add up to; above 1 it did not shape."""
+        """Return carried bytes over the bytes that the rates allow. Above 1 it did not shape."""
         burst = direction.credit_bytes(self._highest[direction.name])
         allowed = self._allowed[direction.name] + burst + _LARGEST_PACKET_BYTES
         return self._carried[direction.name] / allowed
 
 
 def worst(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One summary of all machines: the least idle processors, else the highest value."""
+    """Merge summaries of all machines: the least idle processors, else the highest value."""
     found = {}
     for key in summaries[0]:
         seen = [summary[key] for summary in summaries if summary[key] is not None]

@@ -1,7 +1,7 @@
-"""Netlink requests by hand: many in one system call, and little of their answers decoded.
+"""Hand-made netlink requests: many in one system call, with little decoding of answers.
 
 The kernel serves a request within the call that sends it, so all answers wait in the socket when
-that returns. Requests are independent of each other: one that is refused stops none after it.
+the call returns. Requests are independent: a refused one does not stop those after it.
 """
 
 import errno
@@ -31,13 +31,13 @@ class Request(NamedTuple):
 
 
 def attribute(kind: int, payload: bytes) -> bytes:
-    """One attribute, padded to 4 bytes."""
+    """Return one attribute, padded to 4 bytes."""
     head = _ATTRIBUTE.pack(_ATTRIBUTE.size + len(payload), kind)
     return head + payload + bytes(-len(payload) % 4)
 
 
 def attributes(data: bytes, start: int = 0) -> dict[int, bytes]:
-    """Payload of every attribute of `data` from byte `start` on, by type."""
+    """Return the payload of every attribute of `data` from byte `start` on, by type."""
     found = {}
     while start + _ATTRIBUTE.size <= len(data):
         length, kind = _ATTRIBUTE.unpack_from(data, start)
@@ -47,7 +47,7 @@ def attributes(data: bytes, start: int = 0) -> dict[int, bytes]:
 
 
 def ask(ip: IPRoute, requests: Sequence[Request]) -> list[bytes | int]:
-    """The body that answers each get or change, or the error number with which it was refused."""
+    """Send requests. Return each answer's body, or the error number of a refused request."""
     found: list[bytes | int] = []
     for first in range(0, len(requests), MOST_AT_ONCE):
         found += _ask_at_once(ip, requests[first : first + MOST_AT_ONCE])
@@ -73,14 +73,14 @@ def _ask_at_once(ip: IPRoute, requests: Sequence[Request]) -> list[bytes | int]:
 
 
 def port(ip: IPRoute) -> int:
-    """Port of the socket of `ip`, which notifications of its changes name; 0 before a request."""
+    """Return the port of the socket of `ip`, which notifications name. 0 before a request."""
     with socket.socket(fileno=os.dup(ip.fileno())) as same:
         number: int = same.getsockname()[0]
     return number
 
 
 def dump(ip: IPRoute, kind: int, body: bytes) -> Iterator[bytes]:
-    """Body of each object the kernel lists; NetlinkError when it refuses."""
+    """Return the body of each object the kernel lists. Raise NetlinkError if it refuses."""
     number = next(_NUMBERS)
     ip.send(_message(Request(kind, DUMP, body), number))
     while True:
@@ -100,7 +100,7 @@ def _message(request: Request, number: int, more_flags: int = 0) -> bytes:
 
 
 def messages(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Type, number of the request, and body of each message in `data`."""
+    """Yield type, request number and body of each message in `data`."""
     start = 0
     while start + _HEADER.size <= len(data):
         length, kind, _, number, _ = _HEADER.unpack_from(data, start)

@@ -1,6 +1,6 @@
-"""Which kinds of interface and queue this kernel offers: each is tried, in a namespace of its own.
+"""Kinds of interface and queue that this kernel offers, each tried in a namespace of its own.
 
-The namespace ends with the try, and the kernel removes what was made in it.
+The namespace ends with the trial, and the kernel removes its content.
 """
 
 from collections.abc import Callable
@@ -55,9 +55,9 @@ OTHERS: dict[str, Callable[[IPRoute], None]] = {"tbf": _tbf, "fq": _fq}
 
 
 def offered() -> dict[str, str]:
-    """Every kind of NEEDED and OTHERS, and netem: why it is refused, "" for one that works.
+    """Try every kind of NEEDED and OTHERS, and netem. Return why each is refused, or "".
 
-    OSError without CAP_SYS_ADMIN in this user namespace.
+    Raise OSError without CAP_SYS_ADMIN in this user namespace.
     """
     found = {kind: _refusal(kind, tried) for kind, tried in (NEEDED | OTHERS).items()}
     return found | {"netem": "" if impairments.available() else impairments.MISSING}

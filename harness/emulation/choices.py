@@ -1,4 +1,4 @@
-"""The choices of `conf/network` that come up, on this machine or on several."""
+"""Choices of `conf/network` that are brought up on this machine or on several."""
 
 from harness.emulation.host import Host
 from harness.emulation.topology import Topology

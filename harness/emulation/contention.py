@@ -1,4 +1,4 @@
-"""Competing traffic: as many iperf3 flows on each path as were last wanted, brought about live."""
+"""Competing traffic: the wanted number of iperf3 flows on each path, changed at run time."""
 
 import itertools
 import os
@@ -27,9 +27,9 @@ class Wish(NamedTuple):
 
 
 class Contention:
-    """Thread that keeps as many competing flows going as were last wanted.
+    """Thread that keeps the wanted number of competing flows running.
 
-    It starts at once; what fails in it is in `error` and raised again by stop().
+    It starts at once. An error in it is kept in `error`, and stop() raises it.
     """
 
     def __init__(
@@ -40,9 +40,10 @@ class Contention:
         time_s: Callable[[], float | None],
         congestion_control: str | Sequence[str] | None = None,
     ) -> None:
-        """`folder` is made when the first flow starts; flows take congestion controls in turn.
+        """Start the thread. Flows use the congestion controls in turn.
 
-        ValueError for a congestion control that this kernel lacks.
+        `folder` is created with the first flow. Raise ValueError for a congestion control that this
+        kernel lacks.
         """
         several = [congestion_control] if isinstance(congestion_control, str) else None
         self._controls: Sequence[str | None] = several or congestion_control or [None]
@@ -63,9 +64,9 @@ class Contention:
         self._thread.start()
 
     def want(self, flows: int, planned_s: float) -> None:
-        """Let each pair have `flows` flows from now on; returns at once.
+        """Request `flows` flows for each pair from now on, and return at once.
 
-        Of several calls that come faster than flows begin, the last counts.
+        If calls come faster than flows begin, the last one counts.
         """
         if flows < 0:
             raise ValueError(f"competing flows must be >= 0, got {flows} at {planned_s} s")
@@ -74,7 +75,10 @@ class Contention:
             os.eventfd_write(self._wake, 1)
 
     def stop(self) -> list[FlowRecord]:
-        """End every flow and the thread; every flow there was. Raises what failed in it."""
+        """End every flow and the thread.
+
+        Return records of all flows, or raise the thread's error.
+        """
         if not self._stopping:
             self._stopping = True
             os.eventfd_write(self._wake, 1)
@@ -107,7 +111,7 @@ class Contention:
             sockets.close()
 
     def _fail(self, error: Exception) -> None:
-        """Keep the first failure: the others follow from it."""
+        """Keep the first error, since later ones follow from it."""
         self.error = self.error or error
 
     def _require_running(self) -> None:
@@ -115,7 +119,7 @@ class Contention:
             flow.require_running()
 
     def _begin(self, wish: Wish) -> None:
-        """Start what is missing, all at once; return when its data flows, or stop() is called."""
+        """Start all missing flows. Return when their data flows, or when stop() is called."""
         self._folder.mkdir(exist_ok=True)
         new: list[IperfFlow] = []
         while len(self._levels) < wish.flows:
@@ -128,7 +132,7 @@ class Contention:
         self._await(new, "send", lambda flows: self._silent(flows, wish))
 
     def _fill(self, level: int, wish: Wish) -> None:
-        """Start the servers of a new level, which is wanted by `wish`."""
+        """Start the servers of a new level of flows for `wish`."""
         control, number = self._controls[level % len(self._controls)], next(self._numbers)
         for pair in self._pairs:
             taken = self._of(pair.receiver).listening()
@@ -144,7 +148,7 @@ class Contention:
         what: str,
         waiting: Callable[[list[IperfFlow]], list[IperfFlow]],
     ) -> None:
-        """Look until no flow is `waiting`; NetworkError for one that died or is too slow."""
+        """Poll until no flow is `waiting`. Raise NetworkError for one that died or is too slow."""
         deadline = time.monotonic() + _BEGIN_S
         while not self._stopping and (flows := waiting(flows)):
             self._require_running()
@@ -153,13 +157,13 @@ class Contention:
             self._wait(_LOOK_S)
 
     def _deaf(self, flows: list[IperfFlow]) -> list[IperfFlow]:
-        """Flows whose server does not listen yet."""
+        """Return flows whose server does not listen yet."""
         places = {flow.pair.receiver.descriptor: flow.pair.receiver for flow in flows}
         ports = {key: self._of(place).listening() for key, place in places.items()}
         return [flow for flow in flows if flow.port not in ports[flow.pair.receiver.descriptor]]
 
     def _silent(self, flows: list[IperfFlow], wish: Wish) -> list[IperfFlow]:
-        """Flows whose data does not flow yet; the start of the others is recorded."""
+        """Return flows without data yet, and record the start of the others."""
         seen = self._connections(flows)
         for flow in flows:
             flow.find(seen[flow.pair.sender.descriptor])
@@ -169,7 +173,7 @@ class Contention:
         return [flow for flow in flows if not flow.flowing]
 
     def _end(self, wish: Wish) -> None:
-        """End the last levels, all at once; return when nothing of them is left."""
+        """End the last levels, and return when all their processes and connections are gone."""
         ending = [flow for level in self._levels[wish.flows :] for flow in level]
         del self._levels[wish.flows :]
         self._look(ending)
@@ -188,7 +192,7 @@ class Contention:
                 self._wait(_LOOK_S)
 
     def _close(self, flow: IperfFlow, wish: Wish) -> None:
-        """Take the record of a flow that has ended; one that never flowed has none."""
+        """Record a flow that has ended. A flow that never carried data has no record."""
         self._alive.remove(flow)
         stopped_s = self._time_s()
         try:
@@ -202,12 +206,12 @@ class Contention:
         flow.close()
 
     def _look(self, flows: list[IperfFlow]) -> list[IperfFlow]:
-        """Read how much each has sent; those that still send, or have data left to deliver."""
+        """Read each flow's sent bytes. Return flows that still send or have data to deliver."""
         seen = self._connections(flows)
         return [flow for flow in flows if flow.look(seen[flow.pair.sender.descriptor])]
 
     def _connections(self, flows: list[IperfFlow]) -> dict[int, list[Connection]]:
-        """Open connections of the senders of `flows`, by descriptor of the namespace."""
+        """Return open connections of the senders of `flows`, by descriptor of the namespace."""
         places = {flow.pair.sender.descriptor: flow.pair.sender for flow in flows}
         return {key: self._of(place).connections() for key, place in places.items()}
 
@@ -217,7 +221,7 @@ class Contention:
         return self._sockets[namespace.descriptor]
 
     def _wait(self, seconds: float | None) -> None:
-        """Wait for a wish, or for `seconds`, or if that is None for a process to end."""
+        """Wait for a wish, for `seconds`, or, if that is None, for a process to end."""
         waiting = select.poll()
         waiting.register(self._wake, select.POLLIN)
         if seconds is None:

@@ -1,4 +1,4 @@
-"""One shaped direction of a network: its plan, what the kernel was told, what it holds."""
+"""One shaped direction of a network: its plan, its settings, and the kernel's state."""
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -57,7 +57,7 @@ class Direction:
         self._recent_mbit = 0.0  # real, highest since it was last taken
 
     def real(self, link: Link) -> Link:
-        """Dilated conditions: what the kernel is to do."""
+        """Return dilated conditions, which are the kernel's settings."""
         return link._replace(
             rate_mbit=link.rate_mbit / self.dilation,
             delay_ms=link.delay_ms * self.dilation,
@@ -65,12 +65,12 @@ class Direction:
         )
 
     def delay_ms(self, address: str) -> float:
-        """Planned at time 0, emulated, for packets from `address`."""
+        """Return the planned delay at time 0, emulated, for packets from `address`."""
         added = [s.delay_ms for s in self.place.sources if address in s.addresses]
         return self.conditions(0.0).delay_ms + sum(added)
 
     def set_up(self, ip: IPRoute) -> None:
-        """Add shaper and netem, at the conditions of time 0."""
+        """Add shaper and netem, with the conditions of time 0."""
         link, impairer = self.real(self.intended), self.place.impairer
         self._add_shaper(ip, link.rate_mbit)
         if impairer is not None and self.place.sources:
@@ -88,15 +88,15 @@ class Direction:
         links.add_class(ip, self.place.shaper, self.name, rate_mbit, self.queue_bytes, self._root)
 
     def open(self, ip: IPRoute) -> None:
-        """No limit, delay or loss, until conditions are applied."""
+        """Remove rate limit, delay and loss until conditions are applied."""
         self.apply(ip, Link(links.HIGHEST_MBIT * self.dilation))
 
     def clear(self, ip: IPRoute) -> None:
-        """The rate alone, without delay or loss, until conditions are applied."""
+        """Keep only the rate, without delay or loss, until conditions are applied."""
         self.apply(ip, Link(self.intended.rate_mbit))
 
     def apply(self, ip: IPRoute, planned: Link) -> bool:
-        """Give it conditions and read them back; False when it had them."""
+        """Apply conditions and read them back. Return False if they were already in force."""
         return apply(ip, [(self, planned)]) == 1
 
     def impair(self, ip: IPRoute, planned: Link) -> None:
@@ -110,7 +110,7 @@ class Direction:
             impairments.change(ip, impairer, self.name, self.real(planned))
 
     def _classes(self, planned: Link) -> list[per_source_netem.Sources]:
-        """Link conditions for packets of each source, in real units."""
+        """Return link conditions for packets of each source, in real units."""
         return [
             per_source_netem.Sources(
                 source.addresses,
@@ -120,19 +120,19 @@ class Direction:
         ]
 
     def holds(self, read_mbit: float) -> None:
-        """The kernel was found to hold this real rate."""
+        """Note that the kernel was found to hold this real rate."""
         self._changes += 1
         self.applied_mbit = read_mbit * self.dilation
         self._recent_mbit = max(self._recent_mbit, read_mbit)
 
     def take_highest_mbit(self) -> float:
-        """Highest real rate since this was last asked."""
+        """Return the highest real rate since the last call."""
         now_mbit = self.applied_mbit / self.dilation
         highest, self._recent_mbit = max(self._recent_mbit, now_mbit), now_mbit
         return highest
 
     def problems(self, ip: IPRoute) -> list[str]:
-        """Differences between what the kernel holds and what was intended, one line each."""
+        """List differences between the kernel's state and the intention, one line each."""
         found = []
         with _telling:
             shape = self._shape()
@@ -147,7 +147,7 @@ class Direction:
         return found
 
     def credit_bytes(self, highest_mbit: float) -> float:
-        """Bytes that its bursts have let pass beyond its rates, of which this was the highest."""
+        """Return the bytes that bursts passed beyond the rates, of which this was the highest."""
         if self.alone is None:
             return highest_mbit * 125_000 * BURST_US / 1e6
         return self.alone.burst_bytes * (1 + self._changes)
@@ -173,7 +173,7 @@ class Direction:
         return links.read_shape(ip, self.place.shaper, self.name, self._root)
 
     def _netems(self, ip: IPRoute) -> list[tuple[impairments.Impairment, impairments.Impairment]]:
-        """Every netem as the kernel holds it, and as intended."""
+        """Return every netem as the kernel holds it, and as intended."""
         if self.place.impairer is None:
             return []
         classes = self._classes(self.intended)
@@ -189,7 +189,7 @@ class Direction:
         ]
 
     def describe(self, ip: IPRoute) -> dict[str, Any]:
-        """Settings that the kernel holds, in real units."""
+        """Return the settings that the kernel holds, in real units."""
         held = self._held(ip)._asdict()
         netems = [netem._asdict() for netem, _ in self._netems(ip)]
         kind = "htb + bfifo" if self.alone is None else self.alone.title
@@ -197,10 +197,11 @@ class Direction:
 
 
 def apply(ip: IPRoute, wanted: Iterable[tuple[Direction, Link]]) -> int:
-    """Give directions conditions at once and read them back; how many had others.
+    """Apply conditions to directions at once, read them back, and count those that changed.
 
-    A ValueError is of one that the kernel cannot be told, and nothing was changed. A NetworkError
-    names those that the kernel refused: the others were changed, and these stay intended.
+    ValueError means that a value does not fit the kernel's fields, and nothing was changed.
+    NetworkError names directions that the kernel refused. The others are changed, and their
+    conditions stay intended.
     """
     changing = [
         (direction, planned) for direction, planned in wanted if planned != direction.intended

@@ -1,4 +1,4 @@
-"""Dumbbell: nodes at two halves of a switch, joined by one shaped trunk that all of them share."""
+"""Dumbbell: nodes at two halves of a switch, joined by one shaped trunk that all share."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,9 +26,8 @@ TRUNK = 0  # the node whose link the profile is asked for
 class Dumbbell(Topology):
     """Two switches joined by a trunk that the profile shapes (up: left to right).
 
-    Access links are unshaped or `access`'s.
-
-    Two more hosts, one on each half, carry the competing flows, so these share the trunk alone.
+    Access links are unshaped, or shaped by `access`. One more host on each half carries the
+    competing flows, so that these share only the trunk.
     """
 
     twin: ClassVar[str] = "simulated_dumbbell"  # the choice that is as it, in virtual time
@@ -134,6 +133,6 @@ def _trunk_place(trunk: veth.Trunk, way: Way) -> ShapingPoint:
 
 
 def _across(hosts: list[veth.EmulatedNode], way: Way) -> Ends:
-    """A flow between the two hosts, which crosses one direction of the trunk and nothing else."""
+    """Return a flow between the two hosts, which crosses only one direction of the trunk."""
     sender, receiver = hosts if way == "up" else hosts[::-1]
     return Ends(sender.namespace, receiver.namespace, receiver.address)

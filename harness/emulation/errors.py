@@ -1,5 +1,5 @@
-"""What goes wrong with a network; apart, so that nothing of Linux is needed to know it."""
+"""Errors of networks, apart from code that needs Linux."""
 
 
 class NetworkError(RuntimeError):
-    """The kernel refused something; the message names the attempt and the object."""
+    """Error of a request that the kernel refused. The message names the attempt and the object."""

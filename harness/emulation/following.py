@@ -1,8 +1,8 @@
-"""Whether a player and its shapers can follow a profile; what cannot be followed is refused.
+"""Check whether a player and its shapers can follow a profile. Others are refused.
 
-A player looks at the profile every `update_s`: what lasts no longer than that is missed, or held
-too long. A shaper sends a packet at the rate it began with, and keeps a burst of credit: what lasts
-no longer than a few of those is never seen by traffic.
+A player reads the profile every `update_s`. Shorter conditions are missed or held too long. A
+shaper sends a packet at the rate it began with, and keeps a burst of credit. Traffic never sees
+conditions that last no longer than a few packets or bursts.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ Rates = NDArray[np.float64]  # Mbit/s
 
 
 class Stay(NamedTuple):
-    """A rate that holds for a while; real units."""
+    """A rate that holds for a while, in real units."""
 
     rate_mbit: float
     length_s: float
@@ -43,7 +43,7 @@ class Shaped(NamedTuple):
 
 
 def check(profile: Profile, nodes: int, shaped: Shaped) -> None:
-    """ValueError for a profile that changes too fast, with what would do."""
+    """Raise ValueError for a profile that changes too fast, and suggest a remedy."""
     extremes = profile.extremes()
     if extremes.lowest_mbit == extremes.highest_mbit:
         return
@@ -70,7 +70,7 @@ def _check_link(conditions: Conditions, shaped: Shaped) -> None:
 
 
 def _would_do(conditions: Conditions, shaped: Shaped) -> str:
-    """Half as long, a quarter, ..., as far as a player can look, or something else."""
+    """Suggest half the period, a quarter, ..., as far as a player can go, or something else."""
     finer = shaped.update_s / 2
     while finer >= LEAST_S:
         closer = shaped._replace(update_s=finer)
@@ -83,7 +83,7 @@ def _would_do(conditions: Conditions, shaped: Shaped) -> str:
 
 
 def _wrong_share(conditions: Conditions, wanted: Rates, shaped: Shaped) -> float:
-    """Share of the time in which a player holds another rate than the one `wanted`."""
+    """Return the share of time in which a player holds a rate other than `wanted`."""
     update_s = shaped.update_s / shaped.dilation
     held = np.array([conditions(number * update_s).rate_mbit for number in range(_LOOKS)])
     wrong = np.abs(held.repeat(_FINER) - wanted) > NOTICED * wanted
@@ -91,13 +91,13 @@ def _wrong_share(conditions: Conditions, wanted: Rates, shaped: Shaped) -> float
 
 
 def _finely(conditions: Conditions, shaped: Shaped) -> Rates:
-    """Emulated, between the moments of a plan, not at one: rounding decides what is on an edge."""
+    """Return rates at emulated times between the plan's moments, where rounding decides nothing."""
     times = (np.arange(_LOOKS * _FINER) + 0.5) * shaped.update_s / shaped.dilation / _FINER
     return np.array([conditions(float(at)).rate_mbit for at in times])
 
 
 def _too_short(wanted: Rates, shaped: Shaped) -> Stay | None:
-    """The slowest stay of those below a few packets or bursts, if they are much of the time."""
+    """Return the slowest stay below a few packets or bursts, if such stays are frequent."""
     stays = _stays(wanted / shaped.dilation, shaped.update_s / _FINER)
     short = [stay for stay in stays if stay.length_s < _needed_s(stay, shaped)]
     if sum(stay.length_s for stay in short) <= MOST_WRONG_SHARE * _LOOKS * shaped.update_s:
@@ -111,7 +111,7 @@ def _needed_s(stay: Stay, shaped: Shaped) -> float:
 
 
 def _stays(rates: Rates, every_s: float) -> list[Stay]:
-    """Constant stretches of `rates`, without the last, whose end is not known."""
+    """Yield constant stretches of `rates`, without the last, whose end is unknown."""
     changed = np.abs(np.diff(rates)) > NOTICED * rates[:-1]
     numbers = np.concatenate([[0], np.cumsum(changed)])
     parts = [list(part) for _, part in groupby(zip(numbers, rates, strict=True), lambda p: p[0])]

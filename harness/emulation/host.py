@@ -1,4 +1,4 @@
-"""Host: the nodes are real machines; each shapes its own interface towards and from the others."""
+"""Host: the nodes are real machines, and each shapes its own interface to and from the others."""
 
 import os
 from collections.abc import Iterator
@@ -39,10 +39,10 @@ _CAPABILITIES = {12: "CAP_NET_ADMIN", 21: "CAP_SYS_ADMIN"}
 
 @dataclass(frozen=True, kw_only=True)
 class Host(Shaping):
-    """The nodes are real machines, whose interfaces are shaped while a run goes on.
+    """Real machines, whose interfaces are shaped during a run.
 
-    Only rates are shaped, and only between the machines. `master` of null is the machine that what
-    started the commands calls the first, `interface` of null the one by which packets go to it.
+    Only rates are shaped, and only between the machines. With `master` null, the launcher's first
+    machine leads. With `interface` null, packets to it decide the interface.
     """
 
     interface: str | None = None
@@ -69,7 +69,7 @@ class Host(Shaping):
         object.__setattr__(self, "interface", self.interface or _interface_to(master))
 
     def check(self, nodes: int, profile: Profile, dilation: float) -> None:
-        """Raise what can be known before the machines meet; see Topology.check."""
+        """Raise errors that are known before the machines meet; see Topology.check."""
         if nodes != self.machines:
             raise ValueError(
                 f"machines must be workers / workers_per_node = {nodes}, got {self.machines}"
@@ -95,22 +95,22 @@ class Host(Shaping):
         return self.machines
 
     def place(self, run_id: str) -> str:
-        """Machine 0 has the results; what the others keep is no run of its own."""
+        """Return the run's folder. Only machine 0 has results; other machines keep no run."""
         return run_id if self.machine == 0 else f".machines/{run_id}-{self.machine}"
 
     def enter(self) -> None:
         """Return as process 1 of the run's namespaces, in the machine's own network.
 
-        A watchdog for what is borrowed of it stays outside.
+        A watchdog for the borrowed interface stays outside.
         """
         watchdog.leave_behind(self._ledger(), self.time_limit_s)
         user_namespace.enter(own_network=False)
 
     @contextmanager
     def up(self, nodes: int, profile: Profile, dilation: float) -> Iterator[HostNetwork]:
-        """The machines have met, and this one is shaped to the conditions of time 0.
+        """Meet the other machines, and shape this one to the conditions of time 0.
 
-        RunEnded when that happens elsewhere; NetworkError when the kernel or a machine refuses.
+        Raise RunEnded if the run ends elsewhere, NetworkError if the kernel or a machine refuses.
         """
         self.check(nodes, profile, dilation)
         assert self.machine is not None and self.machines is not None and self.master is not None
@@ -179,7 +179,10 @@ class Host(Shaping):
         return Machine(str(first), addresses, nic.mtu_bytes(ip, found))
 
     def _congestion_control(self, peer: str) -> str:
-        """Congestion control of flows to `peer`; NetworkError when another was asked for."""
+        """Return the congestion control of flows to `peer`.
+
+        NetworkError if it is not the wanted one.
+        """
         running = tcp_settings.congestion_control_to(peer)
         if self.congestion_control not in (None, running):
             wanted = self.congestion_control
@@ -208,7 +211,7 @@ class Host(Shaping):
 
 
 def _interface_to(master: str) -> str:
-    """By the route to machine 0; ValueError where there is none."""
+    """Return the interface of the route to machine 0. Raise ValueError if there is none."""
     with IPRoute() as ip:
         try:
             return nic.towards(ip, master)

@@ -1,4 +1,4 @@
-"""Whether this machine could carry more than a network ever asks for: shapers open, all at once."""
+"""Check whether this machine can carry all that a network asks for, with shapers open."""
 
 import socket
 import threading
@@ -14,7 +14,7 @@ _CHUNK_BYTES = 1 << 18
 
 
 class Ceiling(NamedTuple):
-    """Real Mbit/s that all links together may need, and that flows over them were given."""
+    """Real Mbit/s that all links together may need, and that test flows over them reached."""
 
     needed_mbit: float
     carried_mbit: float | None  # None where there are no two nodes to measure between
@@ -25,7 +25,7 @@ class Ceiling(NamedTuple):
 
 
 def capacity_mbit(ends: Sequence[Ends], seconds: float) -> float:
-    """Payload that flows between all `ends` carry together, in real Mbit/s."""
+    """Return the payload rate of simultaneous flows between all `ends`, in real Mbit/s."""
     pairs = [connect(each, None) for each in ends]
     stopping = threading.Event()
     received = [0] * len(pairs)

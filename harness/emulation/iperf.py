@@ -1,7 +1,7 @@
-"""One competing flow: an iperf3 server and a client of its own, watched without being waited for.
+"""One competing flow: an iperf3 server and client, watched without waiting for them.
 
-Somebody else in this process may collect every child that ends, as process 1 must. So a child is
-known by a pidfd, which stays its own whoever collects it, and not by an id that is used again.
+Another thread may collect every child that ends, as process 1 must. So a child is identified by a
+pidfd, which stays valid whoever collects it, and not by an id that may be reused.
 """
 
 import json
@@ -26,7 +26,7 @@ _CONTROL_BYTES = 4096  # iperf3 says far less on the connection that controls a 
 
 
 def check() -> None:
-    """ValueError when iperf3 is missing or too old."""
+    """Raise ValueError if iperf3 is missing or too old."""
     wanted = f"competing flows need iperf3 >= {OLDEST[0]}.{OLDEST[1]}"
     if shutil.which("iperf3") is None:
         raise ValueError(f"{wanted}, and there is none on the PATH: {_INSTALL}")
@@ -38,7 +38,7 @@ def check() -> None:
 
 
 class CompetingPath(NamedTuple):
-    """One path that flows compete on."""
+    """One path on which flows compete."""
 
     name: str
     sender: Namespace
@@ -47,7 +47,7 @@ class CompetingPath(NamedTuple):
 
 
 class FlowRecord(NamedTuple):
-    """One flow that has ended."""
+    """Record of one flow that has ended."""
 
     name: str  # also of its files
     pair: str
@@ -61,7 +61,7 @@ class FlowRecord(NamedTuple):
 
 
 class Child:
-    """An iperf3 process in `namespace`; what it says goes to `stem`.json and `stem`.err."""
+    """An iperf3 process in `namespace`. Its output goes to `stem`.json and `stem`.err."""
 
     def __init__(self, arguments: list[str], namespace: Namespace, stem: Path) -> None:
         self.said, self._stderr = Path(f"{stem}.json"), Path(f"{stem}.err")
@@ -100,7 +100,7 @@ class Child:
         return self.ended and isinstance(self._ending, int) and self._ending < 0
 
     def ending(self) -> str:
-        """Say how the process ended and the last that it wrote, for an error."""
+        """Describe how the process ended and its last output, for an error."""
         how = self._ending
         if isinstance(how, int):
             name = f"was killed by {signal.Signals(-how).name}" if how < 0 else ""
@@ -108,20 +108,20 @@ class Child:
         return f"{how}; it said: {self._last_words() or 'nothing'}"
 
     def result(self) -> dict:
-        """Parsed JSON output; empty when killed before it could write any."""
+        """Return the parsed JSON output, empty if the process was killed before writing it."""
         try:
             return json.loads(self.said.read_text())
         except json.JSONDecodeError:
             return {}
 
     def wait(self, seconds: float) -> None:
-        """Return when it has ended, or after `seconds`."""
+        """Wait until it has ended, at most `seconds`."""
         waiting = select.poll()  # unlike select, for descriptors above 1023 too
         waiting.register(self.descriptor, select.POLLIN)
         waiting.poll(seconds * 1000)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it `number`, unless it has ended."""
+        """Send signal `number`, unless the process has ended."""
         if not self.ended:
             try:
                 signal.pidfd_send_signal(self.descriptor, number)
@@ -129,7 +129,7 @@ class Child:
                 return  # it ended just now
 
     def close(self) -> None:
-        """Forget it, once it has ended; files that stayed empty go."""
+        """Release an ended process, and remove files that stayed empty."""
         os.close(self.descriptor)
         for path in (self.said, self._stderr):
             if path.stat().st_size == 0:
@@ -153,7 +153,7 @@ class IperfFlow:
         congestion_control: str | None,
         folder: Path,
     ) -> None:
-        """Start the server; connect() starts the client, once the server listens."""
+        """Start the server. connect() starts the client once the server listens."""
         self.name, self.pair, self.port = name, pair, port
         self.congestion_control = congestion_control
         self._folder = folder
@@ -178,14 +178,14 @@ class IperfFlow:
         self.client = Child(send, self.pair.sender, self._folder / self.name)
 
     def find(self, connections: list[Connection]) -> None:
-        """Recognise its own among those of the sender's namespace, once it carries data."""
+        """Identify the flow's own connection in the sender's namespace, once it carries data."""
         for found in connections:
             if found.port == self.port and found.sent_bytes > _CONTROL_BYTES:
                 self._local_port, self._first_bytes = found.local_port, found.sent_bytes
                 self._first_s = self._last_s = time.monotonic()
 
     def look(self, connections: list[Connection]) -> bool:
-        """Take its counter from those of the sender's namespace; whether it still sends."""
+        """Update the counter from the sender's connections. Return True while it sends."""
         for found in connections:
             if (found.local_port, found.port) == (self._local_port, self.port):
                 if found.sent_bytes > self.sent_bytes:
@@ -199,7 +199,7 @@ class IperfFlow:
         return self._local_port is not None
 
     def require_running(self) -> None:
-        """NetworkError when one of its processes ended by itself, naming the one that began it."""
+        """Raise NetworkError if one of its processes ended by itself, naming the first one."""
         if not any(child.ended for child in self.children):
             return
         for child in self.children:
@@ -214,7 +214,7 @@ class IperfFlow:
         return all(child.ended for child in self.children)
 
     def interrupt(self) -> None:
-        """Begin to end it: in order when it flows, at once when it does not yet."""
+        """Begin to end it: orderly if it carries data, at once if it does not yet."""
         if self.client and self.flowing:
             self.client.signal(signal.SIGINT)
         else:
@@ -225,7 +225,7 @@ class IperfFlow:
             child.signal(signal.SIGKILL)
 
     def record(self, stopped_s: float | None) -> FlowRecord:
-        """Record of the flow, which has ended; NetworkError unless interrupt() ended it."""
+        """Return the record of the ended flow. NetworkError unless interrupt() ended it."""
         assert self.client is not None, self.name
         said, heard = self.client.result(), self.server.result()
         mbit = (self.sent_bytes - self._first_bytes) / 125_000

@@ -1,8 +1,8 @@
-"""What a real interface was like, written down before the first change; restores from it.
+"""Ledger of a real interface's state before the first change, from which it is restored.
 
-One file for each network namespace and interface. Its owner keeps it locked: the kernel frees the
-lock when the owner dies, however it dies, so no process id has to be believed. Restoring takes
-away only what is ours, looks again, and only then removes the file.
+There is one file for each network namespace and interface. Its owner keeps it locked. The kernel
+frees the lock when the owner dies, so no process id has to be trusted. Restoring removes only our
+additions, checks the result, and only then removes the file.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ _INITIAL_PROCESSES = 0xEFFFFFFC  # inode of the machine's own process namespace
 
 
 class InUse(NetworkError):
-    """Raised when the owner of a ledger still lives."""
+    """Error: the owner of a ledger is still alive."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class Entry:
 
 
 def path_of(folder: Path, interface: str) -> Path:
-    """The ledger of `interface` of the calling thread's network namespace."""
+    """Return the ledger of `interface` in the calling thread's network namespace."""
     return folder / f"{interface}.{_namespace()}{SUFFIX}"
 
 
 def entry(ip: IPRoute, found: Nic, owner: str, run: str, limit_s: float) -> Entry:
-    """Ledger entry for `found`, made before the first change to it."""
+    """Return the ledger entry for `found`, to be made before the first change to it."""
     now = datetime.now(UTC)
     return Entry(
         boot_id=boot_id(),
@@ -77,10 +77,10 @@ def entry(ip: IPRoute, found: Nic, owner: str, run: str, limit_s: float) -> Entr
 
 
 class Ledger:
-    """A ledger that this process owns, locked; `restore` ends it."""
+    """A ledger that this process owns, locked, until `restore`."""
 
     def __init__(self, path: Path, content: Entry) -> None:
-        """Write it; NetworkError when it cannot be kept or another run's is there."""
+        """Write the ledger. NetworkError if that fails or another run's ledger exists."""
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ class Ledger:
             ) from error
 
     def restore(self) -> list[str]:
-        """Put the interface back and say what was done; nothing when somebody did so before us."""
+        """Restore the interface and report it. Do nothing if another process did so before."""
         try:
             if not _is_same(self._file, self.path):
                 return []
@@ -102,9 +102,10 @@ class Ledger:
 
 
 def settle(path: Path, dry_run: bool = False) -> list[str]:
-    """Restore what a dead owner left, and say what was, or would be, done.
+    """Restore what a dead owner left, and report what was, or would be, done.
 
-    InUse when the owner lives; NetworkError when the ledger is unreadable or the kernel refuses.
+    Raise InUse if the owner lives, and NetworkError if the ledger is unreadable or the kernel
+    refuses.
     """
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -122,7 +123,7 @@ def settle(path: Path, dry_run: bool = False) -> list[str]:
 
 
 def wait_and_settle(path: Path, owner: str) -> list[str]:
-    """Restore what `owner`, which is dying, left, once it is dead; nothing when it was in order."""
+    """Wait for the death of `owner`, and restore what it left, if anything."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -139,19 +140,19 @@ def wait_and_settle(path: Path, owner: str) -> list[str]:
 
 
 def left_s(path: Path, owner: str) -> float | None:
-    """Seconds that `owner` may keep the interface; None when it does not have it, or not yet."""
+    """Return the seconds that `owner` may still keep the interface, or None if it does not."""
     if not path.exists() or (known := read(path)).owner != owner:
         return None
     return max(0.0, known.until_boottime_s - time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
 def restore_from_living(path: Path) -> list[str]:
-    """Take the interface from its owner, whose time is up."""
+    """Restore the interface of a living owner whose time is up."""
     return _restore(path, read(path), dry_run=False)
 
 
 def read(path: Path) -> Entry:
-    """Content of a ledger; NetworkError, and nothing guessed, when it is not whole."""
+    """Return the content of a ledger. Raise NetworkError if it is incomplete."""
     try:
         content = json.loads(path.read_text())
         found = Entry(**content)
@@ -220,7 +221,7 @@ def _namespace() -> int:
 
 
 def _is_same(file: int, path: Path) -> bool:
-    """True if `path` still is the file that was opened as `file`."""
+    """Return True if `path` still is the file that was opened as `file`."""
     try:
         now = path.stat()
     except FileNotFoundError:
@@ -229,7 +230,7 @@ def _is_same(file: int, path: Path) -> bool:
 
 
 def _write(path: Path, text: str) -> int:
-    """Put a whole, locked file at `path`, never over another; its descriptor."""
+    """Create a complete, locked file at `path`, never over another. Return its descriptor."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -249,7 +250,7 @@ def _write(path: Path, text: str) -> int:
 
 
 def _sync(folder: Path) -> None:
-    """Make the folder's own change last."""
+    """Make the folder's own change durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -7,7 +7,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def call(name: str, *arguments: int | bytes | None) -> None:
-    """Call libc's `name`; OSError with its errno when it fails."""
+    """Call libc's `name`. Raise OSError with its errno if it fails."""
     if getattr(_libc, name)(*arguments) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")

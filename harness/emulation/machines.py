@@ -1,4 +1,4 @@
-"""A network of real machines that is up: this one's two directions here, the rest over there."""
+"""A running network of real machines: this machine's two directions, and its peers."""
 
 import socket
 import time
@@ -33,9 +33,9 @@ class Machine(NamedTuple):
 
 
 class HostNetwork(Network):
-    """Network of real machines, each of which shapes what it sends and what it gets.
+    """Network of real machines, each of which shapes what it sends and receives.
 
-    Made by Host.up on every machine.
+    Host.up makes one on every machine.
     """
 
     switch_name = ""
@@ -58,29 +58,29 @@ class HostNetwork(Network):
         self.interface = here.name
 
     def entered(self, node: int) -> AbstractContextManager[None]:
-        """Workers live where this process does."""
+        """Do nothing: workers run in the namespace of this process."""
         return nullcontext()
 
     def gather(self, name: str, value: Any) -> list[Any]:
-        """`value` of every machine, in their order; all must come here."""
+        """Return `value` of every machine, in their order. All machines must call this."""
         return self._rendezvous.gather(name, value)
 
     def check(self) -> None:
         self._rendezvous.check()
 
     def collect(self, run_dir: Path) -> None:
-        """Machine 0 gets the rows and events of all; the others keep theirs."""
+        """Send rows and events to machine 0. The other machines keep theirs."""
         found = self._rendezvous.collect("records", share(run_dir))
         if self._rendezvous.machine == 0:
             join(run_dir, found[1:])
 
     def ceiling(self) -> Ceiling:
-        """Ceiling without a measurement: interfaces that others use are not opened up."""
+        """Return a ceiling without measurement, since interfaces in use are not opened up."""
         needed_mbit = self.options["busiest_mbit"] / self.options["dilation"]
         return Ceiling(needed_mbit, None)
 
     def probe(self) -> list[Probe]:
-        """Payload rate from each machine to the next at time 0, one after the other."""
+        """Measure the payload rate from each machine to the next at time 0, one after the other."""
         return [self._probe(n, (n + 1) % self.size) for n in range(self.size)]
 
     def _probe(self, sender: int, receiver: int) -> Probe:
@@ -98,7 +98,7 @@ class HostNetwork(Network):
         return probe.tried(measured)
 
     def _flow(self, sender: int, receiver: int, rate_mbit: float) -> float:
-        """Measured real Mbit/s of one flow, known on all machines."""
+        """Measure real Mbit/s of one flow. All machines get the result."""
         here, address = self._rendezvous.machine, self.addresses[receiver]
         measured = None
         with ExitStack() as held:
@@ -122,7 +122,7 @@ class HostNetwork(Network):
         return self.gather("rate of a probe", measured)[receiver]
 
     def counters(self, ip: IPRoute | None = None) -> dict[str, Counters]:
-        """Counters of this machine's directions; NetworkError when the shaping is gone."""
+        """Return counters of this machine's directions. NetworkError if the shaping is gone."""
         try:
             return super().counters(ip)
         except NetworkError as error:
@@ -132,11 +132,11 @@ class HostNetwork(Network):
             ) from error
 
     def bytes(self) -> dict[str, int]:
-        """Bytes of Ethernet frames that passed this machine's shapers so far."""
+        """Return the bytes of Ethernet frames that passed this machine's shapers."""
         return {name: counted.bytes for name, counted in self.counters().items()}
 
     def describe(self) -> dict[str, Any]:
-        """Settings and kernel read-back of every machine, for the record of a run."""
+        """Return settings and kernel read-back of every machine, for the record of a run."""
         here = {
             "machine": self._known[self._rendezvous.machine]._asdict(),
             "interface": self.interface,
@@ -152,7 +152,7 @@ class HostNetwork(Network):
 
 
 def _accepted(listener: socket.socket, sender: Sequence[str]) -> socket.socket:
-    """The connection from an address of `sender`, others are closed; TimeoutError without one."""
+    """Return the connection from an address of `sender`, and close others. TimeoutError."""
     deadline = time.monotonic() + _CONNECT_S
     while True:
         listener.settimeout(max(0.001, deadline - time.monotonic()))

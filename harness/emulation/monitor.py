@@ -1,8 +1,8 @@
-"""Notifications of the kernel about qdiscs and links that another process changes during a run.
+"""Kernel notifications about qdiscs and links that another process changes during a run.
 
-A reading at every sample misses a change that is undone before it. Notifications miss none: the
-kernel names the socket that asked for a change, and leaves out those of ours. It reports a lost
-carrier late, with the state of that later moment, so we also count how often it was lost.
+Readings at every sample miss a change that is undone in between. Notifications miss none: the
+kernel names the socket that asked for a change, and ours are left out. A lost carrier is reported
+late, with a later state, so we also count how often it was lost.
 """
 
 import ctypes
@@ -47,7 +47,7 @@ class OutsideChange(NamedTuple):
 
 
 class Monitor:
-    """A listener for others' changes of qdiscs, classes, filters and links in one namespace.
+    """Listener for others' changes of qdiscs, classes, filters and links in one namespace.
 
     It belongs to the namespace in which it is made, and listens until it is closed.
     """
@@ -55,10 +55,10 @@ class Monitor:
     def __init__(
         self, where: str, links: Mapping[int, str] | None = None, ip: IPRoute | None = None
     ) -> None:
-        """`where` names the namespace; "" if other interfaces than those of `links` are not ours.
+        """Listen in the namespace called `where`, or "" if only interfaces of `links` are ours.
 
-        `links` names the link of an interface index; only these are watched for losing their
-        carrier. The changes that `ip` makes are ours; None means that none is.
+        `links` names the link of an interface index. Only these are watched for a lost carrier.
+        Changes by `ip` are ours. With None no change is.
         """
         self._where, self._links = where, links or {}
         self._names = {index: name for index, name in socket.if_nameindex()}
@@ -99,7 +99,7 @@ class Monitor:
                 changes |= dict.fromkeys(self._parsed(data))
 
     def _parsed(self, data: bytes) -> Iterator[OutsideChange]:
-        """Changes that the notifications in `data` report."""
+        """Return the changes that the notifications in `data` report."""
         start = 0
         while start + _HEADER.size <= len(data):
             length, kind, _, _, _ = _HEADER.unpack_from(data, start)
@@ -119,14 +119,14 @@ class Monitor:
                     yield OutsideChange(self._links[index], what)
 
     def _name(self, index: int) -> str | None:
-        """Return the link's name, or the interface's and where it is; None if it is not ours."""
+        """Return the link's name, or interface and namespace. None if it is not ours."""
         if index in self._links:
             return self._links[index]
         interface = self._names.get(index, f"interface {index}")
         return f"{interface} of {self._where}" if self._where else None
 
     def _link_change(self, kind: int, index: int, body: bytes) -> str:
-        """Say what happened to an interface; "" if it is up and never lost its carrier."""
+        """Say what happened to an interface. Empty if it is up and never lost its carrier."""
         if kind == _DEL_LINK:
             return "its interface was removed"
         [flags] = struct.unpack_from("=I", body, _FLAGS_AT)
@@ -139,15 +139,15 @@ class Monitor:
 
 
 def _text(body: bytes, start: int, kind: int) -> str:
-    """Read a text attribute of a notification whose attributes begin at `start`."""
+    """Return a text attribute of a notification whose attributes begin at `start`."""
     value = batch.attributes(body, start).get(kind, b"")
     return value.rstrip(b"\0").decode(errors="replace")
 
 
 def _leave_out(listener: socket.socket, port: int) -> None:
-    """Make the kernel not tell `listener` of changes that the netlink socket `port` asks for.
+    """Filter out notifications of changes that the netlink socket `port` asks for.
 
-    They would fill its buffer: a thousand links that follow a profile are a thousand notifications.
+    They would fill the buffer: a thousand links that follow a profile are a thousand notifications.
     """
     program = b"".join(
         _INSTRUCTION.pack(*instruction)

@@ -1,4 +1,4 @@
-"""Anonymous network namespaces: no name, file or holder process; a descriptor keeps one alive."""
+"""Anonymous network namespaces: no name, file or process; a descriptor keeps one alive."""
 
 import os
 import threading
@@ -16,19 +16,19 @@ def _open_own() -> int:
 
 
 class Namespace:
-    """One network namespace, held by its descriptor; the kernel removes it after the last user."""
+    """One network namespace, held by its descriptor. The kernel removes it after the last user."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
     @classmethod
     def current(cls) -> "Namespace":
-        """The calling thread's namespace."""
+        """Return the calling thread's namespace."""
         return cls(_open_own())
 
     @classmethod
     def create(cls) -> "Namespace":
-        """A new, empty one; OSError without CAP_SYS_ADMIN in this user namespace."""
+        """Create an empty namespace. OSError without CAP_SYS_ADMIN in this user namespace."""
         made: list[int | OSError] = []
 
         def leave_and_open() -> None:
@@ -47,7 +47,7 @@ class Namespace:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Put the calling thread, and what it opens and forks, here; put it back afterwards."""
+        """Move the calling thread, and what it opens and forks, here, and back afterwards."""
         back = _open_own()
         try:
             call("setns", self.descriptor, CLONE_NEWNET)
@@ -63,7 +63,7 @@ class Namespace:
 
 
 def find(inode: int) -> Namespace | None:
-    """The network namespace with this inode, of a process or a mount seen from here."""
+    """Return the network namespace with this inode, of a process or a mount seen from here."""
     mounts = [line.split(" - ") for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     mounted = [Path(place.split()[4]) for place, kind in mounts if kind.startswith("nsfs ")]
     own = Path("/proc/thread-self/ns/net")

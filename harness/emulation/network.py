@@ -1,4 +1,4 @@
-"""A network that is up: enter its nodes, prove its links, read it back."""
+"""A running network: enter its nodes, prove its links, and read it back."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -21,9 +21,9 @@ MOST_AT_ONCE = 16  # flows of the ceiling's measurement
 
 
 class Network:
-    """A network that is up, made by a topology's `up` in the switch's namespace.
+    """A running network, made by a topology's `up` in the switch's namespace.
 
-    Its interfaces are changed by `ip`. `hosts` are ends of competing flows that are no nodes.
+    `ip` changes its interfaces. `hosts` are ends of competing flows that are no nodes.
     """
 
     interface = veth.INTERFACE
@@ -56,23 +56,23 @@ class Network:
         return self.nodes[node].namespace.entered()
 
     def gather(self, name: str, value: Any) -> list[Any]:
-        """`value` of every machine that is part of the run: this one."""
+        """Return `value` of every machine of the run: only this one."""
         return [value]
 
     def check(self) -> None:
-        """Raise when the run has ended on another machine; no other machine is part of it."""
+        """Raise if the run has ended on another machine. There is no other machine."""
 
     def collect(self, run_dir: Path) -> None:
-        """Bring all machines' records into `run_dir` of the first; they are there."""
+        """Do nothing: all records are already in the first machine's `run_dir`."""
 
     def set_up(self) -> None:
-        """Add every shaper and netem, at the conditions of time 0."""
+        """Add every shaper and netem, with the conditions of time 0."""
         for direction in self.directions:
             direction.set_up(self._ip)
         self._as_set_up = self._described()
 
     def ceiling(self) -> Ceiling:
-        """Measure what this machine carries with every shaper open, beside what it may need to."""
+        """Measure what this machine carries with open shapers, next to what it may need to."""
         for direction in self.directions:
             direction.open(self._ip)
         size = min(self.size, MOST_AT_ONCE)
@@ -84,7 +84,7 @@ class Network:
         return Ceiling(needed_mbit, carried_mbit)
 
     def probe(self) -> list[Probe]:
-        """Each direction's payload rate at time 0, without delay or loss; all up, then all down."""
+        """Measure each direction's payload rate at time 0 without delay: all up, then all down."""
         for direction in self.directions:
             direction.clear(self._ip)
         found: dict[str, Probe] = {}
@@ -98,7 +98,7 @@ class Network:
         return [_emulated(d, found[d.name]) for d in self.directions]
 
     def round_trips(self) -> list[RoundTrip]:
-        """Round trips of a small packet on empty links at time 0, one for every delayed path."""
+        """Measure round trips of a small packet on empty links at time 0, per delayed path."""
         delayed = [tour for tour in self._tours if tour.planned_ms() > 0]
         measured = round_trips_ms([tour.ends for tour in delayed])
         return [tour.judge(ms) for tour, ms in zip(delayed, measured, strict=True)]
@@ -108,9 +108,10 @@ class Network:
             direction.apply(self._ip, direction.conditions(0.0))
 
     def verify(self) -> list[str]:
-        """Differences between what the kernel holds and what we set up, one line each.
+        """List differences between the kernel's state and our setup, one line each.
 
-        Classes and queues of all shapers; qdiscs, interfaces and sysctls of the switch and nodes.
+        It covers classes and queues of all shapers, and qdiscs, interfaces and sysctls of switch
+        and nodes.
         """
         problems = [problem for d in self.directions for problem in d.problems(self._ip)]
         for where, now in self._described().items():
@@ -118,7 +119,7 @@ class Network:
         return problems
 
     def _described(self) -> dict[str, Any]:
-        """Interfaces and sysctls of every namespace of this network, by its name."""
+        """Return interfaces and sysctls of every namespace of this network, by its name."""
         if not self.switch_name:
             return {}
         namespaces = {self.switch_name: veth.describe(self._ip)}
@@ -129,7 +130,7 @@ class Network:
 
     @contextmanager
     def watched(self, ip: IPRoute) -> Iterator[list[Monitor]]:
-        """Listen in the switch and all nodes for changes; those that `ip` makes are left out."""
+        """Listen in the switch and all nodes for changes that `ip` does not make."""
         places = [(direction.name, direction.place) for direction in self.directions]
         links = {place.impairer: name for name, place in places if place.impairer is not None}
         links |= {place.shaper: name for name, place in places}
@@ -142,7 +143,7 @@ class Network:
             yield monitors
 
     def bytes(self) -> dict[str, int]:
-        """Bytes of Ethernet frames that passed so far: each shaper, and each node's uplink."""
+        """Return bytes of Ethernet frames so far: of each shaper, and of each node's uplink."""
         passed = {name: counted.bytes for name, counted in self.counters().items()}
         if missing := [n for n in range(self.size) if f"up{n}" not in passed]:
             received = links.received_bytes(self._ip)
@@ -150,14 +151,17 @@ class Network:
         return passed
 
     def counters(self, ip: IPRoute | None = None) -> dict[str, links.Counters]:
-        """Bytes, backlog and drops of every shaper, from one dump; a thread brings its own `ip`."""
+        """Return bytes, backlog and drops of every shaper from one dump.
+
+        Threads bring their `ip`.
+        """
         found = links.counters(ip or self._ip)
         for gone in (d.name for d in self.directions if d.place.shaper not in found):
             raise links.NetworkError(f"{gone} is no longer shaped: somebody removed its queue")
         return {d.name: found[d.place.shaper] for d in self.directions}
 
     def describe(self) -> dict[str, Any]:
-        """Settings and kernel read-back, for the record of a run."""
+        """Return settings and kernel read-back, for the record of a run."""
         return self.options | {
             "links": {d.name: d.describe(self._ip) for d in self.directions},  # real
             "switch": self._as_set_up[self.switch_name],

@@ -46,19 +46,19 @@ class Nic:
 
     @property
     def ifb(self) -> str:
-        """Name of the interface that shapes what comes in."""
+        """Name of the interface that shapes incoming packets."""
         return f"{IFB_PREFIX}{self.index}"
 
 
 class Piece(NamedTuple):
-    """Something of ours in the kernel, and how to take it away."""
+    """One of our additions to the kernel, and how to remove it."""
 
     text: str
     remove: Callable[[], object]
 
 
 def ipv4(key: str, address: str) -> str:
-    """`address` again; ValueError naming `key` when it is not an IPv4 address."""
+    """Return `address`. Raise ValueError naming `key` if it is not an IPv4 address."""
     try:
         return str(IPv4Address(address))
     except ValueError:
@@ -68,7 +68,7 @@ def ipv4(key: str, address: str) -> str:
 
 
 def find(ip: IPRoute, name: str) -> Nic:
-    """The interface `name` of this namespace; NetworkError when it is not there, down or lo."""
+    """Return the interface `name` of this namespace. NetworkError if it is missing, down or lo."""
     for link in ip.get_links():
         if link.get_attr("IFLA_IFNAME") == name:
             if link["flags"] & _LOOPBACK or not link["flags"] & _UP:
@@ -79,9 +79,9 @@ def find(ip: IPRoute, name: str) -> Nic:
 
 
 def towards(ip: IPRoute, address: str) -> str:
-    """Name of the interface that has `address`, or by which packets leave to it.
+    """Return the interface that has `address`, or by which packets leave to it.
 
-    NetworkError where no way leads there.
+    Raise NetworkError if there is no route.
     """
     own = [each for each in ip.get_addr(family=AF_INET) if each.get_attr("IFA_LOCAL") == address]
     if own:
@@ -92,7 +92,7 @@ def towards(ip: IPRoute, address: str) -> str:
 
 
 def addresses(ip: IPRoute, nic: Nic) -> list[str]:
-    """IPv4 addresses of an interface; NetworkError when it has none."""
+    """Return the IPv4 addresses of an interface. Raise NetworkError if it has none."""
     with attempt(f"read the addresses of {nic.name}"):
         found = [a.get_attr("IFA_LOCAL") for a in ip.get_addr(index=nic.index, family=AF_INET)]
     if not found:
@@ -107,7 +107,7 @@ def mtu_bytes(ip: IPRoute, nic: Nic) -> int:
 
 
 def qdiscs(ip: IPRoute, index: int) -> list[dict[str, str]]:
-    """Kind, handle and parent of every qdisc of interface `index`, as tc writes them."""
+    """Return kind, handle and parent of every qdisc of interface `index`, as tc writes them."""
     with attempt(f"read the qdiscs of interface {index}"):
         found = ip.get_qdiscs(index)
     return [
@@ -123,9 +123,9 @@ def qdiscs(ip: IPRoute, index: int) -> list[dict[str, str]]:
 
 
 def require_free(ip: IPRoute, nic: Nic) -> None:
-    """NetworkError when somebody configured qdiscs here, or an interface has our ifb's name.
+    """Raise NetworkError if qdiscs are configured here, or an interface has our ifb's name.
 
-    What the kernel put there itself has handle 0 and comes back by itself.
+    Qdiscs that the kernel itself adds have handle 0 and come back by themselves.
     """
     for qdisc in qdiscs(ip, nic.index):
         if qdisc["parent"] == "ingress" or (
@@ -145,11 +145,11 @@ def require_free(ip: IPRoute, nic: Nic) -> None:
 
 
 def prepare(ip: IPRoute, nic: Nic, peers: Sequence[str], control_port: int) -> int:
-    """Lead traffic to and from the IPv4 addresses `peers` to where it can be shaped.
+    """Redirect traffic to and from the IPv4 addresses `peers` to where it can be shaped.
 
-    That is class SHAPED of qdisc HANDLE, of `nic` for what is sent and of the ifb, whose index is
-    returned, for what comes. The classes are still to be added; until then all passes. Nothing of
-    TCP port `control_port` is led there: the machines have to hear of each other.
+    It goes to class SHAPED of qdisc HANDLE, of `nic` for outgoing and of the ifb for incoming
+    packets. The ifb's index is returned. The classes are still to be added, and until then all
+    passes. TCP port `control_port` is never redirected, since the machines must hear of each other.
     """
     numbers = [int(IPv4Address(peer)) for peer in peers]
     with attempt(f"add ifb {nic.ifb}"):
@@ -177,7 +177,7 @@ def prepare(ip: IPRoute, nic: Nic, peers: Sequence[str], control_port: int) -> i
 
 
 def _without_ipv6(name: str) -> dict[str, Any]:
-    """For an interface that is down: no address of IPv6, so it asks no routers for one either."""
+    """Disable IPv6 on an interface that is down, so that it sends no router solicitations."""
     if not Path("/proc/sys/net/ipv6/conf", name).exists():
         return {}  # refused by a kernel without IPv6
     none = {"attrs": [("IFLA_INET6_ADDR_GEN_MODE", _NO_ADDRESS)]}
@@ -185,7 +185,7 @@ def _without_ipv6(name: str) -> dict[str, Any]:
 
 
 def _let_all_pass(ip: IPRoute, nic: Nic) -> None:
-    """The class of everything that is not of the job."""
+    """Add the class of all traffic that does not belong to the job."""
     rate = links.rate_bytes(links.HIGHEST_MBIT)
     burst_bytes = rate * links.BURST_US / 1e6
     options = {"rate": rate, "ceil": rate, "burst": burst_bytes, "cburst": burst_bytes}
@@ -201,7 +201,7 @@ def _let_all_pass(ip: IPRoute, nic: Nic) -> None:
 def _match(
     ip: IPRoute, index: int, parent: int, target: int, keys: list[str], **action: dict
 ) -> None:
-    """In the order of the calls: the first filter that matches decides."""
+    """Add a filter. Filters apply in the order of calls, and the first match decides."""
     ip.tc(
         "add-filter", "u32", index, parent=parent, prio=PREFERENCE, protocol=ETH_P_IP,
         target=target, keys=keys, **action,
@@ -209,10 +209,10 @@ def _match(
 
 
 def left(ip: IPRoute, nic: Nic) -> list[Piece]:
-    """Our additions that are on `nic` now, in the order to remove them.
+    """Return our additions that are on `nic` now, in the order to remove them.
 
-    The ingress qdisc of an interface that had none before counts as ours unless somebody has
-    put filters of their own into it since.
+    An ingress qdisc on an interface that had none before is ours, unless others added filters to
+    it.
     """
     found = []
     with attempt(f"look for what is ours on {nic.name}"):
@@ -230,7 +230,7 @@ def left(ip: IPRoute, nic: Nic) -> list[Piece]:
 
 
 def _is_ours(link: Any) -> bool:
-    """True if an ifb is ours; it has no alias if we died between adding and marking it."""
+    """Return True if an ifb is ours. It has no alias if we died between adding and marking it."""
     described = link.get_attr("IFLA_LINKINFO")
     kind = described.get_attr("IFLA_INFO_KIND") if described else None
     return kind == "ifb" and link.get_attr("IFLA_IFALIAS") in (None, IFB_ALIAS)

@@ -1,4 +1,4 @@
-"""A real interface, borrowed for a run: ledger first, then shaped, in the end as it was."""
+"""Loan of a real interface for a run: write the ledger, shape, and restore."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ log = logging.getLogger("harness")
 
 @dataclass(frozen=True)
 class Loan:
-    """Loan of a real interface to a run: by whom, under whose guard, and for how long."""
+    """Loan of a real interface to a run: its owner, guard and time limit."""
 
     folder: Path  # of the ledgers
     run: str
@@ -30,9 +30,9 @@ class Loan:
 def lease(
     ip: IPRoute, interface: str, peers: Sequence[str], control_port: int, loan: Loan
 ) -> Iterator[tuple[Nic, int]]:
-    """`interface`, prepared to shape what goes to and comes from `peers`; and its ifb's index.
+    """Prepare `interface` to shape traffic of `peers`. Return it and its ifb's index.
 
-    NetworkError, before any change, when it is in use, configured by somebody, or the ledger
+    Raise NetworkError, before any change, if it is in use, configured by others, or the ledger
     cannot be written.
     """
     path = path_of(loan.folder, interface)

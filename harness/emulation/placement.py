@@ -1,4 +1,4 @@
-"""Which machine leads a run, as what started its commands says: torchrun, Slurm, a job's yaml."""
+"""The machine that leads a run, according to its launcher: torchrun, Slurm, a job's yaml."""
 
 import os
 import socket
@@ -13,9 +13,10 @@ SAID_S = 10.0  # for scontrol to answer
 
 @cache
 def master() -> str:
-    """IPv4 address of machine 0: MASTER_ADDR's, or the first of Slurm's nodes; ValueError if none.
+    """Return the IPv4 address of machine 0: MASTER_ADDR's, or Slurm's first node's. ValueError.
 
-    Slurm's own address of a node counts (NodeAddr), as a machine often knows itself as 127.0.1.1.
+    Slurm's own address of a node counts (NodeAddr), since machines often know themselves as
+    127.0.1.1.
     """
     if named := os.environ.get(MASTER):
         return _address(named, MASTER)
@@ -28,7 +29,7 @@ def master() -> str:
 
 
 def _scontrol(*asked: str) -> str:
-    """Return the output of `scontrol show`; ValueError when it fails."""
+    """Return the output of `scontrol show`. Raise ValueError if it fails."""
     command = ["scontrol", "show", *asked]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SAID_S)

@@ -1,7 +1,7 @@
-"""How short of processors this machine was, by the kernel's own accounting since a moment.
+"""Shortage of processors on this machine since a moment, by the kernel's accounting.
 
-A run's own processes are those of its process namespace, which /proc shows there; all else that
-had a processor is another's.
+A run's own processes are those of its process namespace, which /proc shows there. All other
+processor time belongs to others.
 """
 
 import time
@@ -15,7 +15,7 @@ _PROCESSES = Path("/proc")
 
 
 class Pressure(NamedTuple):
-    """Load of the machine's processors, as shares in [0, 1]; None where nothing can be said."""
+    """Load of the machine's processors, as shares in [0, 1]. None means unknown."""
 
     cpu_idle_share: float | None = None  # of all processors; whatever runs, at any nice, is busy
     cpu_others_share: float | None = None  # taken by processes that are not the run's, at any nice
@@ -33,7 +33,7 @@ class Ticks(NamedTuple):
 
 
 class Since:
-    """Measures the pressure since it was made."""
+    """Measurement of the pressure since this object was made."""
 
     def __init__(self) -> None:
         self._began_s, self._stalled_us = time.monotonic(), _stalled_us()
@@ -67,12 +67,12 @@ def _ticks() -> Ticks:
 
 
 def _own_ticks() -> int:
-    """Clock ticks of all processes of this namespace and of their children that have ended."""
+    """Return clock ticks of all processes of this namespace, and of their ended children."""
     return sum(_ticks_of(each) for each in _PROCESSES.iterdir() if each.name.isdigit())
 
 
 def _ticks_of(process: Path) -> int:
-    """utime, stime, cutime, cstime of proc(5); 0 once it is gone: its parent's have them then."""
+    """Return the ticks of proc(5): utime, stime, cutime, cstime. 0 if the process is gone."""
     try:
         fields = (process / "stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -81,7 +81,7 @@ def _ticks_of(process: Path) -> int:
 
 
 def _stalled_us() -> int | None:
-    """Microseconds since boot in which some process waited for a processor; None without PSI."""
+    """Return microseconds since boot in which a process waited for a processor, or None."""
     try:
         return int(_STALLS.read_text().split("\n", 1)[0].rpartition("total=")[2])
     except (OSError, ValueError):

@@ -40,7 +40,7 @@ class Ends(NamedTuple):
 
 
 class ProbePath(NamedTuple):
-    """Both ends of a flow, and the real rate it should find."""
+    """Both ends of a flow, and its expected real rate."""
 
     sender: Namespace
     receiver: Namespace
@@ -49,10 +49,10 @@ class ProbePath(NamedTuple):
 
 
 class ProbeFlow:
-    """A TCP connection whose sender never pauses; sockets stay in the namespace they began in."""
+    """A TCP connection whose sender never pauses. Sockets stay in their first namespace."""
 
     def __init__(self, path: ProbePath, seconds: float, queue_bytes: int | None) -> None:
-        """Connect; measure for `seconds`, or for as long as 32 packets take if that is longer."""
+        """Connect, and measure for `seconds` or the time of 32 packets, whichever is longer."""
         self._rate_mbit, self._seconds = path.rate_mbit, seconds
         window = window_bytes(path.rate_mbit, queue_bytes) if queue_bytes else None
         self._receiver, self._sender = connect(path, window)
@@ -65,7 +65,7 @@ class ProbeFlow:
             thread.start()
 
     def join(self) -> float:
-        """Payload rate in real Mbit/s; 0 when the flow stalled."""
+        """Return the payload rate in real Mbit/s, or 0 if the flow stalled."""
         for thread in self._threads:
             thread.join()
         self._sender.close()
@@ -83,7 +83,7 @@ class ProbeFlow:
 
 
 def window_bytes(rate_mbit: float, queue_bytes: int) -> int:
-    """Bytes a sender may have under way: they neither overflow the queue nor drain slowly."""
+    """Return the bytes in flight that neither overflow the queue nor drain slowly."""
     expected = rate_mbit * PAYLOAD_SHARE * 125_000
     return min(queue_bytes // 4, max(_FEWEST_BYTES // 2, int(expected * _WINDOW_S)))
 
@@ -101,7 +101,7 @@ def send_until(sender: socket.socket, done: Callable[[], bool]) -> None:
 
 
 def received_mbit(receiver: socket.socket, rate_mbit: float, seconds: float) -> float:
-    """Payload that comes, in real Mbit/s, over `seconds` at `rate_mbit`; 0 when it stalls."""
+    """Return the payload received in `seconds`, in real Mbit/s, or 0 if it stalls."""
     expected = rate_mbit * PAYLOAD_SHARE * 125_000
     # the first part is slow start and what an idle shaper lets through at once
     warm_bytes = max(expected * seconds / 2, _FEWEST_BYTES / 2)
@@ -122,7 +122,7 @@ def received_mbit(receiver: socket.socket, rate_mbit: float, seconds: float) -> 
 
 
 def connect(path: ProbePath | Ends, window: int | None) -> tuple[socket.socket, socket.socket]:
-    """Receiving and sending end of a new connection."""
+    """Return the receiving and the sending end of a new connection."""
     with ExitStack() as stack:
         with path.receiver.entered():
             listener = stack.enter_context(socket.create_server((path.address, 0)))
@@ -138,7 +138,7 @@ def connect(path: ProbePath | Ends, window: int | None) -> tuple[socket.socket, 
 
 
 def make_ready(receiver: socket.socket | None, sender: socket.socket | None) -> None:
-    """Set what measuring expects of the ends of a connection that are here."""
+    """Set the socket options for measuring, on the ends that are in this process."""
     if receiver:
         receiver.settimeout(_PATIENCE_S)
     if sender:
@@ -150,9 +150,9 @@ def make_ready(receiver: socket.socket | None, sender: socket.socket | None) -> 
 def measure(
     paths: Sequence[ProbePath], seconds: float, queue_bytes: int | None = None
 ) -> list[float]:
-    """Payload rate of each path in real Mbit/s, all at the same time.
+    """Measure the payload rate of each path in real Mbit/s, all at the same time.
 
-    `queue_bytes`: of the paths, which the flows then never fill; None lets TCP find its way.
+    `queue_bytes` is the paths' queue, which the flows then never fill. With None TCP decides.
     """
     flows = [ProbeFlow(path, seconds, queue_bytes) for path in paths]
     for flow in flows:
@@ -161,7 +161,7 @@ def measure(
 
 
 def groups(paths: Sequence[ProbePath], total_mbit: float) -> list[list[int]]:
-    """Numbers of the paths, in runs whose rates together stay below `total_mbit`."""
+    """Group the paths' numbers into runs whose rates together stay below `total_mbit`."""
     found: list[list[int]] = []
     room = 0.0
     for number, path in enumerate(paths):
@@ -176,7 +176,7 @@ def groups(paths: Sequence[ProbePath], total_mbit: float) -> list[list[int]]:
 def measure_in_turn(paths: Sequence[ProbePath], seconds: float, queue_bytes: int) -> list[Probe]:
     """Probe each path in real Mbit/s, as many at once as the machine can carry.
 
-    A path that missed is measured again alone.
+    A path that missed its rate is measured again alone.
     """
     rates: list[float] = []
     for group in groups(paths, TOGETHER_MBIT):
@@ -197,9 +197,9 @@ def _alone(path: ProbePath, seconds: float, queue_bytes: int) -> Probe:
 
 
 def tried(probe: Callable[[], Probe], tries: int = TRIES) -> Probe:
-    """The first good one of at most `tries` probes, else the last; a flow that stalled ends them.
+    """Return the first good of at most `tries` probes, else the last. A stall ends the tries.
 
-    A sender that waits for a processor is too slow for a moment; a wrong rate stays wrong.
+    A sender that waits for a processor is too slow for a moment. A wrong rate stays wrong.
     """
     for number in range(1, tries + 1):
         found = probe()._replace(tries=number)
@@ -209,14 +209,14 @@ def tried(probe: Callable[[], Probe], tries: int = TRIES) -> Probe:
 
 
 def payload_share(mtu_bytes: int) -> float:
-    """TCP payload per Ethernet frame: 20 bytes of IP, 32 of TCP, 14 of Ethernet are not."""
+    """Return TCP payload per Ethernet frame, without 20 bytes of IP, 32 of TCP, 14 of Ethernet."""
     return (mtu_bytes - 52) / (mtu_bytes + 14)
 
 
 def judge(
     link: str, planned_mbit: float, measured_mbit: float, share: float = PAYLOAD_SHARE
 ) -> Probe:
-    """Judge if `link` carries what it should: `share` of its rate."""
+    """Judge whether `link` carries the expected `share` of its rate."""
     expected = planned_mbit * share
     ok = LOWEST_OK * expected <= measured_mbit <= HIGHEST_OK * expected
     return Probe(link, planned_mbit, expected, measured_mbit, ok)

@@ -1,8 +1,8 @@
-"""Plays a profile on a network while training runs, and samples its links.
+"""Player of a profile on a network during training, which also samples the links.
 
-The plan is the profile at multiples of a fixed emulated time: it depends neither on when this
-thread wakes nor on the method that trains, so all runs of a comparison are given the same. Events
-of `conditions` tell it: the first all of every link, each later one what changes at its moment.
+The plan is the profile at multiples of a fixed emulated time. It depends neither on when this
+thread wakes nor on the method that trains, so all runs of a comparison get the same conditions.
+Events named `conditions` record it: the first has every link, later ones the changes.
 """
 
 import os
@@ -34,12 +34,12 @@ class PausableClock(Protocol):
     begins_s: float  # emulated seconds at which it starts
 
     def time_s(self) -> float | None:
-        """Emulated seconds since step 0, None before it; stands still while training is paused."""
+        """Emulated seconds since step 0, or None before it. It stops while training is paused."""
         ...
 
 
 class Deadlines:
-    """Absolute deadlines every `period_s` of CLOCK_MONOTONIC; missed ones are skipped."""
+    """Absolute deadlines every `period_s` of CLOCK_MONOTONIC. Missed ones are skipped."""
 
     def __init__(self, period_s: float) -> None:
         self.period_s = period_s
@@ -57,7 +57,7 @@ class Deadlines:
 class Player:
     """Thread that plays its profile on a network and samples its links.
 
-    It starts at once; what fails in it is in `error` and raised again by stop().
+    It starts at once. An error in it is kept in `error`, and stop() raises it.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class Player:
 
     @property
     def error(self) -> Exception | None:
-        """First failure so far, in this thread or in the competing flows."""
+        """First error so far, in this thread or in the competing flows."""
         return self._error or (self._contention.error if self._contention else None)
 
     def stop(self) -> None:
-        """End the thread after a last sample, and the competing flows; raises what failed."""
+        """Take a last sample, end the thread and the competing flows, and raise any error."""
         self._stopping.set()
         self._thread.join()
         if self._contention:
@@ -96,7 +96,7 @@ class Player:
             raise self._error
 
     def _competing(self, run_dir: Path) -> Contention | None:
-        """The profile's competing flows; None when it never asks for one."""
+        """Return the profile's competing flows, or None if it never has any."""
         network = self._network
         if not network.profile.extremes().flows:
             return None
@@ -126,14 +126,14 @@ class Player:
             self._error = error
 
     def _until_moment_s(self) -> float:
-        """Real seconds to the next moment of the plan; a while, where the clock stands still."""
+        """Return real seconds to the plan's next moment, or a short wait while the clock stops."""
         seen_s, self._seen_s = self._seen_s, self._clock.time_s()
         if self._seen_s is None or self._seen_s == seen_s:
             return PAUSED_S
         return ((self._moment + 1) * self._update_s - self._seen_s) * self._clock.dilation
 
     def _follow(self, ip: IPRoute) -> None:
-        """Bring about what the plan has for now; what was missed is told as not applied."""
+        """Apply the plan for the present time, and record missed moments as not applied."""
         time_s = self._clock.time_s()
         if time_s is None:
             return
@@ -150,7 +150,7 @@ class Player:
         self._compete(now)
 
     def _bring_about(self, ip: IPRoute, plan: dict[int, dict[str, dict[str, float]]]) -> None:
-        """Apply the sum of all moments of `plan`, and tell each."""
+        """Apply the sum of all moments of `plan`, and record each."""
         last = max(plan)
         if apply(ip, [(direction, direction.planned) for direction in self._network.directions]):
             self.audit.changed(self._late_ms(last))
@@ -158,7 +158,7 @@ class Player:
             self._log(moment, changes, applied=moment == last)
 
     def _changes(self, moment: int) -> dict[str, dict[str, float]]:
-        """Changes that the plan makes at `moment`: fields of Link, by link."""
+        """Return the plan's changes at `moment`: fields of Link, by link."""
         planned_s = moment * self._update_s
         found = {}
         for direction in self._network.directions:
@@ -170,7 +170,7 @@ class Player:
         return found
 
     def _late_ms(self, moment: int) -> float:
-        """Real milliseconds since `moment` of the plan; at most those since the clock began."""
+        """Return real milliseconds since `moment` of the plan, or since the clock began if less."""
         time_s = self._clock.time_s()
         assert time_s is not None
         planned_s = max(moment * self._update_s, self._clock.begins_s)
@@ -196,7 +196,7 @@ class Player:
             self._contention.want(flows, planned_s)
 
     def _sample(self, ip: IPRoute, monitors: Sequence[Monitor]) -> None:
-        """Write one row for every direction, of what the kernel holds now; none before step 0."""
+        """Write one row of the kernel's present state for every direction. None before step 0."""
         time_s = self._clock.time_s()
         if time_s is None:
             return
@@ -219,7 +219,7 @@ class Player:
         self._tell(time_s, changes)
 
     def _tell_of_a_stall(self, began_s: float | None, wait_s: float) -> None:
-        """Record that this thread took far longer than `wait_s` since `began_s`, if it did."""
+        """Record if this thread took far longer than `wait_s` since `began_s`."""
         time_s = self._clock.time_s()
         if began_s is None or time_s is None:
             return
@@ -237,10 +237,10 @@ class Player:
 
 
 def _go_first() -> None:
-    """Let the calling thread, but none it starts, run before all computation on this machine.
+    """Let only the calling thread run before all computation on this machine.
 
-    When every core is busy it otherwise wakes up to 60 ms late. Only root of the machine may; in a
-    user namespace changes come as late as `late_ms` says.
+    If every core is busy, it otherwise wakes up to 60 ms late. Only root of the machine may do
+    this. In a user namespace changes are late by `late_ms`.
     """
     try:
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
@@ -249,7 +249,7 @@ def _go_first() -> None:
 
 
 def _difference(planned: Link, told: Link | None) -> dict[str, float]:
-    """Fields of `planned` that are not as `told`; all, when nothing was."""
+    """Return the fields of `planned` that differ from `told`, or all if `told` is None."""
     if told is None:
         return planned._asdict()
     return {

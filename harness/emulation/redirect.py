@@ -1,8 +1,9 @@
-"""What enters one interface leaves another: u32 and mirred; may set packets free of their socket.
+"""Redirection from one interface to another, by u32 and mirred, also free of the socket.
 
-A packet stays its sender's, across namespaces, until an IP stack receives it. A queue before that
-is felt by the sending socket: TCP small queues lets it hold 1 ms of the rate, so it never fills and
-never drops. A clone belongs to no socket, and to redirect a clone sets the original free at once.
+A packet belongs to its sending socket, across namespaces, until an IP stack receives it. That
+socket sees queues before that: TCP small queues limits it to 1 ms of the rate in the queue, so the
+queue never fills or drops. A clone belongs to no socket, and redirecting a clone frees the original
+at once.
 """
 
 from types import SimpleNamespace
@@ -21,7 +22,7 @@ _ALL = 0x10001  # a class id, which ingress ignores
 
 
 def _mirred_parameters(action: dict[str, Any]) -> dict[str, Any]:
-    """pyroute2's, with `then`, what becomes of the original; it gives no choice."""
+    """Return mirred's parameters, with `then` as the original packet's fate, if it is given."""
     found = act_mirred.get_parameters(action)
     if then := action.get("then"):
         found["attrs"][0][1]["action"] = tc_actions[then]
@@ -32,9 +33,9 @@ plugins["mirred"] = SimpleNamespace(options=act_mirred.options, get_parameters=_
 
 
 def redirect(ip: IPRoute, here: int, there: int, name: str, free: bool = False) -> None:
-    """Make all that enters interface `here` leave `there`, on link `name`.
+    """Redirect all that enters interface `here` to leave `there`, on link `name`.
 
-    `free`: of the sockets that sent it.
+    `free` detaches packets from the sockets that sent them.
     """
     action = {"kind": "mirred", "direction": "egress", "action": "redirect", "ifindex": there}
     if free:

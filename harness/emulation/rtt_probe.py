@@ -1,6 +1,6 @@
 """Round trips of small packets over empty links: the proof of delays.
 
-The kernel notes when a packet arrives, so what this process is late to read it counts for nothing.
+The kernel timestamps arrivals, so late reading by this process does not count.
 """
 
 import selectors
@@ -23,7 +23,7 @@ _PACKET = struct.Struct("qq")  # ns: when it was sent, what it took to get there
 
 
 class RoundTrip(NamedTuple):
-    """Planned and median measured round trip, in emulated ms; None when nothing came back."""
+    """Planned and median measured round trip, in emulated ms. None if no packet came back."""
 
     name: str
     planned_ms: float
@@ -32,7 +32,7 @@ class RoundTrip(NamedTuple):
 
 
 class RttPath(NamedTuple):
-    """Path to another node and back, with the directions crossed and the sender's address there."""
+    """Path to another node and back: directions crossed, and the sender's address there."""
 
     name: str
     ends: Ends
@@ -43,7 +43,7 @@ class RttPath(NamedTuple):
         return sum(direction.delay_ms(address) for direction, address in self.crossed)
 
     def judge(self, measured_ms: float | None) -> RoundTrip:
-        """`measured_ms` is real; jitter may shift the median by no more than all of it."""
+        """Judge `measured_ms`, which is real. Jitter may shift the median by at most itself."""
         planned_ms, dilation = self.planned_ms(), self.crossed[0][0].dilation
         if measured_ms is None:
             return RoundTrip(self.name, planned_ms, None, False)
@@ -55,7 +55,7 @@ class RttPath(NamedTuple):
 
 
 def round_trips_ms(ends: Sequence[Ends]) -> list[float | None]:
-    """Median round trip of each, all measured at the same time, in real ms."""
+    """Return the median round trip of each path in real ms, measured at the same time."""
     found: list[list[float]] = [[] for _ in ends]
     with ExitStack() as held, selectors.DefaultSelector() as selector:
         senders = []
@@ -83,14 +83,14 @@ def round_trips_ms(ends: Sequence[Ends]) -> list[float | None]:
 
 
 def _stamping() -> socket.socket:
-    """A UDP socket that tells when a packet arrived."""
+    """Return a UDP socket that timestamps arriving packets."""
     made = socket.socket(type=socket.SOCK_DGRAM)
     made.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     return made
 
 
 def _answer(selector: selectors.BaseSelector, found: list[list[float]]) -> None:
-    """Send back what arrived at a receiver; note when it came back to its sender."""
+    """Echo packets at receivers, and record when echoes reach their sender."""
     for key, _ in selector.select(EVERY_S / 2):
         end = key.fileobj
         assert isinstance(end, socket.socket)

@@ -1,8 +1,8 @@
-"""A node as a machine of its own: name, addresses of the others, processes, no shared memory.
+"""A node as a machine of its own: host name, known addresses, processes, no shared memory.
 
-A network namespace keeps packets apart. What else joins processes of one machine has to be kept
-apart beside it: TensorPipe, for one, copies from the memory of any process that it can address by
-a number (process_vm_readv), and no link sees that.
+A network namespace only separates packets. Processes of one machine have other ways to communicate.
+TensorPipe, for one, copies from the memory of any process whose number it knows (process_vm_readv),
+which no link sees.
 """
 
 import os
@@ -30,10 +30,10 @@ def write_hosts(path: Path, addresses: Sequence[str]) -> None:
 
 
 def fork() -> int:
-    """Fork as os.fork does; the child is process 1 of a new process namespace.
+    """Fork as os.fork does. The child is process 1 of a new process namespace.
 
-    The kernel kills all processes of the namespace with the child. No process in it can address
-    one outside. The calling thread's further children are in its own namespace, as before.
+    The kernel kills all processes of the namespace with the child. No process in it can address one
+    outside. The calling thread's further children are in its own namespace, as before.
     """
     own = os.open("/proc/thread-self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -47,10 +47,10 @@ def fork() -> int:
 
 
 def seclude(node: int, hosts: Path, temporary: Path, read_only: Path) -> None:
-    """Put the calling process, which `fork` made, and its children on `node` but for its network.
+    """Put the calling process, made by `fork`, and its children on `node`, without its network.
 
     The host name is `node0` and so on, which `hosts` resolves. TEMPORARY is the folder `temporary`.
-    The folder `read_only` takes no change from here, but for `temporary` in it.
+    The folder `read_only` is read-only from here, except `temporary` in it.
     """
     call("unshare", MOUNTS | NAMES | MESSAGES)
     socket.sethostname(f"node{node}")

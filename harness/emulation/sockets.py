@@ -1,4 +1,4 @@
-"""What the kernel's sock_diag tells about the TCP sockets of a namespace, at no cost to them."""
+"""TCP sockets of a namespace, read by the kernel's sock_diag without disturbing them."""
 
 import socket
 from typing import Any, NamedTuple
@@ -25,18 +25,18 @@ class Connection(NamedTuple):
 
 
 class Sockets:
-    """The TCP sockets of a namespace, as the kernel's sock_diag tells them; for one thread."""
+    """Reader of the TCP sockets of a namespace by sock_diag, for one thread."""
 
     def __init__(self, namespace: Namespace) -> None:
         with namespace.entered():
             self._diag = DiagSocket()
 
     def listening(self) -> set[int]:
-        """Ports that somebody listens on."""
+        """Return the ports with a listener."""
         return {found["idiag_sport"] for found in self._dump(_LISTEN)}
 
     def connections(self) -> list[Connection]:
-        """All that are up, or have data left to deliver."""
+        """Return all connections that are up, or have data left to deliver."""
         found = []
         for reply in self._dump(_ALL & ~_LISTEN & ~_NOT_OPEN):
             info = reply.get_attr("INET_DIAG_INFO")

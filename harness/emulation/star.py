@@ -1,4 +1,4 @@
-"""Star: nodes are namespaces of this machine, joined by a switch, each up- and downlink shaped."""
+"""Star: nodes are namespaces of this machine, joined by a switch with shaped links."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -23,7 +23,7 @@ from profiles.limits import as_tuple, check_whole
 
 @dataclass(frozen=True, kw_only=True)
 class Star(Topology):
-    """Nodes joined by a switch, each link shaped by the profile; sites may be further apart."""
+    """Nodes joined by a switch. The profile shapes each link, and sites add distances."""
 
     sites: Any = None  # of each node: a number from 0, or, with `regions`, a name
     site_delays_ms: Any = None  # [from site][to site], one way
@@ -40,7 +40,7 @@ class Star(Topology):
 
     @property
     def twin(self) -> str:
-        """The choice of `network` that is as it, in virtual time."""
+        """Name of the equivalent choice of `network` in virtual time."""
         return "simulated" if self.sites is None else "simulated_wan"
 
     @property
@@ -89,7 +89,7 @@ class Star(Topology):
         return Network(ip, wired, directions, profile, settings, tours, self._pairs(wired))
 
     def _sources(self, number: int, nodes: Sequence[veth.EmulatedNode]) -> list[Source]:
-        """Every site's nodes, and how far they are from node `number`."""
+        """Return every site's nodes, and their distance from node `number`."""
         if (told := self._sites) is None:
             return []
         here = told.of_nodes[number]
@@ -111,7 +111,7 @@ class Star(Topology):
 
 
 def node_place(node: veth.EmulatedNode, way: Way, sources: Sequence[Source] = ()) -> ShapingPoint:
-    """Interfaces at which one direction of `node`'s link is shaped."""
+    """Return the interfaces at which one direction of `node`'s link is shaped."""
     assert node.uplink is not None
     if way == "up":
         return ShapingPoint(node.uplink, node.cut and node.cut.inner)
@@ -119,7 +119,7 @@ def node_place(node: veth.EmulatedNode, way: Way, sources: Sequence[Source] = ()
 
 
 def access_ends(node: veth.EmulatedNode, switch: Namespace, way: Way) -> Ends:
-    """A flow that crosses one direction of `node`'s link alone: it ends or begins in the switch."""
+    """Return a flow over one direction of `node`'s link, with its other end in the switch."""
     if way == "up":
         return Ends(node.namespace, switch, veth.SWITCH)
     return Ends(switch, node.namespace, node.address)
@@ -128,7 +128,7 @@ def access_ends(node: veth.EmulatedNode, switch: Namespace, way: Way) -> Ends:
 def ring_tours(
     nodes: Sequence[veth.EmulatedNode], directions: Sequence[Direction]
 ) -> list[RttPath]:
-    """Round trips from each node to the next: every link is crossed both ways."""
+    """Return round trips from each node to the next, which cross every link both ways."""
     by_name = {direction.name: direction for direction in directions}
     tours = []
     for here, node in enumerate(nodes):

@@ -1,4 +1,4 @@
-"""TCP as the namespaces run it: sysctls, congestion control, offloads; pinned and read back."""
+"""TCP settings of the namespaces: sysctls, congestion control, offloads; set and read back."""
 
 import errno
 import socket
@@ -23,7 +23,7 @@ BUFFERS = {"net/ipv4/tcp_rmem": "4096 131072 {}", "net/ipv4/tcp_wmem": "4096 163
 
 
 def sysctls(receive_buffer_bytes: int, send_buffer_bytes: int) -> dict[str, str]:
-    """Values of every namespace's sysctls; the buffers are the most one socket may take."""
+    """Return every namespace's sysctls. The buffers are the maximum of one socket."""
     sizes = (receive_buffer_bytes, send_buffer_bytes)
     sized = {
         name: text.format(size) for (name, text), size in zip(BUFFERS.items(), sizes, strict=True)
@@ -32,7 +32,7 @@ def sysctls(receive_buffer_bytes: int, send_buffer_bytes: int) -> dict[str, str]
 
 
 def set_sysctls(values: dict[str, str]) -> None:
-    """Set them in the calling thread's namespace; those of newer kernels are left out."""
+    """Set them in the calling thread's namespace, except those of newer kernels."""
     for name, value in values.items():
         path = Path("/proc/sys", name)
         if not path.exists():
@@ -53,7 +53,7 @@ def read_sysctls() -> dict[str, str]:
 
 
 def congestion_control_to(address: str) -> str:
-    """Congestion control of a TCP flow from the calling thread's namespace to `address`."""
+    """Return the congestion control of a TCP flow from this thread's namespace to `address`."""
     with socket.socket() as flow:
         flow.setblocking(False)
         if flow.connect_ex((address, 9)) not in (0, errno.EINPROGRESS, errno.ECONNREFUSED):
@@ -63,7 +63,7 @@ def congestion_control_to(address: str) -> str:
 
 
 def require_known(**names: str) -> None:
-    """ValueError, naming its key, for a congestion control that this kernel does not offer."""
+    """Raise ValueError, naming its key, for a congestion control that this kernel lacks."""
     available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
     for key, name in names.items():
         if name not in available:
@@ -71,6 +71,6 @@ def require_known(**names: str) -> None:
 
 
 def read_offloads(interface: str) -> dict[str, bool]:
-    """Read which of tso, gso and gro are on."""
+    """Return which of tso, gso and gro are on."""
     asked = {"tso": ethtool.GET_TSO, "gso": ethtool.GET_GSO, "gro": ethtool.GET_GRO}
     return {name: bool(ethtool.ask(interface, command)) for name, command in asked.items()}

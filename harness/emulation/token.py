@@ -1,6 +1,6 @@
-"""The secret that the machines of a run share: of the environment, or of a file.
+"""The secret that the machines of a run share, from the environment or a file.
 
-Never of a command line, which every user of a machine can read.
+It is never taken from a command line, which every user of a machine can read.
 """
 
 import os
@@ -17,7 +17,7 @@ WANTED = (
 
 
 def of_run(file: str | None) -> str:
-    """The token in `file`, else in the environment; ValueError for none, or one others can read."""
+    """Return the token in `file`, else in the environment. ValueError if missing or readable."""
     if file is None:
         found, where = os.environ.get(VARIABLE, ""), VARIABLE
     else:

@@ -1,4 +1,4 @@
-"""Namespaces of one's own for a process and all that it starts: they end with it.
+"""Namespaces of a process and all that it starts, which end with it.
 
 `python -m harness.emulation.user_namespace COMMAND...` runs COMMAND as process 1 of them.
 """
@@ -22,12 +22,12 @@ MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
 
 
 def enter(own_network: bool = True) -> None:
-    """Return as process 1 of new namespaces, of mounts, of processes, and of the network if so.
+    """Return as process 1 of new mount and process namespaces, and of a network if wanted.
 
-    The calling process, which must have one thread, stays outside, waits, and exits as process 1
-    does, or with SHELL_SIGNAL plus the signal that ended it. The kernel kills process 1, and
-    everything in its namespaces with it, when the outer one dies. A user other than root becomes
-    root of a user namespace. OSError, still outside, when the kernel refuses.
+    The calling process must have one thread. It stays outside, waits, and exits as process 1 does,
+    or with SHELL_SIGNAL plus the signal that ended it. If it dies, the kernel kills process 1 and
+    everything in its namespaces. A user other than root becomes root of a user namespace. OSError,
+    still outside, if the kernel refuses.
     """
     kinds = MOUNTS | PROCESSES | (CLONE_NEWNET if own_network else 0)
     if os.geteuid() == 0:
@@ -42,23 +42,23 @@ def enter(own_network: bool = True) -> None:
 
 
 def mount_proc() -> None:
-    """Show the processes of the calling process's namespace in /proc, and no others."""
+    """Show only the processes of the calling process's namespace in /proc."""
     call("mount", b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None)
 
 
 def die_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
-    """Have the kernel signal the calling process as soon as the one that forked it is gone."""
+    """Have the kernel signal the calling process as soon as its parent is gone."""
     call("prctl", PR_SET_PDEATHSIG, by)
 
 
 def command(*words: str) -> list[str]:
-    """Command that runs `words` in namespaces of its own."""
+    """Return a command that runs `words` in namespaces of its own."""
     return [sys.executable, "-m", "harness.emulation.user_namespace", *words]
 
 
 @cache
 def refused() -> str:
-    """The kernel's objection to a run's namespaces, by starting some; "" when it works."""
+    """Return the kernel's objection to a run's namespaces, by trial. Empty if they work."""
     tried = command(sys.executable, "-c", "")
     try:
         done = subprocess.run(tried, capture_output=True, text=True, timeout=TRY_S)
@@ -69,7 +69,7 @@ def refused() -> str:
 
 
 def become_root(kinds: int = 0) -> None:
-    """Root of a user namespace, which owns the new namespaces of other `kinds`."""
+    """Become root of a user namespace, which owns the new namespaces of other `kinds`."""
     user, group = os.geteuid(), os.getegid()
     call("unshare", USER | kinds)
     own = Path("/proc/self")
@@ -85,13 +85,13 @@ def _end_as(inside: int) -> NoReturn:
 
 
 def shell_status(wait_status: int) -> int:
-    """Shell's exit status for waitpid(2)'s: the code, or SHELL_SIGNAL plus the signal's number."""
+    """Convert waitpid(2)'s status to a shell's: the code, or SHELL_SIGNAL plus the signal."""
     code = os.waitstatus_to_exitcode(wait_status)
     return code if code >= 0 else SHELL_SIGNAL - code
 
 
 def main() -> NoReturn:
-    """Run the command that the arguments are."""
+    """Run the command in the arguments."""
     words = sys.argv[1:]
     if not words:
         sys.exit("usage: python -m harness.emulation.user_namespace COMMAND...")

@@ -61,7 +61,7 @@ class EmulatedNode(NamedTuple):
 
 
 class Trunk(NamedTuple):
-    """The cable between the halves of a switch; each end's egress is one direction's shaper."""
+    """The cable between the halves of a switch. Each end's egress shapes one direction."""
 
     left: int
     right: int
@@ -69,7 +69,7 @@ class Trunk(NamedTuple):
 
 
 def require_empty(ip: IPRoute) -> None:
-    """NetworkError when this namespace already has a live interface: it is not ours to change."""
+    """Raise NetworkError if this namespace already has a live interface."""
     for link in ip.get_links():
         name = link.get_attr("IFLA_IFNAME")
         if name != "lo" and link["flags"] & 1:
@@ -85,7 +85,7 @@ def set_up_switch(ip: IPRoute, sysctls: dict[str, str]) -> None:
 
 
 def remove(ip: IPRoute) -> None:
-    """Take everything out of the switch again."""
+    """Remove everything from the switch again."""
     with attempt("remove the switch's interfaces"):
         ip.link("del", group=GROUP)
         ip.flush_rules(family=2, priority=lambda priority: priority in _RULES)
@@ -93,11 +93,10 @@ def remove(ip: IPRoute) -> None:
 
 
 def await_carriers(ip: IPRoute) -> None:
-    """Return once every cable of the switch carries; NetworkError when one does not in CARRIER_S.
+    """Wait until every cable of the switch has a carrier. NetworkError after CARRIER_S.
 
-    An end whose other end came up after it drops what it is to send, until a worker of the kernel
-    has seen that; on a busy machine that takes tens of milliseconds. Newer kernels see to it at
-    once when they are asked for the one interface.
+    An end drops packets after its peer came up, until a worker of the kernel has noticed. On a busy
+    machine that takes tens of milliseconds. Newer kernels notice when asked for the one interface.
     """
     end_s = time.monotonic() + CARRIER_S
     with attempt("read the interfaces"):
@@ -123,7 +122,7 @@ def _address(number: int, right: bool) -> str:
 def add_node(
     ip: IPRoute, number: int, sysctls: dict[str, str], congestion_control: str, cable: Cable
 ) -> EmulatedNode:
-    """Wire node `number` to the switch, which is the calling thread's namespace; unshaped yet."""
+    """Wire node `number`, unshaped, to the switch in the calling thread's namespace."""
     port = _FIRST_INDEX + _PER_NODE * number
     uplink = port + 1 if cable.shaped else None
     node = EmulatedNode(Namespace.create(), _address(number, cable.right), port, uplink, None)
@@ -150,7 +149,7 @@ def add_node(
 
 
 def _lay_cable(ip: IPRoute, number: int, node: EmulatedNode, is_cut: bool) -> Cut | None:
-    """A veth from the node's eth0 to its port, or, cut, one to each end and a patch between."""
+    """Add a veth from the node's eth0 to its port or, cut, one to each end and a patch."""
     eth0 = {"ifname": INTERFACE, "address": _mac(0, number)}
     there = eth0 | {"net_ns_fd": node.namespace.descriptor}
     port = {"ifname": f"p{number}", "index": node.port, "address": _mac(1, number)}
@@ -191,9 +190,9 @@ _RULES = (100, 101)  # priorities: what came over the trunk is delivered, before
 
 
 def add_trunk(ip: IPRoute, cut: bool = False) -> Trunk:
-    """Join the halves of the switch: what goes from LEFT to RIGHT or back crosses this cable.
+    """Join the halves of the switch by a cable between LEFT and RIGHT.
 
-    Both halves live in one namespace; rules by source and destination send traffic over the trunk.
+    Both halves live in one namespace. Rules by source and destination send traffic over the trunk.
     """
     near = {"ifname": _TRUNK[0], "address": _mac(2, 0)}
     far = {"ifname": _TRUNK[1], "address": _mac(2, 1)}
@@ -226,9 +225,9 @@ def _send_over(ip: IPRoute, index: int, side: int, halves: tuple[str, str]) -> N
 
 
 def describe(ip: IPRoute) -> dict[str, dict[str, Any]]:
-    """Sysctls and interfaces of the calling thread's namespace, which `ip` was opened in.
+    """Return sysctls and interfaces of the calling thread's namespace, where `ip` was opened.
 
-    Qdiscs are texts such as `htb 1: root`, without those that the kernel puts there itself.
+    Qdiscs are texts such as `htb 1: root`, without those that the kernel adds itself.
     """
     with attempt("read the interfaces and qdiscs"):
         interfaces = {
@@ -256,9 +255,9 @@ def _qdisc_text(qdisc: Any) -> str:
 
 
 def differences(where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Compare two results of `describe` of the namespace `where`, one line for each difference.
+    """Compare two results of `describe` for the namespace `where`, one line per difference.
 
-    An interface that was not there before differs only by its qdiscs.
+    A new interface is reported only for its qdiscs.
     """
     lines = []
     for name, old in before["interfaces"].items():

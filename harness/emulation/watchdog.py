@@ -1,6 +1,6 @@
-"""Guards an interface: restores it when its run dies, however, or when its time is up.
+"""Guard of an interface, which restores it when its run dies or its time is up.
 
-A process of its own session, left behind before the interface is touched and outside of every
+It is a process of its own session, started before the interface is touched and outside of every
 namespace that ends with the run.
 """
 
@@ -21,7 +21,7 @@ OWNER = "GRADNET_GUARD"  # environment variable of the guarded: the name of its 
 
 
 def leave_behind(path: Path, limit_s: float) -> None:
-    """Guard the ledger `path` from now on, until the calling process has ended."""
+    """Guard the ledger `path` until the calling process has ended."""
     owner = f"{os.getpid()}.{time.clock_gettime_ns(time.CLOCK_BOOTTIME)}"
     process = os.pidfd_open(os.getpid())
     between = os.fork()
@@ -36,7 +36,7 @@ def leave_behind(path: Path, limit_s: float) -> None:
 
 
 def _detach(path: Path, process: int) -> None:
-    """Hold nothing of the run: no terminal, folder, file or lock; of descriptors only `process`."""
+    """Release everything of the run but the descriptor `process`: terminal, folder, files."""
     os.setsid()
     os.chdir("/")
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -50,7 +50,7 @@ def _detach(path: Path, process: int) -> None:
 
 
 def _guard(process: int, path: Path, owner: str, limit_s: float) -> NoReturn:
-    """Wait for the end of the run or of its time, restore, exit 0; 1 when that failed."""
+    """Wait for the end of the run or of its time, restore, and exit 0, or 1 on failure."""
     syslog.openlog("gradnet", syslog.LOG_PID)
     ended = select.poll()
     ended.register(process, select.POLLIN)
@@ -68,6 +68,6 @@ def _guard(process: int, path: Path, owner: str, limit_s: float) -> NoReturn:
 
 
 def _next_look_s(path: Path, owner: str, limit_s: float) -> float:
-    """Seconds until the run's time may be up, counted from when the interface was borrowed."""
+    """Return seconds until the run's time may be up, counted from the loan's start."""
     left_s = ledger.left_s(path, owner)
     return limit_s if left_s is None else left_s + 0.001  # poll cuts to whole milliseconds
