@@ -1,1 +1,1 @@
-"""What a run leaves: the names, columns and writers of its files."""
+"""Records of a run: names, columns and writers of its files."""

@@ -1,4 +1,4 @@
-"""docs/columns.md, from the classes that declare the columns."""
+"""Generator of docs/columns.md from the classes that declare the columns."""
 
 from collections.abc import Mapping
 from typing import get_type_hints
@@ -16,7 +16,7 @@ controller observes all that `controllers.base` declares.
 
 
 def reference() -> str:
-    """docs/columns.md: what each column of each csv is, and what of it a controller observes."""
+    """Return docs/columns.md: each column of each csv, and what a controller observes."""
     parts = [HEAD, *(_section(name, row) for name, row in ALL_TABLES.items())]
     hidden = {
         name: column for name, column in columns.of(Observation).items() if not column.recorded

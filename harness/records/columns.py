@@ -1,4 +1,4 @@
-"""Columns of tables, as their row classes declare them: `Annotated[type, Column(...)]` a field."""
+"""Columns of tables, declared in row classes: a field `Annotated[type, Column(...)]` each."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -13,7 +13,7 @@ UNITS = {"_s": "s", "_ms": "ms", "_bytes": "bytes", "_mbit": "Mbit/s"}  # ends o
 
 @cache
 def of(row: type) -> Mapping[str, Column]:
-    """Every field of a row class, a NamedTuple or dataclass, by name; keys first."""
+    """Return every field of a row class, a NamedTuple or dataclass, by name, keys first."""
     found = {name: _column(hint) for name, hint in get_type_hints(row, include_extras=True).items()}
     return MappingProxyType(dict(sorted(found.items(), key=lambda item: not item[1].key)))
 
@@ -23,13 +23,13 @@ def _column(hint: Any) -> Column:
 
 
 def recorded(row: type) -> dict[str, type]:
-    """Type of each column of the csv, in order."""
+    """Return the type of each column of the csv, in order."""
     types = get_type_hints(row)
     return {name: types[name] for name, column in of(row).items() if column.recorded}
 
 
 def required(row: Any) -> list[str]:
-    """Columns of the csv that every version has written: those without a default."""
+    """Return columns that every version's csv has: those without a default."""
     optional = getattr(row, "_field_defaults", {})
     if is_dataclass(row):
         optional = {each.name for each in fields(row) if each.default is not MISSING}
@@ -37,22 +37,22 @@ def required(row: Any) -> list[str]:
 
 
 def averaged(row: type) -> list[str]:
-    """Columns whose mean is a number of the run."""
+    """Return columns whose mean is a number of the run."""
     return [name for name, column in of(row).items() if column.averaged or column.shown]
 
 
 def shown(row: type) -> dict[str, Column]:
-    """Columns of the tables that compare methods."""
+    """Return columns of the tables that compare methods."""
     return {name: column for name, column in of(row).items() if column.shown}
 
 
 def values(row: Any, of_class: type) -> dict[str, Any]:
-    """Values of `row` in the columns of a class that it inherits from, by name."""
+    """Return values of `row` in the columns of a class that it inherits from, by name."""
     return {name: getattr(row, name) for name in of(of_class)}
 
 
 def emulated(row: Any, of_class: type, dilation: float) -> dict[str, Any]:
-    """Values of `row` in the columns of `of_class`, with real seconds as emulated ones."""
+    """Return values of `row` in the columns of `of_class`, with real seconds as emulated ones."""
     found = values(row, of_class)
     scale = {name: 1 / dilation for name in found if unit(name) == "s"}
     return {name: value * scale.get(name, 1) for name, value in found.items()}
@@ -60,11 +60,11 @@ def emulated(row: Any, of_class: type, dilation: float) -> dict[str, Any]:
 
 @cache
 def unit(name: str) -> str:
-    """Unit that a column's name ends in; empty: none."""
+    """Return the unit at the end of a column's name, or ""."""
     return next((told for end, told in UNITS.items() if name.endswith(end)), "")
 
 
 def words(name: str) -> str:
-    """Words of a column's name, without its unit."""
+    """Return the words of a column's name, without its unit."""
     end = next((end for end in UNITS if name.endswith(end)), "")
     return name.removesuffix(end).replace("_", " ")

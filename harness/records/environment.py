@@ -1,4 +1,4 @@
-"""What a result depends on beside its configuration: code, versions, machine, network."""
+"""Environment of a result beside its configuration: code, versions, machine, network."""
 
 import os
 import platform

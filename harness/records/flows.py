@@ -1,4 +1,4 @@
-"""Bytes of the competing flows that summary.json tells of, by the links they cross."""
+"""Bytes of competing flows in summary.json, by the links they cross."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ class Competing(NamedTuple):
 
 
 def competing_bytes(flows: list[dict[str, Any]]) -> Mapping[str, Competing]:
-    """Bytes that competing flows delivered and sent, by link; those of a trunk cross it alone."""
+    """Return bytes that competing flows delivered and sent, by link. Trunk flows cross only it."""
     found: dict[str, Competing] = defaultdict(lambda: Competing(0, 0))
     for flow in flows:
         sender, _, receiver = flow["pair"].partition("-")

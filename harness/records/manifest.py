@@ -1,7 +1,7 @@
-"""What the files of a finished run held when it ended: kept in its status.json, read by all.
+"""Manifest of a finished run: sizes and digests of its files, kept in status.json.
 
-It shows damage: rows that were cut, doubled or changed, files that were removed or added. It is no
-signature: who can write every file can write a manifest that fits.
+It shows damage: rows that were cut, doubled or changed, and files that were removed or added. It is
+no signature: anyone who can write every file can write a manifest that fits.
 """
 
 import hashlib
@@ -25,14 +25,14 @@ class FileDigest(NamedTuple):
 
 
 def of(run_dir: Path) -> dict[str, dict[str, Any]]:
-    """Size and digest of each of NAMES in `run_dir`, by name; other files are not looked at."""
+    """Return size and digest of each of NAMES in `run_dir`, by name. Other files are ignored."""
     return {name: _held(run_dir / name)._asdict() for name in NAMES if (run_dir / name).is_file()}
 
 
 def damage(run_dir: Path, status: dict[str, Any]) -> str:
-    """Say how the files of a run that ended with `status` differ from its manifest; "" if not.
+    """Say how the files of a run that ended with `status` differ from its manifest, or "".
 
-    The first of NAMES that differs is told, with what it holds and what it held.
+    It names the first of NAMES that differs, with present and recorded size.
     """
     kept = status.get("files")
     if not isinstance(kept, dict):

@@ -1,4 +1,4 @@
-"""The records of a run that several machines have written, each its share; joined into one."""
+"""Merge of the records that several machines wrote of one run."""
 
 import json
 import os
@@ -12,7 +12,7 @@ ROWS = (*TABLES, *PACKET_TABLES)
 
 
 def share(run_dir: Path) -> dict[str, str]:
-    """Rows of every table without their headers, and events, as text: what this machine has."""
+    """Return this machine's rows of every table without headers, and events, as text."""
     found = {}
     for name in (*ROWS, EVENTS):
         if (run_dir / name).exists():
@@ -22,14 +22,14 @@ def share(run_dir: Path) -> dict[str, str]:
 
 
 def _when(row: str) -> float:
-    """Step or time: the first column of every table."""
+    """Return step or time, the first column of every table."""
     return float(row.partition(",")[0])
 
 
 def join(run_dir: Path, others: list[dict[str, str]]) -> None:
-    """Add the shares of machines 1, 2, ...; rows in the order of their steps or times.
+    """Add the shares of machines 1, 2, ..., with rows ordered by step or time.
 
-    Those of one machine stay in the order it wrote them: its clock steps back when it is paused.
+    Rows of one machine keep their order, since its clock steps back when it is paused.
     """
     for name in ROWS:
         if not (run_dir / name).exists():

@@ -1,4 +1,4 @@
-"""What the names of metrics in evaluations.csv say."""
+"""Meaning of the metrics in evaluations.csv: ranges and directions."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ LOWER_IS_BETTER = ("perplexity", "ppl", "loss", "error")
 
 
 class MetricRange(NamedTuple):
-    """Values that a metric can come to: above `low`, and at most `high`."""
+    """Possible values of a metric: above `low`, and at most `high`."""
 
     low: float
     high: float
@@ -30,7 +30,7 @@ def lower_is_better(metric: str) -> bool:
 
 
 def beyond(metric: str, value: float) -> str:
-    """Say what a target must be if `metric` cannot come to `value`; "" if it can."""
+    """Say what a target must be if `metric` cannot reach `value`. Empty if it can."""
     known = RANGES.get(metric)
     if known is None or known.low < value <= known.high:
         return ""

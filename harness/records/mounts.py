@@ -1,6 +1,6 @@
-"""Whether file locks of a folder are seen by this machine alone, by how its file system is mounted.
+"""Check whether a folder's file locks are visible to other machines, by its mount.
 
-Sources: nfs(5), mount.lustre(8), mount.cifs(8). sshfs gives locks of its own machine always.
+Sources: nfs(5), mount.lustre(8), mount.cifs(8). Locks of sshfs are always local.
 """
 
 import os
@@ -29,14 +29,14 @@ class Mount(NamedTuple):
 
 
 def own_locks(folder: Path) -> str:
-    """Name what keeps locks in `folder` from other machines (`nfs with nolock`); "" if nothing."""
+    """Name what hides locks in `folder` from other machines (`nfs with nolock`), or ""."""
     if not MOUNTS.exists():
         return ""
     return own_locks_of(mounts(MOUNTS.read_text(errors="replace").splitlines()), folder)
 
 
 def own_locks_of(found: Iterable[Mount], folder: Path) -> str:
-    """Do as `own_locks` by given mounts: of those `found` at one place the last counts."""
+    """As `own_locks`, with given mounts. Of several at one place the last counts."""
     real = Path(os.path.realpath(folder))
     over = [each for each in found if real.is_relative_to(each.place)]
     if not over:
@@ -47,7 +47,7 @@ def own_locks_of(found: Iterable[Mount], folder: Path) -> str:
 
 
 def mounts(lines: Iterable[str]) -> list[Mount]:
-    """Mounts by the lines of mountinfo, proc(5); what is no such line is passed over."""
+    """Return mounts from the lines of mountinfo, proc(5). Other lines are skipped."""
     found = []
     for line in lines:
         before, _, after = line.partition(" - ")

@@ -21,7 +21,7 @@ OUT = "write elsewhere with --out FOLDER"
 
 
 class CannotWrite(PrintableError, OSError):
-    """A file cannot be written at its place; the message names the place and what to do instead."""
+    """Error: a file cannot be written. The message names the place and a remedy."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The run directory: names, columns and writers of every file in it; the only writer of results."""
+"""The run directory: names, columns and writers of every file. Only this module writes results."""
 
 import errno
 import json
@@ -132,7 +132,7 @@ class Watched(NamedTuple):
 
 
 class Bin(NamedTuple):
-    """One row of histograms.csv: activations of a batch in [low, high), and of all of them."""
+    """One row of histograms.csv: activations of a batch in [low, high), and their total."""
 
     step: int
     rank: int
@@ -177,7 +177,7 @@ ALL_TABLES = TABLES | PACKET_TABLES | SIMULATED_TABLES | SERVER_TABLES | WATCH_T
 
 
 def place_now(place: Any) -> Any:
-    """The class path of today for one of an older version; anything else as it is."""
+    """Return the present class path for one of an older version, or else the argument."""
     for old, new in OLD_PLACES.items():
         if isinstance(place, str) and place.startswith(old):
             return new + place.removeprefix(old)
@@ -194,7 +194,7 @@ def _field(value: object) -> str:
 
 
 class Table:
-    """Appends rows to one csv; a row is one write, so several processes may share the file."""
+    """Writer that appends rows to one csv. A row is one write, so processes may share the file."""
 
     def __init__(self, run_dir: Path, name: str) -> None:
         self.columns = (*columns.recorded(ALL_TABLES[name]),)
@@ -205,7 +205,7 @@ class Table:
         _write(self._file, ",".join(self.columns) + "\n", self._path)
 
     def append(self, *rows: Any) -> None:
-        """Write `rows` at once; a reader sees all of them or, after a crash, a torn last line."""
+        """Write `rows` at once. Readers see all of them or, after a crash, a torn last line."""
         text = "".join(",".join(self._fields(row)) + "\n" for row in rows)
         _write(self._file, text, self._path)
 
@@ -223,7 +223,7 @@ class Table:
 
 
 class Lines:
-    """Appends texts to a file, one a line."""
+    """Writer that appends texts to a file, one per line."""
 
     def __init__(self, run_dir: Path, name: str) -> None:
         self._path = run_dir / name
@@ -237,7 +237,7 @@ class Lines:
 
 
 class Events(Lines):
-    """Appends to events.jsonl what happened and when.
+    """Writer of events.jsonl: events and their times.
 
     `time_s` is on the emulated clock, None before step 0.
     """
@@ -250,7 +250,7 @@ class Events(Lines):
 
 
 def _write(file: int, text: str, path: Path) -> None:
-    """Write all of `text`; OSError that names `path`, also when only a part of it found room."""
+    """Write all of `text`. Raise OSError that names `path`, also after a partial write."""
     rest = text.encode()
     while rest:
         try:
@@ -260,7 +260,7 @@ def _write(file: int, text: str, path: Path) -> None:
 
 
 def write_json(path: Path, content: dict) -> None:
-    """Replace `path` by `content` in one step: a reader sees the old file or the new one."""
+    """Replace `path` by `content` atomically: readers see the old or the new file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     text = json.dumps(content, indent=2, default=str) + "\n"
     try:
@@ -276,7 +276,7 @@ def write_json(path: Path, content: dict) -> None:
 
 
 def overwrite_json(path: Path, content: dict) -> None:
-    """Replace `path` in the room that it has, for a full disk; a crash meanwhile may tear it."""
+    """Overwrite `path` in place, for a full disk. A crash meanwhile may tear it."""
     text = json.dumps(content, indent=2, default=str) + "\n"
     file = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
     try:
@@ -287,7 +287,7 @@ def overwrite_json(path: Path, content: dict) -> None:
 
 
 def read_json(path: Path) -> dict | None:
-    """Return the content of `path`, texts without control characters; None if it has none."""
+    """Return the content of `path` without control characters in texts, or None."""
     try:
         content = json.loads(_content(path))
     except (FileNotFoundError, ValueError, RecursionError):  # not JSON, not UTF-8, or too deep
@@ -296,7 +296,7 @@ def read_json(path: Path) -> dict | None:
 
 
 def _content(path: Path) -> bytes:
-    """Return all of a file; ValueError for a pipe or a device, which may never end."""
+    """Return all of a file. Raise ValueError for a pipe or a device, which may never end."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError(f"{path} is no file")
@@ -304,7 +304,7 @@ def _content(path: Path) -> bytes:
 
 
 def read_events(run_dir: Path) -> list[dict]:
-    """All whole lines of events.jsonl; torn ones are ignored: a full disk leaves them anywhere."""
+    """Return all whole lines of events.jsonl. Torn lines, as a full disk leaves, are ignored."""
     path = run_dir / "events.jsonl"
     if not path.exists():
         return []
@@ -320,7 +320,7 @@ def read_events(run_dir: Path) -> list[dict]:
 
 
 def refusal(folder: Path) -> str:
-    """Reason why `folder` takes nothing more, found by writing a block; "" when it does."""
+    """Say why `folder` accepts no more data, by writing a block. Empty if it does."""
     path = folder / f".room.{os.getpid()}"
     try:
         file = os.open(path, OVERWRITING, 0o644)

@@ -1,4 +1,4 @@
-"""status.json: whether a run runs, and how it ended."""
+"""status.json: whether a run is active, and how it ended."""
 
 import os
 import subprocess
@@ -24,11 +24,10 @@ def begin(run_dir: Path) -> None:
 
 
 def end(run_dir: Path, state: str, error: str | None = None, **details: Any) -> None:
-    """The run ended in `state`, one of FINAL; `error` says why in one line.
+    """Record that the run ended in `state`, one of FINAL, with `error` as reason in one line.
 
-    What a run that was judged has written is kept with it, as a manifest: write nothing after it.
-    Told on a full disk too, which has no room for a second file; not told in a directory that
-    somebody has removed, or is removing.
+    A run with a verdict gets a manifest of its files, so write nothing after it. This also works on
+    a full disk, which has no room for a second file. A removed directory is ignored.
     """
     assert state in FINAL
     path = run_dir / "status.json"
@@ -47,15 +46,15 @@ def end(run_dir: Path, state: str, error: str | None = None, **details: Any) -> 
 
 
 def end_if_running(run_dir: Path, final: str, error: str) -> None:
-    """`end` a run in the state `final`, unless it has told how it ended itself."""
+    """`end` a run in the state `final`, unless it has recorded its own end."""
     if state(run_dir) == "running":
         end(run_dir, final, error)
 
 
 def state(run_dir: Path) -> str | None:
-    """State of a run; a running one whose process is gone counts as interrupted. None: no run.
+    """Return a run's state, or None. A run whose process is gone counts as interrupted.
 
-    So does one whose status.json is damaged.
+    So does a run with a damaged status.json.
     """
     path = run_dir / "status.json"
     if not path.exists():
@@ -68,19 +67,19 @@ def state(run_dir: Path) -> str | None:
 
 
 def temporary(run_dir: Path) -> Path:
-    """Directory for temporary files of a run's processes, so that none stay behind elsewhere."""
+    """Return the directory for temporary files of a run's processes."""
     return run_dir / "tmp"
 
 
 def boot_id() -> str:
-    """Changes with every boot: tells a live process id from one of an earlier life."""
+    """Return an id of this boot, to distinguish process ids of earlier boots."""
     if BOOT_ID.exists():
         return BOOT_ID.read_text().strip()
     return subprocess.run(MACOS_BOOT_ID, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _alive(content: dict[str, Any]) -> bool:
-    """True if the process that began the run still lives; its id alone may be another's by now."""
+    """Return True if the process that began the run lives, even if ids were reused."""
     pid = content.get("pid")
     if content.get("boot_id") != boot_id() or not isinstance(pid, int):
         return False
@@ -89,7 +88,7 @@ def _alive(content: dict[str, Any]) -> bool:
 
 
 def _since(pid: int) -> int | str | None:
-    """Start of process `pid`, in clock ticks since boot or as ps says; None when it has ended."""
+    """Return the start of process `pid`, in ticks since boot or as ps says, or None."""
     if not PROC.is_dir():
         return _since_by_ps(pid)
     try:

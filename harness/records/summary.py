@@ -1,4 +1,4 @@
-"""summary.json: the final numbers of a finished run, from the rows and events that it left."""
+"""summary.json: the final numbers of a finished run, from its rows and events."""
 
 import csv
 from collections import deque
@@ -13,7 +13,7 @@ def of(
     reasons: list[str],
     proof: dict[str, Any],
 ) -> dict[str, Any]:
-    """Sum up a finished run: `reasons` not to believe it, and what its network `proof` has."""
+    """Summarise a finished run: `reasons` not to believe it, and its network's `proof`."""
     ends = [event for event in events if event["event"] == "rank_finished"]
     found = _totals(run_dir / "steps.csv")
     took_s = found.time_s - began_s(events)
@@ -51,7 +51,7 @@ class Totals(NamedTuple):
 
 
 def _totals(path: Path) -> Totals:
-    """Sum up steps.csv at `path` row by row: there may be more than memory holds."""
+    """Sum steps.csv at `path` row by row, since it may exceed the memory."""
     time_s, steps, samples, sent, density, exchanges, compute_s = 0.0, 0, 0, 0, 0.0, 0, 0.0
     with path.open() as file:
         lines = csv.reader(file)
@@ -74,12 +74,12 @@ def _totals(path: Path) -> Totals:
 
 
 def utilisation(found: Totals, took_s: float, ranks: int) -> float | None:
-    """Compute utilisation: share of the time of all `ranks` in which they compute."""
+    """Return the share of the time of all `ranks` in which they compute."""
     return found.compute_s / (ranks * took_s) if ranks and took_s > 0 else None
 
 
 def peak_mbit(path: Path) -> float | None:
-    """Highest rate of any link over PEAK_S or more, from the samples at `path`; None: too few."""
+    """Return the highest rate of any link over PEAK_S or more, or None for too few samples."""
     peak: float | None = None
     before: dict[str, deque[tuple[float, int]]] = {}
     for row in rows(path):
@@ -95,13 +95,13 @@ def peak_mbit(path: Path) -> float | None:
 
 
 def rows(path: Path) -> list[dict[str, str]]:
-    """Rows of a table, all of them at once."""
+    """Return all rows of a table at once."""
     with path.open() as file:
         return list(csv.DictReader(file))
 
 
 def drift_reasons(ends: list[dict[str, Any]]) -> list[str]:
-    """Say if ranks ended with weights that differ; `ends` are the events of their ends."""
+    """Say if ranks ended with different weights. `ends` are the events of their ends."""
     return ["the ranks' weights differ"] if any(event["drifted"] for event in ends) else []
 
 
@@ -112,5 +112,5 @@ def _final(run_dir: Path) -> dict[str, float]:
 
 
 def began_s(events: list[dict]) -> float:
-    """Time on the clock at which this run began: 0, or where a checkpoint left off."""
+    """Return the clock's time at which this run began: 0, or the end of a checkpoint."""
     return max((event["time_s"] for event in events if event["event"] == "step_0"), default=0.0)

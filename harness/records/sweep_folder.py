@@ -1,8 +1,8 @@
-"""results/.sweeps/<id>/: what a command asked for, and how jobs of a launcher ended.
+"""results/.sweeps/<id>/: the runs of a command, and how a launcher's jobs ended.
 
-runs.json has the folder, label and settings of every run, in order, and is written whenever the
-command is given. <number>.json, of a run that a launcher's job did, says how that ended: so it
-counts neither what a launcher hands back nor whether who asked still lives.
+runs.json has folder, label and settings of every run, in order, and is written whenever the command
+is given. <number>.json says how a launcher's job of that run ended. So neither the launcher's
+return values nor a living caller are needed.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ ID = re.compile(r"[0-9a-f]{12}")
 
 
 class AskedRun(NamedTuple):
-    """A run of a sweep: where it leaves its result, what it is called, its plain settings."""
+    """A run of a sweep: result folder, label, and plain settings."""
 
     run_dir: Path
     label: str
@@ -29,7 +29,7 @@ class AskedRun(NamedTuple):
 
 
 class JobEnding(NamedTuple):
-    """End of a run's job; `refused`: before the run began, for the reason in `error`."""
+    """End of a run's job. `refused` means before the run began, with the reason in `error`."""
 
     run_dir: str
     state: str
@@ -46,7 +46,7 @@ class SweepFolder:
 
     @classmethod
     def of(cls, results: Path, runs: Sequence[AskedRun]) -> "SweepFolder":
-        """Write `runs` below `results`; the same runs have the same folder."""
+        """Write `runs` below `results`. The same runs have the same folder."""
         named = "\n".join(str(each.run_dir) for each in runs)
         found = cls(results / FOLDER / hashlib.sha256(named.encode()).hexdigest()[:12])
         found.path.mkdir(parents=True, exist_ok=True)
@@ -56,11 +56,11 @@ class SweepFolder:
 
     @property
     def asked_at(self) -> float:
-        """When the command was last given, by the clock of the file system, in s since 1970."""
+        """Time of the last command, by the file system's clock, in seconds since 1970."""
         return (self.path / RUNS).stat().st_mtime
 
     def runs(self) -> list[AskedRun]:
-        """Return the runs that were asked for, in order; none where runs.json is damaged."""
+        """Return the runs of the sweep in order, or none if runs.json is damaged."""
         results = self.path.parents[1]
         try:
             rows = (read_json(self.path / RUNS) or {})["runs"]
@@ -69,7 +69,7 @@ class SweepFolder:
             return []
 
     def ending(self, number: int) -> JobEnding | None:
-        """Return how the job of run `number` ended; None while it has not."""
+        """Return how the job of run `number` ended, or None if it has not."""
         try:
             return JobEnding(**(read_json(self._file(number)) or {}))
         except TypeError:
@@ -79,7 +79,7 @@ class SweepFolder:
         write_json(self._file(number), ending._asdict())
 
     def forget(self, number: int) -> None:
-        """Its job is to begin."""
+        """Remove the ending of run `number`, whose job is about to begin."""
         self._file(number).unlink(missing_ok=True)
 
     def _file(self, number: int) -> Path:
@@ -87,7 +87,7 @@ class SweepFolder:
 
 
 def sweeps(results: Path) -> list[SweepFolder]:
-    """All sweeps below `results`, the one that was asked for last first."""
+    """Return all sweeps below `results`, the latest first."""
     found = [
         SweepFolder(path.parent)
         for path in results.glob(f"{FOLDER}/*/{RUNS}")

@@ -1,1 +1,1 @@
-"""Training whose workers take steps alone and exchange, now and then, what their weights moved."""
+"""Local steps: workers step alone, and from time to time exchange how far their weights moved."""

@@ -1,4 +1,4 @@
-"""One rank's training by local steps, put together from its run."""
+"""One rank's training by local steps, built from the settings of its run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -36,7 +36,7 @@ WHOLE_MB = 1024.0  # of statistics: all of a fragment are one bucket
 
 
 def local_loop(run: Run, context: RankContext) -> Loop:
-    """The loop of a rank that trains weights of its own, ready for its first step."""
+    """Build the loop of a rank that trains weights of its own, ready for its first step."""
     layout = run.parallel
     assert isinstance(layout, LocalSteps)
     gather, sources = context.together.gather, []
@@ -71,7 +71,7 @@ def local_loop(run: Run, context: RankContext) -> Loop:
 
 
 def in_rounds(loop: Loop, exchange: OuterExchange) -> Loop:
-    """`loop`, which records its rounds, and waits for what is under way before it rests."""
+    """Make `loop` record its rounds, and wait for pending exchanges before it pauses."""
     rest: Any = loop.rest
 
     def settled(done: int, seen: Observation) -> bool | None:
@@ -84,9 +84,9 @@ def in_rounds(loop: Loop, exchange: OuterExchange) -> Loop:
 
 
 def as_exchanged(run: Run, layout: LocalSteps) -> Run:
-    """`run`, whose fragments are there once a step is computed.
+    """Return `run` as its exchange sees it: fragments are ready once a step is computed.
 
-    Where they lag, compression goes on beside the steps that hide it.
+    If exchanges lag, compression runs beside the steps that hide it.
     """
     if layout.lag:
         run = replace(run, emulation=replace(run.emulation, compression="own"))
@@ -100,7 +100,7 @@ def _exchange(
     model: nn.Module,
     fragments: Sequence[Fragment],
 ) -> OuterExchange:
-    """The exchange of the fragments, all of which are there once a step is computed."""
+    """Build the exchange of the fragments, which are all ready once a step is computed."""
     values = not run.emulation.is_replay
     laid = [_laid(run, each) for each in fragments]
     statistics = frozenset(name for each in fragments for name in each.statistics)
@@ -117,6 +117,6 @@ def _exchange(
 
 
 def _laid(run: Run, fragment: Fragment, values: bool = True) -> list[Buckets]:
-    """The buckets of a fragment; its statistics have their own."""
+    """Lay out the buckets of a fragment. Its statistics have buckets of their own."""
     parts = [(fragment.parameters, run.bucket_mb), (fragment.statistics, WHOLE_MB)]
     return [Buckets(tensors, mb, values) for tensors, mb in parts if tensors]

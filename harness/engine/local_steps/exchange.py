@@ -1,8 +1,8 @@
-"""The exchange of fragments as a loop of steps sees it: most steps exchange nothing.
+"""The exchange of fragments, as a loop of steps sees it. Most steps exchange nothing.
 
-The exchange itself, of `harness.engine.exchange` over packets or of virtual time, is the one of
-gradients. It begins in the step that sends a fragment and ends in the step in which that lands,
-while workers go on; at most one is under way.
+The exchange itself is the one of gradients, of `harness.engine.exchange` over packets or in virtual
+time. It begins in the step that sends a fragment and ends in the step in which the fragment lands,
+while workers continue. At most one is under way.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -94,7 +94,7 @@ class OuterExchange:
         return getattr(self.workers, "processor_waits", Uncounted())  # none in virtual time
 
     def at(self, step: int) -> None:
-        """The next step that begins is `step`."""
+        """Note that the next step is `step`."""
         self._step = step
 
     def begin(self, release: Release | None) -> None:
@@ -114,9 +114,9 @@ class OuterExchange:
             self.exchange.begin_backward()
 
     def submit(self, fill: Fill, patterns: Patterns = {}) -> None:  # noqa: B006  read only
-        """The step is computed: send what is due, and wait for what is to land.
+        """After the computation of a step, send due fragments and wait for those that land.
 
-        `patterns`, where there are any, take the place of what `fill` writes.
+        `patterns`, if any, replace what `fill` writes.
         """
         self._waits.handed_over(is_sending=bool(self._under))
         if sends := self._due.sends:
@@ -132,14 +132,14 @@ class OuterExchange:
             self.landed, self._under = self._due.lands, None
 
     def _open(self, sends: Sequence[int]) -> None:
-        """Tell the exchange what it is of."""
+        """Open the exchange of the fragments `sends`."""
         reduction = self.reduction
         reduction.dense, reduction.round = self._due.dense, self.rounds.number
         reduction.first_bucket = self._first_buckets[sends[0]]
         self.exchange.shares = self._shares(sends)
 
     def _send(self, sends: Sequence[int], fill: Fill, patterns: Patterns) -> list[Any]:
-        """Hand these fragments over; handles to wait for."""
+        """Hand these fragments over, and return handles to wait for."""
         for each in sends:
             fill(each)
         memory = [each for fragment in sends for each in self.laid[fragment]]
@@ -151,13 +151,13 @@ class OuterExchange:
         ]
 
     def _cut(self, memory: Buckets, patterns: Patterns) -> Iterator[tuple[BucketBuffers, Any]]:
-        """The buckets of a round, each with its part of a pattern, or None."""
+        """Yield the buckets of a round, each with its part of a pattern, or None."""
         buckets, pattern = memory.at(self.rounds.number), patterns.get(id(memory))
         sizes, none = [laid.buffer.numel() for laid in buckets], [None] * len(buckets)
         return zip(buckets, none if pattern is None else pattern.split(sizes), strict=True)
 
     def finish(self) -> Exchanged:
-        """End the step: return all of an exchange that has ended in it, or the step without one."""
+        """End the step. Return the exchange that ended in it, or the step without one."""
         if not self.landed:
             return self._alone()
         took, self._took = self._took or self._ended(), None
@@ -173,12 +173,12 @@ class OuterExchange:
         )
 
     def _ended(self) -> Exchanged:
-        """Return the exchange that is over; a dense one sent all, whatever a controller asks."""
+        """Return the finished exchange. A dense one sent all, whatever a controller asks."""
         took: Exchanged = self.exchange.finish()
         return replace(took, density=1.0) if self.reduction.dense else took
 
     def observe(self, seen: Observation) -> None:
-        """Note a step; the controllers see those in which an exchange has ended."""
+        """Note a step. Controllers see the steps in which an exchange has ended."""
         since, self._step = self._since, seen.step + 1
         since.steps += 1
         since.compute_s += seen.compute_s
@@ -201,10 +201,10 @@ class OuterExchange:
             self.rounds.begin(self._step, self._horizon())
 
     def _horizon(self) -> int | None:
-        """Steps between the exchanges of the next round, one number for all; None: as asked for.
+        """Return the steps between the next round's exchanges, agreed by all workers, if any.
 
-        Where workers agree on the least density they do on the largest horizon: both are the
-        answer of who is worst off.
+        None means the configured steps. Workers that agree on the smallest density agree on the
+        largest horizon, since both are the answer of the worker in the worst situation.
         """
         reduction = self.reduction
         if self.seen is None or not reduction.controller.chooses_horizon:
@@ -215,29 +215,29 @@ class OuterExchange:
         return round(self.exchange.agree(steps, "mean"))
 
     def see(self, seen: Observation) -> None:
-        """The controllers have seen this of the exchange that ended last."""
+        """Show the controllers `seen` of the exchange that ended last."""
         self.seen, self.count = seen, seen.step + 1
         self.exchange.observe(seen)
 
     def round(self) -> dict[str, int]:
-        """Columns of the step's row: `harness.records.run_directory.LocalRound`."""
+        """Return columns of the step's row: `harness.records.run_directory.LocalRound`."""
         fragment = self.landed[0] if len(self.landed) == 1 else -1
         number, horizon = self._round
         return {"round": number, "horizon": horizon, "fragment": fragment}
 
     def settle(self) -> None:
-        """Wait for what is under way, before the clock stands still: it is not to come for free."""
+        """Wait for pending exchanges before the clock stops, so that they are not free."""
         if self._under is not None and self._took is None:
             self._wait()
             self._took = self._ended()
             self.waited_until = self.clock.now()
 
     def pull(self, begin: float) -> float:
-        """A step begins at `begin`, or when the wait at a rest was over."""
+        """Return when a step begins: at `begin`, or when the wait of a pause was over."""
         return max(begin, self.waited_until)
 
     def spans(self) -> list[Span]:
-        """Spans of the last step, by when each began; of virtual time."""
+        """Return the spans of the last step, ordered by begin; in virtual time."""
         rank, per_s = self.workers.rank, 1 / self.clock.dilation
         step = self._step - 1
         theirs = self.exchange.spans() if self.landed else []
@@ -253,7 +253,10 @@ class OuterExchange:
         self.exchange.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """State between two steps, once settled; means that have not landed are in the buckets."""
+        """Return the settled state between two steps.
+
+        Means that have not landed are in the buckets.
+        """
         under = self._under
         return {
             "round": [self.rounds.number, self.rounds.first, self.rounds.steps_apart],
@@ -268,7 +271,7 @@ class OuterExchange:
         }
 
     def load_state_dict(self, state: dict[str, Any], step: int) -> None:
-        """Be where `state` was taken, before `step`."""
+        """Restore the `state` that was taken before `step`."""
         self._step = step
         self.rounds.number, self.rounds.first, self.rounds.steps_apart = state["round"]
         if state["seen"]:
@@ -288,7 +291,7 @@ class OuterExchange:
         return [laid for each in fragments for memory in self.laid[each] for laid in memory.laid]
 
     def _shares(self, sends: Sequence[int]) -> dict[str, float]:
-        """Return the share of backward by name: it is over when the first bucket is there."""
+        """Return the share of backward by name. It is over when the first bucket is ready."""
         first, *rest = [name for laid in self._memory(sends) for name in laid.names]
         return {first: 1.0, **dict.fromkeys(rest, 0.0)}
 
@@ -307,7 +310,7 @@ class OuterExchange:
         return self._release(0.0) if self._release else self._backward
 
     def _alone(self) -> Exchanged:
-        """Return what a step took that ends no exchange; it has no density, as it sends nothing."""
+        """Return a step that ends no exchange. It has no density, since it sends nothing."""
         return Exchanged(
             compute_end=self._computed,
             backward_s=self._computed - self._backward_begin(),

@@ -7,18 +7,18 @@ from torch import Tensor, nn
 
 
 class Fragment(NamedTuple):
-    """Part of a model, by name of its tensors, in registration order."""
+    """Part of a model, by the names of its tensors, in order of registration."""
 
     parameters: Mapping[str, Tensor]
     statistics: Mapping[str, Tensor]  # buffers of floating point, such as those of batch-norm
 
 
 def fragments_of(model: nn.Module, count: int, pattern: str) -> list[Fragment]:
-    """Deal the layers of `model` to `count` fragments.
+    """Distribute the layers of `model` over `count` fragments.
 
-    A layer is a module with trained parameters of its own. `strided`: every `count`-th is of one
-    fragment; `sequential`: neighbours are, so that fragments have about as many elements each.
-    ValueError where there are fewer layers.
+    A layer is a module with trained parameters of its own. With `strided` every `count`-th layer
+    belongs to one fragment. With `sequential` neighbours do, and fragments have similar numbers of
+    elements. Raises ValueError if there are fewer layers than fragments.
     """
     layers = layers_of(model)
     if len(layers) < count:
@@ -33,7 +33,7 @@ def fragments_of(model: nn.Module, count: int, pattern: str) -> list[Fragment]:
 
 
 def layers_of(model: nn.Module) -> list[Fragment]:
-    """Layers of `model`; statistics without parameters beside them are of the layer before."""
+    """Return the layers of `model`. Statistics without own parameters join the layer before."""
     found: list[Fragment] = []
     seen: set[int] = set()
     for prefix, module in model.named_modules():
@@ -68,9 +68,9 @@ def _elements(fragment: Fragment) -> int:
 
 
 def _in_sequence(sizes: Sequence[int], count: int) -> list[int]:
-    """The fragment of each layer: cut where elements come to a multiple of their share.
+    """Return the fragment of each layer, cutting where elements reach multiples of a share.
 
-    Every fragment has a layer at least.
+    Every fragment has at least one layer.
     """
     places: list[int] = []
     done, whole = 0, sum(sizes)

@@ -1,10 +1,10 @@
-"""Workers that meet in pairs: each sends its weights to one other, anew chosen every round.
+"""Gossip: workers meet in random pairs, and each pair averages its weights in each round.
 
 Kolehmainen et al., 2025: m <- mu m + eta mean(w - a) + eta (mean(a) - a); a <- a + m; w <- a, with
-means over the pair of weights w and anchors a. The two means come to mean(w) - a, so one message of
-the weights suffices, and a - mean(w) is a pseudo-gradient of the outer optimizer. Nobody waits for
-anybody but its partner, and no two workers need to have equal weights. So no compressor is allowed:
-without an anchor that both know, mean(a) - a needs the weights themselves, and of them not a part.
+means over the pair of weights w and anchors a. The two means add up to mean(w) - a, so one message
+of the weights suffices, and a - mean(w) is a pseudo-gradient for the outer optimizer. Each worker
+waits only for its partner, and all workers may have different weights. So compressors are not
+allowed: without a common anchor, mean(a) - a needs all of the weights.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ from harness.records.run_directory import Span
 
 
 def partner(rank: int, workers: int, round: int, seed: int) -> int | None:
-    """Whom `rank` meets in a round: neighbours of a random order; None: the odd one out."""
+    """Return the partner of `rank` in a round, from a random order, or None for the odd one out."""
     source = torch.Generator().manual_seed((seed << 20) + round)
     order = torch.randperm(workers, generator=source).tolist()
     place = order.index(rank) ^ 1
@@ -36,7 +36,7 @@ def partner(rank: int, workers: int, round: int, seed: int) -> int | None:
 class Gossip:
     """An exchange of buckets with one other worker, in the thread of its rank.
 
-    `channel` connects to a rank. Each bucket comes to hold the mean of the pair's.
+    `channel` connects to a rank. After an exchange each bucket holds the pair's mean.
     """
 
     reduction: OuterReduction
@@ -81,7 +81,7 @@ class Gossip:
         self.step = seen.step + 1
 
     def spans(self) -> list[Span]:
-        """Spans of the last exchange, by when each began."""
+        """Return the spans of the last exchange, ordered by begin."""
         rank, per_s = self.workers.rank, 1 / self.clock.dilation
         parts = self._spans
         return [Span(self.step - 1, rank, kind, -1, a * per_s, b * per_s) for kind, a, b in parts]
@@ -114,7 +114,10 @@ class Gossip:
         )
 
     def _exchange(self) -> int:
-        """Bytes sent, and as many received; the buckets then hold means, equal for both."""
+        """Exchange buckets, which then hold equal means.
+
+        Return the bytes sent, equal to received.
+        """
         rank, workers = self.workers.rank, self.workers.world_size
         other = partner(rank, workers, self.step, self.seed)
         if other is None:

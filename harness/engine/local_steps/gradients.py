@@ -1,4 +1,4 @@
-"""What a worker with weights of its own does in a step: a model on real data, or sizes alone."""
+"""A step of a worker with weights of its own: a model on real data, or sizes alone."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from harness.engine.training.replica import Backward, Replica, put, unchanged
 
 @dataclass
 class OwnReplica(Replica):
-    """A model that its rank alone trains; sums of an evaluation are over all."""
+    """A model that only its rank trains. Sums of an evaluation are over all ranks."""
 
     gather: Callable[[Any], list[Any]]  # every rank's object, by rank
 
@@ -27,16 +27,16 @@ class OwnReplica(Replica):
             backward(self.model, inputs)
 
     def summed(self, sums: Tensor) -> Tensor:
-        """Add the sums of all ranks in order of rank, on all alike."""
+        """Add the sums of all ranks in order of rank, with equal results everywhere."""
         return torch.stack([each.to(sums.device) for each in self.gather(sums)]).sum(0)
 
 
 @dataclass(kw_only=True)
 class LocalTrained(Trained):
-    """Steps of the optimizer on this worker's own gradients; `outer` moves what all have in common.
+    """Optimizer steps on this worker's own gradients. `outer` moves the common weights.
 
-    Clipping and schedule are of these steps, whose optimizer's state stays with the worker. What is
-    evaluated, and saved as the model, are the weights in common.
+    Clipping and schedule apply to these steps, and the optimizer's state stays with the worker. The
+    common weights are evaluated, and saved as the model.
     """
 
     replica: OwnReplica
@@ -64,7 +64,7 @@ class LocalTrained(Trained):
                 self.outer.land(fragment, self._views(fragment), blend)
 
     def _views(self, fragment: int) -> dict[str, Tensor]:
-        """The buckets of a fragment, by name of its tensors."""
+        """Return the buckets of a fragment as views, by name of its tensors."""
         exchange: OuterExchange = self.exchange
         return {
             name: view
@@ -99,7 +99,7 @@ class LocalTrained(Trained):
         return [named[name] for name, _ in self._parameters() if name in named]
 
     def shared(self) -> dict[str, Any]:
-        """The weights in common, in place of this rank's."""
+        """Use the common weights in place of this rank's."""
         named = self.model.state_dict(keep_vars=True)
         in_common = {id(each): self.outer.anchors[name] for name, each in self._tensors().items()}
         return {
@@ -140,7 +140,7 @@ class LocalTrained(Trained):
         return list(self.model.named_parameters())
 
     def _tensors(self) -> dict[str, Tensor]:
-        """Parameters and statistics that are exchanged, by name."""
+        """Return the exchanged parameters and statistics by name."""
         named = dict(self.model.named_parameters()) | dict(self.model.named_buffers())
         return {name: named[name] for name in self.outer.anchors}
 
@@ -150,7 +150,7 @@ class LocalTrained(Trained):
 
 @dataclass
 class LocalReplayed(Gradients):
-    """True sizes and true traffic of rounds without computation: seeded noise in every bucket."""
+    """True sizes and traffic of rounds without computation: seeded noise in every bucket."""
 
     course: Course
     exchange: OuterExchange
@@ -169,6 +169,6 @@ class LocalReplayed(Gradients):
 
 
 def own_replica(gather: Callable[[Any], list[Any]]) -> Any:
-    """Return the function that makes a rank's replica of a model."""
+    """Return a function that makes a rank's replica of a model."""
     make = partial(OwnReplica, gather=gather)
     return lambda model, exchange, bucket_mb: make(model)

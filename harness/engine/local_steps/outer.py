@@ -1,9 +1,9 @@
-"""The weights that workers have in common, and the outer optimizer that moves them.
+"""The common weights of all workers (anchors), and the outer optimizer that moves them.
 
-With D the mean over workers of what their weights moved back, anchor - weights (a pseudo-gradient):
-v <- mu v + D; anchor <- anchor - lr (D + mu v), as `torch.optim.SGD(nesterov=True)` has it, or
-anchor - lr v, or anchor - lr D (Douillard et al., 2023, algorithm 1). A worker then goes on from
-blend x its weights + (1 - blend) x the anchor (Douillard et al., 2025).
+D is the mean over workers of anchor - weights, a pseudo-gradient. Then v <- mu v + D, and the
+anchor moves by -lr (D + mu v), as in `torch.optim.SGD(nesterov=True)`, by -lr v, or by -lr D
+(Douillard et al., 2023, algorithm 1). A worker continues from blend x its weights + (1 - blend) x
+the anchor (Douillard et al., 2025).
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from harness.engine.local_steps.fragments import Fragment
 
 @dataclass
 class OuterModel:
-    """Anchors of all trained parameters and statistics of a model, and their velocities, float32.
+    """Anchors of a model's trained parameters and statistics, and their velocities, float32.
 
-    All workers have the same ones. One that is `alone` has nothing to average, so it takes its step
-    from where its weights are, lr D - D, and no rounding of anchor - (anchor - weights) is left:
-    at lr 1 without momentum it trains as if there were no rounds, bit for bit.
+    All workers have equal ones. With `alone` there is nothing to average, so the step lr D - D
+    starts at the weights, and the rounding of anchor - (anchor - weights) disappears. At lr 1
+    without momentum such a worker trains as without rounds, bit for bit.
     """
 
     fragments: Sequence[Fragment]
@@ -47,9 +47,9 @@ class OuterModel:
 
     @torch.no_grad()
     def moved(self, number: int, into: dict[str, Tensor]) -> None:
-        """Write what fragment `number` has moved to its pseudo-gradients `into`, by name.
+        """Write the movement of fragment `number` to its pseudo-gradients `into`, by name.
 
-        Of statistics, and with gossip, it is their values that are averaged.
+        For statistics, and with gossip, the values themselves are averaged.
         """
         parameters, statistics = self.fragments[number]
         for name, each in parameters.items():
@@ -64,7 +64,7 @@ class OuterModel:
 
     @torch.no_grad()
     def land(self, number: int, means: dict[str, Tensor], blend: float) -> None:
-        """Move the anchors of fragment `number` by the `means`, and its weights to them."""
+        """Move the anchors of fragment `number` by the `means`, and the weights towards them."""
         parameters, statistics = self.fragments[number]
         for name, each in parameters.items():
             anchor, mean = self.anchors[name], means[name]
@@ -83,7 +83,7 @@ class OuterModel:
             each.copy_(means[name])
 
     def _move(self, name: str, mean: Tensor) -> Tensor:
-        """Return what is taken off an anchor: learning rate times the outer optimizer's step."""
+        """Return the outer optimizer's step times the learning rate, to subtract from an anchor."""
         layout, step = self.layout, mean
         if name in self.velocities:
             velocity = self.velocities[name].mul_(layout.outer_momentum).add_(mean)

@@ -1,7 +1,7 @@
-"""A worker's side of the exchange of fragments, which is that of gradients but for what it counts.
+"""A worker's reduction of fragments, which differs from that of gradients in its counters.
 
-A compressor sees as the number of an exchange that of the round, and every bucket of the model by a
-number of its own: what alternates or is kept by either goes on from one round to the next.
+A compressor sees the round's number as that of the exchange, and a number of its own for every
+bucket of the model. So what it alternates or keeps by number continues from one round to the next.
 """
 
 from collections.abc import Container
@@ -13,7 +13,7 @@ from harness.engine.exchange.reduction import BucketBuffers, Reduction
 
 @dataclass
 class OuterReduction(Reduction):
-    """Reduction of an outer step: averages are exact when `dense`, and always of statistics."""
+    """Reduction of an outer step. Averages are exact if `dense`, and always for statistics."""
 
     statistics: Container[str] = ()  # names
     dense: bool = field(default=False, init=False)

@@ -1,4 +1,4 @@
-"""Which fragments are sent and land after which step."""
+"""Schedule of fragments: which are sent and which land after each step."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -17,7 +17,7 @@ class Due(NamedTuple):
 
 @dataclass
 class Rounds:
-    """The round in progress: its number, the step it began with, and how long it is.
+    """The current round: its number, first step and length.
 
     Fragment p of P lands (p + 1) / P into the round, and is sent `lag` steps before. A round of the
     warm-up is one step, in which all are exchanged.
@@ -37,11 +37,11 @@ class Rounds:
 
     @property
     def steps(self) -> int:
-        """Steps of the round in progress."""
+        """Number of steps in the current round."""
         return 1 if self.warms_up else self.steps_apart * self.layout.fragments
 
     def due(self, step: int) -> Due:
-        """Return what is to be done after `step`, which is one of the round in progress."""
+        """Return what is due after `step`, which belongs to the current round."""
         fragments = self.layout.fragments
         if self.warms_up:
             every = (*range(fragments),)
@@ -58,16 +58,16 @@ class Rounds:
         return () if left or not 1 <= turn <= self.layout.fragments else (turn - 1,)
 
     def begin(self, step: int, steps_apart: int | None = None) -> None:
-        """The next round begins with `step`; its exchanges are as far apart as can be of these.
+        """Begin the next round with `step`, with exchanges `steps_apart` steps apart.
 
-        None: as `h` says.
+        None means `h`. Exchanges are at least `lag` + 1 steps apart.
         """
         self.number, self.first = self.number + 1, step
         self.steps_apart = max(self.layout.lag + 1, steps_apart or self.layout.steps_apart)
 
 
 def exchanges(layout: LocalSteps, steps: int) -> int:
-    """Exchanges that begin in so many steps, at the horizon that `layout` says."""
+    """Return the number of exchanges that begin in `steps` steps, at the horizon of `layout`."""
     rounds, count = Rounds(layout), 0
     for step in range(steps):
         due = rounds.due(step)

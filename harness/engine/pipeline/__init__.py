@@ -1,1 +1,1 @@
-"""Pipelines: a model cut into stages, one on each node; several of them train side by side."""
+"""Pipelines: a model cut into stages, one on each node, and several pipelines side by side."""

@@ -1,4 +1,4 @@
-"""One rank's training as a stage of a pipeline; and cuts in a model of one process."""
+"""One rank's training as a stage of a pipeline, and cuts in a model of one process."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -35,20 +35,20 @@ from harness.workloads.models.base import backward_shares
 
 
 class PipelineGroup(Protocol):
-    """The stages of a pipeline, from one of them."""
+    """The stages of a pipeline, as seen from one of them."""
 
     stage: int
     stages: int
 
     def channel(self, stage: int, name: str) -> Channel:
-        """Channel to another stage, which errors call `name`."""
+        """Return the channel to another stage, which errors call `name`."""
         ...
 
 
 def stage_loop(run: Run, context: RankContext) -> Loop:
-    """The loop of a rank that holds one stage, ready for its first step.
+    """Build the loop of a rank that holds one stage, ready for its first step.
 
-    `context.workers` have the same stage of all pipelines, `pipeline_group` the other stages.
+    `context.workers` hold the same stage in all pipelines, `pipeline_group` the other stages.
     """
     layout, group = run.parallel, context.pipeline_group
     object_gather = ObjectGather(context.everyone)

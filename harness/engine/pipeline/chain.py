@@ -1,8 +1,8 @@
-"""A model as layers one after the other, and some of them as a model that keeps their names.
+"""A model as a chain of layers, and some of its layers as a model that keeps their names.
 
-An nn.Sequential is a chain. Any other model is one that says so: its `order` has the names of its
-children as its forward calls them, each with what the one before it returned. A child that is a
-chain counts as its layers.
+An nn.Sequential is a chain. Any other model must declare it: `order` lists its children as its
+forward calls them, each with the previous one's output. A child that is a chain counts as its
+layers.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ Layers = list[tuple[str, nn.Module]]  # with their names in the model, which may
 
 
 def chain(model: nn.Module) -> Layers:
-    """The layers of `model`; ValueError unless it is a chain."""
+    """Return the layers of `model`. Raise ValueError unless it is a chain."""
     if not _is_chain(model):
         raise ValueError(
             "only a chain of layers can be cut, an nn.Sequential or what tells the `order` of its "
@@ -38,7 +38,7 @@ def _layers(prefix: str, model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 class Part(nn.Module):
-    """Runs `layers` in order; a `SkipLayer` among them also gets the whole model's inputs."""
+    """Module that runs `layers` in order. A `SkipLayer` also gets the whole model's inputs."""
 
     def __init__(self, layers: Layers) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Part(nn.Module):
         return self._layers[-1]
 
     def forward(self, x: Tensor, inputs: Tensor | None = None) -> Tensor:
-        """`x` is what goes into the first layer; `inputs` the whole model's, if it is not `x`."""
+        """Run the layers on `x`. `inputs` are the whole model's, by default `x`."""
         inputs = x if inputs is None else inputs
         for layer in self._layers:
             x = layer(x, inputs) if isinstance(layer, SkipLayer) else layer(x)

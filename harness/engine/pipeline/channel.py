@@ -1,4 +1,4 @@
-"""Messages to and from one neighbour in a pipeline; every byte is counted."""
+"""Messages to and from one neighbour in a pipeline, with every byte counted."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class PeerLost(RuntimeError):
-    """A neighbour is silent or gone; `rank` is its number in the run."""
+    """Error: a neighbour is silent or gone. `rank` is its number in the run."""
 
     def __init__(self, rank: int, said: str) -> None:
         super().__init__(said)
@@ -19,20 +19,20 @@ class PeerLost(RuntimeError):
 
 
 class Channel(Protocol):
-    """This rank's end of a connection to one neighbour; counts only grow.
+    """This rank's end of a connection to one neighbour. Its counts only grow.
 
-    Sending does not wait. Messages of a direction arrive in their order.
+    Sending does not wait. Messages of a direction arrive in order.
     """
 
     sent_bytes: int
     received_bytes: int
 
     def send(self, message: Tensor) -> None:
-        """`message`, uint8 [bytes], must not change before `flush` returns."""
+        """Send `message`, uint8 [bytes], which must not change before `flush` returns."""
         ...
 
     def receive(self, nbytes: int) -> Tensor:
-        """The next message, uint8 [nbytes]; waits for it."""
+        """Wait for the next message, and return it as uint8 [nbytes]."""
         ...
 
     def flush(self) -> None:

@@ -1,9 +1,9 @@
-"""How long a stage computes: what it takes here, or its share of the model's published times.
+"""Computation time of a stage: measured, or its share of the model's published times.
 
-An emulated device does one thing at a time: a micro-batch one way, once what it needs is there and
-it has done what came before. What it makes leaves when its time is over; compressing and taking
-apart what crosses a cut takes what it takes here, as elsewhere. A stage's share of the model's
-times, forward and backward alike, is that of its multiply-adds.
+An emulated device does one thing at a time: one micro-batch in one direction, once its input has
+arrived and earlier work is done. Its output leaves when its time is over. Compression and
+decompression at a cut take their real time. A stage's share of the model's times, forward and
+backward alike, is that of its multiply-adds.
 """
 
 from collections.abc import Iterator
@@ -25,10 +25,10 @@ class StageTimes(NamedTuple):
 
 @dataclass
 class Device:
-    """Keeps the time of one stage: a `engine.training.pace.Pace` whose steps `release` begins.
+    """Clock of one stage: an `engine.training.pace.Pace` whose steps `release` begins.
 
-    `costs` None: a micro-batch takes what it takes. Real seconds that did not go into computing
-    only grow.
+    With `costs` None a micro-batch takes its real time. The real seconds outside computation only
+    grow.
     """
 
     clock: RankClock
@@ -41,18 +41,18 @@ class Device:
     _begin_s: float = field(default=0.0, init=False)  # of what is being computed
 
     def release(self, begin: float) -> Release | None:
-        """None: when gradients may leave follows from what was computed."""
+        """Return None, since the computation decides when gradients may leave."""
         self._free_s = begin
         self.spans.clear()
         return None
 
     def rest(self) -> None:
-        """There is nothing to do but to wait for what comes next."""
+        """Note that there is nothing to do but to wait for the next message."""
         if self.costs is None:
             self._free_s = self.clock.now()
 
     def begin(self, received_s: float = 0.0, decoded_s: float = 0.0) -> None:
-        """A micro-batch, whose message came and was taken apart at these times."""
+        """Begin a micro-batch whose message was received and decoded at these times."""
         measured = self.costs is None
         self._begin_s = self.clock.now() if measured else max(self._free_s, decoded_s)
         idle_s = self._begin_s - self._free_s
@@ -61,7 +61,10 @@ class Device:
         self.compress_s += decoding_s
 
     def end(self, way: str, part: int = 0) -> None:
-        """It is computed `way`, forward or backward: returns when the device would have it."""
+        """End the computation `way`, forward or backward.
+
+        Wait until an emulated device would be done.
+        """
         now_s = self.clock.now()
         took_s = getattr(self.costs, f"{way}_s") if self.costs else 0.0
         due_s = self._begin_s + took_s
@@ -76,7 +79,7 @@ class Device:
 
     @contextmanager
     def compressing(self, entries: int, part: int = 0) -> Iterator[None]:
-        """While the stage prepares what leaves, of so many entries."""
+        """Context in which the stage prepares a message of `entries` elements."""
         begin_s = self.clock.now()
         with self.clock.compressing(entries):
             yield

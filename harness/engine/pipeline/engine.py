@@ -13,7 +13,7 @@ from harness.engine.pipeline.stage_io import Arrival, Inlet, Outlet, Sending
 
 
 class StagePosition(NamedTuple):
-    """The stage of this rank, of which pipeline."""
+    """The stage of this rank, and its pipeline."""
 
     stage: int
     stages: int
@@ -29,22 +29,22 @@ class StagePosition(NamedTuple):
 
 
 class Computing(Protocol):
-    """Computation of a stage on one micro-batch; `part` is its number."""
+    """Computation of a stage on one micro-batch, whose number is `part`."""
 
     def forward(self, part: int, inputs: Tensor | None) -> Tensor:
-        """Compute what crosses the next cut, or the loss; no `inputs` in the first stage."""
+        """Return what crosses the next cut, or the loss. The first stage has no `inputs`."""
         ...
 
     def backward(
         self, part: int, outputs: Tensor, grad: Tensor | None, inputs: Tensor | None
     ) -> Tensor | None:
-        """The gradient of `inputs`, from that of `outputs`; None for a loss, and of a batch's."""
+        """Return the gradient of `inputs` from that of `outputs`, None for a loss or a batch."""
         ...
 
 
 @dataclass
 class PipelineEngine:
-    """Runs the micro-batches of stage `position`; an end is None where there is no cut."""
+    """Runner of the micro-batches of stage `position`. An end is None where there is no cut."""
 
     position: StagePosition
     inlet: Inlet | None
@@ -58,7 +58,7 @@ class PipelineEngine:
     _leaving: dict[int, tuple[Tensor, Sending | None]] = field(default_factory=dict, init=False)
 
     def run(self, stage: Computing, begin_backward: Callable[[], None]) -> None:
-        """All micro-batches, both ways; what leaves may not have left when it returns."""
+        """Run all micro-batches both ways. Messages may still be leaving when it returns."""
         if self.inlet:
             self.inlet.expect(self.batch_size, True, self.parts)
         order = SCHEDULES[self.schedule](self.position.stage, self.position.stages, self.parts)

@@ -1,4 +1,4 @@
-"""The norm of the mean gradient of a model whose stages are at several ranks."""
+"""The norm of the mean gradient of a model whose stages are on several ranks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ BYTES = 4  # of a norm
 
 @dataclass
 class GradientNorm:
-    """One stage's part in it: norms of parameters go along the pipeline, that of all comes back.
+    """One stage's part in the norm: parameters' norms travel forward, and the total back.
 
-    So it is rounded as that of a model in one process. Counters only grow.
+    So it is rounded as in a model of one process. Counters only grow.
     """
 
     before: Channel | None  # to the stage before; None: this is the first
@@ -26,7 +26,7 @@ class GradientNorm:
     waited_s: float = field(default=0.0, init=False)  # real
 
     def of(self, gradients: Iterable[Tensor]) -> Tensor:
-        """The norm, float32 [], of the whole model's gradient; all stages call it."""
+        """Return the norm, float32 [], of the whole model's gradient. All stages call it."""
         begin = self.clock.now()
         norms = torch.stack([torch.linalg.vector_norm(each) for each in gradients])
         if self.before:

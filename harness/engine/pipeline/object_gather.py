@@ -1,4 +1,4 @@
-"""What all ranks of a run tell each other between steps, counted like all that they send."""
+"""Exchange of objects between all ranks of a run between steps, with bytes counted."""
 
 import io
 from typing import Any

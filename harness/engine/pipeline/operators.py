@@ -1,4 +1,4 @@
-"""The cuts of a model in one process: operators between its layers, and nothing is sent."""
+"""The cuts of a model in one process: operators between its layers, without messages."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,9 +16,9 @@ from harness.workloads.models.transformer import Rectifier, Translator
 
 
 def cut_in_place(run: Run, model: nn.Module, shape: Shape) -> list[Cut]:
-    """Put an operator at every cut of `model`, whose parameters keep their names; returns them.
+    """Put an operator at every cut of `model`, whose parameters keep their names. Return them.
 
-    Who puts others into the list that is returned changes those at work.
+    Replacing operators in the returned list replaces those at work.
     """
     if not isinstance(run.parallel, Split):
         return []
@@ -30,10 +30,10 @@ def cut_in_place(run: Run, model: nn.Module, shape: Shape) -> list[Cut]:
 
 
 def before_cuts(model: nn.Module, shape: Shape, parallel: Split) -> list[nn.Module]:
-    """The layers behind which a model is cut: a chain where its stages end, a transformer inside.
+    """Return the layers behind which a model is cut: ends of stages, or inside a transformer.
 
-    ValueError for cuts that it cannot have. What is inside is no stage of a pipeline: more than
-    this would have to cross, as the rest of the layer goes around it.
+    Raise ValueError for impossible cuts. Cuts inside a transformer's layers form no pipeline
+    stages, since the rest of the layer bypasses them.
     """
     if not isinstance(model, Translator):
         layers = [layer for _, layer in chain(model)]
@@ -44,14 +44,14 @@ def before_cuts(model: nn.Module, shape: Shape, parallel: Split) -> list[nn.Modu
 
 
 def schemes(cuts: Sequence[Cut]) -> dict[str, Activations]:
-    """Schemes of the cuts by the names under which checkpoints keep them."""
+    """Return the cuts' schemes by the names under which checkpoints keep them."""
     return {f"cut{number}": cut.scheme for number, cut in enumerate(cuts)}
 
 
 def _through(
     cuts: list[Cut], number: int, words: bool
 ) -> Callable[[nn.Module, Any, Tensor], Tensor]:
-    """A row is what crosses of one sample, or of one of its `words`."""
+    """Make a hook for cut `number`. A row is one sample, or with `words` one of its words."""
 
     def through(layer: nn.Module, inputs: Any, output: Tensor) -> Tensor:
         rows = output.flatten(0, -2) if words else output

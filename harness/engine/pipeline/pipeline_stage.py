@@ -1,7 +1,7 @@
-"""Where a rank's gradients come from when it holds one stage of a pipeline: a model, or noise.
+"""Gradients of a rank that holds one stage of a pipeline: from a model, or noise.
 
-A step: micro-batches go through the stages by the schedule; after the flush every stage exchanges
-its gradients with the same stage of the other pipelines, through the compressor.
+In a step, micro-batches go through the stages by the schedule. After the flush every stage
+exchanges its gradients with the same stage of the other pipelines, through the compressor.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class StageReplica(Gathered):
         return told[: self.position.stages]
 
     def take_buffers_of_the_first(self) -> None:
-        """Statistics of the first pipeline's batches are evaluated, and saved."""
+        """Copy the first pipeline's batch statistics, which are evaluated and saved."""
         own = dict(self.model.named_buffers())
         put(own.values(), self.of_the_first(own)[self.position.stage].values())
 
@@ -40,10 +40,10 @@ class StageReplica(Gathered):
 
 @dataclass(kw_only=True)
 class PipelineStage(Trained):
-    """Real gradients of one stage, `model`; SGD on their mean over pipelines.
+    """Real gradients of one stage, `model`, with SGD on their mean over pipelines.
 
-    Every rank reads the same batches of its pipeline: the first stage uses the inputs, the last one
-    the labels. The last one knows the loss and counts the samples; elsewhere they are nan and 0.
+    Every rank reads the same batches of its pipeline. The first stage uses the inputs, and the last
+    one the labels. Only the last one knows the loss and the number of samples, elsewhere nan and 0.
     """
 
     replica: StageReplica
@@ -82,7 +82,7 @@ class PipelineStage(Trained):
         return loss
 
     def _scores(self, samples: Tensor, came: Tensor | None) -> Tensor:
-        """Output of the stage for `came`, from the last cut, or for the batch `samples` if None."""
+        """Return the stage's output for `came`, from the last cut, or for the batch `samples`."""
         samples = samples.to(self.task.device)
         model: Any = partial(self.model, inputs=samples)
         return self.task.scores(model, samples if came is None else came)
@@ -98,7 +98,7 @@ class PipelineStage(Trained):
             super().update(step)
 
     def tested(self) -> Tensor:
-        """Through the pipelines, each its share; what crosses a cut is compressed as ever."""
+        """Evaluate through the pipelines, each on its share. Cuts compress as in training."""
         sums = torch.zeros(3, dtype=torch.float64)
         for inputs, labels in self.course.test_set():
             came = None
@@ -114,7 +114,7 @@ class PipelineStage(Trained):
         return sums
 
     def shared(self) -> dict[str, Any]:
-        """State for a checkpoint from any one rank: the whole model, as if it were not cut."""
+        """Return the state that is equal on all ranks: the whole model, as if it were not cut."""
         parts = self.replica.of_the_first(self.model.state_dict())
         return {"model": {name: value for part in parts for name, value in part.items()}}
 
@@ -127,10 +127,10 @@ class PipelineStage(Trained):
 
 @dataclass(kw_only=True)
 class ReplayedStage(Replayed):
-    """A stage without computation: noise of true shapes crosses its cuts, and is exchanged after.
+    """A stage without computation: noise of true shapes crosses its cuts and is exchanged.
 
-    Activations are noise behind a rectifier, their gradients noise; the same at every step. They
-    are really compressed and sent, as are the stage's gradients.
+    Activations are rectified noise, and gradients noise, the same at every step. They are really
+    compressed and sent, as are the stage's gradients.
     """
 
     engine: PipelineEngine

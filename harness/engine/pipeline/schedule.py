@@ -1,4 +1,4 @@
-"""In which order a stage computes its micro-batches; either way backward takes them in theirs."""
+"""Orders in which a stage computes its micro-batches. Backward keeps their order."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,13 +6,13 @@ Work = tuple[str, int]  # forward | backward, number of the micro-batch
 
 
 def gpipe(stage: int, stages: int, parts: int) -> Iterator[Work]:
-    """All forward, then all backward (Huang et al., 2019): every activation is kept meanwhile."""
+    """All forward, then all backward (Huang et al., 2019), keeping every activation meanwhile."""
     yield from (("forward", part) for part in range(parts))
     yield from (("backward", part) for part in range(parts))
 
 
 def one_forward_one_backward(stage: int, stages: int, parts: int) -> Iterator[Work]:
-    """1F1B with a flush (Narayanan et al., 2021): of at most stages - stage micro-batches."""
+    """1F1B with a flush (Narayanan et al., 2021), keeping at most stages - stage micro-batches."""
     ahead = min(parts, stages - 1 - stage)
     yield from (("forward", part) for part in range(ahead))
     for part in range(parts - ahead):

@@ -1,9 +1,8 @@
 """A cut between two processes: compressed activations forward, compressed gradients backward.
 
-What one object does on both sides of a cut in one process (`compressors.activations.operator`) two
-objects do here, one on each side, with a message in between: the training is the same bit for bit.
-Each side has a thread that receives and decodes, so that what crosses does so while this process
-computes.
+In one process one object works on both sides of a cut (`compressors.activations.operator`). Here
+there is one on each side, with a message in between, and training is equal bit for bit. Each side
+has a thread that receives and decodes while the process computes.
 """
 
 from collections.abc import Callable
@@ -29,12 +28,12 @@ class PendingResult(Protocol):
     """Pending result of a task on another thread."""
 
     def result(self) -> Any:
-        """Waits for it."""
+        """Wait for the task and return its result."""
         ...
 
 
 class SerialExecutor(Protocol):
-    """A thread that does tasks in their order, such as an executor of concurrent.futures."""
+    """A thread that runs tasks in order, such as an executor of concurrent.futures."""
 
     def submit(self, work: Callable[..., Any], /, *arguments: Any) -> PendingResult: ...
 
@@ -51,7 +50,7 @@ class Received(NamedTuple, Generic[Value]):
 
 @dataclass
 class End:
-    """State that both sides of a cut have; `shape` is that of one sample's activations.
+    """State of one side of a cut. `shape` is that of one sample's activations.
 
     Counters only grow.
     """
@@ -77,7 +76,7 @@ class End:
             self.channel.send(message)
 
     def _receive(self, shape: Shape, count: int | None) -> tuple[Piece, float]:
-        """The next piece for `shape` rows, and when it was here; one of `count` has no mask."""
+        """Receive the next piece for `shape` rows. With `count` it has no mask."""
         if count is not None:
             values = self.channel.receive(VALUE_BYTES * count)
             return Piece(values.view(torch.float32)), self.clock.now()
@@ -96,24 +95,24 @@ class End:
         self.flushed_s += self.clock.now() - begin
 
     def close(self) -> None:
-        """End the thread; nothing may be under way."""
+        """End the thread, when no task is running."""
         self._thread.shutdown()
 
 
 class Sending(NamedTuple):
-    """A micro-batch that has left, and whose gradient will come."""
+    """A micro-batch that has left, and whose gradient is expected."""
 
     grad: PendingResult  # a Received[Tensor]
 
 
 @dataclass
 class Outlet(End):
-    """The side before the cut: activations leave by it."""
+    """The side before the cut, where activations leave."""
 
     crossed: Crossed = field(default_factory=Crossed, init=False)  # in training
 
     def send(self, outputs: Tensor) -> Sending:
-        """A micro-batch of training, [samples, ...]."""
+        """Send a micro-batch of training, [samples, ...]."""
         rows = outputs.detach().flatten(1)
         piece, kept = calls.forward(self.scheme, rows, True)
         self.crossed.add(piece, rows)
@@ -127,17 +126,17 @@ class Outlet(End):
         return Received(grad, received_s, self.clock.now())
 
     def returned(self, sending: Sending) -> Received[Tensor]:
-        """The gradient of what was sent, once it has come."""
+        """Wait for the gradient of what was sent, and return it."""
         return sending.grad.result()
 
     def show(self, outputs: Tensor) -> None:
-        """A batch of evaluation: nothing comes back."""
+        """Send a batch of evaluation, for which nothing comes back."""
         piece, _ = calls.forward(self.scheme, outputs.flatten(1), False)
         self._send(piece, len(outputs))
 
 
 class Arrival(NamedTuple):
-    """A micro-batch that has come; times are those of `Received`."""
+    """A micro-batch that has arrived. Times are those of `Received`."""
 
     inputs: Tensor  # [samples, ...], a leaf that collects its gradient
     kept: Any
@@ -147,14 +146,14 @@ class Arrival(NamedTuple):
 
 @dataclass
 class Inlet(End):
-    """The side behind the cut: activations come in by it."""
+    """The side behind the cut, where activations arrive."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._expected: list[PendingResult] = []
 
     def expect(self, samples: int, training: bool, times: int = 1) -> None:
-        """Announce that micro-batches of `samples` will arrive, while this process computes."""
+        """Announce micro-batches of `samples`, which arrive while this process computes."""
         for _ in range(times):
             shape = self._rows(samples)
             self._expected.append(self._thread.submit(self._activations, shape, training))
@@ -166,10 +165,10 @@ class Inlet(End):
         return Received((rows.view(shape[0], *self.shape), kept), received_s, self.clock.now())
 
     def receive(self) -> Arrival:
-        """The next one that was expected."""
+        """Return the next expected micro-batch."""
         (inputs, kept), *times = self._expected.pop(0).result()
         return Arrival(inputs.requires_grad_(), kept, *times)
 
     def send_back(self, arrival: Arrival, grad: Tensor) -> None:
-        """The gradient of what has come, [samples, ...]."""
+        """Send the gradient of an arrived micro-batch, [samples, ...]."""
         self._send(calls.backward(self.scheme, grad.flatten(1), arrival.kept), len(grad))

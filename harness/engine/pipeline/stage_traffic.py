@@ -1,4 +1,4 @@
-"""What the cuts of a model cost in one step at one rank."""
+"""Traffic and time of the cuts of a model in one step at one rank."""
 
 from dataclasses import dataclass, replace
 
@@ -8,7 +8,7 @@ from harness.records.run_directory import Activations, Step
 
 @dataclass(frozen=True, kw_only=True)
 class StageTraffic(Activations):
-    """All zero, and nan, where a model is not cut; seconds are real."""
+    """Counts of the cuts: zero, and nan, if the model is not cut. Seconds are real."""
 
     norm_bytes: int = 0  # sent to learn the norm of the whole gradient
     received_bytes: int = 0
@@ -18,7 +18,7 @@ class StageTraffic(Activations):
     late_s: float = 0.0  # that computing took longer than its paced time
 
     def added_to(self, row: Step, dilation: float) -> Step:
-        """`row`, of the gradient exchange alone, with this: a stage that waits does not compute."""
+        """Add this to `row` of the gradient exchange. A stage that waits does not compute."""
         waited_s, flushed_s = self.waited_s / dilation, self.flushed_s / dilation
         compress_s = self.compress_s / dilation
         first_s = row.compute_before_first_bucket_s - waited_s - compress_s

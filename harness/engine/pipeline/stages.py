@@ -1,9 +1,9 @@
-"""Where a model is cut, and its parts between two cuts.
+"""The cuts of a model, and its parts between them.
 
-A model must be a chain of layers (`harness.engine.pipeline.chain`). A cut comes right before a
-layer with a matrix of weights or a kernel: normalisation, rectifier and pooling stay with the layer
-before them, so that what crosses is rectified, as in the paper's experiments. Parts keep the names
-of the whole.
+A model must be a chain of layers (`harness.engine.pipeline.chain`). A cut lies right before a layer
+with a weight matrix or kernel. Normalisation, rectifier and pooling belong to the layer before
+them, so that rectified activations cross, as in the paper's experiments. Parts keep the model's
+names.
 """
 
 import copy
@@ -20,10 +20,10 @@ from harness.workloads.models.base import Shape, multiply_adds
 
 
 def cuts_of(model: nn.Module, shape: Shape, stages: int, given: Sequence[int] | None) -> list[int]:
-    """The number of the first layer of every stage but the first.
+    """Return the number of the first layer of every stage but the first.
 
-    `given`, checked; or for null those that the model prefers, or for which the stage with most
-    multiply-adds has fewest.
+    They are `given` and checked, or those that the model prefers, or those for which the largest
+    stage has the fewest multiply-adds.
     """
     layers = chain(model)
     if given is None:
@@ -48,13 +48,13 @@ def cuts_of(model: nn.Module, shape: Shape, stages: int, given: Sequence[int] | 
 
 
 def parts(model: nn.Module, cuts: Sequence[int]) -> list[Part]:
-    """The stages; their parameters are those of `model`, and have the same names."""
+    """Return the stages. Their parameters are those of `model`, with the same names."""
     layers = chain(model)
     return [Part(layers[first:stop]) for first, stop in pairwise([0, *cuts, len(layers)])]
 
 
 def shapes(model: nn.Module, cuts: Sequence[int], shape: Shape) -> list[torch.Size]:
-    """Shapes of one sample's activations at every cut."""
+    """Return the shapes of one sample's activations at every cut."""
     found, inputs = [], torch.empty(1, *shape, device="meta")
     x = inputs
     with torch.no_grad():
@@ -65,7 +65,7 @@ def shapes(model: nn.Module, cuts: Sequence[int], shape: Shape) -> list[torch.Si
 
 
 def share(part: nn.Module, shares: dict[str, float]) -> float:
-    """Share of the model's computation in `part`; `shares` are by parameter."""
+    """Return the share of the model's computation in `part`, from `shares` by parameter."""
     return sum(shares[name] for name, _ in part.named_parameters())
 
 

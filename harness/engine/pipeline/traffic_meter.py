@@ -1,4 +1,4 @@
-"""What crossed the cuts of a step, as differences of counters that only grow."""
+"""Traffic over the cuts of a step, as differences of counters that only grow."""
 
 from collections.abc import Sequence
 from math import nan
@@ -28,14 +28,14 @@ class _Sums(NamedTuple):
 
 
 class TrafficMeter:
-    """Reads the ends of the cuts of a stage, its device and what it gathers, or the operators."""
+    """Reader of a stage's cut ends, device and gathers, or of the operators in one process."""
 
     def __init__(self, ends: Sequence[Source]) -> None:
         self._ends = ends
         self._before = self._sums()
 
     def read(self) -> StageTraffic:
-        """Since the last time."""
+        """Return the traffic since the last call."""
         before, self._before = self._before, self._sums()
         fresh = _Sums._make(now - then for now, then in zip(self._before, before, strict=True))
         kept, entries, told = fresh.kept, fresh.entries, fresh._asdict()
