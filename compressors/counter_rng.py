@@ -1,8 +1,8 @@
 """Uniform random numbers by position: number i is 16 bits of a hash of (key, i // 2).
 
 The hash is rounds of multiply and shift (the constants of C. Wellons' lowbias32, after a golden
-ratio step), with half of the key before each; even numbers are its lower half, odd ones the upper.
-The same bits on the CPU and on a GPU, whatever else is drawn.
+ratio step), with half of the key before each. Even numbers are its lower half, odd ones the upper.
+CPU and GPU give the same bits, whatever else is drawn.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ BITS = 16  # of a number
 
 
 def uniform(n: int, key: tuple[int, ...], device: torch.device) -> Tensor:
-    """int32 [n] in [0, 2**BITS), a function of `key`, such as (seed, step, bucket, rank)."""
+    """Return int32 [n] in [0, 2**BITS), determined by `key`, such as (seed, step, bucket, rank)."""
     first, second = halves(key)
     numbers = torch.empty(n, dtype=torch.int32, device=device)
     for chunk, part in enumerate(numbers.split(CHUNK)):
@@ -31,7 +31,7 @@ def uniform(n: int, key: tuple[int, ...], device: torch.device) -> Tensor:
 
 
 def halves(key: tuple[int, ...]) -> tuple[int, int]:
-    """Two words of 32 bits that `key` is hashed to."""
+    """Return the two words of 32 bits that `key` is hashed to."""
     digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
     return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
 
@@ -41,10 +41,10 @@ def _mix_(x: Tensor, shift: int, factor: int) -> None:
 
 
 def _shifted(x: Tensor, places: int) -> Tensor:
-    """`x` as unsigned numbers, shifted right."""
+    """Return `x` shifted right as unsigned numbers."""
     return x.bitwise_right_shift(places).bitwise_and_((1 << 32 - places) - 1)
 
 
 def _signed(word: int) -> int:
-    """The int32 with the bits of an unsigned word; torch multiplies modulo 2**32."""
+    """Return the int32 with the bits of an unsigned word. torch multiplies modulo 2**32."""
     return word - (1 << 32) if word >> 31 else word

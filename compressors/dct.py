@@ -1,7 +1,7 @@
-"""The discrete cosine transform of every chunk of a gradient, orthonormal: DCT-II and its inverse.
+"""The discrete cosine transform of every chunk of a gradient: orthonormal DCT-II and its inverse.
 
-Of a block h x w in both directions, of a run of a vector along it, each by a product with the
-matrix of the transform. Coefficients lie where elements did.
+A block h x w is transformed in both directions, a run of a vector along it, each by a product with
+the matrix of the transform. Coefficients lie where elements did.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from compressors.workspace import workspace
 
 
 def transform(x: Tensor, chunks: Chunks, out: Tensor, inverse: bool = False) -> Tensor:
-    """Coefficients of `x`, [n], or what has these coefficients, into `out`, [n], apart from it."""
+    """Write the coefficients of `x`, [n], to `out`, [n], or with `inverse` the elements of `x`."""
     for block in chunks.blocks:
         _transform(x[block.elements], block, out[block.elements], inverse)
     return out
@@ -25,9 +25,10 @@ def transform(x: Tensor, chunks: Chunks, out: Tensor, inverse: bool = False) -> 
 def add_transform(
     x: Tensor, chunks: Chunks, out: Tensor, before: Sequence[Tensor], share: float
 ) -> Tensor:
-    """Coefficients of `x`, [n], and `share` of those `before`, by block, into `out`, apart.
+    """Write coefficients of `x`, [n], plus `share` times those `before`, by block, to `out`.
 
-    In the pass of the last product, so that the sum is not read once more.
+    The addition is part of the last product, so that the sum is not read again. `out` is separate
+    memory.
     """
     for block, own in zip(chunks.blocks, before, strict=True):
         _transform(x[block.elements], block, out[block.elements], False, own, share)
@@ -58,7 +59,7 @@ def _transform(
 
 @cache
 def _basis(n: int, device: torch.device) -> Tensor:
-    """The orthonormal DCT-II, [n, n]: rows are frequencies."""
+    """Return the orthonormal DCT-II, [n, n], with one frequency per row."""
     frequency, place = torch.arange(n, dtype=torch.float64)[:, None], torch.arange(n) + 0.5
     rows = (2 / n) ** 0.5 * torch.cos(pi / n * frequency * place)
     rows[0] /= 2**0.5

@@ -43,7 +43,7 @@ class Threshold(NamedTuple):
 
 @dataclass
 class DCTDP(Compressor):
-    """Keeps a threshold by parameter name: DDP may lay out its buckets anew."""
+    """Compressor that keeps a threshold by parameter name, since DDP may rebuild buckets."""
 
     sends_positions = True
     shares_state = True
@@ -70,10 +70,10 @@ class DCTDP(Compressor):
         return torch.empty((), device="meta")
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean, [n], of every worker's entries that reach its own thresholds.
+        """Return the mean, [n], of every worker's entries that reach its own thresholds.
 
         With K entries, 0 <= K <= n, a worker contributes 8K bytes (12K with int64) to an
-        all-gather. `unsent` is `bucket.grad`, the gradient, zero where it was sent.
+        all-gather. `unsent` is the gradient, zeroed where it was sent.
         """
         for name, part in zip(bucket.names, bucket.split(), strict=True):
             self._renew(name, part, density, bucket.step)
@@ -91,7 +91,7 @@ class DCTDP(Compressor):
         return {self.selection: due}
 
     def _renew(self, name: str, part: Buffers, density: float, step: int) -> None:
-        """Compute the threshold of parameter `name`, [n], where it is due."""
+        """Compute the threshold of parameter `name`, [n], if it is due."""
         if self._is_whole(name):
             zero = torch.zeros((), device=part.device)
             self.thresholds[name] = Threshold(zero, density)
@@ -106,9 +106,9 @@ class DCTDP(Compressor):
         return known is None or due or known.density != density or bool(known.value == 0)
 
     def _counts(self, bucket: Bucket, index: Tensor) -> tuple[int, int]:
-        """Entries among `index`, [K] ascending, of parameters that are not whole; and of how many.
+        """Count the entries at `index`, [K] ascending, outside `whole` parameters, and their total.
 
-        What a density is asked for is these alone.
+        A density only applies to these.
         """
         sent, of, first = index.numel(), bucket.n, 0
         for name, size in zip(bucket.names, bucket.sizes, strict=True):
@@ -122,18 +122,18 @@ class DCTDP(Compressor):
         return name.endswith(tuple(self.whole))
 
     def _kept(self, grad: Tensor, density: float) -> Tensor:
-        """The magnitude, float32 [], that n - floor(n (1 - density)) of `grad`, [n], reach."""
+        """Return the magnitude, float32 [], that n - floor(n (1 - density)) entries reach."""
         return SELECTIONS[self.selection](grad, density)
 
 
 def by_sort(grad: Tensor, density: float) -> Tensor:
-    """Threshold by sorting all magnitudes: the paper's way, and the slowest."""
+    """Return the threshold by sorting all magnitudes: the paper's way, and the slowest."""
     ordered = grad.abs().sort().values
     return ordered[grad.numel() - kept(grad.numel(), density)].clone()
 
 
 def by_sample(grad: Tensor, density: float) -> Tensor:
-    """Threshold estimated from one in a hundred entries, or from all if there are few."""
+    """Estimate the threshold from one in a hundred entries, or from all if there are few."""
     where = runs(grad.numel(), max(FEWEST, grad.numel() // SHARE))
     kth = kth_sampled(grad, where, kept(where.size, density))
     return torch.tensor(kth, dtype=torch.int32, device=grad.device).view(torch.float32)

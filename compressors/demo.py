@@ -39,7 +39,7 @@ from compressors.workspace import workspace
 
 @dataclass
 class DeMo(Compressor):
-    """Keeps the transform of d of every parameter, by name: DDP may lay out its buckets anew."""
+    """Compressor that keeps the transform of d by parameter name, since DDP may rebuild buckets."""
 
     by_shape = True
     uniform_density = True  # all payloads are of one length
@@ -59,10 +59,11 @@ class DeMo(Compressor):
             raise ValueError(f"decay must be in [0, 1), got {self.decay}")
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Sign of the inverse transform of the mean coefficients, [n]; nothing is `unsent`.
+        """Return the sign of the inverse transform of the mean coefficients, [n]. `unsent` is None.
 
-        k of every chunk are sent, `density` times the elements of a whole one, or all. With K
-        entries a worker contributes 12 K bytes to an all-gather, or, `packed`, ceil(3K / 2) + 2K.
+        k coefficients of every chunk are sent, `density` times the elements of a whole one, or all.
+        With K entries a worker contributes 12 K bytes to an all-gather or, `packed`, ceil(3K / 2) +
+        2K.
         """
         k = max(1, int(density * self.chunk**2))
         chunks = chunks_of(bucket.shapes, self.chunk, k)
@@ -89,7 +90,7 @@ class DeMo(Compressor):
         return torch.empty(shapes[0].numel(), device="meta")
 
     def _accumulated(self, bucket: Bucket, chunks: Chunks) -> Tensor:
-        """The decayed momentum of the bucket's parameters, and its gradient, transformed; [n]."""
+        """Return the bucket's decayed momentum plus its gradient, transformed, [n]."""
         sizes = dict(zip(bucket.names, bucket.sizes, strict=True))
         for name, size in sizes.items():
             if name not in self.spectra:
@@ -107,5 +108,5 @@ class DeMo(Compressor):
 
 
 def signs_(x: Tensor) -> Tensor:
-    """The sign of every element, 0 of zeros; NaN everywhere if their sum is not finite."""
+    """Replace elements by their signs, zeros by 0, or all by NaN if their sum is not finite."""
     return x.sign_() if isfinite(float(x.sum())) else x.fill_(nan)

@@ -11,5 +11,5 @@ class Dense(Compressor):
     has_level = False
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of `bucket.grad`, [n], by one all-reduce of 4n bytes; nothing is left unsent."""
+        """Return the mean of `bucket.grad`, [n], by one all-reduce of 4n bytes."""
         return Reduced(workers.all_reduce(bucket.grad), unsent=None)

@@ -33,7 +33,7 @@ from compressors.workspace import workspace
 
 @dataclass
 class DGC(Compressor):
-    """Keeps u and, of matrices, v, by parameter name: DDP may lay out its buckets anew."""
+    """Compressor that keeps u and, for matrices, v by parameter name: DDP may rebuild buckets."""
 
     is_mean = False  # of this step's gradients: of sums of past ones
     replaces = ("error_feedback", "optimizer.momentum")
@@ -53,10 +53,10 @@ class DGC(Compressor):
         self._wire_dtype = index_dtype(self.selection.index_dtype)
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean over workers, [n], of the entries of v that are sent, and u of vectors.
+        """Return the mean over workers, [n], of the sent entries of v, and of u for vectors.
 
         With K entries a worker contributes 8K bytes (12K with int64) to an all-gather, and 4 bytes
-        for each element of a vector to an all-reduce. Nothing is `unsent`: v has it.
+        for each element of a vector to an all-reduce. Nothing is `unsent`: v keeps it.
         """
         self._clip_(bucket.grad, workers.world_size)
         gradients = bucket.gradients
@@ -75,7 +75,7 @@ class DGC(Compressor):
         return torch.empty(shapes[0].numel(), device="meta")
 
     def _sent(self, bucket: Bucket, gradients: list[Tensor], density: float, rank: int) -> Entries:
-        """Take out the entries that this worker sends, by their position in the bucket."""
+        """Take out the entries that this worker sends, ordered by their position in the bucket."""
         matrices = [part.numel() for part in gradients if part.dim() > 1 and part.numel()]
         most = sum(self.selection.most(n, density) for n in matrices)
         index = workspace("sent positions", most, self._wire_dtype, bucket.device)
@@ -92,7 +92,10 @@ class DGC(Compressor):
         return Entries(index[:count], values[:count])
 
     def _average(self, bucket: Bucket, sent: Entries, workers: Workers) -> Tensor:
-        """The mean of what is sent of matrices, [n]; it may lie where the gradients did."""
+        """Return the mean of the matrices' sent entries, [n].
+
+        It may reuse the gradients' memory.
+        """
         if all(len(shape) <= 1 for shape in bucket.shapes):
             return bucket.empty_mean().zero_()
         return scatter_mean(bucket.buffers, sent.values, sent.index, workers)
@@ -110,7 +113,7 @@ class DGC(Compressor):
         return found
 
     def _step(self, name: str, grad: Tensor) -> Tensor:
-        """Momentum's step for `grad`, [n]; may be u itself."""
+        """Return the momentum step for `grad`, [n], which may be u itself."""
         if name not in self.velocities:
             self.velocities[name] = torch.zeros_like(grad)
         velocity = self.velocities[name]
@@ -119,7 +122,7 @@ class DGC(Compressor):
         return velocity.mul_(self.momentum).add_(grad)
 
     def _vector_steps(self, named: list[tuple[str, Tensor]], workers: Workers) -> list[Tensor]:
-        """Momentum's step for the mean of every (name, gradient)."""
+        """Return the momentum steps for the mean of every (name, gradient)."""
         if not named:
             return []
         sizes = [grad.numel() for _, grad in named]

@@ -1,8 +1,8 @@
-"""EF-signSGD: signs times the mean magnitude, made right by error feedback (Karimireddy, 2019).
+"""EF-signSGD: signs times the mean magnitude, corrected by error feedback (Karimireddy, 2019).
 
-Signs are packed to bits. Meant for `error_feedback: true`: without it the scaled sign alone need
-not converge. The paper's worker sends sign and ||p||_1 / d of p = lr g + e; here p = g + e, which
-is the same while the learning rate is constant.
+Signs are packed to bits. Use `error_feedback: true`, because the scaled sign alone need not
+converge. The paper's worker sends sign and ||p||_1 / d of p = lr g + e. Here p = g + e, which is
+the same while the learning rate is constant.
 """
 
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ class EFSignSGD(Compressor):
     layerwise: bool = False  # one scale for every parameter, not one for the bucket
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of every worker's signs of the gradient, [n], times its mean magnitude.
+        """Return the mean of every worker's signs of the gradient, [n], times its mean magnitude.
 
-        Each worker contributes ceil(n/8) + 4 bytes to an all-gather; with L scales for L layers,
-        the sum of their ceil(n/8) + 4. `unsent` is `bucket.grad`, the gradient less what was sent.
-        `density` is ignored.
+        Each worker contributes ceil(n/8) + 4 bytes to an all-gather. With L scales for L layers, it
+        is the sum of their ceil(n/8) + 4. `unsent` is `bucket.grad`, the gradient less what was
+        sent. `density` is ignored.
         """
         sizes = bucket.sizes if self.layerwise else [bucket.n]
         bytes_of = [packed_bytes(size, 1) for size in sizes]

@@ -1,9 +1,9 @@
-"""Steps of algorithms that are one pass over a bucket's memory, by what the algorithm does in them.
+"""Steps of algorithms in one pass over a bucket's memory, named after what they do.
 
 Each makes the sum of gradient and residual if nothing has yet, takes its step on the sum, and
-checks that the gradient is finite. `fused_step(bucket.buffers, ...)` gives the bits of the same
-step on `bucket.grad`. What is returned lies in this thread's memory until the same step is taken
-again, or for entries another search.
+checks that the gradient is finite. `fused_step(bucket.buffers, ...)` gives the same bits as the
+step on `bucket.grad`. Results lie in memory that this thread reuses in the same step, or for
+entries in the next search.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from compressors.workspace import workspace
 
 
 def add_and_take_largest(buffers: Buffers, k: int) -> Entries:
-    """The k largest magnitudes, of equal ones those of lowest index; they become zero."""
+    """Take out the k largest magnitudes, and zero them. Of equals the lowest index wins."""
     addend, zeroes = buffers.take_zeroed_addend()
     found = take_largest_(buffers.total, k, addend, zeroes)
     _check_taken(buffers, found)
@@ -33,7 +33,7 @@ def add_and_take_largest(buffers: Buffers, k: int) -> Entries:
 
 
 def add_and_take_reaching(buffers: Buffers, threshold: Tensor) -> Entries:
-    """The entries of magnitude `threshold`, float32 [], or more, and not zero; they become zero."""
+    """Take out nonzero entries of magnitude >= `threshold`, float32 [], and zero them."""
     addend, zeroes = buffers.take_zeroed_addend()
     found = add_reaching_(buffers.total, threshold, addend, zeroes, erase=True)
     _check_taken(buffers, found)
@@ -41,7 +41,7 @@ def add_and_take_reaching(buffers: Buffers, threshold: Tensor) -> Entries:
 
 
 def add_and_take_reaching_each(buffers: Buffers, thresholds: Sequence[Tensor]) -> Entries:
-    """As `add_and_take_reaching`, of the parts they were split in, each with its threshold."""
+    """As `add_and_take_reaching`, for parts of the buffers, each with its own threshold."""
     total, gradient, first = buffers.total, buffers.origin.gradient, 0
     found = Entries.none(total)
     for part, threshold in zip(buffers.parts, thresholds, strict=True):
@@ -57,7 +57,7 @@ def add_and_take_reaching_each(buffers: Buffers, thresholds: Sequence[Tensor]) -
 
 
 def add_and_find_reaching(buffers: Buffers, threshold: Tensor) -> Entries:
-    """As `add_and_take_reaching`; they stay."""
+    """As `add_and_take_reaching`, without zeroing the entries."""
     addend, zeroes = buffers.take_zeroed_addend()
     found = add_reaching_(buffers.total, threshold, addend, zeroes)
     buffers.check_finite(float(found.values.sum()))
@@ -65,7 +65,7 @@ def add_and_find_reaching(buffers: Buffers, threshold: Tensor) -> Entries:
 
 
 def add_and_find_largest_of_chunks(buffers: Buffers, chunks: Chunks) -> Entries:
-    """The largest entries of every chunk, at positions in the chunks as `add_find_`; they stay."""
+    """Return the largest entries of every chunk, as `add_find_`, without zeroing them."""
     addend, zeroes = buffers.take_zeroed_addend()
     found = add_find_(buffers.total, addend, zeroes, chunks)
     buffers.check_finite(float(found.values.sum()))
@@ -73,15 +73,15 @@ def add_and_find_largest_of_chunks(buffers: Buffers, chunks: Chunks) -> Entries:
 
 
 def subtract(buffers: Buffers, values: Tensor, index: Tensor) -> None:
-    """Take `values` [k] at `index` [k] away, if a residual is needed."""
+    """Subtract `values` [k] at `index` [k], if a residual is needed."""
     if buffers.needs_residual:
         add_at_(buffers.total, index, values, -1.0)
 
 
 def add_and_take_capacity(buffers: Buffers, threshold: Tensor, capacity: int) -> Entries:
-    """As `add_and_take_reaching`: the first `capacity`, or all with zeros behind them.
+    """As `add_and_take_reaching`, but exactly `capacity` entries: the first ones, or zeros added.
 
-    On a GPU the host need not know how many they are.
+    On a GPU the host then need not know their number.
     """
     found = gpu.select_(buffers.total, threshold, capacity, buffers.take_addend())
     entries = Entries(found.where, found.values)
@@ -91,7 +91,7 @@ def add_and_take_capacity(buffers: Buffers, threshold: Tensor, capacity: int) ->
 
 
 def add_and_take(buffers: Buffers, index: Tensor) -> Tensor:
-    """The values at `index`, int32 [k], ascending; they become zero, if a residual is needed."""
+    """Take out the values at `index`, int32 [k], ascending. Zero them if a residual is needed."""
     addend, zeroes = buffers.take_zeroed_addend()
     total, erases = buffers.total, buffers.needs_residual
     values = workspace("values", index.numel(), total.dtype, total.device)
@@ -102,15 +102,15 @@ def add_and_take(buffers: Buffers, index: Tensor) -> Tensor:
 
 
 def sampled_threshold(buffers: Buffers, density: float, size: int, start: int) -> Tensor:
-    """Magnitude that a sample exceeds as often as `density`; float32 []. Adds nothing yet.
+    """Return the magnitude, float32 [], that a share `density` of a sample exceeds.
 
-    The sample is `size` of the n elements, or all; `start` shifts it.
+    The sample is `size` of the n elements, or all. `start` shifts it. Nothing is added yet.
     """
     return estimate(buffers.total, density, size, start, buffers.addend)
 
 
 def add_scaled(buffers: Buffers, factor: float) -> Tensor:
-    """The gradient plus `factor` times the residual, [n]; nothing may have read their sum."""
+    """Return the gradient plus `factor` times the residual, [n], before anything read their sum."""
     addend = buffers.addend
     assert addend is not None or buffers.total is buffers.origin.gradient, "e has been added"
     if addend is not None:
@@ -123,7 +123,7 @@ def add_scaled(buffers: Buffers, factor: float) -> Tensor:
 def add_and_pack_signs(
     parts: Sequence[Buffers], packed: Sequence[Tensor], squared: bool = False
 ) -> list[Tensor]:
-    """Bits of the signs of every part into `packed`; mean magnitudes or squares, float64 []."""
+    """Write every part's signs to `packed`. Return mean magnitudes or squares, float64 []."""
     means = [
         add_pack_signs_(part.total, part.take_addend(), signs, squared)
         for part, signs in zip(parts, packed, strict=True)
@@ -133,13 +133,13 @@ def add_and_pack_signs(
 
 
 def subtract_signs(part: Buffers, packed: Tensor, scale: Tensor) -> None:
-    """Take the signs times `scale` away, if a residual is needed."""
+    """Subtract the signs times `scale`, if a residual is needed."""
     if part.needs_residual:
         add_signs_(part.total, packed, -scale)
 
 
 def add_and_measure(part: Buffers) -> tuple[Tensor, Tensor]:
-    """Largest magnitude, float32 [], and sum of squares, float64 []."""
+    """Return the largest magnitude, float32 [], and the sum of squares, float64 []."""
     largest, squares = add_measure_(part.total, part.take_addend())
     part.check_finite(float(largest))
     return largest, squares
@@ -152,9 +152,9 @@ def add_and_round(
     key: tuple[int, ...] | None,
     norm: str | None = None,
 ) -> Tensor:
-    """Packed codes of rounding by `key`, as `add_round_`; what was rounded to is taken away.
+    """Return packed codes of rounding by `key`, as `add_round_`, and subtract the rounded values.
 
-    With `norm`, `steps` become the blocks'; without, they were given by who has read the gradient.
+    With `norm`, `steps` become the blocks' norms. Otherwise the caller has set them.
     """
     addend, keeps = buffers.take_addend(), buffers.needs_residual
     packed = add_round_(buffers.total, addend, grid, steps, key, keeps, norm)
@@ -164,14 +164,14 @@ def add_and_round(
 
 
 def mean_of_rounded(buffers: Buffers, grid: Grid, rounded: list[tuple[Tensor, ...]]) -> Tensor:
-    """The mean, [n], of what workers' packed codes and steps stand for."""
+    """Return the mean, [n], of the workers' decoded values."""
     return average_(buffers.out_buffer()[0], grid, rounded)
 
 
 def add_and_cast(buffers: Buffers, divisor: int, dtype: torch.dtype) -> tuple[Tensor, float]:
-    """The sum over `divisor` in a 16-bit type, [n], and the largest magnitude of the sum.
+    """Return the sum over `divisor` in a 16-bit type, [n], and the sum's largest magnitude.
 
-    What the cast took stays, if a residual is needed.
+    The rounding error remains in the sum, if a residual is needed.
     """
     total = buffers.total
     wire = workspace("wire", buffers.n, dtype, total.device)
@@ -181,23 +181,23 @@ def add_and_cast(buffers: Buffers, divisor: int, dtype: torch.dtype) -> tuple[Te
 
 
 def scatter(buffers: Buffers, entries: Sequence[tuple[Tensor, ...]], factor: float = 1.0) -> Tensor:
-    """The sum, [n], of vectors with `values` at `index`, 0 elsewhere, times `factor`."""
+    """Return the sum, [n], of vectors with `values` at `index`, times `factor`."""
     mean, is_zero = buffers.out_buffer()
     return sum_(mean, entries, factor, is_zero)
 
 
 def scatter_mean(buffers: Buffers, values: Tensor, index: Tensor, workers: Workers) -> Tensor:
-    """Mean over workers, [n], of the vectors that hold `values` [k] at `index` [k], 0 elsewhere.
+    """Return the mean over workers, [n], of the vectors with `values` [k] at `index` [k].
 
-    k may differ between workers; each contributes k (4 + bytes of an index) to an all-gather. All
-    workers add in the order of the ranks, so that their results have equal bits. The indices of one
-    worker must be distinct for that to hold on a GPU too.
+    k may differ between workers. Each contributes k (4 + bytes of an index) to an all-gather. All
+    workers add in the order of ranks, so their results have equal bits. On a GPU this also needs
+    distinct indices within each worker.
     """
     return scatter(buffers, workers.all_gather(values, index), 1 / workers.world_size)
 
 
 def _check_taken(buffers: Buffers, found: Entries) -> None:
-    """The largest entries have been taken out, and with them all that are not finite."""
+    """Check finiteness from the largest entries, which include all that are not finite."""
     if buffers.origin.examine is not None and not isfinite(float(found.values.sum())):
         _examine_taken(buffers, found, erases=True)
 

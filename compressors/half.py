@@ -1,4 +1,4 @@
-"""16-bit floats of a vector, and what they lose of it."""
+"""Casts of a vector to 16-bit floats, and their rounding errors."""
 
 import numpy as np
 import torch
@@ -10,9 +10,9 @@ from compressors.packing import NOTHING
 
 
 def add_cast_(total: Tensor, added: Tensor | None, size: int, wire: Tensor, keep: bool) -> float:
-    """(total += added) / size into `wire`, [n] all; returns the largest magnitude of the sum.
+    """Write (total += added) / size to `wire`, all [n]. Return the sum's largest magnitude.
 
-    With `keep`, `total` is left with what the cast took, otherwise with the sum.
+    With `keep`, `total` becomes the rounding error, otherwise the sum.
     """
     native = kernels.of(total, added)
     kernels.require_room("wire", wire, total.numel())

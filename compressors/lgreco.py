@@ -29,7 +29,7 @@ from compressors.workspace import workspace
 
 
 class Layer(NamedTuple):
-    """Costs of one layer at each multiple of a density, float64 [choices] both."""
+    """Sizes and errors of one layer at each multiple of a density, both float64 [choices]."""
 
     sizes: Tensor  # entries sent
     errors: Tensor  # squared norm of the rest
@@ -37,7 +37,7 @@ class Layer(NamedTuple):
 
 @dataclass
 class LGreCo(Compressor):
-    """Keeps measurements and multiples, by parameter name: DDP may lay out its buckets anew."""
+    """Compressor that keeps measurements and multiples by parameter: DDP may rebuild buckets."""
 
     sends_positions = True
     period: int = 100  # steps between two choices, >= 1
@@ -71,10 +71,10 @@ class LGreCo(Compressor):
             raise ValueError(f"highest must be >= 1, got {self.highest}")
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Mean of every worker's largest entries of each layer, [n], by its own choice.
+        """Return the mean of every worker's largest entries of each layer, [n], by its own choice.
 
         With K entries a worker contributes 8K bytes (12K with int64) to an all-gather. `unsent` is
-        `bucket.grad`, the gradient, set to zero where it was sent.
+        `bucket.grad`, zeroed where it was sent.
         """
         if bucket.index == 0:
             self._choose(density)
@@ -102,12 +102,12 @@ class LGreCo(Compressor):
         return Reduced(mean, unsent=bucket.grad)
 
     def _factors(self) -> list[float]:
-        """The multiples that a layer may have: 1, and others by equal factors."""
+        """Return the possible multiples of a layer: 1, and others by equal factors."""
         step = (self.highest / self.lowest) ** (1 / (self.choices - 1))
         return [1.0, *(self.lowest * step**number for number in range(self.choices))]
 
     def _layer(self, grad: Tensor, density: float) -> Layer:
-        """Sizes and errors of a layer, [n], at all multiples of a density."""
+        """Return sizes and errors of a layer, [n], at all multiples of a density."""
         counts = [_count(grad.numel(), density * factor) for factor in self._factors()]
         most = grad.index_select(0, largest(grad, max(counts))).double().square_()
         sent = torch.cat([most.new_zeros(1), most.sort(descending=True).values.cumsum(0)])
@@ -115,7 +115,7 @@ class LGreCo(Compressor):
         return Layer(torch.tensor(counts, dtype=torch.float64), rest.clamp_(min=0))
 
     def _choose(self, density: float) -> None:
-        """Choose the multiple of every layer anew if layers were measured, or none at `density`.
+        """Choose multiples from new measurements, then whether `density` needs the uniform choice.
 
         At another density than the measured one, the least and largest counts of small layers may
         make a choice larger than the uniform one.
@@ -133,7 +133,7 @@ class LGreCo(Compressor):
 
 
 def _count(n: int, density: float) -> int:
-    """Entries sent of a layer of n: 1 at least, where it has any."""
+    """Return the entries sent of a layer of n: at least 1, if it has any."""
     return min(n, max(1, int(min(1.0, density) * n)))
 
 
@@ -141,7 +141,8 @@ def least_sizes(layers: list[Layer], alpha: float, bins: int) -> list[int]:
     """Return the choice of every layer for which the sum of sizes is least (dynamic programming).
 
     The sum of errors, each rounded up to a `bins`-th of what is allowed, stays within `alpha` times
-    that of the choices 0, the uniform ones. These are taken if no choice does, or none is smaller.
+    that of the choices 0, the uniform ones. These are returned if no choice qualifies, or none is
+    smaller.
     """
     allowed = alpha * sum(float(layer.errors[0]) for layer in layers)
     if not 0 < allowed < float("inf"):

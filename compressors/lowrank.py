@@ -1,8 +1,8 @@
-"""Low-rank factors of a bucket's matrices: what PowerSGD and ACP-SGD share.
+"""Low-rank factors of a bucket's matrices, as PowerSGD and ACP-SGD use them.
 
-A parameter of two or more dimensions is a matrix [n, m], n its first dimension; any other is a
-vector and is not compressed. Factors are held transposed, [r, n] and [r, m]: with r rows instead of
-r columns the products take a half to a fifth of the time on a CPU.
+A parameter of two or more dimensions is a matrix [n, m], n its first dimension. Any other is a
+vector and is not compressed. Factors are stored transposed, [r, n] and [r, m]. With r rows instead
+of r columns, products take a half to a fifth of the time on a CPU.
 """
 
 from bisect import bisect_left
@@ -21,7 +21,7 @@ from compressors.workspace import workspace
 
 
 class Part(NamedTuple):
-    """One parameter of a bucket: M [n, m] where it is a matrix, else of its own shape."""
+    """One parameter of a bucket: M [n, m] if it is a matrix, else of its own shape."""
 
     name: str
     buffers: Buffers
@@ -36,27 +36,27 @@ class Part(NamedTuple):
         return self.mean.dim() == 2
 
     def rank(self, rank: int) -> int:
-        """`rank`, or what the shape allows of it."""
+        """Return `rank`, limited by the shape."""
         return min(rank, *self.shape)
 
     def factor(self, rank: int, side: int) -> Size:
-        """Shape of the left factor, of `side` 0, or the right one, of 1."""
+        """Return the shape of the left factor (`side` 0) or the right one (1)."""
         return Size((self.rank(rank), self.shape[side]))
 
     def exact(self) -> Tensor:
-        """The gradient itself."""
+        """Return the gradient itself."""
         return self.buffers.grad.view(self.shape)
 
     def left(self, right: Tensor, subtract: bool = False) -> Tensor:
-        """P = M Q, [r, n], of Q in `right`, [r, m].
+        """Return P = M Q, [r, n], for Q in `right`, [r, m].
 
-        `subtract`: their product is taken from the gradient, where a residual is needed.
+        `subtract` removes their product from the gradient, if a residual is needed.
         """
         subtracts = subtract and self.buffers.needs_residual
         return left_factor_(*self._matrices(right), subtract=subtracts)
 
     def right(self, left: Tensor, subtract: bool = False) -> Tensor:
-        """Q = M^T P, [r, m], of P in `left`, [r, n]; `subtract` as for the left factor."""
+        """Return Q = M^T P, [r, m], for P in `left`, [r, n]; `subtract` as for the left factor."""
         matrices = self._matrices(left)
         right = right_factor_(*matrices)
         if subtract and self.buffers.needs_residual:
@@ -64,25 +64,25 @@ class Part(NamedTuple):
         return right
 
     def set_mean(self, left: Tensor, right: Tensor, subtract: bool = False) -> None:
-        """The mean is P Q^T; `subtract` as for the factors."""
+        """Set the mean to P Q^T; `subtract` as for the factors."""
         subtracts = subtract and self.buffers.needs_residual
         multiply_(self.mean, left, right, self.exact() if subtracts else None)
 
     def set_exact_mean(self, mean: Tensor) -> None:
-        """The mean is `mean`, and all of the gradient was sent."""
+        """Set the mean to `mean`. All of the gradient was sent."""
         self.mean.copy_(mean)
         if self.buffers.needs_residual:
             self.buffers.total.zero_()
 
     def _matrices(self, factor: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """M, a factor, and what is still to be added to M."""
+        """Return M, a factor, and what is still to be added to M."""
         addend = self.buffers.take_addend()
         other = None if addend is None else addend.view(self.shape)
         return self.buffers.total.view(self.shape), factor, other
 
 
 def parts_of(bucket: Bucket, mean: Tensor) -> list[Part]:
-    """Every parameter of `bucket`; their `mean` are views of `mean`, [n].
+    """Return every parameter of `bucket`. Their `mean` are views of `mean`, [n].
 
     A parameter without elements is a vector, whatever its shape: it has no rank.
     """
@@ -94,9 +94,9 @@ def parts_of(bucket: Bucket, mean: Tensor) -> list[Part]:
 
 
 def nearest_rank(target: float, most: int, volume: Callable[[int], float]) -> int:
-    """The rank in [1, most] whose `volume(rank)` is nearest to `target`; the lower of two.
+    """Return the rank in [1, most] whose `volume(rank)` is nearest to `target`, or the lower.
 
-    `volume` must not decrease; then the rank does not either, as the target rises.
+    `volume` must not decrease. Then the rank does not decrease as the target rises.
     """
     rank = min(most, 1 + bisect_left(range(1, most + 1), target, key=volume))
     if rank > 1 and target - volume(rank - 1) <= volume(rank) - target:
@@ -105,16 +105,16 @@ def nearest_rank(target: float, most: int, volume: Callable[[int], float]) -> in
 
 
 def most_rank(parts: list[Part]) -> int:
-    """The highest rank that any of them has; 1 where there is no matrix."""
+    """Return the highest rank of any part, or 1 without matrices."""
     return max([1, *(min(part.shape) for part in parts if part.is_matrix)])
 
 
 def resized(
     factor: Tensor | None, rank: int, length: int, key: tuple[int, ...], device: torch.device
 ) -> Tensor:
-    """`factor` as [rank, length]: its first rows, and normal ones that follow from `key`.
+    """Resize `factor` to [rank, length]. New rows are standard normal, seeded by `key`.
 
-    On any `device` the same are drawn; on torch's meta device, whose tensors have no values, none.
+    The numbers are equal on any `device`. On torch's meta device there are no values.
     """
     have = 0 if factor is None else factor.shape[0]
     if factor is not None and have >= rank:
@@ -126,10 +126,10 @@ def resized(
 
 
 def orthonormal(factors: list[Tensor]) -> list[Tensor]:
-    """The rows of each factor, [r, n] with r <= n, made orthonormal in order, by QR.
+    """Make the rows of each factor, [r, n] with r <= n, orthonormal in order, by QR.
 
-    Where a row depends on those before it (all zeros, say), one that is orthogonal takes its place.
-    Those of one shape are made so by one call: on a GPU it is calls that take time.
+    A row that depends on earlier ones (all zeros, say) is replaced by an orthogonal one. Factors of
+    one shape share a call, since calls cost time on a GPU.
     """
     found: dict[int, Tensor] = {}
     for shape in {factor.shape for factor in factors}:
@@ -142,10 +142,10 @@ def orthonormal(factors: list[Tensor]) -> list[Tensor]:
 def all_reduced(
     role: str, shapes: list[Size], tensors: Iterable[Tensor], bucket: Bucket, workers: Workers
 ) -> list[Tensor]:
-    """Means over workers of `tensors`, of these shapes, by one all-reduce; none for no tensors.
+    """Return the means over workers of `tensors`, of these shapes, by one all-reduce.
 
-    One is asked for when the last has been copied, and need not be kept. They are made from
-    the gradient of `bucket`, which is finite if their sum is. What is returned may lie in the
+    Each tensor is requested when the previous one has been copied, and need not be kept. They
+    derive from the gradient of `bucket`, which is finite if their sum is. The result may lie in the
     workspace of `role`.
     """
     if not shapes:
@@ -160,7 +160,7 @@ def all_reduced(
 
 
 def keep(known: dict[str, Tensor], name: str, factor: Tensor) -> None:
-    """Sets `known[name]` to `factor`, in the memory that is there if it fits."""
+    """Set `known[name]` to `factor`, reusing the memory if it fits."""
     if name in known and known[name].shape == factor.shape:
         known[name].copy_(factor)
     else:
@@ -178,7 +178,7 @@ def factor_like(kept: Tensor, shape: Size, rank: int | None, side: int) -> Tenso
 
 
 def check_rank(rank: int | None) -> None:
-    """Raises ValueError for what is neither null nor a whole number >= 1."""
+    """Raise ValueError unless `rank` is null or a whole number >= 1."""
     whole = isinstance(rank, int) and not isinstance(rank, bool)
     if rank is not None and not (whole and rank >= 1):
         raise ValueError(f"rank must be a whole number >= 1, or null for density's, got {rank!r}")
