@@ -1,8 +1,6 @@
-"""Judges the papers' claims by runs: `python -m harness.claims [FOLDER] [--paper NAME]`.
+"""Judge the papers' claims by runs: `python -m harness.claims [FOLDER] [--paper NAME]`.
 
-Beside them is what replays on the papers' testbeds predict, as `python -m harness.fidelity` tells.
-Published numbers stand beside measured ones below. FOLDER is as for `harness.report`; with a paper
-that has timing tables it may hold no runs.
+FOLDER is as for `harness.report`. Published numbers stand beside measured ones below the verdicts.
 """
 
 import argparse
@@ -15,15 +13,13 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from harness import studies
-from harness.fidelity.timing import predicted, timings
 from harness.reporting import measurable
 from harness.reporting.analysis import load, metrics, terminal
 from harness.reporting.claims import Claim, counted, judge, lines, papers, split
-from harness.reporting.claims.base import PREDICTED
 from harness.reporting.claims.published import side_by_side
 
 WIDTH = 160  # where the output is no terminal
-COLUMNS = ("id", "by", "claim", "packets", "virtual", "predicted", "measured", "because", "p")
+COLUMNS = ("id", "by", "claim", "packets", "virtual", "measured", "because", "p")
 
 
 def main() -> int:
@@ -46,13 +42,13 @@ def main() -> int:
     parser.add_argument("--paper", choices=names)
     told = parser.parse_args()
     try:
-        runs = _runs(told.folder, needed=told.paper not in timings())
+        runs = measurable.runs(told.folder)
     except load.NoRuns as error:
         print(error, file=sys.stderr)
         return 2
     table = metrics.table(runs)
-    judged = {name: _judged(table, name, told.paper) for name in names}
-    without = [name for name, own in judged.items() if own and not _has_something(own)]
+    judged = {name: judge(table, name) for name in names if told.paper in (None, name)}
+    without = [name for name, own in judged.items() if not any(claim.runs for claim in own)]
     claims = [claim for name, own in judged.items() if name not in without for claim in own]
     sides = side_by_side(table)
     sides = sides[sides.paper == told.paper] if told.paper else sides
@@ -64,30 +60,6 @@ def main() -> int:
     for line in terminal.left_out(runs):
         terminal.console(WIDTH).print(line, soft_wrap=True)
     return int((runs.damaged != "").any())
-
-
-def _has_something(claims: list[Claim]) -> bool:
-    """True if a run or a prediction says something of one of `claims`."""
-    return any(claim.runs or claim.network == PREDICTED for claim in claims)
-
-
-def _runs(folder: Path, needed: bool) -> pd.DataFrame:
-    """Return the runs below a folder; an empty table if there are none and none are `needed`."""
-    try:
-        return measurable.runs(folder)
-    except load.NoRuns:
-        if needed:
-            raise
-        return pd.DataFrame(columns=list(load.RunRow._fields))
-
-
-def _judged(table: pd.DataFrame, name: str, asked: str | None) -> list[Claim]:
-    """A paper's claims by runs, and by replays where it is asked for or has runs."""
-    if asked not in (None, name):
-        return []
-    by_runs = judge(table, name)
-    told = asked == name or any(claim.runs for claim in by_runs)
-    return by_runs + (predicted(name) if told else [])
 
 
 def _show(claims: list[Claim], sides: pd.DataFrame, folder: Path) -> None:
@@ -107,7 +79,7 @@ def _claims(claims: list[Claim]) -> Table:
     for name in COLUMNS:
         table.add_column(name, overflow="fold")
     for line in lines(claims):
-        told = (line.packets, line.virtual, line.predicted, line.measured, line.reason, line.p_holm)
+        told = (line.packets, line.virtual, line.measured, line.reason, line.p_holm)
         table.add_row(line.id, line.by, line.text, *told)
     return table
 

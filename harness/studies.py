@@ -11,7 +11,7 @@ says by its files what it adds:
     published.csv   the paper's numbers as they are printed
     fitted.yaml     which settings of runs were read from these numbers
     measured.py     which runs say these numbers: `WORKERS`, `cells` and `notes`
-    timing.py       `TIMING`, by which its timing tables are predicted
+    predictor.py    `PREDICTOR`, which predicts its timing tables
     drawings.py     `DRAWINGS`, figures of its own by their file's name, of a table of its runs
     words.yaml      what its paper calls a figure of a report, by the figure's name
     reproduce.yaml  its experiments, for `python -m harness.reproduce`

@@ -64,7 +64,7 @@ NAMED = "from harness.studies import studies; print(*(study.name for study in st
 JUDGED = "import sys; from harness.claims import main; sys.argv = ['claims', '.']; main()"
 
 
-@pytest.mark.parametrize("module", ["claims", "timing", "__init__"])
+@pytest.mark.parametrize("module", ["claims", "predictor", "__init__"])
 def test_a_study_of_the_working_directory_is_not_run(elsewhere, module):
     """It may be a folder of somebody else's results."""
     known = elsewhere / "papers" / "dct"  # also in the place of one that there is

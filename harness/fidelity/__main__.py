@@ -1,8 +1,8 @@
-"""Predicts the papers' timing cells from testbeds: `python -m harness.fidelity [--cells FILE.csv]`.
+"""Predict the papers' timing cells from testbeds: `python -m harness.fidelity [--cells FILE.csv]`.
 
-Inputs are constants of the testbed.yaml of each study, and no other: see there which published
-cells they were read from. What was predicted of those does not count. A FILE of rows that others
-measured, with the columns of papers/hardware/rows.csv, is predicted alone, on testbeds of its own.
+Inputs are the constants of the testbed.yaml of each study, and nothing else. The file says which
+published cells the constants were read from; predictions of those do not count. If FILE has the
+columns of papers/hardware/rows.csv, only its rows are predicted, on testbeds of their own.
 """
 
 import argparse
@@ -16,20 +16,20 @@ from harness.fidelity.assess import assess, distance, frame, orders
 from harness.fidelity.bench import benches
 from harness.fidelity.cells import BadCell, Cell, read
 from harness.fidelity.left_out import leave_one_out, show_left_out
+from harness.fidelity.predictor import Predictor, predictors
 from harness.fidelity.row_report import assess_rows, show_rows, told_rows
 from harness.fidelity.rows import has_rows, read_rows
-from harness.fidelity.timing import Timing, timings
 from harness.records.outputs import CannotWrite, OutputFolder, csv_text
 from harness.reporting.analysis import terminal
 from harness.reporting.figures import fidelity as figure
 from harness.reporting.figures.theme import save
 
-WIDTH = 200  # where the output is no terminal
+WIDTH = 200  # columns if the output is no terminal
 
 
 def main() -> int:
-    """0, or 2 for a CSV that cannot be read."""
-    known = timings()
+    """Print the comparison; return 0, or 2 for a CSV that cannot be read."""
+    known = predictors()
     parser = argparse.ArgumentParser(prog="python -m harness.fidelity", description=__doc__)
     parser.add_argument("--cells", type=Path, help="CSV of further cells, with the same columns")
     parser.add_argument("--paper", choices=tuple(known), help="only this paper's cells")
@@ -37,26 +37,28 @@ def main() -> int:
     parser.add_argument(
         "--leave-one-out", action="store_true", help="every model from the others of its testbed"
     )
-    told = parser.parse_args()
-    if told.cells and has_rows(told.cells):
-        return of_rows(told.cells, told.out)
-    chosen = [known[told.paper]] if told.paper else list(known.values())
+    wanted = parser.parse_args()
+    if wanted.cells and has_rows(wanted.cells):
+        return of_rows(wanted.cells, wanted.out)
+    chosen = [known[wanted.paper]] if wanted.paper else list(known.values())
     try:
-        cells = [cell for each in chosen for cell in each.cells()]
-        further = read(told.cells, tuple(known)) if told.cells else []
-        if told.out:
-            OutputFolder(told.out).make()
+        cells = {kind.paper: kind.published() for kind in chosen}
+        further = read(wanted.cells, tuple(known)) if wanted.cells else []
+        if wanted.out:
+            OutputFolder(wanted.out).make()
     except (BadCell, CannotWrite) as error:
         print(error, file=sys.stderr)
         return 2
-    if told.leave_one_out:
+    if wanted.leave_one_out:
         models = (
-            m for t in chosen for m in leave_one_out(t, [c for c in cells if c.paper == t.paper])
+            model
+            for kind in chosen
+            for model in leave_one_out(kind, kind.own_testbed(), cells[kind.paper])
         )
-        show_left_out(_console(), models)
+        show_left_out(terminal.console(WIDTH), models)
         return 0
-    papers = [each.paper for each in chosen]
-    report(chosen, cells, [cell for cell in further if cell.paper in papers], told.out)
+    further = [cell for cell in further if cell.paper in cells]
+    report(chosen, [cell for own in cells.values() for cell in own], further, wanted.out)
     return 0
 
 
@@ -70,35 +72,32 @@ def of_rows(path: Path, out: Path | None) -> int:
     except (BadCell, OSError) as error:
         print(error, file=sys.stderr)
         return 2
-    show_rows(_console(), known, found)
+    show_rows(terminal.console(WIDTH), known, found)
     return 0
 
 
-def _console() -> Console:
-    return terminal.console(WIDTH)
-
-
-def report(chosen: list[Timing], cells: list[Cell], further: list[Cell], out: Path | None) -> None:
-    """Print everything; with `out`, write the cells and their figure there."""
-    console = _console()
-    found = assess(cells, further)
-    for each in chosen:
-        show.testbed(console, each.testbed)
-    for each in chosen:
-        show.cells(console, each.paper, [row for row in found if row.cell.paper == each.paper])
-    show.claims(console, [claim for each in chosen for claim in each.claims()])
-    show.distances(console, found)
-    show.orders(console, orders(found))
+def report(
+    chosen: list[type[Predictor]], cells: list[Cell], further: list[Cell], out: Path | None
+) -> None:
+    """Print testbeds, cells, distances and orders; with `out`, write the cells and a figure."""
+    console: Console = terminal.console(WIDTH)
+    rows = assess(cells, further)
+    for kind in chosen:
+        show.testbed(console, kind.own_testbed())
+    for kind in chosen:
+        show.cells(console, kind.paper, [row for row in rows if row.cell.paper == kind.paper])
+    show.distances(console, rows)
+    show.orders(console, orders(rows))
     if out:
-        folder, drawn = OutputFolder(out), {each.paper: each.title for each in chosen}
-        print(folder.write("fidelity.csv", csv_text(frame(found))))
-        print(*save(figure.scatter(frame(found), drawn), folder, "fidelity"))
+        folder, titles = OutputFolder(out), {kind.paper: kind.title for kind in chosen}
+        print(folder.write("fidelity.csv", csv_text(frame(rows))))
+        print(*save(figure.scatter(frame(rows), titles), folder, "fidelity"))
     if further:
-        print(show.pooled("further cells", distance([r for r in found if r.further], True)))
-    known = [row for row in found if not row.further]
-    print(show.pooled("all predictions, also those left out,", distance(known, False)))
-    print(show.pooled("percentages of change as printed,", distance(known, True, printed=True)))
-    print(show.pooled("pooled", distance(known, True)))
+        print(show.pooled("further cells", distance([r for r in rows if r.further], True)))
+    own = [row for row in rows if not row.further]
+    print(show.pooled("all predictions, also those left out,", distance(own, False)))
+    print(show.pooled("percentages of change as printed,", distance(own, True, printed=True)))
+    print(show.pooled("pooled", distance(own, True)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Predicted beside published, cell by cell, and how far apart they are."""
+"""Compare predictions with published values, cell by cell and pooled."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -7,11 +7,10 @@ import numpy as np
 import pandas as pd
 
 from harness.fidelity.cells import Cell, Unpredictable
-from harness.fidelity.predictor import Predictor
+from harness.fidelity.predictor import Predictor, predictors
 from harness.fidelity.testbed import Standing
-from harness.fidelity.timing import timings
 
-# Percentages that say how much a time or a speed changes, and in which direction.
+# Metrics that give a change in percent, and the sign of that change.
 CHANGES = {
     "iteration_time_increase": 1,
     "improvement": 1,
@@ -26,10 +25,10 @@ CHANGES = {
 
 
 class Assessed(NamedTuple):
-    """One timing cell; `error` is predicted / published - 1, None without either.
+    """One timing cell with its prediction; `error` is predicted / published - 1, or None.
 
-    Of a percentage that says how a time changes, `error` is that of the factor: 10 % longer is 1.10
-    times as long. `printed_error` is of the percentage as it is printed.
+    For a change in percent `error` compares the factors: 10 % longer is a factor of 1.10.
+    `printed_error` compares the percentages as printed.
     """
 
     cell: Cell
@@ -42,7 +41,7 @@ class Assessed(NamedTuple):
 
 
 class Distance(NamedTuple):
-    """Summary of absolute errors over some cells, in percent; nan for no cell."""
+    """Median and 90th percentile of absolute errors in percent; nan for no cell."""
 
     cells: int
     median: float
@@ -50,22 +49,22 @@ class Distance(NamedTuple):
 
 
 def assess(cells: Sequence[Cell], further: Sequence[Cell] = ()) -> list[Assessed]:
-    """Every timing cell of the studies that predict theirs, further ones last."""
+    """Predict every timing cell of the papers that have a predictor; further cells come last."""
     everything = [*cells, *further]
-    predictors = {
-        paper: each.predictor(each.testbed, [cell for cell in everything if cell.paper == paper])
-        for paper, each in timings().items()
+    known = {
+        paper: kind(kind.own_testbed(), [cell for cell in everything if cell.paper == paper])
+        for paper, kind in predictors().items()
     }
-    found = []
-    for number, cell in enumerate(everything):
-        if cell.paper in predictors:
-            row = assessed(cell, predictors[cell.paper], number >= len(cells))
-            found += [row] if row else []
-    return found
+    rows = [
+        assessed(cell, known[cell.paper], number >= len(cells))
+        for number, cell in enumerate(everything)
+        if cell.paper in known
+    ]
+    return [row for row in rows if row is not None]
 
 
 def assessed(cell: Cell, predictor: Predictor, further: bool) -> Assessed | None:
-    """Assess a cell; None for a cell that is no time."""
+    """Predict one cell and compute its errors; None if the cell is no timing cell."""
     try:
         predicted = predictor.predict(cell)
     except Unpredictable as reason:
@@ -73,52 +72,47 @@ def assessed(cell: Cell, predictor: Predictor, further: bool) -> Assessed | None
     if predicted is None:
         return None
     standing, why = predictor.testbed.standing(cell)
-    printed = predicted / cell.value - 1 if cell.value else None
-    error = printed
-    if cell.value and cell.metric in CHANGES:
-        error = _factor(cell, predicted) / _factor(cell, cell.value) - 1
+    error = printed = predicted / cell.value - 1 if cell.value else None
+    if cell.value and (sign := CHANGES.get(cell.metric)):
+        error = (1 + sign * predicted / 100) / (1 + sign * cell.value / 100) - 1
     if error is None and standing == "counts":
         standing, why = "left out", "no number is published"
     return Assessed(cell, float(predicted), error, printed, standing, why, further)
 
 
-def _factor(cell: Cell, percent: float) -> float:
-    return 1 + CHANGES[cell.metric] * percent / 100
-
-
-def distance(found: Iterable[Assessed], counting: bool, printed: bool = False) -> Distance:
-    """Errors of the cells that count, or of all that are neither an input nor a repetition."""
+def distance(rows: Iterable[Assessed], counting: bool, printed: bool = False) -> Distance:
+    """Pool the errors of cells that count; without `counting`, also of cells that are left out."""
     standings = ("counts",) if counting else ("counts", "left out")
-    told = [
-        row.printed_error if printed else row.error for row in found if row.standing in standings
-    ]
-    errors = [100 * abs(error) for error in told if error is not None]
+    pooled = (
+        row.printed_error if printed else row.error for row in rows if row.standing in standings
+    )
+    errors = [100 * abs(error) for error in pooled if error is not None]
     if not errors:
         return Distance(0, float("nan"), float("nan"))
     return Distance(len(errors), float(np.median(errors)), float(np.percentile(errors, 90)))
 
 
-def orders(found: Sequence[Assessed]) -> dict[tuple[str, str], float]:
-    """Spearman's correlation of predicted and published, by table and model.
+def orders(rows: Sequence[Assessed]) -> dict[tuple[str, str], float]:
+    """Return Spearman's correlation of predicted and published values, by table and model.
 
-    Of all methods, and networks, of the table, inputs and those left out too: there are few.
+    Inputs and cells that are left out take part: a table has few cells of one model.
     """
-    compared = {table: metric for t in timings().values() for table, metric in t.compares.items()}
-    rows: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for row in found:
+    compared = {table: m for kind in predictors().values() for table, m in kind.compares.items()}
+    groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for row in rows:
         cell = row.cell
         if compared.get(cell.id) == cell.metric and row.predicted is not None and cell.value:
-            rows.setdefault((cell.id, cell.model), []).append((row.predicted, cell.value))
+            groups.setdefault((cell.id, cell.model), []).append((row.predicted, cell.value))
     return {
         key: float(pd.DataFrame(pairs).rank().corr().to_numpy()[0, 1])
-        for key, pairs in rows.items()
+        for key, pairs in groups.items()
         if len(pairs) > 2
     }
 
 
-def frame(found: Sequence[Assessed]) -> pd.DataFrame:
-    """A row a cell: the columns of the papers' CSVs, and what was predicted."""
-    rows: list[dict[str, Any]] = [
+def frame(rows: Sequence[Assessed]) -> pd.DataFrame:
+    """Return one row per cell: the columns of the papers' CSVs and the prediction."""
+    found: list[dict[str, Any]] = [
         {
             **{name: value for name, value in row.cell._asdict().items() if name != "text"},
             "value": row.cell.text,
@@ -129,6 +123,6 @@ def frame(found: Sequence[Assessed]) -> pd.DataFrame:
             "why": row.why,
             "further": row.further,
         }
-        for row in found
+        for row in rows
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(found)

@@ -1,14 +1,16 @@
-"""Each model of a testbed predicted from the others alone: `harness.fidelity --leave-one-out`.
+"""Predict each model of a testbed from the other models: `harness.fidelity --leave-one-out`.
 
-Its computation then follows from that of the others, as the geometric mean over them: by operations
-and bytes of each layer, at the data sheet's rates of the device (`layers.least_s`), and by batch.
-Where batches are not told, only images tell of images and texts of texts, and batches are taken to
-be equal. A constant whose source names the model is fitted anew to cells of the others: those of
-the table and metric that it was read from, or of any that the model told something by. Where these
-tell nothing, as a computation that was itself read from the model's, it stays, and is named: that
-model is not pooled.
-What compression costs is the device's. Errors are of the same cells, fitted and left out: those of
-the model that count. Cells of no single model, or of a CSV of further ones, take no part.
+The computation of the model follows from the others, as the geometric mean over them. It scales
+with the operations and bytes of each layer at the device's data-sheet rates (`layers.least_s`) and
+with the batch. If a batch is unknown, only image models predict image models and only text models
+predict text models, with equal batches.
+
+A constant whose source names the model is fitted again to cells of other models. These cells are
+of the constant's own table and metric; if there are none, of any metric that was an input of the
+model. If no such cell exists, the constant stays and is named, and the model is not pooled. The
+same holds for a computation that was itself read from the model's. Compression costs belong to the
+device and stay. Errors with and without the model are of the same cells: those of the model that
+count. Cells of several models and further cells take no part.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,95 +25,90 @@ from scipy.optimize import minimize_scalar
 from harness.fidelity.assess import Assessed, Distance, assessed, distance
 from harness.fidelity.cells import Cell, Unpredictable
 from harness.fidelity.layers import least_s, takes_images
+from harness.fidelity.predictor import Predictor
 from harness.fidelity.testbed import Compute, Testbed
-from harness.fidelity.timing import Timing
 
-DATA_SHEET = {"flops": 1.0, "memory_bytes_per_s": inf}  # where none is told, operations count alone
-FITTED_ANEW = ("efficiency", "alpha_s", "gather_factor")  # of the network
-FACTORS = (0.2, 5.0)  # of a constant, within which it is sought; an efficiency is 1 at most
-CLOSE = 1e-3  # of a constant's logarithm
+DATA_SHEET = {"flops": 1.0, "memory_bytes_per_s": inf}  # if unknown, only operations count
+FITTED_ANEW = ("efficiency", "alpha_s", "gather_factor")  # constants of the network
+FACTORS = (0.2, 5.0)  # search range around a constant; an efficiency is at most 1
+CLOSE = 1e-3  # tolerance of a constant's logarithm
 
 
 class LeftOut(NamedTuple):
-    """A model: its cells that count, by the testbed as it is and by the others alone."""
+    """The cells of one model that count, predicted with and without the model's own inputs."""
 
     paper: str
     model: str
     fitted: list[Assessed]
     blind: list[Assessed]
-    kept: list[str]  # constants that only cells of this model tell
+    kept: list[str]  # constants that no cell of another model determines
 
 
-def leave_one_out(timing: Timing, cells: Sequence[Cell]) -> Iterator[LeftOut]:
-    """Each model of a testbed that has the computation of two or more."""
-    bed = timing.testbed
+def leave_one_out(kind: type[Predictor], bed: Testbed, cells: Sequence[Cell]) -> Iterator[LeftOut]:
+    """Yield every model of a testbed that has the computation of at least two models."""
     models = sorted({model for model, _ in bed.computes})
     for model in models if len(models) > 1 else ():
-        own = [cell for cell in cells if _key(cell.model) == model]
-        own = [cell for cell in own if bed.standing(cell)[0] == "counts"]
+        own = [c for c in cells if _key(c.model) == model and bed.standing(c)[0] == "counts"]
         if not own:
             continue
-        blind, kept = _without(timing, bed, model, cells)
-        known, found = (_predicted(timing, each, own, cells) for each in (bed, blind))
-        if not distance(known, counting=True).cells:
-            continue
-        yield LeftOut(timing.paper, model, known, found, kept)
-
-
-def _predicted(
-    timing: Timing, bed: Testbed, own: Sequence[Cell], cells: Sequence[Cell]
-) -> list[Assessed]:
-    predictor = timing.predictor(bed, cells)
-    rows = [assessed(cell, predictor, further=False) for cell in own]
-    return [row for row in rows if row is not None]
+        blind, kept = _without(kind, bed, model, cells)
+        fitted_rows, blind_rows = (
+            [row for cell in own if (row := assessed(cell, kind(each, cells), further=False))]
+            for each in (bed, blind)
+        )
+        if distance(fitted_rows, counting=True).cells:
+            yield LeftOut(kind.paper, model, fitted_rows, blind_rows, kept)
 
 
 def _without(
-    timing: Timing, bed: Testbed, model: str, cells: Sequence[Cell]
+    kind: type[Predictor], bed: Testbed, model: str, cells: Sequence[Cell]
 ) -> tuple[Testbed, list[str]]:
+    """Return the testbed without inputs of `model`, and the names of the inputs that remain."""
     computes, kept = dict(bed.computes), []
     for name, run in bed.computes:
-        if name == model and (known := _others(bed, model, run)):
-            computes[name, run] = _by_layers(bed, bed.computes[name, run], model, known)
-        elif name == model:
+        if name != model:
+            continue
+        if others := _others(bed, model, run):
+            computes[name, run] = _by_layers(bed, bed.computes[name, run], model, others)
+        else:
             kept.append(f"computation {run}".strip())
     bed = replace(bed, computes=computes)
     for constant in FITTED_ANEW:
         if constant not in bed.constants or not _names(bed.constants[constant].source, model):
             continue
-        others = _tell(bed, bed.constants[constant].source, model, cells)
-        if others:
-            bed = bed.changed({constant: _fitted(timing, bed, constant, others, cells)})
+        if known := _cells_of_others(bed, bed.constants[constant].source, model, cells):
+            bed = bed.changed({constant: _fitted(kind, bed, constant, known, cells)})
         else:
             kept.append(constant)
     return bed, kept
 
 
-def _tell(bed: Testbed, source: str, model: str, cells: Sequence[Cell]) -> list[Cell]:
-    """Cells of others, of the source's table if it has any, and of metrics that were inputs.
+def _cells_of_others(bed: Testbed, source: str, model: str, cells: Sequence[Cell]) -> list[Cell]:
+    """Return cells of other models whose table and metric were an input of `model`.
 
-    None of those that a testbed leaves out.
+    If any of them is of the table that `source` names, return only those. Cells that the testbed
+    leaves out are no candidates.
     """
-    wanted = {(c.id, c.metric) for c in cells if _is_input(bed, c, model)}
-    others = [c for c in cells if (c.id, c.metric) in wanted and c.value and c.model]
+    inputs = {
+        (cell.id, cell.metric)
+        for cell in cells
+        if _key(cell.model) == model and bed.standing(cell)[0] == "input"
+    }
+    others = [c for c in cells if (c.id, c.metric) in inputs and c.value and c.model]
     others = [c for c in others if _key(c.model) != model and bed.standing(c)[0] != "left out"]
     return [c for c in others if c.id in source] or others
 
 
-def _is_input(bed: Testbed, cell: Cell, model: str) -> bool:
-    return _key(cell.model) == model and bed.standing(cell)[0] == "input"
-
-
 def _fitted(
-    timing: Timing, bed: Testbed, constant: str, others: Sequence[Cell], cells: Sequence[Cell]
+    kind: type[Predictor], bed: Testbed, constant: str, known: Sequence[Cell], cells: Sequence[Cell]
 ) -> float:
-    """The value at which cells of `others` are off by the least, in the mean square of logs."""
-    known, most = bed[constant], 1.0 if constant == "efficiency" else float("inf")
+    """Return the value with the least mean square error of logarithms over the cells `known`."""
+    start, most = bed[constant], 1.0 if constant == "efficiency" else inf
 
-    def off(logarithm: float) -> float:
-        changed = bed.changed({constant: min(most, known * exp(logarithm))})
-        predictor, squares = timing.predictor(changed, cells), []
-        for cell in others:
+    def error(logarithm: float) -> float:
+        predictor = kind(bed.changed({constant: min(most, start * exp(logarithm))}), cells)
+        squares = []
+        for cell in known:
             try:
                 predicted = predictor.predict(cell)
             except Unpredictable:
@@ -121,36 +118,40 @@ def _fitted(
         return fmean(squares) if squares else 0.0
 
     low, high = map(log, FACTORS)
-    found = minimize_scalar(off, bounds=(low, high), method="bounded", options={"xatol": CLOSE})
-    return min(most, known * exp(float(found.x)))
+    found = minimize_scalar(error, bounds=(low, high), method="bounded", options={"xatol": CLOSE})
+    return min(most, start * exp(float(found.x)))
 
 
 def _others(bed: Testbed, model: str, run: str) -> list[tuple[str, Compute]]:
-    """Computation of other models, of that run if there is any, that was not read from this one."""
+    """Return the computations of other models that were not read from `model`.
+
+    Those of the same run are preferred.
+    """
     own = bed.computes[model, run]
     known = [
-        (other, which, each)
-        for (other, which), each in bed.computes.items()
+        (other, which, compute)
+        for (other, which), compute in bed.computes.items()
         if other != model
         and not _names(bed.sources.get((other, which), ""), model)
-        and ((own.batch and each.batch) or takes_images(other) == takes_images(model))
+        and ((own.batch and compute.batch) or takes_images(other) == takes_images(model))
     ]
-    same = [(other, each) for other, which, each in known if which == run]
-    return same or [(other, each) for other, _, each in known]
+    same = [(other, compute) for other, which, compute in known if which == run]
+    return same or [(other, compute) for other, _, compute in known]
 
 
 def _by_layers(
     bed: Testbed, own: Compute, model: str, others: list[tuple[str, Compute]]
 ) -> Compute:
-    """Seconds of `model`, where the device comes as near to its rates as with the others."""
+    """Return the computation of `model` at the share of the data-sheet rates that others reach."""
     rates = [bed[name] if name in bed.constants else most for name, most in DATA_SHEET.items()]
 
-    def ratio(other: str, each: Compute) -> float:
-        batches = own.batch / each.batch if own.batch and each.batch else 1.0
-        return least_s(model, *rates) / least_s(other, *rates) * batches
-
     def seconds(side: str) -> float:
-        return exp(fmean(log(getattr(each, side) * ratio(other, each)) for other, each in others))
+        logarithms = []
+        for other, compute in others:
+            batches = own.batch / compute.batch if own.batch and compute.batch else 1.0
+            ratio = least_s(model, *rates) / least_s(other, *rates) * batches
+            logarithms.append(log(getattr(compute, side) * ratio))
+        return exp(fmean(logarithms))
 
     return Compute(seconds("forward_s"), seconds("backward_s"), own.batch)
 
@@ -160,27 +161,26 @@ def _names(source: str, model: str) -> bool:
 
 
 def _key(model: str) -> str:
-    """A model as testbeds call it, from a cell: "VGG-19 (by order)" is vgg19."""
+    """Return a cell's model in the spelling of testbeds: "VGG-19 (by order)" is vgg19."""
     return model.partition(" (")[0].replace("-", "").lower()
 
 
 def show_left_out(console: Console, models: Iterable[LeftOut]) -> None:
-    """A line a model as soon as it is there, and together all that others tell wholly."""
+    """Print a line for each model as it is ready, then the models that kept no constant pooled."""
     found = []
     for each in models:
         found.append(each)
-        fitted, blind = distance(each.fitted, True), distance(each.blind, True)
         kept = f"; only its own cells tell {', '.join(each.kept)}" if each.kept else ""
-        console.print(_said(f"{each.paper}, {each.model}", fitted, blind) + kept, soft_wrap=True)
-    rows = [
-        distance([row for each in found if not each.kept for row in getattr(each, side)], True)
-        for side in ("fitted", "blind")
-    ]
-    console.print(_said("all models that nothing of was kept", *rows), soft_wrap=True)
+        rows = (distance(each.fitted, True), distance(each.blind, True))
+        console.print(_line(f"{each.paper}, {each.model}", *rows) + kept, soft_wrap=True)
+    pooled = [each for each in found if not each.kept]
+    fitted = distance([row for each in pooled for row in each.fitted], True)
+    blind = distance([row for each in pooled for row in each.blind], True)
+    console.print(_line("all models that nothing of was kept", fitted, blind), soft_wrap=True)
 
 
-def _said(what: str, fitted: Distance, blind: Distance) -> str:
+def _line(label: str, fitted: Distance, blind: Distance) -> str:
     return (
-        f"{what}: {fitted.cells} cells, fitted median {fitted.median:.1f} % p90 {fitted.p90:.1f} %"
+        f"{label}: {fitted.cells} cells, fitted median {fitted.median:.1f} % p90 {fitted.p90:.1f} %"
         f", left out median {blind.median:.1f} % p90 {blind.p90:.1f} %"
     )

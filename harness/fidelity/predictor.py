@@ -1,24 +1,56 @@
-"""What every paper's rules have in common: a rule for each metric, applied to a cell."""
+"""Predict the published timing cells of a study from its testbed.
 
+A study's predictor.py has one subclass of `Predictor`, called `PREDICTOR`. The files published.csv
+and testbed.yaml lie beside it. `harness.fidelity` compares the predictions with the paper.
+"""
+
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
 
-from harness.fidelity.cells import Cell
+from harness.fidelity import testbed
+from harness.fidelity.cells import Cell, read
 from harness.fidelity.testbed import Testbed
+from harness.studies import modules
 
 
 class Predictor(ABC):
-    """`cells` are all that there are, for those that are told relative to others."""
+    """One rule for each metric of a paper; a rule predicts a cell in the cell's unit."""
+
+    paper: ClassVar[str]  # value of the column `paper` of its cells
+    title: ClassVar[str]  # in figures
+    compares: ClassVar[Mapping[str, str]] = {}  # tables that compare methods: the metric of each
 
     def __init__(self, testbed: Testbed, cells: Sequence[Cell]) -> None:
+        """`cells` are all cells of the paper: some are published relative to others."""
         self.testbed, self.cells = testbed, cells
+
+    @classmethod
+    def published(cls) -> list[Cell]:
+        """Return all cells that the paper published, timing or not; `BadCell`."""
+        return read(cls._folder() / "published.csv")
+
+    @classmethod
+    def own_testbed(cls) -> Testbed:
+        return testbed.load(cls._folder() / "testbed.yaml")
+
+    @classmethod
+    def _folder(cls) -> Path:
+        return Path(str(sys.modules[cls.__module__].__file__)).parent
 
     @property
     @abstractmethod
     def _rules(self) -> Mapping[str, Callable[[Cell], float | None]]:
-        """Rules for predicting a cell, by metric."""
+        """Return the rules by metric."""
 
     def predict(self, cell: Cell) -> float | None:
-        """A cell's figure in its unit; None for what is no time or cannot be told."""
+        """Predict a cell in its unit; None if its metric is no time, rate or ratio of them."""
         rule = self._rules.get(cell.metric)
         return None if rule is None else rule(cell)
+
+
+def predictors() -> dict[str, type[Predictor]]:
+    """Return the predictors of all studies that have one, by paper."""
+    return {module.PREDICTOR.paper: module.PREDICTOR for module in modules("predictor")}

@@ -17,7 +17,6 @@ from harness.fidelity.replay_cache import kept
 from harness.fidelity.testbed import Cluster, Compute, Cost
 from harness.virtual.costs import Costs
 from harness.virtual.network import Simulated
-from harness.workloads.buckets import bucket_names
 from harness.workloads.models.base import Times
 from profiles.static import Static
 
@@ -89,11 +88,6 @@ def _replayed(job: ReplayJob, method: ReplayedMethod) -> list[Iteration]:
 def all_reduce_s(cluster: Cluster, nbytes: float) -> float:
     """Seconds of one all-reduce of `nbytes`, alone on the network."""
     return float(_costs(cluster).all_reduce(0.0, round(nbytes), cluster.workers))
-
-
-def buckets(sizes: dict[str, int]) -> list[int]:
-    """Elements of DDP's buckets of tensors of these sizes, the first to be ready first."""
-    return [sum(sizes[name] for name in names) for names in bucket_names(sizes, None)]
 
 
 @cache

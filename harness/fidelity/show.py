@@ -1,6 +1,6 @@
-"""What `python -m harness.fidelity` prints: constants, cells, claims, distances, orders."""
+"""Print the tables of `python -m harness.fidelity`: constants, cells, distances, orders."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -8,7 +8,6 @@ from rich.table import Table
 
 from harness.fidelity.assess import CHANGES, Assessed, Distance, distance
 from harness.fidelity.testbed import Testbed
-from harness.reporting.claims.base import Claim
 
 UNITS = {
     "bucket_us": "us a bucket",
@@ -82,14 +81,6 @@ def orders(console: Console, found: dict[tuple[str, str], float]) -> None:
     table = _table(title, "table", "model", "rho")
     for (name, model), rho in found.items():
         table.add_row(name, model, f"{rho:.2f}")
-    console.print(table, markup=False)
-
-
-def claims(console: Console, found: Iterable[Claim]) -> None:
-    """Print every claim with its verdict and the numbers behind it."""
-    table = _table("what the papers say of time", "id", "claim", "", "measured", "because")
-    for claim in found:
-        table.add_row(claim.id, claim.text, claim.verdict, claim.measured, claim.reason)
     console.print(table, markup=False)
 
 

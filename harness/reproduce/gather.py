@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from harness.fidelity.timing import predicted
 from harness.report import Comparison, compare, draw
 from harness.reporting import claims, measurable
 from harness.reporting.analysis import agreement, load, metrics, proof
@@ -87,7 +86,6 @@ def gather(paper: Paper, results: Path, kept: pd.DataFrame | None = None) -> Pap
 def _judged(paper: Paper, table: pd.DataFrame, kept: pd.DataFrame | None) -> pd.DataFrame:
     known = {each.name for each in claims.papers()}
     judged = claims.judge(table, paper.claims, kept) if paper.claims in known else []
-    judged += predicted(paper.claims)
     found = pd.DataFrame(judged, columns=list(claims.Claim._fields))
     return found.assign(runs=found.runs.map(" ".join))
 

@@ -1,18 +1,18 @@
-"""ACP-SGD's cells (Zhang et al., 2023): figures 2, 3, 5 and 9 to 13, table III.
+"""Predict ACP-SGD's timing cells (Zhang et al., 2023): figures 2, 3, 5 and 9 to 13, table III.
 
-From its section V.D on "Power-SGD" is Power-SGD*, torch's hook; before, the original. A method may
-say more than its name: "ACP vs S-SGD bs=32" are two, each at batch 32; `bs16->32`, `8->64` in the
-column of workers, and `r32->r256` are the same method twice.
+From section V.D on the paper's "Power-SGD" is Power-SGD*, torch's hook; before, the original. The
+column of methods also has conditions: "ACP vs S-SGD bs=32" compares two methods, both at batch 32.
+"bs16->32", "r32->r256" and "8->64" in the column of workers compare a method with itself.
 """
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
 from typing import Any
 
-from harness.fidelity.cells import Cell, Unpredictable
+from harness.fidelity.cells import Cell, Unpredictable, rate_mbit
 from harness.fidelity.layers import tensors
 from harness.fidelity.predictor import Predictor
 from harness.fidelity.replays import (
@@ -24,16 +24,19 @@ from harness.fidelity.replays import (
     iteration,
 )
 from harness.fidelity.testbed import Testbed
-from papers.acp_sgd.runs import BUFFER_MB, Run, change, option, pair, rank_of, run_of
 
 MODELS = ("ResNet-50", "ResNet-152", "BERT-Base", "BERT-Large")
 SWEPT = ("ResNet-50", "BERT-Base")  # of figures 12 and 13
 FUSED = ("ResNet-152", "BERT-Large")  # of figure 9
 TOP_K_DENSITY = 0.001
+BUFFER_MB = 25.0
 EACH_MB = 0.0  # every tensor is a bucket
-NOTHING_S = 1e-9
+LEAST_S = 1e-9  # shorter times have no ratio
 FLOAT_BYTES, KIB = 4, 1024
-PACKED = ("Sign-SGD", "Top-k SGD")
+RANKS = {"ResNet": 4, "BERT": 32}
+STAR_FROM = ("acp_fig9", "acp_fig10", "acp_fig11a", "acp_fig11b", "acp_fig12", "acp_fig13")
+NAMES = {"ACP": "ACP-SGD", "Top-k": "Top-k SGD", "Power": "Power-SGD", "Sign": "Sign-SGD"}
+GATHERING = ("Sign-SGD", "Top-k SGD")
 TARGETS: dict[str, tuple[str, dict[str, Any]]] = {
     "S-SGD": ("dense.Dense", {}),
     "Sign-SGD": ("signsgd.SignSGD", {}),
@@ -44,7 +47,64 @@ TARGETS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@dataclass(frozen=True)
+class Run:
+    """One method under the conditions of a cell. None stands for the paper's usual value."""
+
+    method: str
+    model: str
+    workers: int | None = None
+    rate_mbit: float | None = None
+    batch: int | None = None
+    rank: int | None = None
+    fusion: str = "WFBP+TF"  # naive | WFBP | WFBP+TF
+    buffer_mb: float = BUFFER_MB
+
+
+def run_of(cell: Cell, method: str) -> Run:
+    """Return the run of one of a cell's methods, by its name there."""
+    name = method.strip()
+    name = "Top-k" if name.startswith("Top-k") else name.partition(" ")[0]
+    name = NAMES.get(name, name)
+    if name == "Power-SGD" and cell.id in STAR_FROM:
+        name = "Power-SGD*"
+    workers = int(cell.workers) if cell.workers.isdigit() else None
+    return Run(
+        name,
+        cell.model,
+        workers=workers,
+        rate_mbit=None if workers == 1 else rate_mbit(cell.network),
+        batch=_option(cell.method, "bs="),
+        rank=_option(cell.method, "r="),
+    )
+
+
+def pair(cell: Cell) -> tuple[Run, Run]:
+    """Return both runs of a cell whose method is like "ACP vs S-SGD"; else `Unpredictable`."""
+    one, versus, other = cell.method.partition(" vs ")
+    if not versus:
+        raise Unpredictable(f"method must be like 'ACP vs S-SGD', got {cell.method!r}")
+    return run_of(cell, one), run_of(cell, other)
+
+
+def change(method: str, key: str) -> tuple[str, int, int]:
+    """Return name and both values of "ACP-SGD r32->r256" or "S-SGD bs16->32"."""
+    found = re.fullmatch(rf"(\S+) {key}(\d+)->(?:{key})?(\d+)", method)
+    if found is None:
+        raise Unpredictable(f"method must be like 'S-SGD {key}16->32', got {method!r}")
+    return found[1], int(found[2]), int(found[3])
+
+
+def _option(text: str, key: str) -> int | None:
+    """Return the number that follows `key` in a method's text; None if there is none, or 0."""
+    found = re.search(rf"{re.escape(key)}(\d+)", text)
+    return int(found[1]) or None if found else None
+
+
 class AcpSgd(Predictor):
+    paper, title = "acpsgd", "ACP-SGD"
+    compares = {"acp_table3": "iteration_time_mean"}
+
     def __init__(self, testbed: Testbed, cells: Sequence[Cell]) -> None:
         super().__init__(testbed, cells)
         self._known: dict[Run, Iteration] = {}
@@ -52,7 +112,7 @@ class AcpSgd(Predictor):
     @cached_property
     def _rules(self) -> dict[str, Callable[[Cell], float | None]]:
         return {
-            "iteration_time_mean": lambda c: 1e3 * self.iteration(run_of(c, c.method)).total_s,
+            "iteration_time_mean": lambda c: 1e3 * self._total_s(run_of(c, c.method)),
             "iteration_time_ratio": self._slower_or_growth,
             "speedup": self._speedup,
             "speedup_mean": self._speedup_mean,
@@ -74,28 +134,31 @@ class AcpSgd(Predictor):
         }
 
     def iteration(self, run: Run) -> Iteration:
-        """Iteration that the cost model predicts for `run`, computed once."""
+        """Return the replayed iteration of `run`; each is replayed once."""
         if run not in self._known:
-            self._known[run] = self._iteration(run)
+            cluster = self.testbed.cluster(run.workers, run.rate_mbit)
+            if run.method in GATHERING:
+                cluster = cluster.slower(1 / self.testbed["gather_factor"])
+            job = ReplayJob(run.model, self.testbed.compute(run.model).at(run.batch), cluster)
+            self._known[run] = iteration(job, self._method(run))
         return self._known[run]
 
-    def _iteration(self, run: Run) -> Iteration:
-        cluster = self.testbed.cluster(run.workers, run.rate_mbit)
-        if run.method in PACKED:  # which gather
-            cluster = cluster.slower(1 / self.testbed["gather_factor"])
-        job = ReplayJob(run.model, self.testbed.compute(run.model).at(run.batch), cluster)
-        return iteration(job, self._method(run))
-
     def _method(self, run: Run) -> ReplayedMethod:
-        """Sign-SGD, Top-k SGD and Power-SGD: after backward, all layers at once."""
+        """Return the method to replay.
+
+        Sign-SGD, Top-k SGD and Power-SGD compress all layers at once after backward.
+        """
         if run.method not in TARGETS:
             raise Unpredictable(f"no method {run.method!r} on this testbed")
         target, fields = TARGETS[run.method]
-        cost = self.testbed.cost(target.partition(".")[0])
         if "rank" in fields:
-            fields = fields | {"rank": run.rank or rank_of(run.model)}
+            usual = [rank for family, rank in RANKS.items() if run.model.startswith(family)]
+            if not (run.rank or usual):
+                raise Unpredictable(f"no rank is published for {run.model!r}")
+            fields = fields | {"rank": run.rank or usual[0]}
+        cost = self.testbed.cost(target.partition(".")[0])
         found = ReplayedMethod(target, tuple(fields.items()), TOP_K_DENSITY, cost, turn=2)
-        if run.method in (*PACKED, "Power-SGD"):
+        if run.method in (*GATHERING, "Power-SGD"):
             return found._replace(overlap="after_backward", bucket_mb=ALL_MB)
         if run.fusion == "naive":
             return found._replace(overlap="after_backward", bucket_mb=EACH_MB)
@@ -113,43 +176,47 @@ class AcpSgd(Predictor):
             one, other = pair(cell)
             return self._total_s(one) / self._total_s(other)
         name, before, after = change(cell.method, "r")
-        runs = (replace(run_of(cell, name), rank=rank) for rank in (after, before))
-        longer_s, shorter_s = (self._total_s(run) for run in runs)
-        return longer_s / shorter_s
+        run = run_of(cell, name)
+        return self._total_s(replace(run, rank=after)) / self._total_s(replace(run, rank=before))
 
     def _speedup(self, cell: Cell) -> float:
-        if cell.metric == "speedup" and cell.id == "acp_fig5_text":
-            return self._fused_or_not(cell)
+        """Return the speed-up of one method over another; in figure 5's text, that of fusion."""
+        if cell.id == "acp_fig5_text":
+            name = cell.method.removesuffix(" fused vs separate")
+            apart, together = (
+                self._all_reduces_ms(cell._replace(method=f"{name} {how}"))
+                for how in ("separately", "fused")
+            )
+            return apart / together
         one, other = pair(cell)
         return self._total_s(other) / self._total_s(one)
 
     def _ratio(self, cell: Cell, part: str) -> float:
         one, other = (getattr(self.iteration(run), part) for run in pair(cell))
-        if min(one, other) < NOTHING_S:
+        if min(one, other) < LEAST_S:
             raise Unpredictable(f"{part} is nothing here")
         return one / other
 
     def _speedup_mean(self, cell: Cell) -> float:
-        """Mean of speed-ups: over models, or between two ways of sending of figure 9."""
+        """Return a mean speed-up: over models, or between two ways of sending of figure 9."""
         if " vs WFBP" in cell.method:
             return fmean(self._fusions(cell, cell.method.split()[0], "WFBP+TF", "WFBP"))
         both = cell.method.endswith("(both)")
-        method = cell.method.removesuffix(" (both)")
-        others = ["Power-SGD", "Power-SGD*"] if both else [method.split(" vs ")[1]]
+        others = ["Power-SGD", "Power-SGD*"] if both else [cell.method.split(" vs ")[1]]
         cells = [cell._replace(model=m, method=f"ACP vs {o}") for m in MODELS for o in others]
         return fmean(self._speedup(each) for each in cells)
 
     def _speedup_max(self, cell: Cell) -> float:
         if "naive" in cell.method:
             return max(self._fusions(cell, "ACP-SGD", "WFBP+TF", "naive"))
-        pairs = [(model, star) for model in MODELS for star in ("Power-SGD", "Power-SGD*")]
         return max(
             self._speedup(cell._replace(model=model, method=f"ACP vs {name}"))
-            for model, name in pairs
+            for model in MODELS
+            for name in ("Power-SGD", "Power-SGD*")
         )
 
     def _slowdown(self, cell: Cell) -> float:
-        """Percent, mean over the methods named."""
+        """Return percent, mean over the methods that the cell names."""
         names, _, baseline = cell.method.partition(" vs ")
         base_s = self._total_s(run_of(cell, baseline))
         return 100 * fmean(
@@ -157,17 +224,18 @@ class AcpSgd(Predictor):
         )
 
     def _advantages(self, cell: Cell) -> list[float]:
+        """Return by how many percent each compressor of figure 2 is slower than S-SGD."""
         base_s = self._total_s(run_of(cell, "S-SGD"))
         others = ("Sign-SGD", "Top-k SGD", "Power-SGD")
         return [100 * (self._total_s(run_of(cell, name)) / base_s - 1) for name in others]
 
     def _slowdown_alone(self, cell: Cell) -> float:
-        """On one GPU nothing is sent: what hooks lose is to backward."""
+        """Return percent on one GPU, which sends nothing: hooks interfere with backward."""
         run = replace(run_of(cell, "Power-SGD*"), workers=1, fusion="WFBP")
         return 100 * (self._total_s(run) / self._total_s(replace(run, fusion="naive")) - 1)
 
     def _fusions(self, cell: Cell, name: str, faster: str, slower: str) -> list[float]:
-        """Speed-ups of `faster` over `slower`, by model."""
+        """Return the speed-ups of `faster` over `slower`, by model."""
         models = FUSED if "," in cell.model or not cell.model else (cell.model,)
         runs = [run_of(cell._replace(model=model), name) for model in models]
         return [
@@ -176,20 +244,20 @@ class AcpSgd(Predictor):
         ]
 
     def _fusion_change(self, cell: Cell) -> float:
-        """Percent faster, or slower."""
+        """Return percent faster, or slower."""
         if "0MB" in cell.method:
             return self._buffer_gain(cell)
-        told = re.fullmatch(r"(\S+) (\S+) vs (\S+)", cell.method)
-        if told is None:
+        parts = re.fullmatch(r"(\S+) (\S+) vs (\S+)", cell.method)
+        if parts is None:
             raise Unpredictable(f"method must be like 'S-SGD WFBP vs naive', got {cell.method!r}")
-        names, after, before = told.groups()
+        names, after, before = parts.groups()
         found = [x for name in names.split(",") for x in self._fusions(cell, name, after, before)]
         slower = cell.metric.startswith("slowdown")
         return 100 * (fmean(1 / x for x in found) - 1) if slower else 100 * (fmean(found) - 1)
 
     def _buffer_gain(self, cell: Cell) -> float:
-        """Figure 10: percent, mean over the two ends of the sweep."""
-        run = replace(run_of(cell, "ACP-SGD"), rank=int(option(cell.method, "r=") or 0) or None)
+        """Return percent, mean over both ends of figure 10's sweep of buffers."""
+        run = run_of(cell, "ACP-SGD")
         best_s = self._total_s(run)
         ends = [float(mb) for mb in re.findall(r"(\d+)MB", cell.method) if float(mb) != BUFFER_MB]
         return 100 * fmean(self._total_s(replace(run, buffer_mb=end)) / best_s - 1 for end in ends)
@@ -200,7 +268,7 @@ class AcpSgd(Predictor):
         return after / before * times[0] / times[1]
 
     def _increase(self, cell: Cell) -> float:
-        """Percent from the first to the second number of workers, mean over models."""
+        """Return percent from the first to the second number of workers, mean over models."""
         few, many = (int(part) for part in cell.workers.split("->"))
         models = SWEPT if cell.model == "mean" else (cell.model,)
         runs = [run_of(cell._replace(model=model, workers=""), cell.method) for model in models]
@@ -217,23 +285,14 @@ class AcpSgd(Predictor):
         return 1e3 * times * all_reduce_s(self.testbed.cluster(), int(found[2]) * KIB)
 
     def _all_reduces_ms(self, cell: Cell) -> float:
-        """Figure 5's text: all tensors of a model, or their factors, one by one or at once."""
+        """Return the time of figure 5's text: all tensors, or all factors, fused or one by one."""
         factors = re.match(r"ACP r=(\d+)", cell.method)
-        cluster, known = self.testbed.cluster(), tensors(cell.model)
-        rank = int(factors[1]) if factors else 0
-        sides = (0, 1) if factors else (0,)
-
-        def took_s(side: int) -> float:
-            sizes = [t.factor(rank, side) if factors else t.elements for t in known]
+        cluster, known, totals_s = self.testbed.cluster(), tensors(cell.model), []
+        for side in (0, 1) if factors else (0,):
+            sizes = [t.factor(int(factors[1]), side) if factors else t.elements for t in known]
             fused = [sum(sizes)] if "fused" in cell.method else sizes
-            return sum(all_reduce_s(cluster, FLOAT_BYTES * size) for size in fused)
+            totals_s.append(sum(all_reduce_s(cluster, FLOAT_BYTES * size) for size in fused))
+        return 1e3 * fmean(totals_s)
 
-        return 1e3 * fmean(took_s(side) for side in sides)
 
-    def _fused_or_not(self, cell: Cell) -> float:
-        name = cell.method.removesuffix(" fused vs separate")
-        apart, together = (
-            self._all_reduces_ms(cell._replace(method=f"{name} {how}"))
-            for how in ("separately", "fused")
-        )
-        return apart / together
+PREDICTOR = AcpSgd

@@ -1,13 +1,14 @@
-"""COVAP's cells (Meng et al., 2023): tables 1 to 3, 5 and 7, figures 5, 7, 8 and 11.
+"""Predict COVAP's timing cells (Meng et al., 2023): tables 1 to 3, 5 and 7, figures 5, 7, 8, 11.
 
-The table's number of tensors, buckets and intervals come from the models; T_before is the forward
-pass and what comes before it, T_comp backward (its section II). A speed-up is over one GPU, times P
-(equation 2). A training time is that of DDP, as published, times the ratio of two iterations.
+Numbers of tensors, buckets and intervals follow from the models. T_before is the forward pass and
+all before it, T_comp is backward (section II). A speed-up is over one GPU, times P (equation 2). A
+training time is the published one of DDP times the ratio of two iterations.
 """
 
 from collections.abc import Callable
 from functools import cached_property
 from math import ceil
+from operator import truediv
 from statistics import fmean
 
 from harness.fidelity import replays
@@ -21,12 +22,13 @@ POWER_RANK = 1
 FLOAT_BYTES = 4
 ONE_NODE = 8  # workers
 PROFILED, TRAINED = "profiled", "trained"  # runs of tables 1 to 3 and 5, and of table 7
+OF_PROFILED = ("covap_table1", "covap_table2", "covap_table3", "covap_text_ii")
 CIFAR = "Cifar-10"
 OTHERS = ("Top-k", "DGC", "EFsignSGD", "FP16", "PowerSGD", "Ok-topk")
 GATHERING = ("Top-k", "Random-k", "DGC", "EFsignSGD", "Ok-topk")
-UNNAMED = "third DNN"  # of figure 5; the third of every table is Bert
-WIDE = ("index_dtype", "int64")  # positions, as torch.topk has them
-METHODS = {  # section III.A says which of them wait inside; DGC sends what Top-k does
+UNNAMED = "third DNN"  # of figure 5; the third model of every table is Bert
+WIDE = ("index_dtype", "int64")  # positions, as torch.topk returns them
+METHODS = {  # section III.A says which of them wait inside a hook; DGC sends what Top-k does
     "DDPovlp": ReplayedMethod("dense.Dense"),
     "FP16": ReplayedMethod("cast.Cast"),
     "Top-k": ReplayedMethod("topk.TopK", (WIDE,), DENSITY),
@@ -41,14 +43,17 @@ METHODS = {  # section III.A says which of them wait inside; DGC sends what Top-
 
 
 class Covap(Predictor):
+    paper, title = "covap", "COVAP"
+    compares = {"covap_table7": "speedup_vs_1gpu"}
+
     @cached_property
     def _rules(self) -> dict[str, Callable[[Cell], float]]:
         return {
             "T_before": lambda c: 1e3 * self._job(c).compute.forward_s,
             "T_comp": lambda c: 1e3 * self._job(c).compute.backward_s,
             "T_comm": lambda c: 1e3 * self._iteration(c, "DDPovlp").comm_s,
-            "CCR": self._ccr,
-            "CCR_before": self._ccr,
+            "CCR": lambda c: self._ccr(c, "DDPovlp"),
+            "CCR_before": lambda c: self._ccr(c, "DDPovlp"),
             "S_ovlp": lambda c: self._unhidden_s(c) / self._iteration(c, "DDPovlp").total_s,
             "S_LS": lambda c: self._unhidden_s(c) / self._iteration(c, "DDPovlp").compute_s,
             "T_compress": self._overhead_ms,
@@ -58,7 +63,7 @@ class Covap(Predictor):
             "communication_reduction_approx": self._saved_ms,
             "net_time_reduction": lambda c: self._saved_ms(c) - self._overhead_ms(c),
             "communication_overhead": lambda c: 1e3 * self._iteration(c).exposed_s,
-            "CCR_after_compression": self._ccr_after,
+            "CCR_after_compression": self._ccr,
             "S_GC": lambda c: self._unhidden_s(c) / self._serial_s(c),
             "S_GC_ovlp": lambda c: self._unhidden_s(c) / self._iteration(c).total_s,
             "communication_time": self._tensor_ms,
@@ -66,76 +71,72 @@ class Covap(Predictor):
             "speedup_vs_1gpu": self._speedup,
             "max_speedup": self._speedup,
             "total_training_time": self._training_s,
-            "time_ratio": lambda c: self._versus(c, slower=True),
-            "speed_ratio": lambda c: self._versus(c, slower=False),
+            "time_ratio": lambda c: truediv(*self._both_s(c)),
+            "speed_ratio": lambda c: truediv(*reversed(self._both_s(c))),
             "time_gain_min": lambda c: min(self._gains(c)),
             "time_gain_max": lambda c: max(self._gains(c)),
             "speedup_ratio_min": lambda c: min(self._gains(c)),
             "speedup_ratio_max": lambda c: max(self._gains(c)),
             "below_linear_scaling": lambda c: 100 * (1 - self._speedup(c) / self._workers(c)),
             "speedup_growth_8_to_64": self._growth,
-            "ratio_where_gain_saturates": lambda c: float(self.interval(_model(c))),
-            "compression_overhead_growth_min": lambda c: self._overhead_growth(),
-            "compression_overhead_growth_max": lambda c: self._overhead_growth(),
+            "ratio_where_gain_saturates": lambda c: float(self._interval(_model(c))),
+            "compression_overhead_growth_min": lambda _: self._overhead_growth(),
+            "compression_overhead_growth_max": lambda _: self._overhead_growth(),
         }
 
-    def interval(self, model: str) -> int:
-        """I: the least whole number not below CCR, which is rounded to one decimal first."""
+    def _interval(self, model: str) -> int:
+        """Return I, the least whole number not below CCR after rounding CCR to one decimal."""
         job = self._job_of(model, PROFILED, None)
-        ratio = self.iteration(job, "DDPovlp", 1).comm_s / job.compute.backward_s
+        ratio = self._replayed(job, "DDPovlp", 1).comm_s / job.compute.backward_s
         return max(1, ceil(round(ratio, 1)))
 
-    def iteration(self, job: ReplayJob, method: str, interval: int) -> Iteration:
-        """`method` by its name in table 7."""
+    def _replayed(self, job: ReplayJob, method: str, interval: int) -> Iteration:
+        """Return the replayed iteration of `method`, by its name in table 7."""
         if method == "EFsignSGD":
-            cluster = job.cluster.slower(self.testbed["sign_bytes"])
-            job = job._replace(cluster=cluster)
-        return replays.iteration(job, self.method(method, interval))
+            job = job._replace(cluster=job.cluster.slower(self.testbed["sign_bytes"]))
+        return replays.iteration(job, self._method(method, interval))
 
-    def method(self, name: str, interval: int) -> ReplayedMethod:
-        """Method to replay for a published name; Unpredictable for an unknown one."""
+    def _method(self, name: str, interval: int) -> ReplayedMethod:
+        """Return the method to replay for a published name; `Unpredictable` if it is unknown."""
         if name == "COVAP":
             cost = self.testbed.cost("covap")
             return ReplayedMethod("covap.COVAP", (), 1 / interval, cost, turn=interval)
         if name not in METHODS:
             known = ", ".join(METHODS)
             raise Unpredictable(f"method must be one of COVAP, {known}, got {name!r}")
-        found = METHODS[name]
-        file = "dgc" if name == "DGC" else found.target.partition(".")[0]
-        return found._replace(cost=self.testbed.cost(file))
+        file = "dgc" if name == "DGC" else METHODS[name].target.partition(".")[0]
+        return METHODS[name]._replace(cost=self.testbed.cost(file))
 
     def _job_of(
         self, model: str, run: str, workers: int | None, rate: float | None = None
     ) -> ReplayJob:
-        return ReplayJob(
-            model, self.testbed.compute(model, run), self.testbed.cluster(workers, rate)
-        )
+        cluster = self.testbed.cluster(workers, rate)
+        return ReplayJob(model, self.testbed.compute(model, run), cluster)
 
     def _job(self, cell: Cell) -> ReplayJob:
-        profiled = cell.id in ("covap_table1", "covap_table2", "covap_table3", "covap_text_ii")
-        run = PROFILED if profiled or cell.dataset == CIFAR else TRAINED
+        run = PROFILED if cell.id in OF_PROFILED or cell.dataset == CIFAR else TRAINED
         return self._job_of(_model(cell), run, self._workers(cell), rate_mbit(cell.network))
 
     def _workers(self, cell: Cell) -> int:
         return int(cell.workers) if cell.workers.isdigit() else int(self.testbed["workers"])
 
     def _iteration(self, cell: Cell, method: str | None = None) -> Iteration:
-        method = method or _method(cell)
+        method = method or _method_of(cell)
         job = self._job(cell)
         if method == "Random-k" and cell.id == "covap_table3":
             return self._chosen_by_ccr(job)
-        told = cell.method.partition("ratio ")[2]  # "COVAP ratio 4"
-        return self.iteration(job, method, int(told) if told else self.interval(_model(cell)))
+        interval = cell.method.partition("ratio ")[2]  # "COVAP ratio 4"
+        return self._replayed(job, method, int(interval or self._interval(_model(cell))))
 
     def _chosen_by_ccr(self, job: ReplayJob) -> Iteration:
-        """Table III's Random-k: its density was chosen by the CCR that it leaves, which is told."""
-        method = self.method("Random-k", 1)
-        some, more = (
+        """Return table III's Random-k, at the density that leaves the published CCR."""
+        method = self._method("Random-k", 1)
+        once_s, twice_s = (
             replays.iteration(job, method._replace(density=times * DENSITY)).comm_s
             for times in (1, 2)
         )
         wanted_s = self.testbed["random_k_ccr"] * job.compute.backward_s
-        density = DENSITY * (1 + (wanted_s - some) / (more - some))  # time is a line in density
+        density = DENSITY * (1 + (wanted_s - once_s) / (twice_s - once_s))  # time is linear in it
         return replays.iteration(job, method._replace(density=density))
 
     def _unhidden_s(self, cell: Cell) -> float:
@@ -146,65 +147,62 @@ class Covap(Predictor):
         found = self._iteration(cell)
         return found.compute_s + found.compress_s + found.comm_s
 
-    def _ccr(self, cell: Cell) -> float:
-        return self._iteration(cell, "DDPovlp").comm_s / self._job(cell).compute.backward_s
-
-    def _ccr_after(self, cell: Cell) -> float:
-        return self._iteration(cell).comm_s / self._job(cell).compute.backward_s
+    def _ccr(self, cell: Cell, method: str | None = None) -> float:
+        return self._iteration(cell, method).comm_s / self._job(cell).compute.backward_s
 
     def _overhead_ms(self, cell: Cell) -> float:
         return 1e3 * self._iteration(cell).compress_s
 
     def _saved_ms(self, cell: Cell) -> float:
-        """Communication that a method saves, in ms; at the most workers if the cell names none."""
+        """Return the communication that a method saves, in ms.
+
+        A gathering method runs on the most workers it can, if the cell names no number.
+        """
         ours = cell
-        if _method(cell) in GATHERING and not cell.workers:
+        if _method_of(cell) in GATHERING and not cell.workers:
             ours = cell._replace(workers=f"{self.testbed['most_gathered']:.0f}")
         return 1e3 * (self._iteration(cell, "DDPovlp").comm_s - self._iteration(ours).comm_s)
 
     def _tensor_ms(self, cell: Cell) -> float:
-        """An all-reduce of as many elements as the table says."""
+        """Return the time of an all-reduce of the table's number of elements, in ms."""
         if cell.method == "tensor total":
-            return sum(self._tensor_ms(each) for each in self._bucket_cells(cell))
-        told = first(self.cells, id=cell.id, method=cell.method, metric="elements")
-        if told is None or told.value is None:
+            return sum(
+                self._tensor_ms(each)
+                for each in self.cells
+                if (each.id, each.metric) == (cell.id, "elements") and each.method != cell.method
+            )
+        elements = first(self.cells, id=cell.id, method=cell.method, metric="elements")
+        if elements is None or elements.value is None:
             raise Unpredictable(f"no elements of {cell.method!r} among the cells")
-        return 1e3 * all_reduce_s(self.testbed.cluster(), FLOAT_BYTES * told.value)
+        return 1e3 * all_reduce_s(self.testbed.cluster(), FLOAT_BYTES * elements.value)
 
     def _tensor_share(self, cell: Cell) -> float:
         return 100 * self._tensor_ms(cell) / self._tensor_ms(cell._replace(method="tensor total"))
-
-    def _bucket_cells(self, cell: Cell) -> list[Cell]:
-        return [
-            each
-            for each in self.cells
-            if (each.id, each.metric) == (cell.id, "elements") and each.method != "tensor total"
-        ]
 
     def _speedup(self, cell: Cell) -> float:
         found = self._iteration(cell)
         return self._workers(cell) * found.compute_s / found.total_s
 
     def _training_s(self, cell: Cell) -> float:
-        """Unpredictable without DDP's time: how many iterations there are is not published."""
-        told = first(self.cells, method="DDPovlp", model=cell.model, metric=cell.metric)
-        if told is None or told.value is None:
+        """Scale DDP's published time; `Unpredictable` without: iterations are not published."""
+        ddp = first(self.cells, method="DDPovlp", model=cell.model, metric=cell.metric)
+        if ddp is None or ddp.value is None:
             raise Unpredictable(f"no total_training_time of DDPovlp and {cell.model} to scale")
         ratio = self._iteration(cell).total_s / self._iteration(cell, "DDPovlp").total_s
-        return told.value * ratio
+        return ddp.value * ratio
 
-    def _versus(self, cell: Cell, slower: bool) -> float:
-        one, other = (self._iteration(cell, name).total_s for name in cell.method.split(" vs "))
-        return one / other if slower else other / one
+    def _both_s(self, cell: Cell) -> list[float]:
+        """Return the iteration times of both methods of "COVAP vs DDPovlp"."""
+        return [self._iteration(cell, name).total_s for name in cell.method.split(" vs ")]
 
     def _gains(self, cell: Cell) -> list[float]:
-        """Every other method's time over COVAP's; without a model, of the first table's."""
+        """Return every other method's time over COVAP's; of the first model if none is named."""
         cell = cell if cell.model else cell._replace(model="ResNet-101")
         ours = self._iteration(cell, "COVAP").total_s
         return [self._iteration(cell, name).total_s / ours for name in OTHERS]
 
     def _growth(self, cell: Cell) -> float:
-        """Speed-up from a node to 8 times as many workers, mean over methods."""
+        """Return the growth of the speed-up from one node to all, mean over methods."""
         growths = []
         for method in cell.method.split(","):
             many, few = (
@@ -215,9 +213,8 @@ class Covap(Predictor):
         return fmean(growths)
 
     def _overhead_growth(self) -> float:
-        """By the element, from ResNet-101 to VGG-19: the same for all."""
-        sizes = [parameters(model) for model in ("ResNet-101", "VGG-19")]
-        return sizes[1] / sizes[0]
+        """Return the growth by elements from ResNet-101 to VGG-19, the same for all methods."""
+        return parameters("VGG-19") / parameters("ResNet-101")
 
 
 def _model(cell: Cell) -> str:
@@ -225,5 +222,8 @@ def _model(cell: Cell) -> str:
     return "Bert" if name == UNNAMED else name
 
 
-def _method(cell: Cell) -> str:
+def _method_of(cell: Cell) -> str:
     return {"DDP": "DDPovlp"}.get(cell.method, cell.method.partition(" ")[0])
+
+
+PREDICTOR = Covap

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from io import StringIO
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -12,7 +11,6 @@ from harness.fidelity.cells import Cell, Selector
 from harness.fidelity.layers import least_s, multiply_adds, parameters
 from harness.fidelity.left_out import _without, leave_one_out, show_left_out
 from harness.fidelity.predictor import Predictor
-from harness.fidelity.timing import Timing
 
 RATE, TRUE_EFFICIENCY = 1e12, 0.8  # multiply-adds/s of backward; of a link of 1 GB/s
 MODELS = ("BERT-Base", "BERT-Large")
@@ -23,6 +21,8 @@ def compute(model):
 
 
 class Plain(Predictor):
+    paper, title = "p", "P"
+
     @property
     def _rules(self):
         return {"step": lambda c: self._compute_s(c) + self._sent_s(c), "sent": self._sent_s}
@@ -42,14 +42,6 @@ def cell(model, metric, efficiency=TRUE_EFFICIENCY):
     return Cell("p", "t", model, "", "", "", "", metric, value, "s", "", f"{value}")
 
 
-class Kept(Timing):
-    """Of the testbed below, which no file has."""
-
-    @property
-    def testbed(self):
-        return BED
-
-
 BED = beds.Testbed(
     paper="p",
     title="",
@@ -62,13 +54,12 @@ BED = beds.Testbed(
     repeats=[],
     omissions=[],
 )
-TIMING = Kept("p", "P", Path(), Plain, lambda _: [], {})
 CELLS = [cell("BERT-Base", "sent", 0.5), cell("BERT-Large", "sent")]
 CELLS += [cell(model, "step") for model in MODELS]
 
 
 def test_what_only_its_own_cells_told_is_told_by_the_others():
-    base, large = leave_one_out(TIMING, CELLS)
+    base, large = leave_one_out(Plain, BED, CELLS)
     assert (base.model, large.model) == ("bertbase", "bertlarge")
     [fitted], [blind] = base.fitted, base.blind  # the step alone: "sent" is an input
     assert fitted.error > 0.1  # by an efficiency of 0.5
@@ -79,7 +70,7 @@ def test_what_only_its_own_cells_told_is_told_by_the_others():
 
 def test_a_constant_that_no_other_tells_is_named():
     alone = [each for each in CELLS if (each.model, each.metric) != ("BERT-Large", "sent")]
-    base, _ = leave_one_out(TIMING, alone)
+    base, _ = leave_one_out(Plain, BED, alone)
     assert base.kept == ["efficiency"]
     [fitted], [blind] = base.fitted, base.blind
     assert fitted.predicted == pytest.approx(blind.predicted)
@@ -91,20 +82,20 @@ def test_a_constant_that_no_other_tells_is_named():
 
 def test_a_computation_read_from_the_model_itself_tells_nothing():
     bed = replace(BED, sources={("bertlarge", ""): "BERT-Base's, by multiply-adds"})
-    told, kept = _without(TIMING, bed, "bertbase", CELLS)
+    told, kept = _without(Plain, bed, "bertbase", CELLS)
     assert kept == ["computation"] and told.computes == bed.computes
 
 
 def test_where_batches_are_not_told_images_tell_of_images():
     computes = {(model, ""): beds.Compute(0.1, 0.2, None) for model in ("vgg19", "bertlarge")}
     bed = replace(BED, computes=computes | {("resnet101", ""): beds.Compute(1.0, 2.0, None)})
-    told, kept = _without(TIMING, bed, "resnet101", CELLS)
+    told, kept = _without(Plain, bed, "resnet101", CELLS)
     ratio = multiply_adds("resnet101") / multiply_adds("vgg19")
     assert told.computes["resnet101", ""].forward_s == pytest.approx(0.1 * ratio) and not kept
-    _, kept = _without(TIMING, bed, "bertlarge", CELLS)
+    _, kept = _without(Plain, bed, "bertlarge", CELLS)
     assert kept == ["computation"]  # of texts there is no other
     batched = {key: each._replace(batch=32) for key, each in bed.computes.items()}
-    _, kept = _without(TIMING, replace(bed, computes=batched), "bertlarge", CELLS)
+    _, kept = _without(Plain, replace(bed, computes=batched), "bertlarge", CELLS)
     assert not kept
 
 
@@ -113,18 +104,18 @@ def test_computation_goes_by_bytes_where_they_take_longer():
     constants = {name: beds.TestbedConstant(value, "", "") for name, value in sheet.items()}
     computes = {("vgg19", ""): beds.Compute(0.1, 0.2, 8), ("resnet101", ""): beds.Compute(1, 2, 4)}
     bed = replace(BED, computes=computes, constants=BED.constants | constants)
-    found = _without(TIMING, bed, "resnet101", CELLS)[0].computes["resnet101", ""]
+    found = _without(Plain, bed, "resnet101", CELLS)[0].computes["resnet101", ""]
     ratio = least_s("resnet101", 1e12, 1e9) / least_s("vgg19", 1e12, 1e9) * 4 / 8
     assert (found.forward_s, found.backward_s) == pytest.approx((0.1 * ratio, 0.2 * ratio))
 
 
 def test_a_constant_is_fitted_to_the_table_that_it_was_read_from():
     other = [each._replace(id="u", value=5 * each.value) for each in CELLS if each.metric == "sent"]
-    told, _ = _without(TIMING, BED, "bertbase", [*CELLS, *other])
+    told, _ = _without(Plain, BED, "bertbase", [*CELLS, *other])
     assert told["efficiency"] == pytest.approx(TRUE_EFFICIENCY, rel=2e-3)
     unmet = beds.Omission(Selector({"id": "t", "model": "BERT-Large"}), "it cannot be met")
     bed = replace(
         BED, omissions=[unmet], inputs=[Selector({"metric": "sent", "model": "BERT-Base"})]
     )
-    told, kept = _without(TIMING, bed, "bertbase", CELLS)
+    told, kept = _without(Plain, bed, "bertbase", CELLS)
     assert kept == ["efficiency"]

@@ -32,7 +32,6 @@ CLAIMS = {
     "by": Column(),
     "packets": Column(title="over packets"),
     "virtual": Column(title="in virtual time"),
-    "predicted": Column(),
     "measured": Column(),
     "reason": Column(title="why"),
     "p_holm": Column("of flipped signs, for all claims together (Holm)", title="p"),

@@ -20,7 +20,6 @@ from harness.reporting.claims.origins import PublishedCell
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
 NOT_DECIDABLE, BY_CONSTRUCTION = "not decidable here", "by construction"
-PREDICTED = "predicted"  # in place of a network, by replays alone
 ANY_REGIME = Regime()
 OF_CONTENT = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
 OVER_DENSE = ("speedup", "normalised_throughput")  # columns
@@ -35,7 +34,7 @@ class Claim(NamedTuple):
     measured: str  # the numbers that decide it
     reason: str = ""  # of every verdict but that it holds
     runs: tuple[str, ...] = ()  # ids of those that were looked at
-    network: str = ""  # packets | virtual | predicted, by replays alone; empty: no runs at all
+    network: str = ""  # packets | virtual; empty: no runs at all
     scale: str = ""  # of the runs: paper | laptop
     ours: bool = False  # the project says it, not the paper
     repeats: str = ""  # id of the claim that the same decision is counted for

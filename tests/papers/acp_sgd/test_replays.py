@@ -1,5 +1,7 @@
 """ACP-SGD's claims on its tables and figures, by replays written by hand."""
 
+import pytest
+
 from harness.reporting import claims
 from harness.reporting.claims.base import FAILS, HOLDS
 from harness.reporting.claims.guards import CERTAIN
@@ -145,14 +147,29 @@ def test_power_sgd_beside_the_others():
         ran("acp_fig2", model, method, ms)
         for model in replays.MODELS
         for method, ms in {
+            replays.DENSE: 500 if model == "bert_large" else 400,
             replays.ranked("Power-SGD", model): 300,
-            "signsgd_after_backward_bucket_mb=1000000": 450,
-            "topk_0.001_after_backward_bucket_mb=1000000_int64": 440,
+            replays.SIGN: 450,
+            replays.TOP_K: 440,
         }.items()
     ]
-    assert verdicts([*of_fig2, *of_table3()], "acp_fig2") == [HOLDS, HOLDS]
+    assert verdicts([*of_fig2, *of_table3()], "acp_fig2") == [HOLDS, HOLDS, HOLDS]
     of_fig2[-1]["iteration_s"] = 0.2
-    assert verdicts([*of_fig2, *of_table3()], "acp_fig2") == [FAILS, HOLDS]
+    assert verdicts([*of_fig2, *of_table3()], "acp_fig2") == [HOLDS, FAILS, HOLDS]
+    of_fig2[-1]["iteration_s"] = 0.6
+    assert verdicts(of_fig2, "acp_fig2")[0] == FAILS
+
+
+@pytest.mark.parametrize(("sign", "verdict"), [(8.0, HOLDS), (6.0, FAILS)])
+def test_top_k_communicates_less_than_signs(sign, verdict):
+    took = {replays.SIGN: sign, replays.TOP_K: 1.0}
+    rows = [ran("acp_fig2", "bert_base", method, 300) | {"ccr": r} for method, r in took.items()]
+    assert verdicts(rows, "acp_fig3") == [verdict]
+
+
+def test_factors_have_more_small_tensors():
+    """Sizes follow from the models' layers, so that one verdict is possible."""
+    assert verdicts(of_table3(), "acp_fig5") == [HOLDS]
 
 
 def of_narrow(experiment: str, took: dict[str, float], **told: float) -> list[claims.Claim]:

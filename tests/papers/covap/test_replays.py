@@ -15,10 +15,12 @@ COMPUTE_S, BACKWARD_S = 0.3, 0.2
 
 
 def ran(
-    experiment: str, model: str, method: str, step_s: float, workers: int = 64, **known
-) -> dict:
+    experiment: str, model: str, method: str, step_s: float, workers: int = 64,
+    conditions: dict | None = None, **known: float,
+) -> dict:  # fmt: skip
     """A replay with so long a step, of which `COMPUTE_S` are computed."""
     told = {"model.name": model, "workers": workers, "model.times.backward_s": BACKWARD_S}
+    told |= conditions or {}
     return row(
         experiment, method, conditions=CERTAIN | told, workers=workers, iteration_s=step_s,
         compute_s=COMPUTE_S, exposed_s=step_s - COMPUTE_S, throughput=1 / step_s,
@@ -44,6 +46,52 @@ def of_fig7(covap_s: float, power_s: float = 0.45, fp16_s: float = 0.5) -> list[
         rows += [ran("covap_fig7", model, replays.RIVALS[name], own[name]) for name in own]
         rows.append(ran("covap_fig7", model, replays.covap_of(model), covap_s))
     return rows
+
+
+def of_table2(top_k_s: float, sign_ccr: float) -> list[dict]:
+    """Replays on 16 workers; signs of a byte each have an eighth of the links' efficiency."""
+    slow, usual = ({"network.efficiency": value} for value in (0.04581, 0.36648))
+    spent = dict.fromkeys(replays.OF_TABLE2, 0.1) | {"Top-k": top_k_s, "FP16": 0.01}
+    rows = [
+        ran("covap_table2", "vgg19", replays.OF_TABLE2[name], 1.0, 16, usual, compress_s=each)
+        for name, each in spent.items()
+    ]
+    rows.append(ran("covap_table2", "vgg19", replays.SERIAL, 1.0, 16, usual))
+    signs = replays.OF_TABLE2["EFsignSGD"]
+    rows.append(ran("covap_table2", "vgg19", signs, 1.0, 16, slow) | {"ccr": sign_ccr})
+    return rows
+
+
+def test_compression_and_signs_of_table_2():
+    assert verdicts(of_table2(1.5, 5.0), "covap_table2") == [HOLDS, HOLDS]
+    assert verdicts(of_table2(0.05, 2.0), "covap_table2") == [FAILS, FAILS]
+
+
+@pytest.mark.parametrize(("fp16_s", "verdict"), [(0.4, HOLDS), (0.5, FAILS)])
+def test_overlap_is_near_linear(fp16_s, verdict):
+    took = {replays.DENSE: 0.6, "fp16": fp16_s}
+    rows = [ran("covap_table3", "resnet101", method, step_s) for method, step_s in took.items()]
+    assert verdicts(rows, "covap_table3") == [verdict]
+
+
+@pytest.mark.parametrize(("largest", "verdict"), [(0.6, HOLDS), (0.3, FAILS)])
+def test_the_largest_bucket_takes_most_of_the_communication(largest, verdict, monkeypatch):
+    told = {"model": "vgg19", "buckets": 6, "largest": largest, "hidden": 0.5}
+    monkeypatch.setattr(load, "environment", lambda path: {"forms": [told]})
+    rows = [ran("covap_table1", "vgg19", replays.SERIAL, 1.0)]
+    assert verdicts(rows, "covap_table5") == [verdict]
+
+
+@pytest.mark.parametrize(
+    ("ok_topk_s", "power_s", "verdict"), [(0.05, 0.32, HOLDS), (0.2, 0.4, FAILS)]
+)
+def test_compression_and_what_power_sgd_exposes_of_figure_7(ok_topk_s, power_s, verdict):
+    spent = {"Top-k": 0.5, "Ok-topk": ok_topk_s, "PowerSGD": 0.01}
+    rows = [
+        ran("covap_fig7", "resnet101", replays.RIVALS[name], power_s, compress_s=each)
+        for name, each in spent.items()
+    ]
+    assert verdicts(rows, "covap_fig7") == [verdict, verdict]
 
 
 def of_fig5(best: int) -> list[dict]:
