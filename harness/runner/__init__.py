@@ -1,1 +1,1 @@
-"""One run, from its directory to whether it may be believed; its processes followed and ended."""
+"""One run over packets: its directory, processes, proofs and verdict."""

@@ -1,4 +1,4 @@
-"""The torchrun agents of a run, as their parent sees them: how they ended, and what was first."""
+"""The torchrun agents of a run, as their parent sees them: how they ended, and which first."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ class Agents:
     oom_kills_before: int = field(default_factory=lambda: oom_kills())  # of this machine
 
     def reap(self) -> None:
-        """Collect every child that ended, orphans of killed agents included."""
+        """Collect every child that ended, including orphans of killed agents."""
         while True:
             try:
                 pid, wait_status = os.waitpid(-1, os.WNOHANG | OWN_CHILDREN)
@@ -42,20 +42,20 @@ class Agents:
                 self.ended(self.running.pop(pid), os.waitstatus_to_exitcode(wait_status))
 
     def ended(self, node: int, code: int) -> None:
-        """The process of `node` has."""
+        """Record that the process of `node` has ended with exit code `code`."""
         self.endings[node] = code
 
     def named(self, node: int) -> str:
         return f"torchrun agent of node {node}"
 
     def all_ranks_finished(self) -> bool:
-        """True once every rank of this machine has written all its results."""
+        """Return True once every rank of this machine has written all its results."""
         events = read_events(self.run_dir)
         return sum(event["event"] == "rank_finished" for event in events) == self.workers
 
 
 def is_ours(agents: Agents) -> bool:
-    """True if something failed here that is no consequence of a failure elsewhere."""
+    """Return True if something failed here that is no consequence of a failure elsewhere."""
     events = read_events(agents.run_dir)
     reports = {e["rank"]: e["peer"] for e in events if e["event"] == "rank_failed"}
     lost = {event["rank"] for event in events if event["event"] == "worker_lost"}
@@ -64,7 +64,7 @@ def is_ours(agents: Agents) -> bool:
 
 
 def cause(agents: Agents) -> str:
-    """The first failure that is not a consequence of another."""
+    """Return the first failure that is not a consequence of another."""
     events = read_events(agents.run_dir)
     reports = [event for event in events if event["event"] == "rank_failed"]
     for node, code in agents.endings.items():
@@ -93,7 +93,7 @@ def cause(agents: Agents) -> str:
 
 
 def oom_kills() -> int:
-    """Return how many processes this machine has killed for want of memory; 0 if it counts none."""
+    """Return how many processes this machine has killed for want of memory. 0 without a counter."""
     try:
         lines = Path("/proc/vmstat").read_text().splitlines()
     except OSError:
@@ -108,7 +108,7 @@ def _memory(agents: Agents, code: int) -> str:
 
 
 def _last_words(log: Path) -> str:
-    """Return `: ` and the last line of a log, before a dump of stacks; nothing if it has none."""
+    """Return `: ` and the last line of a log, before a dump of stacks. Empty without one."""
     try:
         text = log.read_text(errors="replace")
     except OSError:
@@ -118,7 +118,7 @@ def _last_words(log: Path) -> str:
 
 
 def _silent(events: list[dict[str, Any]]) -> str:
-    """Ranks that were ready and have told neither their end nor its cause: who is waited for."""
+    """Return ranks that were ready and have not reported an end or an error."""
     ready = {event["rank"]: event["pid"] for event in events if "pid" in event}
     ends = ("rank_failed", "rank_finished", "worker_lost")
     told = {event["rank"] for event in events if event["event"] in ends}
@@ -129,7 +129,7 @@ def _silent(events: list[dict[str, Any]]) -> str:
 
 
 def _stands(pid: int) -> str:
-    """State of process `pid` in words, as far as the kernel tells."""
+    """Describe the state of process `pid`, as far as the kernel reports it."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

@@ -1,6 +1,6 @@
-"""Bytes that shapers saw against bytes that collectives and competing flows sent and received.
+"""Audit of bytes: shapers' counters against bytes of collectives and competing flows.
 
-No flow may pass around its shaper, and nothing but the run's own may pass through one.
+No flow may bypass its shaper, and only the run's own flows may pass through one.
 """
 
 from collections import defaultdict
@@ -20,21 +20,24 @@ EXCESS_BYTES = 256 << 10  # to leave in order, and what agents say meanwhile
 
 
 class Bounds(NamedTuple):
-    """Payload that a link must have carried at least, and may have carried at most."""
+    """Least and most payload that a link must have carried."""
 
     least: float
     most: float
 
 
 class Excess(NamedTuple):
-    """Allowance for bytes that neither collectives nor competing flows account for."""
+    """Allowance for bytes that neither collectives nor competing flows explain."""
 
     share: float  # of that, itself included
     bytes: float
 
 
 def excess(collectives: int, ranks: int, stops: int) -> Excess:
-    """Allowance for a run with so many `collectives` and `stops` of every rank; 0: not known."""
+    """Return the allowance for a run with so many `collectives` and `stops` of every rank.
+
+    0 collectives means that their number is unknown.
+    """
     hops = 2 * (ranks - 1) * SEGMENTS * collectives
     share = EXCESS_SHARE if collectives else STAGES_EXCESS_SHARE
     return Excess(share, EXCESS_BYTES + STOP_BYTES * stops + HOP_BYTES * hops)
@@ -54,7 +57,7 @@ def payload(
     ends: Iterable[dict[str, Any]] = (),
     in_ring: bool = True,
 ) -> Payload:
-    """From the rows of steps.csv, and from what ranks told of their evaluations at their ends."""
+    """Return each node's payload, from rows of steps.csv and the ranks' ends for evaluations."""
     found = Payload(defaultdict(int), defaultdict(int))
     rows = [(row["rank"], row["sent_bytes"], row["received_bytes"]) for row in steps]
     rows += [(end["rank"], *end["aside_bytes"]) for end in ends if "aside_bytes" in end]
@@ -73,9 +76,10 @@ def reasons(
     loss: float,
     more: Excess,
 ) -> list[str]:
-    """Reasons; `passed` are bytes of frames through each link, `loss` is the profile's most.
+    """Return reasons against validity, from frame bytes `passed` through each link.
 
-    Of several workers of a node, ring collectives send what only one of them sends to other nodes.
+    `loss` is the profile's highest. Of several workers of a node, ring collectives send to other
+    nodes only what one of them sends.
     """
     if len(carried.sent) < 2:
         return []  # nothing leaves the node
@@ -101,7 +105,7 @@ def reasons(
 def _bounds(
     carried: Payload, flows: list[dict[str, Any]], passed: Mapping[str, int], sharing: int
 ) -> dict[str, Bounds]:
-    """Bounds on the bytes of every link that has a counter, by link."""
+    """Return bounds on the bytes of every link with a counter, by link."""
     cross = competing_bytes(flows)
     found = {}
     for node, sent in carried.sent.items():
@@ -119,7 +123,7 @@ def _bounds(
 def _with(
     cross: Mapping[str, Competing], link: str, least: float, most: float, other_way: float
 ) -> Bounds:
-    """Bounds of collectives, with competing flows and with what acknowledges the other way."""
+    """Return bounds of collectives plus competing flows and acknowledgements of the other way."""
     back = link.replace("up", "down") if "up" in link else link.replace("down", "up")
     acknowledging = ACKNOWLEDGING_SHARE * (other_way + cross[back].sent)
     return Bounds(least + cross[link].delivered, most + cross[link].sent + acknowledging)

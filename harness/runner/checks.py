@@ -1,6 +1,6 @@
-"""Checks that a run's validity rests on, and their results: `harness.runner.validity` has the list.
+"""Checks that a run's validity rests on, and their results. `harness.runner.validity` lists them.
 
-A check that could not be made is a reason not to believe the run, as one that does not hold.
+A check that could not be made is a reason against validity, like one that failed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,22 +10,22 @@ Evidence = TypeVar("Evidence", contravariant=True)
 
 
 class CouldNotCheck(Exception):
-    """Raised by a check whose records are missing or too few; the text says which."""
+    """Raised by a check whose records are missing or too few. The text says which."""
 
 
 class NotNeeded(Exception):
-    """Raised by a check that cannot fail for this run; the text says why."""
+    """Raised by a check that cannot fail for this run. The text says why."""
 
 
 class Check(NamedTuple, Generic[Evidence]):
-    """A check by its name, which completes "could not be checked: "."""
+    """A check and its name, which completes "could not be checked: "."""
 
     name: str
     reasons: Callable[[Evidence], Iterable[str]]  # why it does not hold; none if it does
 
 
 class Verdict(NamedTuple):
-    """Reasons not to believe a run, and what came of each check, by its name."""
+    """Reasons against a run's validity, and the outcome of each check by name."""
 
     reasons: list[str]
     checks: dict[str, str]
@@ -35,7 +35,7 @@ HOLDS, FAILS = "holds", "does not hold"
 
 
 def judge(checks: Sequence[Check[Evidence]], evidence: Evidence) -> Verdict:
-    """Make all `checks` of the evidence; a run without reasons is valid."""
+    """Make all `checks` of the evidence. A run without reasons is valid."""
     reasons: list[str] = []
     results: dict[str, str] = {}
     for check in checks:

@@ -1,8 +1,8 @@
-"""Whether links delivered their plan while ranks communicated: bytes against the plan's integral.
+"""Check whether links delivered their plan while ranks communicated.
 
-Counters of links.csv are held against rates of the plan over the time of collectives.csv. Lower:
-while all ranks are in a collective that has bytes to move, the slowest link of the moment holds all
-of them up, so the link that carried most must have carried what that one was to. Upper: no link
+Byte counters of links.csv are compared with the plan's rates over the times of collectives.csv.
+Lower bound: while all ranks are in a collective with bytes to move, the slowest link delays all of
+them, so the link that carried most must have carried the slowest link's plan. Upper bound: no link
 carries more than its own rate while any rank is in a collective, and nothing between two.
 """
 
@@ -30,9 +30,9 @@ Row = dict[str, str]
 
 
 class Delivery(NamedTuple):
-    """Bytes over what the plan has for them; the worst are of a second of communication.
+    """Carried bytes over planned bytes. The worst values are of a second of communication.
 
-    None where ranks communicated too little, or where no bound holds.
+    None means that ranks communicated too little, or that no bound holds.
     """
 
     communicated_s: float  # emulated, all ranks at once in what fills links
@@ -57,7 +57,7 @@ class StepFunction:
 
     @classmethod
     def slowest(cls, rates: Iterable["StepFunction"]) -> Self:
-        """The lowest of all, at all times."""
+        """Return the minimum of all functions at all times."""
         each = list(rates)
         times = np.unique(np.concatenate([rate._times for rate in each]))
         return cls(times, np.min([rate.values(times) for rate in each], axis=0))
@@ -67,30 +67,30 @@ class StepFunction:
         return self._values[number]
 
     def until(self, at: Array) -> Array:
-        """Integral from the first of `times` on; before it the function is as it is there."""
+        """Return the integral from the first of `times`. The first value also holds before it."""
         number = np.clip(np.searchsorted(self._times, at, "right") - 1, 0, None)
         return self._sums[number] + (at - self._times[number]) * self._values[number]
 
     def reached(self, integral: Array) -> Array:
-        """Times at which the integral comes to these; for a function above 0."""
+        """Return times at which the integral reaches these values, for a positive function."""
         number = np.clip(np.searchsorted(self._sums, integral, "right") - 1, 0, None)
         return self._times[number] + (integral - self._sums[number]) / self._values[number]
 
 
 class Spans(NamedTuple):
-    """Periods in order of time, which do not overlap."""
+    """Periods in order of time, without overlap."""
 
     starts: Array
     ends: Array
 
     def joined(self) -> "Spans":
-        """Merge the spans that overlap."""
+        """Return the spans with overlapping ones merged."""
         ends = np.maximum.accumulate(self.ends)
         first = np.concatenate([[True], self.starts[1:] > ends[:-1]])
         return Spans(self.starts[first], ends[np.concatenate([first[1:], [True]])])
 
     def integral(self, rate: StepFunction, at: Array) -> Array:
-        """Integral of `rate` over the part of the spans before each `at`."""
+        """Return the integral of `rate` over the part of the spans before each `at`."""
         begun, whole = rate.until(self.starts), rate.until(self.ends)
         if not len(begun):
             return np.zeros_like(at)
@@ -102,7 +102,7 @@ class Spans(NamedTuple):
 
 
 def plan(events: Iterable[Mapping[str, Any]]) -> dict[str, StepFunction]:
-    """Planned bytes/s of every link, by what the player told."""
+    """Return the planned bytes/s of every link, from the player's events."""
     told: dict[str, list[tuple[float, float]]] = {}
     for event in events:
         if event["event"] == "conditions":
@@ -122,9 +122,9 @@ class Exchanges(NamedTuple):
 
     @classmethod
     def read(cls, path: Path) -> "Exchanges":
-        """Read the collectives at `path`; all ranks are cut to the shortest one's number.
+        """Read the collectives at `path`, truncated to the number of the shortest rank.
 
-        CouldNotCheck if there is no such file.
+        Raise CouldNotCheck if there is no such file.
         """
         try:
             lines = path.read_text().splitlines()[1:]
@@ -140,11 +140,11 @@ class Exchanges(NamedTuple):
         return len(self.starts) > 1 and self.starts.size > 0
 
     def any(self, more_s: float) -> Spans:
-        """Spans in which any rank was in a collective, or up to `more_s` after it."""
+        """Return spans in which any rank was in a collective, or up to `more_s` after it."""
         return Spans(self.starts.min(axis=0), self.ends.max(axis=0) + more_s).joined()
 
     def all(self, chosen: NDArray[np.bool_], hop_s: float) -> Spans:
-        """Spans in which all ranks were in a collective of the `chosen`, less its hops' latency."""
+        """Return spans in which all ranks were in a `chosen` collective, less its hops' latency."""
         hops = 2 * (len(self.starts) - 1)
         # ranks end one after the other, each when its own link is done
         start, end = self.starts.max(axis=0) + hops * hop_s, self.ends.mean(axis=0)
@@ -152,11 +152,11 @@ class Exchanges(NamedTuple):
         return Spans(start[chosen], end[chosen])
 
     def long(self, slowest: StepFunction, least_s: float) -> NDArray[np.bool_]:
-        """Mask of collectives that carry `least_s` or more of the slowest link's bytes."""
+        """Return a mask of collectives that carry `least_s` or more of the slowest link's bytes."""
         return self.sent_bytes.mean(axis=0) >= least_s * slowest.values(self.starts.max(axis=0))
 
     def bytes_until(self, chosen: NDArray[np.bool_], at: Array) -> Array:
-        """Bytes that a rank has sent in the `chosen` collectives before each `at`."""
+        """Return the bytes that a rank sent in the `chosen` collectives before each `at`."""
         ends = np.maximum.accumulate(self.ends.mean(axis=0))
         sums = np.concatenate([[0.0], np.cumsum(self.sent_bytes.mean(axis=0) * chosen)])
         return sums[np.searchsorted(ends, at, "right")]
@@ -172,10 +172,10 @@ def judged(
 ) -> Delivery:
     """Judge a run by its collectives.csv at `path` and its rows of links.csv, by link.
 
-    `bounded` says whether the lower and the upper bound hold: not below where packets are delayed
-    or lost, which TCP answers as it likes, nor above where others' flows are part of the plan.
-    `burst_s` is what a shaper lets through at once, in real seconds. CouldNotCheck if records of
-    the plan, of links or of ranks are missing.
+    `bounded` says whether the lower and the upper bound hold: no lower bound with delay or loss, to
+    which TCP reacts freely, and no upper bound with planned competing flows. `burst_s` is what a
+    shaper passes at once, in real seconds. Raise CouldNotCheck if records of plan, links or ranks
+    are missing.
     """
     rates = plan(events)
     if not rates:
@@ -216,10 +216,10 @@ def _pooled(
     slowest: StepFunction,
     dilation: float,
 ) -> Delivery:
-    """Hold the summed time of `short` exchanges against what the plan and latency allow for it.
+    """Compare the summed time of `short` exchanges with what plan and latency allow for it.
 
     One short exchange says little about its link. All of them together may take the time of their
-    bytes at LEAST_POOLED of the plan, and a latency for each hop. The worst are of a second.
+    bytes at LEAST_POOLED of the plan, and a latency for each hop. The worst values are of a second.
     """
     starts, ends = exchanges.starts.max(axis=0)[short], exchanges.ends.mean(axis=0)[short]
     if not len(starts):
@@ -242,7 +242,7 @@ def _pooled(
 
 
 def _carried(rows: list[Row], edges: Array) -> Array:
-    """Bytes until each of `edges`; of samples at one time, as while the clock stands, the last."""
+    """Return bytes until each of `edges`. Of samples at one time, the last counts."""
     times = np.array([float(row["time_s"]) for row in rows])
     counts = np.array([float(row["bytes"]) for row in rows])
     last = np.concatenate([times[1:] > times[:-1], [True]])
@@ -250,7 +250,7 @@ def _carried(rows: list[Row], edges: Array) -> Array:
 
 
 def _windows(busy: Array, length_s: float) -> NDArray[np.intp]:
-    """Numbers of edges between which there are `length_s` of communication, or a little more."""
+    """Return edges `length_s` of communication apart, or a little more."""
     found, begun = [0], busy[0]
     for number, now in enumerate(busy):
         if now - begun >= length_s:

@@ -1,8 +1,8 @@
-"""Process 1 of a run, whatever runs in it: how it ends, and what it asks of its network.
+"""Process 1 of a run: how it ends, and how it proves its network.
 
-Runs in namespaces of its own, so the kernel removes every process, interface and namespace of the
-run when this process ends, however it ends. Standard input is the runner's: its end means that
-the runner wants to stop, or is dead.
+It runs in namespaces of its own, so the kernel removes every process, interface and namespace of
+the run when this process ends. Standard input is connected to the runner: its end means that the
+runner wants to stop, or is dead.
 """
 
 import os
@@ -30,19 +30,19 @@ _limits: list[Limits] = []  # of the run, of which a process 1 has one
 
 
 class Interrupted(Exception):
-    """The runner asked to stop, or died."""
+    """Error: the runner asked to stop, or died."""
 
     state = "interrupted"
 
 
 class RunFailed(Exception):
-    """A rank, an agent or the network failed; the message is the cause."""
+    """Error: a rank, an agent or the network failed. The message is the cause."""
 
     state = "failed"
 
 
 def to_its_end(run_dir: Path, body: Callable[[Path], None]) -> None:
-    """The run, to its end, which status.json then tells; only in process 1 of a pid namespace."""
+    """Run `body` and record any ending in status.json. Only for process 1 of a PID namespace."""
     assert os.getpid() == 1  # of whose processes none is left afterwards
     try:
         settings = Settings.read(run_dir)
@@ -60,14 +60,14 @@ def to_its_end(run_dir: Path, body: Callable[[Path], None]) -> None:
 
 
 def _told(run_dir: Path, error: str) -> str:
-    """`error`, after what may have kept the others from telling theirs: no room."""
+    """Return `error`, preceded by a full disk if that kept other processes from reporting."""
     return "; ".join(filter(None, [refusal(run_dir), error]))
 
 
 def prove(network: Network, run_dir: Path, told: dict[str, Any]) -> dict[str, Any]:
-    """Measurements before step 0 that prove the network is as it is said to be.
+    """Measure before step 0 that the network is as planned, and write environment.json.
 
-    Writes environment.json, in which `told` is too. RunFailed where the network is another.
+    environment.json also contains `told`. Raise RunFailed if the network differs.
     """
     proof: dict[str, Any] = {
         "ceiling": network.ceiling()._asdict(),
@@ -99,9 +99,9 @@ def played(network: Network, clock: Clock, run_dir: Path, events: Events) -> Ite
 
 
 def look_for_the_end(wait_s: float = POLL_S) -> None:
-    """Wait so long; raise Interrupted when the runner asks to stop, or has died.
+    """Wait `wait_s`. Raise Interrupted if the runner asks to stop, or has died.
 
-    LimitPassed if the run has taken more than it may.
+    Raise LimitPassed if the run has exceeded a limit.
     """
     _limits[0].look()
     readable, _, _ = select.select([0], [], [], wait_s)
@@ -112,13 +112,13 @@ def look_for_the_end(wait_s: float = POLL_S) -> None:
 
 
 def require_played(player: Player) -> None:
-    """RunFailed where the network does not follow its plan any more."""
+    """Raise RunFailed if the network no longer follows its plan."""
     if player.error is not None:
         raise RunFailed(f"the network's player failed: {player.error}")
 
 
 def proof_after(network: Network, player: Player, pauses: Pauses) -> dict[str, Any]:
-    """Gather what the network, its stopped player and the ranks' pauses prove at the end."""
+    """Collect the final proof of the network, its stopped player and the ranks' pauses."""
     of_ranks = {"cpu_waited_share": pauses.waited_share, "unwatched_s": pauses.unwatched_s}
     audit = player.audit.summary() | of_ranks
     return {
@@ -129,7 +129,7 @@ def proof_after(network: Network, player: Player, pauses: Pauses) -> dict[str, A
 
 
 def conclude(run_dir: Path, summary: dict[str, Any]) -> None:
-    """Write summary.json and the final state, when nobody is left who could write."""
+    """Write summary.json and the final state, when no other writer is left."""
     kill_everyone()
     write_json(run_dir / "summary.json", summary)
     reasons = summary["reasons"]
@@ -137,7 +137,7 @@ def conclude(run_dir: Path, summary: dict[str, Any]) -> None:
 
 
 def kill_everyone() -> None:
-    """End every other process of this pid namespace; as process 1, -1 reaches nothing else."""
+    """Kill every other process of this PID namespace. From process 1, -1 reaches nothing else."""
     try:
         os.kill(-1, signal.SIGKILL)
     except ProcessLookupError:

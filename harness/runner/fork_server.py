@@ -1,7 +1,7 @@
-"""Supervisors of runs, forked by a process that has imported what they need, once for all runs.
+"""Fork server: supervisors of runs are forked by a process that has imported what they need.
 
-Importing torch costs every process some seconds, a fork of one that has it does not. That process
-is started for the first run; it has one thread and does nothing but fork, wait and tell.
+Importing torch costs a process seconds, and forking one that has it does not. The fork server
+starts with the first run. It has one thread, and only forks, waits and reports.
 """
 
 import atexit
@@ -34,10 +34,10 @@ NOT_ENDED = f"the runner stopped or died; the supervisor did not end within {STO
 
 
 class _Loaded:
-    """The process that forks, and what it has of this one: a change there is not seen by it."""
+    """The fork server, and the state it copied from this process. Later changes do not reach it."""
 
     def __init__(self, run_dir: Path, log: int, program: str, variables: Mapping[str, str]) -> None:
-        """Imports write to `log`, and make temporary files where those of the run are."""
+        """Start it. Imports write to `log`, and temporary files go where the run's do."""
         self.of, self.program = _surroundings(), program
         self.busy = False  # with a run whose end has not been told yet
         of_run = {"TMPDIR": str(status.temporary(run_dir))}
@@ -53,7 +53,7 @@ class _Loaded:
             )
 
     def forks(self, program: str) -> bool:
-        """True if it can fork the next supervisor, of `program`."""
+        """Return True if it can fork the next supervisor, of `program`."""
         ready = not self.busy and self.process.poll() is None
         return ready and self.program == program and self.of == _surroundings()
 
@@ -76,7 +76,7 @@ _loaded: list[_Loaded] = []  # at most one
 
 @atexit.register
 def _end() -> None:
-    """Nothing is left when the command has ended."""
+    """End the fork server when the command ends, so that nothing is left."""
     while _loaded:
         _loaded.pop().close()
 
@@ -87,9 +87,9 @@ class Supervisor:
     def __init__(
         self, run_dir: Path, log: int, lock: int, program: str, variables: Mapping[str, str]
     ) -> None:
-        """Start it; it writes to `log` and holds `lock`, both descriptors.
+        """Start it. It writes to `log` and holds `lock`, both descriptors.
 
-        Its process 1 does `supervise` of the module `program`; `variables` are of its environment.
+        Its process 1 runs `supervise` of the module `program`, with `variables` in its environment.
         """
         if _loaded and not _loaded[0].forks(program):
             _loaded.pop().close()
@@ -106,7 +106,7 @@ class Supervisor:
         self._code: int | None = None
 
     def poll(self) -> int | None:
-        """Exit status of the supervisor, as a shell gives it; None before it has ended."""
+        """Return the supervisor's exit status as a shell's, or None before it has ended."""
         if self._code is None:
             try:
                 told = self._by.socket.recv(1, socket.MSG_DONTWAIT)
@@ -120,12 +120,12 @@ class Supervisor:
         return self._code
 
     def _of_loaded(self) -> int:
-        """The kernel ends a supervisor with the process that forked it."""
+        """Return the fork server's exit status as a shell's. The kernel killed its supervisor."""
         code = self._by.process.wait()
         return code if code >= 0 else user_namespace.SHELL_SIGNAL - code
 
     def stop(self) -> None:
-        """End it in order, unless it has ended; kill what does not end."""
+        """Ask it to end in order, and kill it if it does not."""
         if self.poll() is None:
             with suppress(BrokenPipeError):  # it is ending already
                 self._stop.write(b"s")
@@ -137,12 +137,12 @@ class Supervisor:
             time.sleep(POLL_S)
 
     def kill(self) -> None:
-        """The kernel takes all of its namespaces with it."""
+        """Kill it. The kernel removes all of its namespaces with it."""
         self._by.process.kill()
 
 
 def main() -> None:
-    """The process that forks: runs are asked for on the socket that is its standard input."""
+    """Serve fork requests on the socket that is the standard input."""
     before = set(os.environ)
     supervise = import_module(sys.argv[1]).supervise
     for told in set(os.environ) - before:
@@ -193,7 +193,7 @@ def _wait(supervisor: int, runner: socket.socket, run_dir: Path) -> None:
 def _be_supervisor(
     run_dir: Path, supervise: Callable[[Path], None], stop: int, log: int, lock: int
 ) -> NoReturn:
-    """In namespaces as the run's network wants them; their process 1 does not come back."""
+    """Enter the namespaces of the run's network. Their process 1 does not return."""
     code = 1
     try:
         _put(stop, 0)
@@ -216,7 +216,7 @@ def _be_supervisor(
 
 
 def _put(descriptor: int, *places: int) -> None:
-    """`descriptor` becomes `places`, which children have too."""
+    """Duplicate `descriptor` to `places`, which children inherit, and close it."""
     for place in places:
         os.dup2(descriptor, place)
     os.close(descriptor)

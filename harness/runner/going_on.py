@@ -1,9 +1,9 @@
-"""A run in virtual time that was interrupted goes on where its last checkpoint was taken.
+"""Resuming an interrupted run in virtual time from its last checkpoint.
 
-Whoever repeats its command makes it go on, a scheduler that queues a job again among them: in its
-own directory, bit for bit as if it had not ended. What it wrote after the checkpoint is cut away
-first. Over packets a run begins anew, as what proves its links is of one process; so does one with
-a parameter server, whose trainers are not where one step ends, or a watch.
+Repeating its command resumes it, as a scheduler that requeues a job does: in its own directory, bit
+for bit as if it had not ended. What it wrote after the checkpoint is removed first. A run over
+packets starts over, since the proof of its links belongs to one process. So does one with a
+parameter server, whose trainers are not between two steps at once, or with a watch.
 """
 
 import csv
@@ -33,10 +33,10 @@ SAME = ("git", "versions", "cpu", "cores", "kernels")  # of environment.json: bi
 
 
 def found(run_dir: Path, run: Run, rerun: bool) -> Resumed | None:
-    """Return the checkpoint in `run_dir` that `run` goes on from; None if it begins anew.
+    """Return the checkpoint in `run_dir` that `run` resumes from, or None to start over.
 
-    Print why a checkpoint that is there cannot be used. Raise BadSetting if the run would go on and
-    a link is in its directory: it would write to wherever that leads.
+    Print why an existing checkpoint cannot be used. Raise BadSetting if the run would resume and
+    its directory contains a link, through which it would write elsewhere.
     """
     wanted = run.network.in_process and not run.parallel.servers and run.watch is None
     kept = run.checkpoint_every and checkpoint.digest_of(str(run_dir))
@@ -78,7 +78,7 @@ def _header(path: Path) -> list[str]:
 
 
 def cut(run_dir: Path, begin: Resumed) -> None:
-    """Remove from `run_dir` what was written after the checkpoint that the run goes on from."""
+    """Remove what was written to `run_dir` after the checkpoint that the run resumes from."""
     status.temporary(run_dir).mkdir(exist_ok=True)
     status.begin(run_dir)
     step, time_s = begin.manifest.step, begin.manifest.time_s
@@ -102,7 +102,7 @@ def _is_before(event: dict[str, Any], step: int, time_s: float) -> bool:
 
 
 def _keep(path: Path, column: str, is_kept: Callable[[float], bool]) -> None:
-    """Remove the rows of the csv `path` that are torn, or whose number in `column` is not kept."""
+    """Remove torn rows of the csv `path`, and those whose number in `column` is not kept."""
     kept = path.with_name(f".{path.name}.kept")
     kept.unlink(missing_ok=True)
     with path.open(newline="") as file, kept.open("x", newline="") as left:

@@ -42,7 +42,10 @@ def start(run_dir: Path, run: Run, network: Network, clock: Clock) -> Agents:
 
 
 def exchange_timeout_s(run: Run) -> float:
-    """Real seconds one collective may take; generous, as a silent peer is rare and slow is not."""
+    """Return the real seconds that one collective may take, which are generous.
+
+    Silent peers are rare, and slow ones are not.
+    """
     if run.timeouts.exchange_s is not None:
         return run.timeouts.exchange_s
     shapes = {name: parameter.shape for name, parameter in run.shapes().named_parameters()}
@@ -52,7 +55,7 @@ def exchange_timeout_s(run: Run) -> float:
 
 
 def _be_agent(node: int, network: Network, of_ranks: OfRanks) -> NoReturn:
-    """Be the agent's process: do what `torchrun` does, then exit without coming back."""
+    """Act as the agent's process: do what `torchrun` does, and exit."""
     status, run_dir = 1, of_ranks[0]
     events = Events(run_dir)  # while there is a descriptor for it
     try:

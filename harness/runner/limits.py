@@ -1,6 +1,6 @@
-"""Limits of what the trainers of a run may take: time, processes, room for logs, and rights.
+"""Limits on what the trainers of a run may use: time, processes, logs, and privileges.
 
-`first_process` looks at them while a run goes on; a trainer's own process calls `confine` first.
+`first_process` checks them during a run. A trainer's own process calls `confine` first.
 """
 
 import os
@@ -30,14 +30,14 @@ _CAPABILITY_VERSION = 0x20080522
 
 
 class LimitPassed(Exception):
-    """A run took more than it may; the text names the limit and says how to raise it."""
+    """Error: a run exceeded a limit. The text names the limit and how to raise it."""
 
     state = "failed"
 
 
 @dataclass
 class Limits:
-    """The limits of one run. `look` is called again and again by its process 1."""
+    """The limits of one run. Its process 1 calls `look` repeatedly."""
 
     logs: Path  # folder of its logs
     workers: int  # of all machines
@@ -48,14 +48,14 @@ class Limits:
 
     @property
     def most_processes(self) -> int:
-        """Processes and threads that the run may have at a time."""
+        """Number of processes and threads that the run may have at a time."""
         each = PROCESSES_OF_A_WORKER + THREADS_OF_A_PROCESSOR * (os.cpu_count() or 1)
         return PROCESSES + each * self.workers
 
     def begin(self) -> None:
-        """Have the kernel refuse more processes, where it counts those of one namespace alone.
+        """Set the kernel's own limit on processes, if it counts those of one namespace.
 
-        Elsewhere only `look` counts them. Root of the machine has no limit before Linux 6.14.
+        Otherwise only `look` counts them. Root of the machine has no limit before Linux 6.14.
         """
         release = tuple(int(number) for number in re.findall(r"\d+", platform.release())[:2])
         if release >= _OWN_PID_MAX:
@@ -65,9 +65,11 @@ class Limits:
             resource.setrlimit(resource.RLIMIT_NPROC, (self.most_processes, self.most_processes))
 
     def look(self) -> None:
-        """Shorten long logs; LimitPassed for a run that takes too long, or has too many processes.
+        """Shorten long logs.
 
-        The first may be called all the time: it costs a look at each log.
+        Raise LimitPassed for a run that is too long or has too many processes.
+
+        The first may be called often: it costs a stat of each log.
         """
         for log in self.logs.glob("*.log"):
             if log.stat().st_size > MOST_LOG_BYTES:
@@ -87,7 +89,7 @@ class Limits:
             )
 
     def _shorten(self, log: Path) -> None:
-        """Leave out the middle of a log to which others go on appending."""
+        """Remove the middle of a log to which others keep appending."""
         with log.open("rb+") as file:
             end = file.seek(0, os.SEEK_END)
             file.seek(end - KEPT_LOG_BYTES)
@@ -104,7 +106,7 @@ class Limits:
 
 
 def confine() -> None:
-    """Take from this process, and all that it starts, the right to trace processes with more.
+    """Drop this process's right, and its children's, to trace processes with more privileges.
 
     Process 1 of the run has more, so no trainer can stop it or change its memory.
     """
@@ -112,7 +114,7 @@ def confine() -> None:
 
 
 def _drop(capability: int) -> None:
-    """Give up a capability for good, also for programs that root executes later."""
+    """Drop a capability for good, also for programs that root executes later."""
     call("prctl", _PR_CAPBSET_DROP, capability)
     told = dict(
         line.split(":", 1) for line in Path("/proc/thread-self/status").read_text().splitlines()
@@ -124,7 +126,7 @@ def _drop(capability: int) -> None:
 
 
 def _threads() -> Iterator[int]:
-    """Number of threads of each process of this namespace."""
+    """Return the number of threads of each process of this namespace."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:

@@ -1,7 +1,7 @@
-"""Ranks that stood still or waited for a processor, by the kernel's word.
+"""Ranks that stood still or waited for a processor, according to the kernel.
 
-The supervisor looks at every process of its ranks; a look costs time, so where there are many they
-are rarer, and never take more than a hundredth of one processor.
+The supervisor reads the state of every rank's processes. With many processes it reads less often,
+so that it never takes more than a hundredth of one processor.
 """
 
 import time
@@ -25,7 +25,7 @@ class Pause(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """State of one process: if it is stopped, and what its threads have had of processors."""
+    """State of one process: whether it is stopped, and the processor time of its threads."""
 
     stopped: bool
     waited_s: Mapping[int, float]  # for a processor since its beginning, by thread
@@ -34,7 +34,7 @@ class Seen(NamedTuple):
 
 @dataclass
 class Pauses:
-    """Pauses of the ranks' `processes` while the clock runs; `over` are those that have ended."""
+    """Pauses of the ranks' `processes` while the clock runs. `over` are those that have ended."""
 
     processes: Mapping[int, int]  # rank -> process
     time_s: Callable[[], float | None]  # emulated
@@ -48,7 +48,7 @@ class Pauses:
     unwatched_s: float | None = field(default=None, init=False)  # most that a look was late
 
     def look(self) -> None:
-        """Look at all processes, if it is time to."""
+        """Read the state of all processes, if it is time to."""
         if (now := time.monotonic()) < self._next:
             return
         (looked, then_s), time_s = self._looked, self.time_s()
@@ -66,11 +66,11 @@ class Pauses:
 
     @property
     def waited_share(self) -> float | None:
-        """Return the share of time wanting a processor that threads waited for it; None: untold."""
+        """Return the share of wanted processor time that threads waited for it, or None."""
         return self._waited_s / (self._waited_s + self._ran_s) if self._ran_s else None
 
     def end(self) -> list[Pause]:
-        """All that there were; those that go on end now."""
+        """End pauses that last until now, and return all."""
         for rank in list(self._now):
             self._close(rank)
         return self.over
@@ -99,12 +99,12 @@ class Pauses:
 
 
 def _grown(then: Mapping[int, float], now: Mapping[int, float]) -> Iterator[float]:
-    """Seconds of each thread in between, if it was there before."""
+    """Return the seconds that each thread gained, if it existed before."""
     return (value - then.get(thread, value) for thread, value in now.items())
 
 
 def look_at(process: int) -> Seen | None:
-    """Read the state of `process`; None once it has ended."""
+    """Return the state of `process`, or None once it has ended."""
     folder = Path(f"/proc/{process}")
     try:
         state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
@@ -117,7 +117,7 @@ def look_at(process: int) -> Seen | None:
 
 
 def _times_s(path: Path) -> tuple[float, float]:
-    """Seconds that a thread ran and waited; 0 where it has ended or the kernel does not count."""
+    """Return the seconds that a thread ran and waited, 0 if it has ended or nothing counts."""
     try:
         ran_ns, waited_ns = path.read_text().split()[:2]
         return int(ran_ns) / 1e9, int(waited_ns) / 1e9
@@ -126,5 +126,5 @@ def _times_s(path: Path) -> tuple[float, float]:
 
 
 def processes(events: Iterable[Mapping]) -> dict[int, int]:
-    """Process ids of this machine's ranks, which they recorded when they were ready."""
+    """Return process ids of this machine's ranks, which they recorded when ready."""
     return {e["rank"]: e["pid"] for e in events if e["event"] == "rank_ready" and "pid" in e}

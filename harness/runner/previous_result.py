@@ -1,7 +1,7 @@
-"""An earlier result of a run: whether it is whole; done again, it is kept until there is a new one.
+"""Earlier results of a run: check them, and keep them until a new run has succeeded.
 
-While the run goes on, the earlier one is beside it, hidden. If it does not succeed, the earlier one
-is put back, and what the failed one left is hidden in its place.
+During a run the earlier result is hidden beside it. If the run fails, the earlier result is
+restored, and the failed run is hidden in its place.
 """
 
 import shutil
@@ -15,13 +15,13 @@ from harness.records.run_directory import read_json
 
 
 def is_kept(run_dir: Path, settings: Settings) -> bool:
-    """True if a whole result of `settings` is in `run_dir`, and no other is asked for."""
+    """Return True if `run_dir` has a complete result of `settings`, and no new one is asked for."""
     succeeded = status.state(run_dir) == "succeeded" and not settings["rerun"]
     return succeeded and not damage(run_dir, settings)
 
 
 def damage(run_dir: Path, settings: Settings) -> str:
-    """Describe damage to the files of an earlier run; "" if there is none, or no run."""
+    """Describe damage to the files of an earlier run. Empty if there is none, or no run."""
     if not (run_dir / "status.json").exists():
         return ""
     told = read_json(run_dir / "status.json")

@@ -1,9 +1,9 @@
-"""Where a run is written while it goes on: in its place, or on a disk of this machine's own.
+"""Place where a run is written: its final folder, or a local disk of this machine.
 
-GRADNET_SCRATCH names the folder on that disk; it may name variables of this machine's environment,
-as `$SLURM_TMPDIR` does, and is a machine's property rather than a run's. The result, whole or not,
-is copied beside its place at the end and renamed: readers see it there whole, or not at all. A run
-that begins there finds no other's training to reuse.
+GRADNET_SCRATCH names the folder on that disk. It may contain variables of this machine's
+environment, such as `$SLURM_TMPDIR`, since it is a property of the machine. At the end the result
+is copied beside its place and renamed, so readers see it complete or not at all. A run on scratch
+finds no other run's training to reuse.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ VARIABLE = "GRADNET_SCRATCH"
 
 
 def working(run_dir: Path) -> Path:
-    """Folder in which the run of `run_dir` is to be written; BadSetting for one that is none."""
+    """Return the folder in which the run of `run_dir` is written. BadSetting if it is invalid."""
     asked = os.environ.get(VARIABLE, "")
     folder = Path(os.path.expandvars(asked))
     if not asked:
@@ -30,16 +30,16 @@ def working(run_dir: Path) -> Path:
 
 
 def fetch(run_dir: Path, place: Path) -> None:
-    """Bring what is in `run_dir` to `place`, where its run goes on; OSError where it cannot be."""
+    """Copy `run_dir` to `place`, where its run resumes. Raise OSError if that fails."""
     if place != run_dir:
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(run_dir, place, symlinks=True)
 
 
 def arrive(place: Path, run_dir: Path) -> None:
-    """Move what was written at `place` to `run_dir`, in the place of an earlier failure there.
+    """Move the result at `place` to `run_dir`, replacing an earlier failure there.
 
-    BadSetting where it cannot be copied; it then stays where it is.
+    Raise BadSetting if it cannot be copied. It then stays where it is.
     """
     if place == run_dir or not place.exists():
         return

@@ -1,4 +1,4 @@
-"""Process 1 of a run: brings its network up, starts and watches the agents, proves, tears down."""
+"""Process 1 of a run: bring its network up, start and watch the agents, prove, tear down."""
 
 import time
 from pathlib import Path
@@ -33,7 +33,7 @@ from profiles import recordings
 
 
 def supervise(run_dir: Path) -> None:
-    """The run, from its network on; however it ends, `first_process.to_its_end` tells it."""
+    """Run from network to verdict. `first_process.to_its_end` records any ending."""
     settings = Settings.read(run_dir)
     run = settings.run()
     assert isinstance(run.network, Packets)
@@ -72,7 +72,7 @@ def supervise(run_dir: Path) -> None:
 
 
 def _require_same(settings: Settings, run: Run, network: Network) -> None:
-    """Require that every machine of the run has the same settings, and comes to the same device."""
+    """Require equal settings and a common device on every machine of the run."""
     device = run.device_type(len(network.local) * run.workers_per_node)
     identities = network.gather("settings", settings.identity() | {"device": device})
     flat = [{".".join(keys): value for keys, value in leaves(each)} for each in identities]
@@ -96,9 +96,10 @@ def _reach_step_0(agents: Agents, clock: Clock, player: Player, start_s: float) 
 def _follow(
     agents: Agents, player: Player, pauses: Pauses, priority: Priority | None, stop_s: float
 ) -> None:
-    """Return when every agent has ended, or no longer needs to: all results are written.
+    """Return when every agent has ended, or is not needed, since all results are written.
 
-    An agent waits for its peers at the end; one that died after its results must not hold the rest.
+    An agent waits for its peers at the end. One that died after its results must not hold up the
+    rest.
     """
     deadline = None
     while agents.running and (deadline is None or time.monotonic() < deadline):
@@ -120,7 +121,7 @@ def _watch(agents: Agents, player: Player) -> None:
 
 
 def _fail(agents: Agents, wait_s: float) -> None:
-    """Give the other ranks, and machines, `wait_s` to report, then raise the cause."""
+    """Give the other ranks and machines `wait_s` to report, then raise the cause."""
     deadline = time.monotonic() + wait_s
     while agents.running and time.monotonic() < deadline:
         time.sleep(POLL_S)
@@ -134,7 +135,7 @@ def _fail(agents: Agents, wait_s: float) -> None:
 def _judge(
     run_dir: Path, run: Run, network: Network, agents: Agents, evidence: tuple[dict, dict]
 ) -> dict[str, Any]:
-    """The summary: written by the machine of node 0 from the records of all, equal on all."""
+    """Write the summary on the machine of node 0 from all records. It is equal on all."""
     proof, passed = evidence
     network.collect(run_dir)
     passed = {k: v for each in network.gather("passed", passed) for k, v in each.items()}

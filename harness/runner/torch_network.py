@@ -1,7 +1,7 @@
-"""How torch's processes reach each other: by a run's own addresses and interface alone.
+"""Addresses and interfaces for torch's processes, limited to those of the run.
 
-torch's own store listens on every interface of the machine, and whoever reaches it can change what
-it holds. Here torchrun's static rendezvous has one that listens on its own address.
+torch's own store listens on every interface of the machine, and anyone who reaches it can change
+it. Here torchrun's static rendezvous has a store that listens on one address only.
 """
 
 import socket
@@ -17,7 +17,7 @@ PORT = 29500  # of the rendezvous, inside the first node's namespace
 
 
 def environment(interface: str) -> dict[str, str]:
-    """Variables that keep gloo, NCCL and TensorPipe on `interface`, and off shared memory."""
+    """Return variables that keep gloo, NCCL and TensorPipe on `interface`, off shared memory."""
     return {
         "GLOO_SOCKET_IFNAME": interface,
         "NCCL_SOCKET_IFNAME": interface,
@@ -29,7 +29,7 @@ def environment(interface: str) -> dict[str, str]:
 
 
 class BoundRendezvous(StaticTCPRendezvous):
-    """The nodes of a run are known before: each has its number."""
+    """Rendezvous of nodes that are known beforehand: each has its number."""
 
     def get_backend(self) -> str:
         return BACKEND
@@ -41,7 +41,7 @@ class BoundRendezvous(StaticTCPRendezvous):
 
 
 def listening(address: str, port: int, nodes: int) -> TCPStore:
-    """The store of a run, for `nodes` processes, this one among them; port 0 takes a free one."""
+    """Return the store of a run for `nodes` processes. Port 0 takes a free one."""
     listener = socket.create_server((address, port), backlog=nodes + socket.SOMAXCONN)
     return TCPStore(
         address,

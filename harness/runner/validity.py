@@ -1,7 +1,7 @@
-"""What the validity of a run over packets rests on, and its final numbers: summary.json.
+"""List of the checks that a run's validity rests on, and its final numbers: summary.json.
 
-RUN_CHECKS is the list. A run is valid if every check of it was made and holds. A check that could
-not be made is a reason not to believe the run, unless it cannot fail for this run.
+A run is valid if every check in RUN_CHECKS was made and holds. A check that could not be made is a
+reason against validity, unless it cannot fail for this run.
 """
 
 import os
@@ -49,7 +49,7 @@ class NetworkEvidence:
 
     @property
     def took_real_s(self) -> float:
-        """Real seconds."""
+        """Duration in real seconds."""
         return self.took_s * self.run.emulation.dilation
 
 
@@ -145,7 +145,7 @@ def network_reasons(
 
 
 def _in_ring(run: Run) -> bool:
-    """True if all traffic is ring collectives over all workers."""
+    """Return True if all traffic is ring collectives over all workers."""
     in_pairs = isinstance(run.parallel, LocalSteps) and run.parallel.is_gossip
     return run.parallel.ranks == 1 and not run.parallel.servers and not in_pairs
 

@@ -1,4 +1,4 @@
-"""Checks of what a network did: their reasons say what we saw, what is allowed, and what to do.
+"""Checks of a network's behaviour. Reasons state the observation, the limit, and a remedy.
 
 `harness.runner.validity` lists them. Each raises CouldNotCheck or NotNeeded if it was not made.
 """
@@ -50,7 +50,7 @@ Row = dict[str, str]
 
 
 def of_probes(probes: Iterable[dict[str, Any]], rows: Mapping[str, list[Row]]) -> list[str]:
-    """Links that missed their rate, or were not probed; `rows` of links.csv are by link."""
+    """Name links that missed their rate, or were not probed. `rows` of links.csv are by link."""
     probes = list(probes)
     if not probes:
         raise CouldNotCheck("no link was probed")
@@ -67,7 +67,7 @@ def of_probes(probes: Iterable[dict[str, Any]], rows: Mapping[str, list[Row]]) -
 
 
 def names(probe: dict[str, Any]) -> list[str]:
-    """Links that a probe crossed: `up0`, or of machines `up0-down1`."""
+    """Return the links that a probe crossed: `up0`, or between machines `up0-down1`."""
     return re.findall(r"\w+", probe["link"])
 
 
@@ -88,7 +88,7 @@ def _took(measured_ms: float | None) -> str:
 
 
 def of_ceiling(ceiling: dict[str, Any]) -> list[str]:
-    """Reasons to think that links ask for more than this machine carries."""
+    """Return reasons if links need more than this machine carries."""
     needed, carried = ceiling["needed_mbit"], ceiling["carried_mbit"]
     if carried is None:
         raise NotNeeded("there is one node, or the links are real ones")
@@ -101,9 +101,9 @@ def of_ceiling(ceiling: dict[str, Any]) -> list[str]:
 
 
 def of_processors(audit: dict[str, Any], is_emulated: bool, took_s: float) -> list[str]:
-    """Reasons to think that processors were the bottleneck, not the network.
+    """Return reasons if processors were the bottleneck, not the network.
 
-    `is_emulated` says that computation is paced or replayed, not measured; `took_s` is real.
+    `is_emulated` says that computation is paced or replayed, not measured. `took_s` is real.
     """
     steal_share = audit["cpu_steal_share"]
     if steal_share is None and took_s < SHORTEST_S:
@@ -120,9 +120,9 @@ def of_processors(audit: dict[str, Any], is_emulated: bool, took_s: float) -> li
 
 
 def of_lateness(late: Lateness, reads_times: bool) -> list[str]:
-    """Reasons to think that other programs made the run too late.
+    """Return reasons if other programs delayed the run too much.
 
-    `reads_times` says that the controller chooses by what exchanges take: others change training.
+    `reads_times` says that the controller reads exchange times, so that delays change training.
     """
     most = MOST_VALID_SHARE if reads_times else MOST_BOUNDED_SHARE
     if late.share <= most:
@@ -136,7 +136,7 @@ def of_lateness(late: Lateness, reads_times: bool) -> list[str]:
 
 
 def _of_idle(audit: dict[str, Any]) -> list[str]:
-    """Emulated computation waits, and finds a processor where one is idle, whoever has others."""
+    """Return reasons if emulated computation can have waited for a processor: too few were idle."""
     idle_share, others_share = audit["cpu_idle_share"], audit["cpu_others_share"]
     if idle_share is None or idle_share >= LEAST_IDLE_SHARE:
         return []
@@ -148,7 +148,7 @@ def _of_idle(audit: dict[str, Any]) -> list[str]:
 
 
 def _of_others(audit: dict[str, Any]) -> list[str]:
-    """Others that ranks waited for, or that were so many that they were felt without."""
+    """Return reasons if ranks waited for other programs, or too many others ran."""
     others_share, waited_share = audit["cpu_others_share"], audit["cpu_waited_share"]
     if others_share is None or others_share <= MOST_OTHERS_SHARE:
         return []
@@ -168,7 +168,7 @@ def _of_others(audit: dict[str, Any]) -> list[str]:
 def of_pauses(events: Iterable[dict], steps: Iterable[Row], is_bounded: bool) -> list[str]:
     """Name ranks that stood still, in which step, and why.
 
-    Waits for a processor are left out if `is_bounded`: the bound of the lateness has them.
+    With `is_bounded`, waits for a processor are left out: the bound of the lateness covers them.
     """
     ended: dict[int, list[tuple[float, int]]] = defaultdict(list)
     for row in steps:
@@ -188,7 +188,7 @@ def _step_at(ended: list[tuple[float, int]], time_s: float) -> str:
 def of_outliers(
     steps: Iterable[Row], dilation: float, parts: Sequence[str] = ("compute_s", "compress_s")
 ) -> list[str]:
-    """Name steps whose `parts` a rank took far longer for than it usually does."""
+    """Name steps whose `parts` took a rank far longer than usual."""
     steps = list(steps)
     if not steps:
         raise CouldNotCheck("steps.csv has no row")
@@ -212,7 +212,7 @@ def of_outliers(
 
 
 def of_plan(audit: dict[str, Any], events: Iterable[dict], update_s: float) -> list[str]:
-    """Reasons to think that the links did not follow the plan."""
+    """Return reasons if the links did not follow the plan."""
     reasons = []
     events = list(events)
     over, off_plan = audit["carried_over_allowed"], audit["off_plan_share"]
@@ -247,7 +247,7 @@ def of_plan(audit: dict[str, Any], events: Iterable[dict], update_s: float) -> l
 
 
 def of_changes(events: Iterable[dict]) -> list[str]:
-    """Changes that somebody else made to a link while the run went on, and when."""
+    """Return changes that another process made to a link during the run, and when."""
     found = [event for event in events if event["event"] == "changed_outside"]
     reasons = [
         f"link {event['link']} was changed from outside at {event['time_s']:.2f} s: {event['what']}"
@@ -258,7 +258,7 @@ def of_changes(events: Iterable[dict]) -> list[str]:
 
 
 def of_delivery(delivery: dict[str, Any]) -> list[str]:
-    """Reasons to think that links carried less than planned while ranks communicated."""
+    """Return reasons if links carried less than planned while ranks communicated."""
     reasons: list[str] = []
     took, worst = delivery["short_took"], delivery["short_took_worst"]
     for over, most, when in (
@@ -297,7 +297,7 @@ def of_delivery(delivery: dict[str, Any]) -> list[str]:
 
 
 def of_watching(events: Iterable[dict], audit: dict[str, Any]) -> list[str]:
-    """Times in which a run's supervisor or its player stood still, so that nothing was watched."""
+    """Return times in which the run's supervisor or player stood still, so nothing was watched."""
     reasons = [
         f"the player stood still for {event['length_s']:.1f} s until {event['time_s']:.2f} s: "
         "links were not watched meanwhile; was the supervisor stopped?"
@@ -321,9 +321,10 @@ def of_samples(
     sample_s: float,
     dilation: float,
 ) -> list[str]:
-    """Holes in links.csv: `known` links without rows, too few in `took_s`, or going back.
+    """Return holes in links.csv: `known` links without rows, too few in `took_s`, or out of order.
 
-    `took_s` and `sample_s` are real. A `sample_s` that is long beside the run is told, too.
+    `took_s` and `sample_s` are real. A `sample_s` that is long compared with the run is reported,
+    too.
     """
     if sample_s > (most_s := max(ALWAYS_SAMPLE_S, MOST_SAMPLE_SHARE * took_s)):
         raise CouldNotCheck(
@@ -354,7 +355,7 @@ def of_samples(
 
 
 def of_flows(events: Iterable[dict], dilation: float) -> list[str]:
-    """Competing flows that came long after the plan wanted them."""
+    """Return competing flows that started long after the plan wanted them."""
     late_s: dict[str, float] = defaultdict(float)
     for event in events:
         if event["event"] not in ("flow_started", "flow_never_came"):
