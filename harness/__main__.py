@@ -4,6 +4,7 @@ import logging
 import os
 import sys
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import hydra
@@ -19,6 +20,7 @@ from harness.config.typed import require
 from harness.endings import in_turn
 from harness.help import shown
 from harness.runner import run
+from harness.runner.progress import Display
 from harness.validation import check_folder, checked
 from profiles import recordings
 
@@ -159,7 +161,8 @@ def _perform(found: Described) -> int:
         return launchers.launched(runs, [each for _, each in todo], found.hydra)
     if len(runs) > 1:
         launchers.asked(runs)
-    return in_turn(runs, run.perform, estimate)
+    display = Display(len(runs), estimate)
+    return in_turn(runs, partial(run.perform, display=display), display)
 
 
 def _plan(runs: list[Settings]) -> None:

@@ -1,50 +1,37 @@
-"""The runs of a command in turn, and what it says of each that has ended and of all together."""
+"""Run a command's runs one after another, report each, and compute the exit status."""
 
 import logging
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol
 
-from harness.clock import minutes_of
 from harness.config.settings import Settings
 from harness.records.outputs import CannotWrite
 from harness.records.run_directory import read_json
 from harness.runner import run
+from harness.runner.progress import Display
 
 NOT_VALID = 3  # exit status
 log = logging.getLogger("harness")
 
 
-class TimeLeft(Protocol):
-    """Estimate of the time that runs take, by those that have ended."""
-
-    def begin(self) -> None: ...
-
-    def ended(self, settings: Settings) -> None: ...
-
-    def left_s(self) -> float: ...
-
-
 def in_turn(
     runs: list[Settings],
     perform: Callable[[Settings], run.Outcome],
-    estimate: TimeLeft | None = None,
+    display: Display | None = None,
 ) -> int:
-    """Perform every run, say how each ended and what is left, report; the exit status.
+    """Perform every run, log how it ended, print the report, and return the exit status.
 
-    1 where one did not come to its end, NOT_VALID where all did and one of them is not to be
-    believed, as on a machine that was busy. `estimate` is of all of them; without one no time is
-    told.
+    The status is 1 if a run did not come to its end, and NOT_VALID if all did but one of them is
+    not valid, as on a busy machine. `display` counts the runs; `perform` may show them with it.
     """
-    states, folders = [], dict[Path, None]()  # in order, each once
-    if estimate:
-        estimate.begin()
-    for done, settings in enumerate(runs, 1):
+    display = display or Display(len(runs))
+    states, folders = [], dict[Path, None]()  # in order, without repetition
+    for settings in runs:
+        display.next_run()
         outcome = perform(settings)
-        if estimate:
-            estimate.ended(settings)
-        _tell(settings, outcome, _progress(done, len(runs), estimate))
+        display.ended(settings)
+        _log_end(settings, outcome, display.place())
         states.append(outcome.state)
         if settings["report"] and not outcome.run_dir.parent.name.startswith("."):
             folders[outcome.run_dir.parent] = None
@@ -59,28 +46,18 @@ def status_of(states: Iterable[str]) -> int:
     return 0 if not other else NOT_VALID if other == {"invalid"} else 1
 
 
-def _progress(done: int, of: int, estimate: TimeLeft | None) -> str:
-    """`; 3 of 15, about 12 min left`; empty for a run that is alone."""
-    left_s = estimate.left_s() if estimate else 0.0
-    left = f", about {minutes_of(left_s)} left" if left_s else ""
-    return f"; {done} of {of}{left}" if of > 1 else ""
-
-
-def _tell(settings: Settings, outcome: run.Outcome, progress: str) -> None:
-    """Say how the run ended, and where its results are."""
+def _log_end(settings: Settings, outcome: run.Outcome, place: str) -> None:
+    """Log how the run ended and where its results are; `place` is its place in the command."""
     label = f"{settings['method.name']} seed {settings['seed']}: {outcome.run_dir}"
+    place = f"; {place}" if place else ""
     if outcome.skipped:
-        log.info("skipped, succeeded before: %s (rerun=true to run again)%s", label, progress)
+        log.info("skipped, succeeded before: %s (rerun=true to run again)%s", label, place)
     elif outcome.state == "succeeded":
-        log.info("succeeded: %s%s%s", label, _resting(outcome.run_dir), progress)
+        curve = (read_json(outcome.run_dir / "summary.json") or {}).get("curve")
+        timed = f", timed by the training of {curve['run']} (reuse_training)" if curve else ""
+        log.info("succeeded: %s%s%s", label, timed, place)
     else:
-        log.error("%s%s\n%s", label, progress, run.failure_report(outcome))
-
-
-def _resting(run_dir: Path) -> str:
-    """Whose training a run in virtual time rests on; empty: its own."""
-    curve = (read_json(run_dir / "summary.json") or {}).get("curve")
-    return f", timed by the training of {curve['run']} (reuse_training)" if curve else ""
+        log.error("%s%s\n%s", label, place, run.failure_report(outcome))
 
 
 def _show_report(folder: Path) -> None:

@@ -30,6 +30,7 @@ from harness.reporting.analysis import load, metrics, statistics
 from harness.reporting.figures import theme
 from harness.reporting.figures.rates import times_over_rates
 from harness.runner import run
+from harness.runner.progress import Display
 from harness.validation import check_folder, checked
 
 METHODS = "allreduce,topk,qsgd,powersgd,localsgd"
@@ -88,9 +89,10 @@ def performed(name: str, overrides: list[str]) -> pd.DataFrame:
         for settings in asked:
             checked(settings)
         check_folder(asked[0])
-    outcomes = {}
+    outcomes, display = {}, Display(len(asked))
     for number, settings in enumerate(asked, 1):
-        outcome = run.perform(settings)
+        display.next_run()
+        outcome = run.perform(settings, display)
         outcomes[str(outcome.run_dir)] = outcome
         last = number == len(asked) or settings["method.name"] != asked[number]["method.name"]
         if outcome.state not in ("succeeded", "invalid"):

@@ -1,25 +1,29 @@
-"""What asks a command to end: the first signal stops in order, a later one kills."""
+"""Signals that ask a command to end: the first stops it in order, the second kills its run."""
 
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
 from harness.emulation.user_namespace import SHELL_SIGNAL
-from harness.runner import run
+from harness.runner import progress, run
+
+STOPPING = b"stopping in order; again: at once\n"
 
 
 def stop_in_order() -> None:
     """Let the first SIGINT, SIGTERM, SIGUSR1 or SIGHUP raise KeyboardInterrupt, from now on.
 
-    SIGUSR1 is what a scheduler is usually told to send before a job's time is up.
+    A message says so at once, on standard error. Schedulers usually send SIGUSR1 before a job's
+    time is up.
     """
     _on_signals(_interrupt)
 
 
 def _on_signals(handler: Callable[[int, FrameType | None], None]) -> None:
-    """Let `handler` meet what asks us to end; SIGHUP not under nohup, which has it ignored."""
+    """Let `handler` handle the signals that end a command; leave SIGHUP ignored under nohup."""
     signal.signal(signal.SIGTERM, handler)
     signal.signal(signal.SIGUSR1, handler)
     signal.signal(signal.SIGINT, handler)  # a shell ignores it for background jobs
@@ -29,10 +33,13 @@ def _on_signals(handler: Callable[[int, FrameType | None], None]) -> None:
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     _on_signals(_at_once)
+    progress.erase()  # it would be drawn over the message
+    with suppress(OSError):  # the terminal may be gone
+        os.write(2, STOPPING)
     raise KeyboardInterrupt
 
 
 def _at_once(number: int, frame: FrameType | None) -> None:
-    """Kill the run, which we then record; without one, end."""
+    """Kill the current run, which its runner then records; end the command if there is none."""
     if not run.kill():
         os._exit(SHELL_SIGNAL + number)

@@ -11,8 +11,8 @@ from harness.runner import run
 def main() -> None:
     perform = run.perform
 
-    def interrupted(*arguments: object) -> run.Outcome:
-        outcome = perform(*arguments)  # type: ignore[arg-type]
+    def interrupted(*arguments: object, **options: object) -> run.Outcome:
+        outcome = perform(*arguments, **options)  # type: ignore[arg-type]
         os.kill(os.getpid(), signal.SIGINT)
         return outcome
 

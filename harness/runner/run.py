@@ -5,11 +5,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol
 
 import yaml
 
@@ -29,7 +29,7 @@ from harness.records.run_directory import (
 )
 from harness.runner import going_on, previous_result, scratch
 from harness.runner.fork_server import Supervisor
-from harness.runner.progress import Progress
+from harness.runner.progress import Display
 
 POLL_S = 0.1
 PROGRAM = "harness.runner.supervise"  # module of process 1, by its `supervise`
@@ -41,13 +41,12 @@ Begin = Callable[[Path], Resumed | None]  # what a run goes on from that is in i
 class Shown(Protocol):
     """Display of a run while it goes on."""
 
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *failure: object) -> None: ...
-
     def update(self) -> None:
-        """Show what has been written since; FileNotFoundError where it was removed."""
+        """Show what the run has written since; FileNotFoundError if its directory was removed."""
         ...
+
+
+Show = Callable[[Path], AbstractContextManager[Shown]]  # of a run directory
 
 
 class Outcome(NamedTuple):
@@ -59,14 +58,18 @@ class Outcome(NamedTuple):
     skipped: bool
 
 
-def perform(settings: Settings) -> Outcome:
-    """Run `settings` (checked already) unless a succeeded result exists; returns how it ended."""
+def perform(settings: Settings, display: Display | None = None) -> Outcome:
+    """Run `settings` (checked already) unless a succeeded result exists; return how it ended.
+
+    `display` shows the run while it goes on; without one it has a display of its own.
+    """
     run = settings.run()
     begin = partial(going_on.found, run=run, rerun=settings["rerun"])
+    show = partial((display or Display()).follow, run=run)
     if run.network.in_process:
-        return done_once(settings, partial(_simulated, run=run), alone=False, begin=begin)
-    shown, variables = partial(Progress, run=run), environment.ALLOCATOR
-    do = partial(supervised, show=shown, program=PROGRAM, variables=variables)
+        do: Doing = partial(_simulated, run=run, show=show)
+        return done_once(settings, do, alone=False, begin=begin)
+    do = partial(supervised, show=show, program=PROGRAM, variables=environment.ALLOCATOR)
     return done_once(settings, do, alone=True, begin=begin)
 
 
@@ -183,14 +186,14 @@ def _fresh(run_dir: Path, settings: Settings) -> None:
         table.close()
 
 
-def _simulated(run_dir: Path, lock: int | None, run: Run) -> None:
+def _simulated(run_dir: Path, lock: int | None, run: Run, show: Show) -> None:
     """Do the run in this process, which needs no lock: it may go on beside others."""
     from harness.virtual.run import simulate  # torch: not before it is needed
 
     if checkpoint.digest_of(str(run_dir)) is not None:  # an empty directory has none
         run = replace(run, resume_from=str(run_dir))
-    with Progress(run_dir, run) as progress:
-        simulate(run_dir, run, progress.now_and_then)
+    with show(run_dir) as shown:
+        simulate(run_dir, run, shown.update)
 
 
 _running: list[Supervisor] = []  # while there is one
@@ -199,7 +202,7 @@ _running: list[Supervisor] = []  # while there is one
 def supervised(
     run_dir: Path,
     lock: int | None,
-    show: Callable[[Path], Shown],
+    show: Show,
     program: str,
     variables: Mapping[str, str],
 ) -> None:

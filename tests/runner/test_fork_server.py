@@ -1,6 +1,9 @@
 """One process forks the supervisors of all runs, as long as it is a copy of what its runner is."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,12 +55,14 @@ def test_a_run_after_its_death_is_like_any_other(tmp_path: Path) -> None:
 def test_ctrl_c_after_its_end_is_that_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Interrupted(run.Progress):
-        def __exit__(self, *failure: object) -> None:
-            super().__exit__(*failure)
+    class Interrupted(run.Display):
+        @contextmanager
+        def follow(self, run_dir: Path, **of_run: Any) -> Iterator[run.Display]:
+            with super().follow(run_dir, **of_run) as shown:
+                yield shown
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(run, "Progress", Interrupted)
+    monkeypatch.setattr(run, "Display", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         ended(tmp_path, 0)
     [kept] = runs(tmp_path)

@@ -14,7 +14,7 @@ from harness.preview import composed
 from harness.records import checkpoint, status
 from harness.records.run_directory import read_events
 from harness.runner import going_on, run, scratch
-from harness.runner.progress import Progress
+from harness.runner.progress import Display
 from tests.virtual.runs import DETERMINED, SMALL, weights
 
 STEPS, EVERY = 8, 3
@@ -40,7 +40,7 @@ def interrupted(asked: Settings, patched: pytest.MonkeyPatch, after: int) -> Pat
     """The directory of a run that a signal stopped after so many steps, or soon after them."""
     left, main = iter(range(after)), threading.main_thread()
 
-    def told(progress: Progress) -> None:
+    def told(display: Display) -> None:
         if next(left, None) is None:
             signal.pthread_kill(main.ident, signal.SIGINT)
             threading.Event().wait(HELD_S)  # a rank's thread: it is not to end meanwhile
@@ -48,7 +48,7 @@ def interrupted(asked: Settings, patched: pytest.MonkeyPatch, after: int) -> Pat
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
     try:
         with patched.context() as here:
-            here.setattr(Progress, "now_and_then", told)
+            here.setattr(Display, "update", told)
             with pytest.raises(KeyboardInterrupt):
                 run.perform(asked)
     finally:
