@@ -25,7 +25,7 @@ import torch.distributed as dist
 
 from harness.calibrate.ranks import enclosed, on_ranks_of
 from harness.emulation.star import Star
-from harness.fidelity.rows import ROW_COLUMNS
+from harness.fidelity.measurement import ROW_COLUMNS
 from profiles.static import Static
 
 CROSSINGS = 4  # of links, in a round trip over a star

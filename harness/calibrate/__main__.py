@@ -21,10 +21,10 @@ from harness.config.network import CALIBRATED
 from harness.emulation import impairments
 from harness.emulation.links import BURST_US
 from harness.emulation.topology import PACKET_S
+from harness.fidelity import report
+from harness.fidelity.assess import assess_rows
 from harness.fidelity.bench import bench_files, load_bench
-from harness.fidelity.cells import BadCell
-from harness.fidelity.row_report import assess_rows, show_rows
-from harness.fidelity.rows import read_rows
+from harness.fidelity.measurement import BadMeasurement, read
 
 PARTS = ("links", "windows", "compression")
 WIDTH = 200  # of what is printed of rows
@@ -81,18 +81,18 @@ def _device(kind: str, name: str, force: bool) -> int:
 def _testbeds(path: Path, force: bool) -> int:
     """Fit, print what is left; with `force`, keep constants in the testbeds' files."""
     try:
-        rows = read_rows(path)
+        rows = read(path)
         for file in bench_files():
             bench = load_bench(file)
-            if not any(map(bench.is_of, rows)):
+            if not any(map(bench.has, rows)):
                 continue
             found = testbed.fitted(bench, rows)
-            of_it = [row for row in rows if found.is_of(row)]
-            show_rows(Console(width=WIDTH, highlight=False), [found], assess_rows(of_it, [found]))
+            own = assess_rows(filter(found.has, rows), [found])
+            report.benchmark(Console(width=WIDTH, highlight=False), [found], own)
             if force:
                 testbed.write(file, found)
                 print(file)
-    except (BadCell, OSError) as error:
+    except (BadMeasurement, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

@@ -1,40 +1,44 @@
-"""Constants of a testbed of others, fitted to the rows that it names as inputs, and to no other.
+"""Fit the constants of a bench of benchmark rows to its inputs, and to no other row.
 
-As many constants as inputs at most, so every one is told by the rows: least squares of the
-logarithm of predicted over published.
+There are at most as many constants as inputs, so the rows determine each. The fit is least squares
+of the logarithm of predicted over published.
 """
 
 from collections.abc import Sequence
-from math import exp, log
+from math import exp, log, nan
 from pathlib import Path
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from harness.fidelity.bench import FITTED, Bench
-from harness.fidelity.cells import BadCell
-from harness.fidelity.measured import RowPredictor
-from harness.fidelity.rows import Measurement
+from harness.fidelity.collectives import RowPredictor
+from harness.fidelity.measurement import BadMeasurement, Measurement
 
 STEP = 1e-3  # of a constant's logarithm, by which slopes are taken
 CONSTANTS = "\nconstants: # fitted to the inputs: python -m harness.calibrate --testbed\n"
 
 
 def inputs_of(bench: Bench, rows: Sequence[Measurement]) -> list[Measurement]:
-    """The rows that `bench` names; BadCell unless each name is of one row, and they suffice."""
-    taken = [row for row in rows if bench.is_of(row)]
+    """Return the input rows of a bench.
+
+    Raise `BadMeasurement` if an input is not exactly one row, or if more is fitted than there are.
+    """
+    taken = [row for row in rows if bench.has(row)]
     for selector in bench.inputs:
         if (count := sum(map(selector.takes, taken))) != 1:
             told = dict(selector.columns)
-            raise BadCell(f"{bench.name}: an input must be one row, got {count} for {told}")
+            raise BadMeasurement(f"{bench.name}: an input must be one row, got {count} for {told}")
     if len(bench.fit) > len(bench.inputs):
         least = len(bench.fit)
-        raise BadCell(f"{bench.name}: inputs must be at least {least} rows, as many as are fitted")
-    return [row for row in taken if bench.is_input(row)]
+        raise BadMeasurement(
+            f"{bench.name}: inputs must be at least {least} rows, as many as are fitted"
+        )
+    return [row for row in taken if bench.standing(row)[0] == "input"]
 
 
 def fitted(bench: Bench, rows: Sequence[Measurement]) -> Bench:
-    """`bench` with all of `fit` told by its inputs; BadCell where rows lack one."""
+    """Return `bench` with all of `fit` fitted; `BadMeasurement` if the rows lack an input."""
     inputs = inputs_of(bench, rows)
     bounds = [FITTED[name.partition(".")[0]] for name in bench.fit]
     low, high = (np.log(np.array(side)) for side in zip(*bounds, strict=True))
@@ -44,7 +48,7 @@ def fitted(bench: Bench, rows: Sequence[Measurement]) -> Bench:
 
     def residuals(logs: np.ndarray) -> list[float]:
         predictor = RowPredictor(with_logs(logs))
-        return [log(predictor.predict(row) / row.value) for row in inputs]
+        return [log(predictor.predict(row) / (row.value or nan)) for row in inputs]
 
     begin = np.array([low_ if name.endswith("_s") else (low_ + high_) / 2
                       for name, low_, high_ in zip(bench.fit, low, high, strict=True)])  # fmt: skip

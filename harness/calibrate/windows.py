@@ -5,6 +5,7 @@ namespaces of its own, which `measured` gives it. The kernel must have netem.
 """
 
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -22,8 +23,8 @@ from harness.calibrate.testbed import fitted
 from harness.emulation import user_namespace
 from harness.emulation.star import Star
 from harness.fidelity.bench import CROSSINGS, Bench
-from harness.fidelity.measured import RowPredictor
-from harness.fidelity.rows import Measurement, RowSelector
+from harness.fidelity.collectives import RowPredictor
+from harness.fidelity.measurement import Measurement, Selector
 from harness.locks import machine_to_ourselves
 from profiles.static import Static
 
@@ -58,19 +59,19 @@ def row(rtt_ms: float, nbytes: int, seconds: float) -> Measurement:
     """One transfer, as a row that a testbed predicts."""
     said = f"{RATE_MBIT:g} Mbit/s, round trip {rtt_ms:g} ms"
     return Measurement(
-        NAME, NAME, "gloo", "send", 2, said, rtt_ms, RATE_MBIT, nbytes, "gloo", "time_ms",
-        1000 * seconds, "ms", "median", NAME,
+        NAME, NAME, "", "", said, "2", "gloo", "time_ms", 1000 * seconds, "ms", NAME, stack="gloo",
+        operation="send", rtt_ms=rtt_ms, rate_mbit=RATE_MBIT, bytes=nbytes, statistic="median",
     )  # fmt: skip
 
 
 def fit(rows: Sequence[Measurement]) -> TcpWindows:
     """The two windows by which virtual time is closest to `rows`, in least squares of logs."""
-    inputs = tuple(RowSelector((("rtt_ms", r.rtt_ms), ("bytes", r.bytes))) for r in rows)
-    constants = ("window_bytes", "initial_window_bytes")
-    bench = Bench(NAME, NAME, "gloo", (RowSelector((("id", NAME),)),), inputs, constants, {}, {})
+    inputs = tuple(Selector({"rtt_ms": row.rtt_ms, "bytes": row.bytes}) for row in rows)
+    constants, takes = ("window_bytes", "initial_window_bytes"), (Selector({"id": NAME}),)
+    bench = Bench(NAME, NAME, inputs=inputs, takes=takes, backend="gloo", fit=constants)
     found = fitted(bench, rows)
     predictor = RowPredictor(found)
-    errors = [abs(predictor.predict(each) / each.value - 1) for each in rows]
+    errors = [abs(predictor.predict(row) / (row.value or math.nan) - 1) for row in rows]
     full, initial = (round(found[name]) for name in constants)
     return TcpWindows(full, initial, float(np.median(errors)), max(errors))
 

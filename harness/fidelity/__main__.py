@@ -1,4 +1,4 @@
-"""Predict the papers' timing cells from testbeds: `python -m harness.fidelity [--cells FILE.csv]`.
+"""Predict published measurements from testbeds: `python -m harness.fidelity [--cells FILE.csv]`.
 
 Inputs are the constants of the testbed.yaml of each study, and nothing else. The file says which
 published cells the constants were read from; predictions of those do not count. If FILE has the
@@ -9,16 +9,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from rich.console import Console
-
-from harness.fidelity import show
-from harness.fidelity.assess import assess, distance, frame, orders
-from harness.fidelity.bench import benches
-from harness.fidelity.cells import BadCell, Cell, read
+from harness.fidelity import report
+from harness.fidelity.assess import Assessed, assess, assess_rows, distance, frame, orders
+from harness.fidelity.bench import bench_files, load_bench
 from harness.fidelity.left_out import leave_one_out, show_left_out
-from harness.fidelity.predictor import Predictor, predictors
-from harness.fidelity.row_report import assess_rows, show_rows, told_rows
-from harness.fidelity.rows import has_rows, read_rows
+from harness.fidelity.measurement import BadMeasurement, read
+from harness.fidelity.predictor import predictors
 from harness.records.outputs import CannotWrite, OutputFolder, csv_text
 from harness.reporting.analysis import terminal
 from harness.reporting.figures import fidelity as figure
@@ -38,66 +34,59 @@ def main() -> int:
         "--leave-one-out", action="store_true", help="every model from the others of its testbed"
     )
     wanted = parser.parse_args()
-    if wanted.cells and has_rows(wanted.cells):
-        return of_rows(wanted.cells, wanted.out)
     chosen = [known[wanted.paper]] if wanted.paper else list(known.values())
+    titles = {kind.paper: kind.title for kind in chosen}
+    console = terminal.console(WIDTH)
     try:
-        cells = {kind.paper: kind.published() for kind in chosen}
         further = read(wanted.cells, tuple(known)) if wanted.cells else []
+        if any(row.operation for row in further):
+            benches = list(map(load_bench, bench_files()))
+            rows = assess_rows(further, benches)
+            report.benchmark(console, benches, rows)
+            if wanted.out:
+                OutputFolder(wanted.out).write("fidelity.csv", csv_text(frame(rows)))
+            return 0
+        cells = {kind.paper: kind.published() for kind in chosen}
         if wanted.out:
             OutputFolder(wanted.out).make()
-    except (BadCell, CannotWrite) as error:
+    except (BadMeasurement, CannotWrite) as error:
         print(error, file=sys.stderr)
         return 2
     if wanted.leave_one_out:
         models = (
             model
             for kind in chosen
-            for model in leave_one_out(kind, kind.own_testbed(), cells[kind.paper])
+            for model in leave_one_out(kind, kind.own_bench(), cells[kind.paper])
         )
-        show_left_out(terminal.console(WIDTH), models)
+        show_left_out(console, models)
         return 0
     further = [cell for cell in further if cell.paper in cells]
-    report(chosen, [cell for own in cells.values() for cell in own], further, wanted.out)
-    return 0
-
-
-def of_rows(path: Path, out: Path | None) -> int:
-    """Print rows that others measured beside predictions; 2 for a file that cannot be read."""
-    try:
-        known = benches()
-        found = assess_rows(read_rows(path), known)
-        if out:
-            OutputFolder(out).write("rows.csv", csv_text(told_rows(found)))
-    except (BadCell, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    show_rows(terminal.console(WIDTH), known, found)
-    return 0
-
-
-def report(
-    chosen: list[type[Predictor]], cells: list[Cell], further: list[Cell], out: Path | None
-) -> None:
-    """Print testbeds, cells, distances and orders; with `out`, write the cells and a figure."""
-    console: Console = terminal.console(WIDTH)
-    rows = assess(cells, further)
+    rows = assess([cell for own in cells.values() for cell in own], further)
     for kind in chosen:
-        show.testbed(console, kind.own_testbed())
-    for kind in chosen:
-        show.cells(console, kind.paper, [row for row in rows if row.cell.paper == kind.paper])
-    show.distances(console, rows)
-    show.orders(console, orders(rows))
-    if out:
-        folder, titles = OutputFolder(out), {kind.paper: kind.title for kind in chosen}
+        report.constants(console, kind.own_bench())
+    for paper in cells:
+        report.cells(console, paper, [row for row in rows if row.cell.paper == paper])
+    report.distances(console, rows)
+    report.orders(console, orders(rows))
+    if wanted.out:
+        folder = OutputFolder(wanted.out)
         print(folder.write("fidelity.csv", csv_text(frame(rows))))
         print(*save(figure.scatter(frame(rows), titles), folder, "fidelity"))
-    if further:
-        print(show.pooled("further cells", distance([r for r in rows if r.further], True)))
-    own = [row for row in rows if not row.further]
-    print(show.pooled("all predictions, also those left out,", distance(own, False)))
-    print(show.pooled("percentages of change as printed,", distance(own, True, printed=True)))
-    print(show.pooled("pooled", distance(own, True)))
+    for line in _summary(rows):
+        print(line)
+    return 0
+
+
+def _summary(rows: list[Assessed]) -> list[str]:
+    """Return the pooled distances; the last line is of the papers' own cells that count."""
+    further, own = ([r for r in rows if r.further == known] for known in (True, False))
+    lines = [report.pooled("further cells", distance(further, True))] if further else []
+    return [
+        *lines,
+        report.pooled("all predictions, also those left out,", distance(own, False)),
+        report.pooled("percentages of change as printed,", distance(own, True, printed=True)),
+        report.pooled("pooled", distance(own, True)),
+    ]
 
 
 if __name__ == "__main__":

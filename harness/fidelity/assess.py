@@ -1,14 +1,15 @@
-"""Compare predictions with published values, cell by cell and pooled."""
+"""Compare predictions with published values, one by one and pooled."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
 
-from harness.fidelity.cells import Cell, Unpredictable
-from harness.fidelity.predictor import Predictor, predictors
-from harness.fidelity.testbed import Standing
+from harness.fidelity.bench import Bench, Standing
+from harness.fidelity.collectives import RowPredictor
+from harness.fidelity.measurement import COLUMNS, ROW_COLUMNS, Measurement, Unpredictable
+from harness.fidelity.predictor import predictors
 
 # Metrics that give a change in percent, and the sign of that change.
 CHANGES = {
@@ -24,14 +25,23 @@ CHANGES = {
 }
 
 
+class Predicts(Protocol):
+    """A `Predictor` of cells, or a `RowPredictor`."""
+
+    @property
+    def bench(self) -> Bench: ...
+    def predict(self, cell: Measurement, /) -> float | None: ...
+
+
 class Assessed(NamedTuple):
-    """One timing cell with its prediction; `error` is predicted / published - 1, or None.
+    """A measurement with its prediction; `error` is predicted / published - 1, or None.
 
     For a change in percent `error` compares the factors: 10 % longer is a factor of 1.10.
     `printed_error` compares the percentages as printed.
     """
 
-    cell: Cell
+    cell: Measurement
+    bench: str  # "" if no bench takes it
     predicted: float | None
     error: float | None
     printed_error: float | None
@@ -41,18 +51,19 @@ class Assessed(NamedTuple):
 
 
 class Distance(NamedTuple):
-    """Median and 90th percentile of absolute errors in percent; nan for no cell."""
+    """Absolute errors in percent; nan for no cell."""
 
     cells: int
     median: float
     p90: float
+    worst: float
 
 
-def assess(cells: Sequence[Cell], further: Sequence[Cell] = ()) -> list[Assessed]:
+def assess(cells: Sequence[Measurement], further: Sequence[Measurement] = ()) -> list[Assessed]:
     """Predict every timing cell of the papers that have a predictor; further cells come last."""
     everything = [*cells, *further]
     known = {
-        paper: kind(kind.own_testbed(), [cell for cell in everything if cell.paper == paper])
+        paper: kind(kind.own_bench(), [cell for cell in everything if cell.paper == paper])
         for paper, kind in predictors().items()
     }
     rows = [
@@ -63,21 +74,33 @@ def assess(cells: Sequence[Cell], further: Sequence[Cell] = ()) -> list[Assessed
     return [row for row in rows if row is not None]
 
 
-def assessed(cell: Cell, predictor: Predictor, further: bool) -> Assessed | None:
-    """Predict one cell and compute its errors; None if the cell is no timing cell."""
+def assess_rows(rows: Iterable[Measurement], benches: Sequence[Bench]) -> list[Assessed]:
+    """Predict every benchmark row, in order, on the first bench that takes it."""
+    found = []
+    for row in rows:
+        bench = next((bench for bench in benches if bench.has(row)), None)
+        own = assessed(row, RowPredictor(bench)) if bench else None
+        found.append(own or Assessed(row, "", None, None, None, "left out", "of no testbed", False))
+    return found
+
+
+def assessed(cell: Measurement, predictor: Predicts, further: bool = False) -> Assessed | None:
+    """Predict one measurement and compute its errors; None if it is no timing cell."""
+    name = predictor.bench.name
     try:
         predicted = predictor.predict(cell)
     except Unpredictable as reason:
-        return Assessed(cell, None, None, None, "left out", f"not predicted: {reason}", further)
+        why = f"not predicted: {reason}"
+        return Assessed(cell, name, None, None, None, "left out", why, further)
     if predicted is None:
         return None
-    standing, why = predictor.testbed.standing(cell)
+    standing, why = predictor.bench.standing(cell)
     error = printed = predicted / cell.value - 1 if cell.value else None
     if cell.value and (sign := CHANGES.get(cell.metric)):
         error = (1 + sign * predicted / 100) / (1 + sign * cell.value / 100) - 1
     if error is None and standing == "counts":
         standing, why = "left out", "no number is published"
-    return Assessed(cell, float(predicted), error, printed, standing, why, further)
+    return Assessed(cell, name, float(predicted), error, printed, standing, why, further)
 
 
 def distance(rows: Iterable[Assessed], counting: bool, printed: bool = False) -> Distance:
@@ -88,8 +111,9 @@ def distance(rows: Iterable[Assessed], counting: bool, printed: bool = False) ->
     )
     errors = [100 * abs(error) for error in pooled if error is not None]
     if not errors:
-        return Distance(0, float("nan"), float("nan"))
-    return Distance(len(errors), float(np.median(errors)), float(np.percentile(errors, 90)))
+        return Distance(0, *[float("nan")] * 3)
+    p90 = float(np.percentile(errors, 90))
+    return Distance(len(errors), float(np.median(errors)), p90, max(errors))
 
 
 def orders(rows: Sequence[Assessed]) -> dict[tuple[str, str], float]:
@@ -111,11 +135,12 @@ def orders(rows: Sequence[Assessed]) -> dict[tuple[str, str], float]:
 
 
 def frame(rows: Sequence[Assessed]) -> pd.DataFrame:
-    """Return one row per cell: the columns of the papers' CSVs and the prediction."""
+    """Return one row per measurement: the columns of its CSV and the prediction."""
+    of_benchmarks = any(row.cell.operation for row in rows)
     found: list[dict[str, Any]] = [
         {
-            **{name: value for name, value in row.cell._asdict().items() if name != "text"},
-            "value": row.cell.text,
+            **(row.cell._asdict() | {"source": row.cell.paper, "value": row.cell.text}),
+            "testbed": row.bench,
             "predicted": row.predicted,
             "error_percent": None if row.error is None else 100 * row.error,
             "printed_error_percent": None if row.printed_error is None else 100 * row.printed_error,
@@ -125,4 +150,6 @@ def frame(rows: Sequence[Assessed]) -> pd.DataFrame:
         }
         for row in rows
     ]
-    return pd.DataFrame(found)
+    own = (*ROW_COLUMNS, "testbed") if of_benchmarks else COLUMNS
+    columns = ("predicted", "error_percent", "printed_error_percent", "standing", "why", "further")
+    return pd.DataFrame(found, columns=[*own, *columns])

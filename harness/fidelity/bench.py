@@ -1,30 +1,36 @@
-"""A bench: machines that others measured collectives and steps on, and what is told of them.
+"""A bench: machines that somebody measured, and all that a prediction may use of them.
 
-A study's folder testbeds/ has a file for each. `inputs` are at most four rows, which alone its
-`constants` are fitted to (`python -m harness.calibrate --testbed`); `network` is documented.
+The testbed.yaml of a study is the bench of its paper's cells. A study's folder testbeds/ has
+benches of benchmark rows. At most four of their rows are inputs, and `harness.calibrate --testbed`
+fits the constants to these alone.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import yaml
 
 from harness.config import plain_yaml
-from harness.fidelity.cells import BadCell
-from harness.fidelity.rows import Measurement, RowSelector
+from harness.config.device_costs import SOURCE
+from harness.config.search_path import choices
+from harness.fidelity.measurement import BadMeasurement, Measurement, Selector, Unpredictable
 from harness.studies import studies
 from harness.virtual.network import Simulated
 from profiles.asymmetric import Asymmetric
 from profiles.base import Profile
 from profiles.static import Static
 
-MOST_INPUTS = 4
-CROSSINGS, EGRESSES = 4, 2  # of links, and of those that packets leave by, in a round trip
-OPTIONAL = ("rate_mbit", "ingress_mbit", "bytes", "model", "forward")
+Standing = Literal["counts", "input", "left out", "repeat"]
+Cost = tuple[tuple[str, float], ...]  # fields of `harness.config.device_costs.Cost`
+MOST_INPUTS = 4  # of benchmark rows
+CROSSINGS, EGRESSES = 4, 2  # of links in a round trip, and of links that packets leave a node by
 FOREVER_S = 3600.0  # between looks at a network that does not change
-FITTED = {  # what may be fitted, between what bounds; the first is that of a rate
+OPTIONAL = ("default_run", "backend", "network", "rate_mbit", "ingress_mbit", "bytes", "model",
+            "forward")  # fmt: skip
+ROUNDED = ("window_bytes", "initial_window_bytes")
+FITTED = {  # bounds of what may be fitted; those of `efficiencies` are of one rate's
     "efficiencies": (0.05, 1.0),
     "efficiency": (0.05, 1.0),
     "rate_mbit": (1.0, 1e6),
@@ -38,115 +44,221 @@ FITTED = {  # what may be fitted, between what bounds; the first is that of a ra
 }
 
 
+class Cluster(NamedTuple):
+    """Workers and their network: `per_node` workers share each card of `rate_mbit`."""
+
+    workers: int
+    per_node: int
+    rate_mbit: float
+    efficiency: float
+    alpha_s: float
+    settings: tuple[tuple[str, Any], ...] = ()  # further ones of the network; pairs for mappings
+
+    def slower(self, factor: float) -> "Cluster":
+        """Copy of the cluster whose links deliver 1 / `factor` of the rate."""
+        return self._replace(efficiency=self.efficiency / factor)
+
+
+class Compute(NamedTuple):
+    """Seconds of one worker's iteration without communication; `batch` is None if unknown."""
+
+    forward_s: float
+    backward_s: float
+    batch: int | None
+
+    def at(self, batch: int | None) -> "Compute":
+        """Return the times for `batch` samples, in proportion to the batch."""
+        if batch is None or self.batch is None:
+            return self
+        ratio = batch / self.batch
+        return Compute(self.forward_s * ratio, self.backward_s * ratio, batch)
+
+
+class Omission(NamedTuple):
+    """Measurements that are predicted and do not count."""
+
+    cells: Selector
+    why: str
+
+
 @dataclass(frozen=True)
 class Bench:
-    """Constants by name; one of a rate is `efficiencies.50`, one of a receiver `window_bytes.NAME`.
+    """Constants by name, their sources, and the measurements that they were read from.
 
-    None fitted yet: `constants` is {}. `ingress_mbit` is of testbeds that shape what leaves alone.
+    A constant of one rate is `efficiencies.50`, one of one receiver `window_bytes.NAME`.
     """
 
-    name: str
+    name: str  # the paper's, or the file's
     title: str
-    backend: str  # gloo | nccl: by which algorithms collectives run
-    takes: tuple[RowSelector, ...]
-    inputs: tuple[RowSelector, ...]
-    fit: tuple[str, ...]
-    network: Mapping[str, Any]
-    constants: Mapping[str, float]
-    rate_mbit: float | None = None  # of links, where a row has none
-    ingress_mbit: float | None = None  # of what comes to a machine; None: as of what leaves it
-    bytes: int | None = None  # of a transfer, where a row has none
+    constants: Mapping[str, float] = field(default_factory=dict)
+    inputs: tuple[Selector, ...] = ()  # constants were read from these
+    takes: tuple[Selector, ...] = ()  # the measurements of these machines
+    follows: tuple[Selector, ...] = ()  # these follow from inputs alone
+    repeats: tuple[Selector, ...] = ()  # these repeat other measurements
+    omissions: tuple[Omission, ...] = ()
+    units: Mapping[str, str] = field(default_factory=dict)  # of constants
+    sources: Mapping[Any, str] = field(default_factory=dict)  # of constants and of `computes`
+    costs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by compressor's file
+    computes: Mapping[tuple[str, str], Compute] = field(default_factory=dict)  # by model and run
+    default_run: str = ""
+    backend: str = ""  # gloo | nccl, whose algorithms the collectives of benchmark rows have
+    fit: tuple[str, ...] = ()
+    network: Mapping[str, Any] = field(default_factory=dict)  # documented settings
+    rate_mbit: float | None = None  # of links, if a row has none
+    ingress_mbit: float | None = None  # if only egress is shaped
+    bytes: int | None = None  # of a transfer, if a row has none
     model: str = ""  # of steps, in `harness.fidelity.layers`
     forward: float = 1 / 3  # share of computation
 
     def __getitem__(self, name: str) -> float:
-        return float(self.constants.get(name, 0.0))
+        return self.constants[name]
 
     def with_constants(self, values: Mapping[str, float]) -> "Bench":
         return replace(self, constants={**self.constants, **values})
 
-    def is_of(self, row: Measurement) -> bool:
-        return any(each.takes(row) for each in self.takes)
+    def has(self, measurement: Measurement) -> bool:
+        """Return True if the measurement is of these machines."""
+        return any(selector.takes(measurement) for selector in self.takes)
 
-    def is_input(self, row: Measurement) -> bool:
-        return any(each.takes(row) for each in self.inputs)
+    def standing(self, measurement: Measurement) -> tuple[Standing, str]:
+        """Return whether a prediction of the measurement counts, and why not."""
+
+        def is_in(selectors: tuple[Selector, ...]) -> bool:
+            return any(selector.takes(measurement) for selector in selectors)
+
+        if is_in(self.inputs):
+            return "input", "a constant was read from it"
+        if is_in(self.follows):
+            return "input", "follows from inputs alone"
+        if is_in(self.repeats):
+            return "repeat", "repeats another cell"
+        for omission in self.omissions:
+            if omission.cells.takes(measurement):
+                return "left out", omission.why
+        return "counts", ""
+
+    def cluster(self, workers: int | None = None, rate_mbit: float | None = None) -> Cluster:
+        """Return the paper's cluster, or the same with another size or other cards."""
+        return Cluster(
+            workers=int(self["workers"]) if workers is None else workers,
+            per_node=int(self["per_node"]),
+            rate_mbit=self["rate_mbit"] if rate_mbit is None else rate_mbit,
+            efficiency=self["efficiency"],
+            alpha_s=self["alpha_s"],
+        )
+
+    def cost(self, compressor: str) -> Cost:
+        """Return the costs of a compressor by the name of its file; empty if none are known."""
+        fields = self.costs.get(compressor, {}).items()
+        return tuple((name, value) for name, value in fields if name != SOURCE)
+
+    def compute(self, model: str, run: str = "") -> Compute:
+        """Return a model's computation in a run of the paper; `Unpredictable` if unknown."""
+        key = model.replace("-", "").lower()
+        for name in (run, self.default_run):
+            if (key, name) in self.computes:
+                return self.computes[key, name]
+        known = ", ".join(sorted({name for name, _ in self.computes}))
+        raise Unpredictable(f"no compute time of {model!r} on this testbed, only of {known}")
 
     def rate_of(self, row: Measurement) -> float:
-        """Mbit/s of every link; BadCell where neither row nor testbed tells it."""
+        """Return Mbit/s of every link; `BadMeasurement` if neither row nor bench gives it."""
         found = row.rate_mbit or self.constants.get("rate_mbit") or self.rate_mbit
         if not found:
-            raise BadCell(f"{self.name}: rate_mbit must be told where a row has none, got {row}")
+            raise BadMeasurement(f"{self.name}: give rate_mbit where a row has none, got {row}")
         return found
 
     def link_of(self, row: Measurement) -> Profile:
-        """Every machine's link in a row: a round trip is divided over what is shaped of it."""
+        """Return every machine's link; the shaped links share a row's round trip and loss."""
         rate_mbit, rtt_ms = self.rate_of(row), row.rtt_ms or 0.0
         if self.ingress_mbit is None:
-            return Static(rate_mbit, delay_ms=rtt_ms / CROSSINGS, loss=_of_half(row.loss))
+            loss = 1 - (1 - row.loss) ** 0.5  # of one of two links in a row
+            return Static(rate_mbit, delay_ms=rtt_ms / CROSSINGS, loss=loss)
         up = Static(rate_mbit, delay_ms=rtt_ms / EGRESSES, loss=row.loss)
         return Asymmetric(up, Static(self.ingress_mbit))
 
-    def settings_of(self, row: Measurement) -> dict[str, Any]:
-        """`settings` with what is known of the machine that receives, as "A to B" names it."""
-        receiver = row.network.rpartition(" to ")[2]
-        window = self.constants.get(f"window_bytes.{receiver}")
-        return self.settings() | ({"window_bytes": round(window)} if window else {})
+    def settings(self, row: Measurement | None = None) -> dict[str, Any]:
+        """Return the settings of a `Simulated`, documented and fitted.
 
-    def settings(self) -> dict[str, Any]:
-        """Return the settings of a `Simulated`: those documented and those fitted."""
-        known = set(Simulated.__dataclass_fields__)
-        told = {"alpha_s": 0.0, "operation_s": 0.0, "update_s": FOREVER_S, "queue_ms": None}
-        told["efficiency"] = Simulated.efficiency
-        told |= dict(self.network)
-        told |= {name: value for name, value in self.constants.items() if name in known}
-        for name in ("window_bytes", "initial_window_bytes"):
-            if (told_bytes := told.get(name)) is not None:
-                told[name] = round(told_bytes)
-        shares = {
-            name.partition(".")[2]: value
-            for name, value in self.constants.items()
-            if name.startswith("efficiencies.")
-        }
-        return told | ({"efficiencies": shares} if shares else {})
-
-
-def _of_half(loss: float) -> float:
-    """Loss of either of two links in a row that lose so much together."""
-    return 1 - (1 - loss) ** 0.5
+        With a row of a transfer "A to B", the window is that of the receiver B.
+        """
+        found: dict[str, Any] = {"alpha_s": 0.0, "operation_s": 0.0, "update_s": FOREVER_S}
+        found |= {"queue_ms": None, "efficiency": Simulated.efficiency, **self.network}
+        known, shares = set(Simulated.__dataclass_fields__), {}
+        for name, value in self.constants.items():
+            if name in known:
+                found[name] = value
+            elif name.startswith("efficiencies."):
+                shares[name.partition(".")[2]] = value
+        if row and (own := self.constants.get(f"window_bytes.{row.network.rpartition(' to ')[2]}")):
+            found["window_bytes"] = own
+        for name in ROUNDED:
+            if found.get(name) is not None:
+                found[name] = round(found[name])
+        return found | ({"efficiencies": shares} if shares else {})
 
 
 def load_bench(path: Path) -> Bench:
-    """BadCell for what is no testbed of rows, or names more than four inputs."""
+    """Load a testbed; `BadMeasurement` if it is malformed or names too many inputs."""
     try:
         told = plain_yaml.from_file(path)
-        inputs = tuple(RowSelector.of(each) for each in told["inputs"])
-        fit, constants = tuple(told["fit"]), dict(told.get("constants") or {})
-        if len(inputs) > MOST_INPUTS:
-            raise BadCell(f"{path}: inputs must be at most {MOST_INPUTS} rows, got {len(inputs)}")
-        for name in {*fit, *constants}:
-            if name.partition(".")[0] not in FITTED:
-                known = ", ".join(FITTED)
-                raise BadCell(f"{path}: what is fitted must be among {known}, got {name!r}")
+        name = told.get("paper", path.stem)
+        constants = dict(told.get("constants") or {})
+        fit, inputs = tuple(told.get("fit", ())), _selectors(told["inputs"])
+        if "paper" not in told:
+            if len(inputs) > MOST_INPUTS:
+                must = f"inputs must be at most {MOST_INPUTS} rows, got {len(inputs)}"
+                raise BadMeasurement(f"{path}: {must}")
+            for constant in {*fit, *constants}:
+                if constant.partition(".")[0] not in FITTED:
+                    known = ", ".join(FITTED)
+                    raise BadMeasurement(
+                        f"{path}: what is fitted must be among {known}, got {constant!r}"
+                    )
+        own = {key: value for key, value in constants.items() if isinstance(value, dict)}
+        computes = {
+            (each["model"].replace("-", "").lower(), each.get("run", "")): each
+            for each in told.get("compute", [])
+        }
+        costs = (
+            plain_yaml.from_file(choices("network/device")[told["device"]])["costs"]
+            if "device" in told
+            else {}
+        )
         return Bench(
-            name=path.stem,
+            name=name,
             title=told["title"],
-            backend=told["backend"],
-            takes=tuple(RowSelector.of(each) for each in told["takes"]),
+            constants=constants | {key: each["value"] for key, each in own.items()},
             inputs=inputs,
+            takes=_selectors(told.get("takes", [{"paper": name}])),
+            follows=_selectors(told.get("follows", [])),
+            repeats=_selectors(told.get("repeats", [])),
+            omissions=tuple(
+                Omission(selector, each["why"])
+                for each in told.get("not_counted", [])
+                for selector in _selectors(each["cells"])
+            ),
+            units={key: each["unit"] for key, each in own.items()},
+            sources={
+                key: each["source"] for each_of in (own, computes) for key, each in each_of.items()
+            },
+            costs=costs,
+            computes={
+                key: Compute(each["forward_s"], each["backward_s"], each.get("batch"))
+                for key, each in computes.items()
+            },
             fit=fit,
-            network=told["network"],
-            constants=constants,
             **{name: told[name] for name in OPTIONAL if name in told},
         )
     except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
-        raise BadCell(f"{path}: not a testbed of rows: {error!r}") from error
+        raise BadMeasurement(f"{path}: not a testbed: {error!r}") from error
 
 
-def benches() -> list[Bench]:
-    """Load the benches of all studies."""
-    return [load_bench(path) for path in bench_files()]
+def _selectors(rows: list[dict[str, Any]]) -> tuple[Selector, ...]:
+    return tuple(map(Selector, rows))
 
 
 def bench_files() -> list[Path]:
+    """Return the files of all studies' benches of benchmark rows."""
     folders = [folder for study in studies() if (folder := study.file("testbeds"))]
     return sorted(path for folder in folders for path in folder.glob("*.yaml"))

@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import nn
 
-from harness.fidelity.cells import Unpredictable
+from harness.fidelity.measurement import Unpredictable
 from harness.workloads.models.base import Shape, Times
 
 IMAGE = (3, 224, 224)

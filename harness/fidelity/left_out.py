@@ -23,10 +23,10 @@ from rich.console import Console
 from scipy.optimize import minimize_scalar
 
 from harness.fidelity.assess import Assessed, Distance, assessed, distance
-from harness.fidelity.cells import Cell, Unpredictable
+from harness.fidelity.bench import Bench, Compute
 from harness.fidelity.layers import least_s, takes_images
+from harness.fidelity.measurement import Measurement, Unpredictable
 from harness.fidelity.predictor import Predictor
-from harness.fidelity.testbed import Compute, Testbed
 
 DATA_SHEET = {"flops": 1.0, "memory_bytes_per_s": inf}  # if unknown, only operations count
 FITTED_ANEW = ("efficiency", "alpha_s", "gather_factor")  # constants of the network
@@ -44,7 +44,9 @@ class LeftOut(NamedTuple):
     kept: list[str]  # constants that no cell of another model determines
 
 
-def leave_one_out(kind: type[Predictor], bed: Testbed, cells: Sequence[Cell]) -> Iterator[LeftOut]:
+def leave_one_out(
+    kind: type[Predictor], bed: Bench, cells: Sequence[Measurement]
+) -> Iterator[LeftOut]:
     """Yield every model of a testbed that has the computation of at least two models."""
     models = sorted({model for model, _ in bed.computes})
     for model in models if len(models) > 1 else ():
@@ -61,10 +63,10 @@ def leave_one_out(kind: type[Predictor], bed: Testbed, cells: Sequence[Cell]) ->
 
 
 def _without(
-    kind: type[Predictor], bed: Testbed, model: str, cells: Sequence[Cell]
-) -> tuple[Testbed, list[str]]:
+    kind: type[Predictor], bed: Bench, model: str, cells: Sequence[Measurement]
+) -> tuple[Bench, list[str]]:
     """Return the testbed without inputs of `model`, and the names of the inputs that remain."""
-    computes, kept = dict(bed.computes), []
+    computes, kept = dict(bed.computes), list[str]()
     for name, run in bed.computes:
         if name != model:
             continue
@@ -74,16 +76,18 @@ def _without(
             kept.append(f"computation {run}".strip())
     bed = replace(bed, computes=computes)
     for constant in FITTED_ANEW:
-        if constant not in bed.constants or not _names(bed.constants[constant].source, model):
+        if constant not in bed.constants or not _names(bed.sources.get(constant, ""), model):
             continue
-        if known := _cells_of_others(bed, bed.constants[constant].source, model, cells):
-            bed = bed.changed({constant: _fitted(kind, bed, constant, known, cells)})
+        if known := _cells_of_others(bed, bed.sources[constant], model, cells):
+            bed = bed.with_constants({constant: _fitted(kind, bed, constant, known, cells)})
         else:
             kept.append(constant)
     return bed, kept
 
 
-def _cells_of_others(bed: Testbed, source: str, model: str, cells: Sequence[Cell]) -> list[Cell]:
+def _cells_of_others(
+    bed: Bench, source: str, model: str, cells: Sequence[Measurement]
+) -> list[Measurement]:
     """Return cells of other models whose table and metric were an input of `model`.
 
     If any of them is of the table that `source` names, return only those. Cells that the testbed
@@ -100,13 +104,17 @@ def _cells_of_others(bed: Testbed, source: str, model: str, cells: Sequence[Cell
 
 
 def _fitted(
-    kind: type[Predictor], bed: Testbed, constant: str, known: Sequence[Cell], cells: Sequence[Cell]
+    kind: type[Predictor],
+    bed: Bench,
+    constant: str,
+    known: Sequence[Measurement],
+    cells: Sequence[Measurement],
 ) -> float:
     """Return the value with the least mean square error of logarithms over the cells `known`."""
     start, most = bed[constant], 1.0 if constant == "efficiency" else inf
 
     def error(logarithm: float) -> float:
-        predictor = kind(bed.changed({constant: min(most, start * exp(logarithm))}), cells)
+        predictor = kind(bed.with_constants({constant: min(most, start * exp(logarithm))}), cells)
         squares = []
         for cell in known:
             try:
@@ -122,7 +130,7 @@ def _fitted(
     return min(most, start * exp(float(found.x)))
 
 
-def _others(bed: Testbed, model: str, run: str) -> list[tuple[str, Compute]]:
+def _others(bed: Bench, model: str, run: str) -> list[tuple[str, Compute]]:
     """Return the computations of other models that were not read from `model`.
 
     Those of the same run are preferred.
@@ -139,9 +147,7 @@ def _others(bed: Testbed, model: str, run: str) -> list[tuple[str, Compute]]:
     return same or [(other, compute) for other, _, compute in known]
 
 
-def _by_layers(
-    bed: Testbed, own: Compute, model: str, others: list[tuple[str, Compute]]
-) -> Compute:
+def _by_layers(bed: Bench, own: Compute, model: str, others: list[tuple[str, Compute]]) -> Compute:
     """Return the computation of `model` at the share of the data-sheet rates that others reach."""
     rates = [bed[name] if name in bed.constants else most for name, most in DATA_SHEET.items()]
 

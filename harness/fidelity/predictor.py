@@ -7,12 +7,12 @@ and testbed.yaml lie beside it. `harness.fidelity` compares the predictions with
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
-from harness.fidelity import testbed
-from harness.fidelity.cells import Cell, read
-from harness.fidelity.testbed import Testbed
+from harness.fidelity.bench import Bench, load_bench
+from harness.fidelity.measurement import Measurement, read
 from harness.studies import modules
 
 
@@ -23,18 +23,20 @@ class Predictor(ABC):
     title: ClassVar[str]  # in figures
     compares: ClassVar[Mapping[str, str]] = {}  # tables that compare methods: the metric of each
 
-    def __init__(self, testbed: Testbed, cells: Sequence[Cell]) -> None:
+    def __init__(self, bench: Bench, cells: Sequence[Measurement]) -> None:
         """`cells` are all cells of the paper: some are published relative to others."""
-        self.testbed, self.cells = testbed, cells
+        self.bench, self.cells = bench, cells
 
     @classmethod
-    def published(cls) -> list[Cell]:
-        """Return all cells that the paper published, timing or not; `BadCell`."""
+    def published(cls) -> list[Measurement]:
+        """Return all cells that the paper published, timing or not; `BadMeasurement`."""
         return read(cls._folder() / "published.csv")
 
     @classmethod
-    def own_testbed(cls) -> Testbed:
-        return testbed.load(cls._folder() / "testbed.yaml")
+    @cache
+    def own_bench(cls) -> Bench:
+        """Load the testbed of the paper."""
+        return load_bench(cls._folder() / "testbed.yaml")
 
     @classmethod
     def _folder(cls) -> Path:
@@ -42,10 +44,10 @@ class Predictor(ABC):
 
     @property
     @abstractmethod
-    def _rules(self) -> Mapping[str, Callable[[Cell], float | None]]:
+    def _rules(self) -> Mapping[str, Callable[[Measurement], float | None]]:
         """Return the rules by metric."""
 
-    def predict(self, cell: Cell) -> float | None:
+    def predict(self, cell: Measurement) -> float | None:
         """Predict a cell in its unit; None if its metric is no time, rate or ratio of them."""
         rule = self._rules.get(cell.metric)
         return None if rule is None else rule(cell)

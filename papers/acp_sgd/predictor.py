@@ -12,8 +12,9 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any
 
-from harness.fidelity.cells import Cell, Unpredictable, rate_mbit
+from harness.fidelity.bench import Bench
 from harness.fidelity.layers import tensors
+from harness.fidelity.measurement import Measurement, Unpredictable, rate_mbit
 from harness.fidelity.predictor import Predictor
 from harness.fidelity.replays import (
     ALL_MB,
@@ -23,7 +24,6 @@ from harness.fidelity.replays import (
     all_reduce_s,
     iteration,
 )
-from harness.fidelity.testbed import Testbed
 
 MODELS = ("ResNet-50", "ResNet-152", "BERT-Base", "BERT-Large")
 SWEPT = ("ResNet-50", "BERT-Base")  # of figures 12 and 13
@@ -61,7 +61,7 @@ class Run:
     buffer_mb: float = BUFFER_MB
 
 
-def run_of(cell: Cell, method: str) -> Run:
+def run_of(cell: Measurement, method: str) -> Run:
     """Return the run of one of a cell's methods, by its name there."""
     name = method.strip()
     name = "Top-k" if name.startswith("Top-k") else name.partition(" ")[0]
@@ -79,7 +79,7 @@ def run_of(cell: Cell, method: str) -> Run:
     )
 
 
-def pair(cell: Cell) -> tuple[Run, Run]:
+def pair(cell: Measurement) -> tuple[Run, Run]:
     """Return both runs of a cell whose method is like "ACP vs S-SGD"; else `Unpredictable`."""
     one, versus, other = cell.method.partition(" vs ")
     if not versus:
@@ -105,12 +105,12 @@ class AcpSgd(Predictor):
     paper, title = "acpsgd", "ACP-SGD"
     compares = {"acp_table3": "iteration_time_mean"}
 
-    def __init__(self, testbed: Testbed, cells: Sequence[Cell]) -> None:
-        super().__init__(testbed, cells)
+    def __init__(self, bench: Bench, cells: Sequence[Measurement]) -> None:
+        super().__init__(bench, cells)
         self._known: dict[Run, Iteration] = {}
 
     @cached_property
-    def _rules(self) -> dict[str, Callable[[Cell], float | None]]:
+    def _rules(self) -> dict[str, Callable[[Measurement], float | None]]:
         return {
             "iteration_time_mean": lambda c: 1e3 * self._total_s(run_of(c, c.method)),
             "iteration_time_ratio": self._slower_or_growth,
@@ -136,10 +136,10 @@ class AcpSgd(Predictor):
     def iteration(self, run: Run) -> Iteration:
         """Return the replayed iteration of `run`; each is replayed once."""
         if run not in self._known:
-            cluster = self.testbed.cluster(run.workers, run.rate_mbit)
+            cluster = self.bench.cluster(run.workers, run.rate_mbit)
             if run.method in GATHERING:
-                cluster = cluster.slower(1 / self.testbed["gather_factor"])
-            job = ReplayJob(run.model, self.testbed.compute(run.model).at(run.batch), cluster)
+                cluster = cluster.slower(1 / self.bench["gather_factor"])
+            job = ReplayJob(run.model, self.bench.compute(run.model).at(run.batch), cluster)
             self._known[run] = iteration(job, self._method(run))
         return self._known[run]
 
@@ -156,14 +156,14 @@ class AcpSgd(Predictor):
             if not (run.rank or usual):
                 raise Unpredictable(f"no rank is published for {run.model!r}")
             fields = fields | {"rank": run.rank or usual[0]}
-        cost = self.testbed.cost(target.partition(".")[0])
+        cost = self.bench.cost(target.partition(".")[0])
         found = ReplayedMethod(target, tuple(fields.items()), TOP_K_DENSITY, cost, turn=2)
         if run.method in (*GATHERING, "Power-SGD"):
             return found._replace(overlap="after_backward", bucket_mb=ALL_MB)
         if run.fusion == "naive":
             return found._replace(overlap="after_backward", bucket_mb=EACH_MB)
         if run.fusion == "WFBP":
-            return found._replace(bucket_mb=EACH_MB, interference=self.testbed["interference"])
+            return found._replace(bucket_mb=EACH_MB, interference=self.bench["interference"])
         if run.method == "ACP-SGD":
             return found._replace(bucket_mb=run.buffer_mb, fusion="compressed")
         return found
@@ -171,7 +171,7 @@ class AcpSgd(Predictor):
     def _total_s(self, run: Run) -> float:
         return self.iteration(run).total_s
 
-    def _slower_or_growth(self, cell: Cell) -> float:
+    def _slower_or_growth(self, cell: Measurement) -> float:
         if " vs " in cell.method:
             one, other = pair(cell)
             return self._total_s(one) / self._total_s(other)
@@ -179,7 +179,7 @@ class AcpSgd(Predictor):
         run = run_of(cell, name)
         return self._total_s(replace(run, rank=after)) / self._total_s(replace(run, rank=before))
 
-    def _speedup(self, cell: Cell) -> float:
+    def _speedup(self, cell: Measurement) -> float:
         """Return the speed-up of one method over another; in figure 5's text, that of fusion."""
         if cell.id == "acp_fig5_text":
             name = cell.method.removesuffix(" fused vs separate")
@@ -191,13 +191,13 @@ class AcpSgd(Predictor):
         one, other = pair(cell)
         return self._total_s(other) / self._total_s(one)
 
-    def _ratio(self, cell: Cell, part: str) -> float:
+    def _ratio(self, cell: Measurement, part: str) -> float:
         one, other = (getattr(self.iteration(run), part) for run in pair(cell))
         if min(one, other) < LEAST_S:
             raise Unpredictable(f"{part} is nothing here")
         return one / other
 
-    def _speedup_mean(self, cell: Cell) -> float:
+    def _speedup_mean(self, cell: Measurement) -> float:
         """Return a mean speed-up: over models, or between two ways of sending of figure 9."""
         if " vs WFBP" in cell.method:
             return fmean(self._fusions(cell, cell.method.split()[0], "WFBP+TF", "WFBP"))
@@ -206,7 +206,7 @@ class AcpSgd(Predictor):
         cells = [cell._replace(model=m, method=f"ACP vs {o}") for m in MODELS for o in others]
         return fmean(self._speedup(each) for each in cells)
 
-    def _speedup_max(self, cell: Cell) -> float:
+    def _speedup_max(self, cell: Measurement) -> float:
         if "naive" in cell.method:
             return max(self._fusions(cell, "ACP-SGD", "WFBP+TF", "naive"))
         return max(
@@ -215,7 +215,7 @@ class AcpSgd(Predictor):
             for name in ("Power-SGD", "Power-SGD*")
         )
 
-    def _slowdown(self, cell: Cell) -> float:
+    def _slowdown(self, cell: Measurement) -> float:
         """Return percent, mean over the methods that the cell names."""
         names, _, baseline = cell.method.partition(" vs ")
         base_s = self._total_s(run_of(cell, baseline))
@@ -223,18 +223,18 @@ class AcpSgd(Predictor):
             self._total_s(run_of(cell, name)) / base_s - 1 for name in names.split(" & ")
         )
 
-    def _advantages(self, cell: Cell) -> list[float]:
+    def _advantages(self, cell: Measurement) -> list[float]:
         """Return by how many percent each compressor of figure 2 is slower than S-SGD."""
         base_s = self._total_s(run_of(cell, "S-SGD"))
         others = ("Sign-SGD", "Top-k SGD", "Power-SGD")
         return [100 * (self._total_s(run_of(cell, name)) / base_s - 1) for name in others]
 
-    def _slowdown_alone(self, cell: Cell) -> float:
+    def _slowdown_alone(self, cell: Measurement) -> float:
         """Return percent on one GPU, which sends nothing: hooks interfere with backward."""
         run = replace(run_of(cell, "Power-SGD*"), workers=1, fusion="WFBP")
         return 100 * (self._total_s(run) / self._total_s(replace(run, fusion="naive")) - 1)
 
-    def _fusions(self, cell: Cell, name: str, faster: str, slower: str) -> list[float]:
+    def _fusions(self, cell: Measurement, name: str, faster: str, slower: str) -> list[float]:
         """Return the speed-ups of `faster` over `slower`, by model."""
         models = FUSED if "," in cell.model or not cell.model else (cell.model,)
         runs = [run_of(cell._replace(model=model), name) for model in models]
@@ -243,7 +243,7 @@ class AcpSgd(Predictor):
             for run in runs
         ]
 
-    def _fusion_change(self, cell: Cell) -> float:
+    def _fusion_change(self, cell: Measurement) -> float:
         """Return percent faster, or slower."""
         if "0MB" in cell.method:
             return self._buffer_gain(cell)
@@ -255,19 +255,19 @@ class AcpSgd(Predictor):
         slower = cell.metric.startswith("slowdown")
         return 100 * (fmean(1 / x for x in found) - 1) if slower else 100 * (fmean(found) - 1)
 
-    def _buffer_gain(self, cell: Cell) -> float:
+    def _buffer_gain(self, cell: Measurement) -> float:
         """Return percent, mean over both ends of figure 10's sweep of buffers."""
         run = run_of(cell, "ACP-SGD")
         best_s = self._total_s(run)
         ends = [float(mb) for mb in re.findall(r"(\d+)MB", cell.method) if float(mb) != BUFFER_MB]
         return 100 * fmean(self._total_s(replace(run, buffer_mb=end)) / best_s - 1 for end in ends)
 
-    def _throughput_gain(self, cell: Cell) -> float:
+    def _throughput_gain(self, cell: Measurement) -> float:
         name, before, after = change(cell.method, "bs")
         times = [self._total_s(replace(run_of(cell, name), batch=b)) for b in (before, after)]
         return after / before * times[0] / times[1]
 
-    def _increase(self, cell: Cell) -> float:
+    def _increase(self, cell: Measurement) -> float:
         """Return percent from the first to the second number of workers, mean over models."""
         few, many = (int(part) for part in cell.workers.split("->"))
         models = SWEPT if cell.model == "mean" else (cell.model,)
@@ -277,17 +277,17 @@ class AcpSgd(Predictor):
             for run in runs
         )
 
-    def _small_all_reduce_ms(self, cell: Cell) -> float | None:
+    def _small_all_reduce_ms(self, cell: Measurement) -> float | None:
         found = re.fullmatch(r"(one|two) (\d+)KB all-reduces?", cell.method)
         if found is None:
             return None
         times = {"one": 1, "two": 2}[found[1]]
-        return 1e3 * times * all_reduce_s(self.testbed.cluster(), int(found[2]) * KIB)
+        return 1e3 * times * all_reduce_s(self.bench.cluster(), int(found[2]) * KIB)
 
-    def _all_reduces_ms(self, cell: Cell) -> float:
+    def _all_reduces_ms(self, cell: Measurement) -> float:
         """Return the time of figure 5's text: all tensors, or all factors, fused or one by one."""
         factors = re.match(r"ACP r=(\d+)", cell.method)
-        cluster, known, totals_s = self.testbed.cluster(), tensors(cell.model), []
+        cluster, known, totals_s = self.bench.cluster(), tensors(cell.model), []
         for side in (0, 1) if factors else (0,):
             sizes = [t.factor(int(factors[1]), side) if factors else t.elements for t in known]
             fused = [sum(sizes)] if "fused" in cell.method else sizes

@@ -12,8 +12,8 @@ from operator import truediv
 from statistics import fmean
 
 from harness.fidelity import replays
-from harness.fidelity.cells import Cell, Unpredictable, first, rate_mbit
 from harness.fidelity.layers import parameters
+from harness.fidelity.measurement import Measurement, Unpredictable, first, rate_mbit
 from harness.fidelity.predictor import Predictor
 from harness.fidelity.replays import Iteration, ReplayedMethod, ReplayJob, all_reduce_s
 
@@ -47,7 +47,7 @@ class Covap(Predictor):
     compares = {"covap_table7": "speedup_vs_1gpu"}
 
     @cached_property
-    def _rules(self) -> dict[str, Callable[[Cell], float]]:
+    def _rules(self) -> dict[str, Callable[[Measurement], float]]:
         return {
             "T_before": lambda c: 1e3 * self._job(c).compute.forward_s,
             "T_comp": lambda c: 1e3 * self._job(c).compute.backward_s,
@@ -93,34 +93,34 @@ class Covap(Predictor):
     def _replayed(self, job: ReplayJob, method: str, interval: int) -> Iteration:
         """Return the replayed iteration of `method`, by its name in table 7."""
         if method == "EFsignSGD":
-            job = job._replace(cluster=job.cluster.slower(self.testbed["sign_bytes"]))
+            job = job._replace(cluster=job.cluster.slower(self.bench["sign_bytes"]))
         return replays.iteration(job, self._method(method, interval))
 
     def _method(self, name: str, interval: int) -> ReplayedMethod:
         """Return the method to replay for a published name; `Unpredictable` if it is unknown."""
         if name == "COVAP":
-            cost = self.testbed.cost("covap")
+            cost = self.bench.cost("covap")
             return ReplayedMethod("covap.COVAP", (), 1 / interval, cost, turn=interval)
         if name not in METHODS:
             known = ", ".join(METHODS)
             raise Unpredictable(f"method must be one of COVAP, {known}, got {name!r}")
         file = "dgc" if name == "DGC" else METHODS[name].target.partition(".")[0]
-        return METHODS[name]._replace(cost=self.testbed.cost(file))
+        return METHODS[name]._replace(cost=self.bench.cost(file))
 
     def _job_of(
         self, model: str, run: str, workers: int | None, rate: float | None = None
     ) -> ReplayJob:
-        cluster = self.testbed.cluster(workers, rate)
-        return ReplayJob(model, self.testbed.compute(model, run), cluster)
+        cluster = self.bench.cluster(workers, rate)
+        return ReplayJob(model, self.bench.compute(model, run), cluster)
 
-    def _job(self, cell: Cell) -> ReplayJob:
+    def _job(self, cell: Measurement) -> ReplayJob:
         run = PROFILED if cell.id in OF_PROFILED or cell.dataset == CIFAR else TRAINED
         return self._job_of(_model(cell), run, self._workers(cell), rate_mbit(cell.network))
 
-    def _workers(self, cell: Cell) -> int:
-        return int(cell.workers) if cell.workers.isdigit() else int(self.testbed["workers"])
+    def _workers(self, cell: Measurement) -> int:
+        return int(cell.workers) if cell.workers.isdigit() else int(self.bench["workers"])
 
-    def _iteration(self, cell: Cell, method: str | None = None) -> Iteration:
+    def _iteration(self, cell: Measurement, method: str | None = None) -> Iteration:
         method = method or _method_of(cell)
         job = self._job(cell)
         if method == "Random-k" and cell.id == "covap_table3":
@@ -135,35 +135,35 @@ class Covap(Predictor):
             replays.iteration(job, method._replace(density=times * DENSITY)).comm_s
             for times in (1, 2)
         )
-        wanted_s = self.testbed["random_k_ccr"] * job.compute.backward_s
+        wanted_s = self.bench["random_k_ccr"] * job.compute.backward_s
         density = DENSITY * (1 + (wanted_s - once_s) / (twice_s - once_s))  # time is linear in it
         return replays.iteration(job, method._replace(density=density))
 
-    def _unhidden_s(self, cell: Cell) -> float:
+    def _unhidden_s(self, cell: Measurement) -> float:
         found = self._iteration(cell, "DDPovlp")
         return found.compute_s + found.comm_s
 
-    def _serial_s(self, cell: Cell) -> float:
+    def _serial_s(self, cell: Measurement) -> float:
         found = self._iteration(cell)
         return found.compute_s + found.compress_s + found.comm_s
 
-    def _ccr(self, cell: Cell, method: str | None = None) -> float:
+    def _ccr(self, cell: Measurement, method: str | None = None) -> float:
         return self._iteration(cell, method).comm_s / self._job(cell).compute.backward_s
 
-    def _overhead_ms(self, cell: Cell) -> float:
+    def _overhead_ms(self, cell: Measurement) -> float:
         return 1e3 * self._iteration(cell).compress_s
 
-    def _saved_ms(self, cell: Cell) -> float:
+    def _saved_ms(self, cell: Measurement) -> float:
         """Return the communication that a method saves, in ms.
 
         A gathering method runs on the most workers it can, if the cell names no number.
         """
         ours = cell
         if _method_of(cell) in GATHERING and not cell.workers:
-            ours = cell._replace(workers=f"{self.testbed['most_gathered']:.0f}")
+            ours = cell._replace(workers=f"{self.bench['most_gathered']:.0f}")
         return 1e3 * (self._iteration(cell, "DDPovlp").comm_s - self._iteration(ours).comm_s)
 
-    def _tensor_ms(self, cell: Cell) -> float:
+    def _tensor_ms(self, cell: Measurement) -> float:
         """Return the time of an all-reduce of the table's number of elements, in ms."""
         if cell.method == "tensor total":
             return sum(
@@ -174,16 +174,16 @@ class Covap(Predictor):
         elements = first(self.cells, id=cell.id, method=cell.method, metric="elements")
         if elements is None or elements.value is None:
             raise Unpredictable(f"no elements of {cell.method!r} among the cells")
-        return 1e3 * all_reduce_s(self.testbed.cluster(), FLOAT_BYTES * elements.value)
+        return 1e3 * all_reduce_s(self.bench.cluster(), FLOAT_BYTES * elements.value)
 
-    def _tensor_share(self, cell: Cell) -> float:
+    def _tensor_share(self, cell: Measurement) -> float:
         return 100 * self._tensor_ms(cell) / self._tensor_ms(cell._replace(method="tensor total"))
 
-    def _speedup(self, cell: Cell) -> float:
+    def _speedup(self, cell: Measurement) -> float:
         found = self._iteration(cell)
         return self._workers(cell) * found.compute_s / found.total_s
 
-    def _training_s(self, cell: Cell) -> float:
+    def _training_s(self, cell: Measurement) -> float:
         """Scale DDP's published time; `Unpredictable` without: iterations are not published."""
         ddp = first(self.cells, method="DDPovlp", model=cell.model, metric=cell.metric)
         if ddp is None or ddp.value is None:
@@ -191,23 +191,23 @@ class Covap(Predictor):
         ratio = self._iteration(cell).total_s / self._iteration(cell, "DDPovlp").total_s
         return ddp.value * ratio
 
-    def _both_s(self, cell: Cell) -> list[float]:
+    def _both_s(self, cell: Measurement) -> list[float]:
         """Return the iteration times of both methods of "COVAP vs DDPovlp"."""
         return [self._iteration(cell, name).total_s for name in cell.method.split(" vs ")]
 
-    def _gains(self, cell: Cell) -> list[float]:
+    def _gains(self, cell: Measurement) -> list[float]:
         """Return every other method's time over COVAP's; of the first model if none is named."""
         cell = cell if cell.model else cell._replace(model="ResNet-101")
         ours = self._iteration(cell, "COVAP").total_s
         return [self._iteration(cell, name).total_s / ours for name in OTHERS]
 
-    def _growth(self, cell: Cell) -> float:
+    def _growth(self, cell: Measurement) -> float:
         """Return the growth of the speed-up from one node to all, mean over methods."""
         growths = []
         for method in cell.method.split(","):
             many, few = (
                 workers / self._iteration(cell._replace(workers=str(workers)), method).total_s
-                for workers in (int(self.testbed["workers"]), ONE_NODE)
+                for workers in (int(self.bench["workers"]), ONE_NODE)
             )
             growths.append(many / few)
         return fmean(growths)
@@ -217,12 +217,12 @@ class Covap(Predictor):
         return parameters("VGG-19") / parameters("ResNet-101")
 
 
-def _model(cell: Cell) -> str:
+def _model(cell: Measurement) -> str:
     name = cell.model.partition(" (")[0]  # "VGG-19 (by order)"
     return "Bert" if name == UNNAMED else name
 
 
-def _method_of(cell: Cell) -> str:
+def _method_of(cell: Measurement) -> str:
     return {"DDP": "DDPovlp"}.get(cell.method, cell.method.partition(" ")[0])
 
 

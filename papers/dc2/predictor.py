@@ -9,7 +9,7 @@ The prediction of a throughput is this bound. Compression is taken to cost nothi
 from collections.abc import Callable
 from functools import cached_property
 
-from harness.fidelity.cells import Cell
+from harness.fidelity.measurement import Measurement
 from harness.fidelity.predictor import Predictor
 
 FLOAT_BYTES = 4
@@ -21,8 +21,8 @@ class Dc2(Predictor):
     paper, title = "dc2", "DC2"
 
     @cached_property
-    def _rules(self) -> dict[str, Callable[[Cell], float | None]]:
-        bed = self.testbed
+    def _rules(self) -> dict[str, Callable[[Measurement], float | None]]:
+        bed = self.bench
         entries = bed["workers"] * bed["least_density"] * bed["entry_bytes"]
         return {
             "normalized_throughput": lambda _: 2 * FLOAT_BYTES / entries,

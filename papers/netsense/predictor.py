@@ -8,7 +8,7 @@ the product of bandwidth and delay stays near the smallest payload.
 from collections.abc import Callable
 from functools import cached_property
 
-from harness.fidelity.cells import Cell, Unpredictable, rate_mbit
+from harness.fidelity.measurement import Measurement, Unpredictable, rate_mbit
 from harness.fidelity.predictor import Predictor
 from harness.fidelity.replays import ReplayedMethod, ReplayJob, iteration
 
@@ -23,7 +23,7 @@ class NetSenseMl(Predictor):
     compares = {t: "training_throughput" for t in ("netsense_table1", "netsense_table2")}
 
     @cached_property
-    def _rules(self) -> dict[str, Callable[[Cell], float | None]]:
+    def _rules(self) -> dict[str, Callable[[Measurement], float | None]]:
         return {
             "training_throughput": lambda c: self._throughput(c.model, c.network, c.method),
             "throughput_gain_min": lambda _: min(self._gains()),
@@ -32,17 +32,17 @@ class NetSenseMl(Predictor):
 
     def _throughput(self, model: str, network: str, method: str) -> float:
         """Return samples/s of all workers; `network` is a rate with its unit, such as 500Mbps."""
-        compute, method_here = self.testbed.compute(model), ReplayedMethod("dense.Dense")
+        compute, method_here = self.bench.compute(model), ReplayedMethod("dense.Dense")
         if method == TOP_K:
             method_here = SPARSE._replace(density=TOP_K_DENSITY)
         elif method == "NetSenseML":  # its overhead precedes all sending
-            compute = compute._replace(forward_s=compute.forward_s + self.testbed["overhead_s"])
-            method_here = SPARSE._replace(density=self.testbed["density"])
+            compute = compute._replace(forward_s=compute.forward_s + self.bench["overhead_s"])
+            method_here = SPARSE._replace(density=self.bench["density"])
         elif method != "AllReduce":
             raise Unpredictable(f"method must be AllReduce, {TOP_K} or NetSenseML, got {method!r}")
-        cluster = self.testbed.cluster(rate_mbit=rate_mbit(network))
+        cluster = self.bench.cluster(rate_mbit=rate_mbit(network))
         step_s = iteration(ReplayJob(model, compute, cluster, CLASSES), method_here).total_s
-        return self.testbed["workers"] * self.testbed["batch"] / step_s
+        return self.bench["workers"] * self.bench["batch"] / step_s
 
     def _gains(self) -> list[float]:
         """Return NetSenseML's throughput over TopK-0.1's for every cell of both tables."""

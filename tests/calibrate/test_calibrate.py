@@ -13,13 +13,13 @@ from harness.calibrate.compression import FittedCost, MatrixLayout
 from harness.calibrate.windows import TcpWindows
 from harness.config.device_costs import Cost
 from harness.fidelity.bench import Bench
-from harness.fidelity.measured import RowPredictor
+from harness.fidelity.collectives import RowPredictor
 from harness.preview import composed
 from harness.records import environment
 from tests.emulation.inside import refusal
 from tests.launching import completed
 
-WAY = Bench("here", "Here", "gloo", (), (), (), {}, {})
+WAY = Bench("here", "Here", backend="gloo")
 
 
 @pytest.fixture

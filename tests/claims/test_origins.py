@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from harness.config import scales
-from harness.fidelity.testbed import load
+from harness.fidelity.bench import load_bench
 from harness.reporting.analysis.load import _conditions
 from harness.reporting.claims import origins, papers
 from harness.reporting.claims.base import BY_CONSTRUCTION, HOLDS, Found, PaperClaims
@@ -78,7 +78,7 @@ def test_a_testbed_has_the_same_inputs(study):
     """What a replay of a run may not confirm, its prediction may not either."""
     if (file := study.file("testbed.yaml")) is None:
         return
-    bed = load(file)
+    bed = load_bench(file)
     inputs = [each.columns for each in (*bed.inputs, *bed.follows)]
     cells = [cell for each in origins.fitted_of(study) for cell in each.cells]
     assert all(origins.are_of(cells, inputs))

@@ -10,8 +10,8 @@ import pytest
 
 from harness.fidelity import __main__ as command
 from harness.fidelity.assess import assess, distance, frame, orders
-from harness.fidelity.cells import COLUMNS, Cell
 from harness.fidelity.layers import tensors
+from harness.fidelity.measurement import COLUMNS, Measurement
 from harness.fidelity.predictor import predictors
 from harness.fidelity.replays import ReplayedMethod, ReplayJob, iteration
 from tests.fidelity.test_command import LAST
@@ -22,7 +22,7 @@ FITTED = "acp_fig5_text"  # three cells tell one latency
 
 
 @pytest.fixture(scope="module")
-def cells() -> list[Cell]:
+def cells() -> list[Measurement]:
     return [cell for each in predictors().values() for cell in each.published()]
 
 
@@ -89,7 +89,7 @@ def test_constants_are_what_their_inputs_say(found):
 
 def test_a_latency_between_three_cells(found):
     """Their geometric mean is the constant, so they are missed to both sides."""
-    bed = predictors()["acpsgd"].own_testbed()
+    bed = predictors()["acpsgd"].own_bench()
     cluster = bed.cluster()
     tiny = mean(
         sum(4 * t.elements if not t.matrix else 16 * min(4, *t.matrix) * t.matrix[s] / 4 for t in k)
@@ -112,7 +112,7 @@ def test_a_latency_between_three_cells(found):
 
 
 def test_compute_times_that_are_told_by_ratios():
-    bed = predictors()["covap"].own_testbed()
+    bed = predictors()["covap"].own_bench()
 
     def comm_over(model: str) -> tuple[float, float]:
         compute = bed.compute(model, "trained")
@@ -123,7 +123,7 @@ def test_compute_times_that_are_told_by_ratios():
 
     assert 1 + comm_over("Bert")[0] == pytest.approx(3.08, rel=1e-4)  # table I's S_LS
     assert comm_over("GPT-2")[1] == pytest.approx(3.5, rel=1e-4)  # its CCR
-    a40 = predictors()["netsenseml"].own_testbed()
+    a40 = predictors()["netsenseml"].own_bench()
     adds = [sum(t.multiply_adds for t in tensors(m)) for m in ("VGG16", "ResNet18")]
     ratio = a40.compute("VGG16").forward_s / a40.compute("ResNet18").forward_s
     assert ratio == pytest.approx(adds[0] / adds[1], rel=1e-3)
@@ -131,7 +131,7 @@ def test_compute_times_that_are_told_by_ratios():
 
 def test_every_selector_of_a_testbed_finds_a_cell(cells):
     for each in predictors().values():
-        bed = each.own_testbed()
+        bed = each.own_bench()
         told = [
             *bed.inputs,
             *bed.follows,

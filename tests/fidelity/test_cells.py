@@ -2,7 +2,14 @@
 
 import pytest
 
-from harness.fidelity.cells import COLUMNS, BadCell, Selector, Unpredictable, rate_mbit, read
+from harness.fidelity.measurement import (
+    COLUMNS,
+    BadMeasurement,
+    Selector,
+    Unpredictable,
+    rate_mbit,
+    read,
+)
 
 HEADER = ",".join(COLUMNS)
 ROW = "covap,covap_table7,Bert,,30Gbps,64,FP16,speedup_vs_1gpu,40.5,x,table"
@@ -47,24 +54,24 @@ def test_what_is_no_number_was_not_told(write, text):
     ],
 )
 def test_a_bad_csv_is_told_by_line_and_column(write, lines, message):
-    with pytest.raises(BadCell, match=message):
+    with pytest.raises(BadMeasurement, match=message):
         read(write(*lines), ["covap"])
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
 def test_a_figure_is_finite(write, value):
-    with pytest.raises(BadCell, match="line 2, column value"):
+    with pytest.raises(BadMeasurement, match="line 2, column value"):
         read(write(HEADER, ROW.replace("40.5", value)))
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(BadCell, match="No such file"):
+    with pytest.raises(BadMeasurement, match="No such file"):
         read(tmp_path / "none.csv")
 
 
 def test_a_file_that_is_no_text(tmp_path):
     (tmp_path / "cells.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(BadCell, match="UTF-8"):
+    with pytest.raises(BadMeasurement, match="UTF-8"):
         read(tmp_path / "cells.csv")
 
 

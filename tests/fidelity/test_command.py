@@ -4,7 +4,7 @@ import re
 import sys
 
 from harness.fidelity import __main__ as command
-from harness.fidelity.cells import COLUMNS
+from harness.fidelity.measurement import COLUMNS
 from tests.launching import completed
 
 LAST = r"pooled median \d+\.\d % p90 \d+\.\d % over \d+ cells"

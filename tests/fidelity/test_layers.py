@@ -2,7 +2,6 @@
 
 import pytest
 
-from harness.fidelity.cells import Unpredictable
 from harness.fidelity.layers import (
     Layers,
     least_s,
@@ -11,6 +10,7 @@ from harness.fidelity.layers import (
     takes_images,
     tensors,
 )
+from harness.fidelity.measurement import Unpredictable
 from harness.workloads.models.base import backward_shares
 
 MIB = 1 << 20

@@ -6,10 +6,10 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from harness.fidelity import testbed as beds
-from harness.fidelity.cells import Cell, Selector
+from harness.fidelity import bench as beds
 from harness.fidelity.layers import least_s, multiply_adds, parameters
 from harness.fidelity.left_out import _without, leave_one_out, show_left_out
+from harness.fidelity.measurement import Measurement, Selector
 from harness.fidelity.predictor import Predictor
 
 RATE, TRUE_EFFICIENCY = 1e12, 0.8  # multiply-adds/s of backward; of a link of 1 GB/s
@@ -28,31 +28,27 @@ class Plain(Predictor):
         return {"step": lambda c: self._compute_s(c) + self._sent_s(c), "sent": self._sent_s}
 
     def _compute_s(self, cell):
-        found = self.testbed.compute(cell.model)
+        found = self.bench.compute(cell.model)
         return found.forward_s + found.backward_s
 
     def _sent_s(self, cell):
-        return 4 * parameters(cell.model) / (1e9 * self.testbed["efficiency"])
+        return 4 * parameters(cell.model) / (1e9 * self.bench["efficiency"])
 
 
 def cell(model, metric, efficiency=TRUE_EFFICIENCY):
     sent_s = 4 * parameters(model) / (1e9 * efficiency)
     each = compute(model)
     value = sent_s + (metric == "step") * (each.forward_s + each.backward_s)
-    return Cell("p", "t", model, "", "", "", "", metric, value, "s", "", f"{value}")
+    return Measurement("p", "t", model, "", "", "", "", metric, value, "s", "", f"{value}")
 
 
-BED = beds.Testbed(
-    paper="p",
-    title="",
-    constants={"efficiency": beds.TestbedConstant(0.5, "", "t, BERT-Base, what it sent")},
-    costs={},
+BED = beds.Bench(
+    "p",
+    "",
+    constants={"efficiency": 0.5},
     computes={("bertbase", ""): compute("BERT-Base"), ("bertlarge", ""): compute("BERT-Large")},
-    sources={},
-    inputs=[Selector({"metric": "sent"})],
-    follows=[],
-    repeats=[],
-    omissions=[],
+    sources={"efficiency": "t, BERT-Base, what it sent"},
+    inputs=(Selector({"metric": "sent"}),),
 )
 CELLS = [cell("BERT-Base", "sent", 0.5), cell("BERT-Large", "sent")]
 CELLS += [cell(model, "step") for model in MODELS]
@@ -81,7 +77,7 @@ def test_a_constant_that_no_other_tells_is_named():
 
 
 def test_a_computation_read_from_the_model_itself_tells_nothing():
-    bed = replace(BED, sources={("bertlarge", ""): "BERT-Base's, by multiply-adds"})
+    bed = replace(BED, sources={**BED.sources, ("bertlarge", ""): "BERT-Base's, by multiply-adds"})
     told, kept = _without(Plain, bed, "bertbase", CELLS)
     assert kept == ["computation"] and told.computes == bed.computes
 
@@ -101,9 +97,8 @@ def test_where_batches_are_not_told_images_tell_of_images():
 
 def test_computation_goes_by_bytes_where_they_take_longer():
     sheet = {"flops": 1e12, "memory_bytes_per_s": 1e9}
-    constants = {name: beds.TestbedConstant(value, "", "") for name, value in sheet.items()}
     computes = {("vgg19", ""): beds.Compute(0.1, 0.2, 8), ("resnet101", ""): beds.Compute(1, 2, 4)}
-    bed = replace(BED, computes=computes, constants=BED.constants | constants)
+    bed = replace(BED, computes=computes, constants={**BED.constants, **sheet})
     found = _without(Plain, bed, "resnet101", CELLS)[0].computes["resnet101", ""]
     ratio = least_s("resnet101", 1e12, 1e9) / least_s("vgg19", 1e12, 1e9) * 4 / 8
     assert (found.forward_s, found.backward_s) == pytest.approx((0.1 * ratio, 0.2 * ratio))
@@ -115,7 +110,7 @@ def test_a_constant_is_fitted_to_the_table_that_it_was_read_from():
     assert told["efficiency"] == pytest.approx(TRUE_EFFICIENCY, rel=2e-3)
     unmet = beds.Omission(Selector({"id": "t", "model": "BERT-Large"}), "it cannot be met")
     bed = replace(
-        BED, omissions=[unmet], inputs=[Selector({"metric": "sent", "model": "BERT-Base"})]
+        BED, omissions=(unmet,), inputs=(Selector({"metric": "sent", "model": "BERT-Base"}),)
     )
     told, kept = _without(Plain, bed, "bertbase", CELLS)
     assert kept == ["efficiency"]

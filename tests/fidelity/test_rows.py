@@ -1,5 +1,6 @@
 """Rows that others measured: read with care, predicted by running, never pooled."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,18 +8,18 @@ import pytest
 
 from harness.calibrate import testbed
 from harness.fidelity import __main__ as command
-from harness.fidelity.bench import Bench, benches, load_bench
-from harness.fidelity.cells import BadCell
-from harness.fidelity.measured import RowPredictor, _children
-from harness.fidelity.row_report import assess_rows, row_distance
-from harness.fidelity.rows import ROW_COLUMNS, Measurement, RowSelector, has_rows, read_rows
+from harness.fidelity.assess import assess_rows, distance
+from harness.fidelity.bench import Bench, bench_files, load_bench
+from harness.fidelity.collectives import RowPredictor, _children
+from harness.fidelity.measurement import ROW_COLUMNS, BadMeasurement, Measurement, Selector, read
 
 ROWS = Path("papers/hardware/rows.csv")
 ROW = Measurement(
-    "me", "mine", "gloo", "all_reduce", 4, "1 Gbit/s", 20.0, 1000.0, 1 << 27, "gloo", "time_ms",
-    1.0, "ms", "median", "here",
+    "me", "mine", "", "", "1 Gbit/s", "4", "gloo", "time_ms", 1.0, "ms", "here", text="1.0",
+    stack="gloo", operation="all_reduce", rtt_ms=20.0, rate_mbit=1000.0, bytes=1 << 27,
+    statistic="median",
 )  # fmt: skip
-BENCH = Bench("mine", "Mine", "gloo", (RowSelector((("id", "mine"),)),), (), (), {}, {})
+BENCH = Bench("mine", "Mine", takes=(Selector({"id": "mine"}),), backend="gloo")
 
 
 def written(folder, *lines):
@@ -28,7 +29,8 @@ def written(folder, *lines):
 
 
 def line(**changes):
-    return ",".join("" if v is None else str(v) for v in ROW._replace(**changes))
+    told = ROW._replace(**changes)._asdict() | {"source": ROW.paper}
+    return ",".join("" if told[name] is None else str(told[name]) for name in ROW_COLUMNS)
 
 
 @pytest.mark.parametrize(
@@ -45,30 +47,29 @@ def line(**changes):
     ],
 )
 def test_a_bad_row_is_named(changes, named, tmp_path):
-    with pytest.raises(BadCell, match=f"line 2.*{named}"):
-        read_rows(written(tmp_path, line(**changes)))
+    with pytest.raises(BadMeasurement, match=f"line 2.*{named}"):
+        read(written(tmp_path, line(**changes)))
 
 
 def test_what_is_read_is_what_was_written(tmp_path):
-    found = read_rows(written(tmp_path, line(), line(rtt_ms=None, rate_mbit=None)))
+    found = read(written(tmp_path, line(), line(rtt_ms=None, rate_mbit=None)))
     assert found == [ROW, ROW._replace(rtt_ms=None, rate_mbit=None)]
 
 
 def test_other_files_are_no_rows(tmp_path):
-    assert has_rows(ROWS) and not has_rows(Path("papers/covap/published.csv"))
-    (tmp_path / "noise").write_bytes(b"\xff\x00")
-    assert not has_rows(tmp_path / "noise") and not has_rows(tmp_path / "nothing")
+    assert all(row.operation for row in read(ROWS))
+    assert not any(cell.operation for cell in read("papers/covap/published.csv"))
     big = tmp_path / "big.csv"
     big.write_text(",".join(ROW_COLUMNS) + "\n" * (1 << 23))
-    with pytest.raises(BadCell, match="bytes"):
-        read_rows(big)
+    with pytest.raises(BadMeasurement, match="bytes"):
+        read(big)
 
 
 def test_shipped_rows_are_all_taken_by_one_testbed_that_names_at_most_four():
-    rows = [row for file in ("rows", "regions", "here") for row in read_rows(ROWS.with_stem(file))]
-    known = benches()
+    rows = [row for file in ("rows", "regions", "here") for row in read(ROWS.with_stem(file))]
+    known = list(map(load_bench, bench_files()))
     for row in rows:
-        assert sum(bench.is_of(row) for bench in known) == 1, row
+        assert sum(bench.has(row) for bench in known) == 1, row
     for bench in known:
         inputs = testbed.inputs_of(bench, rows)
         assert len(bench.fit) <= len(inputs) <= 4 and set(bench.constants) == set(bench.fit)
@@ -80,7 +81,7 @@ def test_collectives_are_those_of_the_backend():
     once_s = 1000 * row.bytes / 0.956 / 125e6
     assert RowPredictor(nccl).predict(row) == pytest.approx(once_s)
     for workers, copies in ((2, 1), (4, 3), (8, 6), (16, 10)):  # that one path sends in a row
-        predicted = RowPredictor(gloo).predict(row._replace(workers=workers))
+        predicted = RowPredictor(gloo).predict(row._replace(workers=str(workers)))
         assert predicted == pytest.approx(copies * once_s)
     reduced = RowPredictor(gloo).predict(row._replace(operation="reduce"))
     assert reduced == pytest.approx(126 / 128 * once_s + 3 / 4 * once_s)
@@ -90,7 +91,7 @@ def test_collectives_are_those_of_the_backend():
 
 def test_what_comes_in_has_a_rate_of_its_own():
     egress = RowPredictor(replace(BENCH, ingress_mbit=10_000.0))
-    row = ROW._replace(rtt_ms=0.0, operation="reduce", workers=8)
+    row = ROW._replace(rtt_ms=0.0, operation="reduce", workers="8")
     once_ms = 1000 * row.bytes / 0.956 / 125e6
     scattered_ms = 126 / 128 * once_ms  # all segments of 1 MiB but two
     assert egress.predict(row) == pytest.approx(scattered_ms + once_ms / 8)  # a part each
@@ -101,7 +102,7 @@ def test_what_comes_in_has_a_rate_of_its_own():
 
 
 def test_gloos_reduce_sends_its_parts_around_again_where_they_have_many_segments():
-    row = ROW._replace(rtt_ms=0.0, operation="reduce", workers=2)
+    row = ROW._replace(rtt_ms=0.0, operation="reduce", workers="2")
     for mib, sent_mib in ((16, 14 + 8), (6, 4 + 3), (4, 2 + 2)):  # ring and gather
         sent_ms = 1000 * sent_mib * (1 << 20) / 0.956 / 125e6
         predicted = RowPredictor(BENCH).predict(row._replace(bytes=mib << 20))
@@ -110,7 +111,7 @@ def test_gloos_reduce_sends_its_parts_around_again_where_they_have_many_segments
 
 def test_a_receiver_has_a_window_of_its_own():
     bench = replace(BENCH, constants={"window_bytes": 4e6, "window_bytes.Oregon": 1e6})
-    row = ROW._replace(operation="send", workers=2, rtt_ms=200.0, metric="rate_mbit")
+    row = ROW._replace(operation="send", workers="2", rtt_ms=200.0, metric="rate_mbit")
     into, out_of = (RowPredictor(bench).predict(row._replace(network=told))
                     for told in ("Tokyo to Oregon", "Oregon to Tokyo"))  # fmt: skip
     assert into == pytest.approx(1e6 * 8e-6 / 0.2, rel=0.02)
@@ -157,29 +158,29 @@ def test_a_fit_finds_what_made_its_inputs():
     made = {"efficiency": 0.8, "window_bytes": 2e6, "segment_s": 0.003}
     truth = BENCH.with_constants(made)
     rows = [
-        ROW._replace(operation="send", workers=2, rtt_ms=0.0, network="a"),
-        ROW._replace(operation="send", workers=2, rtt_ms=200.0, network="b"),
+        ROW._replace(operation="send", workers="2", rtt_ms=0.0, network="a"),
+        ROW._replace(operation="send", workers="2", rtt_ms=200.0, network="b"),
         ROW._replace(network="c"),
-        ROW._replace(network="d", workers=8),
+        ROW._replace(network="d", workers="8"),
     ]
     rows = [row._replace(value=RowPredictor(truth).predict(row)) for row in rows]
-    names = tuple(RowSelector((("network", each),)) for each in "abc")
+    names = tuple(Selector({"network": each}) for each in "abc")
     bench = replace(BENCH, inputs=names, fit=tuple(made))
     found = testbed.fitted(bench, rows)
     assert found.constants == pytest.approx(made, rel=1e-3)
     results = assess_rows(rows, [found])
-    assert [each.is_input for each in results] == [True, True, True, False]
-    assert row_distance(results).rows == 1 and row_distance(results).worst < 0.1
+    assert [each.standing for each in results] == [*["input"] * 3, "counts"]
+    assert distance(results, True).cells == 1 and distance(results, True).worst < 0.1
 
 
 def test_a_fit_needs_its_inputs_and_each_once():
-    one = RowSelector((("network", "1 Gbit/s"),))
+    one = Selector({"network": "1 Gbit/s"})
     bench = replace(BENCH, inputs=(one,), fit=("efficiency",))
-    with pytest.raises(BadCell, match="one row, got 0"):
+    with pytest.raises(BadMeasurement, match="one row, got 0"):
         testbed.fitted(bench, [ROW._replace(network="x")])
-    with pytest.raises(BadCell, match="one row, got 2"):
+    with pytest.raises(BadMeasurement, match="one row, got 2"):
         testbed.fitted(bench, [ROW, ROW])
-    with pytest.raises(BadCell, match="at least 2 rows"):
+    with pytest.raises(BadMeasurement, match="at least 2 rows"):
         testbed.fitted(replace(bench, fit=("efficiency", "segment_s")), [ROW])
 
 
@@ -187,30 +188,35 @@ def test_a_testbed_of_five_inputs_is_refused(tmp_path):
     text = Path("papers/hardware/testbeds/l40s.yaml").read_text()
     path = tmp_path / "l40s.yaml"
     path.write_text(text.replace("inputs:", "inputs:\n  - {network: x}", 1))
-    with pytest.raises(BadCell, match="at most 4"):
+    with pytest.raises(BadMeasurement, match="at most 4"):
         load_bench(path)
     path.write_text(text.replace("buffers_bytes]", "luck]").replace("buffers_bytes,", "luck,"))
-    with pytest.raises(BadCell, match="luck"):
+    with pytest.raises(BadMeasurement, match="luck"):
         load_bench(path)
     path.write_text("title: nothing")
-    with pytest.raises(BadCell, match="not a testbed"):
+    with pytest.raises(BadMeasurement, match="not a testbed"):
         load_bench(path)
 
 
-def test_rows_are_reported_apart(tmp_path, capsys):
+def call(monkeypatch, path, *more):
+    monkeypatch.setattr(sys, "argv", ["fidelity", "--cells", str(path), *map(str, more)])
+    return command.main()
+
+
+def test_rows_are_reported_apart(tmp_path, monkeypatch, capsys):
     picked = [ROWS.read_text().splitlines()[n] for n in (0, 130, 131)]
     path = tmp_path / "some.csv"
     path.write_text("\n".join(picked))
-    assert command.of_rows(path, tmp_path / "out") == 0
+    assert call(monkeypatch, path, "--out", tmp_path / "out") == 0
     printed = capsys.readouterr().out
     assert "aws_gloo" in printed and "pooled" not in printed
-    assert len((tmp_path / "out" / "rows.csv").read_text().splitlines()) == 3
+    assert len((tmp_path / "out" / "fidelity.csv").read_text().splitlines()) == 3
 
 
-def test_a_file_that_cannot_be_read_ends_with_its_line(tmp_path, capsys):
+def test_a_file_that_cannot_be_read_ends_with_its_line(tmp_path, monkeypatch, capsys):
     path = written(tmp_path, line(id="nobody"))
-    assert command.of_rows(path, None) == 0
+    assert call(monkeypatch, path) == 0
     assert "1 rows are of no testbed" in capsys.readouterr().out
     path.write_text(path.read_text().replace("1.0", "nan"))
-    assert command.of_rows(path, None) == 2
+    assert call(monkeypatch, path) == 2
     assert "line 2, column value" in capsys.readouterr().err
