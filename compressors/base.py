@@ -133,7 +133,6 @@ class Compressor(Protocol):
     # In the authors' code backward waits until a bucket is reduced, as a second collective of it
     # needs the result of the first.
     waits: bool = False
-    sends_positions: bool = False  # each entry has its position: a server can get all of a residual
     pushes: bool = True  # False: what it sends means nothing without the others', to a server
     shares_state: bool = False  # what it keeps is for all threads of a trainer that call it
     by_shape: bool = False  # what it sends follows from shapes, density and step: values may lack

@@ -45,7 +45,6 @@ class Threshold(NamedTuple):
 class CarriedTopK(Compressor):
     """Compressor that keeps the threshold of every bucket until DDP rebuilds its buckets."""
 
-    sends_positions = True
     low: float = 0.5  # fewer entries than low k: a new sample; in (0, 1)
     high: float = 2.0  # more entries than high k: a new sample; > 1
     capacity: float = 1.25  # entries sent at most, as a multiple of k, >= 1

@@ -7,8 +7,7 @@ agree on anything, and the only work is an addition. The residual e is added as 
 coefficient c that rises to 1, so use `error_feedback: true`. The controller sets I to the ratio of
 communication to computation (`controllers.covap`). The paper leaves open:
 - c. Its values are those of the authors' code (`init`, `ascend_range`, `ascend_steps`).
-- The median. It is over all buckets, as the rule says, or, as in the paper's example, over those
-  that the rule would not cut (`median_scope: non_oversized`).
+- The median. It is over all buckets, as the rule says.
 - How a bucket is sliced. We slice contiguously, so that a unit is sent from where it lies.
 - The first exchange, when not all buckets are known, and an exchange with changed buckets. From the
   first bucket that differs from the previous exchange, every bucket is one unit, numbered by its
@@ -38,7 +37,6 @@ class COVAP(Compressor):
     by_shape = True
     uniform_density = True
     is_mean = False  # of gradient and residual: 1 - c of the residual is dropped
-    median_scope: str = "all"  # all | non_oversized
     sharding: bool = True  # false: every bucket is one unit, however large
     init: float | None = None  # c of the first steps, in [0, 1]; None: 0.5, or 0.2 where I > 8
     ascend_range: float = 0.1  # c grows by it, >= 0
@@ -47,8 +45,6 @@ class COVAP(Compressor):
     _sizes: list[int] = field(default_factory=list, init=False, repr=False)  # now, so far
 
     def __post_init__(self) -> None:
-        if (scope := self.median_scope) not in ("all", "non_oversized"):
-            raise ValueError(f"median_scope must be all or non_oversized, got {scope!r}")
         if self.init is not None and not 0 <= self.init <= 1:
             raise ValueError(f"init must be in [0, 1] or null, got {self.init}")
         if not self.ascend_range >= 0:
@@ -93,7 +89,7 @@ class COVAP(Compressor):
         self._sizes.append(n)
         unit, parts = index, 1
         if self.sharding and self._sizes == self._last[: index + 1]:
-            counts = shards(self._last, every, self.median_scope)
+            counts = shards(self._last, every)
             unit, parts = sum(counts[:index]), counts[index]
         part = -(unit + bucket.step) % every
         return (part * n // parts, (part + 1) * n // parts) if part < parts else (0, 0)
@@ -104,9 +100,7 @@ def interval(density: float) -> int:
     return max(1, ceil((1 - TOLERANCE) / density))
 
 
-def shards(sizes: list[int], every: int, scope: str = "all") -> list[int]:
+def shards(sizes: list[int], every: int) -> list[int]:
     """Return the number of units of each bucket of `sizes` elements, with I = `every`."""
     usual = median(sizes)
-    if scope == "non_oversized":
-        usual = median(size for size in sizes if size < 2 * usual)
     return [min(every, max(1, int(size // usual))) for size in sizes]

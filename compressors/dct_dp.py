@@ -45,7 +45,6 @@ class Threshold(NamedTuple):
 class DCTDP(Compressor):
     """Compressor that keeps a threshold by parameter name, since DDP may rebuild buckets."""
 
-    sends_positions = True
     shares_state = True
     lifespan: int = 1000  # steps between two computations of a threshold, >= 1
     refresh: str = "paper"  # paper: every lifespan, from the first on | warmup: and more early

@@ -39,7 +39,6 @@ class Layer(NamedTuple):
 class LGreCo(Compressor):
     """Compressor that keeps measurements and multiples by parameter: DDP may rebuild buckets."""
 
-    sends_positions = True
     period: int = 100  # steps between two choices, >= 1
     alpha: float = 1.0  # error allowed, as a multiple of the uniform choice's, >= 1
     lowest: float = 0.5  # multiple of the density, in (0, 1]

@@ -27,7 +27,6 @@ from compressors.workspace import held, workspace
 
 @dataclass
 class MSTopK(Compressor):
-    sends_positions = True
     rounds: int = 30  # of bisection; fewer leave more to the random run, >= 0
     seed: int = 0  # where the run starts follows from (seed, step, bucket, rank)
     index_dtype: str = "int32"  # of positions on the wire; int64 makes an entry 12 bytes, not 8

@@ -11,7 +11,7 @@ What is not sent is meant to be kept, by `error_feedback: true`.
 What the paper leaves open, as we read it:
 - tr_q is 0.1, the density of its top-k baseline. tr_d is 2^-14 sqrt(n): then the root mean square
   is the smallest normal float16. Above a norm of 65504, where values might overflow, it is float32;
-- what was pruned is dropped, not kept (`keep_pruned_residual`); what rounding took is kept;
+- what was pruned is dropped, not kept; what rounding took is kept;
 - a Conv or Linear weight is a parameter of two or more dimensions named `weight`: an embedding's
   is taken for one. Where nothing is trained, nothing is pruned; the bytes are the same.
 """
@@ -24,9 +24,9 @@ from torch import Tensor
 from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.pruning import prune_
 from compressors.reductions import mean_square
-from compressors.sparse import add_at_, erase_, index_dtype
+from compressors.sparse import add_at_, index_dtype
 from compressors.topk_select import take_largest_
-from compressors.workspace import held, workspace
+from compressors.workspace import workspace
 
 AUTO = "auto"
 HALF = torch.finfo(torch.float16)
@@ -36,14 +36,13 @@ HALF = torch.finfo(torch.float16)
 class NetSenseML(Compressor):
     uniform_density = True  # at 1 everybody takes part in an all-reduce
     by_shape = True
+    is_mean = False  # what was pruned is in neither mean nor residual
     tr_q: float = 0.1  # density below which values may travel as float16, in [0, 1]
     tr_d: float | str = AUTO  # norm above which they do, >= 0; auto: 2^-14 sqrt(n)
-    keep_pruned_residual: bool = False  # keep what was pruned, as what was not sent
     index_dtype: str = "int32"  # of positions on the wire, beside values of 2 or 4 bytes; int64
 
     def __post_init__(self) -> None:
         self._wire_dtype = index_dtype(self.index_dtype)
-        self.is_mean = self.keep_pruned_residual  # else what was pruned is in neither
         if not 0 <= self.tr_q <= 1:
             raise ValueError(f"tr_q must be in [0, 1], got {self.tr_q}")
         if not (self.tr_d == AUTO or (isinstance(self.tr_d, (int, float)) and self.tr_d >= 0)):
@@ -53,19 +52,15 @@ class NetSenseML(Compressor):
         """Return the mean, [n], of every worker's K largest entries of the pruned `bucket.grad`.
 
         K entries of 6 bytes (as float16) or 8 (10 or 12 with int64) go to an all-gather. At density
-        1, 4n bytes go to an all-reduce. `unsent` is `bucket.grad` less what was sent and, unless
-        `keep_pruned_residual`, less what was pruned.
+        1, 4n bytes go to an all-reduce. `unsent` is `bucket.grad` less what was sent or pruned.
         """
         if density == 1:
             return Reduced(workers.all_reduce(bucket.grad), unsent=None)
         grad = bucket.grad
         halved = density < self.tr_q and self._is_dense(grad)
         ratio = min(1.0, 2 * density) if halved else density
-        kept = held("pruned", grad) if self.keep_pruned_residual else grad
-        prune_weights_(kept, bucket, 0.5 * (1 - ratio))
-        index, values = take_largest_(kept, max(1, int(ratio * grad.numel())))
-        if self.keep_pruned_residual:
-            erase_(grad, index)
+        prune_weights_(grad, bucket, 0.5 * (1 - ratio))
+        index, values = take_largest_(grad, max(1, int(ratio * grad.numel())))
         sent = values
         if halved:
             sent = workspace("halved", values.numel(), torch.float16, grad.device).copy_(values)

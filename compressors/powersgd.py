@@ -45,7 +45,6 @@ class PowerSGD(Compressor):
     reuse: bool = True  # start from the last Q; false: from a new random one at every step
     min_compression_rate: float = 1.0  # a matrix whose factors save less is sent whole, >= 0
     vectors_apart: bool = False  # in an all-reduce of their own, as torch's hook has them
-    start_step: int = 0  # steps before this one are dense
     seed: int = 0  # the random Q follow from (seed, step, parameter), equal for all workers
     uniform_density: bool = field(init=False)
     has_level: bool = field(init=False)
@@ -55,8 +54,6 @@ class PowerSGD(Compressor):
         check_rank(self.rank)
         if not self.min_compression_rate >= 0:
             raise ValueError(f"min_compression_rate must be >= 0, got {self.min_compression_rate}")
-        if self.start_step < 0:
-            raise ValueError(f"start_step must be >= 0, got {self.start_step}")
         self.uniform_density = self.has_level = self.rank is None
 
     def kept_like(
@@ -71,8 +68,6 @@ class PowerSGD(Compressor):
         The sums are over matrices [n, m] of ranks r = min(rank, n, m), and V counts all other
         elements. `density` matters only if `rank` is null. `unsent` is `bucket.grad`.
         """
-        if bucket.step < self.start_step:
-            return Reduced(workers.all_reduce(bucket.grad), unsent=None)
         parts = parts_of(bucket, mean := bucket.empty_mean())
         rank = self._rank(parts, density)
         matrices = [part for part in parts if self._saves(part, rank)]

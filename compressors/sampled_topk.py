@@ -31,7 +31,6 @@ from compressors.topk_select import (
 
 @dataclass
 class SampledTopK(Compressor):
-    sends_positions = True
     share: float = 0.01  # of the elements that is sampled, in (0, 1]
     rounds: int = 10  # corrections of the threshold at most
     low: float = 0.7  # below low k entries the threshold is multiplied by low, in (0, 1)

@@ -27,7 +27,6 @@ HALVINGS = 60  # of the interval the threshold lies in: to the last bit of a flo
 
 @dataclass
 class ThresholdTopK(Compressor):
-    sends_positions = True
     model: str = "laplace"  # laplace | normal
     spread: str = "variance"  # variance: from the variance; magnitude: from the mean magnitude
     capacity: float = 2.0  # entries sent at most, as a multiple of k, >= 1

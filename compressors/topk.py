@@ -14,7 +14,6 @@ from compressors.sparse import index_dtype
 @dataclass
 class TopK(Compressor):
     by_shape = True
-    sends_positions = True
     index_dtype: str = "int32"  # of positions on the wire; int64 makes an entry 12 bytes, not 8
 
     def __post_init__(self) -> None:

@@ -10,19 +10,17 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from controllers.base import Controller, Observation
-from controllers.limits import check, check_share, check_whole, is_number
+from controllers.limits import check, check_whole, is_number
 
 
 @dataclass(kw_only=True)
 class CuTarget(Controller):
     """Controller that chooses the least horizon whose predicted utilisation reaches `target`.
 
-    It predicts that the next exchange costs what the last one did. The density is fixed.
+    It predicts that the next exchange costs what the last one did. The density is 1.
     """
 
     target: float = 0.9  # compute utilisation, in (0, 1)
-    at_density: float = 1.0  # of every exchange, in (0, 1]
-    h_min: int = 1  # steps, in [1, h_max]
     h_max: int = 512  # steps, >= 1
     same_everywhere = True
     chooses_horizon = True
@@ -30,22 +28,20 @@ class CuTarget(Controller):
 
     def __post_init__(self) -> None:
         check("target", self.target, is_number(self.target) and 0 < self.target < 1, "in (0, 1)")
-        check_share(at_density=self.at_density)
-        check_whole(1, h_max=self.h_max, h_min=self.h_min)
-        check("h_min", self.h_min, self.h_min <= self.h_max, f"at most {self.h_max} (h_max)")
+        check_whole(1, h_max=self.h_max)
 
     def density(self, seen: Observation | None) -> float:
-        return self.at_density
+        return 1.0
 
     def horizon(self, seen: Observation) -> int:
-        """Return the chosen number of local steps, clamped to [h_min, h_max]."""
+        """Return the chosen number of local steps, clamped to [1, h_max]."""
         step_s, cost_s = seen.compute_s / seen.local_steps, seen.exposed_s + seen.compress_s
         most = self.h_max * step_s * (1 - self.target) / self.target
         affordable = cost_s <= most and step_s > 0
         wanted = (
             ceil(self.target / (1 - self.target) * cost_s / step_s) if affordable else self.h_max
         )
-        self._steps = min(self.h_max, max(self.h_min, wanted))
+        self._steps = min(self.h_max, max(1, wanted))
         return self._steps
 
     def state(self) -> dict[str, float]:

@@ -7,7 +7,7 @@ nothing: the hiding window. With a single bucket there is no window, and Hide se
 from dataclasses import dataclass, field
 
 from controllers.base import Controller, Observation
-from controllers.limits import check_above, check_densities, check_share
+from controllers.limits import check_densities, check_share
 from controllers.link_model import LinkModel
 
 
@@ -19,15 +19,12 @@ class Hide(Controller):
     d_min: float = 0.0005  # in (0, d_max]
     d_max: float = 1.0  # in (0, 1]
     start: tuple[float, ...] = (0.001, 0.01)  # of the first exchanges: latency, then rate
-    dense_factor: float | None = None  # bytes at density 1 over 4 n; None: as observed
     _model: LinkModel = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_share(margin=self.margin)
         check_densities(self.d_min, self.d_max, tuple(self.start))
-        if self.dense_factor is not None:
-            check_above(0, dense_factor=self.dense_factor)
-        self._model = LinkModel(self.dense_factor)
+        self._model = LinkModel()
 
     def density(self, seen: Observation | None) -> float:
         """Return `start` at first, then the chosen density, clamped to [d_min, d_max]."""

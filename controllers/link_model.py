@@ -42,14 +42,8 @@ NEGLIGIBLE_S = 1e-9  # a shorter transfer tells no rate
 
 @dataclass
 class Volume:
-    """Model of the bytes received as a function of the density, learned from exchanges.
+    """Model of the bytes received as a function of the density, learned from exchanges."""
 
-    `dense_factor` gives the bytes at density 1, as a multiple of the dense gradient's 4 n bytes,
-    until such an exchange has been seen. None means that density 1 follows the line of other
-    densities.
-    """
-
-    dense_factor: float | None = None
     per_density: float = field(default=0.0, init=False)  # bytes per unit of density, below 1
     fixed: float = field(default=0.0, init=False)  # bytes at any density below 1
     _recent: deque[tuple[float, int]] = field(init=False, repr=False)
@@ -64,8 +58,6 @@ class Volume:
             self._dense = float(seen.received_bytes)
         else:
             self._pair((seen.density, seen.received_bytes))
-        if self._dense is None and self.dense_factor is not None:
-            self._dense = self.dense_factor * seen.dense_bytes
         densities, received = zip(*self._recent or [(1.0, self._dense or 0.0)], strict=True)
         ratio = sum(received) / sum(densities)
         self.per_density = min(ratio, max(FLATTEST * ratio, *self._slopes or (ratio,)))
@@ -155,14 +147,13 @@ class Hiding:
 class LinkModel:
     """Models of volume, link and overlap, learned from the exchanges of one worker."""
 
-    dense_factor: float | None = None
     exchanges: int = field(default=0, init=False)  # seen so far
     volume: Volume = field(init=False)
     link: Link = field(init=False)
     hiding: Hiding = field(init=False)
 
     def __post_init__(self) -> None:
-        self.volume, self.link, self.hiding = Volume(self.dense_factor), Link(), Hiding()
+        self.volume, self.link, self.hiding = Volume(), Link(), Hiding()
 
     def update(self, seen: Observation) -> None:
         """Learn from one more exchange."""

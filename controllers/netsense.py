@@ -10,8 +10,8 @@ throughputs fit that. `bdp_gain` above 1 lifts it, to a multiple of the smallest
 the rate (benchmarks/netsense.py): the test is then `size > 0.9 bdp_gain BDP`.
 
 What the paper leaves open, as we read it:
-- beta_1 is 0.05. Start-up ends when an exchange takes twice the shortest seen, when TCP has sent
-  segments again (`loss_signal`), at ratio 1, or after 20 exchanges; the ratio then stays for one;
+- beta_1 is 0.05. Start-up ends when an exchange takes twice the shortest seen, at ratio 1, or after
+  20 exchanges; the ratio then stays for one. Segments that TCP sends again are not counted;
 - BtlBw and RTprop are over all exchanges, those of start-up included (`window`);
 - workers agree on the smallest ratio (`controller.agree: min`) and go on from that.
 """
@@ -28,12 +28,11 @@ from controllers.limits import (
     is_number,
 )
 from controllers.path_monitor import PathMonitor
-from controllers.retransmissions import retransmitted
 
 
 @dataclass(kw_only=True)
 class NetSense(Controller):
-    """Controller with estimates of the path, a phase, and TCP's count of retransmissions."""
+    """Controller with estimates of the path and a phase: start-up, then sensing."""
 
     ratio_0: float = 0.01  # of the first exchange, in [floor, 1]
     floor: float = 0.005  # in (0, 1]
@@ -45,7 +44,6 @@ class NetSense(Controller):
     window: int | str | None = None  # None: all; n: the last n; bbr: max of 10, min of 10 s
     startup_steps: int = 20  # exchanges of start-up at most, >= 1
     startup_rtt: float = 2.0  # it ends above this multiple of the shortest RTT, >= 1
-    loss_signal: bool = False  # it ends when TCP sends segments again; Linux only
     _path: PathMonitor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -59,7 +57,6 @@ class NetSense(Controller):
         check_at_least(1, startup_rtt=self.startup_rtt)
         self._path = PathMonitor(self.window)
         self._startup_left: int = self.startup_steps
-        self._resent: int = self._retransmitted()
 
     def density(self, seen: Observation | None) -> float:
         """Return the ratio of the next exchange in [floor, 1], or ratio_0 before the first."""
@@ -90,10 +87,8 @@ class NetSense(Controller):
         Leave start-up when a signal says that it is enough.
         """
         self._startup_left -= 1
-        resent, self._resent = self._resent, self._retransmitted()
         if (
             seen.comm_s > self.startup_rtt * self._path.shortest_s
-            or self._resent > resent
             or seen.density >= 1
             or self._startup_left == 0
         ):
@@ -107,14 +102,3 @@ class NetSense(Controller):
         if path.size_bytes > self.bdp_share * self.bdp_gain * path.bdp_bytes:
             return max(self.floor, self.alpha * ratio)
         return min(1.0, ratio + self.beta_2)
-
-    def _retransmitted(self) -> int:
-        if not self.loss_signal:
-            return 0
-        try:
-            return retransmitted()
-        except OSError as error:
-            raise ValueError(
-                f"loss_signal must be false where the system does not count what TCP sends again "
-                f"(Linux does), got true: {error}"
-            ) from error

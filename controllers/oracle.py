@@ -2,7 +2,7 @@
 
 Ours, as a bound for controllers. It decides like Pace, or like Hide with `eps: null`. It uses the
 mean rate of the slowest link over the coming hiding window: the minimum over nodes and ways of rate
-x `payload_share`, shared fairly with competing flows (1 of flows + 1). Latency is the profile's
+x 0.956, shared fairly with competing flows (1 of flows + 1). Latency is the profile's
 delay of a ring's P - 1 hops, plus what past exchanges took beyond that and the known rate.
 
 The oracle is greedy: it plans one exchange at a time and ignores the next change of the rate. It
@@ -24,6 +24,7 @@ from controllers.link_model import LEAST_TRANSFER, NEGLIGIBLE_S, Hiding, Volume
 from controllers.pace import tried
 
 BYTES_PER_MBIT = 125_000
+PAYLOAD_SHARE = 0.956  # of a link's rate: TCP's at 1500-byte packets
 SAMPLES = 5  # looks at the profile over a hiding window
 MEMORY = 40  # errors of predictions kept, as many as Pace keeps
 OVERHEADS = 25  # exchanges whose latency beyond the profile's tells the next one's
@@ -41,12 +42,10 @@ class Oracle(Controller):
     workers_per_node: int = 1
     eps: float | None = 0.18  # elasticity of progress in the density, > 0; None: hide
     margin: float = 0.95  # where it hides: share of the hiding window to fill, in (0, 1]
-    payload_share: float = 0.956  # of a link's rate: TCP's at 1500-byte packets, in (0, 1]
     d_min: float = 0.0005  # in (0, d_max]
     d_max: float = 1.0  # in (0, 1]
     spacing: float = 1.17  # ratio of neighbouring densities tried, > 1
     start: float = 0.001  # of the first exchange, which tells compute and bytes per density
-    dense_factor: float | None = None  # bytes at density 1 over 4 n; None: as observed
     _volume: Volume = field(init=False, repr=False)
     _hiding: Hiding = field(init=False, repr=False)
     _errors: Errors = field(init=False, repr=False)
@@ -56,13 +55,12 @@ class Oracle(Controller):
     def __post_init__(self) -> None:
         check("profile", self.profile, hasattr(self.profile, "link"), "a network profile")
         check_whole(1, workers=self.workers, workers_per_node=self.workers_per_node)
-        check_share(payload_share=self.payload_share, margin=self.margin)
+        check_share(margin=self.margin)
         check_densities(self.d_min, self.d_max, (self.start,))
         check_above(1, spacing=self.spacing)
-        for key in ("eps", "dense_factor"):
-            if getattr(self, key) is not None:
-                check_above(0, **{key: getattr(self, key)})
-        self._volume, self._hiding = Volume(self.dense_factor), Hiding()
+        if self.eps is not None:
+            check_above(0, eps=self.eps)
+        self._volume, self._hiding = Volume(), Hiding()
         self._errors, self._overheads = Errors(MEMORY), deque(maxlen=OVERHEADS)
         self._tried = tried(self.d_min, self.d_max, self.spacing)
 
@@ -114,7 +112,7 @@ class Oracle(Controller):
 
     def _rate(self, time_s: float) -> float:
         """Return the slowest link's payload rate at `time_s` in bytes/s, shared with flows."""
-        share = self.payload_share * BYTES_PER_MBIT / (1 + self.profile.flows(time_s))
+        share = PAYLOAD_SHARE * BYTES_PER_MBIT / (1 + self.profile.flows(time_s))
         return share * min(link.rate_mbit for link in self._links(time_s, ("up", "down")))
 
     def _hops_s(self, time_s: float) -> float:

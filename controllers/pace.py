@@ -15,20 +15,14 @@ densities differ by a few percent, far less than the noise of loss and norm. It 
 If nothing is hidden and latency is small, using eps in place of the true e costs a factor of
     (r(e) / r(eps))^e (1 - e) / (1 - eps),  r(x) = x / (1 - x).
 With eps 0.18 that is 1.03 for e = 0.09 and 1.04 for e = 0.3, and less where exchanges are hidden.
-
-`boost` (Pace+CR, off by default) raises eps where the gradient's norm changes, which Accordion
-(Agarwal et al., 2021) takes as a sign of a critical regime.
 """
 
 from dataclasses import dataclass, field
 
 from controllers.base import Controller, Observation
 from controllers.errors import Errors
-from controllers.limits import check_above, check_at_least, check_densities, check_whole
+from controllers.limits import check_above, check_densities, check_whole
 from controllers.link_model import NEGLIGIBLE_S, LinkModel
-from controllers.norm_change import NormChange
-
-CRITICAL_CHANGE = 0.5  # of the norm, for the whole boost; Accordion's threshold
 
 
 @dataclass(kw_only=True)
@@ -41,26 +35,16 @@ class Pace(Controller):
     d_max: float = 1.0  # in (0, 1]
     spacing: float = 1.17  # ratio of neighbouring densities tried, > 1
     start: tuple[float, ...] = (0.001, 0.01)  # of the first exchanges: latency, then rate
-    dense_factor: float | None = None  # bytes at density 1 over 4 n; None: as observed
-    boost: float = 0.0  # eps is up to 1 + boost times as large in critical regimes, >= 0
-    boost_window: int = 25  # exchanges over which norms are averaged, >= 1
-    needs_norms: bool = field(init=False, repr=False)
     _model: LinkModel = field(init=False, repr=False)
     _errors: Errors = field(init=False, repr=False)
-    _change: NormChange = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_above(0, eps=self.eps)
-        check_whole(1, memory=self.memory, boost_window=self.boost_window)
+        check_whole(1, memory=self.memory)
         check_densities(self.d_min, self.d_max, tuple(self.start))
         check_above(1, spacing=self.spacing)
-        check_at_least(0, boost=self.boost)
-        if self.dense_factor is not None:
-            check_above(0, dense_factor=self.dense_factor)
-        self.needs_norms = self.boost > 0
-        self._model = LinkModel(self.dense_factor)
+        self._model = LinkModel()
         self._errors = Errors(self.memory)
-        self._change = NormChange(self.boost_window)
         self._tried = tried(self.d_min, self.d_max, self.spacing)
 
     def density(self, seen: Observation | None) -> float:
@@ -74,8 +58,8 @@ class Pace(Controller):
         return self._best(seen.compute_s + seen.compress_s + NEGLIGIBLE_S)
 
     def state(self) -> dict[str, float]:
-        """Return the link model's quantities, the last prediction's error, and the eps in force."""
-        return self._model.state() | self._errors.state() | {"eps": self._eps()}
+        """Return the link model's quantities, and the last prediction's error and eps."""
+        return self._model.state() | self._errors.state() | {"eps": self.eps}
 
     def _learn(self, seen: Observation) -> None:
         model = self._model
@@ -83,22 +67,17 @@ class Pace(Controller):
         if model.exchanges >= len(self.start) and expected_s > NEGLIGIBLE_S:
             self._errors.add(model.link.transfer_s(seen.comm_s) / expected_s)
         model.update(seen)
-        if self.needs_norms:
-            self._change.update(seen.grad_norm)
 
     def _best(self, base_s: float) -> float:
         """Return the density with most progress per second; a step takes `base_s` plus exposure."""
         volume, link, hiding = self._model.volume, self._model.link, self._model.hiding
-        rate, latency_s, eps = link.rate, link.latency_s, self._eps()
+        rate, latency_s, eps = link.rate, link.latency_s, self.eps
 
         def speed(d: float) -> float:
             exposed_s = self._errors.exposed_s(hiding, latency_s, volume.bytes(d) / rate)
             return d**eps / (base_s + exposed_s)
 
         return max(self._tried, key=speed)
-
-    def _eps(self) -> float:
-        return self.eps * (1 + self.boost * min(1.0, self._change.ratio / CRITICAL_CHANGE))
 
 
 def tried(d_min: float, d_max: float, spacing: float) -> list[float]:

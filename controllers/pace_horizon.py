@@ -30,7 +30,7 @@ class PaceHorizon(HorizonAndDensity, Pace):
             return seen.local_steps
         step_s = seen.compute_s / seen.local_steps
         volume, link, hiding = self._model.volume, self._model.link, self._model.hiding
-        eps = self._eps()
+        eps = self.eps
         shown_s = {
             d: self._errors.exposed_s(hiding, link.latency_s, volume.bytes(d) / link.rate)
             for d in self._tried

@@ -346,8 +346,8 @@ def _method(overrides: list[str], model: DistributedDataParallel) -> Run:
     require(program == "Data", "method", f"{method} (parallel: {program})", whole)
     ddps = "uncompressed with gradnet.attach, as buckets are DDP's"
     require(run.fusion == "uncompressed", "fusion", run.fusion, ddps)
-    sized = "per_bucket or after_backward with gradnet.attach: DDP's bucket_cap_mb sizes buckets"
-    require(run.full_bucket_mb is None, "overlap", run.overlap, sized)
+    sized = "null with gradnet.attach: DDP's bucket_cap_mb sizes buckets"
+    require(run.full_bucket_mb is None, "bucket_mb", run.full_bucket_mb, sized)
     if model.find_unused_parameters:
         by_bucket = hasattr(run.compressor(), "server_errors")
         by_name = "False with this compressor, which keeps rounding errors by bucket"

@@ -81,7 +81,6 @@ class Combination(NamedTuple):
 
 Value = Callable[[Combination], Any]
 ELSEWHERE: dict[str, Value] = {  # values of keys that no field of a run is named after
-    "steps, epochs": lambda c: (c.run.steps, c.run.epochs),
     "compressor": lambda c: c.compressor,
     "controller": lambda c: c.controller,
     "controller.density": lambda c: c.controller.density(None),
@@ -187,21 +186,6 @@ def _has_batches(c: Combination, batch_size: int) -> None:
             )
 
 
-def _has_a_step(c: Combination, epochs: float | None) -> None:
-    """ValueError where `epochs` are less than one step; of one epoch or more nothing is read."""
-    run = c.run
-    if epochs is None or epochs >= 1:
-        return
-    count = 1 if run.emulation.is_replay else _samples_of(c)
-    if count is None:
-        return
-    step = 1 if run.emulation.is_replay else run.batch_size * run.accumulate * run.workers
-    if round(epochs * (count // step)) < 1:
-        raise ValueError(
-            f"must make a step: an epoch has {count // step}, got {epochs}; write steps=N"
-        )
-
-
 def _samples_of(c: Combination) -> int | None:
     """Number of training samples, as published where it is; None where the data is not here."""
     published = getattr(c.run.dataset, "published", None)
@@ -305,8 +289,6 @@ APART = Beside("where compression does not take turns with backward",
                lambda c: c.is_real or c.run.emulation.compression == "own")  # fmt: skip
 
 CONSTRAINTS = (
-    Constraint(RUN, "steps, epochs", "one number and one null", "as either says how long to train",
-               lambda _, both: both.count(None) != 1),
     Constraint(RUN, "workers_per_node", "a divisor of workers={c.run.workers}",
                "as every node has as many", lambda c, shared: c.run.workers % shared > 0),
     Constraint(RUN, "profile", "one with a link for each node", "up and down", _reaches_every_node),
@@ -321,7 +303,6 @@ CONSTRAINTS = (
     Constraint(RUN, "model", "one that fits in this machine's memory", "", _fits_in_memory),
     Constraint(RUN, "batch_size", "such that the data set has samples for a step",
                "with accumulate and workers", _has_batches),
-    Constraint(RUN, "epochs", "at least a step of the data set", "", _has_a_step),
     Constraint(ENDED, "target.value", "a number", "whose first evaluation is the end",
                lambda _, value: value is None),
     Constraint(SGD, "optimizer.beta_2", f"{BETA_2}", "which has none", _is_not(BETA_2)),
@@ -342,9 +323,9 @@ CONSTRAINTS = (
     Constraint(PIPELINE, "parallel.stages", "a divisor of workers={c.run.workers}",
                "as pipelines are of one length", lambda c, stages: c.run.workers % stages > 0),
     Constraint(PIPELINE, "workers_per_node", "1", "whose stages have a node each", _is_not(1)),
-    Constraint(PIPELINE, "overlap", "per_bucket or per_tensor",
+    Constraint(PIPELINE, "overlap", "per_bucket",
                "whose gradients are exchanged after backward in any case",
-               _is_not("per_bucket", "per_tensor")),
+               _is_not("per_bucket")),
     Constraint(PIPELINE, "network.alike", "false", "whose stages differ", _is_not(False)),
     Constraint(REPLAY, "watch", "null", "which trains nothing", _is_not(None)),
     Constraint(REPLAY, "precision", "float32", "which trains nothing", _is_not("float32")),
@@ -398,8 +379,6 @@ CONSTRAINTS = (
     Constraint(LAGGING, "emulation.interference", "1", "where it goes on beside computation",
                _is_not(1)),
     Constraint(SYNC, "parallel.threads", "1", "whose workers wait for each other", _is_not(1)),
-    Constraint(SYNC, "parallel.staleness_bound", "null", "whose workers are never ahead",
-               _is_not(None)),
     Constraint(ASYNC, "controller.agree", "local", "whose workers do not wait for each other",
                _is_not("local")),
     Constraint(SERVER, "parallel.threads", "1", "whose threads would share what a compressor keeps",
@@ -411,11 +390,6 @@ CONSTRAINTS = (
     Constraint(SERVER, "parallel.drain_period", "null",
                "which keeps nothing without error_feedback",
                lambda c, period: period is not None and not c.run.error_feedback),
-    Constraint(SERVER, "parallel.drain", "zero", "which drains nothing while drain_period is null",
-               lambda c, drain: drain != "zero" and c.run.server.drain_period is None),
-    Constraint(SERVER, "parallel.drain", "zero",
-               "where a compressor that sends no positions cannot flush",
-               lambda c, drain: drain != "zero" and not c.compressor.sends_positions),
     Constraint(UNFED, "error_feedback", "false", "which does its work", _is_not(False)),
     Constraint(UNPUSHED, "optimizer.momentum", "0", "which does its work", _is_not(0)),
     Constraint(UNPUSHED_OUTSIDE, "parallel.outer_momentum", "0", "which does its work",

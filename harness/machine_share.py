@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 from harness.config import plain_yaml, search_path
 from harness.config.network import CALIBRATED
 from harness.config.run import Run
-from harness.plan import REAL_SECONDS, for_a_while, simulated, stand_in, total_steps
+from harness.plan import REAL_SECONDS, for_a_while, simulated, stand_in
 from harness.virtual.crew import virtual
 
 OF_COMPRESSION = ("device", "real_seconds", "cores")  # of a network, what compression takes
@@ -57,7 +57,7 @@ def said(runs: Iterable[Run]) -> str:
 
 def _first_s(run: Run) -> float:
     """Time of the first steps, one after the other, so that both see about the same rates."""
-    known = replace(stand_in(run), steps=min(total_steps(run), STEPS), epochs=None)
+    known = replace(stand_in(run), steps=min(run.steps, STEPS))
     with for_a_while(known) as (folder, costs):
         world = virtual(known)(folder, known, costs, None, lambda: None)
         return max(each.end_s for each in world.run())

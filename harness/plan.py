@@ -104,15 +104,14 @@ def check(run: Run) -> None:
     check_fit(stand_in(run))
     if is_measured(run):
         check_fit(_of_one_worker(run))
-    total_steps(run)
 
 
 def predict(run: Run, times: Times | None = None) -> Prediction:
     """Replay `run`; leaves nothing behind. `times` are those of measured computation."""
-    steps = total_steps(run)
+    steps = run.steps
     first, spread = _looked_at(run)
     some = min(steps, first + spread)
-    known = replace(stand_in(run), steps=some, epochs=None)
+    known = replace(stand_in(run), steps=some)
     if is_measured(run):
         known = replace(known, times=times or times_here(run))
     weights = np.ones(some)
@@ -225,20 +224,6 @@ def _of_one_worker(run: Run) -> Run:
         network=replace(network, alike=False),
         resume_from=None,
     )
-
-
-def total_steps(run: Run) -> int:
-    """Number of steps of the run; BadSetting where the data that decides it is missing."""
-    if run.steps:
-        return run.steps
-    try:
-        samples = len(run.dataset.train())
-    except FileNotFoundError as error:
-        if (published := getattr(run.dataset, "published", None)) is None:
-            said = f"plan needs steps=N, or the data that epochs count: {error}"
-            raise BadSetting(said) from error
-        samples = published
-    return run.total_steps(samples // (run.accumulate * run.batch_size * run.workers))
 
 
 def is_measured(run: Run) -> bool:

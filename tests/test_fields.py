@@ -32,7 +32,6 @@ BUCKETS: list[dict[str, tuple[int, ...]]]
 BUCKETS = [{"m.weight": (120, 100), "v": (90,)}, {"t": (16, 8, 3, 3)}, {"w": (300,)}, {"x": (200,)}]
 STATIC = {"_target_": "profiles.static.Static", "rate_mbit": 100.0}
 WAVE = {"_target_": "profiles.square.Square", "high_mbit": 80, "low_mbit": 10, "period_s": 5}
-DELAYED = {**STATIC, "delay_ms": 2.0}
 RUN = {"seed": 3, "network_seed": 3, "profile": WAVE, "workers": 4, "workers_per_node": 1}
 
 # What else a choice has to be for its fields to matter.
@@ -53,9 +52,7 @@ SCENES: dict[str, dict[str, Any]] = {
             "nodes": {3: {**WAVE, "high_mbit": 1, "low_mbit": 0.5}},
         }
     },
-    "controller.pace.boost_window": {"boost": 1.0},
     "compressor.lgreco": {"period": 1, "bins": 1000, "alpha": 1.05},
-    "controller.oracle_horizon.payload_share": {"horizons": [1]},
     "controller.pace_horizon.d_min": {"horizons": [1]},
     "controller.pace_horizon.spacing": {"horizons": [1]},
     "controller.oracle_horizon.workers": {"profile": {**WAVE, "delay_ms": 5.0}},
@@ -81,7 +78,7 @@ SCENES: dict[str, dict[str, Any]] = {
         )
     },
     **{f"profile.{name}": {"of": STATIC} for name in ("contended", "lossy", "noisy")},
-    "profile.scaled": {"of": DELAYED},
+    "profile.scaled": {"of": STATIC},
 }
 # Other values, where half of a number, or the other of two, is none.
 OTHERS: dict[str, Any] = {
@@ -91,7 +88,6 @@ OTHERS: dict[str, Any] = {
     "compressor.carried_topk.low": 0.99,
     "compressor.carried_topk.high": 1.01,
     "compressor.carried_topk.capacity": 1.0,
-    "compressor.covap.median_scope": "non_oversized",
     "compressor.covap.ascend_steps": 1,
     "compressor.dct_dp.lifespan": 2,
     "compressor.dct_dp.refresh": "warmup",
@@ -124,7 +120,6 @@ OTHERS: dict[str, Any] = {
     "compressor.sparseloco.chunk": 32,
     "compressor.sparseloco.bits": 4,
     "compressor.sparseloco.aggregate": "contributors",
-    "controller.cu_target.h_min": 300,
     "controller.cu_target.h_max": 2,
     "horizons": [2, 3],
     "zeta": 1.0,
@@ -153,18 +148,13 @@ OTHERS: dict[str, Any] = {
     "controller.gravac.d_min": 0.08,
     "controller.gravac.d_max": 0.5,
     "controller.gravac.omega": 0.9,
-    "dense_factor": 0.05,
     "controller.kimad.d_min": 0.3,
     "controller.netsense.startup_steps": 2,
     "controller.netsense.startup_rtt": 50.0,
     "controller.oracle.workers": 40,
-    "controller.pace.boost_window": 2,
     "delay_source": {"_target_": "controllers.delay_source.FromProfile", "profile": WAVE},
     "reorder": 0.1,
     "controller.covap.max_interval": 2,
-    "d_var_mode": "absolute",
-    "md_mode": "one_minus_beta",
-    "da4_ai": "half_k",
     "budget": "hiding",
     "threshold": "laplace",
     "activations.dct_mp_laplace.threshold": "exact",
@@ -185,7 +175,6 @@ OTHERS: dict[str, Any] = {
 }
 DENSITIES = {"compressors.covap.COVAP": 0.2}
 LISTED = {
-    "controller.netsense.loss_signal": "of what TCP sends again in this process",
     "profile.mahimahi.path": "another file of that kind is not here",
     "profile.cooked.path": "likewise",
     "profile.columns.where": "no column of the traces here tells runs apart",

@@ -60,7 +60,6 @@ ELSEWHERE = (  # keys that have an effect in another scene alone, and what makes
                         "controller.density=0.2", "steps=40", "network.repeat=1")),
     ("optimizer.schedule._target_", SERVER),
     ("parallel.mode", SERVER),
-    ("parallel.drain", (*SERVER, "parallel.drain_period=1")),
     ("target.ends_run", (*SERVER, "eval_every=1", "target.value=0.01")),
     ("watch", SERVER),
 )  # fmt: skip
@@ -99,11 +98,10 @@ OTHER: dict[str, Any] = {
     "precision": "bf16", "overlap": "after_backward", "controller.agree": "min", "seed": 1,
     "emulation.compute": "replay", "emulation.compression": "own", "emulation.hooks": "wait",
     "optimizer.kind": "adam", "target.ends_run": True, "workers": 3, "workers_per_node": 2,
-    "epochs": 1, "initial_weights": "nowhere.pt", "resume_from": "nowhere",
+    "initial_weights": "nowhere.pt", "resume_from": "nowhere",
     "residual_decay": 0.5, "bucket_mb": 0.1, "network.repeat": 12,
     "network.cores": 1, "network.queue_bytes": 1000, "activations.density": 0,
     "network.bucket_us": 7.0, "network.alike": True, "parallel.mode": "async",
-    "parallel.drain": "flush",
     "optimizer.schedule._target_": "harness.config.schedules.Polynomial",
     "watch": {"_target_": "harness.config.watch.Watch", "every": 1, "gradients": ["0.weight"]},
 }  # fmt: skip

@@ -60,7 +60,7 @@ def compositions(draw: st.DrawFn) -> dict[str, Any]:
         found = told | ({part: draw(sections(part))} if draw(st.booleans()) else {})
     found["error_feedback"] = draw(st.booleans())
     found["residual_decay"] = draw(st.sampled_from([1.0, 1, 0.9]))
-    found["overlap"] = draw(st.sampled_from(["per_bucket", "per_tensor", "after_backward"]))
+    found["overlap"] = draw(st.sampled_from(["per_bucket", "after_backward"]))
     found["bucket_mb"] = draw(st.sampled_from([None, None, 1, 0.05]))
     found["fusion"] = draw(st.sampled_from(["uncompressed", "compressed"]))
     found["controller"] = found["controller"] | {"agree": draw(st.sampled_from(["local", "min"]))}

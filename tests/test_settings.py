@@ -140,7 +140,7 @@ def test_a_decay_without_a_residual_is_refused():
 
 
 def test_tensors_are_buckets_where_overlap_is_by_tensor():
-    assert settings("overlap=per_tensor", "bucket_mb=5").run().bucket_mb == 0
+    assert settings("bucket_mb=0").run().bucket_mb == 0
     for overlap in ("per_bucket", "after_backward"):
         for value, expected in (("5", 5), ("0", 0), ("null", None)):
             found = settings(f"overlap={overlap}", f"bucket_mb={value}")
@@ -152,7 +152,7 @@ def test_a_bucket_of_less_than_nothing_or_an_unknown_overlap_is_refused():
         BadSetting, match=r"bucket_mb must be a number in \[0, 1000000\] or null, got -1"
     ):
         checked(settings("bucket_mb=-1"))
-    with pytest.raises(BadSetting, match=r"overlap must be one of per_bucket, per_tensor, after_"):
+    with pytest.raises(BadSetting, match=r"overlap must be one of per_bucket, after_"):
         checked(settings("overlap=never"))
 
 

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from compressors.activations.encoding import Encoding
-
 ORDERS = ("gpipe", "1f1b")  # of micro-batches, in harness.engine.pipeline.schedule
 
 
@@ -50,14 +48,12 @@ class Pipeline(Split):
     program: ClassVar[str] = "harness.engine.pipeline.build:stage_loop"
 
     schedule: str = "1f1b"
-    encoding: str = "bitmap"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.schedule not in ORDERS:
             allowed = " or ".join(ORDERS)
             raise ValueError(f"schedule must be {allowed}, got {self.schedule!r}")
-        Encoding(self.encoding)
 
     @property
     def ranks(self) -> int:  # type: ignore[override]

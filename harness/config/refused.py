@@ -31,6 +31,7 @@ CALLED = {  # what other programs call it
     "bandwidth": "profile.rate_mbit", "rate": "profile.rate_mbit", "mbit": "profile.rate_mbit",
     "latency": "profile.delay_ms", "delay": "profile.delay_ms", "rtt": "profile.delay_ms",
     "nodes": "workers", "world_size": "workers", "gpus": "workers", "ranks": "workers",
+    "epoch": "steps", "epochs": "steps",
     "learning_rate": "optimizer.lr", "iterations": "steps", "max_steps": "steps",
     "ratio": "controller.density", "compression_ratio": "controller.density",
     "sparsity": "controller.density", "k": "controller.density",

@@ -40,7 +40,6 @@ Workers = Annotated[
 # Weights are float32, which ends at 3.4e38: optimizers multiply and divide rates of at most 1e20.
 Rate = Annotated[float, Must("a number in [0, 1e20]", lambda x: 0 <= x <= 1e20)]
 Norm = Annotated[float, Must("a number in (0, 1e20]", lambda x: 0 < x <= 1e20)]
-Epochs = Annotated[float, Must("a number in (0, 2^32)", lambda x: 0 < x < 2**32)]
 # Links are sampled in emulated seconds, and processes are scheduled in real milliseconds.
 Dilation = Annotated[float, Must("a number in [0.001, 10000]", lambda x: 0.001 <= x <= 10_000)]
 Slowdown = Annotated[float, Must("a number in [1, 1000]", lambda x: 1 <= x <= 1000)]
@@ -92,7 +91,7 @@ class Emulation:
     dilation: Dilation  # real seconds per emulated second
     compute: Literal["measured", "paced", "replay"]
     compression: Literal["device", "own"] | None  # None: of the device, where that is emulated
-    hooks: Literal["wait", "free"] | None  # None: the compressor's
+    hooks: Literal["wait"] | None  # None: the compressor's
     interference: Slowdown
     priority: Literal["auto", "none"] = "auto"  # of ranks over other programs
 
@@ -116,8 +115,7 @@ class Emulation:
 
         A device that is not emulated shares itself out.
         """
-        where, hooks = self.compression, self.hooks
-        waits = compressor.waits if hooks is None else hooks == "wait"
+        where, waits = self.compression, compressor.waits or self.hooks == "wait"
         on_device = is_emulated if where is None else where == "device"
         return Lanes(on_device, waits, self.interference)
 
@@ -141,8 +139,7 @@ class Run:
     network_seed: Whole  # of what the network does at random
     workers: Workers
     workers_per_node: Count
-    steps: Count | None
-    epochs: Epochs | None
+    steps: Count
     batch_size: Count  # per worker and micro-batch
     accumulate: Count  # micro-batches of a step
     precision: Literal["float32", "bf16"]
@@ -154,7 +151,7 @@ class Run:
     resume_from: Path | None
     error_feedback: bool
     residual_decay: Share
-    overlap: Literal["per_bucket", "per_tensor", "after_backward"]
+    overlap: Literal["per_bucket", "after_backward"]
     full_bucket_mb: BucketSize | None  # of a stand-in its original's; 0: every tensor is one
     fusion: Literal["uncompressed", "compressed"]  # what fills a bucket
     agree: Literal["local", "min", "mean"]  # whether workers agree on one density
@@ -220,10 +217,6 @@ class Run:
         """`cuda`, where this machine has the GPUs that `workers` on it need; or `cpu`."""
         few = torch.cuda.device_count() < self.gpus(workers)
         return "cpu" if self.device == "cpu" or (self.device == "auto" and few) else "cuda"
-
-    def total_steps(self, steps_per_epoch: int) -> int:
-        """From `steps` or `epochs`."""
-        return self.steps or round((self.epochs or 0) * steps_per_epoch)
 
     def seed_of(self, rank: int) -> int:
         """Seed of what differs between ranks, such as dropout, and not between runs."""

@@ -88,7 +88,7 @@ OF_THE_EDGE = {  # what a run is not told
 PLAIN = {  # keys of no section, and what they are in a Run
     each: each
     for each in (
-        "seed", "network_seed", "workers", "workers_per_node", "steps", "epochs", "batch_size",
+        "seed", "network_seed", "workers", "workers_per_node", "steps", "batch_size",
         "accumulate", "precision", "device", "backend", "eval_every", "checkpoint_every",
         "initial_weights", "resume_from", "error_feedback", "residual_decay", "overlap", "fusion",
         "reuse_training",
@@ -116,7 +116,7 @@ NOT_IDENTITY_OF_NETWORK = (
 # May differ between a run and the one it goes on from: where, how long, how looked at, on what
 # network. Any other key must be equal.
 MISSING = re.compile(r"missing \d+ required .*?arguments?: (.*)")  # as Python says it
-FREE = {"experiment", "method", "steps", "epochs", "target", "eval_every", "checkpoint_every"}
+FREE = {"experiment", "method", "steps", "target", "eval_every", "checkpoint_every"}
 FREE |= {
     "initial_weights",
     "resume_from",
@@ -250,8 +250,6 @@ class Settings:
         hints = get_type_hints(Run, include_extras=True)
         self.require_fit("", {key: hints[name] for key, name in PLAIN.items()} | OF_THE_EDGE)
         values = {name: self[key] for key, name in PLAIN.items()}
-        if values["overlap"] == "per_tensor":
-            values["full_bucket_mb"] = 0.0
         sections = {name: self.section_of(name, kind) for name, kind in SECTIONS.items()}
         values["reuse_training"] = values["reuse_training"] and not self["rerun"]
         parts = {part: self.build(part) for part in PARTS}

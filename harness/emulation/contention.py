@@ -38,18 +38,15 @@ class Contention:
         pairs: Sequence[CompetingPath],
         events: Events,
         time_s: Callable[[], float | None],
-        congestion_control: str | Sequence[str] | None = None,
+        congestion_control: str | None = None,
     ) -> None:
-        """Start the thread. Flows use the congestion controls in turn.
+        """Start the thread. `folder` is created with the first flow.
 
-        `folder` is created with the first flow. Raise ValueError for a congestion control that this
-        kernel lacks.
+        Raise ValueError for a `congestion_control` that this kernel lacks; None is its default.
         """
-        several = [congestion_control] if isinstance(congestion_control, str) else None
-        self._controls: Sequence[str | None] = several or congestion_control or [None]
-        for control in self._controls:
-            if control is not None:
-                tcp_settings.require_known(congestion_control=control)
+        if congestion_control is not None:
+            tcp_settings.require_known(congestion_control=congestion_control)
+        self._control = congestion_control
         self._folder, self._pairs, self._events = folder, list(pairs), events
         self._time_s = time_s
         self._levels: list[list[IperfFlow]] = []  # n-th flows of all pairs; the last ones go first
@@ -133,11 +130,11 @@ class Contention:
 
     def _fill(self, level: int, wish: Wish) -> None:
         """Start the servers of a new level of flows for `wish`."""
-        control, number = self._controls[level % len(self._controls)], next(self._numbers)
+        number = next(self._numbers)
         for pair in self._pairs:
             taken = self._of(pair.receiver).listening()
             port = next(port for port in self._ports if port not in taken)
-            flow = IperfFlow(f"flow{number}_{pair.name}", pair, port, control, self._folder)
+            flow = IperfFlow(f"flow{number}_{pair.name}", pair, port, self._control, self._folder)
             flow.planned_s = wish.planned_s
             self._levels[level].append(flow)
             self._alive.append(flow)

@@ -199,7 +199,6 @@ class Host(Shaping):
             "queue_bytes": self.queue(profile),
             "burst_us": BURST_US,
             "uplink": "sender's own stack",
-            "cross_congestion_control": None,
         }
 
     def _ledger(self) -> Path:

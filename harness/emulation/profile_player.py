@@ -100,9 +100,9 @@ class Player:
         network = self._network
         if not network.profile.extremes().flows:
             return None
-        chosen = network.options["cross_congestion_control"]
         folder = run_dir / "contention"
-        return Contention(folder, network.pairs, self._events, self._clock.time_s, chosen)
+        control = network.options["congestion_control"]
+        return Contention(folder, network.pairs, self._events, self._clock.time_s, control)
 
     def _run(self) -> None:
         try:

@@ -18,7 +18,6 @@ from harness.emulation.probe import Ends
 from harness.emulation.rtt_probe import RttPath
 from harness.emulation.topology import Topology
 from profiles.base import WAYS, Profile, Way
-from profiles.limits import as_tuple, check_whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,14 +27,9 @@ class Star(Topology):
     sites: Any = None  # of each node: a number from 0, or, with `regions`, a name
     site_delays_ms: Any = None  # [from site][to site], one way
     regions: str | None = None  # a CSV of regions, whose round trips are the delays
-    flows_between: tuple[tuple[int, int], ...] | None = None  # nodes; None: each and its next
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if (rows := self.flows_between) is not None:
-            rows = as_tuple("flows_between", rows, "lists")
-            rows = tuple(as_tuple("flows_between", row, "lists of numbers") for row in rows)
-            object.__setattr__(self, "flows_between", rows)
         sites_of(self.sites, self.site_delays_ms, self.regions)
 
     @property
@@ -50,11 +44,6 @@ class Star(Topology):
     def check(self, nodes: int, profile: Profile, dilation: float) -> None:
         super().check(nodes, profile, dilation)
         check_sites(self._sites, nodes)
-        for pair in self.flows_between or ():
-            if len(pair) != 2 or pair[0] == pair[1]:
-                raise ValueError(f"flows_between must be pairs of nodes, got {list(pair)}")
-            for node in pair:
-                check_whole(0, nodes - 1, flows_between=node)
 
     def needs_netem(self, profile: Profile) -> bool:
         return super().needs_netem(profile) or self.sites is not None
@@ -103,10 +92,10 @@ class Star(Topology):
 
     def _pairs(self, nodes: Sequence[veth.EmulatedNode]) -> list[CompetingPath]:
         size = len(nodes)
-        ring = tuple((n, (n + 1) % size) for n in range(size)) if size > 1 else ()
+        ring = [(n, (n + 1) % size) for n in range(size)] if size > 1 else []
         return [
             CompetingPath(f"{a}-{b}", nodes[a].namespace, nodes[b].namespace, nodes[b].address)
-            for a, b in self.flows_between or ring
+            for a, b in ring
         ]
 
 

@@ -22,7 +22,7 @@ from harness.emulation.network import Network
 from harness.emulation.packets import LARGEST_BYTES
 from harness.emulation.shaping import Shaping
 from profiles.base import Profile
-from profiles.limits import as_tuple, check_choice, check_whole
+from profiles.limits import check_choice, check_whole
 
 OFFLOADS = ("auto", "keep", "off")
 PACKET_S = 0.001  # of a link at its highest rate: the longest packet that a node hands to it
@@ -34,8 +34,6 @@ class Topology(Shaping, ABC):
     """Emulated network: real TCP over shaped links that namespaces of this process own."""
 
     congestion_control: str = "cubic"  # any that the kernel offers
-    # of competing flows, or a list that they take in turn; None: the same as the nodes'
-    cross_congestion_control: str | tuple[str, ...] | None = None
     shaper: str = "htb"  # htb | tbf | netem_rate: the qdisc that limits each direction
     burst_bytes: int | None = None  # of tbf; None: 2 ms of the highest rate, one packet at least
     offload: str = "auto"  # auto | keep | off: whether nodes hand the link packets of many MTUs
@@ -76,8 +74,6 @@ class Topology(Shaping, ABC):
             links.rate_bytes(rate_mbit / dilation)
         self.alone(profile, dilation)
         tcp_settings.require_known(congestion_control=self.congestion_control)
-        for name in self._cross_congestion_controls():
-            tcp_settings.require_known(cross_congestion_control=name)
         if self.needs_netem(profile):
             impairments.require()
         shapers.require(self.shaper)
@@ -91,12 +87,6 @@ class Topology(Shaping, ABC):
     def refusal(self) -> str:
         """The kernel's objection to the namespaces of any run over packets; "" if it has none."""
         return user_namespace.refused()
-
-    def _cross_congestion_controls(self) -> tuple[str, ...]:
-        chosen = self.cross_congestion_control
-        if chosen is None or isinstance(chosen, str):
-            return (self.congestion_control if chosen is None else chosen,)
-        return as_tuple("cross_congestion_control", chosen, "names")
 
     def needs_netem(self, profile: Profile) -> bool:
         """True if packets are ever delayed, lost or reordered, so that cables need netem."""
@@ -192,7 +182,6 @@ class Topology(Shaping, ABC):
             "mtu_bytes": veth.MTU_BYTES,
             "packets_of_one_mtu": self.packets_alone(profile),
             "packet_bytes": self.packet_bytes(profile, dilation),
-            "cross_congestion_control": self._cross_congestion_controls(),
         }
 
     def _verify(self, network: Network) -> None:

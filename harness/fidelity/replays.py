@@ -43,10 +43,10 @@ class ReplayedMethod(NamedTuple):
     fields: tuple[tuple[str, Any], ...] = ()
     density: float = 1.0
     cost: Cost = ()
-    overlap: Literal["per_bucket", "per_tensor", "after_backward"] = "per_bucket"
+    overlap: Literal["per_bucket", "after_backward"] = "per_bucket"
     bucket_mb: float | None = None  # None: DDP's own
     fusion: Literal["uncompressed", "compressed"] = "uncompressed"
-    hooks: Literal["wait", "free"] | None = None  # None: the compressor\'s
+    hooks: Literal["wait"] | None = None  # None: as the compressor does
     interference: float = 1.0  # of compression in hooks
     turn: int = 1  # steps until it does the same again
     part: int = 1  # of a tensor's elements one in so many is there, with links as much slower
@@ -105,7 +105,6 @@ def _run(job: ReplayJob, method: ReplayedMethod) -> Run:
     times = Times(forward_s, backward_s, run.batch_size, where, where)
     compressor = located(f"compressors.{method.target}")
     lanes = replace(run.emulation, hooks=method.hooks, interference=method.interference)
-    mb: float | None = 0.0 if method.overlap == "per_tensor" else method.bucket_mb
     return replace(
         run,
         network=replace(_network(run), device={"costs": {"other": cost}}),
@@ -115,7 +114,7 @@ def _run(job: ReplayJob, method: ReplayedMethod) -> Run:
         controller=partial(Fixed, method.density),
         emulation=lanes,
         overlap=method.overlap,
-        full_bucket_mb=mb,
+        full_bucket_mb=method.bucket_mb,
         fusion=method.fusion,
         steps=1 + method.turn,
     )

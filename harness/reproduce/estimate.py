@@ -79,8 +79,8 @@ class Estimate:
         if run.emulation.is_replay:
             return START_S / self.at_a_time
         if self._trainings.is_known(settings["results"], run):
-            return TIMED_S * run.workers * plan.total_steps(run) / self.at_a_time
-        computed = run.workers * run.accumulate * plan.total_steps(run)
+            return TIMED_S * run.workers * run.steps / self.at_a_time
+        computed = run.workers * run.accumulate * run.steps
         return WHOLE * computed * self._step_s(settings, run) / self.at_a_time
 
     def _predicted(self, settings: Settings, run: Run) -> plan.Prediction:

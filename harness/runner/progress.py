@@ -167,7 +167,7 @@ class RunReading:
         if run.network_seed != run.seed:
             self._label += f" network {run.network_seed}"
         self._label = printable.line(self._label)
-        self._steps = run.steps  # None when the run is given in epochs
+        self._steps = run.steps
         self._target = run.target
         self._trains = not run.emulation.is_replay  # else there is no loss
         self._steps_table = _GrowingTable(run_dir / "steps.csv")
@@ -193,7 +193,7 @@ class RunReading:
 
     def left_s(self) -> float | None:
         """Seconds until the last step at the pace so far; None if unknown."""
-        if not self._steps or self._first is None:
+        if self._first is None:
             return None
         began, first = self._first
         done = int(self._step["step"]) + 1 - first
@@ -257,7 +257,7 @@ class RunReading:
         """Return the run's progress in one line."""
         if not self._step:
             return f"{self._label}: starting ({self.spent_s():.0f} s)"
-        parts = [f"step {self._done()}/{self._steps or '?'}", *self._state()]
+        parts = [f"step {self._done()}/{self._steps}", *self._state()]
         if self._carried_mbit:
             carried, planned = self._carried_mbit[-1], self._planned_mbit[-1]
             parts.append(f"{self._link} carries {carried:.1f} of {planned:g} Mbit/s")
@@ -268,10 +268,11 @@ class RunReading:
         """Return the run's progress as a block for a terminal; `place` is of the command."""
         done, total = self._done(), self._steps
         bar = Columns.grid(padding=(0, 2, 0, 0))
-        cells = [Text(f"step {done}/{total or '?'}" if self._step else "starting")]
-        if total:
-            cells.insert(0, ProgressBar(total=total, completed=done, width=30))  # type: ignore[arg-type]
-        bar.add_row(*cells, Text(self._left() or f"{self.spent_s():.0f} s so far", style="dim"))
+        step = Text(f"step {done}/{total}" if self._step else "starting")
+        progress = ProgressBar(total=total, completed=done, width=30)
+        bar.add_row(
+            progress, step, Text(self._left() or f"{self.spent_s():.0f} s so far", style="dim")
+        )
         label = Text(self._label, style="bold", no_wrap=True, overflow="ellipsis")
         lines: list[RenderableType] = [label, bar]
         lines.append(Text("  ".join(self._state()), no_wrap=True, overflow="ellipsis"))

@@ -149,9 +149,9 @@ def fused(name: str, how: str, rank: str) -> str:
             "ACP-SGD": f"acp_sgd_after_backward_bucket_mb=0_fusion=uncompressed{rank}",
         },
         "WFBP": {
-            "S-SGD": "allreduce_per_tensor",
-            "Power-SGD*": f"powersgd_per_tensor{rank}_vectors_apart",
-            "ACP-SGD": f"acp_sgd_per_tensor_fusion=uncompressed{rank}",
+            "S-SGD": "allreduce_bucket_mb=0",
+            "Power-SGD*": f"powersgd_bucket_mb=0{rank}_vectors_apart",
+            "ACP-SGD": f"acp_sgd_bucket_mb=0_fusion=uncompressed{rank}",
         },
         "TF": {
             "S-SGD": DENSE,

@@ -93,7 +93,7 @@ def test_data_of_the_model_stood_in_for_has_no_seed_of_its_own_either(tmp_path):
 
 def test_a_servers_drains_are_of_the_method_its_threads_of_the_setting(tmp_path):
     server = {"_target_": "harness.config.server.Server", "mode": "async", "threads": 2}
-    drained = server | {"drain_period": 100.0, "drain": "flush"}
+    drained = server | {"drain_period": 100.0}
     for name, parallel in (
         ("dense", server | {"drain_period": None}),
         ("drained", drained),

@@ -94,9 +94,3 @@ def test_by_step_is_the_mean_density_and_the_samples_of_each_step():
     found = timeseries.by_step(table)
     assert found.density.to_numpy() == pytest.approx(0.2)
     assert found.throughput.to_numpy() == pytest.approx(40)
-
-
-def test_epochs_are_known_where_the_settings_say_them():
-    assert (
-        timeseries.steps_per_epoch(4, 100) == 25 and timeseries.steps_per_epoch(None, 100) is None
-    )

@@ -28,27 +28,20 @@ def test_the_interval_is_the_least_that_sends_no_more_than_the_density() -> None
 
 
 @pytest.mark.parametrize(
-    ("scope", "every", "expected"),
+    ("every", "expected"),
     [
-        ("all", 19, [1, 2, 14, 1, 1, 1]),  # median 7374592
-        ("all", 4, [1, 2, 4, 1, 1, 1]),
-        ("all", 1, [1] * 6),
-        ("non_oversized", 19, [1, 3, 19, 1, 1, 1]),  # median 5590260: the example, 26 units
-        ("non_oversized", 100, [1, 3, 19, 1, 1, 1]),
-        ("non_oversized", 4, [1, 3, 4, 1, 1, 1]),
-        ("non_oversized", 2, [1, 2, 2, 1, 1, 1]),
+        (19, [1, 2, 14, 1, 1, 1]),  # median 7374592
+        (4, [1, 2, 4, 1, 1, 1]),
+        (1, [1] * 6),
     ],
 )
-def test_the_buckets_of_vgg19_are_cut_as_in_the_paper(
-    scope: str, every: int, expected: list[int]
-) -> None:
-    assert shards(VGG19, every, scope) == expected
+def test_the_buckets_of_vgg19_are_cut_as_in_the_paper(every: int, expected: list[int]) -> None:
+    assert shards(VGG19, every) == expected
 
 
-@pytest.mark.parametrize("scope", ["all", "non_oversized"])
-def test_buckets_of_one_size_are_not_cut(scope: str) -> None:
-    assert shards([7] * 5, 4, scope) == [1] * 5
-    assert shards([7], 4, scope) == [1]
+def test_buckets_of_one_size_are_not_cut() -> None:
+    assert shards([7] * 5, 4) == [1] * 5
+    assert shards([7], 4) == [1]
 
 
 @pytest.mark.parametrize(
@@ -119,22 +112,19 @@ def test_without_sharding_a_bucket_goes_whole_in_its_turn() -> None:
     assert went == [[4, 0, 0, 0], [0, 0, 0, 4], [0, 0, 4, 0], [0, 90, 0, 0]] * 2
 
 
-@pytest.mark.parametrize("scope", ["all", "non_oversized"])
 @pytest.mark.parametrize("every", [1, 2, 3, 7])
 @pytest.mark.parametrize("of", [[1], [5], [9, 9], [1, 2, 40, 7, 8], [300, 3, 4, 1, 2, 3, 11, 3]])
-def test_every_element_goes_once_in_any_interval(of: list[int], every: int, scope: str) -> None:
+def test_every_element_goes_once_in_any_interval(of: list[int], every: int) -> None:
     """From the second exchange on, as units of at most a median's size or an I-th of a bucket."""
     layout: Layout = [{f"p{index}": (n,)} for index, n in enumerate(of)]
     steps = 3 * every + 1
-    make = lambda: COVAP(scope)  # noqa: E731
-    (seen,) = train(1, [layout] * steps, lambda step: 1 / every, make, NoFeedback)
+    (seen,) = train(1, [layout] * steps, lambda step: 1 / every, COVAP, NoFeedback)
     went = np.stack([np.concatenate([one.reduced.mean != 0 for one in step]) for step in seen])
     for first in range(1, steps - every + 1):
         assert np.all(went[first : first + every].sum(0) == 1)
     for step in seen[1:]:
         for one, n in zip(step, of, strict=True):
-            usual = np.median([size for size in of if scope == "all" or size < 2 * np.median(of)])
-            assert one.contributed_bytes <= 4 * max(2 * usual, -(-n // every))
+            assert one.contributed_bytes <= 4 * max(2 * np.median(of), -(-n // every))
 
 
 @pytest.mark.parametrize("every", [2, 3, 4])
@@ -227,7 +217,6 @@ def test_without_feedback_the_mean_is_of_what_is_not_unsent(size: int) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: COVAP("most"), "median_scope must be all or non_oversized, got 'most'"),
         (lambda: COVAP(init=1.1), r"init must be in \[0, 1\] or null, got 1.1"),
         (lambda: COVAP(ascend_range=-0.1), "ascend_range must be >= 0, got -0.1"),
         (lambda: COVAP(ascend_steps=0), "ascend_steps must be >= 1 or null, got 0"),

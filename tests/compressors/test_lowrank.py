@@ -245,13 +245,6 @@ def test_reuse_finds_the_leading_directions_at_any_scale(scale: float) -> None:
     assert together(1, work)[0].norm() == pytest.approx(0.01, rel=0.01)
 
 
-def test_steps_before_the_start_are_dense() -> None:
-    for own in train(lambda: PowerSGD(1, start_step=2), 2):
-        total = 4 * sum(map(prod, SHAPES.values()))
-        assert [one.reduced.unsent is None for one in own] == [True] * 2 + [False] * 4
-        assert [one.contributed_bytes == total for one in own] == [True] * 2 + [False] * 4
-
-
 @pytest.mark.parametrize(("rate", "saved"), [(1.0, True), (2.0, False)])
 def test_a_matrix_that_factors_do_not_shrink_enough_is_sent_whole(rate: float, saved: bool) -> None:
     """3 x 20 elements; factors of rank 2 have 46."""
@@ -292,7 +285,6 @@ def test_workers_draw_alike_and_parameters_apart(make: Any) -> None:
         (lambda: ACPSGD(True), "rank must be a whole number >= 1, or null .* got True"),
         (lambda: ACPSGD(1.5), "rank must be a whole number >= 1, or null .* got 1.5"),  # type: ignore
         (lambda: PowerSGD(min_compression_rate=-1), "min_compression_rate must be >= 0, got -1"),
-        (lambda: PowerSGD(start_step=-1), "start_step must be >= 0, got -1"),
     ],
 )
 def test_what_is_out_of_range_is_refused(make: Callable[[], Any], message: str) -> None:

@@ -44,7 +44,7 @@ def network(kind: str, ccr: float, seed: int) -> Profile:
 CONTROLLERS: dict[str, Callable[[Profile], Any]] = {
     "pace": lambda profile: Pace(),
     "hide": lambda profile: Hide(),
-    "oracle": lambda profile: Oracle(profile=profile, workers=WORKERS, payload_share=1.0),
+    "oracle": lambda profile: Oracle(profile=profile, workers=WORKERS),
     "kimad": lambda profile: Kimad(),
     "deco": lambda profile: DeCo(),
     "netsense": lambda profile: NetSense(),

@@ -200,7 +200,6 @@ def test_fed_it_is_an_open_loop_that_follows_the_algorithm(recording: Path, kind
     ("make", "skewed", "mean", "within"),
     [
         (DA2, True, 0.0328, 0.002),  # the paper's Fig. 9: 0.034
-        (lambda **fields: DA2(md_mode="one_minus_beta", **fields), True, 0.0119, 0.002),
         (DA5, True, 0.072, 0.01),  # 0.072
         (DA3, False, 0.141, 0.03),  # 0.145; it walks at random, so that a mean is slow to settle
     ],

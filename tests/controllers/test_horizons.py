@@ -37,11 +37,9 @@ def test_the_least_horizon_that_has_the_utilisation_is_chosen(target, rate):
 
 
 def test_what_no_horizon_can_reach_takes_the_largest_and_nothing_the_least():
-    controller = CuTarget(h_min=2, h_max=16)
+    controller = CuTarget(h_max=16)
     assert controller.horizon(exchange(0, 1, 0.001, 10.0)) == 16
-    assert controller.horizon(replace(exchange(0, 1, 1.0, 1e9), exposed_s=0.0)) == 2
-    with pytest.raises(ValueError, match="h_min must be at most 4"):
-        CuTarget(h_min=8, h_max=4)
+    assert controller.horizon(replace(exchange(0, 1, 1.0, 1e9), exposed_s=0.0)) == 1
     with pytest.raises(ValueError, match=r"target must be in \(0, 1\), got 1"):
         CuTarget(target=1)
 

@@ -175,7 +175,8 @@ def test_bytes_beside_those_of_the_density_are_told_apart() -> None:
 def test_density_one_is_judged_by_its_own_bytes() -> None:
     """Sparse entries cost 6 MB a unit; an all-reduce of everything 1.5 MB."""
     past = seen(0, density=0.01, received_bytes=60_000, dense_bytes=1_000_000)
-    unknown, told = Volume(), Volume(dense_factor=1.5)
+    unknown, told = Volume(), Volume()
+    told.update(replace(past, density=1.0, received_bytes=1_500_000))
     for volume in (unknown, told):
         volume.update(past)
     assert (unknown.bytes(1.0), told.bytes(1.0)) == (6e6, 1.5e6)

@@ -2,12 +2,10 @@
 
 import random
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controllers import retransmissions
 from controllers.netsense import NetSense
 from controllers.path_monitor import PathMonitor
 from tests.controllers.observations import seen
@@ -87,39 +85,6 @@ def test_start_up_ends_at_ratio_one() -> None:
     past = [(100, 0.1, float(step)) for step in range(4)]
     found = ratios_of(NetSense(beta_1=0.5), past)
     assert found == pytest.approx([0.01, 0.51, 1.0, 1.0, 0.5])
-
-
-def test_start_up_ends_when_tcp_sends_again(tmp_path: Path, monkeypatch: Any) -> None:
-    counters = tmp_path / "snmp"
-    monkeypatch.setattr(retransmissions, "SNMP", counters)
-
-    def count(segments: int) -> None:
-        counters.write_text(
-            "Ip: Forwarding InReceives\nIp: 1 5\n"
-            f"Tcp: InSegs RetransSegs InErrs\nTcp: 9 {segments} 0\n"
-        )
-
-    count(7)
-    controller, found, size = NetSense(loss_signal=True), [0.01], 100
-    for step, segments in enumerate((7, 7, 8, 9)):
-        count(segments)
-        observed = seen(step, density=found[-1], received_bytes=size, comm_s=0.1)
-        found.append(controller.density(observed))
-    assert found == pytest.approx([0.01, 0.06, 0.11, 0.11, 0.055])
-
-
-def test_what_is_sent_again_is_counted_by_this_system() -> None:
-    assert retransmissions.retransmitted() >= 0
-
-
-def test_a_system_that_does_not_count_is_refused(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(retransmissions, "SNMP", tmp_path / "snmp")
-    with pytest.raises(ValueError, match=r"loss_signal must be false .*\(Linux does\), got true"):
-        NetSense(loss_signal=True)
-    (tmp_path / "snmp").write_text("Tcp: InSegs\nTcp: 1\n")
-    with pytest.raises(ValueError, match=r"loss_signal must be .* has no RetransSegs"):
-        NetSense(loss_signal=True)
-    NetSense()
 
 
 def test_a_window_forgets_and_no_window_does_not() -> None:

@@ -4,8 +4,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from controllers import oracle as oracle_module
 from controllers.oracle import Oracle
 from tests.controllers.observations import seen
+
+
+@pytest.fixture(autouse=True)
+def all_of_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oracle_module, "PAYLOAD_SHARE", 1.0)
 
 
 class Conditions(NamedTuple):
@@ -34,7 +40,7 @@ def one(step: int, **values: Any) -> Any:
 
 def oracle(**fields: Any) -> Oracle:
     """One that fills all of the window, unless told otherwise."""
-    usual = dict(profile=Known(), workers=4, payload_share=1.0, margin=1.0, eps=None)
+    usual = dict(profile=Known(), workers=4, margin=1.0, eps=None)
     return Oracle(**{**usual, **fields})
 
 
@@ -60,7 +66,7 @@ def test_a_change_inside_the_window_counts_for_its_share() -> None:
 
 
 def test_only_nodes_have_links() -> None:
-    alone = Oracle(profile=Known(), workers=4, workers_per_node=4, payload_share=1.0)
+    alone = Oracle(profile=Known(), workers=4, workers_per_node=4)
     alone.density(one(0))
     assert alone.state()["rate"] == pytest.approx(100e6 / 8)
 
@@ -84,7 +90,6 @@ def test_with_an_elasticity_it_takes_the_density_of_most_progress_per_second() -
     [
         ({"profile": None}, "profile must be a network profile, got None"),
         ({"workers": 0}, "workers must be a whole number >= 1, got 0"),
-        ({"payload_share": 1.2}, r"payload_share must be in \(0, 1\], got 1.2"),
         ({"margin": 0}, r"margin must be in \(0, 1\], got 0"),
         ({"eps": 0}, "eps must be a number > 0, got 0"),
         ({"start": 0}, r"start must be .* in \(0, 1\], got \[0\]"),

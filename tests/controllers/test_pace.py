@@ -60,17 +60,6 @@ def test_pace_is_the_best_of_those_it_tries(kind: str) -> None:
             assert density == pytest.approx(most_progress(past[:count], 0.09))
 
 
-def test_a_critical_regime_raises_eps() -> None:
-    """Stretches of 2 exchanges with mean norms 4, 3 and 3: changes 1/4 and 0."""
-    controller = Pace(eps=0.1, boost=1.5, boost_window=2)
-    assert controller.needs_norms and not Pace().needs_norms
-    epses = []
-    for step, norm in enumerate((5.0, 3.0, 2.0, 4.0, 3.0, 3.0)):
-        controller.density(seen(step, grad_norm=norm))
-        epses.append(controller.state()["eps"])
-    assert epses == pytest.approx([0.25, 0.25, 0.25, 0.175, 0.175, 0.1])
-
-
 @pytest.mark.parametrize(("truth", "factor"), [(0.09, 1.033), (0.18, 1.0), (0.3, 1.043)])
 def test_a_wrong_elasticity_costs_what_the_docstring_says(truth: float, factor: float) -> None:
     """On a link that hides nothing and has no latency; time to a target is d^-e T(d)."""
@@ -120,13 +109,10 @@ def test_their_states_are_the_models() -> None:
         (Hide, {"d_min": 0.5, "d_max": 0.1}, r"d_min must be in \(0, 0.1\] \(d_max\), got 0.5"),
         (Hide, {"start": ()}, r"start must be one or more densities in \(0, 1\], got \[\]"),
         (Hide, {"start": (0.1, 2)}, r"start must be .*, got \[0.1, 2\]"),
-        (Hide, {"dense_factor": 0}, "dense_factor must be a number > 0, got 0"),
         (Pace, {"eps": 0}, "eps must be a number > 0, got 0"),
         (Pace, {"eps": float("nan")}, "eps must be a number > 0, got nan"),
         (Pace, {"memory": 0}, "memory must be a whole number >= 1, got 0"),
         (Pace, {"spacing": 1}, "spacing must be a number > 1, got 1"),
-        (Pace, {"boost": -1}, "boost must be a number >= 0, got -1"),
-        (Pace, {"boost_window": 1.5}, "boost_window must be a whole number >= 1, got 1.5"),
     ],
 )
 def test_what_is_refused(kind: type, field: dict[str, Any], message: str) -> None:

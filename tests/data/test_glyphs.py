@@ -130,24 +130,9 @@ def test_who_comes_meanwhile_waits_and_it_is_made_once(tmp_path, monkeypatch):
     assert len(makes) == 1 and all(torch.equal(each, found[0]) for each in found)
 
 
-def test_what_is_kept_is_of_the_fields_and_of_the_fonts(tmp_path, monkeypatch):
-    other = tmp_path / "other.ttf"
-    other.write_bytes(SMALL.trained_faces()[0].read_bytes())
+def test_what_is_kept_is_of_the_fields():
     keys = {SMALL._key(), replace(SMALL, noise=0.1)._key(), replace(SMALL, seed=1)._key()}
-    keys.add(replace(SMALL, held_out=HELD_OUT[:2])._key())
-    before = replace(SMALL, more_fonts=[str(other)])
-    keys.add(before._key())
-    assert len(keys) == 5 and replace(SMALL, cache="elsewhere")._key() == SMALL._key()
-    other.write_bytes(other.read_bytes() + b"more")
-    assert before._key() not in keys
-
-
-def test_fonts_are_added_only_as_asked(tmp_path):
-    asked = replace(SMALL, more_fonts=[str(tmp_path / "mine.ttf")])
-    with pytest.raises(FileNotFoundError, match="no font .*mine.ttf"):
-        asked.check()
-    own = {path.stem for path in SMALL._fonts()}
-    assert own == set(FACES) and "mpl-data" in str(SMALL._fonts()[0])
+    assert len(keys) == 3 and replace(SMALL, cache="elsewhere")._key() == SMALL._key()
 
 
 def test_characters_are_those_that_all_faces_have():
@@ -161,9 +146,6 @@ def test_characters_are_those_that_all_faces_have():
         (lambda: Glyphs(classes=1), r"classes must be in \[2, 1000\], got 1"),
         (lambda: Glyphs(length=199), r"length must be a number in \[200, 1e\+07\], got 199"),
         (lambda: Glyphs(noise=2.0), r"noise must be in \[0, 1\], got 2.0"),
-        (lambda: Glyphs(held_out=["Arial"]), "held_out must be some, .* got Arial"),
-        (lambda: Glyphs(held_out=[]), "held_out must be some, .* got none"),
-        (lambda: Glyphs(held_out=FACES), "held_out must be some, not all"),
         (lambda: Glyphs(classes=999, length=999).train(), r"classes must be in \[2, 3\d\d\], "),
     ],
 )

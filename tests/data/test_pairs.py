@@ -161,11 +161,9 @@ def test_the_sentences_that_come_with_us_are_split_without_repetition() -> None:
     [
         ({"words": 1}, r"words must be in \[2, 1000\], got 1"),
         ({"vocabulary": 299}, r"vocabulary must be in \[300, 65536\], got 299"),
-        ({"label_smoothing": 1.0}, r"label_smoothing must be in \[0, 1\), got 1.0"),
-        ({"beam": 0}, r"beam must be in \[1, 100\], got 0"),
         ({"tokenize": "moses"}, "tokenize must be 13a, none, intl or char, got 'moses'"),
     ],
 )
 def test_refuses_with_value_and_range(overrides, message) -> None:
     with pytest.raises(ValueError, match=message):
-        Pairs("catalogues", packaged=True, **overrides)
+        Pairs("catalogues", **overrides)

@@ -23,7 +23,7 @@ class Competition:
     """A star of 50 Mbit/s links and what competes on them: node 0 sends to `receivers`."""
 
     def __init__(
-        self, network: Any, folder: Path, receivers: Sequence[int], controls: Sequence[str] | None
+        self, network: Any, folder: Path, receivers: Sequence[int], control: str | None
     ) -> None:
         self.network, self.folder, self._run_dir = network, folder / "contention", folder
         sender = network.nodes[0].namespace
@@ -34,7 +34,7 @@ class Competition:
         self._pairs = len(pairs)
         began = time.monotonic()
         self.contention = Contention(
-            self.folder, pairs, Events(folder), lambda: time.monotonic() - began, controls
+            self.folder, pairs, Events(folder), lambda: time.monotonic() - began, control
         )
 
     def told(self, event: str) -> list[dict]:
@@ -57,11 +57,9 @@ class Competition:
 
 
 @contextmanager
-def competing(
-    receivers: Sequence[int] = (1,), controls: Sequence[str] | None = None
-) -> Iterator[Competition]:
+def competing(receivers: Sequence[int] = (1,), control: str | None = None) -> Iterator[Competition]:
     with TemporaryDirectory() as folder, Star().up(3, Flat(RATE_MBIT), 1.0) as network:
-        yield Competition(network, Path(folder), receivers, controls)
+        yield Competition(network, Path(folder), receivers, control)
         assert processes("iperf3") == [], processes("iperf3")
 
 

@@ -75,7 +75,7 @@ def test_the_number_of_flows_follows_what_is_wanted_and_all_of_it_is_told() -> N
 
 @inside
 def test_counts_agree_with_the_shaper_and_every_flow_has_its_json() -> None:
-    with competing(controls=["reno", "cubic"]) as here:
+    with competing(control="reno") as here:
         before = here.network.counters()["up0"].bytes
         here.reach(3)
         rate_mbit(here.network, 0, 2.5)
@@ -207,7 +207,7 @@ def test_ports_that_are_taken_are_left_alone() -> None:
 @inside
 def test_wrong_wishes_are_refused() -> None:
     with pytest.raises(ValueError, match="congestion_control must be one of .*got 'nosuch'"):
-        with competing(controls=["reno", "nosuch"]):
+        with competing(control="nosuch"):
             pass
     with competing() as here:
         with pytest.raises(ValueError, match="competing flows must be >= 0, got -1 at 3.0 s"):

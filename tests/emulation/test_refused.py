@@ -43,14 +43,11 @@ WORD = TEXT | NONE | st.integers() | st.booleans()
 WORDS = st.sampled_from([["cubic"], []])
 NO_ROWS = TEXT | st.integers() | st.booleans() | st.just([]) | st.lists(st.integers(), min_size=1)
 CROOKED = st.sampled_from([[[1, 2], [3]], [[1, -1], [1, 1]], [["a", 1], [1, 1]], [[1]], [[True]]])
-PAIRS = st.sampled_from([[[0, 0]], [[0, 4]], [[0, 1, 2]], [[-1, 0]], [["a", "b"]], [[0.5, 1]]])
 SITES = st.sampled_from([[0, 0, 1], [0, 0, 1, 3], [0, 0, 1, -1], [0, 0, 0, "a"], [0, 0, 0, 0.5], 3])
 COMMON: dict[str, Values] = {
     "queue_ms": outside(0.01, 60_000),
     "queue_bytes": outside(3000, 1 << 30) | FRACTION,
     "congestion_control": WORD | WORDS,
-    "cross_congestion_control": WORD.filter(lambda value: value is not None)
-    | st.sampled_from([[], ["cubic", "nosuch"], [1], [None]]),
     "shaper": WORD | WORDS,
     "burst_bytes": outside(1514, 1 << 28) | FRACTION,
     "offload": WORD | WORDS,
@@ -61,7 +58,7 @@ COMMON: dict[str, Values] = {
     "probe_s": PERIOD,
 }
 OWN: dict[str, dict[str, Values]] = {
-    "netns": {"site_delays_ms": NO_ROWS | CROOKED, "flows_between": NO_ROWS | PAIRS},
+    "netns": {"site_delays_ms": NO_ROWS | CROOKED},
     "dumbbell": {"left": outside(1, 3) | FRACTION, "access": NO_NUMBER | st.integers()},
     "wan": {"sites": SITES, "site_delays_ms": NO_ROWS | CROOKED | NONE},
 }

@@ -69,11 +69,9 @@ def test_long_titles_of_panels_and_of_a_figure_do_not_touch():
         assert 0 <= box.x0 and box.x1 <= figure.bbox.width
 
 
-def test_quality_steps_counts_epochs_where_they_are_known():
+def test_quality_is_drawn_over_steps():
     (axes,) = curves.quality_steps(given(), "accuracy").axes
     assert axes.get_xlabel() == "step" and lines(axes)["allreduce"][1] == [20, 0.2]
-    (axes,) = curves.quality_steps(given(), "accuracy", steps_per_epoch=5).axes
-    assert axes.get_xlabel() == "epoch" and lines(axes)["allreduce"][1] == [4, 0.2]
 
 
 def test_many_methods_are_drawn_once_each_in_panels_of_one_scale():

@@ -246,7 +246,7 @@ def refusals() -> list[str]:
         told(method="topk", compressor="tpok"),
         told("controller.density=2", method="topk"),
         told(method="acp_sgd"),
-        told(method="topk", overlap="per_tensor"),
+        told(method="topk", bucket_mb=0),
         told(compressor="randomk", controller="dc2_da2"),
         told(controller="oracle", compressor="topk"),
         told(method="qsgd", error_feedback=3),

@@ -13,7 +13,7 @@ CHOICES = {
                       "method=netsense", "profile.of.rate_mbit=500"],
     "another_network": ["+experiment=quickstart", "network=simulated", "method=dc2_da2"],
     "no_experiment": ["profile=straggler", "model=mlp", "method=powersgd", "optimizer.lr=1e-3"],
-    "other_parts": ["compressor=qsgd", "controller=warmup", "network=dumbbell", "epochs=0.5"],
+    "other_parts": ["compressor=qsgd", "controller=warmup", "network=dumbbell", "steps=9"],
     "laptop_alone": ["+experiment=dct_fig8a", "scale=laptop", "method=hogwild"],
     "words": ["dataset=pydoc", "model=lstm_ptb", "target.metric=perplexity", "seed=3"],
 }  # fmt: skip

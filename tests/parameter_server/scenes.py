@@ -56,7 +56,6 @@ class Bench:
         workers: int,
         steps: int,
         threads: int = 1,
-        bound: int | None = None,
         is_sync: bool = False,
         timeout_s: float = 10.0,
         eval_every: int = 1000,
@@ -72,7 +71,7 @@ class Bench:
         mode = "sync" if is_sync else "async"
         self.store = ParameterStore(
             model=self.weights,
-            layout=Server(mode, threads=threads, staleness_bound=bound),
+            layout=Server(mode, threads=threads),
             workers=workers,
             steps=steps,
             clock=self.clock,

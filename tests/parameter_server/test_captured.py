@@ -84,7 +84,7 @@ def at_a_server(name: str, bucket_mb: float) -> list[torch.Tensor]:
     for rank in range(WORKERS):
         captured = Captured(rank, WORKERS, alone)
         own = compressor(name), Fixed(DENSITY), "local", feedback(name)
-        drain, flat = Drain(None, False, 0), FlatParameters(model(), bucket_mb)
+        drain, flat = Drain(None, 0), FlatParameters(model(), bucket_mb)
         trainers.append((Gradient(Reduction(*own, captured), captured, drain), flat))
     means = []
     for step in range(STEPS):

@@ -29,7 +29,7 @@ def gradient(
     drain: Drain | None = None, density: float = 0.05, shared: tuple | None = None
 ) -> "Tried":
     compressor, feedback = shared or (DCTDP(lifespan=5), Residual())
-    return made(compressor, Fixed(density), feedback, drain or Drain(None, False, 0))
+    return made(compressor, Fixed(density), feedback, drain or Drain(None, 0))
 
 
 class Tried(Gradient):
@@ -84,7 +84,7 @@ def test_what_is_pushed_and_what_is_kept_make_up_all_gradients():
 
 
 def test_a_dense_gradient_is_pushed_as_it_is():
-    tried = made(Dense(), Fixed(1.0), NoFeedback(), Drain(None, False, 0))
+    tried = made(Dense(), Fixed(1.0), NoFeedback(), Drain(None, 0))
     found = compressed(tried, 0, drawn(0))
     [[(values,)]] = found.push.buckets
     assert torch.equal(values, drawn(0))
@@ -97,40 +97,25 @@ def test_a_gradient_that_is_not_finite_is_not_pushed():
 
 
 def test_a_drain_to_zero_forgets_the_layer_and_no_other():
-    tried = gradient(Drain(1.0, False, 0))
+    tried = gradient(Drain(1.0, 0))
     found = compressed(tried, 0, drawn(0))
     assert found.drained == ["c", "b", "a"]
     assert not residual(tried).any()
 
 
-def test_a_drain_that_flushes_sends_the_layer():
-    tried, total, pushed = gradient(Drain(3.0, True, 0)), torch.zeros(N), torch.zeros(N)
-    drained = 0
-    for step in range(12):
-        total += drawn(step)
-        found = compressed(tried, step, drawn(step))
-        assert (entries(found)[1].diff() > 0).all()
-        pushed += sent(found)
-        for layer in found.drained:
-            drained += 1
-            assert not tried.residuals()[layer].any()
-    assert drained > 3
-    torch.testing.assert_close(pushed + residual(tried), total)
-
-
 def test_drains_are_drawn_by_seed_as_often_as_expected():
-    one, again, other = Drain(50.0, False, 7), Drain(50.0, False, 7), Drain(50.0, False, 8)
+    one, again, other = Drain(50.0, 7), Drain(50.0, 7), Drain(50.0, 8)
     schedules = [[drain.due(4) for _ in range(5000)] for drain in (one, again, other)]
     assert schedules[0] == schedules[1] != schedules[2]
     expected = 4 * 5000 / 50
     assert abs(sum(map(len, schedules[0])) - expected) < 4 * expected**0.5
-    assert Drain(None, False, 7).due(4) == []
+    assert Drain(None, 7).due(4) == []
 
 
 def test_threads_share_one_residual_and_its_thresholds_without_harm():
     """What is sent has a form that a server takes, whoever else writes meanwhile."""
     shared = (DCTDP(lifespan=3), Residual())
-    every = [gradient(Drain(10.0, True, seed), shared=shared) for seed in range(3)]
+    every = [gradient(Drain(10.0, seed), shared=shared) for seed in range(3)]
     wrong: list[int] = []
 
     def work(thread: int) -> None:

@@ -7,10 +7,8 @@ from tests.parameter_server.scenes import run_of
 
 BAD = {
     "parallel.mode=both": "mode must be sync or async, got 'both'",
-    "parallel.drain=away": "drain must be zero or flush, got 'away'",
     "parallel.threads=0": "threads must be a whole number >= 1, got 0",
     "parallel.drain_period=0.5": "drain_period must be a number >= 1, or null, got 0.5",
-    "parallel.staleness_bound=-1": "staleness_bound must be a whole number >= 0, or null, got -1",
 }
 
 

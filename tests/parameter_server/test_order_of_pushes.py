@@ -25,7 +25,6 @@ ASYNC = ("parallel=server", "model=mlp", "workers=3", "steps=6", "eval_every=100
 SLOW = ("profile=straggler", "profile.nodes.0.rate_mbit=20")  # node 0
 METHODS = {
     "dense": (*ASYNC, "parallel.mode=async"),
-    "bounded": (*ASYNC, "parallel.mode=async", "parallel.staleness_bound=1"),
     "sparse": (*ASYNC, "method=dct_ps_async", "parallel.drain_period=20"),
 }
 ORDER = ["version", "rank", "step", "pulled_version"]

@@ -54,18 +54,7 @@ def race(bench: Bench, steps: int, lead: int | None = None) -> None:
         together(*(lambda p=p, t=t: work(p, t) for p, t in pushers))
 
 
-@pytest.mark.parametrize("bound", [0, 1])
-def test_no_thread_is_further_ahead_than_the_bound(bound, tmp_path):
-    """So versions are bounded: each of 3 other threads pushes at most 2 bound + 1 times."""
-    bench = Bench(tmp_path, workers=2, steps=16, threads=2, bound=bound)
-    race(bench, 16, lead=bound + 1)
-    pushes = bench.pushes()
-    assert pushes.ahead.max() == bound
-    assert pushes.staleness.max() <= 3 * (2 * bound + 1)
-    assert bench.counts() == [[1] * 16] * 2
-
-
-def test_without_a_bound_the_slow_thread_is_left_behind(tmp_path):
+def test_a_slow_thread_is_left_behind(tmp_path):
     bench = Bench(tmp_path, workers=2, steps=16, threads=2)
     race(bench, 16, lead=8)
     assert bench.pushes().ahead.max() == 7  # before its last push

@@ -31,7 +31,7 @@ def plain_sgd(found: Run) -> dict[str, torch.Tensor]:
     )
     own, workers = (data.train(), found.batch_size), found.workers
     streams = [iter(Batches(*own, rank, workers, found.seed)) for rank in range(workers)]
-    for _ in range(found.total_steps(1)):
+    for _ in range(found.steps):
         optimizer.zero_grad()
         sums = [torch.zeros_like(parameter) for parameter in model.parameters()]
         for stream in streams:

@@ -114,7 +114,6 @@ def test_a_cut_that_cannot_be_is_refused(stages, given, said) -> None:
         (lambda: Split(1), "stages must be a whole number >= 2, got 1"),
         (lambda: Split(2, ["x"]), "cuts must be numbers of layers, or null"),
         (lambda: Pipeline(schedule="zb"), "schedule must be gpipe or 1f1b, got 'zb'"),
-        (lambda: Pipeline(encoding="zip"), "encoding must be one of bitmap, index, auto"),
     ],
 )
 def test_a_value_out_of_range_is_refused(make, said) -> None:

@@ -8,7 +8,6 @@ import torch
 import torch.distributed as dist
 
 from compressors.activations.dct_mp import DCTMP
-from compressors.activations.encoding import Encoding
 from harness.clock import Clock
 from harness.engine.pipeline.channel import GlooChannel
 from harness.engine.pipeline.stage_io import Inlet, Outlet
@@ -24,7 +23,7 @@ def _end(timeout_s: float) -> Inlet | Outlet:
     group = dist.new_group(timeout=timedelta(seconds=timeout_s))
     kind = Inlet if rank else Outlet
     channel, executor = GlooChannel(group, 1 - rank, "stage X"), single_thread_executor
-    return kind(channel, DCTMP(0.2), Encoding("auto"), SHAPE, Clock(), executor)
+    return kind(channel, DCTMP(0.2), SHAPE, Clock(), executor)
 
 
 def _batch(samples: int) -> torch.Tensor:

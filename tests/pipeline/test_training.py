@@ -46,8 +46,6 @@ def two_stages(tmp_path_factory) -> dict[str, Trained]:
             for name in ("exact", "hybrid")}  # fmt: skip
     runs |= {f"{name} 1f1b": ("parallel=pipeline", ONE_F_ONE_B, *scheme)
              for name, scheme in SCHEMES.items()}  # fmt: skip
-    for encoding in ("index", "auto"):
-        runs[f"exact {encoding}"] = (*runs["exact 1f1b"], f"parallel.encoding={encoding}")
     runs["begun"] = (*runs["laplace 1f1b"], "steps=5")
     runs["gone on"] = (*runs["laplace 1f1b"], f"resume_from={folder / 'begun'}")
     return train(folder, 2 * PIPELINES, runs)

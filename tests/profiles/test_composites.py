@@ -34,11 +34,10 @@ def test_each_way_has_its_own_profile() -> None:
     assert profile.extremes() == (50, 1000, 5.0, 1.0, 0.0, 0.01, 0)
 
 
-def test_factors_multiply_rates_and_delays() -> None:
-    profile = Scaled(FAST, factor=0.5, delay_factor=3)
-    assert profile.link(0.0, 0, "up") == (500, 15.0, 3.0, 0.0, 0.01)
-    assert profile.extremes() == (500, 500, 15.0, 3.0, 0.0, 0.01, 0)
-    assert Scaled(Static(10, delay_ms=4), delay_factor=0).link(0.0, 0, "up").delay_ms == 0
+def test_a_factor_multiplies_rates() -> None:
+    profile = Scaled(FAST, factor=0.5)
+    assert profile.link(0.0, 0, "up") == (500, 5.0, 1.0, 0.0, 0.01)
+    assert profile.extremes() == (500, 500, 5.0, 1.0, 0.0, 0.01, 0)
 
 
 def test_noise_bears_on_rates_alone() -> None:
@@ -66,8 +65,6 @@ def test_the_most_flows_of_any_part_compete() -> None:
         (Noisy, {"of": Static(1e5), "deviation": 1, "hold_s": 1}, "deviation must keep rates in"),
         (Scaled, {"of": FAST, "factor": 2000}, "factor must keep rates in .* got 2000"),
         (Scaled, {"of": Static(0.001), "factor": 0.1}, "factor must keep rates in"),
-        (Scaled, {"of": SLOW, "delay_factor": 1000}, "delay_factor must keep delays .* got 1000"),
-        (Scaled, {"of": FAST, "delay_factor": 0}, "delay_factor must be above 0"),
         (
             LossBursts,
             {"of": Static(1, loss=1 - 1e-16), "mean_gap_s": 1, "mean_burst_s": 1, "loss": 0.9},

@@ -139,7 +139,7 @@ BAD: dict[type, dict[str, Values]] = {
     | {"bin_ms": whole(10, 60_000), "floor_mbit": MAYBE_RATE},
     ByNode: {"default": PROFILE, "nodes": BAD_NODES},
     Asymmetric: {"up": PROFILE, "down": PROFILE},
-    Scaled: {"of": PROFILE, "factor": FACTOR | st.just(0), "delay_factor": FACTOR},
+    Scaled: {"of": PROFILE, "factor": FACTOR | st.just(0)},
     LossBursts: {"of": PROFILE, "mean_gap_s": LASTING, "mean_burst_s": LASTING, "loss": SHARE}
     | SEEDED,
     Contended: {"of": PROFILE, "parallel": whole(0, 128), "on_s": LASTING, "off_s": LASTING}

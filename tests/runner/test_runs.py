@@ -173,7 +173,6 @@ def test_a_checkpoint_is_what_the_next_run_starts_from(trained, tmp_path):
         (["profile.rate_mbit=-5"], ["profile", "rate_mbit", "-5"]),
         (["stepz=3"], ["stepz"]),
         (["controller.densty=0.1"], ["densty"]),
-        (["steps=3", "epochs=1"], ["steps, epochs"]),
         (["emulation.dilation=0"], ["emulation.dilation", "[0.001, 10000]", "0"]),
         (["emulation.compute=guessed"], ["emulation.compute", "paced", "guessed"]),
         (["workers=4", "workers_per_node=3"], ["workers_per_node", "divisor", "3"]),

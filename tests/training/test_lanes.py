@@ -33,7 +33,7 @@ def told(run) -> pd.DataFrame:
         ("topk", ()),
         ("topk", ("emulation.compression=own",)),
         ("topk", ("emulation.hooks=wait", "emulation.interference=2")),
-        ("powersgd", ("emulation.hooks=free",)),
+        ("powersgd", ()),
     ],
 )
 def test_on_any_lanes_weights_are_equal_and_steps_have_room_for_their_parts(

@@ -30,7 +30,7 @@ from tests.test_settings import settings
 SIZE, STEPS, STOP = 2, 7, 3
 TINY = (f"workers={SIZE}", "model=convnet", "dataset=digits", "batch_size=4", "eval_every=100")
 METHODS = {
-    "topk controller.density=0.1": ("overlap=per_tensor", "residual_decay=0.5"),
+    "topk controller.density=0.1": ("bucket_mb=0", "residual_decay=0.5"),
     "topk compressor=carried_topk": (),
     "powersgd": ("bucket_mb=0.02",),
     "acp_sgd": ("accumulate=2",),

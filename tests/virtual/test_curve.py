@@ -31,7 +31,7 @@ from tests.virtual.runs import prepare, settings_of
 METHODS = {
     "dense": "method=allreduce",
     "top-k": "method=topk controller.density=0.1",
-    "per tensor": "method=topk controller.density=0.1 overlap=per_tensor",
+    "per tensor": "method=topk controller.density=0.1 bucket_mb=0",
     "after backward": "method=topk controller.density=0.1 overlap=after_backward",
     "DGC": "method=dgc controller.density=0.05",
     "QSGD": "method=qsgd",

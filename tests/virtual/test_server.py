@@ -71,16 +71,6 @@ def test_pulls_and_pushes_share_the_link_of_the_server(tmp_path):
     assert took[4] == pytest.approx(4 * took[1], rel=1e-6)
 
 
-def test_nobody_is_further_ahead_than_the_bound_and_who_is_slow_is_left_behind(tmp_path):
-    slow = ("profile=straggler", "profile.nodes.0.rate_mbit=5", "eval_every=100", *DETERMINED)
-    free, bound = (
-        simulated(tmp_path / f"{ahead}", *ASYNC, *slow, f"parallel.staleness_bound={ahead}")
-        for ahead in ("null", 1)
-    )
-    assert pd.read_csv(bound / "pushes.csv").ahead.max() == 1
-    assert pd.read_csv(free / "pushes.csv").ahead.max() > 1
-
-
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_a_plan_is_the_program_itself_without_a_model(mode, tmp_path):
     """Some steps stand for the others: over links that do not change it tells the run's time."""

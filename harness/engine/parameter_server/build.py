@@ -38,7 +38,7 @@ def _thread(run: Run, context: RankContext) -> Served:
     layout, workers, served = run.server, run.workers, Served(context.clock)
     captured: Any = Captured(context.rank, workers if layout.is_sync else 1, alone)
     seed = (run.seed * workers + context.rank) * layout.threads + context.thread
-    drain = Drain(layout.drain_period, layout.drain == "flush", seed)
+    drain = Drain(layout.drain_period, seed)
 
     def pushing(reduction: Reduction, charge: Charge | None, **rest: Any) -> Pushing:
         return Pushing(

@@ -17,11 +17,10 @@ class Drain:
     """Schedule that empties the residual of a layer with probability 1 / `period` in each step.
 
     Gupta et al. (2021) drain every million steps, as a residual that old belongs to other weights;
-    they discard it. With `flushes` it is sent instead. `seed` decides when.
+    they discard it. `seed` decides when.
     """
 
     period: float | None  # None: never
-    flushes: bool
     seed: int
     generator: torch.Generator = field(default_factory=torch.Generator, init=False)
 
@@ -66,27 +65,18 @@ class Gradient:
         for index, bucket in enumerate(laid):
             reduction.reduce(step, index, bucket)
             buckets.append(self.captured.take())
-        drained = self._drain(buckets, laid)
+        drained = self._drain(laid)
         return Compressed(Contribution(step, reduction.density, buckets), drained)
 
-    def _drain(self, buckets: list[list[Call]], laid: Sequence[BucketBuffers]) -> list[str]:
-        """Flush residuals that are due into `buckets`, or discard them; return their names."""
+    def _drain(self, laid: Sequence[BucketBuffers]) -> list[str]:
+        """Set residuals that are due to zero; return the names of their parameters."""
         residuals = self.residuals()
         if not residuals:
             return []
-        where = [(b, n) for b, part in enumerate(laid) for n in range(len(part.names))]
-        drained = []
-        for layer in self.drain.due(len(where)):
-            bucket, number = where[layer]
-            part = laid[bucket]
-            drained.append(part.names[number])
-            residual = residuals[part.names[number]]
-            if self.drain.flushes:
-                first = sum(gradient.numel() for gradient in part.gradients[:number])
-                [(values, index)] = buckets[bucket]
-                buckets[bucket] = [_flushed(values, index, residual, first)]
-            else:
-                residual.zero_()
+        names = [name for part in laid for name in part.names]
+        drained = [names[layer] for layer in self.drain.due(len(names))]
+        for name in drained:
+            residuals[name].zero_()
         return drained
 
     def residuals(self) -> dict[str, Tensor]:
@@ -97,16 +87,3 @@ class Gradient:
     def residual_norm(self) -> float:
         parts = [part.norm() for part in self.residuals().values()]
         return float(torch.stack(parts).norm()) if parts else 0.0
-
-
-def _flushed(values: Tensor, index: Tensor, part: Tensor, first: int) -> Call:
-    """Move the residual `part`, whose first entry has position `first`, into a sparse message.
-
-    Entries stay at positions that the message has already: another thread has added them since.
-    """
-    where = part.clone().nonzero().flatten()  # of a copy, as other threads write meanwhile
-    where = where[~torch.isin(where + first, index)]
-    values = torch.cat([values, part[where]])
-    part[where] = 0
-    index, order = torch.cat([index, (where + first).to(index.dtype)]).sort()
-    return values[order], index

@@ -50,8 +50,7 @@ class Vote:
 class ParameterStore:
     """The weights and the progress of every trainer thread.
 
-    The lock of `changed` guards all of it. A thread may be at most `layout.staleness_bound` steps
-    ahead of the slowest that has steps left (stale synchronous parallel; Ho et al., 2013).
+    The lock of `changed` guards all of it.
     """
 
     model: ServerModel
@@ -97,7 +96,7 @@ class ParameterStore:
             if len(self._round) == (self.workers if self.layout.is_sync else 1):
                 self._apply([self._round[rank] for rank in sorted(self._round)])
                 self._round.clear()
-            self._wait(thread, lambda: self._may_go_on(thread, version))
+            self._wait(thread, lambda: self._may_go_on(version))
 
     def settle(self, thread: TrainerThread, settle: Settle) -> float:
         """Return the smallest or mean proposal, once every trainer has proposed one."""
@@ -158,13 +157,9 @@ class ParameterStore:
             "drains": self.drains,
         }
 
-    def _may_go_on(self, thread: TrainerThread, version: int) -> bool:
-        """True if `thread`, which pushed onto `version`, may do its next step."""
-        if self._stopping:
-            return False
-        bound = self.layout.staleness_bound
-        near = bound is None or thread.done - self._slowest() <= bound
-        return self.ends or (near and self.model.version > version)
+    def _may_go_on(self, version: int) -> bool:
+        """Return True if a thread that pushed onto `version` may do its next step."""
+        return not self._stopping and (self.ends or self.model.version > version)
 
     def _wait(self, thread: TrainerThread, until: Callable[[], bool]) -> None:
         thread.waits, self.quiet_at = True, self.clock.now()

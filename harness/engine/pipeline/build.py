@@ -7,7 +7,6 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from compressors.activations.encoding import Encoding
 from harness.config.parallel import Pipeline
 from harness.config.run import Run
 from harness.engine.pipeline.channel import Channel
@@ -94,12 +93,11 @@ def _engine(
     share: float,
 ) -> PipelineEngine:
     """Build the engine of the stage at `position`, which has `share` of the computation."""
-    encoding = Encoding(layout.encoding)
 
     def end(kind: type, cut: int, peer: int) -> Any:
         channel = _channel(group, position, peer)
         scheme = run.activations()
-        return kind(channel, scheme, encoding, shapes[cut], context.clock, context.executor)
+        return kind(channel, scheme, shapes[cut], context.clock, context.executor)
 
     return PipelineEngine(
         position=position,

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from compressors.activations import calls
 from compressors.activations.base import Activations, Piece
-from compressors.activations.encoding import VALUE_BYTES, Encoding
+from compressors.activations.encoding import VALUE_BYTES, decode, encode, values_bytes
 from compressors.activations.operator import Crossed
+from compressors.packing import packed_bytes
 from harness.clock import RankClock
 from harness.engine.pipeline.channel import Channel
 
@@ -57,7 +58,6 @@ class End:
 
     channel: Channel
     scheme: Activations
-    encoding: Encoding
     shape: torch.Size
     clock: RankClock
     executor: Callable[[str], SerialExecutor]  # a thread of that name
@@ -72,7 +72,7 @@ class End:
 
     def _send(self, piece: Piece, samples: int) -> None:
         self.dense_bytes += VALUE_BYTES * prod(self._rows(samples))
-        for message in self.encoding.encode(piece):
+        for message in encode(piece):
             self.channel.send(message)
 
     def _receive(self, shape: Shape, count: int | None) -> tuple[Piece, float]:
@@ -81,12 +81,12 @@ class End:
             values = self.channel.receive(VALUE_BYTES * count)
             return Piece(values.view(torch.float32)), self.clock.now()
         n = prod(shape)
-        first = self.channel.receive(self.encoding.first_bytes(n))
-        nbytes = self.encoding.second_bytes(first, n)
-        second = self.channel.receive(nbytes) if nbytes else first.new_empty(0)
+        bits = self.channel.receive(packed_bytes(n, 1))
+        nbytes = values_bytes(bits, n)
+        values = self.channel.receive(nbytes) if nbytes else bits.new_empty(0)
         received_s = self.clock.now()
         with self.clock.compressing(0):
-            return self.encoding.decode(first, second, shape), received_s
+            return decode(bits, values, shape), received_s
 
     def flush(self) -> None:
         """Wait until everything sent so far has left."""

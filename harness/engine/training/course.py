@@ -34,10 +34,10 @@ def course_of(run: Run, place: RankContext, number: int, size: int) -> Course:
     """The course of part `number` of `size`."""
     samples, data, rate = run.accumulate * run.batch_size, place.data, run.optimizer.rate
     if run.emulation.is_replay:
-        return without_data(samples, run.total_steps(1))
+        return without_data(samples, run.steps)
     batches = Batches(data.train(), samples, number, size, run.seed)
-    steps = run.total_steps(batches.steps_per_epoch)
-    course = Course(
+    steps = run.steps
+    return Course(
         samples=samples,
         batches=lambda step: iter(replace(batches, first=step)),
         test_set=tested(data, number, size),
@@ -46,9 +46,6 @@ def course_of(run: Run, place: RankContext, number: int, size: int) -> Course:
         begin=place.begin,
         period=batches.steps_per_epoch,
     )
-    if steps <= course.first:
-        raise ValueError(f"resume_from has done {course.first} steps, and epochs make only {steps}")
-    return course
 
 
 def without_data(samples: int, steps: int) -> Course:

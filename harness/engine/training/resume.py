@@ -48,7 +48,7 @@ def check(run: Run, begin: Resumed, ranks: int) -> None:
     if differing:
         raise ValueError(f"needs {', '.join(differing)}, as {begin.folder} has it")
     steps, done = run.steps, begin.manifest.step
-    if steps is not None and steps <= done:
+    if steps <= done:
         raise ValueError(f"has done {done} steps: steps must be more, got {steps}")
     everyone = map(checkpoint.rank_file, range(run.workers))
     needed = everyone if ranks == run.workers else ()

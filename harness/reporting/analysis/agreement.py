@@ -16,7 +16,7 @@ from controllers.base import Column
 from harness.reporting.analysis import load, metrics, ratios, timeseries
 
 OF_NO_RESULT = ("network", "results", "rerun", "report", "tracker")
-SHAPE = ("left", "access", "sites", "site_delays_ms", "flows_between")  # of a network
+SHAPE = ("left", "access", "sites", "site_delays_ms")  # of a network
 FIXED = "fixed"  # a controller that chooses nothing
 OF_METHOD = ("compressor", "controller", "error_feedback", "overlap", "parallel")
 

@@ -68,9 +68,7 @@ def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
         ),
         "quality_steps": Drawing(
             f"{named.capitalize()} over steps of training, whatever they took.",
-            lambda: curves.quality_steps(
-                quality(comparison), metric, title, _steps_per_epoch(comparison), target
-            ),
+            lambda: curves.quality_steps(quality(comparison), metric, title, target),
         ),
         "quality_density": Drawing(
             f"Final {named} against mean density. {means}.",
@@ -143,11 +141,8 @@ def _of_runs(comparison: Comparison) -> dict[str, Drawing]:
             lambda: series.running_goodput(each(timeseries.running_goodput), *given),
         ),
         "density_throughput": Drawing(
-            "Density and samples per second of every step"
-            + (" of the first epoch." if _steps_per_epoch(comparison) else "."),
-            lambda: series.density_throughput(
-                each(lambda table: _first_epoch(table, comparison)), shown.title
-            ),
+            "Density and samples per second of every step.",
+            lambda: series.density_throughput(each(timeseries.by_step), shown.title),
         ),
         "links_time": Drawing(
             f"The links of one run ({one}): planned and carried rate, queue and drops.",
@@ -225,18 +220,6 @@ def _shown(comparison: Comparison) -> _Shown:
 def _longest(comparison: Comparison) -> str:
     """The run whose clock went furthest, which saw most of the profile."""
     return max(comparison.runs.path, key=lambda path: comparison.steps[path].time_s.max())
-
-
-def _steps_per_epoch(comparison: Comparison) -> float | None:
-    path = comparison.runs.path.iloc[0]
-    steps = comparison.steps[path].step.nunique()
-    return timeseries.steps_per_epoch(load.config(path).get("epochs"), steps)
-
-
-def _first_epoch(steps: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
-    """Rows of the first epoch of a run; all rows where its epochs are not known."""
-    table, length = timeseries.by_step(steps), _steps_per_epoch(comparison)
-    return table[table.step < length] if length else table
 
 
 def _network(run: str, title: str) -> Figure:

@@ -16,7 +16,7 @@ from harness.reporting.analysis import untrusted
 
 PAIR = ["seed", "network_seed"]  # what two runs share that are compared one by one
 # What must be equal for two runs to be compared; a comparison varies the rest, method and seeds.
-CONDITIONS = ["experiment", "workers", "steps", "epochs", "batch_size", "target", "model"]
+CONDITIONS = ["experiment", "workers", "steps", "batch_size", "target", "model"]
 CONDITIONS += ["dataset", "optimizer", "workers_per_node", "profile", "network", "emulation"]
 CONDITIONS += ["initial_weights", "resume_from", "device", "accumulate", "precision", "parallel"]
 CONDITIONS += ["backend", "eval_every"]  # a target is met at an evaluation, and not before
@@ -26,7 +26,7 @@ STANDS |= {"metric": "target.metric", "target": "target.value"}
 OF_A_MACHINE = {
     f"network.{key}" for key in ("machine", "interface", "ledger", "in_place_of", "fitted_on")
 } | {"emulation.priority"}
-OF_A_RESIDUAL = {"parallel.drain", "parallel.drain_period"}  # a method's: the dense one has none
+OF_A_RESIDUAL = {"parallel.drain_period"}  # a method's: the dense one has none
 OF_DATA = ("dataset.seed", "model.original.dataset.seed")
 OF_MOMENTUM = ("momentum", "nesterov")
 

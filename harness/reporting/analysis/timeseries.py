@@ -79,8 +79,3 @@ def by_step(steps: pd.DataFrame) -> pd.DataFrame:
         {"density": groups.density.mean(), "throughput": groups.samples.sum() / took_s}
     )
     return table.reset_index()
-
-
-def steps_per_epoch(epochs: float | None, steps: int) -> float | None:
-    """Steps per epoch of a run that made `steps` in `epochs`; None where epochs are not set."""
-    return steps / epochs if epochs else None

@@ -43,16 +43,11 @@ def quality_steps(
     curves: Curves,
     metric: str,
     title: str = "",
-    steps_per_epoch: float | None = None,
     target: float | None = None,
 ) -> Figure:
-    """Quality over epochs where their length is known, else over steps."""
-    scaled = {
-        method: table.assign(step=table.step / (steps_per_epoch or 1))
-        for method, table in curves.items()
-    }
-    figure, rows = _panels(scaled, metric, title, "step", target)
-    rows[-1].set_xlabel("epoch" if steps_per_epoch else "step")
+    """Draw quality over steps."""
+    figure, rows = _panels(curves, metric, title, "step", target)
+    rows[-1].set_xlabel("step")
     rows[-1].set_xlim(left=0)
     return figure
 

@@ -42,7 +42,7 @@ class DataSet(Protocol):
 
     It may also have `label_smoothing`, a `judge` of its metric (`harness.engine.training.task`),
     and `published`, the number of training samples that its authors state, or None. With
-    `published` a run of epochs can be planned without the files.
+    `published` the batch size is checked without the files.
     """
 
     @property

@@ -51,10 +51,7 @@ HELD_OUT = ("DejaVuSans-BoldOblique", "DejaVuSansMono", "DejaVuSerif-Italic", "S
 
 @dataclass(frozen=True)
 class Glyphs:
-    """`length` training images of some faces and `test_length` of others, with balanced classes.
-
-    `more_fonts` are files of more faces to train on, which then also restrict the characters.
-    """
+    """`length` training images of some faces and `test_length` of others, with balanced classes."""
 
     name: str = "glyphs"
     classes: int = 200  # characters, evenly taken of all that there are
@@ -62,8 +59,6 @@ class Glyphs:
     test_length: int = 10_000
     noise: float = 0.15  # deviation; black is 0, white is 1
     seed: int = 0
-    held_out: Sequence[str] = HELD_OUT  # faces of the test images
-    more_fonts: Sequence[str] = ()
     cache: str | None = None
     metric: ClassVar[str] = "accuracy"
     shape: ClassVar[Shape] = (1, SIDE, SIDE)
@@ -75,12 +70,6 @@ class Glyphs:
             check_between(self.classes, MOST_MADE, **{key: getattr(self, key)})
         if not 0 <= self.noise <= 1:
             raise ValueError(f"noise must be in [0, 1], got {self.noise}")
-        wrong = [face for face in self.held_out if face not in FACES]
-        if wrong or not 0 < len(set(self.held_out)) < len(FACES):
-            raise ValueError(
-                f"held_out must be some, not all, of {', '.join(FACES)}; got "
-                f"{', '.join(wrong or self.held_out) or 'none'}"
-            )
 
     @property
     def published(self) -> int:
@@ -90,8 +79,8 @@ class Glyphs:
         missing = [path for path in self._fonts() if not path.is_file()]
         if missing:
             raise FileNotFoundError(
-                f"{self.name}: no font {missing[0]}. Faces of matplotlib come with it (install it "
-                "anew); others are named in dataset.more_fonts"
+                f"{self.name}: no font {missing[0]}. Faces of matplotlib come with it: install it "
+                "anew"
             )
 
     def train(self) -> InMemory:
@@ -102,12 +91,11 @@ class Glyphs:
 
     def trained_faces(self) -> list[Path]:
         """Font files of the training images."""
-        own = [_font(face) for face in FACES if face not in self.held_out]
-        return own + [Path(font).expanduser() for font in self.more_fonts]
+        return [_font(face) for face in FACES if face not in HELD_OUT]
 
     def tested_faces(self) -> list[Path]:
         """Font files of the test images."""
-        return [_font(face) for face in self.held_out]
+        return [_font(face) for face in HELD_OUT]
 
     def _fonts(self) -> list[Path]:
         return self.trained_faces() + self.tested_faces()

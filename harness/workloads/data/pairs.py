@@ -19,7 +19,9 @@ from harness.workloads.data.kept import alone, cache_folder, replacing
 from harness.workloads.models.transformer import BEGIN, END, PADDING
 
 LAYOUT = "{}/train.tsv and test.tsv, a sentence, a tab and its translation on every line"
-PACKAGED = Path(__file__).parent / "catalogues"
+CATALOGUES = "catalogues"  # the data set that comes with the installation
+PACKAGED = Path(__file__).parent / CATALOGUES
+BEAM = 5  # of the translations that are judged, as fairseq's
 UNKNOWN = 3
 FORMAT = 1  # of a vocabulary that is kept; to be raised when it is trained otherwise
 Sentences = tuple[str, str]
@@ -35,25 +37,18 @@ class Pairs:
 
     name: str
     folder: str | None = None
-    packaged: bool = False  # harness/workloads/data/catalogues, German to English
     words: int = 100  # of a sentence, its end included
     vocabulary: int = 10_000  # pieces of both languages together
-    label_smoothing: float = 0.1
-    beam: int = 5  # of translations that are judged; 1: the likeliest word again and again
     tokenize: str = "13a"  # of sacrebleu; none: for text that has been tokenised, as fairseq's is
     cache: str | None = None
-    published: int | None = None  # training pairs, as its authors tell
     metric: ClassVar[str] = "bleu"
+    label_smoothing: ClassVar[float] = 0.1  # of the loss
 
     def __post_init__(self) -> None:
         if not 2 <= self.words <= 1_000:
             raise ValueError(f"words must be in [2, 1000], got {self.words}")
         if not 300 <= self.vocabulary <= 1 << 16:  # 256 bytes among them
             raise ValueError(f"vocabulary must be in [300, {1 << 16}], got {self.vocabulary}")
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing must be in [0, 1), got {self.label_smoothing}")
-        if not 1 <= self.beam <= 100:
-            raise ValueError(f"beam must be in [1, 100], got {self.beam}")
         if self.tokenize not in ("13a", "none", "intl", "char"):
             raise ValueError(f"tokenize must be 13a, none, intl or char, got {self.tokenize!r}")
 
@@ -98,11 +93,11 @@ class Pairs:
         """Return the BLEU scorer for `harness.engine.training.task`."""
         from harness.workloads.data.bleu import Bleu
 
-        return Bleu(self.pieces, self.tokenize, self.beam)
+        return Bleu(self.pieces, self.tokenize, BEAM)
 
     @property
     def _place(self) -> Path:
-        return PACKAGED if self.packaged else data_folder(self.folder) / self.name
+        return PACKAGED if self.name == CATALOGUES else data_folder(self.folder) / self.name
 
     def pieces(self) -> Any:
         """Return the sentencepiece model, trained unless the cache has one of this very text."""

@@ -59,11 +59,11 @@ def of_fig9(wait_free: float, fused: float) -> list[dict]:
         hooks = {"emulation.interference": replays.IN_HOOKS}
         plain = {"emulation.interference": 1.0}
         for naive, apart, name in (
-            ("allreduce_after_backward_bucket_mb=0", "allreduce_per_tensor", "S-SGD"),
+            ("allreduce_after_backward_bucket_mb=0", "allreduce_bucket_mb=0", "S-SGD"),
             (f"powersgd_packed_bucket_mb=0{rank}_vectors_apart",
-             f"powersgd_per_tensor{rank}_vectors_apart", "Power-SGD*"),
+             f"powersgd_bucket_mb=0{rank}_vectors_apart", "Power-SGD*"),
             (f"acp_sgd_after_backward_bucket_mb=0_fusion=uncompressed{rank}",
-             f"acp_sgd_per_tensor_fusion=uncompressed{rank}", "ACP-SGD"),
+             f"acp_sgd_bucket_mb=0_fusion=uncompressed{rank}", "ACP-SGD"),
         ):  # fmt: skip
             power = name == "Power-SGD*"
             rows.append(ran("acp_fig9", model, naive, 100, **plain))
