@@ -55,8 +55,9 @@ faults: setup
 	sh scripts/system-packages test
 	$(RUN) -m pytest $(SIDE_BY_SIDE) -m "faults or not faults" $(FAULTS)
 
-# Of the tests that a change touches those that are short: what to do before every commit.
+# The budget of lines, functions and keys, and the short tests affected by your change: run it before every commit.
 check: setup
+	@$(RUN) -m tests.budget
 	@touched=$$($(RUN) -m tests.touched $(BASE)) || exit 1; \
 	test -n "$$touched" || { echo "no test is touched"; exit 0; }; \
 	$(RUN) -m pytest -q $(SIDE_BY_SIDE) -m "$(SHORT)" $$touched
