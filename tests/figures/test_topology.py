@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.patches import FancyBboxPatch
+from matplotlib.patches import Rectangle
 
 from harness.reporting.figures import layout, topology
 from harness.reporting.figures.layout import ConditionRanges, NetworkLayout, Range
@@ -53,7 +53,7 @@ def test_nothing_overlaps_and_all_is_inside(case):
     boxes = {text: text.get_window_extent() for text in shown}
     for one, other in itertools.combinations(shown, 2):
         assert not boxes[one].overlaps(boxes[other]), (one.get_text(), other.get_text())
-    patches = [p for p in figure.axes[0].patches if isinstance(p, FancyBboxPatch)]
+    patches = [p for p in figure.axes[0].patches if isinstance(p, Rectangle)]
     for text, patch in itertools.product(shown, patches):
         edge = patch.get_window_extent()
         inside = edge.count_contains(boxes[text].corners()) == 4
@@ -65,22 +65,22 @@ def test_of_many_nodes_some_are_drawn_and_the_others_are_counted():
     said = texts(topology.network(CASES["star 64"]))
     drawn = [text for text in said if text.startswith("node ")]
     assert len(drawn) == 8 and "node 63\n4 workers" in drawn
-    assert "28 more\nnodes 3 to 30" in said and "28 more\nnodes 35 to 62" in said
     assert "64 nodes, of which some are drawn" in said
     assert len([t for t in texts(topology.network(CASES["star 16"])) if "node " in t]) == 16
 
 
 def test_both_ways_are_told_apart_only_where_they_differ():
     said = texts(topology.network(CASES["two ways 2"]))
-    assert "→ up 20.5–12,500 Mbit/s, 5–200 ± 1–20 ms, loss 1–5 %" in said
-    assert "← down 5 Mbit/s" in said
-    assert texts(topology.network(CASES["star 2"])).count("20–312 Mbit/s both ways") == 2
+    assert "up 20.5–12,500 Mbit/s, 5–200 ± 1–20 ms, loss 1–5 %" in said
+    assert "down 5 Mbit/s" in said
+    assert texts(topology.network(CASES["star 2"])).count("both ways 20–312 Mbit/s") == 2
 
 
-def test_the_delays_between_sites_are_a_table():
+def test_the_delays_between_sites_are_told():
     said = texts(topology.network(CASES["sites 4"]))
-    assert "node 3, site 1" in said and "one-way delay between sites" in " ".join(said)
-    assert said[said.index("from site 1") :][:3] == ["from site 1", "110", "0.5"]
+    assert "node 3, site 1" in said
+    [delays] = [text for text in said if "from site 1" in text]
+    assert delays.endswith("110 to 0, 0.5 to 1")
 
 
 def test_a_layout_is_what_the_run_directory_says(tmp_path):

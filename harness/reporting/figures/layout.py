@@ -1,4 +1,4 @@
-"""What a run's network was: who is joined to what, at which conditions; from its records alone."""
+"""The network of a run by its records: nodes, links and their conditions, competing flows."""
 
 import re
 from collections import Counter
@@ -122,8 +122,3 @@ def _notes(network: dict[str, Any], dilation: float) -> str:
         said.append(f"a queue of {network['queue_bytes'] / 1000:,.0f} kB before each shaped link")
     slow = f"; an emulated second takes {dilation:g} real ones" if dilation != 1 else ""
     return f"rates and delays are emulated{slow}. {', '.join(said)}"
-
-
-def way_of(link: str, way: str) -> str:
-    """Name of a direction: of link `3`, up is `up3`; of `trunk`, `trunk_up`."""
-    return f"{link}_{way}" if link == "trunk" else f"{way}{link}"
