@@ -11,10 +11,8 @@ from typing import NamedTuple
 
 from harness.emulation.batch import CREATE, Request, attribute, attributes
 
-NEW_QDISC, GET_QDISC, NEW_CLASS, GET_CLASS = 36, 38, 40, 42
+GET_QDISC, NEW_CLASS, GET_CLASS = 38, 40, 42
 HTB, BFIFO = b"htb\0", b"bfifo\0"
-LONE = (b"tbf\0", b"netem\0")  # qdiscs that shape without a class
-_TC_ROOT = 0xFFFFFFFF  # parent of an interface's first qdisc
 _TC = struct.Struct("=B3xiIII")  # tcmsg: family, interface, handle, parent, info
 # tc_htb_opt: rate and ceiling, each as cell log, link layer, overhead, alignment, least size, rate;
 # then their bursts, quantum, level, priority
@@ -45,7 +43,7 @@ class ClassRate(NamedTuple):
 class Queue(NamedTuple):
     """Limit and counters of a queue."""
 
-    limit_bytes: int | None  # None: it is not told, or not in bytes
+    limit_bytes: int
     bytes: int  # that left it
     backlog_bytes: int
     drops: int
@@ -70,29 +68,6 @@ def ask_for(where: Class) -> Request:
 def ask_for_leaf(where: Class) -> Request:
     """Request for the qdisc below a class."""
     return Request(GET_QDISC, 0, _TC.pack(0, where.interface, 0, where.handle, 0))
-
-
-def tell_qdisc(
-    interface: int, handle: int, kind: str, options: bytes, add: bool = False
-) -> Request:
-    """Change the first qdisc of an interface, or `add` it; answered by what it then is."""
-    body = _TC.pack(0, interface, handle, _TC_ROOT, 0) + attribute(_KIND, _name(kind))
-    return Request(NEW_QDISC, CREATE if add else 0, body + attribute(_OPTIONS, options))
-
-
-def ask_for_qdisc(interface: int, handle: int) -> Request:
-    """Request for the first qdisc of an interface."""
-    return Request(GET_QDISC, 0, _TC.pack(0, interface, handle, _TC_ROOT, 0))
-
-
-def qdisc_options(body: bytes, kind: str) -> bytes | None:
-    """Options in an answer about a qdisc; None when it is of another kind."""
-    found = attributes(body, _TC.size)
-    return found[_OPTIONS] if found[_KIND] == _name(kind) else None
-
-
-def _name(kind: str) -> bytes:
-    return kind.encode() + b"\0"
 
 
 def all_qdiscs() -> tuple[int, bytes]:
@@ -128,12 +103,6 @@ def queue(body: bytes) -> Queue | None:
         return None
     [limit] = struct.unpack_from("=I", found[_OPTIONS])
     return Queue(limit, *_counted(found))
-
-
-def lone_queue(body: bytes) -> Queue | None:
-    """Parse an answer about a qdisc that shapes by itself; None when it is of another kind."""
-    found = attributes(body, _TC.size)
-    return Queue(None, *_counted(found)) if found[_KIND] in LONE else None
 
 
 def _counted(found: dict[int, bytes]) -> tuple[int, int, int]:

@@ -44,15 +44,12 @@ class Direction:
         dilation: float,
         queue_bytes: int,
         ends: Ends,
-        alone: links.LoneQdisc | None = None,
     ) -> None:
         self.name, self.place, self.conditions = name, place, conditions
         self.dilation, self.queue_bytes = dilation, queue_bytes
         self.ends = ends  # of a flow that crosses this direction and no other shaper
         self.planned: Link = conditions(0.0)
         self.intended: Link = self.planned  # what the kernel was last told
-        self.alone = alone  # a qdisc that shapes in place of HTB
-        self._changes = 0  # of the rate
         self.applied_mbit = 0.0  # emulated, as read back
         self._recent_mbit = 0.0  # real, highest since it was last taken
 
@@ -80,9 +77,6 @@ class Direction:
         self.holds(self._held(ip).rate_mbit)
 
     def _add_shaper(self, ip: IPRoute, rate_mbit: float) -> None:
-        if self.alone is not None:
-            links.add_alone(ip, self.shaper, rate_mbit)
-            return
         if self.place.root is None:
             links.add_root(ip, self.place.shaper, self.name)
         links.add_class(ip, self.place.shaper, self.name, rate_mbit, self.queue_bytes, self._root)
@@ -121,7 +115,6 @@ class Direction:
 
     def holds(self, read_mbit: float) -> None:
         """Note that the kernel was found to hold this real rate."""
-        self._changes += 1
         self.applied_mbit = read_mbit * self.dilation
         self._recent_mbit = max(self._recent_mbit, read_mbit)
 
@@ -148,28 +141,22 @@ class Direction:
 
     def credit_bytes(self, highest_mbit: float) -> float:
         """Return the bytes that bursts passed beyond the rates, of which this was the highest."""
-        if self.alone is None:
-            return highest_mbit * 125_000 * BURST_US / 1e6
-        return self.alone.burst_bytes * (1 + self._changes)
+        return highest_mbit * 125_000 * BURST_US / 1e6
 
     @property
     def shaper(self) -> links.Shaper:
-        return links.Shaper(self.name, self.place.shaper, self._root, self.alone)
+        return links.Shaper(self.name, self.place.shaper, self._root)
 
-    def _shape(self) -> Any:
+    def _shape(self) -> links.Shape:
         """Return the shape that the kernel is to hold, in the form that `_held` reads back."""
         rate = links.rate_bytes(self.real(self.intended).rate_mbit)
-        if self.alone is not None:
-            return self.alone.intended(rate)
         return links.Shape(rate / 125_000, BURST_US, self.queue_bytes)
 
     @property
     def _root(self) -> int:
         return links.ROOT if self.place.root is None else self.place.root
 
-    def _held(self, ip: IPRoute) -> Any:
-        if self.alone is not None:
-            return links.read_alone(ip, self.shaper)
+    def _held(self, ip: IPRoute) -> links.Shape:
         return links.read_shape(ip, self.place.shaper, self.name, self._root)
 
     def _netems(self, ip: IPRoute) -> list[tuple[impairments.Impairment, impairments.Impairment]]:
@@ -192,8 +179,7 @@ class Direction:
         """Return the settings that the kernel holds, in real units."""
         held = self._held(ip)._asdict()
         netems = [netem._asdict() for netem, _ in self._netems(ip)]
-        kind = "htb + bfifo" if self.alone is None else self.alone.title
-        return held | {"kind": kind, "netem": netems}
+        return held | {"kind": "htb + bfifo", "netem": netems}
 
 
 def apply(ip: IPRoute, wanted: Iterable[tuple[Direction, Link]]) -> int:

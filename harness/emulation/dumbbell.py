@@ -44,7 +44,6 @@ class Dumbbell(Topology):
         if self.access is not None:
             for rate_mbit in self.access.extremes()[:2]:
                 links.rate_bytes(rate_mbit / dilation)
-            self.alone(self.access, dilation)
 
     def check_followed(self, nodes: int, profile: Profile, dilation: float) -> None:
         super().check_followed(1, profile, dilation)  # of the trunk
@@ -90,7 +89,6 @@ class Dumbbell(Topology):
                 dilation,
                 self.queue(profile),
                 _across(hosts, way),
-                self.alone(profile, dilation),
             )
             for way in WAYS
         ]
@@ -110,7 +108,7 @@ class Dumbbell(Topology):
     def _access(
         self, nodes: list[veth.EmulatedNode], switch: Namespace, dilation: float
     ) -> list[Direction]:
-        queue, alone = self.queue(self.access), self.alone(self.access, dilation)
+        queue = self.queue(self.access)
         return [
             Direction(
                 f"{way}{number}",
@@ -119,7 +117,6 @@ class Dumbbell(Topology):
                 dilation,
                 queue,
                 access_ends(node, switch, way),
-                alone,
             )
             for number, node in enumerate(nodes)
             for way in WAYS

@@ -10,7 +10,7 @@ import errno
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
@@ -33,47 +33,12 @@ _REASONS = {
 }
 
 
-class LoneQdisc(Protocol):
-    """A qdisc that shapes by itself, in place of HTB's class and its queue; all but its rate."""
-
-    @property
-    def kind(self) -> str:
-        """As the kernel calls it."""
-        ...
-
-    @property
-    def title(self) -> str:
-        """For the record of a run."""
-        ...
-
-    @property
-    def burst_bytes(self) -> int:
-        """Bytes that it lets through at once after a pause, and after a change of its rate."""
-        ...
-
-    def intended(self, rate: int) -> Any:
-        """Return the shape it is to hold at `rate` bytes/s, a NamedTuple with `rate_mbit`."""
-        ...
-
-    def options(self, rate: int) -> bytes:
-        """The kernel's options for `rate` bytes/s."""
-        ...
-
-    def held(self, options: bytes) -> Any:
-        """Read the shape from the kernel's options, as `intended` returns it."""
-        ...
-
-
 class Shaper(NamedTuple):
-    """Address of one link's shaper: an interface, and the htb there that has its class.
-
-    `alone`: it is that qdisc instead, the interface's root.
-    """
+    """Address of one link's shaper: an interface, and the htb there that has its class."""
 
     name: str  # of the link, for errors
     interface: int
     root: int = ROOT
-    alone: LoneQdisc | None = None
 
     @property
     def place(self) -> classes.Class:
@@ -141,43 +106,6 @@ def add_class(
         ip.tc("add", "bfifo", index, LEAF, parent=root + _MINOR, limit=queue_bytes)
 
 
-def add_alone(ip: IPRoute, shaper: Shaper, rate_mbit: float) -> None:
-    """Add the qdisc of a `shaper` that has one of its own."""
-    [answer] = batch.ask(ip, [_tell(shaper, rate_mbit, add=True)])
-    if isinstance(answer, int):
-        assert shaper.alone is not None
-        what = f"add {shaper.alone.title} of {rate_mbit} Mbit/s to {shaper.name}"
-        raise refused(f"{what} (modprobe sch_{shaper.alone.kind} as root of the machine)", answer)
-
-
-def _tell(shaper: Shaper, rate_mbit: float, add: bool = False) -> batch.Request:
-    rate = rate_bytes(rate_mbit)
-    if shaper.alone is None:
-        return classes.tell(shaper.place, rate, BURST_US, QUANTUM_BYTES, add)
-    kind = shaper.alone.kind
-    return classes.tell_qdisc(shaper.interface, ROOT, kind, shaper.alone.options(rate), add)
-
-
-def _ask_for(shaper: Shaper) -> batch.Request:
-    if shaper.alone is None:
-        return classes.ask_for(shaper.place)
-    return classes.ask_for_qdisc(shaper.interface, ROOT)
-
-
-def _rate_mbit(what: str, shaper: Shaper, answer: bytes) -> float:
-    """Rate that an answer about a shaper tells; NetworkError when it is of another kind."""
-    if shaper.alone is None:
-        return _held(what, answer).rate / 125_000
-    rate_mbit: float = _held_alone(what, shaper.alone, answer).rate_mbit
-    return rate_mbit
-
-
-def _held_alone(what: str, qdisc: LoneQdisc, answer: bytes) -> Any:
-    if (options := classes.qdisc_options(answer, qdisc.kind)) is None:
-        raise NetworkError(f"{what}: it is gone or of another kind")
-    return qdisc.held(options)
-
-
 def change_rate(ip: IPRoute, index: int, name: str, rate_mbit: float, root: int = ROOT) -> None:
     """Re-shape `index` while traffic flows; its queue and tokens survive."""
     change_rates(ip, [(Shaper(name, index, root), rate_mbit)])
@@ -188,14 +116,17 @@ def change_rates(ip: IPRoute, wanted: Sequence[tuple[Shaper, float]]) -> list[fl
 
     NetworkError names all that were refused; the others are then changed nevertheless.
     """
-    requests = [_tell(shaper, rate_mbit) for shaper, rate_mbit in wanted]
+    requests = [
+        classes.tell(shaper.place, rate_bytes(rate_mbit), BURST_US, QUANTUM_BYTES)
+        for shaper, rate_mbit in wanted
+    ]
     found, failures = [], []
     for (shaper, rate_mbit), answer in zip(wanted, batch.ask(ip, requests), strict=True):
         what = f"change {shaper.name} to {rate_mbit} Mbit/s"
         if isinstance(answer, int):
             failures.append(str(refused(what, answer)))
         else:
-            found.append(_rate_mbit(what, shaper, answer))
+            found.append(_held(what, answer).rate / 125_000)
     if failures:
         raise NetworkError("; ".join(failures))
     return found
@@ -225,7 +156,7 @@ def read_rates(ip: IPRoute, shapers: Sequence[Shaper]) -> list[float | None]:
     NetworkError when the kernel refuses, or a class is of another kind.
     """
     found: list[float | None] = []
-    answers = batch.ask(ip, [_ask_for(shaper) for shaper in shapers])
+    answers = batch.ask(ip, [classes.ask_for(shaper.place) for shaper in shapers])
     for shaper, answer in zip(shapers, answers, strict=True):
         what = f"read back the shaper of {shaper.name}"
         if answer in (errno.ENOENT, errno.EINVAL, errno.ENODEV):
@@ -233,7 +164,7 @@ def read_rates(ip: IPRoute, shapers: Sequence[Shaper]) -> list[float | None]:
         elif isinstance(answer, int):
             raise refused(what, answer)
         else:
-            found.append(_rate_mbit(what, shaper, answer))
+            found.append(_held(what, answer).rate / 125_000)
     return found
 
 
@@ -242,21 +173,9 @@ def read_shape(ip: IPRoute, index: int, name: str, root: int = ROOT) -> Shape:
     rate_mbit, burst_us = read_rate(ip, index, name, root)
     [answer] = batch.ask(ip, [classes.ask_for_leaf(Shaper(name, index, root).place)])
     queue = None if isinstance(answer, int) else classes.queue(answer)
-    if queue is None or queue.limit_bytes is None:
+    if queue is None:
         raise NetworkError(f"read back the queue of {name}: it is gone or of another kind")
     return Shape(rate_mbit, burst_us, queue.limit_bytes)
-
-
-def read_alone(ip: IPRoute, shaper: Shaper) -> Any:
-    """Read back the qdisc that a `shaper` has for itself; NetworkError when it is gone."""
-    assert shaper.alone is not None
-    [answer] = batch.ask(ip, [_ask_for(shaper)])
-    what = f"read back the {shaper.alone.title} of {shaper.name}"
-    if answer in (errno.ENOENT, errno.EINVAL):
-        raise NetworkError(f"{what}: it is gone or of another kind")
-    if isinstance(answer, int):
-        raise refused(what, answer)
-    return _held_alone(what, shaper.alone, answer)
 
 
 def counters(ip: IPRoute) -> dict[int, Counters]:
@@ -266,7 +185,6 @@ def counters(ip: IPRoute) -> dict[int, Counters]:
         for answer in batch.dump(ip, *classes.all_qdiscs()):
             index, handle = classes.place(answer)
             queue = classes.queue(answer) if handle == LEAF else None
-            queue = classes.lone_queue(answer) if handle == ROOT else queue
             if queue:
                 found[index] = Counters(queue.bytes, queue.backlog_bytes, queue.drops)
     return found

@@ -59,7 +59,6 @@ class Star(Topology):
         wired = [self.node(ip, held, number, profile, cable) for number in range(nodes)]
         switch = Namespace.current()
         held.callback(switch.close)
-        alone = self.alone(profile, dilation)
         directions = [
             Direction(
                 f"{way}{number}",
@@ -68,7 +67,6 @@ class Star(Topology):
                 dilation,
                 self.queue(profile),
                 access_ends(wired[number], switch, way),
-                alone,
             )
             for number in range(nodes)
             for way in WAYS

@@ -12,9 +12,7 @@ from harness.emulation import (
     impairments,
     iperf,
     links,
-    shapers,
     tcp_settings,
-    token_bucket,
     user_namespace,
     veth,
 )
@@ -34,8 +32,6 @@ class Topology(Shaping, ABC):
     """Emulated network: real TCP over shaped links that namespaces of this process own."""
 
     congestion_control: str = "cubic"  # any that the kernel offers
-    shaper: str = "htb"  # htb | tbf | netem_rate: the qdisc that limits each direction
-    burst_bytes: int | None = None  # of tbf; None: 2 ms of the highest rate, one packet at least
     offload: str = "auto"  # auto | keep | off: whether nodes hand the link packets of many MTUs
     receive_buffer_bytes: int = 32 << 20  # most that one socket may take
     send_buffer_bytes: int = 4 << 20
@@ -45,10 +41,6 @@ class Topology(Shaping, ABC):
         check_whole(*BUFFER_BYTES, receive_buffer_bytes=self.receive_buffer_bytes)
         check_whole(*BUFFER_BYTES, send_buffer_bytes=self.send_buffer_bytes)
         check_choice(OFFLOADS, offload=self.offload)
-        check_choice(tuple(shapers.SHAPERS), shaper=self.shaper)
-        if (burst_bytes := self.burst_bytes) is not None:
-            span = token_bucket.LEAST_BURST_BYTES, token_bucket.MOST_BURST_BYTES
-            check_whole(*span, burst_bytes=burst_bytes)
 
     @abstractmethod
     def lay(
@@ -72,11 +64,9 @@ class Topology(Shaping, ABC):
         extremes = profile.extremes()
         for rate_mbit in (extremes.lowest_mbit, extremes.highest_mbit):
             links.rate_bytes(rate_mbit / dilation)
-        self.alone(profile, dilation)
         tcp_settings.require_known(congestion_control=self.congestion_control)
         if self.needs_netem(profile):
             impairments.require()
-        shapers.require(self.shaper)
         if extremes.flows:
             iperf.check()
 
@@ -96,7 +86,7 @@ class Topology(Shaping, ABC):
     def packets_alone(self, profile: Profile) -> bool:
         """True if nodes send packets of one MTU: netem takes 64 KB for one packet."""
         extremes = profile.extremes()
-        counted = bool(extremes.loss or extremes.reorder) or self.shaper == shapers.NETEM_RATE
+        counted = bool(extremes.loss or extremes.reorder)
         return self.offload == "off" or (self.offload == "auto" and counted)
 
     def packet_bytes(self, profile: Profile, dilation: float) -> int | None:
@@ -109,31 +99,6 @@ class Topology(Shaping, ABC):
             return None
         longest = round(PACKET_S * links.rate_bytes(profile.extremes().highest_mbit / dilation))
         return max(veth.MTU_BYTES, longest) if longest < LARGEST_BYTES else None
-
-    def alone(self, profile: Profile, dilation: float) -> links.LoneQdisc | None:
-        """Return the qdisc for links of `profile` in place of HTB; ValueError where it cannot."""
-        extremes = profile.extremes()
-        asked = shapers.ShapedLinks(
-            lowest_mbit=extremes.lowest_mbit / dilation,
-            highest_mbit=extremes.highest_mbit / dilation,
-            update_s=self.update_s,
-            queue_bytes=self.queue(profile),
-            is_queue_ms=self.queue_bytes is None,
-            packet_bytes=self._longest_bytes(profile, dilation),
-            burst_bytes=self.burst_bytes,
-            offload=self.offload,
-        )
-        return shapers.SHAPERS[self.shaper](asked)
-
-    def _longest_bytes(self, profile: Profile, dilation: float) -> int:
-        if self.packets_alone(profile):
-            return veth.MTU_BYTES
-        return self.packet_bytes(profile, dilation) or LARGEST_BYTES
-
-    def longest_burst_s(self, profile: Profile, dilation: float) -> float:
-        if (alone := self.alone(profile, dilation)) is None:
-            return super().longest_burst_s(profile, dilation)
-        return alone.burst_bytes / links.rate_bytes(profile.extremes().lowest_mbit / dilation)
 
     @contextmanager
     def up(self, nodes: int, profile: Profile, dilation: float) -> Iterator[Network]:
@@ -172,13 +137,11 @@ class Topology(Shaping, ABC):
     def settings(self, nodes: int, profile: Profile, dilation: float) -> dict[str, Any]:
         """Everything the network was told, for the record of a run."""
         told = {field.name: getattr(self, field.name) for field in fields(self)}
-        alone = self.alone(profile, dilation)
         return told | {
             "busiest_mbit": self.busiest_mbit(nodes, profile),
             "dilation": dilation,
             "queue_bytes": self.queue(profile),
-            "burst_us": links.BURST_US if alone is None else None,
-            "burst_bytes": None if alone is None else alone.burst_bytes,
+            "burst_us": links.BURST_US,
             "mtu_bytes": veth.MTU_BYTES,
             "packets_of_one_mtu": self.packets_alone(profile),
             "packet_bytes": self.packet_bytes(profile, dilation),

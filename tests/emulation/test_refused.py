@@ -48,8 +48,6 @@ COMMON: dict[str, Values] = {
     "queue_ms": outside(0.01, 60_000),
     "queue_bytes": outside(3000, 1 << 30) | FRACTION,
     "congestion_control": WORD | WORDS,
-    "shaper": WORD | WORDS,
-    "burst_bytes": outside(1514, 1 << 28) | FRACTION,
     "offload": WORD | WORDS,
     "receive_buffer_bytes": BUFFER,
     "send_buffer_bytes": BUFFER,
