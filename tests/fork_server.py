@@ -66,8 +66,6 @@ LIBRARIES = (
     "torch",
     "torch._dynamo",
     "torchvision",
-    "sklearn.datasets",
-    "sklearn.model_selection",
     "scipy.stats",
     "numba",
     "hydra",

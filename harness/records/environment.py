@@ -11,7 +11,7 @@ from compressors import kernels
 from harness.records.run_directory import read_json, write_json
 from harness.records.status import boot_id
 
-PACKAGES = ("torch", "torchvision", "numpy", "numba", "pyroute2", "hydra-core", "scikit-learn")
+PACKAGES = ("torch", "torchvision", "numpy", "numba", "pyroute2", "hydra-core")
 COMPILES = (
     "kernels of compressors are compiled at their first use, once on this machine: "
     "half a minute of one core"

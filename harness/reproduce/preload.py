@@ -1,10 +1,8 @@
-"""What runs and reports import: once in the process that all processes of a pool are forked from.
+"""Imports of runs and reports, made once in the process that all workers of a pool are forked from.
 
-To import this module is all; else each process would import it in the midst of its first run.
+The pool only imports this module; otherwise each worker would import them during its first run.
 """
 
-import sklearn.datasets  # noqa: F401  digits are in it
-import sklearn.model_selection  # noqa: F401  likewise
 import torch._dynamo  # noqa: F401  for shapes without values
 
 import harness.report  # noqa: F401

@@ -38,7 +38,7 @@ class ShiftedDigits:
         return Digits().shape
 
     def check(self) -> None:
-        """Nothing to check: the data comes with scikit-learn."""
+        """Do nothing: the package contains the images."""
 
     def train(self) -> InMemory:
         plain = Digits().train()
