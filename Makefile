@@ -5,7 +5,7 @@ PYTHON = $(shell for p in /usr/bin/python3 python3 python3.14 python3.13 python3
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 RUN := $(VENV)/bin/python
-INSTALLED := $(VENV)/.installed
+TORCH := auto
 SCALE := laptop
 # Machines of tests, side by side. Whole runs wait at times: with three, two processors are busy for nine tenths of the time and more.
 MACHINES := 3
@@ -24,14 +24,16 @@ FAULTS := tests/test_bad_settings.py tests/test_refused.py tests/test_manifest.p
 
 .PHONY: setup quickstart reproduce test faults check docs lint bench clean
 
-setup: $(INSTALLED)
+# The package and all extras. TORCH=cpu or cuda insists on a build of torch; auto looks for a driver of NVIDIA.
+setup: $(VENV)/.dev-$(TORCH)
 
-$(INSTALLED): pyproject.toml constraints.txt requirements.lock scripts/system-packages
-	sh scripts/system-packages
-	test -x $(RUN) || $(MAKE) --no-print-directory $(RUN)
-	$(RUN) -m pip install --quiet --require-hashes -r requirements.lock
-	$(RUN) -m pip install --quiet -c constraints.txt -e '.[dev]'
-	touch $@
+# One rule for both: what the quickstart needs, and that with all extras.
+$(VENV)/.package-$(TORCH) $(VENV)/.dev-$(TORCH): $(VENV)/.%-$(TORCH): pyproject.toml constraints.txt requirements.lock \
+		requirements-torch.lock scripts/install.py scripts/system-packages
+	@sh scripts/system-packages $(filter package,$*)
+	@test -x $(RUN) || $(MAKE) --no-print-directory $(RUN)
+	@$(RUN) scripts/install.py $* $(TORCH)
+	@touch $@
 
 $(RUN):
 	@test -n "$(PYTHON)" || { echo "need Python >= 3.11 with venv (Debian: apt-get install python3-venv)"; exit 1; }
@@ -39,7 +41,7 @@ $(RUN):
 
 # The answer in virtual time first, then the proof over packets; SEEDS=0,1,2 gives intervals.
 SEEDS := 0
-quickstart: setup
+quickstart: $(VENV)/.package-$(TORCH)
 	$(RUN) -m harness.quickstart seed=$(SEEDS)
 
 reproduce: setup

@@ -85,7 +85,8 @@ def needs(name: str, extras: frozenset[str] = frozenset()) -> set[str]:
 
 def test_every_file_that_the_wheel_needs_is_known_by_its_hash():
     pinned = {}
-    for entry in (ROOT / "requirements.lock").read_text().replace("\\\n", " ").splitlines():
+    locks = "".join((ROOT / f"requirements{of}.lock").read_text() for of in ("", "-torch"))
+    for entry in locks.replace("\\\n", " ").splitlines():
         if not entry.startswith("#"):
             asked, *hashes = entry.split(" --hash=sha256:")
             assert hashes and all(len(each.strip()) == 64 for each in hashes), entry
