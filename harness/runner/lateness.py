@@ -1,11 +1,27 @@
-"""Upper bound on how late other programs made a run over packets, and the run's grade.
+"""Upper bound on how much later a run over packets ended because of other programs, and its grade.
 
-`validity` uses it where computation is paced or replayed. Three arguments bound the delay, and the
-least of them counts. (1) Had the whole run stood still while any of its threads waited for a
-processor, it would have ended that much later; standing still less cannot take longer. (2) A
-program that has no processor delays nothing, so the time that others had processors is a bound,
-beside what computation missed of its pace. (3) On no machine does a step take less than its pace
-and the time of its bytes at the planned rate.
+`harness.runner.validity` uses it where computation is paced or replayed. The twin of a run is the
+same run on a quiet machine: the same steps, pace and bytes. Why the bound holds:
+
+1. The time of a step is computation, bytes on links, and waits for a processor. Other programs
+   lengthen computation beyond its pace (`late_s`) and make threads wait (`waited_s`), nothing else.
+2. Follow the run back from its end: from each moment to whatever the thread waited for just before.
+   The twin has to do all the work in this chain, so it saves at most the waits and the missed paces
+   in it. These are at most the waits of all threads of all ranks, and in each step the latest pace.
+3. Ranks wait for each other too, with a twin that does the same: the sum of 2 is then far too high.
+   If the run stood still while any other program has a processor, and only then, it would end later
+   than its twin by at most `others_s`. We assume that going on meanwhile makes it end no later. So
+   waits add at most `others_s`. Missed paces are added whole: others also slow caches. The kernel
+   counts `others_s` by clock ticks, and misses a program that always runs between two ticks.
+4. No machine does a step in less than its pace and the time of its bytes at the planned rate. So
+   the delay is at most what the run took beyond that time.
+5. The host of a virtual machine takes time that neither threads nor programs see. It is added to 2
+   and 3; 4 has it already.
+6. Each of 2, 3 and 4 bounds the delay, so the least of them does.
+
+A program that keeps a thread from a processor for d seconds, and the run from its end, adds at
+least d to each of the three. A controller that reads times would make other choices in the twin.
+There is no bound for what that changes, and `validity` accepts no more than a valid grade for it.
 """
 
 from collections import defaultdict
@@ -21,21 +37,21 @@ Row = Mapping[str, str]
 
 
 class Lateness(NamedTuple):
-    """Upper bound on the part of a run's time that is due to other programs."""
+    """Upper bound on the time that other programs added to a run."""
 
     at_most_s: float  # emulated
     share: float  # of the run's time
 
     @property
     def grade(self) -> str:
-        """Name how far the run's times can be believed."""
+        """Grade of a run without other faults: valid, bounded or invalid."""
         if self.share <= MOST_VALID_SHARE:
             return "valid"
         return "bounded" if self.share <= MOST_BOUNDED_SHARE else "invalid"
 
 
 class Processors(NamedTuple):
-    """Emulated seconds that others had the processors of this machine; NaN where unknown."""
+    """Emulated seconds for which others had a processor, summed over processors; NaN if unknown."""
 
     others_s: float = nan  # other programs
     stolen_s: float = 0.0  # the host of a virtual machine
@@ -46,8 +62,8 @@ def bound(
 ) -> Lateness | None:
     """Bound the lateness of a run that took `took_s` emulated seconds.
 
-    `steps` are the rows of steps.csv. No machine does the run in less than `fastest_s`. Return None
-    if the waits of some step were not counted.
+    `steps` are the rows of steps.csv. No machine does the run in less than `fastest_s` emulated
+    seconds; 0 if that is not known. Return None if the waits of some step were not counted.
     """
     late_s: dict[str, float] = defaultdict(float)  # by step
     waited_s = 0.0
@@ -64,11 +80,12 @@ def bound(
 
 
 def fastest_s(steps: Iterable[Row], highest_mbit: float, burst_s: float) -> float:
-    """Least emulated seconds of ring exchanges of these bytes, none of which outlasts its step.
+    """Return the least emulated seconds that any machine needs for the rows of steps.csv `steps`.
 
-    `highest_mbit` is the highest rate that the profile gives any link, and an idle shaper lets
-    `burst_s` emulated seconds of it through at once. A step lasts for its computation at least, and
-    from its first bucket on for the time of its bytes.
+    Gradients are exchanged in rings over all workers, and no exchange outlasts its step. No link
+    has a higher rate than `highest_mbit`, and an idle shaper lets `burst_s` emulated seconds of it
+    through at once. So a step lasts for its computation, and from its first bucket on for the time
+    of its bytes.
     """
     by_step: dict[str, list[Row]] = defaultdict(list)
     for row in steps:
