@@ -41,7 +41,14 @@ Workers = Annotated[
 Rate = Annotated[float, Must("a number in [0, 1e20]", lambda x: 0 <= x <= 1e20)]
 Norm = Annotated[float, Must("a number in (0, 1e20]", lambda x: 0 < x <= 1e20)]
 # Links are sampled in emulated seconds, and processes are scheduled in real milliseconds.
-Dilation = Annotated[float, Must("a number in [0.001, 10000]", lambda x: 0.001 <= x <= 10_000)]
+# Settings.run replaces auto.
+Dilation = Annotated[
+    float,
+    Must(
+        "a number in [0.001, 10000], or auto for paced or replayed training on one machine",
+        lambda x: 0.001 <= x <= 10_000,
+    ),
+]
 Slowdown = Annotated[float, Must("a number in [1, 1000]", lambda x: 1 <= x <= 1000)]
 # poll(2) waits for at most 2^31 ms.
 Seconds = Annotated[float, Must("a number in (0, 2000000]", lambda x: 0 < x <= 2_000_000)]

@@ -73,6 +73,7 @@ FILE_KEYS = {  # whose values are files that decide a result, and where those ar
     "regions": SHIPPED_REGIONS,
 }
 SECTIONS = {"target": Target, "emulation": Emulation, "timeouts": Timeouts, "optimizer": Optimizer}
+AUTO = "auto"  # emulation.dilation, which the runner then chooses
 NAME_BYTES = 200  # of an experiment: a report's files are called so, with an ending
 OF_THE_EDGE = {  # what a run is not told
     "experiment": Annotated[
@@ -245,8 +246,20 @@ class Settings:
             raise BadSetting(f"{wanted}, got {section!r}")
         return {key: value for key, value in section.items() if key != "agree"}
 
-    def run(self) -> Run:
-        """Build the run; BadSetting at the first value that cannot be, whatever the others."""
+    @property
+    def is_dilated_by_load(self) -> bool:
+        """True if the runner chooses the dilation: see `harness.runner.tries`."""
+        return self["emulation.dilation"] == AUTO
+
+    def run(self, dilation: float = 1.0) -> Run:
+        """Build the run; BadSetting at the first value that cannot be, whatever the others.
+
+        `dilation` is used if the runner chooses it.
+        """
+        if self.is_dilated_by_load and self["emulation.compute"] != "measured":
+            if self.build("network").machines_of_run() == 1:
+                emulation = self["emulation"] | {"dilation": dilation}
+                return Settings(self.config | {"emulation": emulation}).run()
         hints = get_type_hints(Run, include_extras=True)
         self.require_fit("", {key: hints[name] for key, name in PLAIN.items()} | OF_THE_EDGE)
         values = {name: self[key] for key, name in PLAIN.items()}

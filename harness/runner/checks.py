@@ -31,7 +31,7 @@ class Verdict(NamedTuple):
     checks: dict[str, str]
 
 
-HOLDS, FAILS = "holds", "does not hold"
+HOLDS, FAILS, UNCHECKED = "holds", "does not hold", "could not be checked"
 
 
 def judge(checks: Sequence[Check[Evidence]], evidence: Evidence) -> Verdict:
@@ -44,8 +44,8 @@ def judge(checks: Sequence[Check[Evidence]], evidence: Evidence) -> Verdict:
         except NotNeeded as why:
             results[check.name] = f"not needed: {why}"
         except CouldNotCheck as why:
-            results[check.name] = f"could not be checked: {why}"
-            reasons.append(f"{check.name} could not be checked: {why}")
+            results[check.name] = f"{UNCHECKED}: {why}"
+            reasons.append(f"{check.name} {UNCHECKED}: {why}")
         else:
             results[check.name] = FAILS if problems else HOLDS
             reasons += problems

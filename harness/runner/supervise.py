@@ -15,7 +15,7 @@ from harness.engine.training import forms
 from harness.engine.training.resume import resumed
 from harness.records import environment
 from harness.records.run_directory import Events, Table, read_events
-from harness.runner import launch, server, validity
+from harness.runner import launch, server, tries, validity
 from harness.runner.agents import Agents, cause, is_ours
 from harness.runner.first_process import (
     POLL_S,
@@ -35,7 +35,7 @@ from profiles import recordings
 def supervise(run_dir: Path) -> None:
     """Run from network to verdict. `first_process.to_its_end` records any ending."""
     settings = Settings.read(run_dir)
-    run = settings.run()
+    run = settings.run(tries.dilation_of_try(run_dir))
     assert isinstance(run.network, Packets)
     begin, events = resumed(run.resume_from), Events(run_dir)
     clock = Clock(run.emulation.dilation, begin.manifest.time_s if begin else 0.0)

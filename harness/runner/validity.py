@@ -101,7 +101,7 @@ def summarize(
     )
     verdict = judge(RUN_CHECKS, evidence)
     found = summary.of(run_dir, events, verdict.reasons, proof | {"checks": verdict.checks})
-    return found | graded(verdict.reasons, late)
+    return found | graded(verdict.reasons, late) | {"dilation": run.emulation.dilation}
 
 
 def graded(reasons: Sequence[str], late: Lateness | None) -> dict[str, Any]:

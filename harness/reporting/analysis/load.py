@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from harness.config import label, parts
+from harness.config.settings import AUTO
 from harness.records import printable, run_directory, status
 from harness.records.printable import PrintableError
 from harness.reporting.analysis import untrusted
@@ -58,7 +59,7 @@ class RunRow(NamedTuple):
     workers: int | None
     batch_size: int | None  # per worker
     steps: int | None
-    dilation: float | None
+    dilation: float | None  # of the try that counts, if the runner chose it
     compute: str | None  # measured | paced | replay
     simulated: bool  # its network: no packets were sent
     metric: str | None  # of the target; the target itself may be null
@@ -177,6 +178,7 @@ def _row(
     reasons = summary.get("reasons")
     conditions, simulated = _conditions(told), _simulated(_section(told, "network"))
     emulation, target = _section(told, "emulation"), _section(told, "target")
+    dilation = emulation.get("dilation")
     return RunRow(
         path=str(path),
         run_id=printable.line(path.resolve().name),
@@ -191,7 +193,7 @@ def _row(
         workers=told.get("workers"),
         batch_size=told.get("batch_size"),
         steps=told.get("steps"),
-        dilation=emulation.get("dilation"),
+        dilation=summary.get("dilation", None if dilation == AUTO else dilation),
         compute=emulation.get("compute"),
         simulated=simulated,
         metric=target.get("metric"),
