@@ -56,6 +56,11 @@ def test_the_answer_says_who_is_first_and_who_never_arrives(
     assert "topk" in lines[3] and "not within 120 steps (ends at 0.50)" in lines[3]
     assert lines[4] == "first by rate (Mbit/s): powersgd from 16 to 32, allreduce from 64 to 64"
     assert lines[5] == "allreduce takes, against the first: 4.0 x at 16, 1.0 x at 64"
+    never = {name: table * nan for name, table in times.items()}
+    assert quickstart.answer_lines(runs(), never)[-1] == "no method reaches it at any rate"
+    del times["topk"], times["powersgd"]
+    times["allreduce"].loc[16.0] = nan
+    assert quickstart.answer_lines(runs(), times)[-1].endswith(": 1.0 x at 32, 1.0 x at 64")
 
 
 def test_a_machine_without_namespaces_is_told_in_the_proof() -> None:
@@ -67,6 +72,8 @@ def test_a_machine_without_namespaces_is_told_in_the_proof() -> None:
     ("told", "end"),
     [
         ({"left_out": "", "grade": "valid", "late_at_most_share": 0.03}, "predicted 80"),
+        ({"left_out": "", "grade": "valid", "late_at_most_share": 0.03, "dilation": 4.0},
+         "predicted 80 (emulation.dilation=4)"),
         ({"left_out": "", "grade": "bounded", "late_at_most_share": 0.07}, "; counts within 7%: "
          "other programs had the processors"),
         ({"left_out": "invalid: a link", "grade": "invalid", "late_at_most_share": 0.07},
@@ -78,9 +85,9 @@ def test_a_proof_says_within_what_it_counts(
 ) -> None:
     monkeypatch.setattr(quickstart.load, "steps", lambda path: path)
     monkeypatch.setattr(quickstart.metrics, "iteration_s", lambda steps: 0.08)
-    of_run = {"method": "qsgd", "path": "a", "simulated": False}
+    of_run = {"method": "qsgd", "path": "a", "simulated": False, "dilation": 1.0}
     answer = runs(**of_run, rate_mbit=quickstart.PROOF_MBIT)
-    [_, line] = quickstart.proof_lines(answer, runs(**of_run, **told))
+    [_, line] = quickstart.proof_lines(answer, runs(**of_run | told))
     assert line.endswith(end) and "80 ms a step" in line
 
 
