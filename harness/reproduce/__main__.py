@@ -1,7 +1,7 @@
-"""Runs all experiments of a paper: `python -m harness.reproduce PAPER [scale=laptop] [KEY=VALUE]`.
+"""Run all experiments of a paper: `python -m harness.reproduce PAPER [scale=laptop] [KEY=VALUE]`.
 
-scale=quick is a part of scale=laptop: fewer experiments, methods and seeds, whose runs are kept for
-the whole. The same command goes on where it was stopped.
+scale=quick is a part of scale=laptop: fewer experiments, methods and seeds. The whole takes its
+runs over. The same command continues where it was stopped.
 """
 
 import argparse
@@ -29,16 +29,18 @@ def main() -> int:
     signals.stop_in_order()
     try:
         whole, overrides = Paper.read(asked.paper), asked.overrides
+        if asked.reference:
+            if asked.only or QUICK in overrides:
+                raise BadSetting(
+                    "--reference keeps a whole study: leave --only and scale=quick out"
+                )
+            print(*reference.write(whole, results_of(overrides), overrides), sep="\n")
+            return 0
         paper = whole
         if QUICK in overrides:
-            paper, overrides = whole.quickly(), [_at_scale(each) for each in overrides]
+            paper = whole.quickly()
+            overrides = [OF_QUICK if each == QUICK else each for each in overrides]
         paper = paper.only(asked.only)
-        if asked.reference:
-            results = results_of(overrides)
-            of = whole if paper != whole else None
-            written = reference.write(paper, results, asked.overrides, of)
-            print(*written, sep="\n")
-            return 0
         with in_a_line(asked.overrides):
             runs, scale, *_ = paper.described(overrides)
         if scale:
@@ -57,28 +59,26 @@ def main() -> int:
         return 130
 
 
-def _at_scale(override: str) -> str:
-    return OF_QUICK if override == QUICK else override
-
-
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m harness.reproduce", description=__doc__)
     parser.add_argument("paper", metavar="PAPER", help="a study's name, or one's own yaml file")
     parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="of every run")
     parser.add_argument(
-        "--plan", action="store_true", help="only check, and tell how long it takes"
+        "--plan", action="store_true", help="only check, and print how long it takes"
     )
     parser.add_argument(
         "--only", metavar="EXPERIMENT", nargs="+", default=[], help="of the paper; all, without"
     )
     parser.add_argument(
-        "--reference", action="store_true", help="write what is there to results/reference/PAPER"
+        "--reference",
+        action="store_true",
+        help="write the results of the whole study to results/reference/PAPER",
     )
     return parser.parse_intermixed_args()
 
 
 def _announced(runs: list[Settings]) -> Estimate:
-    """Says what is to be done, and how long that takes."""
+    """Print how many runs are to be done, and how long they take."""
     estimate = Estimate()
     for settings in runs:
         estimate.add(settings)
@@ -109,7 +109,7 @@ def _tell_origin(runs: list[Settings]) -> None:
 
 
 def _reproduced(paper: Paper, runs: list[Settings], estimate: Estimate) -> int:
-    """Does `runs`, some of the paper's or all; its page tells of whatever is there."""
+    """Do `runs`, then write the page of all runs of the paper; return the exit status."""
 
     def tell(settings: Settings, outcome: Outcome) -> None:
         estimate.ended(settings)

@@ -1,4 +1,4 @@
-"""What the runs of a paper say, as tables: results on disk -> DataFrames."""
+"""Gather a paper's results from its run directories, as tables."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -43,7 +43,7 @@ def runs_of(paper: Paper, results: Path) -> pd.DataFrame:
 
 
 def comparisons(paper: Paper, results: Path) -> list[Comparison]:
-    """The methods of every setting, for `report.draw`; raises `load.NoRuns`."""
+    """Return the newest runs of every setting, for `report.draw`; raise `load.NoRuns`."""
     runs = runs_of(paper, results).sort_values("ended", kind="stable")
     newest = runs[runs.left_out == ""].drop_duplicates(
         ["setting", "method", *load.PAIR], keep="last"
@@ -53,18 +53,15 @@ def comparisons(paper: Paper, results: Path) -> list[Comparison]:
 
 
 def drawn(compared: list[Comparison], figure: str) -> Iterator[Figure]:
-    """The figure of that name in `report.draw`, of each that has it and something to draw."""
+    """Draw the figure `figure` of every comparison that has it and something to draw."""
     having = [found for each in compared if figure in (found := draw(each))]
     for found in having:
         with suppress(NothingToDraw):
             yield found[figure]()
 
 
-def gather(paper: Paper, results: Path, kept: pd.DataFrame | None = None) -> PaperTables:
-    """Reads every run of the paper's experiments; raises `load.NoRuns`.
-
-    `kept` are rows of `runs` of before, as `claims.judge` has them.
-    """
+def gather(paper: Paper, results: Path) -> PaperTables:
+    """Read every run of the paper's experiments; raise `load.NoRuns` if none counts."""
     runs = runs_of(paper, results)
     table = metrics.table(runs)
     table.insert(0, "condition", _conditions(table))
@@ -75,7 +72,7 @@ def gather(paper: Paper, results: Path, kept: pd.DataFrame | None = None) -> Pap
     return PaperTables(
         comparison=_compared(table),
         runs=_in_front(table.drop(columns=NOT_WRITTEN)),
-        claims=_judged(paper, table, kept),
+        claims=_judged(paper, table),
         published=_published(paper, table),
         proof=_proofs(counted[~counted.simulated.astype(bool)]),
         agreement=pd.concat(pairs, ignore_index=True),
@@ -83,9 +80,9 @@ def gather(paper: Paper, results: Path, kept: pd.DataFrame | None = None) -> Pap
     )
 
 
-def _judged(paper: Paper, table: pd.DataFrame, kept: pd.DataFrame | None) -> pd.DataFrame:
+def _judged(paper: Paper, table: pd.DataFrame) -> pd.DataFrame:
     known = {each.name for each in claims.papers()}
-    judged = claims.judge(table, paper.claims, kept) if paper.claims in known else []
+    judged = claims.judge(table, paper.claims) if paper.claims in known else []
     found = pd.DataFrame(judged, columns=list(claims.Claim._fields))
     return found.assign(runs=found.runs.map(" ".join))
 

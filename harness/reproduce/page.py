@@ -1,4 +1,4 @@
-"""What is left of a paper's runs: a report for each experiment, tables, and one page."""
+"""Write the page of a paper: a report for each experiment, tables, and index.html."""
 
 import io
 from collections.abc import Callable
@@ -54,13 +54,8 @@ def write(paper: Paper, results: Path) -> Path:
 
 
 def write_csv(tables: PaperTables, out: OutputFolder) -> None:
-    """One file for each table that has rows."""
-    write_tables(tables._asdict(), out)
-
-
-def write_tables(tables: dict[str, pd.DataFrame], out: OutputFolder) -> None:
-    """Write a csv of each of `tables` that has rows, by name; remove the others' older files."""
-    for name, table in tables.items():
+    """Write a csv for each table that has rows; remove older files of the other tables."""
+    for name, table in tables._asdict().items():
         if len(table):
             out.write(f"{name}.csv", csv_text(table, float_format="%.6g"))
         else:

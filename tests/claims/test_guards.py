@@ -3,7 +3,6 @@
 from functools import partial
 from math import inf, nan
 
-import pandas as pd
 import pytest
 
 from harness.config.parts import choices
@@ -24,8 +23,6 @@ from harness.reporting.claims.base import (
 )
 from harness.reporting.claims.guards import Controls, Regime
 from harness.reporting.claims.lines import counted, lines
-from harness.reproduce.gather import NOT_WRITTEN
-from harness.reproduce.partly import runs_before
 from tests.claims.tables import row, table
 
 
@@ -35,14 +32,13 @@ def pairs(method: str, *values: float, column: str = "throughput", **known) -> l
 
 def judged(*rows: dict, column: str = "throughput", **says):
     made = PaperClaims("by_hand", workers=4, controls=says.pop("controls", ()))
-    kept = says.pop("kept", None)
 
     def decide(runs):
         found = runs.of("runs").ratio(column, "fast", "slow")
         return Found(above(found), f"{found.mean:.3g}", "slower")
 
     made.says("fig1", "fast is faster", decide, **says)
-    (claim,) = made.judge(table(*rows), "virtual", "laptop", kept)
+    (claim,) = made.judge(table(*rows), "virtual", "laptop")
     return claim
 
 
@@ -149,25 +145,6 @@ def test_a_testbed_has_to_lose_by_what_loses():
     assert "target" in gated(*GOOD, *late, *bad, controls=asked).reason
     assert "no runs of controls" in gated(*GOOD, controls=asked).reason
     assert judged(*FAST, *SLOW, controls=asked).verdict == HOLDS  # is of no quality
-
-
-def test_controls_that_ran_before_count_where_none_ran_again(tmp_path):
-    """As a folder of results keeps them: without what is long, or of a place."""
-    asked = [Controls("convnet", "digits", "controls", losing={"no_feedback": 0.2})]
-    dense = control("allreduce", 0.9, 0.91, 0.9)
-    bad, fine = control("no_feedback", 0.3, 0.31, 0.3), control("no_feedback", 0.9, 0.9, 0.89)
-
-    def kept(*rows: dict) -> pd.DataFrame:
-        table(*rows).drop(columns=NOT_WRITTEN, errors="ignore").to_csv(
-            tmp_path / "runs.csv", index=False
-        )
-        return runs_before(tmp_path)
-
-    assert gated(*GOOD, controls=asked, kept=kept(*dense, *bad)).verdict == HOLDS
-    assert "no_feedback loses" in gated(*GOOD, controls=asked, kept=kept(*dense, *fine)).reason
-    again = gated(*GOOD, *dense, *fine, controls=asked, kept=kept(*dense, *bad))
-    assert "no_feedback loses" in again.reason
-    assert "no runs of controls" in gated(*GOOD, controls=asked, kept=kept(*GOOD)).reason
 
 
 def test_a_claim_is_gated_by_the_controls_of_its_own_workload():

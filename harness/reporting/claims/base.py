@@ -179,15 +179,8 @@ class Group:
 class Runs:
     """Rows of `metrics.table` of one network kind and one scale."""
 
-    def __init__(
-        self, table: pd.DataFrame, workers: int, scale: str, kept: pd.DataFrame | None = None
-    ) -> None:
-        """`kept` are rows of controls that ran before, for experiments that `table` has not."""
+    def __init__(self, table: pd.DataFrame, workers: int, scale: str) -> None:
         self._table, self._workers, self.scale = table, workers, scale
-        self._gates = table  # what controls are looked for in
-        if kept is not None:
-            before = kept[~kept.experiment.isin(table.experiment)]
-            self._gates = pd.concat([table, before], ignore_index=True)
         self.seen = LookedAt()
 
     def of(self, *experiments: str, **conditions: Any) -> Group:
@@ -221,7 +214,7 @@ class Runs:
         if self.seen.columns & guards.BY_QUALITY:
             doubts.append(guards.untrained(rows))
             if controls:
-                doubts.append(guards.insensitive(rows, self._gates, controls))
+                doubts.append(guards.insensitive(rows, table, controls))
         return "; ".join(dict.fromkeys(filter(None, [*doubts, self._unlike(rows)])))
 
     @property
@@ -290,13 +283,11 @@ class PaperClaims:
         declared = Declared(id, text, decide, ours, repeats, by_construction, regime, on)
         self.declared.append(declared)
 
-    def judge(
-        self, table: pd.DataFrame, network: str, scale: str, kept: pd.DataFrame | None = None
-    ) -> list[Claim]:
-        """Every claim, by the runs of one network kind and one scale; `kept` as `Runs` has it."""
+    def judge(self, table: pd.DataFrame, network: str, scale: str) -> list[Claim]:
+        """Judge every claim by the runs of one network kind and one scale."""
         judged = []
         for declared in self.declared:
-            runs = Runs(table, self.workers, scale, kept)
+            runs = Runs(table, self.workers, scale)
             claim = _decided(declared, runs, self.controls)
             claim = claim._replace(runs=tuple(runs.seen.runs), network=network, scale=scale)
             judged.append(claim._replace(ours=declared.ours, repeats=declared.repeats))
