@@ -151,7 +151,7 @@ def _perform(found: Described) -> int:
     runs = [settings for settings, _ in todo]
     estimate = None
     if len(runs) > 1:
-        from harness.announce import announced  # torch: not before it is needed
+        from harness.cost_estimate import announced  # torch: not before it is needed
 
         said, estimate, added = announced(runs)
         log.info(said)
@@ -177,7 +177,7 @@ def _plan(runs: list[Settings]) -> None:
 
 def _show(plan: "Plan") -> None:
 
-    from harness import machine_share
+    from harness.cost_estimate import host_overhead
     from harness.engine.training import forms
     from harness.reporting.analysis import tables, terminal
     from harness.workloads import form
@@ -190,7 +190,7 @@ def _show(plan: "Plan") -> None:
         console.print(line, markup=False)
     if assumed := plan.assumed():
         console.print(assumed, markup=False)
-    if said := machine_share.said(asked.run for asked, *_ in plan.settings()):
+    if said := host_overhead(asked.run for asked, *_ in plan.settings()):
         console.print(said, markup=False)
     console.print(terminal.plan_in_all(rows), markup=False)
 

@@ -1,11 +1,11 @@
-"""What runs would take, before any is started: `plan=true` in place of running.
+"""Predict what runs take before any of them starts: `plan=true` does so in place of running.
 
-Each setting is replayed in virtual time under its own profile, with gradients of true sizes that
-mean nothing: some steps at the beginning, then some that stand for as many others each, all over
-the run. Computation takes the published times, or those of one worker on this machine where it is
-measured and the data is here; compression takes what it takes here, unless it is given. What
-depends on the number of a step or on the gradients themselves, such as a warm-up, is seen only as
-far as those steps go, and no target ends a run.
+Each setting is replayed in virtual time under its own profile, with gradients of the true sizes and
+no values. The replay has some steps at the beginning, then some that stand for as many others each,
+spread over the run. Computation takes the published times; if it is measured and the data is here,
+it takes the times of one worker on this machine. Compression takes its time on this machine, unless
+a device gives its costs. Changes that depend on the number of a step or on the gradients, such as a
+warm-up, are seen only as far as these steps go, and no target ends a run.
 """
 
 import json
@@ -38,7 +38,7 @@ from harness.validation import check_fit
 from harness.virtual.costs import Costs
 from harness.virtual.crew import virtual
 from harness.virtual.network import Simulated, SimulatedDumbbell, SimulatedWan
-from harness.virtual.ranks import VirtualRun, WorkerError
+from harness.virtual.ranks import VirtualRun, Weight, WorkerError
 from harness.virtual.run import as_in_a_rank
 from harness.workloads.models.base import Times
 
@@ -65,7 +65,7 @@ class Prediction(NamedTuple):
 
 
 def stand_in(run: Run) -> Run:
-    """Run to replay in place of `run`: the same conditions, in virtual time."""
+    """Return the run to replay in place of `run`: the same conditions, in virtual time."""
     layout, activations = run.parallel, run.activations
     if type(layout) is Split:  # nothing crosses a network at its cuts
         layout, activations = Data(), Dense
@@ -88,7 +88,10 @@ def stand_in(run: Run) -> Run:
 
 
 def simulated(network: NetworkChoice, dilation: float) -> Simulated:
-    """Latencies are of this machine; what compression takes is the device's, where there is one."""
+    """Return the network in virtual time.
+
+    Latencies are of this machine. Compression costs are the device's if it has any, else measured.
+    """
     kind = SimulatedDumbbell if isinstance(network, Dumbbell) else Simulated
     if getattr(network, "sites", None) is not None:
         kind = SimulatedWan
@@ -100,62 +103,50 @@ def simulated(network: NetworkChoice, dilation: float) -> Simulated:
 
 
 def check(run: Run) -> None:
-    """Raise BadSetting for what cannot be planned."""
+    """Raise BadSetting if the run cannot be planned."""
     check_fit(stand_in(run))
     if is_measured(run):
         check_fit(_of_one_worker(run))
 
 
 def predict(run: Run, times: Times | None = None) -> Prediction:
-    """Replay `run`; leaves nothing behind. `times` are those of measured computation."""
-    steps = run.steps
-    first, spread = _looked_at(run)
+    """Predict `run` by a replay. `times` are of measured computation, if they are known."""
+    steps, layout = run.steps, run.parallel
+    first, spread = FIRST, SPREAD
+    if isinstance(layout, LocalSteps):  # whole rounds
+        first, spread = layout.warmup_rounds + layout.h, -(-SPREAD // layout.h) * layout.h
     some = min(steps, first + spread)
     known = replace(stand_in(run), steps=some)
     if is_measured(run):
         known = replace(known, times=times or times_here(run))
     weights = np.ones(some)
     weights[first:] = (steps - first) / max(1, some - first) if some > first else 1.0
-    with for_a_while(known) as (folder, costs):
-        world = virtual(known)(folder, known, costs, None, lambda: None, lambda step: weights[step])
-        time_s = max(each.end_s for each in world.run())
-        rows = load.steps(folder).groupby("step").mean(numeric_only=True)
-    return _of(run, rows, weights, time_s)
-
-
-def _looked_at(run: Run) -> tuple[int, int]:
-    """Steps simulated at the beginning, and over the rest; of local steps they are whole rounds."""
-    layout = run.parallel
-    if not isinstance(layout, LocalSteps):
-        return FIRST, SPREAD
-    rounds = -(-SPREAD // layout.h)
-    return layout.warmup_rounds + layout.h, rounds * layout.h
-
-
-def replayed(known: Run) -> pd.DataFrame:
-    """The first rank's steps of a replay, as they are recorded; leaves nothing behind."""
-    with for_a_while(known) as (folder, costs):
-        VirtualRun(folder, known, costs, None, lambda: None).run()
-        rows = load.steps(folder)
-    return rows[rows["rank"] == 0]
-
-
-def _of(run: Run, rows: pd.DataFrame, weights: np.ndarray, time_s: float) -> Prediction:
-    steps = float(weights.sum())
-    known = {name: rows[name].notna().to_numpy() * weights for name in MEANS}  # not all exchange
-    mean = {
-        name: float((rows[name].fillna(0) * share).sum() / (share.sum() or np.nan))
-        for name, share in known.items()
-    }
+    time_s, recorded = replay(known, lambda step: weights[step])
+    rows = recorded.groupby("step").mean(numeric_only=True)
+    count, mean = float(weights.sum()), {}
+    for name in MEANS:
+        share = rows[name].notna().to_numpy() * weights  # not every step exchanges
+        mean[name] = float((rows[name].fillna(0) * share).sum() / (share.sum() or np.nan))
     return Prediction(
-        steps=round(steps),
+        steps=round(count),
         time_s=time_s,
         real_s=None if run.network.in_process else time_s * run.emulation.dilation,
-        sent_bytes=mean.pop("sent_bytes") * steps,
-        samples_per_s=run.workers * float(rows.samples.iloc[0]) * steps / time_s,
-        step_s=time_s / steps,
+        sent_bytes=mean.pop("sent_bytes") * count,
+        samples_per_s=run.workers * float(rows.samples.iloc[0]) * count / time_s,
+        step_s=time_s / count,
         **mean,
     )
+
+
+def replay(run: Run, weight: Weight = lambda step: 1.0) -> tuple[float, pd.DataFrame]:
+    """Run `run` in virtual time; return its emulated seconds and the recorded steps of all ranks.
+
+    A step stands for `weight(step)` steps. No file is left behind.
+    """
+    with for_a_while(run) as (folder, costs):
+        world = virtual(run)(folder, run, costs, None, lambda: None, weight)
+        time_s = max(each.end_s for each in world.run())
+        return time_s, load.steps(folder)
 
 
 MEANS = (
@@ -170,7 +161,7 @@ MEANS = (
 
 @contextmanager
 def for_a_while(run: Run) -> Iterator[tuple[Path, Costs]]:
-    """A folder for a run in virtual time, and what its network costs."""
+    """Yield a temporary folder for a run in virtual time, and the costs of its network."""
     network, sharing = run.network, run.workers_per_node
     assert isinstance(network, Simulated)
     costs = network.costs(run.profile, run.nodes, sharing, run.emulation.dilation, run.network_seed)
@@ -186,7 +177,7 @@ def for_a_while(run: Run) -> Iterator[tuple[Path, Costs]]:
 
 
 def times_here(run: Run) -> Times:
-    """Forward and backward of one worker on this machine, as a model's published times."""
+    """Measure forward and backward of one worker on this machine."""
     computed: list[Exchanged] = []
     begins_s: list[float] = []
 
@@ -211,7 +202,7 @@ def times_here(run: Run) -> Times:
 
 
 def _of_one_worker(run: Run) -> Run:
-    """One worker of `run`, which sends nothing: its network is a star, which one node can have."""
+    """Return one worker of `run`, which sends nothing, on a star, which one node can have."""
     network: Any = stand_in(run).network
     network = Simulated(**{each.name: getattr(network, each.name) for each in fields(Simulated)})
     return replace(
@@ -227,7 +218,7 @@ def _of_one_worker(run: Run) -> Run:
 
 
 def is_measured(run: Run) -> bool:
-    """True if computation is to be measured and can be: the files it needs are here."""
+    """Return True if computation is to be measured and its files are here."""
     if not run.emulation.is_measured:
         return False
     try:
@@ -238,7 +229,7 @@ def is_measured(run: Run) -> bool:
 
 
 class PlannedRun(NamedTuple):
-    """A run of the command, and every value of it but the seeds."""
+    """A run of the command and all its values except the seeds."""
 
     run: Run
     values: dict[tuple[str, ...], Any]
@@ -246,32 +237,28 @@ class PlannedRun(NamedTuple):
 
 @dataclass
 class Plan:
-    """All runs of a command; those that differ in their seed alone are predicted once."""
+    """The predictions of all runs of a command; runs that differ in seeds alone share one."""
 
     planned: list[PlannedRun] = field(default_factory=list)
     _known: dict[str, Prediction] = field(default_factory=dict, init=False)
     _times: dict[str, Times] = field(default_factory=dict, init=False)
 
     def add(self, settings: Settings, run: Run) -> Prediction:
-        """`run` is that of `settings`, or one that tells of it."""
+        """Predict `run`, which is that of `settings` or stands for it.
+
+        Computation is measured once for all runs that compute the same.
+        """
         planned = PlannedRun(run, deciding(settings))
         self.planned.append(planned)
-        key = key_of(planned.values)
+        key, computation = key_of(planned.values), key_of(planned.values, OF_COMPUTATION)
         if key not in self._known:
-            self._known[key] = predict(run, self._times_of(planned))
+            if is_measured(run) and computation not in self._times:
+                self._times[computation] = times_here(run)
+            self._known[key] = predict(run, self._times.get(computation))
         return self._known[key]
 
-    def _times_of(self, planned: PlannedRun) -> Times | None:
-        """Computation that is measured is so once for all that compute the same."""
-        if not is_measured(planned.run):
-            return None
-        key = key_of(planned.values, OF_COMPUTATION)
-        if key not in self._times:
-            self._times[key] = times_here(planned.run)
-        return self._times[key]
-
     def assumed(self) -> str:
-        """Note on computation that is planned otherwise than it would run; "" if there is none."""
+        """Return a note if published times stand for measured computation; "" if none do."""
         for run, _ in self.planned:
             if run.emulation.is_measured and run.times and not is_measured(run):
                 device = run.times.device
@@ -279,7 +266,7 @@ class Plan:
         return ""
 
     def settings(self) -> list[tuple[PlannedRun, int, Prediction]]:
-        """One of the runs that differ in seeds alone, how many they are, and what each takes."""
+        """Return one of the runs that differ in seeds alone, their number and their prediction."""
         keys = [key_of(each.values) for each in self.planned]
         first = {key: self.planned[keys.index(key)] for key in dict.fromkeys(keys)}
         return [(each, keys.count(key), self._known[key]) for key, each in first.items()]
@@ -296,13 +283,13 @@ OF_COMPUTATION = "model dataset batch_size accumulate precision device emulation
 
 
 def key_of(values: dict[tuple[str, ...], Any], sections: Sequence[str] = ()) -> str:
-    """Equal where the values in all `sections` are; of none: where all are."""
-    told = [(k, v) for k, v in values.items() if not sections or k[0] in sections]
-    return json.dumps(sorted((".".join(key), str(value)) for key, value in told))
+    """Return a key that is equal if the values in `sections` are; without any, if all are."""
+    compared = [(k, v) for k, v in values.items() if not sections or k[0] in sections]
+    return json.dumps(sorted((".".join(key), str(value)) for key, value in compared))
 
 
 def deciding(settings: Settings) -> dict[tuple[str, ...], Any]:
-    """Values that set a run apart, without its seeds; a profile's own seed is one of them."""
+    """Return the values that set a run apart: no seeds, except a profile's own."""
     follows = settings["network_seed"]
     return {
         key: value

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from harness import machine_share, plan, validation
-from harness.announce import announced
+from harness import cost_estimate, plan, validation
 from harness.config import scales, sweep
 from harness.config.run import Run
 from harness.config.search_path import choices
 from harness.config.settings import Settings
+from harness.cost_estimate import announced
 from harness.preview import composed
 from harness.reporting.analysis import load
 from harness.virtual.network import Simulated, SimulatedDumbbell
@@ -88,7 +88,7 @@ OVER_PACKETS = ("network=netns", "workers=8", "steps=20", "emulation.compute=pac
 
 
 def added(*overrides: str) -> float | None:
-    return machine_share.added_by_machine(run_of(*OVER_PACKETS, *overrides))
+    return cost_estimate.added_by_machine(run_of(*OVER_PACKETS, *overrides))
 
 
 @pytest.mark.parametrize("method", ["allreduce", "topk", "dc2_da2"])
@@ -106,13 +106,13 @@ def test_what_is_virtual_or_measured_is_not_said_to_be_of_the_machine():
 
 def test_a_plan_and_a_sweep_say_what_dilation_would_do():
     quick = composed([*SMALL, *OVER_PACKETS, "method=topk", "emulation.dilation=0.1"])[0]
-    said = machine_share.said([checked(quick)])
+    said = cost_estimate.host_overhead([checked(quick)])
     assert "topk" in said and "network=calibrated" in said
     [dilation] = re.findall(r"emulation\.dilation=([\d.]+)\.", said)
     slower = composed([*SMALL, *OVER_PACKETS, "method=topk", f"emulation.dilation={dilation}"])[0]
-    assert 0.01 < machine_share.added_by_machine(slower.run()) < 0.1
+    assert 0.01 < cost_estimate.added_by_machine(slower.run()) < 0.1
     slowest = composed([*SMALL, *OVER_PACKETS, "emulation.dilation=50"])[0]
-    assert machine_share.said([checked(slowest)]) == ""
+    assert cost_estimate.host_overhead([checked(slowest)]) == ""
     before = announced([quick, slowest])
     assert before.said.startswith("2 runs") and before.added == said
     assert announced([slowest, slowest]).added == ""

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 EDGE = (  # who composes configurations, or keeps one with what follows from it
     "harness/__main__.py", "harness/advise/", "harness/around/", "harness/endings.py",
     "harness/launchers.py",
-    "harness/announce.py",
+    "harness/cost_estimate.py",
     "harness/calibrate/compression.py",
     "harness/doctor/__main__.py", "harness/doctor/composition.py",
     "harness/help.py",

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 
 from harness.advise import race
 from harness.advise.compositions import Contender, Question
-from harness.announce import announced
 from harness.clock import minutes_of
 from harness.config.settings import BadSetting, Settings
+from harness.cost_estimate import Estimate, announced
 from harness.plan import Plan
 from harness.reporting.analysis import load, metrics
-from harness.reproduce.estimate import Estimate
 from harness.reproduce.perform import perform
 from harness.runner.run import Outcome, failure_report
 

@@ -78,7 +78,8 @@ def steps(job: ReplayJob, method: ReplayedMethod) -> Sequence[Iteration]:
 
 
 def _replayed(job: ReplayJob, method: ReplayedMethod) -> list[Iteration]:
-    rows = plan.replayed(_run(job, method)).sort_values("step")
+    _, rows = plan.replay(_run(job, method))
+    rows = rows[rows["rank"] == 0].sort_values("step")
     took_s = rows.time_s.diff()[1:]
     compute_s = job.compute.forward_s + job.compute.backward_s
     parts = zip(took_s, rows.compress_s[1:], rows.comm_s[1:], strict=True)

@@ -8,15 +8,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from harness import machine_share, signals
+from harness import signals
 from harness.clock import minutes_of
 from harness.config.refused import in_a_line
 from harness.config.settings import BadSetting, Settings
+from harness.cost_estimate import Estimate, host_overhead
 from harness.records import environment
 from harness.records.outputs import CannotWrite
 from harness.reporting.analysis.load import NoRuns
 from harness.reproduce import page, reference
-from harness.reproduce.estimate import Estimate
 from harness.reproduce.paper import OF_QUICK, QUICK, Paper, check, results_of
 from harness.reproduce.perform import ATTEMPTS, perform
 from harness.runner.run import Outcome, failure_report
@@ -91,7 +91,7 @@ def _announced(runs: list[Settings]) -> Estimate:
     todo = estimate.runs(True) + estimate.runs(False)
     said = "; ".join(parts) or "none"
     print(f"{len(runs)} runs, {len(runs) - todo} of them done before; to do: {said}")
-    if added := machine_share.said(estimate.over_packets()):
+    if added := host_overhead(estimate.over_packets()):
         print(added)
     _tell_origin(runs)
     return estimate
