@@ -25,6 +25,7 @@ from compressors.workspace import workspace
 WIDTHS = (4, 8)
 SIZES = 256  # of buckets and slices whose rows are kept
 PACKED_TOGETHER = 64  # codes: rows of so many can be cut apart
+MOST_ROW = 2**20  # a short bucket is filled up to whole rows, so this bounds its memory
 
 
 @dataclass
@@ -46,8 +47,9 @@ class QuantisedAllReduce(Compressor):
     def __post_init__(self) -> None:
         if self.bits not in WIDTHS:
             raise ValueError(f"bits must be 4 or 8, got {self.bits}")
-        if not (self.row >= 1 and self.row % PACKED_TOGETHER == 0):
-            raise ValueError(f"row must be a multiple of {PACKED_TOGETHER} >= 64, got {self.row}")
+        if not (1 <= self.row <= MOST_ROW and self.row % PACKED_TOGETHER == 0):
+            allowed = f"a multiple of {PACKED_TOGETHER} in [{PACKED_TOGETHER}, {MOST_ROW}]"
+            raise ValueError(f"row must be {allowed}, got {self.row}")
         self.is_mean = not self.server_feedback  # with it, what was kept comes in
         self.rounding = 1 / (2 * Grid(torch.empty(0), self.bits).levels)  # of the second
 

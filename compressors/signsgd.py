@@ -16,6 +16,7 @@ from compressors.fused import add_and_pack_signs
 from compressors.packing import BYTE, packed_bytes, vote_
 from compressors.workspace import workspace
 
+MOST_SCALE = 1e20  # float32 has numbers up to 3e38, so that an update stays finite
 
 @dataclass
 class SignSGD(Compressor):
@@ -25,8 +26,8 @@ class SignSGD(Compressor):
     scale: float = 1.0  # magnitude of every element of the result, > 0; the paper's is 1
 
     def __post_init__(self) -> None:
-        if not 0 < self.scale < float("inf"):
-            raise ValueError(f"scale must be in (0, inf), got {self.scale}")
+        if not 0 < self.scale <= MOST_SCALE:
+            raise ValueError(f"scale must be in (0, {MOST_SCALE:g}], got {self.scale}")
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
         """Return the majority's sign of every element of `bucket.grad`, [n], times `scale`.
