@@ -163,7 +163,7 @@ class DA5(DA4):
         low, high = self.alpha * m, self.alpha * a
         if d < low:
             return k + self.k_inc
-        if d > high:
+        if d > max(low, high):  # with alpha 1 a mean of equal delays may be rounded below them
             return k * (1 - self.beta * (d - high) / (d - low))
         return super()._next(k, d, m, a, r)
 
