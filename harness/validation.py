@@ -24,7 +24,7 @@ def checked(settings: Settings) -> Run:
 def check_fit(run: Run) -> None:
     """Raise BadSetting for parts that do not go together, and data that is not there."""
     for group in CALLS:
-        part = getattr(run, group)()
+        part = run.profile if group == "profile" else getattr(run, group)()
         if type(part).__module__.partition(".")[0] not in OURS:
             with of_part(group, BadPart):
                 tried(group, part)

@@ -2,8 +2,10 @@
 
 import json
 import re
+from dataclasses import dataclass
 from functools import partial
 from math import nan
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from harness.config.settings import BadSetting
 from harness.engine.exchange.decisions import density_of, horizon_of, state_of
 from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.runner.run import Outcome, failure_report
+from profiles.base import Extremes, Link, Profile
 from tests.controllers.observations import seen
 from tests.exchange.test_reduction import LAYOUTS, exchange, grads, reduction
 from tests.virtual.runs import settings_of, simulated
@@ -168,6 +171,47 @@ def crossed(scheme) -> Tensor:
 def test_what_cannot_cross_a_cut_is_refused_and_the_scheme_is_named(said):
     assert torch.equal(crossed(Squeezes()), ROWS)
     refused(partial(crossed, Squeezes(**CROSSINGS[said])), f"test_bad_parts.Squeezes.{said}")
+
+
+@dataclass(frozen=True)
+class Plays(Profile):
+    """A profile that checks nothing: what `profile=static` sets is what its links have."""
+
+    rate_mbit: Any
+    delay_ms: Any
+    jitter_ms: Any
+    loss: Any
+    reorder: Any
+
+    def link(self, time_s, node, way):
+        return Link(self.rate_mbit, self.delay_ms, self.jitter_ms, self.loss, self.reorder)
+
+    def flows(self, time_s):
+        return 0
+
+    def extremes(self):
+        return Extremes(1, 1000)
+
+
+PLAYED = {
+    "rate_mbit": ("-5", "0", "nan", "inf", "1e-9", "text", "null", "[1]"),
+    "delay_ms": ("-1", "nan", "1e9", "null"),
+    "jitter_ms": ("-1", "inf"),
+    "loss": ("-0.1", "2", "nan", "text"),
+    "reorder": ("-1", "inf"),
+}
+
+
+@pytest.mark.parametrize("key", PLAYED)
+def test_a_link_that_cannot_be_played_is_refused_before_anything_starts(key):
+    words = ("workers=2", "steps=5", "profile._target_=tests.test_bad_parts.Plays")
+    settings_of(*words)
+    for value in PLAYED[key]:
+        said = (
+            rf"profile: tests.test_bad_parts.Plays.link\(0.0, 0, 'up'\).{key} must be a number in"
+        )
+        with pytest.raises(BadSetting, match=said):
+            settings_of(*words, f"profile.{key}={value}")
 
 
 SHORT = r"rank \d: tests.faults.ReturnsShort.reduce\(\).mean must be .*, got float32 \[7\] on cpu"

@@ -1,23 +1,33 @@
 """Trial call of a part from outside this repository, before anything starts."""
 
 from collections.abc import Callable
+from math import isfinite
+from numbers import Integral, Real
 from typing import Any
 
 import torch
 
-from compressors.checks import BadPart
+from compressors.checks import BadPart, refuse
 from harness.contract.activations import there_and_back
 from harness.contract.reductions import ThreadReplica, gradient
 from harness.contract.threads import ThreadMeeting, ThreadWorkers
 from harness.engine.exchange.decisions import density_of, state_of
+from profiles.base import WAYS, Extremes, Link
+from profiles.limits import LEAST_MBIT, MOST_DELAY_MS, MOST_MBIT
 
 N, DENSITY = 1000, 0.5  # of the bucket
+TIMES_S = (0.0, 0.25, 1.0, 10.0, 100.0, 1000.0, 10_000.0)  # at which a profile is looked at
+PATH = {  # lowest and highest value of each field of a link
+    "rate_mbit": (LEAST_MBIT, MOST_MBIT), "delay_ms": (0, MOST_DELAY_MS),
+    "jitter_ms": (0, MOST_DELAY_MS), "loss": (0, 1), "reorder": (0, 1),
+}  # fmt: skip
 
 
 def tried(group: str, part: Any) -> None:
     """Call a part of `group` once as the only worker. Raise BadPart if its result is malformed.
 
-    Other errors are left to the run, where they may not occur. Random numbers are restored.
+    Other errors are left to the run, where they may not occur. Random numbers are restored. A
+    profile is asked for the first node's link, both ways, at a few times.
     """
     with torch.random.fork_rng(devices=[]):
         try:
@@ -38,8 +48,37 @@ def _decide(controller: Any) -> None:
     state_of(controller)
 
 
+def _look(profile: Any) -> None:
+    """Raise BadPart unless the profile's links are numbers within PATH, and so are its bounds."""
+    most = profile.extremes()
+    if not isinstance(most, Extremes):
+        refuse(profile, "extremes()", "a profiles.base.Extremes", most)
+    _check_number(profile, "extremes().lowest_mbit", most.lowest_mbit, LEAST_MBIT, MOST_MBIT)
+    _check_number(
+        profile, "extremes().highest_mbit", most.highest_mbit, most.lowest_mbit, MOST_MBIT
+    )
+    for time_s in TIMES_S:
+        count = profile.flows(time_s)
+        if not (isinstance(count, Integral) and int(count) >= 0):
+            refuse(profile, f"flows({time_s})", "a whole number >= 0", count)
+        for way in WAYS:
+            call = f"link({time_s}, 0, {way!r})"
+            link = profile.link(time_s, 0, way)
+            if not isinstance(link, Link):
+                refuse(profile, call, "a profiles.base.Link", link)
+            for name, (least, highest) in PATH.items():
+                _check_number(profile, f"{call}.{name}", getattr(link, name), least, highest)
+
+
+def _check_number(part: Any, what: str, value: Any, least: float, most: float) -> None:
+    """Raise BadPart unless `value`, which `what` of `part` is, is a number in [least, most]."""
+    if not (isinstance(value, Real) and isfinite(value) and least <= value <= most):
+        refuse(part, what, f"a number in [{least:g}, {most:g}]", value)
+
+
 CALLS: dict[str, Callable[[Any], object]] = {
     "compressor": _reduce,
     "controller": _decide,
+    "profile": _look,
     "activations": lambda scheme: there_and_back(scheme, scheme, 0),
 }
