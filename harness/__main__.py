@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import sys
 from contextlib import suppress
 from functools import partial
@@ -106,9 +107,11 @@ def _checked(arguments: list[str]) -> Described:
 
 def _written(option: str) -> str:
     """An option that is none, and how it is written where it is a key."""
-    key, sign, value = option.lstrip("-").replace("-", "_").partition("=")
+    name, *value = re.split("[= ]", option.lstrip("-"), maxsplit=1)
+    key = name.replace("-", "_")
     usual = {"plan": "true", "rerun": "true"}.get(key, "VALUE")
-    return f"{option}; write {key}={value if sign else usual}" if key in keys() else option
+    is_key = key.partition(".")[0] in keys()
+    return f"{option}; write {key}={value[0] if value else usual}" if is_key else option
 
 
 def _check(settings: Settings) -> None:
@@ -116,7 +119,7 @@ def _check(settings: Settings) -> None:
     if unknown := sorted(given - set(keys())):
         raise BadSetting(f"{unknown[0]} is no key of a run; `python -m harness --help` lists them")
     scale = settings["scale.name"]
-    require(scale in (PAPER, LAPTOP), "scale.name", scale, "paper or laptop; write scale=")
+    require(scale in (PAPER, LAPTOP), "scale.name", scale, "paper or laptop, as scale=NAME says")
     if settings["plan"]:
         from harness import plan  # torch: not before it is needed
 

@@ -3,6 +3,7 @@
 Every key of some compositions is set to values of every kind. What the check lets pass is run in
 virtual time, two steps of it: what passes the check must not fail afterwards. Values that no key
 can have (`NEVER`) are refused: nothing starts, and the answer is short and names the key.
+What an answer says to write is written: it is accepted, or refused later for something else.
 """
 
 import io
@@ -22,6 +23,7 @@ from harness import signals
 from harness.config.scales import Described, compose
 from harness.config.settings import Settings
 from harness.runner import run
+from tests.advice import Words, by_hand, followed, is_later
 
 TINY = ("workers=2", "steps=2", "model=mlp", "dataset=digits", "network=simulated", "report=false")
 COMPOSITIONS = (
@@ -60,6 +62,8 @@ RAW = ("Error:", "Exception:", "Traceback")  # how Python names an error
 MOST_S = 5.0  # of processor time
 ALL, SOME = 500, 20
 ALL_NEVER, SOME_NEVER = 1000, 100  # refusals, which take little
+ALL_ADVICE, SOME_ADVICE = 500, 25  # of each of two kinds of lines
+MOST_WRONG = 2  # advice of 500 refusals
 
 
 class Answer(NamedTuple):
@@ -210,3 +214,60 @@ def test_what_no_key_can_be_is_refused_by_a_short_answer_that_names_it(
         if told:
             found[" ".join(line[len(TINY) :])[:200]] = told[:500]
     assert not found, "\n".join(f"{line}: {told}" for line, told in found.items())
+
+
+def valued(section: dict, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Keys of a run that are no sections, with their values."""
+    for key, value in section.items():
+        if isinstance(value, dict):
+            yield from valued(value, f"{prefix}{key}.")
+        elif key != "_target_" and f"{prefix}{key}" not in (*NOT_TRIED, "experiment"):
+            yield f"{prefix}{key}", value
+
+
+def written_by_hand(count: int, seed: int = 0) -> list[Words]:
+    """Bad command lines as people write them, drawn by `seed`; the bad word comes last."""
+    every = [
+        (composition, key, value)
+        for composition in COMPOSITIONS
+        for key, value in valued(compose([*TINY, *composition])[0].config)
+    ]
+    lines = by_hand(every, seed)
+    return [(*TINY, *words) for words in random.Random(seed).sample(lines, min(count, len(lines)))]
+
+
+def misleading(line: Words, said: str, results: str) -> str:
+    """Describe the first line that the refusal `said` of `line` advises in vain; "" if all help."""
+    for words in followed(line, said):
+        word = words[-1] if len(words) >= len(line) else ""
+        again = answer(*words, results).said
+        if again is not None and not is_later(word, said, again):
+            return f"{said}\n    {' '.join(words[len(TINY) :])[:200]}: {again[:300]}"
+    return ""
+
+
+@pytest.mark.parametrize(
+    "count",
+    [
+        pytest.param(SOME_ADVICE, marks=[pytest.mark.long, pytest.mark.timeout(900)]),
+        pytest.param(ALL_ADVICE, marks=[pytest.mark.faults, pytest.mark.timeout(3600)]),
+    ],
+)
+def test_what_an_answer_says_to_write_is_accepted_or_refused_later(
+    count: int, tmp_path: Path
+) -> None:
+    results, advised, wrong_ones, raw = f"results={tmp_path}", 0, {}, {}
+    for line in [*refused_lines(count, seed=1), *written_by_hand(count)]:
+        said = answer(*line, results).said
+        if said is None:
+            continue
+        shown = " ".join(line[len(TINY) :])[:200]
+        if any(each in said for each in RAW):
+            raw[shown] = said[:500]
+        advised += bool(followed(line, said))
+        if told := misleading(line, said, results):
+            wrong_ones[shown] = told[:1000]
+    print(f"{2 * count} lines, {advised} with advice, {len(wrong_ones)} misleading")
+    assert advised > count / 2 and not raw, raw
+    allowed = MOST_WRONG * 2 * count // 500
+    assert len(wrong_ones) <= allowed, "\n".join(map(": ".join, wrong_ones.items()))

@@ -54,7 +54,7 @@ BAD: dict[str, str] = {
     "network._target_={}": "network._target_ must be a class by its path, got {}",
     "controller._target_=abc": "controller",
     "compressor=-inf": "compressor=-inf: a group takes the name of a choice",
-    "~optimizer.momentum": "optimizer.momentum must be given",
+    "~optimizer.momentum": "~optimizer.momentum: a run needs every key and group; leave this word",
     "network=[]": "network=[]: a group takes the name of a choice",
     "target=[]": "target=[]: a section takes its keys one by one: target.metric",
     "initial_weights=-1": "initial_weights must be a path or null, got -1",

@@ -7,20 +7,27 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import OmegaConf
 from omegaconf.errors import InterpolationResolutionError, MissingMandatoryValue
 
 from harness.config import parts, search_path, sweep
-from harness.config.search_path import CONF, folders, groups
+from harness.config.search_path import CONF, groups
 from harness.config.typed import BadSetting, without_unit
 
-NO_KEY = re.compile(r"Could not override '([^']*)'|Key '([^']*)' is not in struct")
+NO_KEY = re.compile(
+    r"Could not override '([^']*)'|Key '[^']*' is not in struct\s+full_key: (\S+)|"
+    r"Key '([^']*)' is not in struct"
+)
 SWEPT = re.compile(r"(?:Ambiguous value for argument|Sweep parameters) '([^']*)'")
 THERE = re.compile(
-    r"An item is already at '([^']*)'|Multiple values for ([\w/]+)\.|group.*'\+\+(.*)="
+    r"An item is already at '([^']*)'|Multiple values for ([\w/]+)\.|group.*'\+\+(.*)=|"
+    r"([\w/]+) appears more than once"
 )
-ABSENT = re.compile(r"Could not delete (?:from config\. )?'([^']*)'")
+NO_GROUP = re.compile(r"Override (\S.*) looks like a config group override")
+RAISED = re.compile(r"^\w+ (?:raised )?while resolving interpolation: ")
+QUOTES = "'\""
 NUMBER = re.compile(r"[-+]?(inf|nan|[0-9.]+(e[-+]?[0-9]+)?)|true|false")
 WORD = re.compile(r"[\w.-]+")
 LISTED = "`python -m harness --help` lists them"
@@ -49,7 +56,8 @@ def in_a_line(arguments: Sequence[str], launches: bool = False) -> Iterator[None
     try:
         yield
     except BadSetting as error:
-        raise BadSetting(_shortened(replaced(arguments) or str(error))) from error
+        said = _taken_away(str(error), arguments) or replaced(arguments) or str(error)
+        raise BadSetting(_shortened(said)) from error
     except Exception as error:
         raise BadSetting(_shortened(refused(error, arguments))) from error
 
@@ -89,27 +97,33 @@ def _check_hydra(arguments: Sequence[str], launches: bool) -> None:
 
 
 def refused(error: Exception, arguments: Sequence[str]) -> str:
-    """One line on an error of composing or checking `arguments`."""
+    """Return one line on an error of composing or checking `arguments`."""
     text = str(error)
-    if isinstance(error, MissingConfigException) and error.options is not None:
-        return no_choice(error.missing_cfg_file or "", error.options)
-    if found := NO_KEY.search(text):
-        return _no_key(found[1] or found[2], arguments)
-    if said := replaced(arguments):
-        return said
     if nameless := next((each for each in arguments if each[:1] == "="), ""):
         return _unread(nameless)
+    if isinstance(error, MissingConfigException) and error.options is not None:
+        return no_choice(error.missing_cfg_file or "", error.options)
+    if said := _taken_away(text, arguments):
+        return said
+    if found := NO_KEY.search(text):
+        return _no_key(found[1] or found[2] or found[3], arguments)
+    if said := replaced(arguments):
+        return said
     if found := SWEPT.search(text):
-        return f"{found[1]}: several values are a sweep, which needs -m; one list is [A,B]"
+        return _swept(found[1], arguments)
+    if found := NO_GROUP.search(text):
+        key, _, value = found[1].partition("=")
+        return f"{found[1]}: only a group has a package; write {key.partition('@')[0]}={value}"
     if found := THERE.search(text):
         return _added(next(filter(None, found.groups())), arguments)
-    if found := ABSENT.search(text):
-        return f"~{found[1]}: there is no {found[1]!r} to take away"
     if isinstance(error, OverrideParseException):
         return _unread(str(error.override))
     if text.startswith("Error merging override"):
+        override = text.splitlines()[0].removeprefix("Error merging override ")
         why = str(error.__cause__ or "it takes a value of another kind").splitlines()[0]
-        return f"{text.splitlines()[0].removeprefix('Error merging override ')}: {why}"
+        if "Cannot merge" in why:
+            why = "a section is no list; write one of its keys at a time"
+        return f"{override}: {why}"
     if isinstance(error, KeyError):
         return str(error.args[0])
     if isinstance(error, OSError) and error.strerror:
@@ -118,27 +132,65 @@ def refused(error: Exception, arguments: Sequence[str]) -> str:
     if isinstance(error, MissingMandatoryValue):
         return f"{error.full_key or first.split()[-1]} must be given"
     if isinstance(error, InterpolationResolutionError):
-        return next(filter(lambda each: "${" in each, arguments), "${...}") + f": {first}"
+        why = RAISED.sub("", first)
+        return f"{next(filter(lambda each: '${' in each, arguments), '${...}')}: {why}"
     if isinstance(error, RecursionError):
         return f"{max(arguments, key=len)}: it is nested too deeply to be read"
-    return f"{_culprit(arguments)}: {first or 'it cannot be composed'}"
+    culprit = _culprit(arguments)
+    return f"{culprit}{': ' if culprit else ''}{first or 'it cannot be composed'}"
 
 
 def _culprit(arguments: Sequence[str]) -> str:
-    """The argument without which the others can be composed; all of them if there is none."""
-    for argument in arguments:
+    """Return the argument without which the others can be composed: "" if all can, else all."""
+    for argument in ("", *arguments):
         others = [each for each in arguments if each != argument]
         with suppress(Exception), sweep.hydra():
             for choice in sweep.choices(others):
-                sweep.load(choice)
+                sweep.settings_of(choice)
             return argument
     return " ".join(arguments)
 
 
+def _taken_away(text: str, arguments: Sequence[str]) -> str:
+    """Return the refusal of the argument that takes away what is missing; "" if none does.
+
+    A class of one's own may lack a key that a choice has, so that some are rightly taken away.
+    """
+    for taken in (each for each in arguments if each[:1] == "~" and _reads(each)):
+        key = taken[1:].partition("=")[0]
+        last = re.escape(key.rpartition(".")[2])
+        missing = rf"^'?{re.escape(key)}\b|delete.*'{re.escape(key)}|'{last}' must be given"
+        if key.partition(".")[0] not in keys():
+            return f"{taken}: there is no {key!r} to take away; leave this word out"
+        if key in groups() or re.search(missing, text):
+            return f"{taken}: a run needs every key and group; leave this word out"
+    return ""
+
+
+def _swept(argument: str, arguments: Sequence[str]) -> str:
+    """Say how several values are written, as a sweep or as one list."""
+    key, _, value = argument.lstrip("+").partition("=")
+    is_group = key in groups()
+    if (
+        argument[:1] == "+"
+        and not is_group
+        and key in _composed([a for a in arguments if a != argument])[0]
+    ):
+        return _added(key, arguments)
+    may_be_list = not is_group and "(" not in value
+    return f"{argument}: several values are a sweep, which needs -m" + (
+        "; one list is [A,B]" if may_be_list else ""
+    )
+
+
 def _of_file(error: OSError, arguments: Sequence[str]) -> str:
-    """One line on a file that cannot be had, by the argument that names it if there is one."""
-    pairs = (each.partition("=")[::2] for each in arguments)
-    key = next((key for key, value in pairs if value and value in str(error.filename)), "")
+    """Return one line on a file that cannot be had, by the argument that names it if any does."""
+    pairs = (each.lstrip("+").partition("=")[::2] for each in arguments)
+    key, value = next(
+        ((key, value) for key, value in pairs if value and value in str(error.filename)), ("", "")
+    )
+    if _is_group(key):
+        return f"{key} has no choice {value!r}; {_listed(key)}"
     return (
         f"{key or 'a file'} must be one that can be opened, got {error.filename}: {error.strerror}"
     )
@@ -155,7 +207,9 @@ def replaced(arguments: Sequence[str]) -> str:
 
 def _replaced_group(arguments: Sequence[str]) -> str:
     named = next(filter(_replaces_a_group, arguments), "")
-    return named and f"{named}: a group takes the name of a choice; {_listed(named)}"
+    key, _, value = named.lstrip("+").partition("=")
+    instead = _choice_of(key, value) if "_target_" in value else _listed(named)
+    return named and f"{named}: a group takes the name of a choice; {instead}"
 
 
 def _replaces_a_group(argument: str) -> bool:
@@ -164,11 +218,19 @@ def _replaces_a_group(argument: str) -> bool:
     is_section = value[:1] == "{" and argument[:1] != "+"  # with ++ it adds keys
     no_name = (
         value in ("null", "???")
+        or argument[-1:] == "="
         or value[:1] == "["
+        or value[:2] == "${"
         or is_section
-        or NUMBER.fullmatch(value.lower())
     )
-    return bool(no_name) and any((folder / key).is_dir() for folder in folders())
+    numbers = any(NUMBER.fullmatch(each) for each in value.lower().split(","))
+    return (no_name or numbers) and _is_group(key)
+
+
+def _is_group(key: str) -> bool:
+    """True if `key` is a group of choices, such as `network/device`."""
+    group = key.partition("@")[0]
+    return group in groups(group.rpartition("/")[0])
 
 
 def _replaced_section(arguments: Sequence[str]) -> str:
@@ -180,8 +242,9 @@ def _replaced_section(arguments: Sequence[str]) -> str:
 
 
 def _is_in(section: str, key: str) -> bool:
-    """True if `key` is one of `section`, not of a section in it."""
-    return key.rpartition(".")[0] == section
+    """True if `key` is one of `section`, not of a section in it, and no `_target_`."""
+    place, _, last = key.rpartition(".")
+    return place == section and last != "_target_"
 
 
 def _listed(group: str) -> str:
@@ -204,6 +267,9 @@ def no_choice(missing: str, options: Sequence[str]) -> str:
 def _no_key(key: str, arguments: Sequence[str]) -> str:
     """Say what to write in place of a key that is not there: one of this section or another."""
     given = _given(key, arguments)
+    group, _, choice = key.rpartition("/")
+    if _is_group(group) and choice in search_path.choices(group):
+        return f"{given}: there is no key {key!r}; write {group}={choice}"
     if "@" in key and given == key:
         head = "# @package _global_"
         group, _, where = key.partition("@")
@@ -214,7 +280,7 @@ def _no_key(key: str, arguments: Sequence[str]) -> str:
     section, _, last = key.rpartition(".")
     place, _, value = given.partition("=")
     if value[:1] == "{" and place in choices and "_target_" in value:
-        return f"{given}: a group takes the name of a choice; {_listed(place)}"
+        return f"{given}: a group takes the name of a choice; {_choice_of(place, value)}"
     inner = [name.rpartition(".")[2] for name in known if _is_in(key, name)]
     if inner and not set(re.findall(r"[{,]\s*(\w+)\s*:", value)) <= set(inner):
         return f"{given}: {key} has other keys: {', '.join(inner)}"
@@ -227,6 +293,15 @@ def _no_key(key: str, arguments: Sequence[str]) -> str:
     if elsewhere:
         return f"{said}; write {' or '.join(f'{each}=' for each in elsewhere[:NEAR])}"
     return f"{said}{_nearest(key, keys(), cutoff=0.65)}; {LISTED}"
+
+
+def _choice_of(group: str, section: str) -> str:
+    """Say how to choose the class of a section as it is written: by a choice, or a yaml."""
+    target = re.search(r"_target_:\s*([\w.]+)", section)
+    name, _ = parts.named(group, {"_target_": target[1] if target else None})
+    if name in search_path.choices(group):
+        return f"write {group}={name}"
+    return f"a class of your own has a yaml in a folder of --config-dir; {_listed(group)}"
 
 
 def _not_in(
@@ -256,14 +331,16 @@ def _not_in(
         return f"it is a key of a launcher, and there is none; write {LAUNCHER}=joblib beside it"
     if inner:
         return f"{said}; keys: {', '.join(inner)}"
-    return f"{said}; keys: none" if section in choices else f"{said}: write {section}=VALUE"
+    if section in choices or f"{section}._target_" in known:
+        return f"{said}; keys: none"
+    return f"{said}: write {section}=VALUE"
 
 
 def _of_other_choices(group: str, last: str) -> tuple[str, bool]:
     """Choices of `group` that have such a key, with or without its unit; True if it is the same."""
     having: dict[str, list[str]] = {}
-    for name, section in parts.choices(group).items() if group in groups() else ():
-        for key in section:
+    for name in search_path.choices(group) if group in groups() else ():
+        for key in parts.keys_of(group, name):
             if without_unit(key) == without_unit(last):
                 having.setdefault(key, []).append(name)
     key = last if last in having else next(iter(having), "")
@@ -286,21 +363,34 @@ def _elsewhere(last: str, known: Sequence[str]) -> list[str]:
 def _added(key: str, arguments: Sequence[str]) -> str:
     """Say what to write where + adds a key that is there already."""
     given = [each for each in arguments if each.lstrip("+").partition("=")[0] == key]
+    if "/" in key and key not in _composed([each for each in arguments if each not in given])[1]:
+        return _no_key(key, arguments)
     if len(given) > 1:
         return f"{key} is said twice, by {' and '.join(given)}: say one"
     return f"{''.join(given) or key}: it is there already, so write it without +"
 
 
 def _unread(argument: str) -> str:
-    """Say what to write in place of an argument that is no KEY=VALUE."""
+    """Say what to write in place of an argument that is no KEY=VALUE, if it can be known."""
     said = f"{argument or repr('')} cannot be read as KEY=VALUE"
-    key, sign, value = (each.strip() for each in argument.partition("="))
-    if sign and key and WORD.fullmatch(value) and " " in argument:
-        return f"{said}; write {key}={value}"
-    if not sign and WORD.fullmatch(argument):
-        if written := _with_its_key(argument):
-            return f"{said}; write {written}"
-    return f"{said}; quote what has brackets or spaces"
+    if WORD.fullmatch(argument.lstrip("+~-")):
+        written = _with_its_key(argument.lstrip("+~-"))
+        return f"{said}; write {written}" if written else f"{said}; {LISTED}"
+    key, value = (*re.split(r"\s*[=:\s]\s*", argument, maxsplit=1), "")[:2]
+    plain = value.strip(" =,;").strip(QUOTES)
+    is_named = argument[len(key) :].lstrip()[:1] == "=" or key.partition(".")[0] in keys()
+    for each in (f"{key}={plain}" if plain else "", f"{key}='{value}'"):
+        if key and value and is_named and _reads(each):
+            quoted = each[-1:] == "'"
+            return f"{said}; {'quote what has brackets or spaces' if quoted else f'write {each}'}"
+    return f"{said}; {LISTED}"
+
+
+def _reads(argument: str) -> bool:
+    """True if Hydra can read `argument` as KEY=VALUE, with one value."""
+    with suppress(Exception):
+        return not OverridesParser.create().parse_override(argument).is_sweep_override()
+    return False
 
 
 def _with_its_key(word: str) -> str:
@@ -312,8 +402,11 @@ def _with_its_key(word: str) -> str:
     names = {group: list(search_path.choices(group)) for group in order}
     if not any(word in choices for choices in names.values()):
         known = [*keys(), *(name for choices in names.values() for name in choices)]
-        word = "".join(get_close_matches(word, known, 1, cutoff=0.7))
-    matches = [f"{written.get(word, f'{word}=')}VALUE"] if word in keys() else []
+        elsewhere = [f"{key}=VALUE" for key in _elsewhere(word, keys())]
+        word = "" if elsewhere else "".join(get_close_matches(word, known, 1, cutoff=0.7))
+    else:
+        elsewhere = []
+    matches = [f"{written.get(word, f'{word}=')}VALUE"] if word in keys() else elsewhere
     matches += [f"{written[group]}{word}" for group in order if word in names[group]]
     return " or ".join(matches[:NEAR])
 
@@ -329,16 +422,22 @@ def _composed(arguments: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
 
 
 def _given(key: str, arguments: Sequence[str]) -> str:
-    """The argument that names `key`; else the key."""
-    last = key.split(".")[-1]
-    return next((each for each in arguments if last in each.partition("=")[0]), key)
+    """Return the argument that sets `key`, or a section around it; else the key."""
+    names = [(each.partition("=")[0].lstrip("+~"), each) for each in arguments]
+    exact = [each for name, each in names if name == key]
+    around = [each for name, each in names if name and key.startswith((f"{name}.", f"{name}@"))]
+    last = [each for name, each in names if name.rpartition(".")[2] == key.rpartition(".")[2]]
+    return next(iter([*exact, *around, *last]), key)
 
 
 def _nearest(word: str, known: Sequence[str], cutoff: float = 0.5) -> str:
-    """Name the known words that begin with `word`, and those that are spelt nearly so."""
-    lower = {each.lower(): each for each in known}
-    begun = [each for each in lower if len(word) > 1 and each.startswith(word.lower())]
-    close = get_close_matches(word.lower(), lower, NEAR, cutoff=cutoff)
+    """Name the known word that differs in case alone, else those that begin so or are near."""
+    lower = {each.lower(): each for each in known if each != word}
+    plain = word.lower().replace("-", "_")
+    if plain in lower:
+        return f"; nearest: {lower[plain]}"
+    begun = [each for each in lower if len(word) > 1 and each.startswith(plain)]
+    close = get_close_matches(plain, lower, NEAR, cutoff=cutoff)
     found = list(dict.fromkeys([*begun, *close] if len(begun) <= NEAR else begun))
     more = ", ..." if len(found) > NEAR and len(begun) > NEAR else ""
     return f"; nearest: {', '.join(lower[each] for each in found[:NEAR])}{more}" if found else ""
@@ -348,16 +447,18 @@ def _nearest(word: str, known: Sequence[str], cutoff: float = 0.5) -> str:
 def keys() -> list[str]:
     """All keys of conf/config.yaml, nested ones dotted, and all groups."""
     config = OmegaConf.to_container(OmegaConf.load(f"{CONF}/config.yaml"), resolve=False)
-    return list(dict.fromkeys([*groups(), *_flat(config)]))
+    hidden = ("defaults", "_target_")
+    found = dict.fromkeys([*groups(), *_flat(config)])
+    return [each for each in found if each.rpartition(".")[2] not in hidden]
 
 
 def _flat(config: Any) -> list[str]:
-    """Dotted keys of nested mappings, sections among them."""
+    """Return the dotted keys of nested mappings, with sections and their `_target_` among them."""
     found: list[str] = []
     waiting = [("", config)]
     while waiting:
         prefix, section = waiting.pop(0)
         if isinstance(section, Mapping):
-            found += [f"{prefix}{key!s}" for key in section if key != "_target_"]
+            found += [f"{prefix}{key!s}" for key in section]
             waiting += [(f"{prefix}{key!s}.", section[key]) for key in section]
     return found

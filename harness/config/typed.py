@@ -28,7 +28,9 @@ PLAIN = {
     NoneType: "null",
 }
 
-MEASURED = re.compile(r"([-+]?[0-9.]*[0-9](?:[eE][-+]?[0-9]+)?) ?(%|[A-Za-zµ/]*)")  # and a unit
+MEASURED = re.compile(
+    r"([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?) ?(%|[A-Za-zµ/]*)", re.ASCII
+)  # and a unit
 SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "usec": 1e-6, "ms": 1e-3, "msec": 1e-3, "s": 1.0}
 SECONDS |= {"sec": 1.0, "seconds": 1.0, "min": 60.0, "minutes": 60.0, "h": 3600.0, "hours": 3600.0}
 THOUSANDS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
