@@ -18,6 +18,7 @@ from compressors.workspace import workspace
 
 MOST_SCALE = 1e20  # float32 has numbers up to 3e38, so that an update stays finite
 
+
 @dataclass
 class SignSGD(Compressor):
     by_shape = True
