@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 
 from harness import quickstart
+from harness.config.settings import Settings
+from tests.test_settings import settings
 
 
 @pytest.mark.launch
@@ -21,10 +23,10 @@ def test_the_answer_stands_when_the_proof_fails(
     monkeypatch.setattr(sys, "argv", ["quickstart", f"results={tmp_path}"])
     perform = quickstart.performed
 
-    def fails(name: str, overrides: list[str]) -> pd.DataFrame:
+    def fails(name: str, asked: list[Settings]) -> pd.DataFrame:
         if name == "proof":
             raise OSError("No space left on device")
-        return perform(name, overrides)
+        return perform(name, asked)
 
     monkeypatch.setattr(quickstart, "performed", fails)
     assert quickstart.main() == 0
@@ -63,9 +65,22 @@ def test_the_answer_says_who_is_first_and_who_never_arrives(
     assert quickstart.answer_lines(runs(), times)[-1].endswith(": 1.0 x at 32, 1.0 x at 64")
 
 
-def test_a_machine_without_namespaces_is_told_in_the_proof() -> None:
-    [line] = quickstart.proof_lines(runs(), runs(simulated=True))
-    assert line.startswith("proof over packets: this machine forbids network namespaces")
+@pytest.mark.parametrize(("strict", "status"), [([], 0), (["strict=true"], 3)])
+def test_without_namespaces_the_answer_stands_and_no_proof_is_performed(
+    strict: list[str], status: int, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(sys, "argv", ["quickstart", *strict])
+    monkeypatch.setattr(quickstart, "planned", lambda overrides: [settings("network=simulated")])
+    monkeypatch.setattr(quickstart.signals, "stop_in_order", lambda: None)
+    parts = []
+    monkeypatch.setattr(quickstart, "performed", lambda name, asked: parts.append(name))
+    for name in ("times_by_rate", "draw"):
+        monkeypatch.setattr(quickstart, name, lambda *of: None)
+    monkeypatch.setattr(quickstart, "answer_lines", lambda *of: ["the answer"])
+    assert quickstart.main() == status and parts == ["answer"]
+    [answer, line] = capsys.readouterr().out.splitlines()
+    assert answer == "the answer" and line == quickstart.NO_NAMESPACES
 
 
 @pytest.mark.parametrize(

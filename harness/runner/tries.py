@@ -58,5 +58,5 @@ def note_first(run_dir: Path, summary: dict[str, Any]) -> None:
     dilation, events = second_dilation(summary), Events(run_dir)
     events.append(FIRST_TRY, then=dilation, first={key: summary[key] for key in KEPT})
     events.close()
-    late = f"late by at most {summary['late_at_most_share']:.0%}"
+    late = f"late by at most {summary['late_at_most_share']:.1%}"
     print(f"{late}: once more at emulation.dilation={dilation:g}", file=sys.stderr, flush=True)
