@@ -9,8 +9,9 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
+from harness.config.settings import BadSetting
 from harness.records.outputs import CannotWrite, OutputFolder, csv_text
-from harness.reporting import measurable, page
+from harness.reporting import labels, measurable, page
 from harness.reporting.analysis import (
     agreement,
     agreement_report,
@@ -23,7 +24,8 @@ from harness.reporting.analysis import (
 )
 from harness.reporting.analysis.comparison import Comparison, compare, differences, notes
 from harness.reporting.analysis.figure_catalog import Drawing
-from harness.reporting.figures import styles, theme
+from harness.reporting.figures import style_file, styles, theme
+from harness.reporting.figures.style_file import ReportStyle
 from harness.reporting.page import pictures
 from harness.reporting.page.pictures import Pictures
 
@@ -37,15 +39,19 @@ def report(
     agreement_alone: bool = False,
     pdf: bool = False,
     runs: pd.DataFrame | None = None,
+    style: ReportStyle | None = None,
 ) -> Path:
-    """Print the comparisons of the runs in `folder`, write figures, csv and pages; returns where.
+    """Print the comparisons of the runs in `folder`; write figures, csv and pages; return where.
 
-    `index.html` there is the page of the experiment, or of several leads to the page of each.
-    `agreement_alone`: nothing but virtual time against real packets. `pdf`: each figure also so.
-    `runs`: some rows of `load.runs`, in place of all. Raises `load.NoRuns` if no run counts.
+    `index.html` there is the page of the experiment, or leads to the page of each of several.
+    `agreement_alone` compares virtual time with real packets, and nothing else. `pdf` writes each
+    figure as pdf, too. `runs` are the rows of `load.runs` to report, in place of all. Raise
+    `load.NoRuns` if no run counts.
     """
     chosen = measurable.runs(folder) if runs is None else runs
-    return _report(chosen, Path(folder), baseline, out, agreement_alone, pdf)
+    with styles.of_report(style or ReportStyle()):
+        runs = labels.readable(chosen, style.names if style else {})
+        return _report(runs, Path(folder), baseline, out, agreement_alone, pdf)
 
 
 def _report(
@@ -61,7 +67,8 @@ def _report(
     runs = comparison.newest(runs)
     counted = runs[runs.left_out == ""]
     groups = [rows for _, rows in counted.groupby("setting", sort=False)]
-    found = [] if agreement_alone else [compare(rows, baseline) for rows in groups]
+    wanted = dict(zip(runs.name, runs.method, strict=True)).get(baseline, baseline)
+    found = [] if agreement_alone else [compare(rows, wanted) for rows in groups]
     decided = [line for each in found for line in terminal.decision(each, found)]
     for line in [*decided, *terminal.left_out(runs)]:
         console.print(line, markup=False, soft_wrap=True)
@@ -84,7 +91,7 @@ def draw(compared: Comparison) -> dict[str, Callable[[], theme.Figure]]:
     """
 
     def drawn(drawing: Drawing) -> theme.Figure:
-        with styles.of_page(compared.table.method):
+        with styles.of_page(compared.names):
             return drawing.draw()
 
     found = figure_catalog.of_comparison(compared)
@@ -142,7 +149,7 @@ def _show(console: Console, compared: Comparison, apart: list[str]) -> None:
 
 def _write(console: Console, compared: Comparison, out: OutputFolder, pdf: bool) -> Pictures:
     for name, table in (("comparison", compared.table), ("proof", compared.proofs)):
-        out.write(f"{name}.csv", csv_text(table))
+        out.write(f"{name}.csv", csv_text(compared.named(table)))
     return _save(console, figure_catalog.of_comparison(compared), out, pdf)
 
 
@@ -168,12 +175,20 @@ def main() -> int:
     parser.add_argument("--baseline", help="method to normalise by, else the dense one")
     parser.add_argument("--agreement", action="store_true", help="only virtual against real time")
     parser.add_argument("--pdf", action="store_true", help="write figures as pdf beside svg")
+    parser.add_argument("--style", type=Path, help="file with names, colours, order, width, title")
     parser.add_argument("--out", type=Path, help="where to write; default: FOLDER/report")
     asked = parser.parse_args()
     try:
+        style = style_file.read(asked.style) if asked.style else None
         runs = measurable.runs(asked.folder)
-        _report(runs, asked.folder, asked.baseline, asked.out, asked.agreement, asked.pdf)
-    except (load.NoRuns, CannotWrite) as error:
+        if style:
+            known = {*runs.method.dropna()}
+            for name in {*style.names, *style.colours, *style.order} - known:
+                print(f"--style {asked.style}: no run here is of {name}", file=sys.stderr)
+        report(
+            asked.folder, asked.baseline, asked.out, asked.agreement, asked.pdf, runs, style=style
+        )
+    except (load.NoRuns, CannotWrite, BadSetting) as error:
         print(error, file=sys.stderr)
         return 1
     return int((runs.damaged != "").any())  # of which the rest was told

@@ -31,7 +31,7 @@ def test_the_answer_of_a_race_with_its_regret_and_a_second_call_that_runs_nothin
     assert stages == ["1.", "2.", "3.", "4."]
     assert "3. finalists over packets: skipped, as virtual time is what was asked for" in out
     answer = out.partition("\nadvice on mlp_static_0.3\n")[2].splitlines()
-    assert re.match(r"(Undecided between \S+|\S+ reaches accuracy 0.3 first)", answer[0])
+    assert re.match(r"(Undecided between \S+|\S+ is first: it reaches accuracy 0.3)", answer[0])
     assert any(re.match(r"allreduce\S* takes \d.* times as long", line) for line in answer)
     assert re.match(
         r"Regret of \S+: \d+\.\d% against \S+, the best of all \d+ by seeds 10 to 11\.", answer[-1]

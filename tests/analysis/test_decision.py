@@ -82,7 +82,7 @@ def test_who_never_reaches_the_target_is_never_above_who_does(results) -> None:
     assert table.place.dropna().tolist() == list(range(1, len(ranked) + 1))
     assert set(table.seeds[table.place.notna()]) <= {found.seeds}
     first, *rest = sentences(found)
-    start = f"{ranked[0]} reaches accuracy 0.9 " if ranked else "No (complete )?method reaches"
+    start = rf"{ranked[0]} (is first: it )?reaches accuracy 0.9 " if ranked else "No "
     assert re.match(start, first)
     for method, runs in results.items():
         if len(runs) < found.of_seeds and len(results) <= MOST_NAMED:
@@ -122,8 +122,8 @@ def test_the_first_sentence_has_the_winner_its_lead_and_the_interval() -> None:
     _, low, high = metrics.interval(pd.Series([10.0, 11.0, 12.0]))
     assert low < 11 < high
     assert first == (
-        f"topk_0.1 reaches accuracy 0.9 first, after 11 s ({low:.3g} to {high:.3g}, 3 seeds); "
-        "allreduce takes 2.00 times as long (2.00 to 2.00, 3 pairs of runs)."
+        f"topk_0.1 is first: it reaches accuracy 0.9 after 11 s ({low:.3g} to {high:.3g}, 3 seeds)"
+        "; allreduce takes 2.00 times as long (2.00 to 2.00, 3 pairs of runs)."
     )
     assert rest == ["Never: pace."]
 
@@ -149,7 +149,7 @@ SIX = range(6)
 def test_only_seeds_that_all_have_are_compared(others, compared_seeds, incomplete) -> None:
     found = decided(seeds_of("allreduce", *SIX, time_s=40.0), seeds_of("pace", *SIX), *others)
     first = sentences(found)[0]
-    assert first.startswith("pace reaches accuracy 0.9 first, after")
+    assert first.startswith("pace is first: it reaches accuracy 0.9 after")
     assert f", {compared_seeds} seeds)" in first and incomplete in first
     assert {one.runs for one in found.ranked} == {compared_seeds}
     assert all(one.over_first.seeds == compared_seeds for one in found.ranked[1:])
@@ -170,7 +170,9 @@ def test_an_incomplete_method_is_held_against_the_first_where_both_ran() -> None
 def test_easy_seeds_that_others_lack_make_nobody_first() -> None:
     # pace is slower on every seed, but ran the easy ones alone: its mean is the lower one.
     found = decided(seeds_of("allreduce", *SIX), seeds_of("pace", 0, 1, time_s=11.0))
-    assert sentences(found)[0].startswith("allreduce reaches accuracy 0.9 first, after 10.5 s")
+    assert sentences(found)[0].startswith(
+        "allreduce is first: it reaches accuracy 0.9 after 10.5 s"
+    )
     apart = decided(seeds_of("allreduce", 0, 1), seeds_of("pace", 2, 3))
     assert not apart.ranked and sentences(apart)[0].startswith("No two methods have a seed in")
 
@@ -187,8 +189,8 @@ def test_a_lead_within_chance_is_undecided_and_one_pair_has_no_interval() -> Non
     assert "which of the two is sooner is undecided" in sentences(near)[0]
     alone = decided(rows("allreduce", 20.0), rows("topk_0.1", 10.0))
     assert sentences(alone) == [
-        "topk_0.1 reaches accuracy 0.9 first, after 10 s (1 seed); "
-        "allreduce takes 2.00 times as long (one pair of runs: no interval)."
+        "topk_0.1 is first: it reaches accuracy 0.9 after 10 s (one seed: no interval); "
+        "allreduce takes 2.00 times as long."
     ]
 
 
@@ -201,7 +203,8 @@ def test_who_reaches_it_and_diverges_has_not_reached_it() -> None:
     found = decided(rows("allreduce", 20.0), rows("pace", 1.0, diverged=True, final=NAN))
     assert [each.method for each in found.ranked] == ["allreduce"]
     assert sentences(found) == [
-        "allreduce reaches accuracy 0.9 first, after 20 s (1 seed); no other method reaches it.",
+        "allreduce is first: it reaches accuracy 0.9 after 20 s (one seed: no interval); "
+        "no other method reaches it.",
         "Never: pace (diverged).",
     ]
 
@@ -230,7 +233,8 @@ def test_an_oracle_is_no_choice_however_fast_it_is() -> None:
     assert [each.method for each in found.standings] == ["pace", "allreduce", "oracle"]
     assert [each.method for each in found.ranked] == ["pace", "allreduce"]
     assert (
-        sentences(found)[-1] == "oracle knows the profile, and is no choice; it takes 5 s (1 seed)."
+        sentences(found)[-1]
+        == "oracle knows the profile, and is no choice; it takes 5 s (one seed: no interval)."
     )
     (axes,) = time_to_target(found).axes
     assert [each.get_text() for each in axes.get_yticklabels()] == ["pace", "allreduce"]
@@ -245,7 +249,11 @@ def test_times_that_span_decades_are_points_on_a_logarithmic_axis() -> None:
 
 @pytest.mark.parametrize(
     ("second_s", "late_s", "said"),
-    [(10.0, 3.0, "is undecided"), (12.0, 1.0, "no interval)"), (12.0, 2.5, "is undecided")],
+    [
+        (10.0, 3.0, "is undecided"),
+        (12.0, 1.0, "pace is first even so"),
+        (12.0, 2.5, "is undecided"),
+    ],
 )
 def test_a_time_that_other_programs_may_have_made_longer_has_a_low_end(second_s, late_s, said):
     """The second may have been the first where its low end is no later."""
@@ -257,3 +265,12 @@ def test_a_time_that_other_programs_may_have_made_longer_has_a_low_end(second_s,
     assert math.isnan(found.standings[0].time_s.low)
     never = decided(rows("pace", 9.5), rows("qsgd", NAN, **late))
     assert math.isnan(never.standings[1].time_s.low)
+
+
+def test_a_time_that_other_programs_made_longer_is_drawn_hollow_with_its_interval() -> None:
+    late = {"late_s": 1.0, "late_share": 0.07}
+    (axes,) = time_to_target(decided(rows("pace", 9.5), rows("qsgd", 12.0, **late))).axes
+    assert [each.get_text() for each in axes.get_yticklabels()] == ["pace", "qsgd"]
+    assert [bar.get_facecolor()[3] > 0 for bar in axes.patches] == [True, False]
+    [ends] = [each.get_segments() for each in axes.collections]
+    assert ends[0][:, 0].tolist() == [11.0, 12.0]

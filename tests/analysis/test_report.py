@@ -43,15 +43,16 @@ def test_report_of_a_sweep_from_the_command_line(tmp_path):
     told = completed(command, 120)
     assert told.returncode == 0, told.stderr
     assert "1 of 7 runs are left out" in told.stdout
-    assert "failed: rank 1 lost: topk_0.1 seed 5 (lost)" in told.stdout
+    assert "failed: rank 1 lost: top-k 10 % seed 5 (lost)" in told.stdout
     out = folder / "report"
     assert drawn(out) == FIGURES
     first, *_, last = told.stdout.splitlines()
     assert first.startswith(
-        "dc2_da2 reaches accuracy 0.8 first, after 2.5 s (2.5 to 2.5, 2 seeds); topk_0.1 "
+        "DC2 (DA2) is first: it reaches accuracy 0.8 after 2.5 s (2.5 to 2.5, 2 seeds); top-k 10 % "
     )
     assert (
-        last == "allreduce, the baseline, takes 4.00 times as long (4.00 to 4.00, 2 pairs of runs)."
+        last
+        == "all-reduce, the baseline, takes 4.00 times as long (4.00 to 4.00, 2 pairs of runs)."
     )
     assert str(out / "index.html") in told.stdout.splitlines()
     table = pd.read_csv(out / "comparison.csv").set_index("method")
@@ -67,7 +68,7 @@ def test_the_table_fits_and_says_what_it_means(tmp_path, capsys):
     name = "powersgd_rank4_with_a_long_name"
     report(by_hand.sweep(tmp_path / "by_hand", {"allreduce": 10_000.0, name: 1e-3}))
     text = capsys.readouterr().out
-    said = [f"{name} reaches", str(tmp_path)]  # lines of text, which a terminal folds
+    said = [f"{name} is first", str(tmp_path)]  # lines of text, which a terminal folds
     table = [line for line in text.splitlines() if not any(each in line for each in said)]
     assert max(map(len, table)) <= 100
     assert "volume ratio" in one_line(" ".join(line[-8:] for line in table[:7]))
@@ -86,7 +87,7 @@ def test_without_a_run_that_counts_one_line_and_exit_status_1(tmp_path, make):
     told = completed(command, 120)
     assert told.returncode == 1
     assert str(folder) in told.stderr and len(told.stderr.splitlines()) == 1
-    assert ("failed: topk_0.01 seed 0" in told.stdout) == (make == "failed")
+    assert ("failed: top-k 1 % seed 0" in told.stdout) == (make == "failed")
 
 
 def test_one_method_one_seed_without_baseline(tmp_path, capsys):
@@ -152,7 +153,7 @@ def test_the_users_surroundings_change_no_figure_and_no_page(surroundings, tmp_p
     more = {"matplotlibrc": rc, "ASCII": ASCII}.get(surroundings, by_locale)
     done = subprocess.run(command, env=os.environ | more, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "dc2_da2 reaches accuracy 0.8 first" in done.stdout
+    assert "DC2 (DA2) is first: it reaches accuracy 0.8" in done.stdout
     for file in usual.glob("*.svg"):
         assert (tmp_path / "own" / file.name).read_bytes() == file.read_bytes(), file.name
     assert len((tmp_path / "own" / "index.html").read_bytes()) > 10_000
@@ -242,7 +243,7 @@ def test_of_a_dumbbell_the_network_the_trunk_and_the_proof_are_shown(tmp_path, c
     out = report(folder)
     text = capsys.readouterr().out
     assert {"network", "links_time"} <= drawn(out)
-    assert "1 of 3 runs are left out" in text and "  invalid: topk_0.1 seed 0 (bad)" in text
+    assert "1 of 3 runs are left out" in text and "  invalid: top-k 10 % seed 0 (bad)" in text
     assert "    - node 1 sent; its shaper did not see it\n    - a link was very" in text
     proofs = pd.read_csv(out / "proof.csv").set_index("run_id")
     assert set(proofs.index) == {"a", "b"}
@@ -253,8 +254,25 @@ def test_of_a_dumbbell_the_network_the_trunk_and_the_proof_are_shown(tmp_path, c
     assert (found.pauses, found.changed_outside) == (0, 0)
     assert (found.drops, found.retransmits) == (80, 4)
     assert (found.bytes_low, found.bytes_high) == pytest.approx((1.1, 1.1))
-    [row] = [line for line in text.splitlines() if line.startswith(" topk_0.1") and "0.95" in line]
-    cells = ["topk_0.1", "1", "0.95", "10", "50", "12.5", "7", "0.97", "3", "80", "1.1", "1.1"]
+    [row] = [
+        line for line in text.splitlines() if line.startswith(" top-k 10 %") and "0.95" in line
+    ]
+    cells = [
+        "top-k",
+        "10",
+        "%",
+        "1",
+        "0.95",
+        "10",
+        "50",
+        "12.5",
+        "7",
+        "0.97",
+        "3",
+        "80",
+        "1.1",
+        "1.1",
+    ]
     assert row.split() == cells
 
 
@@ -285,10 +303,10 @@ def test_the_decision_is_without_a_damaged_run_and_says_so(tmp_path):
     assert told.returncode == 1, told.stderr
     first, left_out, *rest = told.stdout.splitlines()
     assert first.startswith(
-        "topk_0.1 reaches accuracy 0.8 first, after 5 s (5 to 5, 2 seeds); allreduce "
+        "top-k 10 % is first: it reaches accuracy 0.8 after 5 s (5 to 5, 2 seeds); all-reduce "
     )
     assert left_out == "3 of 7 runs are left out of averages and figures:"
-    assert "dc2_da2 seed 0 (dc2_da2-0)" in told.stdout and "(foreign)" in told.stdout
+    assert "DC2 (DA2) seed 0 (dc2_da2-0)" in told.stdout and "(foreign)" in told.stdout
     page = (folder / "report" / "index.html").read_text()
     assert page.index(first[:40]) < page.index("3 of 7 runs are left out") < page.index("<nav")
     assert rest[-1] == first
@@ -303,7 +321,7 @@ def test_a_report_without_a_target_ranks_nothing(tmp_path, capsys):
     out = report(tmp_path / "r")
     text = capsys.readouterr().out
     assert text.startswith("No target is set, so no method is ranked by when it gets there: ")
-    assert "write target.value= and the accuracy to reach; allreduce ends at 0.5" in text
+    assert "write target.value= and the accuracy to reach; all-reduce ends at 0.5" in text
     assert "no figure time_to_target: no target was set" in text
     table = pd.read_csv(out / "comparison.csv")
     assert table.method.tolist() == ["allreduce", "dc2_da2", "topk_0.1"]

@@ -62,7 +62,7 @@ def test_every_link_of_a_page_has_its_section(page, pages):
 
 def chart(page, pages):
     opened(page, pages, "by_hand.html")
-    figure = page.locator("figure.curves:has-text('topk_0.1')").first
+    figure = page.locator("figure.curves:has-text('top-k 10 %')").first
     assert figure.is_visible() and figure.locator("polyline").count() == 3
     return figure
 
@@ -81,7 +81,7 @@ def to(page, figure, across: float, down: float) -> None:
 
 def test_a_name_hides_its_curve_and_shows_it_again(page, pages):
     figure = chart(page, pages)
-    before, name = drawn(figure), figure.locator(".legend button", has_text="allreduce")
+    before, name = drawn(figure), figure.locator(".legend button", has_text="all-reduce")
     name.click()
     assert name.get_attribute("aria-pressed") == "false"
     assert len(drawn(figure)) == 2 and figure.locator("line.target").count() == 1
@@ -135,7 +135,7 @@ def test_without_scripts_the_figures_are_there(browser, pages):
 @pytest.mark.parametrize("how", ["click", "Enter", "Space"])
 def test_a_header_sorts_by_mouse_and_by_keys(page, pages, how):
     opened(page, pages, "by_hand.html")
-    table = page.locator("#methods table", has_text="topk_0.1").first
+    table = page.locator("#methods table", has_text="top-k 10 %").first
     header = table.locator("th[scope=col]", has_text="time (s)").first
 
     def press() -> list[str]:
@@ -151,7 +151,7 @@ def test_a_header_sorts_by_mouse_and_by_keys(page, pages, how):
     other = table.locator("th[scope=col] button").first
     other.press("Enter")
     assert header.get_attribute("aria-sort") == "none"
-    assert table.evaluate(COLUMN, 0) == ["allreduce", "topk_0.01", "topk_0.1"]
+    assert table.evaluate(COLUMN, 0) == ["all-reduce", "top-k 1 %", "top-k 10 %"]
 
 
 def test_what_is_empty_stays_last_either_way(page, pages):

@@ -68,7 +68,7 @@ def test_who_reaches_the_target_first_is_told_before_the_claims(page, written):
     page.goto(written.as_uri(), wait_until="load")
     section = page.locator("#decision")
     assert section.locator("tbody tr").count() == 2  # the others had nothing evaluated
-    assert "topk_0.01 reaches accuracy 0.8 first, after 0.5 s" in section.inner_text()
+    assert "topk_0.01 is first: it reaches accuracy 0.8 after 0.5 s" in section.inner_text()
     order = page.eval_on_selector_all("main > section", "all => all.map(each => each.id)")
     assert order[0] == "decision"
 

@@ -59,7 +59,7 @@ def test_the_page_has_what_its_runs_say(pages):
 def test_regret_is_told_where_the_oracle_ran(pages):
     text = (pages / "by_hand.html").read_text()
     [section] = re.findall(r'<section id="regret">.*?</section>', text, re.DOTALL)
-    assert ">allreduce<" in section and ">0<" in section
+    assert ">all-reduce<" in section and ">0<" in section
     assert 'id="regret"' not in (pages / "trunk.html").read_text()
 
 
@@ -67,7 +67,7 @@ def test_an_oracle_is_neither_ranked_nor_drawn_in_what_it_is_no_oracle_of(pages)
     text = (pages / "by_hand.html").read_text()
     assert "oracle knows the profile, and is no choice; it takes 40 s (" in text
     [section] = re.findall(r'<section id="quality-over-time">.*?</section>', text, re.DOTALL)
-    assert "allreduce" in section and "oracle" not in whole(section)
+    assert "all-reduce" in section and "oracle" not in whole(section)
     assert "DC2" in section  # its study says so
     [told] = re.findall(r'<section id="regret">.*?</table', text, re.DOTALL)
     assert "Of that it is the oracle" in " ".join(told.split())
@@ -86,14 +86,14 @@ def test_settings_are_told_apart_and_a_table_can_be_kept(pages):
 
 def test_the_decision_comes_first_and_quality_over_time_further_down(pages):
     text = (pages / "by_hand.html").read_text()
-    first = text.index("topk_0.01 reaches accuracy 0.8 first, after 0.5 s")
+    first = text.index("top-k 1 % is first: it reaches accuracy 0.8 after 0.5 s")
     figure = text.index('alt="Time to the target')
     assert text.index("<h1>") < first < figure < text.index('id="methods"')
     assert figure < text.index('id="quality-over-time"') < text.index('id="regret"')
     assert text.count('alt="Time to the target') == 2  # one a setting, and nowhere else
     assert "<h3>workers 4</h3>" in text[:first] or "<h3>workers 4</h3>" in text[first:]
     index = (pages / "index.html").read_text()
-    assert "topk_0.01 reaches accuracy 0.8 first" in index
+    assert "top-k 1 % is first: it reaches accuracy 0.8" in index
     assert "runs are left out" in text[: text.index('id="methods"')]
 
 

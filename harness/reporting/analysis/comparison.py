@@ -24,6 +24,16 @@ class Comparison(NamedTuple):
     proofs: pd.DataFrame  # rows of `proof.Proof`
     decision: Decision
 
+    @property
+    def names(self) -> dict[str, str]:
+        """Names of the methods by their labels, which are the same without `labels.readable`."""
+        labels = self.runs.method
+        return dict(zip(labels, self.runs.get("name", labels), strict=True))
+
+    def named(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return `table` with names as `method`, for a file that programs read."""
+        return table.assign(method=table.method.map(self.names))
+
 
 def compare(runs: pd.DataFrame, baseline: str | None = None) -> Comparison:
     """Read and measure `runs`, rows of `load.runs` that count and share one setting.
@@ -47,11 +57,11 @@ def compare(runs: pd.DataFrame, baseline: str | None = None) -> Comparison:
     )  # fmt: skip
 
 
-def methods(comparison: Comparison, others: list[Comparison]) -> list[str]:
-    """Return the methods of all comparisons of its experiment, which one page shows."""
+def methods(comparison: Comparison, others: list[Comparison]) -> dict[str, str]:
+    """Return names by label of the methods of all comparisons of its experiment, one page."""
     experiment = comparison.runs.experiment.iloc[0]
     alike = [each for each in others if each.runs.experiment.iloc[0] == experiment]
-    return sorted({str(method) for each in alike for method in each.table.method})
+    return dict(sorted(item for each in alike for item in each.names.items()))
 
 
 def newest(runs: pd.DataFrame) -> pd.DataFrame:

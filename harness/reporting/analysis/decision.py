@@ -241,7 +241,7 @@ def _headline(decided: Decision) -> str:
     if not ranked:
         return _nobody(decided)
     first = ranked[0]
-    said = f"{first.method} reaches {goal} first, after {_time(first)}"
+    said = f"{first.method} is first: it reaches {goal} after {_time(first)}"
     if len(decided.standings) == 1:
         return f"{first.method} reaches {goal} after {_time(first)}; it ran alone."
     if len(ranked) == 1:
@@ -264,7 +264,7 @@ def _incomplete(decided: Decision) -> str:
     """Name the methods that lack seeds which others have: `; incomplete: topk (1 of 6 seeds)`."""
     short = [one for one in decided.standings if one.seeds < decided.of_seeds]
     names = [f"{one.method} ({one.seeds} of {_seeds(decided.of_seeds)})" for one in short]
-    return f"; incomplete: {_named(names)}" if names else ""
+    return f"; incomplete: {named(names)}" if names else ""
 
 
 def _seeds(count: int) -> str:
@@ -281,14 +281,23 @@ def _nobody(decided: Decision) -> str:
 
 
 def _lead(first: MethodStanding, after: MethodStanding) -> str:
-    """Say how far the first leads the next, and if chance or other programs may explain it."""
+    """Say how far the first leads the next, and if chance or other programs may explain it.
+
+    Times of a run that other programs delayed lie within an interval. The order of two methods is
+    certain if their intervals are apart.
+    """
     over = after.over_first
     if over is None or not over.seeds:
         return f"{after.method} is next, after {_time(after)}"
     said = f"{after.method} takes {_times(over)}"
-    undecided = over.seeds > 1 and not over.low > 1
-    undecided |= after.late_s > 0 and after.time_s.low <= first.time_s.mean
-    return said + (", so which of the two is sooner is undecided" if undecided else "")
+    last_s = first.time_s.mean if pd.isna(first.time_s.high) else first.time_s.high
+    delayed = first.late_s > 0 or after.late_s > 0
+    soonest_s = after.time_s.mean if pd.isna(after.time_s.low) else after.time_s.low
+    overlap = delayed and soonest_s <= last_s
+    if overlap or (over.seeds > 1 and not over.low > 1):
+        return f"{said}, so which of the two is sooner is undecided"
+    even_so = f"; other programs had the processors, and {first.method} is first even so"
+    return said + even_so * delayed
 
 
 def _rest(decided: Decision) -> list[str]:
@@ -298,7 +307,7 @@ def _rest(decided: Decision) -> list[str]:
     if base is not None and base.over_first is not None and base.over_first.seeds:
         said.append(f"{base.method}, the baseline, takes {_times(base.over_first)}.")
     if bounded := [f"{one.method} {one.late_share:.0%}" for one in stands if one.late_share]:
-        within = _named(bounded)
+        within = named(bounded)
         said.append(f"Other programs had the processors; times count within: {within}.")
     for one in stands:
         over = one.over_first
@@ -309,7 +318,7 @@ def _rest(decided: Decision) -> list[str]:
     missed = [one for one in stands if not one.reached_of_all]
     never = [f"{one.method}{' (diverged)' * bool(one.diverged)}" for one in missed]
     if never and (decided.ranked or len(never) < len(stands)):
-        said.append(f"Never: {_named(never)}.")
+        said.append(f"Never: {named(never)}.")
     return said + [_of_oracle(one, decided) for one in decided.standings if one.oracle]
 
 
@@ -320,7 +329,8 @@ def _of_oracle(each: MethodStanding, decided: Decision) -> str:
     return f"{told}; it takes {_time(each)}."
 
 
-def _named(methods: Sequence[str]) -> str:
+def named(methods: Sequence[str]) -> str:
+    """List the first MOST_NAMED of `methods`, and count the others."""
     more = len(methods) - MOST_NAMED
     return ", ".join(methods[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
@@ -329,7 +339,7 @@ def _times(over: Ratio) -> str:
     """`1.3 times as long (1.2 to 1.4, 6 pairs of runs)`."""
     times = f"{factor(over.mean)} times as long"
     if over.seeds < 2:
-        return f"{times} (one pair of runs: no interval)"
+        return times
     ends = "" if pd.isna(over.low) else f"{factor(over.low)} to {factor(over.high)}, "
     return f"{times} ({ends}{over.seeds} pairs of runs)"
 
@@ -340,10 +350,11 @@ def factor(value: float) -> str:
 
 
 def _time(standing: MethodStanding) -> str:
-    """`8.9 s (8.5 to 9.3, 6 seeds)`."""
+    """`8.9 s (8.5 to 9.3, 6 seeds)`, or `8.9 s (one seed: no interval)`."""
     mean, low, high = standing.time_s
     ends = "" if pd.isna(low) else f"{figure(low)} to {figure(high)}, "
-    return f"{figure(mean)} s ({ends}{_seeds(standing.runs)})"
+    sure = "one seed: no interval" if standing.runs == 1 and not ends else _seeds(standing.runs)
+    return f"{figure(mean)} s ({ends}{sure})"
 
 
 def _goal(decided: Decision) -> str:

@@ -51,7 +51,8 @@ def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
     return {
         "time_to_target": Drawing(
             "Time to the target, and how many times the first's it is, with 95 % intervals. Below: "
-            "methods that do not reach it, whose times are bounds.",
+            "methods that do not reach it, whose times are bounds. Hollow: other programs had the "
+            "processors, so the time is anywhere in its interval.",
             lambda: decision.time_to_target(decided, title),
         ),
         "quality_curves": Drawing(

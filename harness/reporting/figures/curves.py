@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.reporting.figures.styles import Style, of_line, panels, styles
+from harness.reporting.figures.styles import Style, of_line, ordered, panels, styles
 from harness.reporting.figures.theme import (
     LOOK,
     NothingToDraw,
@@ -72,7 +72,7 @@ def quality_conditions(
     looks = styles(methods)
     entries: dict[str, Any] = {}
     for axes, (said, curves) in zip(all_axes, known.items(), strict=False):
-        _draw(axes, sorted(curves), curves, looks, "time_s")
+        _draw(axes, ordered(curves), curves, looks, "time_s")
         aim(axes, (targets or {}).get(said))
         _time_axis(axes, curves)
         axes.set_title(fill(said, TITLE_LETTERS), fontsize=9)
@@ -81,7 +81,7 @@ def quality_conditions(
         axes.set_axis_off()
     for row in range(rows):
         all_axes[row * columns].set_ylabel(metric.replace("_", " "))
-    return legend_of(figure, {name: entries[name] for name in sorted(entries)})
+    return legend_of(figure, {name: entries[name] for name in ordered(entries)})
 
 
 def _values(curves: Curves) -> pd.Series:

@@ -20,9 +20,10 @@ ROOM = 1.08  # of the axis over the longest bar, for its arrow
 
 @mpl.rc_context(LOOK)
 def time_to_target(decided: Decision, title: str = "") -> Figure:
-    """A bar per method from 0, or a point where times span decades; bounds below, drawn open.
+    """Draw a bar per method from 0, or a point where times span decades.
 
-    An oracle is left out: it is no choice.
+    Hollow are bounds, which come below, and times that other programs may have made longer, with
+    their interval. An oracle is left out: it is no choice.
     """
     shown = [each for each in decided.standings if not each.oracle and each.time_s.mean > 0]
     if not decided.decides or not shown:
@@ -56,18 +57,23 @@ def _is_filled(standing: MethodStanding) -> bool:
     return standing.always and standing.complete
 
 
+def _is_hollow(standing: MethodStanding) -> bool:
+    """True if the time is a bound, of other seeds, or an interval because of other programs."""
+    return not _is_filled(standing) or standing.late_s > 0
+
+
 def _bar(axes: Axes, place: float, each: MethodStanding, style: Style) -> None:
     look: dict[str, Any] = of_bar(style)
-    if not _is_filled(each):
+    if _is_hollow(each):
         look |= {"facecolor": "none", "edgecolor": style.color, "linewidth": 1.2, "hatch": ""}
-        look |= {"linestyle": (0, (3, 2))}
+        look |= {"linestyle": "-" if _is_filled(each) else (0, (3, 2))}
     axes.barh(place, each.time_s.mean, 0.62, **look)
     _interval(axes, place, each, "0.25")
 
 
 def _point(axes: Axes, place: float, each: MethodStanding, style: Style) -> None:
     look = of_point(style)
-    if not _is_filled(each):
+    if _is_hollow(each):
         look |= {"markerfacecolor": "white"}
     axes.plot(each.time_s.mean, place, markersize=8, **look)
     _interval(axes, place, each, style.color)

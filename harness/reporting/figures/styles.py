@@ -1,4 +1,4 @@
-"""Which colour, marker, line and hatch a method has: by its name alone, whatever that is.
+"""Colour, marker, line and hatch of a method, by its name alone or by a style file.
 
 A method looks the same in every figure of a page, which `of_page` opens. Its look follows from its
 name, unless another method of the page would look like it. No two methods share a colour before all
@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from harness.config import label
+from harness.reporting.figures import theme
+from harness.reporting.figures.style_file import ReportStyle
 
 MOST_TOGETHER = 9  # methods in one panel
 
@@ -47,20 +49,54 @@ OCTAVE = 6  # densities of a decade that look unlike
 LEAST_DENSITY = 1e-12  # that has a colour of its own
 
 
-_page: ContextVar[Mapping[str, Style] | None] = ContextVar("styles of a page", default=None)
+class Page(NamedTuple):
+    """Looks of a page's methods, and their places in legends, by label."""
+
+    styles: Mapping[str, Style] = {}
+    order: Mapping[str, int] = {}
+
+
+PLAIN = ReportStyle()
+_page: ContextVar[Page] = ContextVar("looks of a page", default=Page())  # noqa: B039  read only
+_chosen: ContextVar[ReportStyle] = ContextVar("style file of a report", default=PLAIN)
 
 
 @contextmanager
-def of_page(methods: Iterable[str]) -> Iterator[None]:
-    """Give `methods` one style each in all figures that are drawn inside.
+def of_report(chosen: ReportStyle) -> Iterator[None]:
+    """Draw all figures inside as a style file says."""
+    token = _chosen.set(chosen)
+    try:
+        with theme.sheets(chosen.width_in, chosen.title):
+            yield
+    finally:
+        _chosen.reset(token)
 
-    Inside another page nothing changes: its styles go on.
+
+@contextmanager
+def of_page(names: Mapping[str, str]) -> Iterator[None]:
+    """Give methods one style each in all figures that are drawn inside.
+
+    `names` has by the label of each method its name, from which its style follows unless the style
+    file has a colour for it. Inside another page nothing changes: its styles go on.
     """
-    token = _page.set(_page.get() or styles(methods))
+    of_names, colors = styles(names.values()), _chosen.get().colours
+    page = {said: of_names[name] for said, name in names.items()}
+    for said, name in names.items():
+        if name in colors:
+            page[said] = page[said]._replace(color=colors[name], linestyle="-", hatch="")
+    order = {said: list(_chosen.get().order).index(name) for said, name in names.items()
+             if name in _chosen.get().order}  # fmt: skip
+    token = _page.set(_page.get() if _page.get().styles else Page(page, order))
     try:
         yield
     finally:
         _page.reset(token)
+
+
+def ordered(methods: Iterable[str]) -> list[str]:
+    """Return `methods` as the style file orders them; the others follow by name."""
+    order = _page.get().order
+    return sorted(set(methods), key=lambda one: (one not in order, order.get(one, 0), one))
 
 
 def styles(methods: Iterable[str]) -> dict[str, Style]:
@@ -69,7 +105,7 @@ def styles(methods: Iterable[str]) -> dict[str, Style]:
     The next free one is of a method whose colour or marker another method has.
     """
     wanted = sorted(set(methods))
-    chosen = dict(_page.get() or {})
+    chosen = dict(_page.get().styles)
     for method in wanted:
         if method in chosen:
             continue
@@ -133,13 +169,13 @@ def of_bar(chosen: Style) -> dict[str, Any]:
     return look | {"hatch": chosen.hatch}
 
 
-def panels(methods: Iterable[str], baseline: str = label.ALLREDUCE) -> list[list[str]]:
+def panels(methods: Iterable[str]) -> list[list[str]]:
     """`methods` in groups that a panel can show, the baseline in each."""
-    known = sorted(set(methods))
+    known = ordered(methods)
     if len(known) <= MOST_TOGETHER:
         return [known]
-    others = [method for method in known if method != baseline]
+    looks = styles(known)
+    first = [method for method in known if looks[method] == BASELINE]
+    others = [method for method in known if method not in first]
     room = MOST_TOGETHER - 1
-    cut = [others[at : at + room] for at in range(0, len(others), room)]
-    first = [baseline] if baseline in known else []
-    return [first + group for group in cut]
+    return [first + others[at : at + room] for at in range(0, len(others), room)]

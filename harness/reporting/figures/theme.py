@@ -3,7 +3,9 @@
 import io
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +40,7 @@ TARGET: Any = {"color": "0.25", "linewidth": 1.2, "linestyle": (0, (6, 2, 1, 2))
 SHEET_LETTERS = 96  # of a legend, side by side
 HANDLE_LETTERS = 10  # that a legend's line takes before its label, with the gaps
 LEGEND_ROWS, LEGEND_ROW_IN = 2, 0.2  # for which sheets have room; what each more takes
+_sheets: ContextVar[tuple[float, bool]] = ContextVar("sheets", default=(WIDTH_IN, True))
 MOST_POINTS = 400  # of a line, which is no wider in dots
 FINER_THAN_SEEN = re.compile(rb"(\d{2,}\.\d\d)\d+")  # of places in an svg, which are points
 FAR = 8  # an axis whose ends differ by this factor is logarithmic
@@ -55,12 +58,28 @@ class Drawing(NamedTuple):
     draw: Callable[[], Figure]
 
 
+@contextmanager
+def sheets(width_in: float | None, title: bool) -> Iterator[None]:
+    """Make all figures inside `width_in` wide, None for their usual width; without a title if so.
+
+    What is usually wider or narrower than a page's text keeps its share of that.
+    """
+    token = _sheets.set((width_in or WIDTH_IN, title))
+    try:
+        yield
+    finally:
+        _sheets.reset(token)
+
+
 def sheet(title: str, height_in: float, width_in: float = WIDTH_IN) -> Figure:
-    """An empty figure, as wide as a page's text unless told; a long title goes over lines."""
-    letters = int(width_in * TITLE_LETTERS_PER_IN)
-    lines = [textwrap.fill(line, letters) for line in title.split("\n")]
+    """Return an empty figure, as wide as a page's text by default; a long title goes over lines."""
+    whole_in, has_title = _sheets.get()
+    width_in *= whole_in / WIDTH_IN
     figure = Figure(figsize=(width_in, height_in), layout="constrained")
-    figure.suptitle("\n".join(lines), fontsize=10)
+    if has_title and title:
+        letters = int(width_in * TITLE_LETTERS_PER_IN)
+        lines = [textwrap.fill(line, letters) for line in title.split("\n")]
+        figure.suptitle("\n".join(lines), fontsize=10)
     return figure
 
 

@@ -8,8 +8,8 @@ from markupsafe import Markup
 from harness.records.outputs import csv_text
 from harness.reporting import claims
 from harness.reporting.analysis import agreement, metrics, proof, tables
-from harness.reporting.analysis.comparison import Comparison, differences, notes
-from harness.reporting.analysis.decision import sentences
+from harness.reporting.analysis.comparison import Comparison, differences, methods, notes
+from harness.reporting.analysis.decision import named, sentences
 from harness.reporting.analysis.figure_catalog import in_studies
 from harness.reporting.analysis.grid import Grid
 from harness.reporting.analysis.progress import over_oracle
@@ -52,7 +52,8 @@ class Experiment(NamedTuple):
 
     name: str
     ran: list[str]
-    missing: list[str]  # that runs are left out, in a line
+    missing: list[str]  # which runs are left out, in a line
+    names: dict[str, str]  # of methods, by labels that are others
     settings: list[Setting]
     pictures: Pictures
     ratio_is: str  # what studies call final quality over time
@@ -81,13 +82,17 @@ def gather(
     """
     name = str(runs.experiment.iloc[0])
     absent, counted = runs[runs.left_out != ""], runs[runs.left_out == ""]
-    table = metrics.table(counted)
+    labelled = metrics.table(counted)
+    table = labelled.assign(
+        method=labelled.method.map(dict(zip(runs.method, runs.name, strict=True)))
+    )
     judged = _judged(table)
-    lost = regret(table)
+    lost = regret(labelled)
     return Experiment(
         name=name,
         ran=_ran(runs, compared),
-        missing=[f"{len(absent)} of {len(runs)} runs are left out"] * (len(absent) > 0),
+        missing=_missing(absent, len(runs)),
+        names={said: name for said, name in methods(compared[0], compared).items() if said != name},
         settings=[_setting(each, compared, drawn.get(each.name, {})) for each in compared],
         pictures=drawn.get(name, {}),
         ratio_is=in_studies("quality_over_time"),
@@ -126,10 +131,18 @@ def _ran(runs: pd.DataFrame, compared: list[Comparison]) -> list[str]:
     return said + ([f"the last ended {ended[-1][:16].replace('T', ' ')} UTC"] if ended else [])
 
 
+def _missing(absent: pd.DataFrame, count: int) -> list[str]:
+    """Name the runs that do not count, in a line; no line if there are none."""
+    rows: Any = absent.itertuples()
+    each = [f"{row.method} seed {row.seed}" if pd.notna(row.method) else row.run_id for row in rows]
+    said = f"{len(each)} of {count} runs are left out: {named(list(dict.fromkeys(each)))}"
+    return [said] * bool(each)
+
+
 def _setting(compared: Comparison, others: list[Comparison], pictures: Pictures) -> Setting:
     real = not compared.runs.simulated.all()
     worst = proof.by_method(compared.proofs, list(compared.table.method)) if real else None
-    csv = csv_text(compared.table).encode()
+    csv = csv_text(compared.named(compared.table)).encode()
     decided, progress = compared.decision, over_oracle(compared)
     return Setting(
         id=compared.name,
