@@ -14,6 +14,7 @@ profile.
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import median
 from typing import Any
 
@@ -62,7 +63,10 @@ class Oracle(Controller):
             check_above(0, eps=self.eps)
         self._volume, self._hiding = Volume(), Hiding()
         self._errors, self._overheads = Errors(MEMORY), deque(maxlen=OVERHEADS)
-        self._tried = tried(self.d_min, self.d_max, self.spacing)
+
+    @cached_property
+    def _tried(self) -> list[float]:
+        return tried(self.d_min, self.d_max, self.spacing)
 
     def density(self, seen: Observation | None) -> float:
         """Return `start` at first, then the chosen density, clamped to [d_min, d_max]."""

@@ -18,6 +18,7 @@ With eps 0.18 that is 1.03 for e = 0.09 and 1.04 for e = 0.3, and less where exc
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from controllers.base import Controller, Observation
 from controllers.errors import Errors
@@ -45,7 +46,10 @@ class Pace(Controller):
         check_above(1, spacing=self.spacing)
         self._model = LinkModel()
         self._errors = Errors(self.memory)
-        self._tried = tried(self.d_min, self.d_max, self.spacing)
+
+    @cached_property
+    def _tried(self) -> list[float]:
+        return tried(self.d_min, self.d_max, self.spacing)
 
     def density(self, seen: Observation | None) -> float:
         """Return `start` at first, then the chosen density, clamped to [d_min, d_max]."""

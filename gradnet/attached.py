@@ -10,7 +10,7 @@ again. What the last one took is `handle.seen`.
 import logging
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -35,8 +35,8 @@ from harness.config.typed import BadSetting, require
 from harness.engine.exchange.thread import Exchange, ExchangeError
 from harness.engine.exchange.workers import Workers
 from harness.engine.training.build import assembled, reduction_of
-from harness.engine.training.saving import load_parts, load_seen, with_state
-from harness.engine.training.state_dict import state_dict
+from harness.engine.training.saving import SEEN, load_parts, with_state
+from harness.engine.training.state import load_state_dict, state_dict
 from harness.engine.training.step import StepExchange
 from harness.records import environment
 from harness.records.checkpoint import BadCheckpoint, refusing
@@ -107,8 +107,8 @@ class Attached:
         Of plain values and tensors, for torch.save; every rank has its own.
         """
         seen = self.seen
-        kept = {name: state_dict(each, name) for name, each in with_state(self.exchange).items()}
-        return {"method": self.method, "parts": kept, "seen": seen and asdict(seen)}
+        kept = {name: state_dict(part, name) for name, part in with_state(self.exchange).items()}
+        return {"method": self.method, "parts": kept, "seen": state_dict(seen)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where `state_dict` was taken, of the same method and the same model.
@@ -120,7 +120,10 @@ class Attached:
             if state["method"] != self.method:
                 of = state["method"]
                 raise BadCheckpoint(f"the state is of {of}, and attached is {self.method}")
-            seen, parts = load_seen(state["seen"]), with_state(self.exchange)
+            seen, parts = (
+                load_state_dict(state["seen"], None, "seen", SEEN),
+                with_state(self.exchange),
+            )
             tensors = dict(self.model.module.named_parameters())
             for target in (deepcopy(parts), parts):  # a copy first: then all of it fits
                 load_parts(state["parts"], target, tensors, self.exchange.workers)

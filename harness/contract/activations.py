@@ -9,8 +9,7 @@ from compressors.activations import calls
 from compressors.activations.base import Activations
 from compressors.activations.operator import Cut
 from harness.contract.laws import Law, Make, demand
-from harness.engine.training.load_state_dict import load_state_dict
-from harness.engine.training.state_dict import state_dict
+from harness.engine.training.state import load_state_dict, state_dict
 
 SHAPE = (6, 40)
 

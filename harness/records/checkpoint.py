@@ -12,7 +12,6 @@ import pickle
 import pickletools
 import re
 import shutil
-import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from harness.records.run_directory import Events, read_json, write_json
 NAME, PARTIAL, BEFORE = "checkpoint", "checkpoint.partial", "checkpoint.before"
 MANIFEST, MODEL = "manifest.json", "model.pt"
 FILE_NAME = re.compile(r"(model|rank\d+(\.\d+)?)\.pt")
+ZIP_BEGINS = b"PK\x03\x04"  # by this torch.load knows a zip file
 MOST_LEVELS = 1000  # of tuples in tuples: the hash of a deeper one overflows the stack
 MOST_LETTERS = 500
 MOST_NAMED = 3  # parameters in a line
@@ -40,6 +40,10 @@ class BadCheckpoint(ValueError):
     def __init__(self, message: str) -> None:
         line = "".join(letter if letter.isprintable() else " " for letter in message)
         super().__init__(line if len(line) <= MOST_LETTERS else f"{line[:MOST_LETTERS]}...")
+
+
+class NoZipFile(BadCheckpoint):
+    """A file in the format that torch wrote before 1.6, or in none of torch's."""
 
 
 @contextmanager
@@ -181,7 +185,14 @@ def load(folder: Path, name: str, device: torch.device) -> dict[str, Any]:
 
 
 def _check_archive(path: Path) -> None:
-    """Raise BadCheckpoint for a zip file that grows when it is read, and for bottomless tuples."""
+    """Raise BadCheckpoint unless torch reads the file as a zip file that does not grow.
+
+    Torch reads a file that begins otherwise as a pickle of before 1.6, even if a zip file follows;
+    its size has no bound. Tuples that are nested without end overflow the stack.
+    """
+    with path.open("rb") as file:
+        if file.read(len(ZIP_BEGINS)) != ZIP_BEGINS:
+            raise NoZipFile(f"{path} is damaged: it is no zip file, as torch >= 1.6 writes it")
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
@@ -228,12 +239,12 @@ def weights_of(path: str | Path, device: str = "cpu") -> dict[str, torch.Tensor]
     """
     wanted = "must be a file of torch.save with a state_dict, or a checkpoint/model.pt"
     try:
-        if zipfile.is_zipfile(path):
-            _check_archive(Path(path))
-        with warnings.catch_warnings(action="ignore"):  # of pickles that are no torch files
-            content = torch.load(path, weights_only=True, map_location=device)
+        _check_archive(Path(path))
+        content = torch.load(path, weights_only=True, map_location=device)
     except Exception as error:  # torch raises whatever reading a foreign file does
         said = "which torch.load(weights_only=True) cannot read"
+        if isinstance(error, NoZipFile):
+            said = "which is no zip file: load it and save it again with torch 1.6 or later"
         raise ValueError(f"{wanted}, got {str(path)!r}, {said}") from error
     found = content.get("model", content) if isinstance(content, dict) else None
     is_named = isinstance(found, dict) and all(isinstance(name, str) for name in found)

@@ -9,6 +9,8 @@ import torch
 
 from harness.config.settings import BadSetting
 from harness.preview import composed
+from harness.records import checkpoint
+from harness.records.checkpoint import BadCheckpoint
 from harness.validation import checked
 from tests.virtual.runs import simulated
 
@@ -26,11 +28,11 @@ def weights() -> dict[str, torch.Tensor]:
     return run.model.build(run.dataset.shape, run.dataset.classes).state_dict()
 
 
-@pytest.mark.parametrize("form", ["plain", "of a checkpoint", "legacy"])
+@pytest.mark.parametrize("form", ["plain", "of a checkpoint"])
 def test_a_state_dict_is_what_training_starts_from(form: str, tmp_path: Path, weights) -> None:
     path = tmp_path / "weights.pt"
     content = {"model": weights} if form == "of a checkpoint" else weights
-    torch.save(content, path, _use_new_zipfile_serialization=form != "legacy")
+    torch.save(content, path)
     trained = simulated(tmp_path / "run", *MLP, f"initial_weights={path}")
     found = torch.load(trained / "checkpoint/model.pt", weights_only=True)["model"]
     assert all(torch.equal(found[name], value) for name, value in weights.items())
@@ -67,6 +69,21 @@ def test_a_file_without_weights_is_refused_in_a_line(content: Any, tmp_path: Pat
         asked(path)
     said = str(refused.value)
     assert said.startswith(f"initial_weights: {WANTED}") and "\n" not in said
+
+
+@pytest.mark.parametrize("follows", [b"", b"a zip file"])
+def test_a_file_of_before_torch_1_6_is_refused_with_what_to_do(
+    follows: bytes, tmp_path: Path, weights
+) -> None:
+    """It is a pickle that may grow without bound; torch would read it also before a zip file."""
+    path, archive = tmp_path / "weights.pt", tmp_path / "archive.pt"
+    torch.save(weights, path, _use_new_zipfile_serialization=False)
+    torch.save(weights, archive)
+    path.write_bytes(path.read_bytes() + (archive.read_bytes() if follows else b""))
+    with pytest.raises(BadSetting, match="no zip file: load it and save it again with torch 1.6"):
+        asked(path)
+    with pytest.raises(BadCheckpoint, match=r"weights.pt is damaged: it is no zip file"):
+        checkpoint.load(tmp_path, "weights.pt", torch.device("cpu"))
 
 
 @pytest.mark.parametrize("name", ["nosuch.pt", ".", "x" * 300])

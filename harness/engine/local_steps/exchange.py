@@ -23,7 +23,7 @@ from harness.engine.exchange.thread import ExchangeError
 from harness.engine.local_steps.reduction import OuterReduction
 from harness.engine.local_steps.rounds import Due, Rounds
 from harness.engine.training.buckets import Buckets
-from harness.engine.training.load_state_dict import require_alike
+from harness.engine.training.state import require_alike
 from harness.records.run_directory import Span
 
 Fill = Callable[[int], None]  # writes what is sent of a fragment into its buckets
@@ -45,6 +45,21 @@ class LocalSums:
     compute_s: float = 0.0
     backward_s: float = 0.0
     window_s: float = 0.0  # computing after a fragment was sent
+
+
+@dataclass(kw_only=True)
+class OuterState:
+    """State of an `OuterExchange` in a checkpoint."""
+
+    round: tuple[int, int, int]  # number, first step, steps between two exchanges
+    seen: Observation | None
+    since: LocalSums
+    waited_s: float
+    density: float
+    waited_until_s: float
+    took: Exchanged | None
+    under: list[int]  # fragments
+    buckets: list[Tensor]  # means of these fragments
 
 
 @dataclass
@@ -252,38 +267,37 @@ class OuterExchange:
     def close(self) -> None:
         self.exchange.close()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state(self) -> OuterState:
         """Return the settled state between two steps.
 
         Means that have not landed are in the buckets.
         """
-        under = self._under
-        return {
-            "round": [self.rounds.number, self.rounds.first, self.rounds.steps_apart],
-            "seen": None if self.seen is None else vars(self.seen).copy(),
-            "since": vars(self._since).copy(),
-            "waited_s": self._waited_s,
-            "density": self.reduction.density,
-            "waited_until_s": self.waited_until / self.clock.dilation,
-            "took": None if self._took is None else vars(self._took).copy(),
-            "under": [] if under is None else list(under.fragments),
-            "buckets": [each.buffer for each in self._memory(under.fragments if under else ())],
-        }
+        fragments = self._under.fragments if self._under else ()
+        return OuterState(
+            round=(self.rounds.number, self.rounds.first, self.rounds.steps_apart),
+            seen=self.seen,
+            since=replace(self._since),
+            waited_s=self._waited_s,
+            density=self.reduction.density,
+            waited_until_s=self.waited_until / self.clock.dilation,
+            took=self._took,
+            under=list(fragments),
+            buckets=[laid.buffer for laid in self._memory(fragments)],
+        )
 
-    def load_state_dict(self, state: dict[str, Any], step: int) -> None:
-        """Restore the `state` that was taken before `step`."""
+    def load_state(self, state: OuterState, step: int) -> None:
+        """Continue from `state` before `step`; BadCheckpoint for means of another shape or type."""
         self._step = step
-        self.rounds.number, self.rounds.first, self.rounds.steps_apart = state["round"]
-        if state["seen"]:
-            self.see(Observation(**state["seen"]))
-        self._since, self._waited_s = LocalSums(**state["since"]), state["waited_s"]
-        self.reduction.density = state["density"]
-        self.clock.sleep_until(state["waited_until_s"] * self.clock.dilation)
-        if state["under"]:
-            self._under = Under((*state["under"],), [])
-            self._took = Exchanged(**state["took"])
-            buckets = self._memory(state["under"])
-            for laid, mean in zip(buckets, state["buckets"], strict=True):
+        self.rounds.number, self.rounds.first, self.rounds.steps_apart = state.round
+        if state.seen:
+            self.see(state.seen)
+        self._since, self._waited_s = state.since, state.waited_s
+        self.reduction.density = state.density
+        self.clock.sleep_until(state.waited_until_s * self.clock.dilation)
+        if state.under:
+            self._under, self._took = Under((*state.under,), []), state.took
+            buckets = self._memory(state.under)
+            for laid, mean in zip(buckets, state.buckets, strict=True):
                 require_alike(mean, laid.buffer, "outer.buckets")
                 laid.buffer.copy_(mean)
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from harness.engine.local_steps.exchange import OuterExchange
+from harness.engine.local_steps.exchange import OuterExchange, OuterState
 from harness.engine.local_steps.outer import OuterModel
 from harness.engine.training.course import Course
 from harness.engine.training.gradients import Gradients, Trained
@@ -39,6 +39,10 @@ class LocalTrained(Trained):
     common weights are evaluated, and saved as the model.
     """
 
+    annotations: ClassVar[dict[str, Any]] = Trained.annotations | {
+        "outer": OuterState,
+        "sent": dict[str, Tensor],
+    }
     replica: OwnReplica
     outer: OuterModel
     blend: float
@@ -111,8 +115,8 @@ class LocalTrained(Trained):
     def own(self) -> dict[str, Any]:
         exchange: OuterExchange = self.exchange
         weights = {name: each.detach() for name, each in self._parameters()}
-        told = {"weights": weights, "optimizer": self.optimizer.state_dict()}
-        told |= {"outer": exchange.state_dict(), "sent": self.outer.sent}
+        told: dict[str, Any] = {"weights": weights, "optimizer": self.optimizer.state_dict()}
+        told |= {"outer": exchange.state(), "sent": self.outer.sent}
         if self.outer.layout.is_gossip:
             told |= {"anchors": self.outer.anchors, "velocities": self.outer.velocities}
         return super().own() | told
@@ -131,9 +135,9 @@ class LocalTrained(Trained):
         self.outer.sent = dict(own["sent"])
         self.optimizer.load_state_dict(own["optimizer"])
         self.memory.states = own["carried"]
-        exchange.load_state_dict(own["outer"], self.course.first)
+        exchange.load_state(own["outer"], self.course.first)
         if own["seen"]:
-            self.clock.sleep_until(own["seen"]["time_s"] * self.clock.dilation)
+            self.clock.sleep_until(own["seen"].time_s * self.clock.dilation)
         set_random_numbers(own, self.task.device)
 
     def _parameters(self) -> list[tuple[str, nn.Parameter]]:

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from controllers.base import Observation
 from harness.clock import RankClock
 from harness.engine.training.buckets import Buckets
 from harness.engine.training.course import Course
@@ -17,6 +16,7 @@ from harness.engine.training.replica import Replica
 from harness.engine.training.task import RecurrentState, Task
 from harness.workloads.buckets import BucketMb
 from harness.workloads.data.base import Batch
+from harness.workloads.models.base import State
 
 
 class Gradients(Protocol):
@@ -54,6 +54,11 @@ class Trained(Gradients):
     together.
     """
 
+    # of values of `own` that are empty before the first step
+    annotations: ClassVar[dict[str, Any]] = {
+        "carried": dict[int, State],
+        "random_cuda": Tensor | None,
+    }
     model: nn.Module
     replica: Replica  # of it
     course: Course
@@ -167,7 +172,7 @@ class Trained(Gradients):
         self.memory.states = own["carried"]
         set_random_numbers(own, self.task.device)
         if own["seen"]:
-            self.exchange.observe(Observation(**own["seen"]))
+            self.exchange.observe(own["seen"])
 
 
 @dataclass

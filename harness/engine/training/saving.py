@@ -1,8 +1,7 @@
-"""What a rank has learnt: written to checkpoints, and put back from one."""
+"""A rank's state in checkpoints: written while it trains, compared and loaded when it goes on."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any, get_type_hints
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,34 +9,22 @@ from torch import Tensor
 from compressors.base import Workers
 from controllers.base import Observation
 from harness.config.run import Run
-from harness.engine.exchange.exchange_stats import Exchanged
 from harness.engine.training.gradients import Trained
-from harness.engine.training.load_state_dict import (
-    fit_parameters,
-    load_state_dict,
-    require_alike,
-)
 from harness.engine.training.rank_context import RankContext
 from harness.engine.training.rest import Save, no_checkpoint
 from harness.engine.training.resume import Resumed
-from harness.engine.training.state_dict import state_dict
+from harness.engine.training.state import (
+    fit_parameters,
+    load_state_dict,
+    require_alike,
+    state_dict,
+)
 from harness.engine.training.step import Exchanging
 from harness.records import checkpoint
 from harness.records.checkpoint import BadCheckpoint, refusing
 from harness.records.run_directory import Events
 
-SEEN = get_type_hints(Observation)
-OWN = {  # kinds of what is empty before the first step, by name
-    "carried": dict[int, tuple[Tensor, ...]],
-    "sent": dict[str, Tensor],
-    "random_cuda": Tensor | None,
-    "outer": {
-        "seen": SEEN,
-        "took": get_type_hints(Exchanged),
-        "under": list[int],
-        "buckets": list[Tensor],
-    },
-}
+SEEN = Observation | None
 
 
 def go_on(
@@ -54,7 +41,22 @@ def go_on(
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     with refusing(begin.folder):
         load_parts(own["reduction"], stateful, tensors, context.workers)
-        gradients.load_state_dict(*_compared(shared, own, gradients))
+        weights = dict(model.state_dict())
+        for kind in ("model", "anchors", "velocities"):  # the last two: of local steps
+            for weight in weights if kind == "model" else shared.get(kind, ()):
+                require_alike(shared[kind][weight], weights[weight], f"{kind}.{weight}")
+        optimizer = _optimizer_state((shared | own)["optimizer"], gradients.optimizer)
+        loaded: dict[str, Any] = {"optimizer": optimizer}
+        for key, fresh in (gradients.own() | {"seen": None}).items():
+            hint = SEEN if key == "seen" else gradients.annotations.get(key)
+            if key == "random_cuda" and fresh is None:  # there is no GPU here
+                loaded[key] = None
+            elif hint is not None:
+                loaded[key] = load_state_dict(own[key], None, key, hint)
+            elif key != "optimizer":
+                copied = dict(fresh) if isinstance(fresh, dict) else fresh
+                loaded[key] = load_state_dict(own[key], copied, key)
+        gradients.load_state_dict(shared, loaded)
 
 
 def load_parts(
@@ -70,48 +72,6 @@ def load_parts(
         load_state_dict(kept[name], part, name)
         if name in ("compressor", "feedback"):
             fit_parameters(part, tensors, workers, name)
-
-
-def load_seen(kept: Any) -> Observation | None:
-    """The last observation, from its dictionary; BadCheckpoint if a value is of another kind."""
-    seen = _like(kept, None, "seen", SEEN)
-    with refusing("seen"):
-        return Observation(**seen) if seen else None
-
-
-def _like(kept: Any, fresh: Any, where: str, hint: Any = Any) -> Any:
-    """`kept`, plain values, in new containers, compared with `fresh` and `hint`."""
-    with refusing(where):
-        return load_state_dict(state_dict(kept, where), fresh, where, hint)
-
-
-def _compared(
-    shared: dict[str, Any], own: dict[str, Any], gradients: Trained
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Both parts of a checkpoint of `gradients`, with nothing in them of another kind than there.
-
-    Of the optimizer the state of parameters is taken, and its settings are those that are there.
-    """
-    weights = dict(gradients.model.state_dict())
-    kept = {name: shared["model"][name] for name in weights}
-    for name, weight in weights.items():
-        require_alike(kept[name], weight, f"model.{name}")
-    fresh = {
-        name: dict(value) if isinstance(value, dict) else value
-        for name, value in gradients.own().items()
-    }
-    optimizer = _optimizer_state((shared | own)["optimizer"], gradients.optimizer)
-    rest = {name: own[name] for name in fresh if name != "optimizer"}
-    apart = ("random_cuda", "optimizer")  # the former is of as many devices as there were
-    plain = {name: value for name, value in fresh.items() if name not in apart}
-    compared = _like(rest, plain, "own", OWN) | {"optimizer": optimizer, "seen": own["seen"]}
-    if fresh["random_cuda"] is None:
-        compared["random_cuda"] = None
-    load_seen(own["seen"])
-    for common in ("anchors", "velocities"):  # of local steps
-        for name, value in shared.get(common, {}).items():
-            require_alike(value, weights[name], f"{common}.{name}")
-    return {**shared, "model": kept}, compared
 
 
 def _optimizer_state(kept: Any, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
@@ -139,7 +99,7 @@ def _optimizer_state(kept: Any, optimizer: torch.optim.Optimizer) -> dict[str, A
         wanted = dict(expected[number])
         if {*values} != {*wanted}:
             raise BadCheckpoint(f"{where} has {sorted(values)}, and needs {sorted(wanted)}")
-        state[number] = _like(dict(values), wanted, where)
+        state[number] = load_state_dict(dict(values), wanted, where)
         for name, value in state[number].items():
             if isinstance(value, Tensor):
                 require_alike(value, value, f"{where}[{name!r}]")
@@ -166,14 +126,15 @@ def saver_of(
     )
 
     def reduction() -> dict[str, Any]:
-        return {name: state_dict(thing, name) for name, thing in stateful.items()}
+        return {name: state_dict(part, name) for name, part in stateful.items()}
 
     def save(step: int, seen: Observation | None) -> None:
         time_s = context.clock.now() / context.clock.dilation
-        own = gradients.own() | {"reduction": reduction(), "seen": seen and asdict(seen)}
-        writer.write(step, time_s, gradients.shared(), own)
+        own = gradients.own() | {"seen": seen}
+        kept = {name: state_dict(value, name) for name, value in own.items()}
+        writer.write(step, time_s, gradients.shared(), kept | {"reduction": reduction()})
 
-    reduction()  # what cannot be kept is told now, not when it is too late
+    reduction()  # a part that cannot be kept fails now, not at the first checkpoint
     return save
 
 
