@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from compressors import kernels
 from harness import locks
 from harness.config.scales import compose
-from harness.doctor import kernel, machine, permissions, programs, trial
+from harness.doctor import accelerators, kernel, machine, permissions, programs, trial
 from harness.doctor.composition import build
 from harness.doctor.findings import Finding, told
 from harness.doctor.show import plain, verdict
@@ -266,3 +267,28 @@ def test_the_verdict_names_what_is_missing():
     groups = {"a": [Finding("x", "ok", ""), Finding("y", "missing", "", "", "do this")]}
     assert verdict(groups, "run") == (False, "cannot run here: run (missing: y)")
     assert "-> do this" in plain(groups, "run")
+
+
+@pytest.mark.parametrize(
+    ("name", "broken", "wrong", "who"),
+    [
+        ("signs", "vote", lambda payloads, scale, result: result.fill(scale), "SignSGD"),
+        ("quantise", "average", lambda *rest: None, "QSGD"),
+        ("lowrank", "product", lambda *rest: None, "PowerSGD"),
+    ],
+)
+def test_kernels_with_other_results_than_numpy_are_named(name, broken, wrong, who, monkeypatch):
+    found = kernels.compiled()
+    [finding] = accelerators.compiled()
+    assert (finding.mark, finding.found) == ("ok", f"{kernels.path()}, as numpy")
+    monkeypatch.setattr(getattr(found, name), broken, wrong)
+    [finding] = accelerators.compiled()
+    assert finding.mark == "missing" and f"{who}" in finding.found, finding
+    assert finding.enable == f"export {kernels.CHOICE}=numpy"
+    assert kernels.compiled() is found
+
+
+def test_without_kernels_compression_is_slower(monkeypatch):
+    with kernels.by_numpy():
+        [finding] = accelerators.compiled()
+    assert finding.mark == "warn" and finding.found == "numpy: asked for"

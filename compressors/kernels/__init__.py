@@ -1,7 +1,7 @@
-"""Kernels on the CPU in machine code, where numba can make it, checked against numpy at first use.
+"""Kernels on the CPU in machine code, where numba can make it.
 
-What cannot be compiled here, or is not right, is not used: callers then take numpy, with equal
-results. Compiled code is cached on disk; the first use on a machine takes half a minute of a core.
+Without numba, callers use numpy and get equal results; `harness.doctor` compares the two. Compiled
+code is cached on disk; the first use on a machine takes half a minute of a core.
 """
 
 import fcntl
@@ -29,7 +29,6 @@ NAMES = ("native", "ranking", "signs", "quantise", "casts", "scatter", "lowrank"
 INDEX_END = 1 << 31  # positions are counted in int32
 CHOICE = "GRADNET_KERNELS"  # environment variable; `numpy`: compile nothing, results are equal
 LOCATORS = "NUMBA_CACHE_LOCATOR_CLASSES"
-TEST_SIZE = 1000  # elements; not a multiple of a block
 COMPILED, COMPILING = "compiled", "lock"  # files of a cache: that all is there, who makes it
 
 
@@ -41,7 +40,7 @@ class Found(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """Compiled kernels that passed the test."""
+    """The modules of compiled kernels."""
 
     kernels: Any  # the module compressors.kernels.native
     ranking: Any  # and so on
@@ -157,6 +156,16 @@ def addresses(tensors: Sequence[Tensor], nbytes: int) -> np.ndarray:
     return np.array([tensor.data_ptr() for tensor in tensors], np.int64)
 
 
+@contextmanager
+def by_numpy() -> Iterator[None]:
+    """Context in which all threads of this process use numpy."""
+    known, _known[:] = [_once()], [(None, "numpy: asked for")]
+    try:
+        yield
+    finally:
+        _known[:] = known
+
+
 def path() -> str:
     """Name of the active code path, with the reason when it is numpy."""
     return _once()[1]
@@ -186,21 +195,12 @@ def _loaded() -> tuple[Compiled | None, str]:
     for cache in (_cache(), None):
         try:
             with _one_compiles(cache):
-                return _tried(_imported(cache))
+                modules = _imported(cache)
+            found = Compiled._make([*modules, _has_compress()])
+            return found, f"numba, {'compress' if found.compress else 'mask'}"
         except Exception as error:  # whatever a compiler may raise: numpy does the same
             reason = f"numpy: {type(error).__name__}: {error}".splitlines()[0]
     return None, reason
-
-
-def _tried(modules: Sequence[Any]) -> tuple[Compiled | None, str]:
-    """The kernels of `modules` if they are right, each compiled by now; and what `path` says."""
-    from compressors.kernels import trial
-
-    for compress in (True, False) if _has_compress() else (False,):
-        found = Compiled(*modules, compress)  # type: ignore[call-arg]
-        if _selects(found) and trial.agrees(found):
-            return found, f"numba, {'compress' if compress else 'mask'}"
-    return None, "numpy: the compiled kernels gave other results"
 
 
 @contextmanager
@@ -269,40 +269,3 @@ def _has_compress() -> bool:
     from llvmlite import binding
 
     return bool(binding.get_host_cpu_features().get("avx512f"))
-
-
-def _selects(native: Compiled) -> bool:
-    """True if the kernels agree with numpy on a vector with ties, zeros, NaN and infinities."""
-    draw = np.random.default_rng(0).standard_normal
-    x, other = draw(TEST_SIZE, np.float32).round(1), draw(TEST_SIZE, np.float32)
-    x[::97], x[5::97], x[7::97] = np.nan, -np.inf, 1e-42
-    total = x.copy()
-    for bound in (0, int(np.float32(1.5).view(np.int32))):
-        if not _equal(native.collect(x, bound, 1), _by_numpy(x, bound)):
-            return False
-    spent = other.copy()
-    added = native.collect(total, 0, TEST_SIZE, spent, True)
-    if not _equal(added, _by_numpy(x + other, 0)) or not np.array_equal(total, x + other, True):
-        return False
-    nonzero = _by_numpy(total, 0)
-    if not _equal(native.collect(total, 0, 1, erase=True), nonzero) or total.any() or spent.any():
-        return False
-    found = native.collect(x, 0, TEST_SIZE)
-    keys = (found.values.view(np.int32) & 0x7FFFFFFF).astype(np.int64)
-    order = np.argsort(-keys, kind="stable")
-    for k in (1, TEST_SIZE // 3):
-        kept = np.sort(order[:k])
-        if not _equal(native.largest(found, k), Found(found.where[kept], found.values[kept])):
-            return False
-        if native.ranking.kth_largest(found.values, k)[0] != keys[order[k - 1]]:
-            return False
-    return True
-
-
-def _by_numpy(x: np.ndarray, bound: int) -> Found:
-    where = np.flatnonzero((x.view(np.int32) & 0x7FFFFFFF) > bound)
-    return Found(where, x[where])
-
-
-def _equal(one: Found, other: Found) -> bool:
-    return np.array_equal(one.where, other.where) and np.array_equal(one.values, other.values, True)

@@ -66,7 +66,10 @@ def examine(settings: Sequence[Settings]) -> Groups:
             "runs": machine.others,
         },
         "data": {"data": partial(data.data_sets, runs)},
-        "accelerators": {"torch": partial(accelerators.accelerators, runs)},
+        "accelerators": {
+            "kernels": accelerators.compiled,
+            "torch": partial(accelerators.accelerators, runs),
+        },
     }
     found = {
         group: [line for name, check in named.items() for line in told(name, check)]

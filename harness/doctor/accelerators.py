@@ -1,9 +1,18 @@
-"""Findings on GPUs and torch's communication backends."""
+"""Findings on compiled kernels, GPUs and torch's communication backends."""
 
 from collections.abc import Iterator, Sequence
 
 import torch
 
+from compressors import kernels
+from compressors.cast import Cast
+from compressors.powersgd import PowerSGD
+from compressors.qsgd import QSGD
+from compressors.randomk import RandomK
+from compressors.signsgd import SignSGD
+from compressors.sparseloco import SparseLoCo
+from compressors.topk import TopK
+from harness.contract.reductions import gradient, run
 from harness.doctor.composition import Composition
 from harness.doctor.findings import Finding, needed
 
@@ -28,6 +37,31 @@ def accelerators(asked: Sequence[Composition]) -> Iterator[Finding]:
     yield _backend("gloo", torch.distributed.is_gloo_available(), "CPUs", on_cpus)
     on_gpus = any(each.on_gpus for each in asked) or bool(on_cuda)
     yield _backend("nccl", torch.distributed.is_nccl_available(), "GPUs", on_gpus)
+
+
+def compiled() -> Iterator[Finding]:
+    """Compare exchanges of two workers by compiled kernels with the same exchanges by numpy."""
+    if kernels.to_compile():
+        yield Finding("kernels", "ok", "not compiled yet: the first run takes half a minute more")
+        return
+    if kernels.compiled() is None:
+        means, enable = "compression on CPUs is slower, with equal results", "pip install numba"
+        yield Finding("kernels", "warn", kernels.path(), means, enable)
+        return
+    gradients = [gradient(9_999, rank) for rank in range(2)]
+    differing = []
+    for compressor in (TopK, RandomK, SignSGD, QSGD, Cast, PowerSGD, SparseLoCo):
+        mean = run(compressor, gradients, 0.1)[0].reduced.mean
+        with kernels.by_numpy():
+            expected = run(compressor, gradients, 0.1)[0].reduced.mean
+        if not torch.allclose(mean, expected, rtol=1e-4, atol=1e-4):
+            differing.append(compressor.__name__)
+    if differing:
+        found = f"{kernels.path()}: {', '.join(differing)} differ from numpy"
+        enable = f"export {kernels.CHOICE}=numpy"
+        yield Finding("kernels", "missing", found, "results on CPUs are wrong", enable)
+    else:
+        yield Finding("kernels", "ok", f"{kernels.path()}, as numpy")
 
 
 def _backend(name: str, there: bool, on: str, asked: bool) -> Finding:

@@ -26,6 +26,7 @@ from compressors.topk_select import (
     sample,
     take_largest_,
 )
+from tests.compressors import kernel_results
 from tests.compressors.test_topk_select import INPUTS
 from tests.launching import ROOT, afresh
 
@@ -213,14 +214,16 @@ def test_without_numba_the_path_says_why(monkeypatch: pytest.MonkeyPatch) -> Non
         ("scatter", "mark", lambda n, count, key, bitmap: bitmap.fill(0)),
     ],
 )
-def test_kernels_with_other_results_are_not_used(
-    monkeypatch: pytest.MonkeyPatch, name: str, broken: str, wrong: Callable
+def test_every_kernel_has_the_results_of_numpy_and_a_broken_one_has_not(
+    compiled: kernels.Compiled,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    broken: str,
+    wrong: Callable,
 ) -> None:
-    found = kernels.compiled()
-    monkeypatch.setattr(kernels, "_imported", lambda cache: found[: len(kernels.NAMES)])
-    assert load(monkeypatch)[1].startswith("numba")
-    monkeypatch.setattr(getattr(found, name), broken, wrong)
-    assert load(monkeypatch) == (None, "numpy: the compiled kernels gave other results")
+    assert kernel_results.agrees(compiled)
+    monkeypatch.setattr(getattr(compiled, name), broken, wrong)
+    assert not kernel_results.agrees(compiled)
 
 
 def test_a_cache_that_fails_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
