@@ -5,17 +5,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from compressors.kernels import Compiled, Found
-
-SELECTED = 1000  # elements that are searched; not a multiple of a block
 SIZE = 4999  # elements: more than a chunk, not a multiple of a block
 NONE = np.empty(0, np.float32)
 KEY = np.array([5, 7], np.uint32)
 
 
 def agrees(native: Any) -> bool:
-    """True if every kernel gives numpy's results."""
-    tests = (_selects, _signs, _votes, _levels, _casts, _positions, _products, _chunks, _books)
+    """True if every kernel that does not select gives numpy's results."""
+    tests = (_signs, _votes, _levels, _casts, _positions, _products, _chunks, _books)
     return all(test(native) for test in tests)
 
 
@@ -254,40 +251,3 @@ def _books(native: Any) -> bool:
         own = part[codes == code] - mean
         expected[:990][codes == code] = own.mean(dtype=np.float64) + mean
     return np.allclose(found, expected, rtol=1e-5, atol=1e-6) and packed[250] & 3 == 2
-
-
-def _selects(native: Compiled) -> bool:
-    """True if the kernels agree with numpy on a vector with ties, zeros, NaN and infinities."""
-    draw = np.random.default_rng(0).standard_normal
-    x, other = draw(SELECTED, np.float32).round(1), draw(SELECTED, np.float32)
-    x[::97], x[5::97], x[7::97] = np.nan, -np.inf, 1e-42
-    total = x.copy()
-    for bound in (0, int(np.float32(1.5).view(np.int32))):
-        if not _equal(native.collect(x, bound, 1), _by_numpy(x, bound)):
-            return False
-    spent = other.copy()
-    added = native.collect(total, 0, SELECTED, spent, True)
-    if not _equal(added, _by_numpy(x + other, 0)) or not np.array_equal(total, x + other, True):
-        return False
-    nonzero = _by_numpy(total, 0)
-    if not _equal(native.collect(total, 0, 1, erase=True), nonzero) or total.any() or spent.any():
-        return False
-    found = native.collect(x, 0, SELECTED)
-    keys = (found.values.view(np.int32) & 0x7FFFFFFF).astype(np.int64)
-    order = np.argsort(-keys, kind="stable")
-    for k in (1, SELECTED // 3):
-        kept = np.sort(order[:k])
-        if not _equal(native.largest(found, k), Found(found.where[kept], found.values[kept])):
-            return False
-        if native.ranking.kth_largest(found.values, k)[0] != keys[order[k - 1]]:
-            return False
-    return True
-
-
-def _by_numpy(x: np.ndarray, bound: int) -> Found:
-    where = np.flatnonzero((x.view(np.int32) & 0x7FFFFFFF) > bound)
-    return Found(where, x[where])
-
-
-def _equal(one: Found, other: Found) -> bool:
-    return np.array_equal(one.where, other.where) and np.array_equal(one.values, other.values, True)

@@ -200,9 +200,6 @@ def test_without_numba_the_path_says_why(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("name", "broken", "wrong"),
     [
-        ("ranking", "kth_largest", lambda values, k: (0, 1)),
-        ("ranking", "largest", lambda *rest: rest[-2].fill(0)),
-        ("kernels", "collect", lambda x, *rest: (x.size, 0)),
         ("signs", "add", lambda total, packed, scale: None),
         ("signs", "vote", lambda payloads, scale, result: result.fill(scale)),
         ("quantise", "encode", lambda *rest: None),
