@@ -46,7 +46,7 @@ quickstart: $(VENV)/.package-$(TORCH)
 
 reproduce: setup
 	@test -n "$(PAPER)" || { echo "say which: make reproduce PAPER=dc2"; exit 1; }
-	$(RUN) -m harness.reproduce $(PAPER) scale=$(SCALE)
+	$(RUN) -m harness study reproduce $(PAPER) scale=$(SCALE)
 
 test: setup
 	sh scripts/system-packages test

@@ -1,4 +1,4 @@
-"""Gloo over packets on long and lossy links, as rows that `harness.fidelity --cells` reads.
+"""Gloo over packets on long and lossy links, as rows that `study fidelity --cells` reads.
 
     python benchmarks/long_links.py --out rows.csv [--only delays published losses blind]
     tests/netem-vm --timeout 3000 -- .venv/bin/python benchmarks/long_links.py ...   without netem

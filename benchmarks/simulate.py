@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from harness.preview import composed
+from harness.config.scales import composed
 from harness.runner import run
 from harness.validation import checked
 from harness.virtual.batched import TRIALS

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from harness import __version__, reference
+from harness import __version__
+from harness.cli import reference
 
 project, version, copyright = "gradnet", __version__, "the authors of gradnet"
 extensions = ["myst_parser"]

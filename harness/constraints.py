@@ -22,9 +22,10 @@ from compressors.base import Compressor
 from compressors.dense import Dense as DenseGradient
 from controllers.base import Controller
 from controllers.fixed import Fixed
+from harness.config.keys import BETA_2
 from harness.config.local_steps import LocalSteps
 from harness.config.parallel import Data, Pipeline, Split
-from harness.config.run import BETA_2, Run
+from harness.config.run import Run
 from harness.config.server import MODES, Server
 from harness.config.typed import of_part, require
 from harness.emulation.errors import NetworkError

@@ -14,7 +14,7 @@ says by its files what it adds:
     predictor.py    `PREDICTOR`, which predicts its timing tables
     drawings.py     `DRAWINGS`, figures of its own by their file's name, of a table of its runs
     words.yaml      what its paper calls a figure of a report, by the figure's name
-    reproduce.yaml  its experiments, for `python -m harness.reproduce`
+    reproduce.yaml  its experiments, for `python -m harness study reproduce`
 """
 
 import importlib

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 
-from harness import __main__ as command
+from harness.cli import main as command
 from harness.runner import run
 
 

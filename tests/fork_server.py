@@ -44,21 +44,22 @@ FORK_SERVERS = (FORK_SERVER, "tests.fork_server")
 FORKS_POOLS = "multiprocessing.forkserver"
 ABOVE_ALL = 512  # descriptors that a command has
 IMPORTED = (
-    "harness.__main__",
+    "harness.cli.run",
     "harness.runner.supervise",
-    "harness.plan",
-    "harness.cost_estimate",
-    "harness.report",
+    "harness.predict.plan",
+    "harness.predict.cost_estimate",
+    "harness.reporting.report",
     "harness.reproduce.__main__",
     "harness.reproduce.preload",
-    "harness.advise.__main__",
+    "harness.cli.advise",
     "harness.fidelity.__main__",
-    "harness.preview",
-    "harness.doctor.__main__",
-    "harness.clean",
-    "harness.claims",
-    "harness.calibrate.__main__",
-    "harness.around.__main__",
+    "harness.cli.draw",
+    "harness.cli.doctor",
+    "harness.cli.clean",
+    "harness.cli.claims",
+    "harness.cli.calibrate",
+    "harness.cli.around",
+    "harness.cli.report",
     "harness.around.supervise",
 )
 LIBRARIES = (

@@ -4,7 +4,6 @@ The table is bad_commands.yaml. They run in this process, up to where anything w
 command one runs as a process of its own.
 """
 
-import importlib
 import io
 import os
 import shlex
@@ -12,30 +11,25 @@ import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 
 import pytest
 import yaml
 
-from harness import signals
 from harness.advise import stages
 from harness.calibrate import compression, links
+from harness.cli import doctor
 from harness.config import search_path
+from harness.reproduce import __main__ as reproduce
 from harness.runner import run
+from tests.door import door
 from tests.launching import completed
 
 TABLE: dict[str, dict[str, str]] = yaml.safe_load(
     (Path(__file__).parent / "bad_commands.yaml").read_text()
 )
 BAD = {command: answer for rows in TABLE.values() for command, answer in rows.items()}
-MODULES = {"harness": "harness.__main__"}
-MODULES |= {name: f"harness.{name}" for name in ("report", "claims", "preview")}
-MODULES |= {"clean": "harness.clean"}
-MODULES |= {
-    name: f"harness.{name}.__main__"
-    for name in ("advise", "reproduce", "doctor", "calibrate", "fidelity")
-}
+COMMANDS = {"harness", "report", "advise", "study", "doctor"}
 MOST_LINES = 10
 OWN = ("mine", "badmine")  # modules of the folder below
 MINE = """from compressors.base import Compressor
@@ -80,10 +74,10 @@ BYTES = {
     "own_utf/profile/utf.yaml": b"_target_: \xff\xfe\n",
 }
 AS_PROCESSES = (
-    "harness methd=topk", "harness +experiment=nosuch", "report nosuch", "claims nosuch",
-    "advise target.value=90%", "preview profile=nosuch", "reproduce nosuch",
-    "doctor methd=topk", "clean --nosuch",
-    "calibrate --name a-b", "fidelity --cells words.csv",
+    "harness methd=topk", "harness +experiment=nosuch", "report nosuch", "study claims nosuch",
+    "advise target.value=90%", "harness draw=true profile=nosuch", "study reproduce nosuch",
+    "doctor methd=topk", "doctor --clean --nosuch", "doctor --calibrate --name a-b",
+    "study fidelity --cells words.csv",
 )  # fmt: skip
 
 
@@ -106,23 +100,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return here
 
 
-@pytest.fixture(scope="module")
-def modules() -> dict[str, ModuleType]:
-    return {name: importlib.import_module(path) for name, path in MODULES.items()}
-
-
 @pytest.fixture
-def warm(
-    folder: Path, modules: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[pytest.MonkeyPatch]:
+def warm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """This process, as that of a command which may start nothing."""
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(signals, "stop_in_order", lambda: None)
     for owner, name in (
         (run, "perform"), (links, "measured"), (compression, "measured"), (stages, "planned"),
-        (modules["reproduce"], "perform"),
-        (modules["doctor"], "examine"), (os, "fork"),
+        (reproduce, "perform"),
+        (doctor, "examine"), (os, "fork"),
     ):  # fmt: skip
         monkeypatch.setattr(owner, name, started)
     yield monkeypatch
@@ -131,18 +117,12 @@ def warm(
         sys.modules.pop(name, None)
 
 
-def answer(main: ModuleType, words: list[str], warm: pytest.MonkeyPatch) -> Answer:
+def answer(words: list[str]) -> Answer:
     """Of a command in this process."""
-    warm.setattr(sys, "argv", words)
     said = io.StringIO()
     with redirect_stdout(said), redirect_stderr(said):
-        try:
-            status = main.main()
-        except SystemExit as ended:
-            if isinstance(ended.code, str):
-                print(ended.code)
-            status = 1 if isinstance(ended.code, str) else ended.code
-    return Answer(status or 0, said.getvalue())
+        status = door(*words[words[0] == "harness" :])
+    return Answer(status, said.getvalue())
 
 
 def left(folder: Path) -> set[Path]:
@@ -158,25 +138,25 @@ def check(bad: str, found: Answer) -> None:
 
 @pytest.mark.parametrize("bad", BAD)
 def test_a_bad_command_is_told_what_to_write_and_starts_nothing(
-    bad: str, folder: Path, modules: dict[str, ModuleType], warm: pytest.MonkeyPatch
+    bad: str, folder: Path, warm: pytest.MonkeyPatch
 ) -> None:
-    words, before = shlex.split(bad), left(folder)
-    check(bad, answer(modules[words[0]], words, warm))
+    before = left(folder)
+    check(bad, answer(shlex.split(bad)))
     assert left(folder) == before
 
 
 @pytest.mark.parametrize("bad", AS_PROCESSES)
 def test_as_a_process_it_ends_so_too(bad: str, folder: Path) -> None:
-    name, *words = shlex.split(bad)
-    module, before = "harness" if name == "harness" else f"harness.{name}", left(folder)
-    told = completed([sys.executable, "-m", module, *words], cwd=folder)
+    before = left(folder)
+    words = shlex.split(bad.removeprefix("harness "))
+    told = completed([sys.executable, "-m", "harness", *words], cwd=folder)
     check(bad, Answer(told.returncode, told.stdout + told.stderr))
     assert left(folder) == before
 
 
 def test_the_table_has_every_command_and_every_group() -> None:
-    assert len(BAD) >= 200 and {each.split()[0] for each in BAD} == set(MODULES)
-    assert {each.split()[0] for each in AS_PROCESSES} == set(MODULES)
+    assert len(BAD) >= 200 and {each.split()[0] for each in BAD} == COMMANDS
+    assert {each.split()[0] for each in AS_PROCESSES} == COMMANDS
     said = " ".join(BAD)
     groups = set(search_path.groups()) - {"experiment"}
     assert all(f" {group}" in said for group in groups), groups

@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 import pytest
 
-from harness import __main__ as command
-from harness import signals
+from harness.cli import main as command
+from harness.cli import run as performing
 from harness.config.scales import Described, compose
 from harness.config.settings import Settings
-from harness.runner import run
+from harness.runner import run, signals
 from tests.advice import Words, by_hand, followed, is_later
 
 TINY = ("workers=2", "steps=2", "model=mlp", "dataset=digits", "network=simulated", "report=false")
@@ -90,7 +90,7 @@ def answer(*words: str) -> Answer:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["harness", *words])
         patch.setattr(signals, "stop_in_order", lambda: None)
-        patch.setattr(command, "_perform", started)
+        patch.setattr(performing, "_perform", started)
         with redirect_stdout(printed), redirect_stderr(printed):
             try:
                 command.main()

@@ -1,4 +1,4 @@
-"""harness.clean takes what dead runs left in their folders, and nothing of live ones.
+"""`doctor --clean` takes what dead runs left in their folders, and nothing of live ones.
 
 What is left on real interfaces: tests/emulation/test_ledger.py.
 """
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import clean
 from harness.records import status
 from harness.records.run_directory import read_json, write_json
+from tests.door import door
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -27,7 +27,7 @@ def run_dir(results: Path, name: str, **changes: object) -> Path:
 
 
 def run_clean(tmp_path: Path, *options: str) -> int:
-    return clean.main(["--results", str(tmp_path), "--ledger", str(tmp_path / "none"), *options])
+    return door("doctor", "--clean", "--results", tmp_path, "--ledger", tmp_path / "none", *options)
 
 
 def ended_pid() -> int:
@@ -57,5 +57,5 @@ def test_temporary_files_of_dead_runs_go_and_those_of_live_runs_stay(
 
 
 def test_the_command_starts_at_once_without_torch(tmp_path: Path) -> None:
-    code = "import sys, harness.clean; sys.exit('torch' in sys.modules)"
+    code = "import sys, harness.cli.clean; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.cli.help import shown
 from harness.config.parts import choices, replaces
 from harness.config.settings import BadSetting
 from harness.constraints import CONSTRAINTS, Constraint, reference
-from harness.help import shown
 from harness.validation import checked
 from tests.test_settings import settings
 

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from harness.config.device_costs import Cost, Given, given
+from harness.config.scales import composed
 from harness.config.settings import BadSetting
-from harness.preview import composed
 from tests.virtual.runs import simulated
 
 ASKED = ("steps=4", "workers=2", "emulation.compute=replay", "network/device=v100")

@@ -228,7 +228,7 @@ def test_a_run_that_goes_on_and_ledgers_of_dead_ones_are_told(tmp_path):
     write(tmp_path / "eth7.ledger.json", "{}")
     free, left = machine.others(lock, tmp_path)
     assert free.mark == "ok"
-    assert left.mark == "warn" and "`python -m harness.clean`" in left.enable
+    assert left.mark == "warn" and "`python -m harness.doctor --clean`" in left.enable
 
 
 def test_too_little_memory_is_a_warning_with_the_need(tmp_path):

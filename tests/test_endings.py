@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import endings
+from harness.cli import run_queue
 from harness.runner.run import Outcome
 from tests.test_settings import settings
 
@@ -16,7 +16,7 @@ BUSY = "other processes took 60 % of the processors"
     ("states", "status"),
     [
         (["succeeded", "succeeded"], 0),
-        (["succeeded", "invalid"], endings.NOT_VALID),
+        (["succeeded", "invalid"], run_queue.NOT_VALID),
         (["failed", "invalid"], 1),
         (["interrupted"], 1),
     ],
@@ -31,7 +31,7 @@ def test_a_script_can_tell_a_run_that_failed_from_a_machine_that_was_busy(
 
     wanted = settings("report=false", f"results={tmp_path}")
     with caplog.at_level(logging.INFO, "harness"):
-        assert endings.in_turn([wanted] * len(states), perform) == status
+        assert run_queue.in_turn([wanted] * len(states), perform) == status
     kept = "it is kept, and figures leave it out; the same command makes it again"
     said = f"logs: {tmp_path}/logs\n{kept}\nrun invalid: {BUSY}\n"
     assert (said in caplog.text) == ("invalid" in states)

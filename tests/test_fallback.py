@@ -9,8 +9,8 @@ from omegaconf import open_dict, read_write
 
 from harness.config import sweep
 from harness.emulation import user_namespace
-from harness.report import report
 from harness.reporting.analysis import load
+from harness.reporting.report import report
 from harness.validation import checked
 from tests.launching import afresh, runs
 

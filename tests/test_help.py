@@ -7,10 +7,10 @@ import pytest
 from omegaconf import OmegaConf
 
 import harness
-from harness import help as shown_help
+from harness.cli import help as shown_help
+from harness.cli.help import shown
 from harness.config.search_path import CONF, choices, groups
 from harness.config.settings import BadSetting
-from harness.help import shown
 from tests.launching import completed
 
 SCREEN = 60  # lines

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from harness.config.scales import composed
 from harness.config.settings import NOT_IDENTITY, BadSetting, Settings
 from harness.config.typed import leaves
-from harness.preview import composed
 from harness.validation import checked
 from harness.virtual.run import simulate
 from tests.virtual.runs import prepare

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import launchers
+from harness.cli import launchers
+from harness.config.scales import composed
 from harness.config.settings import BadSetting
-from harness.preview import composed
 from harness.records.sweep_folder import JobEnding
 from harness.runner import run
 from tests.launching import completed, runs, state

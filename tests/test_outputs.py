@@ -3,15 +3,16 @@
 import os
 import random
 import shutil
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from harness import preview, reference, report
+from harness.cli import reference
 from harness.records.outputs import CannotWrite, OutputFolder, csv_text
+from harness.reporting import report
 from tests import records_by_hand as by_hand
+from tests.door import door
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +39,7 @@ class Elsewhere:
 
 
 def command(monkeypatch: pytest.MonkeyPatch, *arguments: Path | str) -> int:
-    monkeypatch.setattr(sys, "argv", ["report", *map(str, arguments)])
-    return report.main()
+    return door("report", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_report_writes_through_no_link(count, reported, tmp_path, monkeypatch,
         place.symlink_to(drawn.choice([elsewhere.file, elsewhere.folder, absent]))
         assert command(monkeypatch, folder) == 1
         said = capsys.readouterr().err
-        assert said.startswith(f"{place} is a link") and "--out FOLDER" in said
+        assert said.startswith(f"harness report: {place} is a link") and "--out FOLDER" in said
         assert said.count("\n") == 1 and elsewhere.is_untouched() and place.is_symlink()
         if at == 0:
             assert command(monkeypatch, folder, "--out", tmp_path / "out") == 0
@@ -88,10 +88,10 @@ def test_a_report_that_is_no_folder_is_refused_by_name(
 
 def test_previews_and_reference_pages_are_written_through_no_link(tmp_path, capsys):
     elsewhere = Elsewhere(tmp_path / "user")
-    drawing, pages = tmp_path / "drawn.svg", tmp_path / "pages"
+    drawing, pages = tmp_path / "draw_static.png", tmp_path / "pages"
     drawing.symlink_to(elsewhere.file)
-    with pytest.raises(SystemExit, match=rf"{drawing} is a link.*--out FILE"):
-        preview.main(["--seconds", "1", "--out", str(drawing)])
+    assert door("draw=1", f"results={tmp_path}") == 1
+    assert f"{drawing} is a link" in capsys.readouterr().err
     pages.mkdir()
     (pages / "settings.md").symlink_to(elsewhere.file)
     with pytest.raises(CannotWrite, match="settings.md is a link"):

@@ -46,12 +46,12 @@ def test_parts_of_one_s_own_are_trained_and_named(mine):
 
 def test_parts_of_one_s_own_keep_the_laws_or_are_told_which_not(mine):
     _, command = COMMANDS.findall(DOC)
-    _, _, module, *words = command.split()
+    _, _, module, flag, *words = command.split()
     kept, broken, refused = re.findall(r"^```text\n(.*?)^```$", DOC, re.MULTILINE | re.DOTALL)
-    assert told(mine, *words, module=module) == (0, kept)
+    assert told(mine, flag, *words, module=module) == (0, kept)
     rounded = (mine / "mine.py").read_text().replace("has_level = False", "has_level = True")
     (mine / "mine.py").write_text(rounded)
-    status, said = told(mine, "--config-dir=conf", "compressor=rounded", module=module)
+    status, said = told(mine, flag, "--config-dir=conf", "compressor=rounded", module=module)
     assert status == 1 and broken in said and said.count("does not hold") == 1
     (mine / "mine.py").write_text(rounded.replace("Reduced(mean, ", "Reduced(mean[:7], "))
     assert told(mine, "--config-dir=conf", *OWN, "compressor=rounded") == (1, refused)
@@ -64,8 +64,8 @@ def test_a_law_is_tried_of_a_part_that_is_there(mine):
         "compressor=topk,dense": "compressor=topk,dense: this command is of one run",
         "--config-dir=nowhere compressor=dense": "--config-dir must be a folder, got nowhere",
     }.items():
-        status, line = told(mine, *words.split(), module="harness.contract")
-        assert status == 1 and line.startswith(f"harness.contract: {said}"), line
+        status, line = told(mine, "--contract", *words.split(), module="harness.doctor")
+        assert status == 1 and line.startswith(f"harness doctor: {said}"), line
 
 
 OWN = ("model=net", "dataset=stripes", "network=simulated", "emulation.compute=measured")

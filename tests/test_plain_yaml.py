@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from harness.config import plain_yaml
+from harness.config.scales import composed
 from harness.config.search_path import OWN
 from harness.config.settings import Settings
-from harness.preview import composed
 from harness.runner import previous_result
 from tests.test_own_parts import search_path_changed
 from tests.test_refused import refusal

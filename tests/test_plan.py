@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from harness import cost_estimate, plan, validation
+from harness import validation
 from harness.config import scales, sweep
 from harness.config.run import Run
+from harness.config.scales import composed
 from harness.config.search_path import choices
 from harness.config.settings import Settings
-from harness.cost_estimate import announced
-from harness.preview import composed
+from harness.predict import cost_estimate, plan
+from harness.predict.cost_estimate import announced
 from harness.reporting.analysis import load
 from harness.virtual.network import Simulated, SimulatedDumbbell
 from tests.launching import afresh, harness
@@ -237,9 +238,9 @@ def test_kernels_are_compiled_before_anything_is_timed():
 
 COLD = """
 from compressors import kernels
-from harness import plan
+from harness.predict import plan
 from harness.config import sweep
-from harness.preview import composed
+from harness.config.scales import composed
 from harness.virtual.workers import SimulatedWorkers
 
 def told():

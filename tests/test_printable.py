@@ -2,20 +2,20 @@
 
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness import claims, clean, report, status
+from harness.config.scales import composed
 from harness.config.typed import BadSetting
-from harness.preview import composed
 from harness.records import printable
 from harness.records.outputs import CannotWrite
+from harness.reporting import report
 from harness.reporting.analysis import load
 from harness.reporting.page import commands
 from tests import records_by_hand as by_hand
+from tests.door import door
 
 TITLE, LINK, UP = "\x1b]0;owned\x07", "\x1b]8;;http://x\x1b\\", "\x9b5A\r\x08"
 REVERSED, HALF = "\u202egpj.exe", "\udcff"
@@ -52,12 +52,10 @@ def foreign(tmp_path: Path) -> Path:
 
 
 def test_no_command_sends_a_foreign_name_to_the_terminal(foreign, monkeypatch, capsys):
-    for main in (report.main, claims.main):
-        monkeypatch.setattr(sys, "argv", ["x", str(foreign)])
-        assert main() == 0
-    assert status.main([str(foreign)]) == 1
+    assert door("report", foreign) == 0 and door("study", "claims", foreign) == 0
+    assert door("report", "--status", foreign) == 1
     (foreign / f"a{TITLE}" / "tmp").mkdir()
-    assert clean.main(["--results", str(foreign.parent), "--ledger", str(foreign)]) == 0
+    assert door("doctor", "--clean", "--results", foreign.parent, "--ledger", foreign) == 0
     said = capsys.readouterr()
     for text in (said.out, said.err):
         assert text.replace("\n", "").isprintable()

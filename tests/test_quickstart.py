@@ -1,14 +1,14 @@
 """The quickstart: an answer always, and a proof whose failure costs nothing but its own lines."""
 
-import sys
 from math import nan
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from harness import quickstart
+from harness.cli import quickstart
 from harness.config.settings import Settings
+from tests.door import door
 from tests.test_settings import settings
 
 
@@ -20,7 +20,6 @@ def test_the_answer_stands_when_the_proof_fails(
     """As on a full disk; the figure and the page are there, and the exit status is 0."""
     monkeypatch.setattr(quickstart, "METHODS", "allreduce,powersgd")
     monkeypatch.setattr(quickstart, "RATES_MBIT", [8, 32])
-    monkeypatch.setattr(sys, "argv", ["quickstart", f"results={tmp_path}"])
     perform = quickstart.performed
 
     def fails(name: str, asked: list[Settings]) -> pd.DataFrame:
@@ -29,7 +28,7 @@ def test_the_answer_stands_when_the_proof_fails(
         return perform(name, asked)
 
     monkeypatch.setattr(quickstart, "performed", fails)
-    assert quickstart.main() == 0
+    assert door("quickstart", f"results={tmp_path}") == 0
     lines = capsys.readouterr().out.splitlines()
     assert "accuracy 0.75, 4 workers, links of 32 Mbit/s" in "\n".join(lines)
     assert lines[-1] == "proof: failed: No space left on device"
@@ -70,15 +69,13 @@ def test_without_namespaces_the_answer_stands_and_no_proof_is_performed(
     strict: list[str], status: int, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(sys, "argv", ["quickstart", *strict])
     monkeypatch.setattr(quickstart, "planned", lambda overrides: [settings("network=simulated")])
-    monkeypatch.setattr(quickstart.signals, "stop_in_order", lambda: None)
     parts = []
     monkeypatch.setattr(quickstart, "performed", lambda name, asked: parts.append(name))
     for name in ("times_by_rate", "draw"):
         monkeypatch.setattr(quickstart, name, lambda *of: None)
     monkeypatch.setattr(quickstart, "answer_lines", lambda *of: ["the answer"])
-    assert quickstart.main() == status and parts == ["answer"]
+    assert door("quickstart", *strict) == status and parts == ["answer"]
     [answer, line] = capsys.readouterr().out.splitlines()
     assert answer == "the answer" and line == quickstart.NO_NAMESPACES
 

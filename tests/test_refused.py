@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import __main__ as command
-from harness import signals
+from harness.cli import main as command
 from harness.config.refused import keys
+from harness.runner import run, signals
 from tests.launching import completed
 
 BAD: dict[str, str] = {
@@ -74,7 +74,7 @@ def refusal(results: Path, *words: str) -> str:
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(signals, "stop_in_order", lambda: None)
-            patch.setattr(command.run, "perform", lambda settings: pytest.fail("it started"))
+            patch.setattr(run, "perform", lambda settings: pytest.fail("it started"))
             with pytest.raises(SystemExit) as ended:
                 command.main()
     finally:

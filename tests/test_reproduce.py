@@ -1,4 +1,4 @@
-"""`python -m harness.reproduce`: what it runs, what it keeps, what it leaves, how it ends."""
+"""`python -m harness study reproduce`: what it runs, what it keeps, what it leaves, how it ends."""
 
 import os
 import signal
@@ -40,7 +40,8 @@ def paper(tmp_path):
 
 def started(paper: Path | str, *more: str, **options) -> subprocess.Popen:
     results = f"results={Path(paper).parent / 'results'}"
-    command = [sys.executable, "-m", "harness.reproduce", str(paper), *TINY, results, *more]
+    command = [sys.executable, "-m", "harness", "study", "reproduce", str(paper)]
+    command += [*TINY, results, *more]
     pipe = subprocess.PIPE
     return popen(command, stdout=pipe, stderr=pipe, cwd=ROOT, **options)
 
@@ -176,7 +177,7 @@ def test_the_page_has_what_was_done_before_though_only_some_is_asked_for(paper):
 
 def test_constants_of_another_machine_are_told_before_they_are_used(paper):
     _, _, err = reproduced(paper, "--plan", "network.fitted_on=elsewhere")
-    assert "constants of elsewhere, and this is" in err and "harness.calibrate --force" in err
+    assert "constants of elsewhere, and this is" in err and "--calibrate --force" in err
     _, _, err = reproduced(paper, "--plan", f"network.fitted_on='{environment.machine()}'")
     assert "constants of" not in err
 

@@ -9,27 +9,21 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from harness.config.run import Run
-from harness.preview import composed
+from harness.config.scales import composed
 
 ROOT = Path(__file__).resolve().parents[1]
 EDGE = (  # who composes configurations, or keeps one with what follows from it
-    "harness/__main__.py", "harness/advise/", "harness/around/", "harness/endings.py",
-    "harness/launchers.py",
-    "harness/cost_estimate.py",
-    "harness/calibrate/compression.py",
-    "harness/doctor/__main__.py", "harness/doctor/composition.py",
-    "harness/help.py",
-    "harness/config/label.py", "harness/config/parts.py", "harness/plan.py", "harness/preview.py",
-    "harness/config/refused.py", "harness/reproduce/", "harness/runner/run.py",
-    "harness/runner/previous_result.py",
-    "harness/runner/supervise.py", "harness/runner/fork_server.py", "harness/config/scales.py",
-    "harness/config/settings.py", "harness/config/fallback.py", "harness/config/sweep.py",
-    "harness/config/typed.py", "harness/config/own.py", "harness/validation.py",
-    "harness/contract/", "harness/quickstart.py", "harness/runner/first_process.py",
-    "harness/status.py",
+    "harness/cli/", "harness/predict/", "harness/advise/", "harness/around/", "harness/reproduce/",
+    "harness/calibrate/compression.py", "harness/doctor/composition.py", "harness/validation.py",
+    "harness/config/label.py", "harness/config/parts.py", "harness/config/refused.py",
+    "harness/config/scales.py", "harness/config/search_path.py", "harness/config/settings.py",
+    "harness/config/fallback.py", "harness/config/sweep.py", "harness/config/typed.py",
+    "harness/config/own.py", "harness/contract/", "harness/runner/run.py",
+    "harness/runner/previous_result.py", "harness/runner/supervise.py",
+    "harness/runner/fork_server.py", "harness/runner/first_process.py",
 )  # fmt: skip
 REFUSE = ("harness/doctor/data.py",)  # by the error of the edge
-RESULTS = ("harness/reporting/", "harness/claims.py", "harness/trackers/")  # read
+RESULTS = ("harness/reporting/", "harness/trackers/")  # read
 CONFIGURATIONS = {"settings", "self.settings", "config", "self.config", "settings.config"}
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from harness import status as sweep_status
+from harness.cli import status as sweep_status
 from harness.records import checkpoint
 from harness.records.run_directory import read_events
 from tests import slurm as cluster_of

@@ -61,7 +61,7 @@ Path(__file__).with_name("ran").touch()
 PAPER = None
 """
 NAMED = "from harness.studies import studies; print(*(study.name for study in studies()))"
-JUDGED = "import sys; from harness.claims import main; sys.argv = ['claims', '.']; main()"
+JUDGED = "from harness.cli import study; study.main(['claims', '.'])"
 
 
 @pytest.mark.parametrize("module", ["claims", "predictor", "__init__"])
@@ -73,7 +73,7 @@ def test_a_study_of_the_working_directory_is_not_run(elsewhere, module):
         (folder / f"{module}.py").write_text(EVIL)
     here = os.environ | {"PYTHONPATH": ""}
     code = f"import sys; sys.path[1:1] = []; {JUDGED}"
-    for arguments in (["-c", code], ["-m", "harness.claims", "."], ["-c", NAMED]):
+    for arguments in (["-c", code], ["-m", "harness", "study", "claims", "."], ["-c", NAMED]):
         done = afresh([sys.executable, *arguments], cwd=elsewhere, env=here)
         assert "a_valley" not in done.stdout + done.stderr, done.stderr
     assert not list(elsewhere.rglob("ran"))

@@ -1,4 +1,4 @@
-"""`python -m harness.status` counts every run of a sweep once, by its directory and its lock."""
+"""`report --status` counts every run of a sweep once, by its directory and its lock."""
 
 import os
 import subprocess
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import status as command
 from harness.locks import directory_to_ourselves
 from harness.records import status
 from harness.records.sweep_folder import AskedRun, JobEnding, SweepFolder
+from tests.door import door
 
 HOUR_S = 3600
 
@@ -36,7 +36,7 @@ def ended(run_dir: Path, state: str, error: str | None, at_s: float = 0) -> None
 
 
 def shown(sweep: SweepFolder, capsys: pytest.CaptureFixture[str], place: str = "name") -> list[str]:
-    command.main([str(sweep.path.parents[1] / place)])
+    door("report", "--status", sweep.path.parents[1] / place)
     return capsys.readouterr().out.splitlines()
 
 
@@ -69,7 +69,7 @@ def test_what_failed_since_is_named_with_its_reason(
         f"  name/{'1' * 12} run 1: failed, a link?[2J",
         f"  name/{'3' * 12} run 3: failed, no data",
     ]
-    assert command.main([str(sweep.path.parents[1])]) == 1
+    assert door("report", "--status", sweep.path.parents[1]) == 1
 
 
 def test_the_same_runs_have_one_folder_and_another_command_another(
@@ -98,7 +98,7 @@ def test_of_a_damaged_sweep_the_runs_that_are_there_are_shown(
 def test_runs_that_no_sweep_asked_for_are_shown_by_method_and_seed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command.main([str(tmp_path / "name")]) == 1
+    assert door("report", "--status", tmp_path / "name") == 1
     assert "there is no run in" in capsys.readouterr().err
     for name, state in (
         ("a", "succeeded"),
@@ -109,12 +109,12 @@ def test_runs_that_no_sweep_asked_for_are_shown_by_method_and_seed(
         ended(tmp_path / "name" / name, state, "no data")
         (tmp_path / "name" / name / "config.yaml").write_text("method: {name: topk}\nseed: 3\n")
     for place in ("name", ""):
-        assert command.main([str(tmp_path / place)]) == 1
+        assert door("report", "--status", tmp_path / place) == 1
         first, failed = capsys.readouterr().out.splitlines()
         assert first.startswith("1 of 3 done, 0 running, 1 failed, 1 to do")
         assert failed == "  name/c topk seed 3: failed, no data"
 
 
 def test_the_command_starts_at_once_without_torch() -> None:
-    code = "import sys, harness.status; sys.exit('torch' in sys.modules)"
+    code = "import sys, harness.cli.status; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

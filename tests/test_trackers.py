@@ -6,9 +6,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from harness.config.scales import composed
 from harness.config.search_path import choices
 from harness.config.settings import BadSetting
-from harness.preview import composed
 from harness.runner import run as runner
 from harness.trackers import base
 from harness.validation import checked

@@ -52,7 +52,7 @@ def test_a_link_is_drawn_planned_raced_and_proved(tmp_path):
     doctor, drawn, plan, race, packets, report = commands("tutorial_link", tmp_path)
     done(doctor, tmp_path)
     done(drawn, tmp_path)
-    assert (tmp_path / "results/preview_trace.png").is_file()
+    assert (tmp_path / "results/draw_trace.png").is_file()
     methods = ["allreduce", "topk_0.01", "dc2_da2", "qsgd"]
     planned = done(plan, tmp_path)
     assert [name for name in methods if name not in planned] == []

@@ -57,8 +57,7 @@ def test_it_is_of_this_version_and_brings_the_commands(wheel):
     assert wheel.name.startswith(f"gradnet-{__version__}-py3-none-any")
     with ZipFile(wheel) as packed:
         entries = packed.read(f"gradnet-{__version__}.dist-info/entry_points.txt").decode()
-    assert "gradnet = harness.__main__:main" in entries
-    assert "gradnet-around = harness.around.__main__:main" in entries
+    assert "gradnet = harness.cli.main:main" in entries
 
 
 def test_what_is_pinned_installs_with_the_first_python_that_is_enough():

@@ -11,8 +11,8 @@ from harness.advise import race
 from harness.advise.compositions import Contender, Question
 from harness.clock import minutes_of
 from harness.config.settings import BadSetting, Settings
-from harness.cost_estimate import Estimate, announced
-from harness.plan import Plan
+from harness.predict.cost_estimate import Estimate, announced
+from harness.predict.plan import Plan
 from harness.reporting.analysis import load, metrics
 from harness.reproduce.perform import perform
 from harness.runner.run import Outcome, failure_report

@@ -18,8 +18,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from harness.around import named_files
 from harness.config import sweep
+from harness.config.keys import Emulation, Target, Timeouts
 from harness.config.refused import in_a_line, keys
-from harness.config.run import Emulation, Run, Target, Timeouts
+from harness.config.run import Run
 from harness.config.settings import OF_THE_EDGE, BadSetting, Settings
 from harness.config.typed import is_section, located, of_part, require
 from harness.emulation.errors import NetworkError
@@ -95,7 +96,7 @@ class Asked:
 def composed(arguments: Sequence[str]) -> list[Settings]:
     """Return settings of every run of a command line, each checked. BadSetting is one line."""
     if "--" not in arguments:
-        raise BadSetting("a command must come after --: gradnet-around workers=2 -- torchrun x.py")
+        raise BadSetting("a command must come after --: gradnet around workers=2 -- torchrun x.py")
     at = list(arguments).index("--")
     said, words = list(arguments[:at]), list(arguments[at + 1 :])
     if not words:

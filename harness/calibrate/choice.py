@@ -100,7 +100,7 @@ def _origin() -> list[str]:
     commit = git["commit"][:12] + (" and changes" if git["dirty"] else "")
     load = f"load {told['load_average'][0]:.1f}"
     return [
-        "# Virtual time as this machine would run it: fitted by `python -m harness.calibrate`.",
+        "# Virtual time as this machine runs it, fitted by `python -m harness.doctor --calibrate`.",
         f"# {environment.machine()}, {load}; {date.today()}, commit {commit}",
     ]
 

@@ -16,9 +16,9 @@ from harness.calibrate import fit
 from harness.config.device_costs import Cost, file_of
 from harness.config.parts import choices, has_level, replaces
 from harness.config.run import Run
+from harness.config.scales import composed
 from harness.engine.exchange.reduction import BucketBuffers
 from harness.engine.training.build import reduction_of
-from harness.preview import composed
 from harness.virtual.circle import Circle
 from harness.virtual.network import Simulated
 from harness.virtual.workers import HomogeneousWorkers

@@ -39,7 +39,7 @@ def text(name: str, costs: Mapping[str, FittedCost]) -> str:
     told = environment.describe()
     commit = (told["git"] or {"commit": "none"})["commit"][:12]
     lines = [
-        f"# What compression costs {name}, fitted by `python -m harness.calibrate --device`:",
+        f"# What compression costs {name}, by `python -m harness.doctor --calibrate --device`:",
         f"# {date.today()}, commit {commit}, torch {torch.__version__}, {environment.machine()}.",
         "# The coefficients are told of in harness/config/device_costs.py.",
         f"name: {name}",

@@ -16,7 +16,7 @@ from harness.fidelity.collectives import RowPredictor
 from harness.fidelity.measurement import BadMeasurement, Measurement
 
 STEP = 1e-3  # of a constant's logarithm, by which slopes are taken
-CONSTANTS = "\nconstants: # fitted to the inputs: python -m harness.calibrate --testbed\n"
+CONSTANTS = "\nconstants: # fitted to the inputs: python -m harness.doctor --calibrate --testbed\n"
 
 
 def inputs_of(bench: Bench, rows: Sequence[Measurement]) -> list[Measurement]:

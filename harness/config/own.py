@@ -10,9 +10,18 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from compressors.activations.base import Activations
+from compressors.base import Compressor
 from harness.config.typed import hints, is_of, is_pythons_own, located
 from harness.workloads.data.base import DataSet
 from harness.workloads.models.base import Architecture
+
+KINDS: dict[str, Any] = {  # of parts that need torch: what their class is, or has the methods of
+    "model": Architecture,
+    "dataset": DataSet,
+    "compressor": Compressor,
+    "activations": Activations,
+}
 
 
 class Own(NamedTuple):

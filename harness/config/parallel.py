@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from harness.config.local_steps import LocalSteps
+from harness.config.server import Server
+
 ORDERS = ("gpipe", "1f1b")  # of micro-batches, in harness.engine.pipeline.schedule
 
 
@@ -58,3 +61,6 @@ class Pipeline(Split):
     @property
     def ranks(self) -> int:  # type: ignore[override]
         return self.stages
+
+
+Parallel = Data | Split | Pipeline | Server | LocalSteps

@@ -10,8 +10,6 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any
 
-import torch
-
 from harness.config import search_path
 from harness.config.typed import located
 
@@ -50,7 +48,7 @@ def plain(value: Any, run: Mapping[str, Any]) -> Any:
         return {str(key): plain(each, run) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(each, run) for each in value]
-    if isinstance(value, torch.dtype):
+    if f"{type(value).__module__}.{type(value).__name__}" == "torch.dtype":
         return str(value).removeprefix("torch.")
     if is_dataclass(value) and not isinstance(value, type):
         kind = type(value)

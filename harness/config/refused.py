@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
-from functools import cache
-from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
@@ -13,7 +11,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import InterpolationResolutionError, MissingMandatoryValue
 
 from harness.config import parts, search_path, sweep
-from harness.config.search_path import CONF, groups
+from harness.config.search_path import CONF, groups, keys
 from harness.config.typed import BadSetting, without_unit
 
 NO_KEY = re.compile(
@@ -417,7 +415,7 @@ def _composed(arguments: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
     with suppress(HydraException), sweep.hydra():
         config = sweep.load(asked, sweep.RunMode.MULTIRUN)
         plain = OmegaConf.to_container(config, resolve=False)
-        return _flat(plain), config.hydra.runtime.choices
+        return search_path.dotted(plain), config.hydra.runtime.choices
     return [], {}
 
 
@@ -441,24 +439,3 @@ def _nearest(word: str, known: Sequence[str], cutoff: float = 0.5) -> str:
     found = list(dict.fromkeys([*begun, *close] if len(begun) <= NEAR else begun))
     more = ", ..." if len(found) > NEAR and len(begun) > NEAR else ""
     return f"; nearest: {', '.join(lower[each] for each in found[:NEAR])}{more}" if found else ""
-
-
-@cache
-def keys() -> list[str]:
-    """All keys of conf/config.yaml, nested ones dotted, and all groups."""
-    config = OmegaConf.to_container(OmegaConf.load(f"{CONF}/config.yaml"), resolve=False)
-    hidden = ("defaults", "_target_")
-    found = dict.fromkeys([*groups(), *_flat(config)])
-    return [each for each in found if each.rpartition(".")[2] not in hidden]
-
-
-def _flat(config: Any) -> list[str]:
-    """Return the dotted keys of nested mappings, with sections and their `_target_` among them."""
-    found: list[str] = []
-    waiting = [("", config)]
-    while waiting:
-        prefix, section = waiting.pop(0)
-        if isinstance(section, Mapping):
-            found += [f"{prefix}{key!s}" for key in section]
-            waiting += [(f"{prefix}{key!s}.", section[key]) for key in section]
-    return found

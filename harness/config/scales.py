@@ -5,15 +5,17 @@ With a scale on the command line, or in the experiment, there is nothing to choo
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from harness.config import sweep
-from harness.config.run import Run
+from harness.config.refused import in_a_line
 from harness.config.settings import BadSetting, Settings
+
+if TYPE_CHECKING:
+    from harness.config.run import Run
 
 PAPER, LAPTOP, AUTO = "paper", "laptop", "auto"
 OF_SCALE = re.compile(r"\$\{[^}]*\bscale\b")  # an interpolation
@@ -132,7 +134,7 @@ def lacks(settings: Settings) -> str:
         return ""  # wrong at any scale: the check of the runs says what
 
 
-def _missing_data(run: Run) -> str:
+def _missing_data(run: "Run") -> str:
     if not run.emulation.is_replay:
         try:
             run.find_files()
@@ -141,8 +143,27 @@ def _missing_data(run: Run) -> str:
     return ""
 
 
-def _missing_devices(run: Run) -> str:
+def _missing_devices(run: "Run") -> str:
+    import torch
+
     gpus, workers = torch.cuda.device_count(), run.workers // run.network.machines_of_run()
     if not run.network.in_process and gpus < workers:
         return f"{workers} workers need a GPU each, and {gpus} are here"
     return ""
+
+
+def composed(overrides: Sequence[str]) -> tuple[Settings, str]:
+    """Return the settings of one run, and the choice of its profile.
+
+    What an experiment would vary stays as it is by default. Raises BadSetting for a sweep.
+    """
+    with in_a_line(overrides):
+        for override in OverridesParser.create().parse_overrides(list(overrides)):
+            if override.is_sweep_override():
+                raise BadSetting(
+                    f"{override.input_line}: this command is of one run, so say one value"
+                )
+        found = chosen(overrides)
+        with sweep.hydra():
+            config = sweep.load(found)
+        return sweep.plain_settings(config), str(config.hydra.runtime.choices["profile"])

@@ -1,16 +1,17 @@
-"""Where Hydra finds choices: conf/, every study's, one's own; importing it tells Hydra so."""
+"""Folders of configuration: conf/, that of every study, and the user's own; and what they contain.
+
+Importing this file imports neither Hydra nor torch, so `--help` answers at once.
+"""
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
-from hydra.core.config_search_path import ConfigSearchPath
-from hydra.core.plugins import Plugins
-from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from harness import studies
 from harness.config import plain_yaml
@@ -19,22 +20,6 @@ from harness.config.typed import BadSetting, of_part
 CONF = Path(__file__).resolve().parents[2] / "conf"
 CONFIG_DIR = ("--config-dir", "-cd")
 OWN = "GRADNET_CONFIG"  # in the environment: a folder of one's own choices, as --config-dir says
-
-
-class StudiesSearchPath(SearchPathPlugin):
-    """Adds the choices of the studies where Hydra composes conf/, and nowhere else.
-
-    Hydra asks plugins for every application of the process, such as a user's own.
-    """
-
-    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        if str(CONF) not in [element.path for element in search_path.get_path()]:
-            return
-        for study in studies.studies():
-            if folder := study.file("conf"):
-                search_path.append(f"study {study.name}", f"file://{folder}")
-        for folder in _own():
-            search_path.append("one's own", f"file://{folder}")
 
 
 def folders() -> list[Path]:
@@ -60,6 +45,21 @@ def add(folder: str) -> None:
         if any((there / path).is_file() for there in folders()):
             raise BadSetting(f"--config-dir: {folder}/{path} has the name of a choice; rename it")
     os.environ[OWN] = str(own)
+
+
+def stamp() -> int:
+    """Return a number that changes when a yaml file in any folder appears, goes or changes."""
+    files = (path for folder in folders() for path in folder.rglob("*.yaml"))
+    return hash(
+        tuple((str(path), (told := path.stat()).st_mtime_ns, told.st_size) for path in files)
+    )
+
+
+def check_own() -> None:
+    """Raise BadSetting for a file in the user's own folder that is no YAML as ours are."""
+    for path in (path for folder in _own() for path in sorted(folder.rglob("*.yaml"))):
+        with readable(path):
+            plain_yaml.check(plain_yaml.text_of(path))
 
 
 def without_folders(arguments: Sequence[str]) -> list[str]:
@@ -113,4 +113,20 @@ def groups(group: str = "") -> list[str]:
     return sorted({str(Path(group, path.name)) for path in inside})
 
 
-Plugins.instance().register(StudiesSearchPath)
+@cache
+def keys() -> list[str]:
+    """All keys of conf/config.yaml, nested ones dotted, and all groups."""
+    found = dict.fromkeys([*groups(), *dotted(values(CONF / "config.yaml"))])
+    return [key for key in found if key.rpartition(".")[2] not in ("defaults", "_target_")]
+
+
+def dotted(config: Any) -> list[str]:
+    """Return the dotted keys of nested mappings, with sections and their `_target_` among them."""
+    found: list[str] = []
+    waiting = [("", config)]
+    while waiting:
+        prefix, section = waiting.pop(0)
+        if isinstance(section, Mapping):
+            found += [f"{prefix}{key!s}" for key in section]
+            waiting += [(f"{prefix}{key!s}.", section[key]) for key in section]
+    return found

@@ -12,19 +12,17 @@ from collections.abc import Container, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Protocol, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, get_args, get_type_hints
 
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from compressors.activations.base import Activations
-from compressors.base import Compressor
 from controllers.base import Controller
-from harness.config import plain_yaml
+from harness.config import plain_yaml, search_path
+from harness.config.keys import Emulation, Optimizer, RunKeys, Target, Timeouts
 from harness.config.network import NetworkChoice
-from harness.config.own import OWN, as_part, is_own
-from harness.config.run import Emulation, Optimizer, Parallel, Run, Target, Timeouts
+from harness.config.parallel import Parallel
 from harness.config.schedules import Schedule
 from harness.config.typed import BadSetting as BadSetting
 from harness.config.typed import (
@@ -41,12 +39,12 @@ from harness.config.typed import (
     unfit,
 )
 from harness.config.watch import Watch
-from harness.records import checkpoint
-from harness.workloads.data.base import DataSet
-from harness.workloads.models.base import Architecture
 from profiles import recordings
 from profiles.base import Profile
 from profiles.regions import SHIPPED_REGIONS
+
+if TYPE_CHECKING:
+    from harness.config.run import Run
 
 
 class Output(Protocol):
@@ -57,13 +55,15 @@ class Output(Protocol):
     def write(self, run_dir: Path) -> None: ...
 
 
-PARTS: dict[str, Any] = {  # of a run, each with what its class is, or has the methods of
-    "model": Architecture, "dataset": DataSet, "compressor": Compressor, "controller": Controller,
-    "activations": Activations, "parallel": Parallel, "profile": Profile, "network": NetworkChoice,
-}  # fmt: skip
-OTHERS: dict[str, Any] = {  # likewise, of a command, or within another section
+PARTS = (  # of a run; classes of those from `model` on import torch, so the others come first
+    "profile", "parallel", "controller", "network", "model", "dataset", "compressor", "activations",
+)  # fmt: skip
+FIRST_WITH_TORCH = "model"
+KINDS: dict[str, Any] = {  # what a part's class is, or has the methods of
+    "profile": Profile, "parallel": Parallel, "controller": Controller, "network": NetworkChoice,
     "tracker": Output, "optimizer.schedule": Schedule, "watch": Watch,
 }  # fmt: skip
+ADAPTED = ("model", "dataset")  # may be of classes that know nothing of this project
 SHARED = ("model", "network", "profile")  # a frozen one is made once for all runs that describe it
 MOST_SHARED = 256
 WITH_STATE = ("compressor", "controller", "activations")  # every rank has its own
@@ -74,6 +74,7 @@ FILE_KEYS = {  # whose values are files that decide a result, and where those ar
 }
 SECTIONS = {"target": Target, "emulation": Emulation, "timeouts": Timeouts, "optimizer": Optimizer}
 AUTO = "auto"  # emulation.dilation, which the runner then chooses
+MOST_DRAWN_S = 100_000  # a day and some; random profiles are drawn up to there
 NAME_BYTES = 200  # of an experiment: a report's files are called so, with an ending
 OF_THE_EDGE = {  # what a run is not told
     "experiment": Annotated[
@@ -84,6 +85,9 @@ OF_THE_EDGE = {  # what a run is not told
         ),
     ],
     "plan": bool, "rerun": bool, "report": bool,
+    "draw": bool | Annotated[  # type: ignore[dict-item]
+        float, Must("emulated seconds in [1, 100000]", lambda seconds: 1 <= seconds <= MOST_DRAWN_S)
+    ],
     "results": Annotated[str, Must("a path", is_path)],
 }  # fmt: skip
 PLAIN = {  # keys of no section, and what they are in a Run
@@ -99,6 +103,7 @@ PLAIN = {  # keys of no section, and what they are in a Run
 NOT_IDENTITY = (
     "results",
     "plan",
+    "draw",
     "rerun",
     "report",
     "tracker",
@@ -128,8 +133,8 @@ FREE |= {
     "network",
 }
 FREE |= {"network_seed"}
-FREE |= {"emulation", "timeouts", "results", "plan", "rerun", "report", "tracker"}
-FREE |= {"reuse_training"}
+FREE |= {"emulation", "timeouts", "results", "plan", "draw", "rerun", "report", "tracker"}
+FREE |= {"reuse_training", "typed"}
 
 
 @dataclass(frozen=True)
@@ -166,7 +171,11 @@ class Settings:
             deciding["emulation"] = {k: v for k, v in emulation if k != "priority"}
         network = deciding["network"].items()
         deciding["network"] = {k: v for k, v in network if k not in NOT_IDENTITY_OF_NETWORK}
-        resumed = checkpoint.digest_of(deciding.pop("resume_from", None))
+        resumed = None
+        if path := deciding.pop("resume_from", None):
+            from harness.records import checkpoint  # torch
+
+            resumed = checkpoint.digest_of(path)
         more = {"files": _digests(deciding), "resumed": resumed}
         return deciding | {key: value for key, value in more.items() if value}
 
@@ -211,7 +220,10 @@ class Settings:
             wrong = forbidden(section)
             if not wrong:
                 _require_part(part, located(section["_target_"]), section["_target_"])
-                section = as_part(part, section)
+                if part in ADAPTED:
+                    from harness.config import own  # torch
+
+                    section = own.as_part(part, section)
                 wrong = _unknown_key(part, section) or mistyped(section)
         except BadSetting:
             raise
@@ -251,25 +263,54 @@ class Settings:
         """True if the runner chooses the dilation: see `harness.runner.tries`."""
         return self["emulation.dilation"] == AUTO
 
-    def run(self, dilation: float = 1.0) -> Run:
+    def _dilated(self, dilation: float) -> "Settings":
+        """Return settings with this dilation if the runner chooses it, else these."""
+        if self.is_dilated_by_load and self["emulation.compute"] != "measured":
+            if self.build("network").machines_of_run() == 1:
+                emulation = self["emulation"] | {"dilation": dilation}
+                return Settings(self.config | {"emulation": emulation})
+        return self
+
+    def keys(self) -> dict[str, Any]:
+        """Values of a run's plain keys and sections, by their name in `Run`; imports no torch.
+
+        Raises BadSetting at the first that is out of range.
+        """
+        hints = get_type_hints(RunKeys, include_extras=True)
+        self.require_fit("", {key: hints[name] for key, name in PLAIN.items()} | OF_THE_EDGE)
+        values = {name: self[key] for key, name in PLAIN.items()}
+        values["reuse_training"] = values["reuse_training"] and not self["rerun"]
+        return values | {name: self.section_of(name, kind) for name, kind in SECTIONS.items()}
+
+    def check_without_torch(self) -> None:
+        """Raise BadSetting for an unknown key, a bad plain value, or a bad part without tensors.
+
+        It imports torch only where the class of such a part does.
+        """
+        sections = {name: self.config.get(name) for name in SECTIONS}
+        given = {f"{name}.{key}" for name, own in sections.items() for key in own or ()}
+        if unknown := sorted({*self.config, *given} - {*search_path.keys(), "method"}):
+            raise BadSetting(
+                f"{unknown[0]} is no key of a run; `python -m harness --help` lists them"
+            )
+        self._dilated(1.0).keys()
+        for part in PARTS[: PARTS.index(FIRST_WITH_TORCH)]:
+            self.build(part)
+
+    def run(self, dilation: float = 1.0) -> "Run":
         """Build the run; BadSetting at the first value that cannot be, whatever the others.
 
         `dilation` is used if the runner chooses it.
         """
-        if self.is_dilated_by_load and self["emulation.compute"] != "measured":
-            if self.build("network").machines_of_run() == 1:
-                emulation = self["emulation"] | {"dilation": dilation}
-                return Settings(self.config | {"emulation": emulation}).run()
-        hints = get_type_hints(Run, include_extras=True)
-        self.require_fit("", {key: hints[name] for key, name in PLAIN.items()} | OF_THE_EDGE)
-        values = {name: self[key] for key, name in PLAIN.items()}
-        sections = {name: self.section_of(name, kind) for name, kind in SECTIONS.items()}
-        values["reuse_training"] = values["reuse_training"] and not self["rerun"]
+        if (settings := self._dilated(dilation)) is not self:
+            return settings.run()
+        values = self.keys()
+        from harness.config.run import Run  # torch: not before the values above are right
+
         parts = {part: self.build(part) for part in PARTS}
         makers = {part: partial(self.build, part) for part in WITH_STATE}
         return Run(
             **values,
-            **sections,
             **(parts | makers),
             label=self["method.name"],
             times=parts["model"].times,
@@ -303,14 +344,20 @@ def _is_frozen(made: Any) -> bool:
 
 def _require_part(part: str, made: Any, path: str) -> None:
     """Raise BadSetting unless `made`, at `path`, is such a part by its class; nothing is called."""
-    kinds = get_args(PARTS.get(part)) or ((PARTS | OTHERS)[part],)
-    good = any(is_of(made, kind) for kind in kinds) or is_own(part, made)
+    kind = KINDS.get(part)
+    if kind is None:
+        from harness.config import own  # torch
+
+        kind = own.KINDS[part]
+    kinds = get_args(kind) or (kind,)
+    good = any(is_of(made, kind) for kind in kinds)
     methods = ", ".join(methods_of(kinds[0]))
     wanted = f"a class with {methods}"
     if len(kinds) > 1:
         wanted = f"one of {', '.join(kind.__name__ for kind in kinds)}"
-    if part in OWN:
-        wanted += f", or {OWN[part].said}"
+    if part in ADAPTED:
+        good = good or own.is_own(part, made)
+        wanted += f", or {own.OWN[part].said}"
     require(good, f"{part}._target_", path, wanted)
 
 
@@ -336,7 +383,11 @@ def _first_line(error: BaseException) -> str:
 
 def unknown_keys(part: str, section: dict[str, Any]) -> list[str]:
     """Return the keys of a section that the class of `part` does not have."""
-    section = {key: value for key, value in as_part(part, section).items() if key != "agree"}
+    if part in ADAPTED:
+        from harness.config import own  # torch
+
+        section = own.as_part(part, section)
+    section = {key: value for key, value in section.items() if key != "agree"}
     known = inspect.signature(located(section["_target_"])).parameters
     if any(each.kind is each.VAR_KEYWORD for each in known.values()):
         return []

@@ -26,11 +26,11 @@ from hydra.types import RunMode
 from hydra.version import VersionBase
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from harness.config import hydra_plugin as hydra_plugin
 from harness.config import label, parts, search_path
 from harness.config.fallback import fallback_of
-from harness.config.loader import Loader, SearchPathCache
 from harness.config.search_path import CONF
-from harness.config.settings import PARTS, BadSetting, Settings, unknown_keys
+from harness.config.settings import FIRST_WITH_TORCH, PARTS, BadSetting, Settings, unknown_keys
 from harness.config.typed import is_section, unfit
 
 MULTIRUN = ("-m", "--multirun")
@@ -38,6 +38,7 @@ MAY_SWEEP = set(",(")  # what every override has that is swept: `a,b`, `range(0,
 MOST_KEPT = 128  # compositions, of 0.6 MB each
 NOT_OF_A_RUN = ("hydra", "comparison", "seeds", "folder")
 OF_A_COMPARISON = {"comparison": list[str], "seeds": list[int]}
+ALONE = "comparison=[]"  # one run of an experiment, without the others
 FOLDER = re.compile("experiment=")  # with a + before it, it is the choice
 OF_A_METHOD = (
     "method",
@@ -50,6 +51,9 @@ OF_A_METHOD = (
     "bucket_mb",
     "fusion",
 )
+
+
+_stamps: list[int] = []  # of the files, as each open `hydra()` found them
 
 
 class OnlyAStandIn(BadSetting):
@@ -67,9 +71,12 @@ def hydra() -> Iterator[None]:
     callers = {kind: instances.pop(kind) for kind in process_wide if kind in instances}
     try:
         with initialize_config_dir(str(CONF), version_base="1.3", job_name="harness"):
-            instance: Any = GlobalHydra.instance()
-            instance.hydra.config_loader = Loader(instance.config_loader().config_search_path)
-            yield
+            search_path.check_own()
+            _stamps.append(search_path.stamp())
+            try:
+                yield
+            finally:
+                _stamps.pop()
     finally:
         for kind in process_wide:
             instances.pop(kind, None)
@@ -125,11 +132,10 @@ def load(overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
 
     OnlyAStandIn for a choice that is missing at scale=paper alone.
     """
-    loader: Any = GlobalHydra.instance().config_loader()
     sweeps = any(MAY_SWEEP & set(each) for each in overrides)
     try:
         asked = tuple(map(_as_key, overrides))
-        return _composed(loader.repository.kept, asked, mode if sweeps else RunMode.RUN)
+        return _composed(_stamps[-1], asked, mode if sweeps else RunMode.RUN)
     except MissingConfigException as missing:
         group, _, choice = (missing.missing_cfg_file or "").rpartition("/")
         if choice.removesuffix("_paper") + "_laptop" not in (missing.options or ()):
@@ -141,24 +147,46 @@ def load(overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
 
 
 @lru_cache(MOST_KEPT)
-def _composed(kept: SearchPathCache, overrides: tuple[str, ...], mode: RunMode) -> DictConfig:
-    """As Hydra does it: first what the groups are, which runs of a sweep share, then values."""
+def _composed(stamp: int, overrides: tuple[str, ...], mode: RunMode) -> DictConfig:
+    """Compose the groups, which the runs of a sweep share, and then set the values.
+
+    `stamp` is that of the files. Mappings of a part, such as `units` of a profile, take new keys.
+    """
     loader: Any = GlobalHydra.instance().config_loader()
     parsed = OverridesParser.create().parse_overrides(list(overrides))
-    values = [each for each in parsed if not loader.repository.group_exists(each.key_or_group)]
-    if not values or any(each.is_sweep_override() for each in parsed):
-        return loader.load_configuration("config", list(overrides), mode, mode == RunMode.RUN)
-    lines = [each.input_line for each in parsed if each not in values]
-    config: DictConfig = pickle.loads(_pickled(kept, tuple(filter(None, lines)), mode))
+    values = [
+        override
+        for override in parsed
+        if not (override.is_sweep_override() or key_of(override).startswith("hydra"))
+        and not loader.repository.group_exists(override.key_or_group)
+    ]
+    others = tuple(str(override.input_line) for override in parsed if override not in values)
+    config: DictConfig = pickle.loads(_groups(stamp, others, mode))
     ConfigLoaderImpl._apply_overrides_to_config(values, config)
-    config.hydra.overrides.task = [each for each in overrides if not each.startswith("hydra")]
+    task = [each for each in overrides if not each.lstrip("+~").startswith("hydra")]
+    config.hydra.overrides.task = task
     return config
 
 
 @lru_cache(MOST_KEPT)
-def _pickled(kept: SearchPathCache, overrides: tuple[str, ...], mode: RunMode) -> bytes:
-    """Compose, and pickle: reading that back takes a quarter of the time of a copy."""
-    return pickle.dumps(_composed(kept, overrides, mode))
+def _groups(stamp: int, overrides: tuple[str, ...], mode: RunMode) -> bytes:
+    """Compose with Hydra, and pickle: reading that back takes a tenth of the time."""
+    loader: Any = GlobalHydra.instance().config_loader()
+    config = loader.load_configuration("config", list(overrides), mode, mode == RunMode.RUN)
+    waiting = [(config[key], False) for key in config if key != "hydra" and _is_map(config, key)]
+    while waiting:
+        section, of_part = waiting.pop()
+        is_part = is_section(section)
+        if of_part:
+            OmegaConf.set_struct(section, is_part)
+        of_part = of_part or is_part
+        waiting += [(section[key], of_part) for key in section if _is_map(section, key)]
+    return pickle.dumps(config)
+
+
+def _is_map(section: DictConfig, key: Any) -> bool:
+    node = section._get_node(key)
+    return isinstance(node, DictConfig) and not (node._is_none() or node._is_interpolation())
 
 
 def _as_key(override: str) -> str:
@@ -187,8 +215,11 @@ def _product(overrides: list[Override]) -> list[list[str]]:
 
 
 def settings_of(choice: Sequence[str]) -> Settings:
-    """Settings of one run; in virtual time if that is all there can be."""
-    return usable_settings(load(choice))
+    """Return the settings of one run, and in them its command; in virtual time if need be."""
+    settings = usable_settings(load(choice))
+    words = [*choice, *([ALONE] if any("experiment=" in word for word in choice) else [])]
+    settings.config["typed"] = shlex.join(["python", "-m", "harness", *dict.fromkeys(words)])
+    return settings
 
 
 def usable_settings(config: DictConfig) -> Settings:
@@ -210,6 +241,8 @@ def plain_settings(config: DictConfig) -> Settings:
             config.experiment, config.folder = config.folder, None
     told = {str(key): _plain(config[key]) for key in config if key not in NOT_OF_A_RUN}
     for group in PARTS:
+        if group == FIRST_WITH_TORCH:
+            Settings(told).check_without_torch()
         _drop_keys_of_another_choice(group, told, config)
     return Settings(told | {"method": {"name": label.of(told)}})
 

@@ -11,8 +11,6 @@ from math import isfinite
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from hydra._internal.utils import _locate
-
 from harness.records.printable import PrintableError
 
 STDLIB = {"builtins", *sys.stdlib_module_names}
@@ -232,6 +230,8 @@ def forbidden(section: Any, prefix: str = "") -> str:
 
 def located(path: str) -> Any:
     """Import the object at a dotted path; ImportError, in one line, if there is none."""
+    from hydra._internal.utils import _locate  # 0.3 s, which --help does without
+
     try:
         return _locate(path)
     except Exception as error:  # of importing whatever lies on the way

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compressors.activations.rows import check_density
-
 
 @dataclass(frozen=True)
 class Watch:
@@ -18,6 +16,8 @@ class Watch:
     def __post_init__(self) -> None:
         if not isinstance(self.every, int) or self.every < 1:
             raise ValueError(f"every must be a whole number >= 1, got {self.every!r}")
+        from compressors.activations.rows import check_density  # torch, for this setting alone
+
         for density in self.densities:
             check_density(density)
 

@@ -72,7 +72,7 @@ def _look(profile: Any) -> None:
 
 def _check_number(part: Any, what: str, value: Any, least: float, most: float) -> None:
     """Raise BadPart unless `value`, which `what` of `part` is, is a number in [least, most]."""
-    if not (isinstance(value, Real) and isfinite(value) and least <= value <= most):
+    if not (isinstance(value, Real) and isfinite(value) and least <= float(value) <= most):
         refuse(part, what, f"a number in [{least:g}, {most:g}]", value)
 
 

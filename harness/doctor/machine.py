@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness import locks
-from harness.clean import LEDGERS
 from harness.config.run import Run
 from harness.doctor.composition import Composition
 from harness.doctor.findings import Finding
+from harness.emulation import ledger
 from harness.emulation.ledger import SUFFIX
 
 GIB = 1 << 30
@@ -92,7 +92,7 @@ def open_files(asked: Sequence[Composition]) -> Iterator[Finding]:
         yield Finding("files", "ok", f"{soft} open files a process")
 
 
-def others(lock: Path | None = None, ledgers: Path = Path(LEDGERS)) -> Iterator[Finding]:
+def others(lock: Path | None = None, ledgers: Path = Path(ledger.FOLDER)) -> Iterator[Finding]:
     """Check for an active run, and for remains of dead ones."""
     held = locks.holder(lock or locks.machine_lock())
     if held is not None:
@@ -104,5 +104,5 @@ def others(lock: Path | None = None, ledgers: Path = Path(LEDGERS)) -> Iterator[
     if left:
         found = f"{len(left)} in {ledgers}"
         means = "a run changed an interface of this machine, and goes on or died"
-        enable = "`python -m harness.clean` puts back what dead runs changed"
+        enable = "`python -m harness.doctor --clean` puts back what dead runs changed"
         yield Finding("ledgers", "warn", found, means, enable)

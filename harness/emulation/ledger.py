@@ -20,7 +20,7 @@ from harness.emulation.links import NetworkError, attempt
 from harness.emulation.nic import Nic
 from harness.records.status import boot_id
 
-SUFFIX = ".ledger.json"
+FOLDER, SUFFIX = "/var/lib/gradnet", ".ledger.json"  # as in conf/network/host.yaml
 _INITIAL_PROCESSES = 0xEFFFFFFC  # inode of the machine's own process namespace
 
 
@@ -191,7 +191,7 @@ def _undo(path: Path, known: Entry, dry_run: bool) -> list[str]:
             return []  # the interface went with its namespace
         raise NetworkError(
             f"restore {known.interface}: its network namespace, net:[{known.namespace}], is not "
-            f"to be seen from here; run harness.clean inside it, or delete {path} if it is gone"
+            f"to be seen from here; run harness.doctor --clean inside it, or delete {path}"
         )
     try:
         with where.entered(), IPRoute() as ip:

@@ -62,7 +62,7 @@ def _guard(process: int, path: Path, owner: str, limit_s: float) -> NoReturn:
         for line in ledger.wait_and_settle(path, owner):
             syslog.syslog(syslog.LOG_WARNING, f"removed after the run died: {line}")
     except (NetworkError, OSError) as error:
-        syslog.syslog(syslog.LOG_ERR, f"{error}; run python -m harness.clean")
+        syslog.syslog(syslog.LOG_ERR, f"{error}; run python -m harness.doctor --clean")
         os._exit(1)
     os._exit(0)
 

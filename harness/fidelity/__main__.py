@@ -1,4 +1,4 @@
-"""Predict published measurements from testbeds: `python -m harness.fidelity [--cells FILE.csv]`.
+"""Predict published measurements from testbeds: `study fidelity [--cells FILE.csv]`.
 
 Inputs are the constants of the testbed.yaml of each study, and nothing else. The file says which
 published cells the constants were read from; predictions of those do not count. If FILE has the
@@ -26,7 +26,7 @@ WIDTH = 200  # columns if the output is no terminal
 def main() -> int:
     """Print the comparison; return 0, or 2 for a CSV that cannot be read."""
     known = predictors()
-    parser = argparse.ArgumentParser(prog="python -m harness.fidelity", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m harness study fidelity", description=__doc__)
     parser.add_argument("--cells", type=Path, help="CSV of further cells, with the same columns")
     parser.add_argument("--paper", choices=tuple(known), help="only this paper's cells")
     parser.add_argument("--out", type=Path, help="folder for fidelity.csv and fidelity.svg")

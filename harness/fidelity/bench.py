@@ -1,7 +1,7 @@
 """A bench: machines that somebody measured, and all that a prediction may use of them.
 
 The testbed.yaml of a study is the bench of its paper's cells. A study's folder testbeds/ has
-benches of benchmark rows. At most four of their rows are inputs, and `harness.calibrate --testbed`
+benches of benchmark rows. At most four of their rows are inputs, and `doctor --calibrate --testbed`
 fits the constants to these alone.
 """
 

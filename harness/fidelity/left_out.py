@@ -1,4 +1,4 @@
-"""Predict each model of a testbed from the other models: `harness.fidelity --leave-one-out`.
+"""Predict each model of a testbed from the other models: `study fidelity --leave-one-out`.
 
 The computation of the model follows from the others, as the geometric mean over them. It scales
 with the operations and bytes of each layer at the device's data-sheet rates (`layers.least_s`) and

@@ -1,6 +1,6 @@
 """Published measurements, one a row of a CSV: cells of a paper's tables, or rows of a benchmark.
 
-`harness.fidelity` and `harness.calibrate` read them. A file can come from anybody, so its size,
+`study fidelity` and `harness.calibrate` read them. A file can come from anybody, so its size,
 columns and numbers are checked before anything is predicted.
 """
 

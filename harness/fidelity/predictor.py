@@ -1,7 +1,7 @@
 """Predict the published timing cells of a study from its testbed.
 
 A study's predictor.py has one subclass of `Predictor`, called `PREDICTOR`. The files published.csv
-and testbed.yaml lie beside it. `harness.fidelity` compares the predictions with the paper.
+and testbed.yaml lie beside it. `study fidelity` compares the predictions with the paper.
 """
 
 import sys

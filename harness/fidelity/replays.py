@@ -8,13 +8,13 @@ from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
 from controllers.fixed import Fixed
-from harness import plan
 from harness.config import scales
 from harness.config.run import Run
 from harness.config.typed import located
 from harness.fidelity.bench import Cluster, Compute, Cost
 from harness.fidelity.layers import Layers
 from harness.fidelity.replay_cache import kept
+from harness.predict import plan
 from harness.virtual.costs import Costs
 from harness.virtual.network import Simulated
 from harness.workloads.models.base import Times

@@ -1,4 +1,4 @@
-"""Print the tables of `python -m harness.fidelity`: constants, cells, distances, orders."""
+"""Print the tables of `python -m harness study fidelity`: constants, cells, distances, orders."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Run all experiments of a paper: `python -m harness.reproduce PAPER [scale=laptop] [KEY=VALUE]`.
+"""Run all experiments of a paper: `study reproduce PAPER [scale=laptop] [KEY=VALUE]`.
 
 scale=quick is a part of scale=laptop: fewer experiments, methods and seeds. The whole takes its
 runs over. The same command continues where it was stopped.
@@ -8,17 +8,17 @@ import argparse
 import sys
 from pathlib import Path
 
-from harness import signals
 from harness.clock import minutes_of
 from harness.config.refused import in_a_line
 from harness.config.settings import BadSetting, Settings
-from harness.cost_estimate import Estimate, host_overhead
+from harness.predict.cost_estimate import Estimate, host_overhead
 from harness.records import environment
 from harness.records.outputs import CannotWrite
 from harness.reporting.analysis.load import NoRuns
 from harness.reproduce import page, reference
 from harness.reproduce.paper import OF_QUICK, QUICK, Paper, check, results_of
 from harness.reproduce.perform import ATTEMPTS, perform
+from harness.runner import signals
 from harness.runner.run import Outcome, failure_report
 from harness.validation import check_folder
 
@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m harness.reproduce", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m harness study reproduce", description=__doc__)
     parser.add_argument("paper", metavar="PAPER", help="a study's name, or one's own yaml file")
     parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="of every run")
     parser.add_argument(
@@ -103,7 +103,7 @@ def _tell_origin(runs: list[Settings]) -> None:
     for other in sorted({each["network"].get("fitted_on") or here for each in runs} - {here}):
         print(
             f"virtual time has the constants of {other}, and this is {here}: for this machine's, "
-            "run `python -m harness.calibrate --force` first, which takes four minutes",
+            "run `python -m harness.doctor --calibrate --force` first, which takes four minutes",
             file=sys.stderr,
         )
 

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from harness.report import Comparison, compare, draw
 from harness.reporting import claims, measurable
 from harness.reporting.analysis import agreement, load, metrics, proof
 from harness.reporting.analysis.comparison import NO_BASELINE
 from harness.reporting.analysis.decision import arranged, compared, decide
 from harness.reporting.claims import published
 from harness.reporting.figures.theme import Figure, NothingToDraw
+from harness.reporting.report import Comparison, compare, draw
 from harness.reproduce.paper import Paper
 
 OF_A_SETTING = ["experiment", "world", "scale", "setting", "condition", "model", "dataset"]

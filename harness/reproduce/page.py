@@ -9,7 +9,6 @@ from typing import NamedTuple
 import pandas as pd
 
 from harness.records.outputs import OutputFolder, csv_text
-from harness.report import report
 from harness.reporting.analysis import agreement, decision, metrics
 from harness.reporting.analysis import tables as shown
 from harness.reporting.analysis.comparison import NO_BASELINE
@@ -18,6 +17,7 @@ from harness.reporting.analysis.load import NoRuns
 from harness.reporting.claims import Claim, counted, split
 from harness.reporting.figures.agreement import agreement as agreement_figure
 from harness.reporting.page import html, pictures
+from harness.reporting.report import report
 from harness.reproduce.gather import PaperTables, gather
 from harness.reproduce.paper import Paper
 from harness.reproduce.perform import pool_of

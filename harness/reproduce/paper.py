@@ -8,7 +8,7 @@ from harness.config import plain_yaml
 from harness.config.scales import Described, compose, describe
 from harness.config.search_path import readable
 from harness.config.settings import BadSetting, Settings
-from harness.plan import deciding
+from harness.predict.plan import deciding
 from harness.studies import studies
 from harness.validation import checked
 

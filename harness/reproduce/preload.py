@@ -5,7 +5,7 @@ The pool only imports this module; otherwise each worker would import them durin
 
 import torch._dynamo  # noqa: F401  for shapes without values
 
-import harness.report  # noqa: F401
+import harness.reporting.report  # noqa: F401
 import harness.virtual.run  # noqa: F401
 from compressors import kernels
 

@@ -14,15 +14,15 @@ from typing import Any
 
 import pandas as pd
 
-from harness import report
 from harness.config.settings import BadSetting
 from harness.records.outputs import OutputFolder
 from harness.records.run_directory import read_json
-from harness.report import Comparison
+from harness.reporting import report
 from harness.reporting.analysis import metrics
 from harness.reporting.claims.base import NotDecidable
 from harness.reporting.figures.agreement import agreement as agreement_figure
 from harness.reporting.figures.theme import Figure, NothingToDraw, save
+from harness.reporting.report import Comparison
 from harness.reproduce.gather import PaperTables, comparisons, gather, runs_of
 from harness.reproduce.page import counts, write_csv
 from harness.reproduce.paper import Paper
@@ -99,7 +99,7 @@ def _readme(
     paper: Paper, tables: PaperTables, environments: list[dict[str, Any]], overrides: list[str]
 ) -> str:
     """Return the origin of the results, and how many rows and runs there are."""
-    command = " ".join(["python -m harness.reproduce", paper.name, *overrides])
+    command = " ".join(["python -m harness study reproduce", paper.name, *overrides])
     origin = {
         "Commit": [(each.get("git") or {}).get("commit", UNKNOWN) for each in environments],
         "Machine": [f"{each.get('cpu')}, {each.get('cores')} cores" for each in environments],

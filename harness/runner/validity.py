@@ -13,9 +13,10 @@ from math import nan
 from pathlib import Path
 from typing import Any, Protocol
 
+from harness.config.keys import Emulation
 from harness.config.local_steps import LocalSteps
 from harness.config.network import NetworkChoice
-from harness.config.run import Emulation, Run
+from harness.config.run import Run
 from harness.emulation.shaping import Shaping
 from harness.records import summary
 from harness.records.run_directory import read_events

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from harness.config.local_steps import LocalSteps
-from harness.config.parallel import Data
-from harness.config.run import Parallel, Run
+from harness.config.parallel import Data, Parallel
+from harness.config.run import Run
 from harness.config.typed import class_paths
 from harness.engine.local_steps.rounds import exchanges
 from harness.records import environment, manifest

@@ -3,10 +3,10 @@
 import pandas as pd
 import pytest
 
-from harness.preview import composed
+from harness.config.scales import composed
 from harness.records.run_directory import Evaluation
-from harness.report import report
 from harness.reporting.analysis import agreement, load
+from harness.reporting.report import report
 from harness.runner import run
 from harness.validation import checked
 from tests import records_by_hand as by_hand

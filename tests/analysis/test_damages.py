@@ -9,23 +9,23 @@ import os
 import random
 import shutil
 import signal
-import sys
 import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
-from harness import claims, report
 from harness.records import status
 from harness.records.run_directory import Bin, Span, Table, Watched
 from harness.reporting import measurable
 from harness.reporting.analysis import load, untrusted
 from tests import records_by_hand as by_hand
+from tests.door import door
 
 HANGS_S = 60  # a report of these runs takes 2 s
 ODD: list[Any] = [None, True, -1, 0, 10**12, 10**400, 1e308, -1e308, float("nan"), float("inf"), "",
@@ -181,11 +181,10 @@ def outcome(
     def hangs(number: int, frame: object) -> None:
         raise Hangs
 
-    monkeypatch.setattr(sys, "argv", ["report", str(folder)])
     before = signal.signal(signal.SIGALRM, hangs)
     signal.alarm(HANGS_S)
     try:
-        report.main()
+        door("report", folder)
         runs = load.runs(folder)
     except Hangs:
         return "hangs", ""
@@ -270,8 +269,7 @@ def test_what_may_not_be_read_is_left_out_by_name(name, whole, monkeypatch, capf
             path.chmod(0o777)
         closed = folder / "contended-1" / name
         closed.chmod(0)
-        monkeypatch.setattr(sys, "argv", ["report", str(folder)])
-        assert as_ordinary_user(report.main) == 1
+        assert as_ordinary_user(partial(door, "report", folder)) == 1
         said = capfd.readouterr().out
         closed.chmod(0o700)
         assert "1 of 3 runs are left out" in said and "contended-1" in said
@@ -281,8 +279,7 @@ def test_what_may_not_be_read_is_left_out_by_name(name, whole, monkeypatch, capf
 def test_claims_say_what_they_leave_out(whole, tmp_path, monkeypatch, capsys):
     folder = shutil.copytree(whole, tmp_path / "by_hand")
     by_hand.tear(folder / "contended-0" / "steps.csv")
-    monkeypatch.setattr(sys, "argv", ["claims", str(folder)])
-    assert claims.main() == 1
+    assert door("study", "claims", folder) == 1
     said = capsys.readouterr().out
     assert "1 of 3 runs are left out" in said and "(contended-0)" in said
 

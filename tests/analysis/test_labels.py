@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from harness.config.settings import BadSetting
-from harness.report import report
 from harness.reporting.figures import style_file
 from harness.reporting.figures.style_file import ReportStyle
 from harness.reporting.labels import labels_of
+from harness.reporting.report import report
 from tests import records_by_hand as by_hand
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"

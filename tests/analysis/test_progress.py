@@ -5,9 +5,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from harness.report import compare
 from harness.reporting.analysis import load
 from harness.reporting.analysis.progress import over_oracle, per_second
+from harness.reporting.report import compare
 from tests import records_by_hand as by_hand
 
 

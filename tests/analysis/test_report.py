@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from harness.records.run_directory import Evaluation, write_json
-from harness.report import compare, draw, report
 from harness.reporting.analysis import load, proof
 from harness.reporting.figures import theme
 from harness.reporting.figures.styles import style, styles
+from harness.reporting.report import compare, draw, report
 from tests import records_by_hand as by_hand
 from tests.launching import completed
 

@@ -3,9 +3,9 @@
 import pytest
 
 from harness.records.run_directory import WATCH_TABLES, Bin, Evaluation, Table, Watched
-from harness.report import report
 from harness.reporting.analysis import load, sparsity_figures, watch_figures
 from harness.reporting.analysis.comparison import compare
+from harness.reporting.report import report
 from tests import records_by_hand as by_hand
 from tests.virtual.runs import DETERMINED, simulated
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from harness.config import plain_yaml
 from harness.records import manifest
-from harness.report import main, report
 from harness.reporting.analysis import load
 from harness.reporting.analysis.comparison import compare
+from harness.reporting.report import report
 from tests import records_by_hand as by_hand
+from tests.door import door
 
 STEP_S = {"allreduce": 1.0, "topk_0.1": 0.5}
 
@@ -173,8 +174,7 @@ def test_a_report_tells_the_rest_and_ends_with_1(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_hand.tear(folder / "allreduce-0" / "steps.csv")
-    monkeypatch.setattr("sys.argv", ["report", str(folder)])
-    assert main() == 1
+    assert door("report", folder) == 1
     text = capsys.readouterr().out
     assert "steps.csv is damaged" in text and "allreduce-0" in text
     assert (folder / "report" / "index.html").exists()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.report import report
 from harness.reporting.analysis import load
+from harness.reporting.report import report
 from tests.aftermath import declare_good, remains, traces
 from tests.around.commands import (
     COUNTS_ANEW,

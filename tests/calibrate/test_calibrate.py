@@ -7,15 +7,16 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from harness.calibrate import __main__ as command
 from harness.calibrate import choice, compression, fit, links, windows
 from harness.calibrate.compression import FittedCost, MatrixLayout
 from harness.calibrate.windows import TcpWindows
+from harness.cli import calibrate as command
 from harness.config.device_costs import Cost
+from harness.config.scales import composed
 from harness.fidelity.bench import Bench
 from harness.fidelity.collectives import RowPredictor
-from harness.preview import composed
 from harness.records import environment
+from tests.door import door
 from tests.emulation.inside import refusal
 from tests.launching import completed
 
@@ -30,8 +31,7 @@ def choices(tmp_path, monkeypatch):
 
 
 def asked(monkeypatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["calibrate", *arguments])
-    return command.main()
+    return door("doctor", "--calibrate", *arguments)
 
 
 def test_what_is_written_is_a_choice_of_network_that_can_be_simulated(choices):
@@ -156,5 +156,5 @@ def test_real_collectives_take_what_their_bytes_need():
 
 
 def test_the_command_says_what_it_takes():
-    told = completed([sys.executable, "-m", "harness.calibrate", "--help"])
+    told = completed([sys.executable, "-m", "harness.doctor", "--help"])
     assert told.returncode == 0 and "--force" in told.stdout

@@ -1,20 +1,18 @@
-"""`python -m harness.claims`, on runs by hand."""
+"""`python -m harness study claims`, on runs by hand."""
 
 import re
-import sys
 
 import pytest
 
-from harness import claims as command
 from harness.config.parts import presets
 from harness.reporting.claims import papers
 from papers.dc2 import claims as dc2
 from tests import records_by_hand as by_hand
+from tests.door import door
 
 
 def call(monkeypatch, *arguments: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["claims", *map(str, arguments)])
-    return command.main()
+    return door("study", "claims", *arguments)
 
 
 @pytest.fixture

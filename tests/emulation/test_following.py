@@ -2,9 +2,9 @@
 
 import pytest
 
+from harness.config.scales import composed
 from harness.emulation.following import Shaped, check
 from harness.emulation.star import Star
-from harness.preview import composed
 from harness.validation import checked
 from profiles.fluctuating import Fluctuating
 from profiles.markov import Markov

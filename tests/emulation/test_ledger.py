@@ -40,9 +40,12 @@ def kill(pid: int) -> None:
 
 
 def clean(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "harness.clean", "--ledger", str(path.parent), *options]
+    command = [sys.executable, "-m", "harness.doctor", "--clean", *options]
     return subprocess.run(
-        [*command, "--results", str(path.parent)], capture_output=True, text=True, timeout=30
+        [*command, "--ledger", str(path.parent), "--results", str(path.parent)],
+        capture_output=True,
+        text=True,
+        timeout=30,
     )
 
 

@@ -21,7 +21,8 @@ def test_a_bad_csv_ends_with_its_line_and_column(tmp_path, monkeypatch, capsys):
 
 
 def test_one_paper_alone():
-    told = completed([sys.executable, "-m", "harness.fidelity", "--paper", "netsenseml"], 120)
+    command = ["-m", "harness", "study", "fidelity", "--paper", "netsenseml"]
+    told = completed([sys.executable, *command], 120)
     assert (told.returncode, told.stderr) == (0, "")
     assert "netsense_table1" in told.stdout and "covap_table1" not in told.stdout
     assert re.fullmatch(LAST, told.stdout.splitlines()[-1])

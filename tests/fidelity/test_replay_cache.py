@@ -5,12 +5,12 @@ from typing import NoReturn
 
 import pytest
 
-from harness import plan
 from harness.config.search_path import OWN
 from harness.fidelity import replay_cache, replays
 from harness.fidelity.bench import Cluster, Compute
 from harness.fidelity.replay_cache import Rows, kept
 from harness.fidelity.replays import ReplayedMethod, ReplayJob
+from harness.predict import plan
 
 CLUSTER = Cluster(workers=8, per_node=2, rate_mbit=100.0, efficiency=0.7, alpha_s=0.001)
 JOB = ReplayJob("ResNet-18", Compute(0.1, 0.3, 32), CLUSTER)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from harness import plan
 from harness.config import scales
 from harness.fidelity import replays
 from harness.fidelity.bench import Cluster, Compute
 from harness.fidelity.layers import parameters, tensors
 from harness.fidelity.replays import ALL_MB, ReplayedMethod, ReplayJob
+from harness.predict import plan
 from harness.workloads.buckets import bucket_names
 
 # 8 Mbit/s are 1 MB/s; half of it is payload

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from harness import plan
 from harness.config.run import Run
 from harness.config.search_path import choices
+from harness.predict import plan
 from harness.reporting.analysis import load
 from harness.validation import checked
 from harness.virtual.run import simulate

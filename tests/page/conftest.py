@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from harness.records.run_directory import Evaluation, read_json, write_json
-from harness.report import report
+from harness.reporting.report import report
 from tests import records_by_hand as by_hand
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")

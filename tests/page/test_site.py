@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from harness import reference
+from harness.cli import reference
 from harness.config.search_path import choices, groups
 from tests.launching import afresh
 

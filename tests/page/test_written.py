@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from harness.records.run_directory import Evaluation
-from harness.report import compare, report
 from harness.reporting.analysis import load
 from harness.reporting.page import curves, html
+from harness.reporting.report import compare, report
 from tests import records_by_hand as by_hand
 from tests.page.conftest import ABROAD, EVIL
 

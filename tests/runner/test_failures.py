@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness import endings
+from harness.cli import run_queue
 from tests.aftermath import SETTLED, remains, traces
 from tests.launching import (
     TINY,
@@ -53,7 +53,7 @@ def test_a_bad_exit_after_the_results_is_not_a_failed_run(tmp_path):
     done = harness(*TINY, "compressor._target_=tests.faults.DiesWhenLeaving", results=tmp_path)
     [run] = runs(tmp_path)
     assert state(run) in SETTLED and own_reasons(run) == [], done.stdout + done.stderr
-    assert done.returncode == (0 if state(run) == "succeeded" else endings.NOT_VALID)
+    assert done.returncode == (0 if state(run) == "succeeded" else run_queue.NOT_VALID)
     assert json.loads((run / "summary.json").read_text())["bad_exits_after_results"]["1"] == 1
 
 

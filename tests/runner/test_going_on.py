@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 import torch
 
+from harness.config.scales import composed
 from harness.config.settings import BadSetting, Settings
-from harness.preview import composed
 from harness.records import checkpoint, status
 from harness.records.run_directory import read_events
 from harness.runner import going_on, run, scratch

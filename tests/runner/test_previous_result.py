@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.preview import composed
+from harness.config.scales import composed
 from harness.records import environment, status
 from harness.records.run_directory import write_json
 from harness.runner import previous_result, run

@@ -13,7 +13,7 @@ from typing import TextIO
 
 import pytest
 
-from harness.preview import composed
+from harness.config.scales import composed
 from harness.records.run_directory import Evaluation, LinkSample, Step, Table
 from harness.runner import progress
 from harness.runner.progress import Display, RunReading
@@ -157,7 +157,7 @@ def test_a_removed_run_directory_is_noticed(
 
 INTERRUPTED = """
 import sys, threading
-from harness import signals
+from harness.runner import signals
 from harness.runner.progress import Display
 from tests.runner.test_progress import RUN, Path
 signals.stop_in_order()

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.config.scales import composed
 from harness.config.settings import BadSetting
-from harness.preview import composed
 from harness.records import status
 from harness.runner import previous_result, run, scratch
 from tests.virtual.runs import SMALL

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from harness.config.parallel import Data, Pipeline
+from harness.config.scales import composed
 from harness.emulation.star import Star
-from harness.preview import composed
 from harness.records.run_directory import (
     PACKET_TABLES,
     TABLES,

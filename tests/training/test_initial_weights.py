@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from harness.config.scales import composed
 from harness.config.settings import BadSetting
-from harness.preview import composed
 from harness.records import checkpoint
 from harness.records.checkpoint import BadCheckpoint
 from harness.validation import checked

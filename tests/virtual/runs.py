@@ -10,6 +10,7 @@ import yaml
 
 from harness.clock import Clock
 from harness.config.run import Run
+from harness.config.scales import composed
 from harness.config.settings import Settings
 from harness.engine.exchange.workers import Workers
 from harness.engine.training.build import build_loop
@@ -17,7 +18,6 @@ from harness.engine.training.rank_context import RankContext
 from harness.engine.training.resume import resumed
 from harness.engine.training.together import Machines
 from harness.engine.training.worker import barrier_min, gather, to_rank
-from harness.preview import composed
 from harness.records import status
 from harness.records.run_directory import TABLES, Table
 from harness.validation import checked

@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
+from harness.config.scales import composed
 from harness.config.settings import BadSetting
-from harness.preview import composed
 from harness.reporting.figures import layout, link_load
 from harness.validation import checked
 from harness.virtual.run import simulate

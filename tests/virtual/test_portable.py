@@ -14,7 +14,7 @@ WITHOUT = """
 import sys
 sys.modules["pyroute2"] = None  # importing it raises
 from harness.runner import run
-from harness.preview import composed
+from harness.config.scales import composed
 from harness.validation import checked
 settings, _ = composed(["network=simulated", "steps=2", "model.width=8", "results=" + sys.argv[1]])
 checked(settings)

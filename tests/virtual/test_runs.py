@@ -10,10 +10,10 @@ import torch
 
 from compressors.base import Bucket, Reduced, Workers
 from compressors.dense import Dense
-from harness import report
 from harness.config.settings import BadSetting
 from harness.records import columns
 from harness.records.run_directory import TABLES, read_events
+from harness.reporting import report
 from harness.reporting.analysis import load
 from tests.launching import harness, runs, start, state, training, until
 from tests.virtual.runs import DETERMINED, settings_of, simulated, weights

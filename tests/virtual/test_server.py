@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 import torch
 
-from harness import plan
+from harness.predict import plan
 from tests.parameter_server.scenes import run_of, train
 from tests.virtual.runs import DETERMINED, settings_of, simulated, weights
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from harness.config.scales import composed
 from harness.config.sites import Sites, sites_of
 from harness.emulation.star import Star
-from harness.plan import stand_in
-from harness.preview import composed
+from harness.predict.plan import stand_in
 from harness.virtual.network import Simulated, SimulatedWan
 from harness.virtual.traffic import Traffic
 from profiles.regions import read_regions

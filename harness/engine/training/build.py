@@ -11,8 +11,9 @@ from torch import nn
 from compressors.activations.operator import Cut
 from harness.clock import RankClock
 from harness.config.device_costs import file_of
+from harness.config.keys import Optimizer
 from harness.config.parallel import Split
-from harness.config.run import Optimizer, Run
+from harness.config.run import Run
 from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.exchange.reduction import AgreeingWorkers, BucketBuffers, Reduction
 from harness.engine.exchange.runner import Charge

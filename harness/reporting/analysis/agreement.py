@@ -15,7 +15,7 @@ from scipy.stats import kendalltau
 from controllers.base import Column
 from harness.reporting.analysis import load, metrics, ratios, timeseries
 
-OF_NO_RESULT = ("network", "results", "rerun", "report", "tracker")
+OF_NO_RESULT = ("network", "results", "rerun", "report", "tracker", "typed")
 SHAPE = ("left", "access", "sites", "site_delays_ms")  # of a network
 FIXED = "fixed"  # a controller that chooses nothing
 OF_METHOD = ("compressor", "controller", "error_feedback", "overlap", "parallel")

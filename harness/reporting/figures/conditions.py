@@ -1,4 +1,4 @@
-"""Figure of a profile, for `harness.preview`: the conditions of all links over time."""
+"""Figure of a profile, for `draw=true`: the conditions of all links over time."""
 
 from typing import NamedTuple
 

@@ -1,10 +1,10 @@
 """Estimate what runs cost on this machine: minutes, and the time that it adds to emulated steps.
 
-`python -m harness`, `harness.advise` and `harness.reproduce` print the estimates before they start.
+`python -m harness`, `harness.advise` and `study reproduce` print the estimates before they start.
 Ranks that share a few processors take turns at messages and compression, in real time. The larger
 `emulation.dilation` is, the smaller is their share of an emulated step. That share follows from
 replays with the constants of `network=calibrated`. The shipped constants are of another machine;
-`python -m harness.calibrate` fits those of this one.
+`python -m harness.doctor --calibrate` fits those of this one.
 """
 
 import math
@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from harness import plan
 from harness.clock import minutes_of
 from harness.config import label, plain_yaml, search_path
 from harness.config.network import CALIBRATED
 from harness.config.run import Run
 from harness.config.settings import Settings
+from harness.predict import plan
 from harness.reproduce.perform import at_a_time, is_virtual
 from harness.runner import previous_result
 from harness.virtual.curve import Trainings

@@ -1,4 +1,4 @@
-"""The preview draws what a run would see, and says in one line what it cannot."""
+"""`draw=true` draws what a run would see, and says in one line what it cannot."""
 
 import sys
 from pathlib import Path
@@ -6,8 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.preview import composed, look, looks_s, main, table
+from harness.cli.draw import look, looks_s, table
+from harness.config.scales import composed
 from harness.reporting.figures.conditions import NodeConditions, conditions, names
+from tests.door import door
 from tests.launching import completed
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -15,22 +17,20 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 def drawn(capsys, tmp_path: Path, *arguments: str) -> list[str]:
     """What is printed, a list of lines; the figure is there."""
-    out = tmp_path / "drawn.png"
-    main([*arguments, "--out", str(out), "--seconds", "60"])
-    assert out.read_bytes().startswith(PNG)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == str(out)
-    return lines[1:]
+    assert door(*arguments, "draw=60", f"results={tmp_path}") == 0
+    path, *lines = capsys.readouterr().out.splitlines()
+    assert Path(path).parent == tmp_path and Path(path).read_bytes().startswith(PNG)
+    return lines
 
 
 def test_it_draws_and_starts_nothing(tmp_path):
     """Also for an experiment with a sweep: the conditions are those of one run."""
-    command = [sys.executable, "-m", "harness.preview"]
+    command = [sys.executable, "-m", "harness", "draw=true"]
     command += ["+experiment=dc2_imagenet_dynamic", "scale=laptop", f"results={tmp_path}"]
     ran = completed(command)
     assert ran.returncode == 0, ran.stderr
     path, head, *rows = ran.stdout.splitlines()
-    assert path == str(tmp_path / "preview_dc2_dynamic_imagenet_laptop.png")
+    assert path == str(tmp_path / "draw_dc2_dynamic_imagenet_laptop.png")
     assert Path(path).read_bytes().startswith(PNG)
     assert head.split() == "lowest mean highest Mbit/s delay ms loss % flows".split()
     assert [row.split()[:2] for row in rows] == [["node", str(node)] for node in range(8)]
@@ -117,20 +117,13 @@ def test_nodes_are_named_in_runs(nodes, said):
         (["profil=static"], "there is no key 'profil'; nearest: profile"),
         (["profile=trace", "profile.path=nosuch.csv"], "got 'nosuch.csv'"),
         (["workers=0"], "workers must be a whole number in [1, 100000], got 0"),
-        (["seed=1,2"], "seed=1,2: this command is of one run, so say one value"),
         (["profile.rate_mbit=${nosuch}"], "Interpolation key 'nosuch' not found"),
-        (["--seconds", "0"], "--seconds must be in [1, 100000], got 0"),
-        (["--seconds", "nan"], "--seconds must be in [1, 100000], got nan"),
-        (["--seconds", "long"], "invalid float value: 'long'"),
-        (["--out", "x.txt"], "--out must end in one of .png, .pdf, .svg, got 'x.txt'"),
-        (["--out", "/proc/x.png"], "/proc/x.png"),
-        (["--what"], "unrecognized arguments: --what"),
+        (["draw=0"], "draw must be true or false or emulated seconds in [1, 100000], got 0"),
+        (["results=/proc/x"], "/proc/x"),
     ],
 )
 def test_a_bad_value_is_one_line(arguments, said, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    line = str(ended.value)  # printed, with status 1
-    assert line.startswith("harness.preview: ") and said in line
-    assert "\n" not in line
-    assert capsys.readouterr().out == ""
+    assert door("draw=true", *arguments) == 1
+    told = capsys.readouterr()
+    assert told.err.startswith("harness: ") and said in told.err
+    assert told.err.count("\n") == 1 and told.out == ""

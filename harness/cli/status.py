@@ -1,4 +1,4 @@
-"""How far a sweep is: `python -m harness.status results/NAME`, from what its runs have written.
+"""How far a sweep is: `report --status results/NAME`, from what its runs have written.
 
 Of the command that asked for runs of this folder last: done, running, failed, to do, and about how
 long; who runs what, and why what failed did. In a terminal it goes on until the sweep has ended.
@@ -6,7 +6,6 @@ Without such a command it shows the runs that are there, which were asked for on
 It reads directories and locks alone, so it may be called on any machine that sees them.
 """
 
-import argparse
 import sys
 import time
 from collections import Counter
@@ -38,22 +37,21 @@ class SeenRun(NamedTuple):
     is_new: bool  # it ended since the sweep was asked for
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Command line; 1 where a run failed, or where there is no run."""
-    parser = argparse.ArgumentParser(prog="python -m harness.status", description=__doc__)
-    parser.add_argument("folder", type=Path, help="results/NAME, or results of all names")
-    parser.add_argument("--once", action="store_true", help="in a terminal too")
-    given = parser.parse_args(arguments)
-    found = _sweep(given.folder.absolute())
+def show(folder: Path, once: bool) -> int:
+    """Print the state of the sweep in `folder`; in a terminal until it has ended, unless `once`.
+
+    Return 1 if a run failed, or if there is no run.
+    """
+    found = _sweep(folder.absolute())
     if found is None:
-        return _show_single_runs(given.folder)
-    if sys.stdout.isatty() and not given.once:
+        return _show_single_runs(folder)
+    if sys.stdout.isatty() and not once:
         seen = _followed(found)
     else:
         seen = look(found)
-        with suppress(BrokenPipeError):  # who reads has read enough
+        with suppress(BrokenPipeError):  # the reader has read enough
             print("\n".join(lines(seen, _left(found, seen))), flush=True)
-    return 1 if any(each.state == FAILED for each in seen) else 0
+    return 1 if any(run.state == FAILED for run in seen) else 0
 
 
 def _sweep(folder: Path) -> SweepFolder | None:
@@ -76,7 +74,7 @@ def _show_single_runs(folder: Path) -> int:
         if not any(name.startswith(".") for name in path.relative_to(folder).parts):
             asked.append(AskedRun(run_dir, _label(run_dir), {}))
     if not asked:
-        print(f"harness.status: there is no run in {folder}", file=sys.stderr)
+        print(f"harness report: there is no run in {folder}", file=sys.stderr)
         return 1
     seen = [_seen(run, since=0.0) for run in asked]
     with suppress(BrokenPipeError):  # who reads has read enough
@@ -159,7 +157,3 @@ def _followed(sweep: SweepFolder, wait: Callable[[float], None] = time.sleep) ->
         except KeyboardInterrupt:
             return seen
     return seen
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -18,12 +18,11 @@ from hydra.core.plugins import Plugins
 from hydra.types import HydraContext
 from omegaconf import DictConfig, open_dict
 
-from harness import signals
+from harness.cli.run_queue import in_turn
 from harness.config.settings import BadSetting, Settings
-from harness.endings import in_turn
 from harness.records import status
 from harness.records.sweep_folder import FOLDER, JOBS, AskedRun, JobEnding, SweepFolder
-from harness.runner import previous_result, run
+from harness.runner import previous_result, run, signals
 
 SERIAL = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
 OF_HYDRA = "hydra"  # begins its own keys
@@ -44,7 +43,7 @@ def check(overrides: list[list[str]]) -> None:
 
 
 def asked(runs: Sequence[Settings]) -> SweepFolder:
-    """Write what is asked for, where `python -m harness.status` and jobs find it."""
+    """Write what is asked for, where `python -m harness.report --status` and jobs find it."""
     found = [
         AskedRun(each.run_dir(), f"{each['method.name']} seed {each['seed']}", each.config)
         for each in runs
@@ -71,7 +70,7 @@ def launched(runs: list[Settings], overrides: list[list[str]], config: DictConfi
     said = ""
     if left:
         shown = runs[0].run_dir().parent
-        log.info("%d jobs; `python -m harness.status %s` shows them", len(left), shown)
+        log.info("%d jobs; `python -m harness.report --status %s` shows them", len(left), shown)
         try:
             _launch(LaunchedRun(sweep, left), [overrides[each] for each in left], config)
         except KeyboardInterrupt:

@@ -1,43 +1,37 @@
-"""Removes what dead runs left behind: `python -m harness.clean [--dry-run]`.
+"""Removes what dead runs left behind: `doctor --clean [--dry-run]`.
 
 Runs in namespaces leave nothing. Left may be a real interface still shaped (network=host), when
 both the run and its watchdog were killed, and folders of temporary files. What a live run owns
 stays. Exit status 1 when something could not be put back.
 """
 
-import argparse
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from harness.cli.arguments import Arguments
 from harness.emulation import ledger
 from harness.emulation.links import NetworkError
 from harness.locks import directory_lock, holder
 from harness.records import printable, status
 from harness.records.status import temporary
 
-LEDGERS = "/var/lib/gradnet"  # as in conf/network/host.yaml
 
-
-def main(arguments: list[str] | None = None) -> int:
-    """Command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m harness.clean", description=__doc__)
-    parser.add_argument("--dry-run", action="store_true", help="only tell what would be removed")
-    parser.add_argument("--ledger", type=Path, default=Path(LEDGERS), help="folder of ledgers")
-    parser.add_argument("--results", type=Path, default=Path("results"), help="root of the runs")
-    given = parser.parse_args(arguments)
-    verb = "would remove" if given.dry_run else "removed"
+def main(given: Arguments) -> int:
+    """Print what was removed, or would be; return 1 if something could not be restored."""
+    dry_run = "--dry-run" in given.flags
+    ledgers = Path(given.flags.get("--ledger", ledger.FOLDER))
+    verb = "would remove" if dry_run else "removed"
     found, problems = [], []
-    for path in sorted(given.ledger.glob(f"*{ledger.SUFFIX}")):
+    for path in sorted(ledgers.glob(f"*{ledger.SUFFIX}")):
         try:
-            found += [f"{verb} {line}" for line in ledger.settle(path, given.dry_run)]
+            found += [f"{verb} {line}" for line in ledger.settle(path, dry_run)]
         except ledger.InUse:
             continue
         except (NetworkError, OSError) as error:
             problems.append(f"could not restore: {error}")
-    for run_dir in _dead(given.results):
-        if not given.dry_run:
+    for run_dir in _dead(Path(given.flags.get("--results", "results"))):
+        if not dry_run:
             shutil.rmtree(temporary(run_dir))
         found.append(f"{verb} {temporary(run_dir)}: its run is {status.state(run_dir)}")
     print("\n".join(map(printable.line, [*found, *problems])) or "nothing to do")
@@ -53,7 +47,3 @@ def _dead(results: Path) -> Iterator[Path]:
             there = temporary(run_dir).is_dir() and not temporary(run_dir).is_symlink()
             if there and dead:  # on no other machine either
                 yield run_dir
-
-
-if __name__ == "__main__":
-    sys.exit(main())

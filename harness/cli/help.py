@@ -10,15 +10,15 @@ from pathlib import Path
 from textwrap import dedent
 from typing import NamedTuple
 
-from harness import constraints
 from harness.config.search_path import CONF, choices, groups
-from harness.config.settings import BadSetting
+from harness.config.typed import BadSetting
 
 USAGE = """\
 python -m harness [GROUP=CHOICE ...] [KEY=VALUE ...] [+experiment=NAME] [-m]
 
   --help NAME   choices of a group, keys of a section, or of a choice: GROUP=CHOICE
   --help constraints  which settings do not go together, and why
+  COMMAND --help  of quickstart, advise, around, report, doctor or study
   --cfg job     what the command line composes, without running it
   -m            one run for each of several values: seed=0,1,2
 """
@@ -74,6 +74,8 @@ def _one(name: str) -> Iterator[str]:
     keys = {line.name: line for line in of_keys()}
     keys |= {f"{name}.{line.name}": line for name in sections for line in sections[name]}
     if name == "constraints":
+        from harness import constraints  # torch: not before it is needed
+
         yield from constraints.reference()
     elif choice in files:
         yield files[choice].read_text().rstrip()

@@ -1,9 +1,8 @@
-"""Judge the papers' claims by runs: `python -m harness.claims [FOLDER] [--paper NAME]`.
+"""Judge the papers' claims by runs: `study claims [FOLDER] [--paper NAME]`.
 
 FOLDER is as for `harness.report`. Published numbers stand beside measured ones below the verdicts.
 """
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from harness import studies
+from harness.cli.arguments import Arguments
+from harness.cli.commands import Command
 from harness.reporting import measurable
 from harness.reporting.analysis import load, metrics, terminal
 from harness.reporting.claims import Claim, counted, judge, lines, papers, split
@@ -22,41 +22,37 @@ WIDTH = 160  # where the output is no terminal
 COLUMNS = ("id", "by", "claim", "packets", "virtual", "measured", "because", "p")
 
 
-def main() -> int:
+COMMAND = Command(
+    "Judge the papers' claims by the runs in FOLDER; default: results.",
+    {"--paper PAPER": "of this paper alone"},
+    words="[FOLDER]",
+    overrides=False,
+)
+
+
+def main(given: Arguments) -> int:
     """Print verdicts and published numbers; the exit status.
 
     2 where there are no runs, 1 where runs are left out as damaged, which are named, else 0.
     """
-    first = argparse.ArgumentParser(add_help=False)
-    more = "FOLDER/papers has further studies, which are programs"
-    first.add_argument("--studies", metavar="FOLDER", help=more)
-    if (own := first.parse_known_args()[0].studies) is not None:
-        try:
-            studies.add(own)
-        except ValueError as error:
-            print(f"--studies: {error}", file=sys.stderr)
-            return 2
-    parser = argparse.ArgumentParser("python -m harness.claims", None, __doc__, parents=[first])
-    parser.add_argument("folder", type=Path, nargs="?", default=Path("results"))
     names = [paper.name for paper in papers()]
-    parser.add_argument("--paper", choices=names)
-    told = parser.parse_args()
+    asked, folder = given.choice("--paper", names), Path((given.words or ["results"])[0])
     try:
-        runs = measurable.runs(told.folder)
+        runs = measurable.runs(folder)
     except load.NoRuns as error:
         print(error, file=sys.stderr)
         return 2
     table = metrics.table(runs)
-    judged = {name: judge(table, name) for name in names if told.paper in (None, name)}
+    judged = {name: judge(table, name) for name in names if asked in (None, name)}
     without = [name for name, own in judged.items() if not any(claim.runs for claim in own)]
     claims = [claim for name, own in judged.items() if name not in without for claim in own]
     sides = side_by_side(table)
-    sides = sides[sides.paper == told.paper] if told.paper else sides
+    sides = sides[sides.paper == asked] if asked else sides
     if claims or len(sides):
-        _show(claims, sides, told.folder)
+        _show(claims, sides, folder)
     for name in without:
         count = len({(claim.id, claim.text) for claim in judged[name]})
-        print(f"{name}: no run of {told.folder} belongs to one of its {count} claims")
+        print(f"{name}: no run of {folder} belongs to one of its {count} claims")
     for line in terminal.left_out(runs):
         terminal.console(WIDTH).print(line, soft_wrap=True)
     return int((runs.damaged != "").any())
@@ -102,7 +98,3 @@ def _sides(sides: pd.DataFrame) -> Table:
 
 def _number(value: float) -> str:
     return "-" if pd.isna(value) else f"{value:.4g}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,21 +1,17 @@
-"""Tries parts by the laws of their kind: `python -m harness.contract compressor=mine`.
+"""`doctor --contract GROUP=CHOICE [GROUP.KEY=VALUE]`: try parts by the laws of their kind.
 
-python -m harness.contract GROUP=CHOICE [GROUP.KEY=VALUE] [--config-dir FOLDER], of the groups
-compressor, controller, profile and activations. Exit status 1 when a law does not hold.
+The groups are compressor, controller, profile and activations.
 """
 
-import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from functools import cache
 from typing import Any
 
-from harness.config import search_path
+from harness.config.scales import composed
 from harness.config.settings import BadSetting
 from harness.contract import activations, compressors, controllers, profiles
 from harness.contract.laws import Law
-from harness.preview import Parser, composed
 
 LAWS: dict[str, tuple[Law, ...]] = {
     "compressor": compressors.LAWS,
@@ -25,17 +21,12 @@ LAWS: dict[str, tuple[Law, ...]] = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a line for each law of each named part. Return the exit status."""
-    given = sys.argv[1:] if arguments is None else arguments
-    try:
-        overrides = _parsed(search_path.without_folders(given)).overrides
-        groups = [group for group in LAWS if any(_group(each) == group for each in overrides)]
-        if not groups:
-            raise BadSetting(f"name a part by {', '.join(f'{group}=CHOICE' for group in LAWS)}")
-        broken = [law for group in groups for law in _tried(group, overrides)]
-    except BadSetting as error:
-        sys.exit(f"harness.contract: {error}")
+def main(overrides: list[str]) -> int:
+    """Print a line for each law of each named part; return 1 if one does not hold."""
+    groups = [group for group in LAWS if any(_group(override) == group for override in overrides)]
+    if not groups:
+        raise BadSetting(f"name a part by {', '.join(f'{group}=CHOICE' for group in LAWS)}")
+    broken = [law for group in groups for law in _tried(group, overrides)]
     return 1 if any(broken) else 0
 
 
@@ -62,13 +53,3 @@ def _tried(group: str, overrides: Sequence[str]) -> Iterator[bool]:
 def _group(override: str) -> str:
     """Return the group that an override chooses or changes."""
     return override.lstrip("+~").partition("=")[0].partition(".")[0]
-
-
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(prog="python -m harness.contract", description=__doc__)
-    parser.add_argument("overrides", nargs="*", help="as for python -m harness")
-    return parser.parse_args(arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""`python -m harness.calibrate` fits virtual time to this machine: a new choice of `network`.
+"""`doctor --calibrate` fits virtual time to this machine: a new choice of `network`.
 
 Collectives run on real shaped links of several rates, alone and as buckets in a row, transfers over
 long ways where the kernel has netem, compressors on one core; what is measured takes longer on a
@@ -8,7 +8,6 @@ With `--testbed ROWS.csv`, rows that others measured, nothing is measured here: 
 testbed that takes rows of it are fitted to its at most four inputs, and the others are predicted.
 """
 
-import argparse
 import os
 import sys
 from pathlib import Path
@@ -17,7 +16,9 @@ import torch
 from rich.console import Console
 
 from harness.calibrate import choice, compression, device, fit, links, testbed, windows
+from harness.cli.arguments import Arguments
 from harness.config.network import CALIBRATED
+from harness.config.typed import BadSetting
 from harness.emulation import impairments
 from harness.emulation.links import BURST_US
 from harness.emulation.topology import PACKET_S
@@ -31,32 +32,35 @@ WIDTH = 200  # of what is printed of rows
 BUSY = 1.0  # load average beyond which a warning is due
 
 
-def main() -> int:
-    asked = _parsed()
-    if asked.device:
-        return _device(asked.device, asked.name, asked.force)
-    if asked.testbed:
-        return _testbeds(asked.testbed, asked.force)
-    file = choice.path_of(asked.name)
-    if not asked.name.isidentifier():
-        print(f"--name must be letters, digits and _, got {asked.name!r}", file=sys.stderr)
-        return 1
-    if file.exists() and not asked.force:
+def main(given: Arguments) -> int:
+    """Measure, fit and write a choice of `network` or `network/device`; return the exit status."""
+    name, force = given.flags.get("--name", CALIBRATED), "--force" in given.flags
+    if kind := given.choice("--device", ("cuda", "cpu")):
+        return _device(kind, name, force)
+    if testbed_file := given.flags.get("--testbed"):
+        return _testbeds(Path(testbed_file), force)
+    only = given.flags.get("--only", ",".join(PARTS)).split(",")
+    if not {*only} <= {*PARTS}:
+        raise BadSetting(f"--only must be of {','.join(PARTS)}, got {','.join(only)!r}")
+    if not name.isidentifier():
+        raise BadSetting(f"--name must be letters, digits and _, got {name!r}")
+    file = choice.path_of(name)
+    if file.exists() and not force:
         print(f"{file} is there already: give another --name, or --force", file=sys.stderr)
         return 1
     if (load := os.getloadavg()[0]) > BUSY:
         print(f"load {load:.1f}: others are at work, so times will be too long", file=sys.stderr)
     try:
-        found = _links() if "links" in asked.only else None
-        long_ways = _windows() if "windows" in asked.only else None
-        times = _compression() if "compression" in asked.only else {}
-        partly = file.exists() and set(asked.only) != set(PARTS)
+        found = _links() if "links" in only else None
+        long_ways = _windows() if "windows" in only else None
+        times = _compression() if "compression" in only else {}
+        partly = file.exists() and set(only) != set(PARTS)
         before = file.read_text() if partly else ""
         file.write_text(choice.text(found, times, long_ways, before))
     except (links.CalibrationError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"{file}: network={asked.name}")
+    print(f"{file}: network={name}")
     return 0
 
 
@@ -133,27 +137,3 @@ def _compression() -> dict[str, compression.FittedCost]:
         told = ", ".join(f"{key} {value}" for key, value in compression.spelled(cost).items())
         print(f"{name:20} {told}; off by {worst:.0%} at most")
     return found
-
-
-def _parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m harness.calibrate", description=__doc__)
-    parser.add_argument("--name", default=CALIBRATED, help="of the choice, in conf/network/")
-    parser.add_argument(
-        "--device", choices=("cuda", "cpu"), help="what compression costs it, for network/device"
-    )
-    parser.add_argument("--force", action="store_true", help="replace the file")
-    parser.add_argument(
-        "--testbed", type=Path, metavar="ROWS.csv", help="fit testbeds of others to rows of theirs"
-    )
-    parser.add_argument(
-        "--only",
-        nargs="+",
-        choices=PARTS,
-        default=PARTS,
-        help="measure this alone; with --force the file's other parts stay",
-    )
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

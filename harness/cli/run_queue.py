@@ -62,10 +62,10 @@ def _log_end(settings: Settings, outcome: run.Outcome, place: str) -> None:
 
 def _show_report(folder: Path) -> None:
     """Print the report of `folder`, or why there is none."""
-    from harness.report import report
     from harness.reporting.analysis.load import (
         NoRuns,  # pandas and matplotlib: not before they are needed
     )
+    from harness.reporting.report import report
 
     try:
         report(folder)

@@ -1,4 +1,4 @@
-"""The reference pages of the docs, from the code: `python -m harness.reference FOLDER`.
+"""The reference pages of the docs, from the code: `study reference FOLDER`.
 
 Classes are told by their docstrings, fields and the comments beside them, which are read and never
 imported. Settings are told as `python -m harness --help` tells them.
@@ -6,7 +6,6 @@ imported. Settings are told as `python -m harness --help` tells them.
 
 import ast
 import re
-import sys
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -14,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from harness import constraints, help
+from harness import constraints
+from harness.cli import help
 from harness.config.search_path import CONF, choices, folders, groups
 from harness.records.outputs import OutputFolder
 
@@ -302,7 +302,3 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
     """A table, unless it would have no row."""
     lines = [f"| {' | '.join(row)} |" for row in rows]
     return ["\n".join([f"| {' | '.join(head)} |", "|---" * len(head) + "|", *lines])] * bool(lines)
-
-
-if __name__ == "__main__":
-    write(Path(*sys.argv[1:]))

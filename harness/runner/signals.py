@@ -2,13 +2,13 @@
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
 from harness.emulation.user_namespace import SHELL_SIGNAL
-from harness.runner import progress, run
 
 STOPPING = b"stopping in order; again: at once\n"
 
@@ -33,7 +33,8 @@ def _on_signals(handler: Callable[[int, FrameType | None], None]) -> None:
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     _on_signals(_at_once)
-    progress.erase()  # it would be drawn over the message
+    if progress := sys.modules.get("harness.runner.progress"):  # absent: no run has started
+        progress.erase()  # it would be drawn over the message
     with suppress(OSError):  # the terminal may be gone
         os.write(2, STOPPING)
     raise KeyboardInterrupt
@@ -41,5 +42,6 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 def _at_once(number: int, frame: FrameType | None) -> None:
     """Kill the current run, which its runner then records; end the command if there is none."""
-    if not run.kill():
+    run = sys.modules.get("harness.runner.run")
+    if run is None or not run.kill():
         os._exit(SHELL_SIGNAL + number)

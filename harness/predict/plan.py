@@ -294,6 +294,6 @@ def deciding(settings: Settings) -> dict[tuple[str, ...], Any]:
     return {
         key: value
         for key, value in leaves(settings.config)
-        if key != ("network_seed",)
+        if key not in (("network_seed",), ("typed",))
         and (key[-1] != "seed" or (key[0] == "profile" and value != follows))
     }

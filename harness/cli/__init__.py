@@ -1,0 +1,1 @@
+"""The commands of `gradnet` and `python -m harness`."""

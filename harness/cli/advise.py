@@ -1,0 +1,72 @@
+"""Which compressor, under which controller, reaches a target soonest on a network like mine?
+
+advise target.value=0.9 [profile=NAME] [model=NAME] [KEY=VALUE ...] [--exhaustive]
+
+A plan leaves a short list of all that fits the workload, a race in virtual time drops who is
+clearly behind, the finalists run over packets. The same command goes on where it was stopped.
+"""
+
+from pathlib import Path
+
+from harness.advise import answer, stages
+from harness.advise.answer import Advice
+from harness.advise.compositions import Question, question
+from harness.advise.stages import Plans, Race
+from harness.cli.arguments import Arguments
+from harness.reporting.report import report
+from harness.validation import check_folder
+
+OTHER_SEEDS = 10  # the first of those that regret is judged by: none that an answer was found with
+PAIRS = 6  # seeds of a race: the fewest whose signs alone can tell a difference at 5 %
+
+
+def main(given: Arguments) -> int:
+    """Perform all stages and print the answer; return 1 if no method reaches the target.
+
+    Raises BadSetting before anything starts.
+    """
+    pairs = given.number("--pairs", PAIRS, 2, OTHER_SEEDS)
+    about = question(given.overrides)
+    if "--virtual-only" in given.flags:
+        about = about.without_packets("--virtual-only was said")
+    run = about.check()
+    check_folder(about.dense().settings)
+    plans = stages.planned(about, _say)
+    raced = stages.raced(about, plans, pairs, _say)
+    dense = plans.dense.composition.label
+    found = answer.answered(raced.times)
+    chosen = [raced.runs[name] for name in answer.finalists(found, dense)]
+    packets = stages.over_packets(about, chosen, _say) if chosen else {}
+    metric = run.target.metric or run.dataset.metric
+    more = _regret(about, plans, found, pairs) if "--exhaustive" in given.flags else []
+    folder = Path(run_folder(about))
+    report(folder)
+    print(f"\nadvice on {about.name}")
+    goal = f"{metric} {run.target.value:g}"
+    for line in answer.sentences(found, raced.times, goal, dense, packets) + more:
+        print(line)
+    return 0 if found.first else 1
+
+
+def run_folder(about: Question) -> Path:
+    settings = about.dense().settings
+    return Path(settings["results"]) / settings["experiment"]
+
+
+def _regret(about: Question, plans: Plans, found: Advice, pairs: int) -> list[str]:
+    """Run all candidates with other seeds, and say what the best of them would have saved."""
+    if found.first is None:
+        return []
+    every = [plans.dense.composition, *plans.every]
+    seeds = range(OTHER_SEEDS, OTHER_SEEDS + pairs)
+    told = f"seeds {seeds[0]} to {seeds[-1]}"
+    most = stages.at_most(about, every, seeds)
+    _say(f"4. exhaustive sweep: {len(every)} methods, {told}, at most {most}")
+    whole = Race(about, _say)
+    for seed in seeds:
+        whole.run(every, seed)
+    return [answer.regretted(found.first, whole.times, told)]
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

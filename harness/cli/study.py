@@ -1,0 +1,53 @@
+"""`study NAME ...`: what maintainers do with the papers in papers/, and the docs made from code."""
+
+import sys
+from pathlib import Path
+
+from harness.cli.arguments import Arguments, parse, usage
+from harness.cli.commands import Command
+from harness.config.typed import require
+
+REFERENCE = Command("Write the reference pages of the docs to FOLDER.", {}, "FOLDER", False)
+STUDIES = {
+    "reproduce": "run the experiments of a paper, and write its page",
+    "claims": "judge papers' claims by runs",
+    "fidelity": "predict papers' timings from testbeds",
+    "reference": "write the reference pages of the docs",
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Call the command that the first argument names, and return its exit status."""
+    name, *rest = arguments or [""]
+    if name == "--help":
+        print("gradnet study COMMAND ...\n")
+        print("\n".join(f"  {each:10} {said}" for each, said in STUDIES.items()))
+        return 0
+    require(name in STUDIES, "study", name, f"one of {', '.join(STUDIES)}")
+    if name == "claims":
+        from harness.cli import claims
+
+        given = _given(name, claims.COMMAND, rest)
+        return 0 if given is None else claims.main(given)
+    if name == "reference":
+        from harness.cli import reference
+
+        if (given := _given(name, REFERENCE, rest)) is not None:
+            reference.write(Path(given.words[0]))
+        return 0
+    sys.argv = [f"study {name}", *rest]
+    if name == "reproduce":
+        from harness.reproduce import __main__ as reproduce
+
+        return reproduce.main()
+    from harness.fidelity import __main__ as fidelity
+
+    return fidelity.main()
+
+
+def _given(name: str, command: Command, arguments: list[str]) -> Arguments | None:
+    """Parse the arguments of a study's command; None after printing its help."""
+    if "--help" in arguments:
+        print(usage(f"study {name}", command))
+        return None
+    return parse(arguments, command)

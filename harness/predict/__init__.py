@@ -1,0 +1,1 @@
+"""Predictions of what runs would take, before any run starts."""
